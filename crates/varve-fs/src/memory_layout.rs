@@ -1,0 +1,700 @@
+//! A layout that keeps everything in memory: the seam's second user.
+//!
+//! It is meant to be obviously right rather than quick: one lock, ordered
+//! maps, and an assertion for every rule that [`crate::Item`] and
+//! [`crate::Group`] document. A file system that runs on it and on a log
+//! cannot have come to depend on how a log works.
+//!
+//! Invariants:
+//! - `live` is the state after every appended group; `durable` the state after
+//!   every committed one; `pending` the groups between them. Both states are
+//!   made by the same function, [`State::apply`].
+//! - A broken rule is a bug of the caller and panics. `append` never answers
+//!   `Damaged`.
+
+use crate::error::{Error, Result};
+use crate::inode::{Inode, flags};
+use crate::layout::{
+    BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
+};
+use crate::types::{FileKind, InodeNo, Timestamp, Version, View};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// Bytes in a sector.
+const SECTOR_BYTES: usize = 512;
+/// What one inode costs, in bytes.
+const INODE_PRICE_BYTES: u64 = 256;
+/// The version of a number's first file.
+const FIRST_VERSION: Version = 1;
+
+/// How to make a [`MemoryLayout`].
+#[derive(Clone, Debug)]
+pub struct MemoryOptions {
+    /// Growing operations are refused beyond this. A sector costs 512 bytes,
+    /// an inode 256. Default 1 GiB.
+    pub capacity_bytes: u64,
+    /// Bytes in a logical block, a power of two from 512. Default 4096.
+    pub block_bytes: u32,
+    /// Bytes of content an inode holds itself. Default 128.
+    pub inline_bytes: usize,
+    /// Largest file. Default 2^60.
+    pub max_file_bytes: u64,
+    /// Payload after which the file system closes a group. Default 1 MiB.
+    pub group_bytes: u64,
+    /// Seeds directory hashes. Default 0.
+    pub hash_seed: u64,
+    /// Names compare without regard to case. Default false.
+    pub case_fold: bool,
+    /// The times of the root directory. Default 1970.
+    pub made: Timestamp,
+}
+
+impl Default for MemoryOptions {
+    fn default() -> Self {
+        MemoryOptions {
+            capacity_bytes: 1 << 30,
+            block_bytes: 4096,
+            inline_bytes: 128,
+            max_file_bytes: 1 << 60,
+            group_bytes: 1 << 20,
+            hash_seed: 0,
+            case_fold: false,
+            made: Timestamp::default(),
+        }
+    }
+}
+
+/// Where a block is: a number that no other content ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryPointer {
+    id: u64,
+    sectors: u32,
+    unwritten: bool,
+}
+
+impl BlockPointer for MemoryPointer {
+    fn sectors(&self) -> u32 {
+        self.sectors
+    }
+
+    fn unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    fn follows(&self, previous: &Self) -> bool {
+        previous.id.checked_add(1) == Some(self.id)
+    }
+}
+
+/// A block's place, and its content unless it is unwritten.
+#[derive(Clone, Debug)]
+struct Stored {
+    pointer: MemoryPointer,
+    data: Option<Arc<Vec<u8>>>,
+}
+
+/// One file as last appended.
+#[derive(Clone, Debug)]
+struct File {
+    inode: Inode,
+    blocks: BTreeMap<u64, Stored>,
+    xattrs: Arc<Vec<u8>>,
+}
+
+/// The volume after some group.
+#[derive(Clone, Debug)]
+struct State {
+    files: BTreeMap<InodeNo, File>,
+    /// Numbers that had a file, and the version the next one gets.
+    freed: BTreeMap<InodeNo, Version>,
+    usage: Usage,
+    next_id: u64,
+}
+
+/// How far a group has come with one inode; items must not go back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Records,
+    Blocks(u64),
+    Image,
+    Freed,
+}
+
+/// Numbers to give away. Not part of the state: a crash forgets it.
+#[derive(Debug, Default)]
+struct Numbers {
+    free: BTreeMap<InodeNo, Version>,
+    /// Given away and not yet appended.
+    taken: BTreeMap<InodeNo, Version>,
+    /// The least number never given away.
+    fresh: u64,
+}
+
+#[derive(Debug)]
+struct Volume {
+    live: State,
+    durable: State,
+    /// Appended and not committed, each with its position.
+    pending: VecDeque<(Position, Group)>,
+    appended: Position,
+    committed: Position,
+    numbers: Numbers,
+    read_only: Option<String>,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct MemoryLayout {
+    options: MemoryOptions,
+    unfinished: Vec<InodeNo>,
+    volume: Mutex<Volume>,
+}
+
+impl MemoryLayout {
+    /// An empty volume: a root directory (mode 0755, owned by root, no
+    /// blocks), durable.
+    ///
+    /// # Panics
+    /// If `block_bytes` is not a power of two of at least 512.
+    pub fn new(options: MemoryOptions) -> Self {
+        assert!(options.block_bytes.is_power_of_two());
+        assert!(options.block_bytes as usize >= SECTOR_BYTES);
+        let root = File {
+            inode: root_inode(options.made),
+            blocks: BTreeMap::new(),
+            xattrs: Arc::new(Vec::new()),
+        };
+        let state = State {
+            files: BTreeMap::from([(InodeNo::ROOT, root)]),
+            freed: BTreeMap::new(),
+            usage: Usage {
+                inodes: 1,
+                ..Usage::default()
+            },
+            next_id: 1,
+        };
+        Self::mount(options, state)
+    }
+
+    /// What a crash leaves: the state at the last committed position, mounted
+    /// anew. `self` goes on unharmed.
+    pub fn crash(&self) -> MemoryLayout {
+        let committed = self.committed();
+        self.crash_after(committed)
+    }
+
+    /// What a crash leaves if all groups up to `survived` reached the medium.
+    ///
+    /// # Panics
+    /// If `survived` is not between [`Self::committed`] and
+    /// [`Self::appended`]: a crash neither loses a committed group nor finds
+    /// one that never was.
+    pub fn crash_after(&self, survived: Position) -> MemoryLayout {
+        let volume = self.volume.lock();
+        assert!(volume.committed <= survived && survived <= volume.appended);
+        let mut state = volume.durable.clone();
+        for (_, group) in volume.pending.iter().take_while(|(p, _)| *p <= survived) {
+            // The numbers were handed out before the crash: checked then.
+            state.apply(&self.options, group, None);
+        }
+        Self::mount(self.options.clone(), state)
+    }
+
+    /// The position of the last group appended.
+    pub fn appended(&self) -> Position {
+        self.volume.lock().appended
+    }
+
+    /// The position up to which groups survive a crash.
+    pub fn committed(&self) -> Position {
+        self.volume.lock().committed
+    }
+
+    /// Moves every written block, as a cleaner does: mappings made before
+    /// this no longer read.
+    pub fn move_blocks(&self) {
+        let state = &mut self.volume.lock().live;
+        for stored in state.files.values_mut().flat_map(|f| f.blocks.values_mut()) {
+            stored.pointer.id = state.next_id;
+            state.next_id += 1;
+        }
+    }
+
+    /// Takes no writes from now on, as after a failed flush. What was not
+    /// committed will never be.
+    pub fn refuse_writes(&self, reason: &str) {
+        self.volume.lock().read_only = Some(reason.to_owned());
+    }
+
+    fn mount(options: MemoryOptions, state: State) -> Self {
+        let used = state.files.keys().chain(state.freed.keys());
+        let fresh = used.map(|ino| ino.0 + 1).max().unwrap_or(0);
+        let fresh = fresh.max(InodeNo::FIRST.0);
+        let mut free = state.freed.clone();
+        for ino in (InodeNo::FIRST.0..fresh).map(InodeNo) {
+            if !state.files.contains_key(&ino) {
+                free.entry(ino).or_insert(FIRST_VERSION);
+            }
+        }
+        let unfinished = state
+            .files
+            .values()
+            .map(|file| &file.inode)
+            .filter(|inode| inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0)
+            .map(|inode| inode.ino)
+            .collect();
+        let volume = Volume {
+            durable: state.clone(),
+            live: state,
+            pending: VecDeque::new(),
+            appended: Position(0),
+            committed: Position(0),
+            numbers: Numbers {
+                free,
+                taken: BTreeMap::new(),
+                fresh,
+            },
+            read_only: None,
+        };
+        MemoryLayout {
+            options,
+            unfinished,
+            volume: Mutex::new(volume),
+        }
+    }
+
+    /// Runs `look` on a file of the live state.
+    fn with_file<T>(&self, ino: InodeNo, look: impl FnOnce(&File) -> T) -> Result<T> {
+        let volume = self.volume.lock();
+        volume.live.files.get(&ino).map(look).ok_or(Error::NotFound)
+    }
+}
+
+fn root_inode(made: Timestamp) -> Inode {
+    Inode {
+        ino: InodeNo::ROOT,
+        version: FIRST_VERSION,
+        mode: FileKind::Directory.mode_bits() | 0o755,
+        uid: 0,
+        gid: 0,
+        nlink: 2,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        sectors: 0,
+        atime: made,
+        mtime: made,
+        ctime: made,
+        btime: made,
+        flags: 0,
+        project: 0,
+        parent: InodeNo::ROOT,
+        inline: Vec::new(),
+        xattr_bytes: 0,
+    }
+}
+
+fn sectors_for(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(SECTOR_BYTES)).expect("a block is far smaller")
+}
+
+fn price_bytes(usage: Usage) -> u64 {
+    let data = usage.sectors.saturating_mul(SECTOR_BYTES as u64);
+    data.saturating_add(usage.inodes.saturating_mul(INODE_PRICE_BYTES))
+}
+
+impl State {
+    /// Applies a group, asserting every rule it must obey. `taken` holds the
+    /// numbers that may be used for new files; without it any may.
+    fn apply(
+        &mut self,
+        options: &MemoryOptions,
+        group: &Group,
+        mut taken: Option<&mut BTreeMap<InodeNo, Version>>,
+    ) {
+        let mut stages: BTreeMap<InodeNo, Stage> = BTreeMap::new();
+        // Files that are new and have no image yet.
+        let mut new: BTreeMap<InodeNo, (Version, File)> = BTreeMap::new();
+        let mut before = Usage::default();
+        for item in &group.items {
+            let (ino, version, stage) = place(item);
+            if !stages.contains_key(&ino) {
+                before = add(before, self.count(ino));
+            }
+            advance(&mut stages, ino, stage, matches!(item, Item::Xattrs { .. }));
+            if !self.files.contains_key(&ino) && !new.contains_key(&ino) {
+                if let Some(taken) = &mut taken {
+                    let given = taken.remove(&ino);
+                    assert_eq!(given, Some(version), "{ino:?} was not allocated so");
+                }
+                new.insert(ino, (version, blank(ino, version)));
+            }
+            self.apply_item(options, item, version, &mut new);
+        }
+        for (ino, stage) in &stages {
+            assert!(
+                matches!(stage, Stage::Image | Stage::Freed),
+                "{ino:?} changed in a group without its image"
+            );
+        }
+        assert!(new.is_empty());
+        let after = stages.keys().map(|ino| self.count(*ino));
+        let after = after.fold(Usage::default(), add);
+        self.usage.inodes = self.usage.inodes + after.inodes - before.inodes;
+        self.usage.blocks = self.usage.blocks + after.blocks - before.blocks;
+        self.usage.sectors = self.usage.sectors + after.sectors - before.sectors;
+        assert_eq!(self.usage, group.usage, "usage: counted and announced");
+    }
+
+    fn apply_item(
+        &mut self,
+        options: &MemoryOptions,
+        item: &Item,
+        version: Version,
+        new: &mut BTreeMap<InodeNo, (Version, File)>,
+    ) {
+        let (ino, ..) = place(item);
+        let known = self.files.contains_key(&ino);
+        let file = match self.files.get_mut(&ino) {
+            Some(file) => file,
+            None => &mut new.get_mut(&ino).expect("made by the caller").1,
+        };
+        assert_eq!(file.inode.version, version, "{ino:?}: version of {item:?}");
+        let id = &mut self.next_id;
+        let block_bytes = options.block_bytes as usize;
+        match item {
+            Item::Freed { next_version, .. } => {
+                assert!(known, "{ino:?} freed but never appended: forget it instead");
+                assert_ne!(ino, InodeNo::ROOT);
+                self.files.remove(&ino);
+                self.freed.insert(ino, *next_version);
+            }
+            Item::Truncated { from_block, .. } => {
+                file.blocks.split_off(from_block);
+            }
+            Item::Punched {
+                from_block,
+                to_block,
+                ..
+            } => {
+                assert!(from_block < to_block, "{ino:?}: {item:?}");
+                let mut rest = file.blocks.split_off(from_block);
+                file.blocks.append(&mut rest.split_off(to_block));
+            }
+            Item::Reserved {
+                from_block,
+                to_block,
+                ..
+            } => {
+                assert!(from_block < to_block, "{ino:?}: {item:?}");
+                let over = file.blocks.range(*from_block..*to_block).next();
+                assert!(over.is_none(), "{ino:?}: {item:?} over block {over:?}");
+                for block in *from_block..*to_block {
+                    let stored = Stored {
+                        pointer: pointer(id, sectors_for(block_bytes), true),
+                        data: None,
+                    };
+                    file.blocks.insert(block, stored);
+                }
+            }
+            Item::Block { block, data, .. } => {
+                assert!(!data.is_empty() && data.len() <= block_bytes);
+                let stored = Stored {
+                    pointer: pointer(id, sectors_for(data.len()), false),
+                    data: Some(whole_sectors(data)),
+                };
+                file.blocks.insert(*block, stored);
+            }
+            Item::Xattrs { data, .. } => {
+                assert!(data.len() <= 1 << 16, "{ino:?}: attributes too large");
+                file.xattrs = Arc::clone(data);
+            }
+            Item::Inode(image) => {
+                check_image(options, image, file);
+                file.inode = (**image).clone();
+                if let Some((_, file)) = new.remove(&ino) {
+                    self.freed.remove(&ino);
+                    self.files.insert(ino, file);
+                }
+            }
+        }
+    }
+
+    /// What one file adds to the usage; nothing if the number is free.
+    fn count(&self, ino: InodeNo) -> Usage {
+        self.files.get(&ino).map_or(Usage::default(), |file| Usage {
+            inodes: 1,
+            blocks: file.blocks.len() as u64,
+            sectors: block_sectors(file) + u64::from(sectors_for(file.xattrs.len())),
+        })
+    }
+}
+
+fn add(a: Usage, b: Usage) -> Usage {
+    Usage {
+        inodes: a.inodes + b.inodes,
+        blocks: a.blocks + b.blocks,
+        sectors: a.sectors + b.sectors,
+    }
+}
+
+/// Whose an item is, which version it claims, and its stage in the group.
+fn place(item: &Item) -> (InodeNo, Version, Stage) {
+    match item {
+        Item::Freed { ino, next_version } => (*ino, next_version.wrapping_sub(1), Stage::Freed),
+        Item::Truncated { ino, version, .. }
+        | Item::Punched { ino, version, .. }
+        | Item::Reserved { ino, version, .. }
+        | Item::Xattrs { ino, version, .. } => (*ino, *version, Stage::Records),
+        Item::Block {
+            ino,
+            version,
+            block,
+            ..
+        } => (*ino, *version, Stage::Blocks(*block)),
+        Item::Inode(image) => (image.ino, image.version, Stage::Image),
+    }
+}
+
+/// Records, then blocks by ascending number, then the image; attributes
+/// anywhere before the image; nothing after the image or the freeing.
+fn advance(stages: &mut BTreeMap<InodeNo, Stage>, ino: InodeNo, next: Stage, xattrs: bool) {
+    let Some(now) = stages.get_mut(&ino) else {
+        stages.insert(ino, next);
+        return;
+    };
+    if xattrs {
+        assert!(*now < Stage::Image, "{ino:?}: attributes after {now:?}");
+        return;
+    }
+    let records = *now == Stage::Records && next == Stage::Records;
+    let freed = *now == Stage::Records && next == Stage::Freed;
+    let onwards = *now < next && next < Stage::Freed;
+    assert!(
+        records || freed || onwards,
+        "{ino:?}: {next:?} after {now:?}"
+    );
+    *now = next;
+}
+
+fn check_image(options: &MemoryOptions, image: &Inode, file: &File) {
+    let ino = image.ino;
+    let kind = FileKind::from_mode(image.mode);
+    assert!(kind.is_some(), "{ino:?}: mode {:o}", image.mode);
+    assert_eq!(image.blocks, file.blocks.len() as u64, "{ino:?}: blocks");
+    assert_eq!(image.sectors, block_sectors(file), "{ino:?}: sectors");
+    assert_eq!(image.xattr_bytes as usize, file.xattrs.len(), "{ino:?}");
+    assert!(image.size <= options.max_file_bytes, "{ino:?}: too large");
+    if image.flags & flags::INLINE != 0 {
+        assert!(
+            image.inline.len() <= options.inline_bytes,
+            "{ino:?}: inline"
+        );
+    } else {
+        assert!(image.inline.is_empty(), "{ino:?}: inline without the flag");
+    }
+}
+
+fn block_sectors(file: &File) -> u64 {
+    let sectors = file.blocks.values().map(|s| u64::from(s.pointer.sectors));
+    sectors.sum()
+}
+
+fn pointer(next_id: &mut u64, sectors: u32, unwritten: bool) -> MemoryPointer {
+    let id = *next_id;
+    *next_id += 1;
+    MemoryPointer {
+        id,
+        sectors,
+        unwritten,
+    }
+}
+
+/// `data` with zeros to the end of its last sector.
+fn whole_sectors(data: &Arc<Vec<u8>>) -> Arc<Vec<u8>> {
+    if data.len().is_multiple_of(SECTOR_BYTES) {
+        return Arc::clone(data);
+    }
+    let mut whole = (**data).clone();
+    whole.resize(data.len().next_multiple_of(SECTOR_BYTES), 0);
+    Arc::new(whole)
+}
+
+/// A new file until its image comes.
+fn blank(ino: InodeNo, version: Version) -> File {
+    let inode = Inode {
+        ino,
+        version,
+        ..root_inode(Timestamp::default())
+    };
+    File {
+        inode,
+        blocks: BTreeMap::new(),
+        xattrs: Arc::new(Vec::new()),
+    }
+}
+
+impl Layout for MemoryLayout {
+    type Pointer = MemoryPointer;
+
+    fn geometry(&self) -> LayoutGeometry {
+        LayoutGeometry {
+            block_bytes: self.options.block_bytes,
+            inline_bytes: self.options.inline_bytes,
+            max_file_bytes: self.options.max_file_bytes,
+            group_bytes: self.options.group_bytes,
+            hash_seed: self.options.hash_seed,
+            case_fold: self.options.case_fold,
+            read_only: self.volume.lock().read_only.clone(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.volume.lock().live.usage
+    }
+
+    /// The least free number, so that numbers are reused as soon as possible.
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        let numbers = &mut self.volume.lock().numbers;
+        let (ino, version) = numbers.free.pop_first().unwrap_or_else(|| {
+            numbers.fresh += 1;
+            (InodeNo(numbers.fresh - 1), FIRST_VERSION)
+        });
+        numbers.taken.insert(ino, version);
+        Ok((ino, version))
+    }
+
+    /// The number's next user gets the next version all the same: somebody
+    /// may still hold a handle to this one.
+    fn forget_inode(&self, ino: InodeNo) {
+        let numbers = &mut self.volume.lock().numbers;
+        let version = numbers.taken.remove(&ino);
+        let version = version.expect("only an allocated number can be forgotten");
+        numbers.free.insert(ino, version.wrapping_add(1));
+    }
+
+    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+        self.with_file(ino, |file| file.inode.clone())
+    }
+
+    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        self.with_file(ino, |file| (*file.xattrs).clone())
+    }
+
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        Ok(self.unfinished.clone())
+    }
+
+    fn map(
+        &self,
+        _view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<MemoryPointer>>> {
+        self.with_file(ino, |file| {
+            let blocks = file.blocks.range(first..first.saturating_add(count));
+            blocks
+                .map(|(&block, stored)| Mapping {
+                    block,
+                    pointer: stored.pointer,
+                })
+                .collect()
+        })
+    }
+
+    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        self.with_file(ino, |file| {
+            file.blocks.range(from..).next().map(|(b, _)| *b)
+        })
+    }
+
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.with_file(ino, |file| {
+            let read_one = |wanted: &Mapping<MemoryPointer>| {
+                let found = file.blocks.get(&wanted.block);
+                let found = found.filter(|stored| stored.pointer == wanted.pointer);
+                let stored = found.ok_or_else(|| Error::Damaged {
+                    ino: Some(ino),
+                    detail: format!("block {} is no longer at {wanted:?}", wanted.block),
+                })?;
+                let zeros = || Arc::new(vec![0; stored.pointer.sectors as usize * SECTOR_BYTES]);
+                Ok(stored.data.clone().unwrap_or_else(zeros))
+            };
+            blocks.iter().map(read_one).collect()
+        })?
+    }
+
+    fn admit(&self, total: Usage, _dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        if let Some(reason) = &self.volume.lock().read_only {
+            return Err(Error::ReadOnly(reason.clone()));
+        }
+        match purpose {
+            Purpose::Grow if price_bytes(total) > self.options.capacity_bytes => {
+                Err(Error::NoSpace)
+            }
+            Purpose::Grow | Purpose::Shrink => Ok(()),
+        }
+    }
+
+    fn append(&self, group: Group) -> Result<Position> {
+        let volume = &mut *self.volume.lock();
+        if let Some(reason) = &volume.read_only {
+            return Err(Error::ReadOnly(reason.clone()));
+        }
+        let taken = &mut volume.numbers.taken;
+        volume.live.apply(&self.options, &group, Some(taken));
+        for item in &group.items {
+            if let Item::Freed { ino, next_version } = item {
+                volume.numbers.free.insert(*ino, *next_version);
+            }
+        }
+        volume.appended.0 += 1;
+        volume.pending.push_back((volume.appended, group));
+        Ok(volume.appended)
+    }
+
+    fn commit(&self, position: Position) -> Result<()> {
+        let volume = &mut *self.volume.lock();
+        assert!(position <= volume.appended, "{position:?} was not appended");
+        if position <= volume.committed {
+            return Ok(());
+        }
+        if let Some(reason) = &volume.read_only {
+            return Err(Error::ReadOnly(reason.clone()));
+        }
+        while let Some((at, group)) = volume.pending.pop_front_if(|(at, _)| *at <= position) {
+            volume.durable.apply(&self.options, &group, None);
+            volume.committed = at;
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let appended = self.appended();
+        self.commit(appended)
+    }
+
+    fn maintain(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn statfs(&self, total: Usage) -> StatFs {
+        let free_bytes = self
+            .options
+            .capacity_bytes
+            .saturating_sub(price_bytes(total));
+        let block_bytes = u64::from(self.options.block_bytes);
+        StatFs {
+            blocks: self.options.capacity_bytes / block_bytes,
+            free: free_bytes / block_bytes,
+            files: total.inodes,
+            files_free: free_bytes / INODE_PRICE_BYTES,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
