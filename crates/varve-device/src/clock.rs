@@ -1,0 +1,81 @@
+//! Time, as everything below the command line sees it.
+//!
+//! Nothing in the library reads the host's clock directly: it asks a `Clock`.
+//! The host clock serves mounts; the virtual one serves tests, the crash
+//! explorer and the simulated disks, where the same seed must give the same
+//! instants.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A source of time. Shared by everything that belongs to one volume.
+pub trait Clock: Send + Sync + std::fmt::Debug {
+    /// Wall-clock time in nanoseconds since 1970-01-01 UTC; may be negative,
+    /// may jump when the host's clock is set.
+    fn now_ns(&self) -> i64;
+
+    /// Nanoseconds since an arbitrary origin; never goes back.
+    fn monotonic_ns(&self) -> u64;
+}
+
+/// The host's clocks.
+#[derive(Debug)]
+pub struct HostClock {
+    origin: std::time::Instant,
+}
+
+impl Default for HostClock {
+    fn default() -> Self {
+        HostClock {
+            origin: std::time::Instant::now(),
+        }
+    }
+}
+
+impl Clock for HostClock {
+    fn now_ns(&self) -> i64 {
+        let signed = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
+        match SystemTime::now().duration_since(UNIX_EPOCH) {
+            Ok(after) => signed(after),
+            Err(before) => -signed(before.duration()),
+        }
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+/// A clock that moves only when told to, or by a fixed step at every reading.
+#[derive(Debug)]
+pub struct VirtualClock {
+    now_ns: AtomicI64,
+    step_ns: i64,
+}
+
+impl VirtualClock {
+    /// A clock that starts at `start_ns` (nanoseconds since 1970) and advances
+    /// by `step_ns` at every reading, so that successive events differ.
+    pub fn new(start_ns: i64, step_ns: i64) -> Self {
+        VirtualClock {
+            now_ns: AtomicI64::new(start_ns),
+            step_ns,
+        }
+    }
+
+    /// Moves the clock forward.
+    pub fn advance(&self, by: Duration) {
+        let by = i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        self.now_ns.fetch_add(by, Ordering::Relaxed);
+    }
+}
+
+impl Clock for VirtualClock {
+    fn now_ns(&self) -> i64 {
+        self.now_ns.fetch_add(self.step_ns, Ordering::Relaxed)
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.now_ns.load(Ordering::Relaxed).max(0) as u64
+    }
+}

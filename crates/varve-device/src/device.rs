@@ -1,0 +1,128 @@
+//! The device seam: bytes at addresses, and nothing about files.
+//!
+//! Every layer above works through [`Device`]; image files, block devices,
+//! memory, simulated disks, recorders and fault injectors differ only here.
+//! The contract about durability is the one `docs/semantics.md` states:
+//!
+//! - a write is durable once a later [`Device::flush`] has returned `Ok`;
+//! - until then its sectors may reach the medium in any order and any subset;
+//! - one atomic unit (512 or 4096 bytes) is written whole or not at all;
+//! - after a failed flush, nothing written since the last good one is known.
+
+use std::fmt;
+use std::io;
+
+/// Bytes in the smallest addressable unit.
+pub const SECTOR: u64 = 512;
+
+/// What a device is made of. All sizes in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Usable size, a multiple of `logical_block`.
+    pub size: u64,
+    /// Smallest unit of transfer; offsets and lengths must be multiples of it.
+    pub logical_block: u32,
+    /// Smallest unit the medium writes without reading first.
+    pub physical_block: u32,
+}
+
+/// A failed device operation: what, where, why.
+#[derive(Debug, thiserror::Error)]
+#[error("{device}: {operation} of {length} bytes at byte {offset} failed: {source}")]
+pub struct DeviceError {
+    /// The device's name for people: a path, or `memory`.
+    pub device: String,
+    /// What was attempted.
+    pub operation: Operation,
+    /// Byte address.
+    pub offset: u64,
+    /// Bytes asked for; 0 for a flush.
+    pub length: u64,
+    /// The operating system's, or the simulator's, reason.
+    #[source]
+    pub source: io::Error,
+}
+
+/// The kinds of request a device serves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operation {
+    /// Bytes from the medium.
+    Read,
+    /// Bytes to the medium, not yet durable.
+    Write,
+    /// A durability barrier.
+    Flush,
+    /// A hint that a range holds nothing of value.
+    Discard,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Operation::Read => "read",
+            Operation::Write => "write",
+            Operation::Flush => "flush",
+            Operation::Discard => "discard",
+        })
+    }
+}
+
+/// The result of every device call.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// Sequential-write zones, for devices that have them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Zones {
+    /// Bytes in a zone.
+    pub zone_bytes: u64,
+    /// How many zones may be open for writing at once; 0 means no limit.
+    pub max_open: u32,
+}
+
+/// Bytes at addresses.
+///
+/// Offsets and lengths are multiples of `geometry().logical_block`; buffers
+/// need no alignment (an implementation that needs some copies). All methods
+/// may be called from several threads at once.
+pub trait Device: Send + Sync + fmt::Debug {
+    /// The device's fixed measures.
+    fn geometry(&self) -> Geometry;
+
+    /// Fills `buffer` from `offset`.
+    ///
+    /// # Errors
+    /// When the range lies outside the device or the medium cannot deliver it.
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// Writes the buffers one after the other from `offset`. Not durable.
+    ///
+    /// # Errors
+    /// When the range lies outside the device, the device is read-only, or the
+    /// medium refuses.
+    fn write(&self, offset: u64, buffers: &[io::IoSlice<'_>]) -> Result<()>;
+
+    /// Makes every completed write durable.
+    ///
+    /// # Errors
+    /// After a failure the state of all writes since the last good flush is
+    /// unknown; a caller must not retry and believe the retry.
+    fn flush(&self) -> Result<()>;
+
+    /// Tells the device that a range holds nothing of value. Its content is
+    /// undefined afterwards. The default does nothing.
+    ///
+    /// # Errors
+    /// When the range lies outside the device.
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        let _ = (offset, length);
+        Ok(())
+    }
+
+    /// Sequential-write zones, if the device has them.
+    fn zones(&self) -> Option<Zones> {
+        None
+    }
+
+    /// A name for error messages.
+    fn name(&self) -> String;
+}

@@ -1,0 +1,272 @@
+//! An image file or block device.
+//!
+//! Invariants:
+//! - A write returns `Ok` only when the host took every byte, a flush only when
+//!   `fdatasync` did. A failed flush is never repeated here.
+//! - With direct I/O, what the host sees is aligned in memory, address and
+//!   length; callers' buffers that are not go through a bounce buffer.
+//! - The volume is locked from before the first access until the device is
+//!   dropped.
+//! - In [`IoMode::Sync`] the host sees nothing but `pread`, `pwrite` and
+//!   `fdatasync`, so that an outside recorder can tell the whole story.
+
+mod bounce;
+mod lock;
+mod open;
+mod transfer;
+
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+
+use crate::counters::DeviceCounters;
+use crate::device::{Device, DeviceError, Geometry, Operation, Result};
+use crate::request::{check_request, total_length};
+use bounce::{BOUNCE_BYTES, BouncePool};
+pub use open::{OpenError, OpenMode, Preallocate};
+
+/// How bytes travel between the process and the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoMode {
+    /// Past the host's page cache (`O_DIRECT`); becomes [`IoMode::Buffered`],
+    /// with a note, where the host's file system refuses that.
+    Direct,
+    /// Through the host's page cache.
+    Buffered,
+    /// Through the page cache in plain calls only: no vectored ones, no
+    /// allocation, no discards.
+    Sync,
+}
+
+/// A device on an image file or a block device.
+#[derive(Debug)]
+pub struct FileDevice {
+    path: PathBuf,
+    mode: OpenMode,
+    io: IoMode,
+    geometry: Geometry,
+    /// Bytes; addresses and lengths of the memory given to direct I/O are
+    /// multiples of it.
+    memory_align: usize,
+    note: Option<String>,
+    fd: OwnedFd,
+    /// The file behind a loop device, held for its lock.
+    _backing: Option<OwnedFd>,
+    discards: AtomicBool,
+    pool: BouncePool,
+    counters: Arc<DeviceCounters>,
+}
+
+impl FileDevice {
+    /// Opens an existing image file or block device and locks it: for writing
+    /// alone, for reading beside other readers.
+    ///
+    /// # Errors
+    /// [`OpenError::InUse`] if it is locked, mounted or otherwise claimed;
+    /// others if it is neither a file nor a block device, or the host refuses.
+    pub fn open(
+        path: impl AsRef<Path>,
+        mode: OpenMode,
+        io: IoMode,
+    ) -> std::result::Result<Self, OpenError> {
+        open::open(path.as_ref(), mode, io)
+    }
+
+    /// Creates an image file of `size` bytes, a multiple of 512, and opens it
+    /// for writing. It reads as zeros; the file and its name are durable.
+    ///
+    /// # Errors
+    /// If the file exists, the size is not usable, or the host refuses or has
+    /// no space. No file is left behind.
+    pub fn create(
+        path: impl AsRef<Path>,
+        size: u64,
+        preallocate: Preallocate<'_>,
+        io: IoMode,
+    ) -> std::result::Result<Self, OpenError> {
+        open::create(path.as_ref(), size, preallocate, io)
+    }
+
+    /// Passes discards on to the host from now on (a hole in a file, a discard
+    /// on a block device), or no longer. Off at first, as a hole in a
+    /// preallocated image could not be filled again on a full host.
+    pub fn set_discard(&self, on: bool) {
+        self.discards.store(on, Ordering::Relaxed);
+    }
+
+    /// The mode in effect, which may be [`IoMode::Buffered`] where
+    /// [`IoMode::Direct`] was asked for.
+    pub fn io_mode(&self) -> IoMode {
+        self.io
+    }
+
+    /// True if the device refuses writes.
+    pub fn is_read_only(&self) -> bool {
+        self.mode == OpenMode::ReadOnly
+    }
+
+    /// What a user might want to know about how the device was opened.
+    pub fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
+    /// The path it was opened by.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Counts of what was asked of this device.
+    pub fn counters(&self) -> &Arc<DeviceCounters> {
+        &self.counters
+    }
+
+    /// Bytes to which a short transfer is rounded down.
+    fn granule(&self) -> usize {
+        match self.io {
+            IoMode::Direct => self.geometry.logical_block as usize,
+            IoMode::Buffered | IoMode::Sync => 1,
+        }
+    }
+
+    /// True if the host may be given this memory as it is.
+    fn usable(&self, bytes: &[u8]) -> bool {
+        let unaligned = (bytes.as_ptr().addr() | bytes.len()) % self.memory_align;
+        self.io != IoMode::Direct || unaligned == 0
+    }
+
+    fn read_bounced(&self, mut offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.counters.count_copy(buffer.len() as u64);
+        self.pool.with(|bounce| {
+            for part in buffer.chunks_mut(BOUNCE_BYTES) {
+                let through = &mut bounce[..part.len()];
+                transfer::read_whole(&self.fd, offset, through, self.granule())?;
+                part.copy_from_slice(through);
+                offset += part.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    fn write_bounced(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        self.counters.count_copy(total_length(buffers));
+        self.pool.with(|bounce| {
+            let mut filled = 0;
+            for buffer in buffers {
+                let mut rest: &[u8] = buffer;
+                while !rest.is_empty() {
+                    let step = rest.len().min(BOUNCE_BYTES - filled);
+                    bounce[filled..filled + step].copy_from_slice(&rest[..step]);
+                    rest = &rest[step..];
+                    filled += step;
+                    if filled == BOUNCE_BYTES {
+                        transfer::write_whole(&self.fd, offset, bounce, self.granule())?;
+                        offset += BOUNCE_BYTES as u64;
+                        filled = 0;
+                    }
+                }
+            }
+            transfer::write_whole(&self.fd, offset, &bounce[..filled], self.granule())
+        })
+    }
+
+    fn write_plain(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        for buffer in buffers {
+            transfer::write_whole(&self.fd, offset, buffer, 1)?;
+            offset += buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    fn write_all(&self, offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
+        if self.io == IoMode::Sync {
+            return self.write_plain(offset, buffers);
+        }
+        if !buffers.iter().all(|buffer| self.usable(buffer)) {
+            return self.write_bounced(offset, buffers);
+        }
+        match buffers {
+            [buffer] => transfer::write_whole(&self.fd, offset, buffer, self.granule()),
+            _ => transfer::write_vectored(&self.fd, offset, buffers, self.granule()),
+        }
+    }
+
+    fn refuse_if_read_only(&self, operation: Operation, offset: u64, length: u64) -> Result<()> {
+        if self.is_read_only() {
+            let source = Errno::ROFS;
+            return Err(DeviceError::new(self, operation, offset, length, source));
+        }
+        Ok(())
+    }
+}
+
+impl Device for FileDevice {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let length = buffer.len() as u64;
+        check_request(self, Operation::Read, offset, length)?;
+        let read = if self.usable(buffer) {
+            transfer::read_whole(&self.fd, offset, buffer, self.granule())
+        } else {
+            self.read_bounced(offset, buffer)
+        };
+        read.map_err(|error| DeviceError::new(self, Operation::Read, offset, length, error))?;
+        self.counters.count_read(length);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        let length = total_length(buffers);
+        check_request(self, Operation::Write, offset, length)?;
+        self.refuse_if_read_only(Operation::Write, offset, length)?;
+        self.write_all(offset, buffers)
+            .map_err(|error| DeviceError::new(self, Operation::Write, offset, length, error))?;
+        self.counters.count_write(length);
+        Ok(())
+    }
+
+    fn flush(&self) -> Result<()> {
+        if !self.is_read_only() {
+            rustix::fs::fdatasync(&self.fd)
+                .map_err(|error| DeviceError::new(self, Operation::Flush, 0, 0, error))?;
+        }
+        self.counters.count_flush();
+        Ok(())
+    }
+
+    /// Punches a hole, which on a block device the host turns into a discard
+    /// that reads as zeros. Does nothing unless [`FileDevice::set_discard`] was
+    /// called, and nothing any more once the host has said that it cannot.
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        check_request(self, Operation::Discard, offset, length)?;
+        self.refuse_if_read_only(Operation::Discard, offset, length)?;
+        let wanted = self.discards.load(Ordering::Relaxed) && self.io != IoMode::Sync;
+        if !wanted || length == 0 {
+            return Ok(());
+        }
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.fd, mode, offset, length) {
+            Ok(()) => self.counters.count_discard(),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.set_discard(false),
+            Err(error) => {
+                let operation = Operation::Discard;
+                return Err(DeviceError::new(self, operation, offset, length, error));
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! One writer, or any number of readers, for a whole volume.
+//!
+//! Invariants:
+//! - A writer holds an exclusive `flock`, a reader a shared one; the kernel
+//!   drops it with the descriptor, however the process ends.
+//! - A loop device and the file behind it are one volume: both are locked, so
+//!   that neither can be opened behind the other's back.
+//! - Nothing waits: a volume in use is refused at once. Only block devices are
+//!   tried for a moment, because device managers lock them briefly to probe.
+
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, Mode, OFlags, Stat, flock, major, minor};
+use rustix::io::Errno;
+
+use super::open::{OpenError, OpenMode};
+
+/// Attempts to lock a block device, and the pause between them.
+const ATTEMPTS: u32 = 20;
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// Locks an open file or device for `mode`.
+pub(super) fn lock(
+    fd: impl AsFd,
+    path: &Path,
+    mode: OpenMode,
+    tries: u32,
+) -> Result<(), OpenError> {
+    let operation = match mode {
+        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
+        OpenMode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+    };
+    for attempt in 1.. {
+        match flock(&fd, operation) {
+            Ok(()) => break,
+            Err(Errno::INTR) => {}
+            Err(Errno::WOULDBLOCK) if attempt < tries => thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) => return Err(OpenError::in_use(path)),
+            Err(error) => return Err(OpenError::io(path, "lock", error)),
+        }
+    }
+    Ok(())
+}
+
+/// Locks a block device and, for a loop device, the file behind it, whose
+/// locked descriptor is returned to be kept.
+pub(super) fn lock_block_device(
+    fd: impl AsFd,
+    path: &Path,
+    stat: &Stat,
+    mode: OpenMode,
+) -> Result<Option<OwnedFd>, OpenError> {
+    lock(fd, path, mode, ATTEMPTS)?;
+    let number = format!("{}:{}", major(stat.st_rdev), minor(stat.st_rdev));
+    match loop_backing_file(&Path::new("/sys/dev/block").join(number)) {
+        Some(backing) => lock_backing_file(&backing, mode),
+        None => Ok(None),
+    }
+}
+
+/// The file behind a loop device, or behind the one that a partition is on,
+/// given the device's directory in sysfs.
+fn loop_backing_file(sysfs: &Path) -> Option<PathBuf> {
+    let directory = fs::canonicalize(sysfs).ok()?;
+    let read = |directory: &Path| fs::read_to_string(directory.join("loop/backing_file")).ok();
+    let text = read(&directory).or_else(|| read(directory.parent()?))?;
+    Some(PathBuf::from(text.trim_end_matches('\n')))
+}
+
+/// Locks the backing file. One that this process cannot see (deleted, or in
+/// another mount namespace) cannot be locked and is passed over: nobody can
+/// open it by that name here either.
+fn lock_backing_file(backing: &Path, mode: OpenMode) -> Result<Option<OwnedFd>, OpenError> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    match rustix::fs::open(backing, flags, Mode::empty()) {
+        Ok(fd) => {
+            lock(&fd, backing, mode, 1)?;
+            Ok(Some(fd))
+        }
+        Err(Errno::NOENT | Errno::ACCESS) => Ok(None),
+        Err(error) => Err(OpenError::io(backing, "open", error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backing_file_is_found_for_loop_devices_and_their_partitions() {
+        let sysfs = tempfile::tempdir().unwrap();
+        let disk = sysfs.path().join("loop0");
+        fs::create_dir_all(disk.join("loop")).unwrap();
+        fs::create_dir_all(disk.join("loop0p1")).unwrap();
+        fs::create_dir_all(sysfs.path().join("sda")).unwrap();
+        fs::write(disk.join("loop/backing_file"), "/some/image file\n").unwrap();
+        let want = Some(PathBuf::from("/some/image file"));
+        assert_eq!(loop_backing_file(&disk), want);
+        assert_eq!(loop_backing_file(&disk.join("loop0p1")), want);
+        assert_eq!(loop_backing_file(&sysfs.path().join("sda")), None);
+        assert_eq!(loop_backing_file(&sysfs.path().join("absent")), None);
+    }
+}

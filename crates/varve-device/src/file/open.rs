@@ -1,0 +1,373 @@
+//! Opening and creating images: flags, locks and measures.
+//!
+//! Invariants:
+//! - Nothing is read from or written to a volume before it is locked.
+//! - An existing file is never overwritten; a creation that fails leaves no
+//!   file behind.
+//! - The size is a multiple of the logical block.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, StatxFlags};
+use rustix::io::Errno;
+
+use super::bounce::BouncePool;
+use super::{FileDevice, IoMode, lock, transfer};
+use crate::aligned::AlignedBuffer;
+use crate::device::Geometry;
+
+/// What a device is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// Reading, beside other readers.
+    ReadOnly,
+    /// Reading and writing, alone.
+    ReadWrite,
+}
+
+/// How the space of a new image is obtained.
+pub enum Preallocate<'a> {
+    /// Not at all: the host's file system may run out while the volume does
+    /// not.
+    Sparse,
+    /// Reserved, so that it cannot run out, but not written.
+    Reserve,
+    /// Written with zeros, so that later writes change no metadata of the
+    /// host's file system. Calls back with the bytes done and in all.
+    Written(&'a mut dyn FnMut(u64, u64)),
+}
+
+/// An image or block device that could not be opened or created.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Somebody else has it open.
+    #[error("{}: in use by another process, or open twice", path.display())]
+    InUse {
+        /// The volume, or the file behind a loop device.
+        path: PathBuf,
+    },
+    /// It holds no bytes at addresses.
+    #[error("{}: neither a regular file nor a block device", path.display())]
+    NotADevice {
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It cannot hold one block, or not a whole number of them.
+    #[error("{}: a size of {size} bytes is not usable in blocks of {block} bytes", path.display())]
+    BadSize {
+        /// What was named.
+        path: PathBuf,
+        /// Bytes.
+        size: u64,
+        /// Bytes in a logical block.
+        block: u32,
+    },
+    /// The operating system refused.
+    #[error("{}: cannot {action}: {source}", path.display())]
+    Io {
+        /// What was named.
+        path: PathBuf,
+        /// What was attempted, as a verb.
+        action: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl OpenError {
+    pub(super) fn in_use(path: &Path) -> Self {
+        OpenError::InUse {
+            path: path.to_owned(),
+        }
+    }
+
+    pub(super) fn io(path: &Path, action: &'static str, source: impl Into<io::Error>) -> Self {
+        OpenError::Io {
+            path: path.to_owned(),
+            action,
+            source: source.into(),
+        }
+    }
+}
+
+/// Opens, locks and measures `path`.
+pub(super) fn open(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice, OpenError> {
+    let before = rustix::fs::stat(path).map_err(|error| OpenError::io(path, "open", error))?;
+    let block_device = is_block_device(path, &before)?;
+    let mut flags = OFlags::CLOEXEC | OFlags::NONBLOCK;
+    flags |= match mode {
+        OpenMode::ReadOnly => OFlags::RDONLY,
+        OpenMode::ReadWrite => OFlags::RDWR,
+    };
+    // On a block device this asks that nobody else has claimed it: no mount,
+    // no volume manager. On a regular file it would mean nothing.
+    if block_device && mode == OpenMode::ReadWrite {
+        flags |= OFlags::EXCL;
+    }
+    let mut opened = open_for(path, flags, io)?;
+    let stat =
+        rustix::fs::fstat(&opened.fd).map_err(|error| OpenError::io(path, "examine", error))?;
+    if is_block_device(path, &stat)? != block_device {
+        // Replaced between the two looks.
+        return Err(OpenError::io(path, "open", Errno::STALE));
+    }
+    if block_device {
+        opened.backing = lock::lock_block_device(&opened.fd, path, &stat, mode)?;
+    } else {
+        lock::lock(&opened.fd, path, mode, 1)?;
+    }
+    finish(path, mode, io, opened, block_device, stat.st_size as u64)
+}
+
+/// Creates `path`, which must not exist, as an image of `size` bytes.
+pub(super) fn create(
+    path: &Path,
+    size: u64,
+    preallocate: Preallocate<'_>,
+    io: IoMode,
+) -> Result<FileDevice, OpenError> {
+    if size == 0 || !size.is_multiple_of(crate::SECTOR) {
+        return Err(OpenError::BadSize {
+            path: path.to_owned(),
+            size,
+            block: crate::SECTOR as u32,
+        });
+    }
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+        .map_err(|error| OpenError::io(path, "create", error))?;
+    lock::lock(&fd, path, OpenMode::ReadWrite, 1)
+        .and_then(|()| fill(&fd, path, size, preallocate, io))
+        .and_then(|()| sync_with_name(&fd, path))
+        .and_then(|()| {
+            let mut opened = Opened::new(fd);
+            if io == IoMode::Direct {
+                set_direct(&mut opened, true)
+                    .map_err(|error| OpenError::io(path, "examine", error))?;
+            }
+            finish(path, OpenMode::ReadWrite, io, opened, false, size)
+        })
+        .inspect_err(|_| {
+            // The first error is the one worth reporting.
+            let _ = std::fs::remove_file(path);
+        })
+}
+
+/// Gives a new file its size and space.
+fn fill(
+    fd: &OwnedFd,
+    path: &Path,
+    size: u64,
+    preallocate: Preallocate<'_>,
+    io: IoMode,
+) -> Result<(), OpenError> {
+    rustix::fs::ftruncate(fd, size).map_err(|error| OpenError::io(path, "size", error))?;
+    let reserve = || rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, size);
+    let written = match preallocate {
+        Preallocate::Sparse => Ok(()),
+        // An outside recorder sees plain writes only, so the space is written.
+        Preallocate::Reserve if io == IoMode::Sync => write_zeros(fd, size, &mut |_, _| {}),
+        Preallocate::Reserve => reserve().map_err(io::Error::from),
+        Preallocate::Written(progress) => {
+            if io != IoMode::Sync {
+                // One long reservation keeps the file in few extents. A file
+                // system that cannot is no obstacle; a full one is.
+                match reserve() {
+                    Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {}
+                    Err(error) => return Err(OpenError::io(path, "reserve space for", error)),
+                }
+            }
+            write_zeros(fd, size, progress)
+        }
+    };
+    written.map_err(|error| OpenError::io(path, "reserve space for", error))
+}
+
+fn write_zeros(fd: &OwnedFd, size: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+    let zeros = AlignedBuffer::zeroed(1 << 20);
+    let mut done = 0;
+    while done < size {
+        let step = (zeros.len() as u64).min(size - done);
+        transfer::write_whole(fd, done, &zeros[..step as usize], 1)?;
+        done += step;
+        progress(done, size);
+    }
+    Ok(())
+}
+
+/// Makes a new file and its name durable.
+fn sync_with_name(fd: &OwnedFd, path: &Path) -> Result<(), OpenError> {
+    let sync = |fd: &OwnedFd| rustix::fs::fsync(fd);
+    sync(fd).map_err(|error| OpenError::io(path, "sync", error))?;
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(parent, flags, Mode::empty())
+        .and_then(|directory| sync(&directory))
+        .map_err(|error| OpenError::io(parent, "sync", error))
+}
+
+/// An open descriptor, and how far its caching could be avoided.
+struct Opened {
+    fd: OwnedFd,
+    direct: bool,
+    note: Option<String>,
+    backing: Option<OwnedFd>,
+}
+
+impl Opened {
+    fn new(fd: OwnedFd) -> Self {
+        Opened {
+            fd,
+            direct: false,
+            note: None,
+            backing: None,
+        }
+    }
+}
+
+fn is_block_device(path: &Path, stat: &Stat) -> Result<bool, OpenError> {
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => Ok(false),
+        FileType::BlockDevice => Ok(true),
+        _ => Err(OpenError::NotADevice {
+            path: path.to_owned(),
+        }),
+    }
+}
+
+const NO_DIRECT: &str = "direct I/O is refused here: using the host's page cache";
+
+/// Opens with direct I/O if it is wanted and to be had.
+fn open_for(path: &Path, flags: OFlags, io: IoMode) -> Result<Opened, OpenError> {
+    let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+    let failed = |error| match error {
+        Errno::BUSY => OpenError::in_use(path),
+        error => OpenError::io(path, "open", error),
+    };
+    let mut note = None;
+    if io == IoMode::Direct {
+        match open(flags | OFlags::DIRECT) {
+            Ok(fd) => {
+                let mut opened = Opened::new(fd);
+                opened.direct = true;
+                return Ok(opened);
+            }
+            Err(Errno::INVAL) => note = Some(NO_DIRECT.to_owned()),
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    let mut opened = Opened::new(open(flags).map_err(failed)?);
+    opened.note = note;
+    Ok(opened)
+}
+
+/// Turns direct I/O on or off on an open descriptor. Where it cannot be turned
+/// on, it stays off, with a note.
+fn set_direct(opened: &mut Opened, on: bool) -> Result<(), Errno> {
+    let mut flags = rustix::fs::fcntl_getfl(&opened.fd)?;
+    flags.set(OFlags::DIRECT, on);
+    opened.direct = match rustix::fs::fcntl_setfl(&opened.fd, flags) {
+        Ok(()) => on,
+        Err(Errno::INVAL) if on => false,
+        Err(error) => return Err(error),
+    };
+    if !opened.direct {
+        opened.note = Some(NO_DIRECT.to_owned());
+    }
+    Ok(())
+}
+
+/// Measures an open, locked descriptor and makes the device of it.
+fn finish(
+    path: &Path,
+    mode: OpenMode,
+    io: IoMode,
+    mut opened: Opened,
+    block_device: bool,
+    file_size: u64,
+) -> Result<FileDevice, OpenError> {
+    let examine = |error| OpenError::io(path, "examine", error);
+    let mut memory_align = 1;
+    let (size, logical_block, physical_block) = if block_device {
+        let size = rustix::fs::seek(&opened.fd, SeekFrom::End(0)).map_err(examine)?;
+        let logical = rustix::fs::ioctl_blksszget(&opened.fd).map_err(examine)?;
+        let physical = rustix::fs::ioctl_blkpbszget(&opened.fd).map_err(examine)?;
+        (size, logical.max(512), physical.max(logical))
+    } else {
+        let logical = match direct_alignment(&opened) {
+            Some((memory, offset)) => {
+                memory_align = memory;
+                offset.max(512)
+            }
+            None if opened.direct => {
+                set_direct(&mut opened, false).map_err(examine)?;
+                512
+            }
+            None => 512,
+        };
+        (file_size, logical, logical.max(4096))
+    };
+    let geometry = Geometry {
+        size: size - size % u64::from(logical_block),
+        logical_block,
+        physical_block,
+    };
+    if geometry.size == 0 {
+        return Err(OpenError::BadSize {
+            path: path.to_owned(),
+            size,
+            block: logical_block,
+        });
+    }
+    Ok(FileDevice {
+        path: path.to_owned(),
+        mode,
+        io: if io == IoMode::Direct && !opened.direct {
+            IoMode::Buffered
+        } else {
+            io
+        },
+        // 512 even where memory may be aligned less: what drivers accept
+        // below that differs, and nobody gains by it.
+        memory_align: logical_block.max(memory_align) as usize,
+        geometry,
+        note: opened.note,
+        fd: opened.fd,
+        _backing: opened.backing,
+        discards: AtomicBool::new(false),
+        pool: BouncePool::default(),
+        counters: Arc::default(),
+    })
+}
+
+/// The memory and offset alignment, in bytes, that direct I/O on this regular
+/// file needs; `None` if the file is not open for it or cannot have it.
+fn direct_alignment(opened: &Opened) -> Option<(u32, u32)> {
+    if !opened.direct {
+        return None;
+    }
+    let flags = AtFlags::EMPTY_PATH;
+    if let Ok(stat) = rustix::fs::statx(&opened.fd, "", flags, StatxFlags::DIOALIGN)
+        && StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::DIOALIGN)
+    {
+        let told = (stat.stx_dio_mem_align, stat.stx_dio_offset_align);
+        // Some file systems fill in zeros although they do direct I/O.
+        if told.1 > 0 && told.1 <= 65536 {
+            return Some(told);
+        }
+    }
+    // An older kernel does not say. A read that it refuses says it.
+    let mut buffer = AlignedBuffer::zeroed(4096);
+    [512, 4096].into_iter().find_map(|block| {
+        let read = rustix::io::pread(&opened.fd, &mut buffer[..block as usize], 0);
+        read.is_ok().then_some((block, block))
+    })
+}

@@ -1,0 +1,293 @@
+//! Image files in a temporary directory, in every mode.
+
+use std::io::ErrorKind;
+
+use super::*;
+use crate::AlignedBuffer;
+
+const SIZE: u64 = 4 << 20;
+const MODES: [IoMode; 3] = [IoMode::Direct, IoMode::Buffered, IoMode::Sync];
+
+fn image(io: IoMode) -> (tempfile::TempDir, FileDevice) {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let device = FileDevice::create(path, SIZE, Preallocate::Sparse, io).unwrap();
+    (directory, device)
+}
+
+fn pattern(length: usize) -> Vec<u8> {
+    (0..length).map(|i| (i / 512 + i % 251) as u8).collect()
+}
+
+#[test]
+fn buffers_of_any_alignment_round_trip() {
+    for io in MODES {
+        let (_directory, device) = image(io);
+        let block = device.geometry().logical_block as usize;
+        let bytes = pattern(3 * BOUNCE_BYTES + 5 * block + 1);
+        let mut back = vec![0; bytes.len() + 1];
+        for (skip, length) in [
+            (1, block),
+            (0, 2 * block),
+            (1, 2 * BOUNCE_BYTES + 4 * block),
+        ] {
+            let data = &bytes[skip..skip + length];
+            let (left, right) = data.split_at(length / 3);
+            device
+                .write(
+                    block as u64,
+                    &[IoSlice::new(left), IoSlice::new(&[]), IoSlice::new(right)],
+                )
+                .unwrap();
+            device
+                .read(block as u64, &mut back[skip..skip + length])
+                .unwrap();
+            assert!(&back[skip..skip + length] == data, "{io:?} {skip} {length}");
+        }
+    }
+}
+
+#[test]
+fn aligned_buffers_are_not_copied() {
+    let (_directory, device) = image(IoMode::Direct);
+    let mut buffer = AlignedBuffer::zeroed(64 << 10);
+    device
+        .write(0, &[IoSlice::new(&buffer[..4096]), IoSlice::new(&buffer)])
+        .unwrap();
+    device.read(4096, &mut buffer).unwrap();
+    assert_eq!(device.counters().snapshot().bytes_copied, 0);
+    if device.io_mode() == IoMode::Direct {
+        device.read(0, &mut buffer[1..4097]).unwrap();
+        assert_eq!(device.counters().snapshot().bytes_copied, 4096);
+    }
+}
+
+#[test]
+fn more_buffers_than_one_call_takes() {
+    for io in MODES {
+        let (_directory, device) = image(io);
+        let mut data = AlignedBuffer::zeroed(1500 * 512);
+        data.copy_from_slice(&pattern(1500 * 512));
+        let buffers: Vec<IoSlice<'_>> = data.chunks(512).map(IoSlice::new).collect();
+        device.write(0, &buffers).unwrap();
+        let mut back = vec![0; data.len()];
+        device.read(0, &mut back).unwrap();
+        assert!(back == data[..], "{io:?}");
+    }
+}
+
+#[test]
+fn requests_outside_or_between_blocks_are_refused() {
+    for io in MODES {
+        let (_directory, device) = image(io);
+        for (offset, length) in [
+            (SIZE, 4096),
+            (u64::MAX - 4095, 4096),
+            (1, 4096),
+            (0, 100),
+            (SIZE - 4096, 8192),
+        ] {
+            let mut buffer = vec![0; length];
+            let error = device.read(offset, &mut buffer).unwrap_err();
+            assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+            let error = device.write(offset, &[IoSlice::new(&buffer)]).unwrap_err();
+            assert_eq!(error.source.kind(), ErrorKind::InvalidInput);
+        }
+        assert_eq!(device.counters().snapshot(), Default::default());
+    }
+}
+
+#[test]
+fn a_second_writer_is_refused_and_readers_share() {
+    let (directory, device) = image(IoMode::Buffered);
+    let path = directory.path().join("image");
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+        let error = FileDevice::open(&path, mode, IoMode::Direct).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        assert!(error.to_string().contains("in use"));
+        assert!(error.to_string().contains(path.to_str().unwrap()));
+    }
+    drop(device);
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Buffered).unwrap();
+    let _second = FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Direct).unwrap();
+    assert!(FileDevice::open(&path, OpenMode::ReadWrite, IoMode::Buffered).is_err());
+    drop((reader, _second));
+    FileDevice::open(&path, OpenMode::ReadWrite, IoMode::Buffered).unwrap();
+}
+
+#[test]
+fn readers_cannot_change_anything() {
+    let (directory, device) = image(IoMode::Buffered);
+    drop(device);
+    let path = directory.path().join("image");
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Buffered).unwrap();
+    reader.set_discard(true);
+    let error = reader.write(0, &[IoSlice::new(&[1; 512])]).unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::ReadOnlyFilesystem);
+    let error = reader.discard(0, 512).unwrap_err();
+    assert_eq!(error.source.kind(), ErrorKind::ReadOnlyFilesystem);
+    reader.flush().unwrap();
+}
+
+#[test]
+fn an_existing_file_is_not_created_again() {
+    let (directory, device) = image(IoMode::Buffered);
+    device.write(0, &[IoSlice::new(&[7; 512])]).unwrap();
+    drop(device);
+    let path = directory.path().join("image");
+    let error = FileDevice::create(&path, SIZE, Preallocate::Sparse, IoMode::Buffered).unwrap_err();
+    let OpenError::Io { source, .. } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(source.kind(), ErrorKind::AlreadyExists);
+    assert_eq!(std::fs::read(&path).unwrap()[..512], [7; 512]);
+}
+
+#[test]
+fn preallocation_takes_space_and_reports_progress() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = tempfile::tempdir().unwrap();
+    let allocated = |name: &str| {
+        let metadata = std::fs::metadata(directory.path().join(name)).unwrap();
+        assert_eq!(metadata.len(), SIZE);
+        metadata.blocks() * 512
+    };
+    let mut calls = Vec::new();
+    let mut progress = |done, total| calls.push((done, total));
+    for (name, preallocate) in [
+        ("sparse", Preallocate::Sparse),
+        ("reserved", Preallocate::Reserve),
+        ("written", Preallocate::Written(&mut progress)),
+    ] {
+        let path = directory.path().join(name);
+        FileDevice::create(path, SIZE, preallocate, IoMode::Direct).unwrap();
+    }
+    let path = directory.path().join("sync");
+    FileDevice::create(path, SIZE, Preallocate::Reserve, IoMode::Sync).unwrap();
+    assert_eq!(calls.last(), Some(&(SIZE, SIZE)));
+    assert!(calls.is_sorted());
+    assert!(allocated("sparse") < SIZE / 4);
+    assert!(allocated("reserved") >= SIZE);
+    assert!(allocated("written") >= SIZE);
+    assert!(allocated("sync") >= SIZE);
+}
+
+#[test]
+fn a_failed_creation_leaves_no_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let huge = 1 << 60;
+    for size in [0, 100, 513, huge] {
+        let reserve = Preallocate::Reserve;
+        FileDevice::create(&path, size, reserve, IoMode::Buffered).unwrap_err();
+        assert!(!path.exists(), "{size}");
+    }
+}
+
+#[test]
+fn what_is_no_device_is_refused() {
+    let directory = tempfile::tempdir().unwrap();
+    let open = |path: &Path| FileDevice::open(path, OpenMode::ReadOnly, IoMode::Buffered);
+    let error = open(directory.path()).unwrap_err();
+    assert!(matches!(error, OpenError::NotADevice { .. }), "{error}");
+    let error = open(&directory.path().join("absent")).unwrap_err();
+    assert!(matches!(error, OpenError::Io { .. }), "{error}");
+    let short = directory.path().join("short");
+    std::fs::write(&short, [0; 511]).unwrap();
+    let error = open(&short).unwrap_err();
+    assert!(matches!(error, OpenError::BadSize { .. }), "{error}");
+}
+
+#[test]
+fn an_uneven_file_is_used_in_whole_blocks() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    std::fs::write(&path, vec![1; 10_000]).unwrap();
+    let device = FileDevice::open(&path, OpenMode::ReadWrite, IoMode::Buffered).unwrap();
+    assert_eq!(device.geometry().size, 19 * 512);
+    assert_eq!(device.geometry().physical_block, 4096);
+}
+
+#[test]
+fn a_file_cut_short_underneath_is_an_error() {
+    for io in MODES {
+        let (directory, device) = image(io);
+        let path = directory.path().join("image");
+        let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        file.set_len(8192).unwrap();
+        let error = device.read(4096, &mut [0; 8192]).unwrap_err();
+        assert_eq!(error.source.kind(), ErrorKind::UnexpectedEof);
+    }
+}
+
+#[test]
+fn discards_reach_the_host_only_when_asked_for() {
+    let (_directory, device) = image(IoMode::Buffered);
+    let write = || device.write(0, &[IoSlice::new(&[9; 8192])]).unwrap();
+    let read = || {
+        let mut bytes = [0; 8192];
+        device.read(0, &mut bytes).unwrap();
+        bytes
+    };
+    write();
+    device.discard(4096, 4096).unwrap();
+    assert_eq!(read(), [9; 8192]);
+    device.set_discard(true);
+    device.discard(4096, 4096).unwrap();
+    if device.counters().snapshot().discards == 1 {
+        assert_eq!(read()[..4096], [9; 4096]);
+        assert_eq!(read()[4096..], [0; 4096]);
+    }
+}
+
+/// Its content is lost.
+fn spare_block_device() -> PathBuf {
+    let name = std::env::var_os("VARVE_TEST_BLOCK_DEVICE");
+    name.expect("VARVE_TEST_BLOCK_DEVICE names a block device")
+        .into()
+}
+
+#[test]
+#[ignore = "needs a spare block device, named by VARVE_TEST_BLOCK_DEVICE"]
+fn block_devices_are_measured_locked_and_written() {
+    let path = spare_block_device();
+    let device = FileDevice::open(&path, OpenMode::ReadWrite, IoMode::Direct).unwrap();
+    let geometry = device.geometry();
+    eprintln!("{geometry:?} {:?} {:?}", device.io_mode(), device.note());
+    assert_eq!(device.io_mode(), IoMode::Direct);
+    for mode in [OpenMode::ReadOnly, OpenMode::ReadWrite] {
+        let error = FileDevice::open(&path, mode, IoMode::Buffered).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    }
+    let block = geometry.logical_block as usize;
+    let data = pattern(4 * block + 1);
+    let at = geometry.size - 4 * block as u64;
+    device.write(at, &[IoSlice::new(&data[1..])]).unwrap();
+    device.flush().unwrap();
+    let mut back = vec![0; 4 * block];
+    device.read(at, &mut back).unwrap();
+    assert_eq!(back, data[1..]);
+    assert!(device.read(geometry.size, &mut back).is_err());
+    device.set_discard(true);
+    device.discard(at, 4 * block as u64).unwrap();
+    drop(device);
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Direct).unwrap();
+    FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Sync).unwrap();
+    let error = FileDevice::open(&path, OpenMode::ReadWrite, IoMode::Direct).unwrap_err();
+    assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+    assert!(reader.write(0, &[IoSlice::new(&back)]).is_err());
+}
+
+#[test]
+#[ignore = "needs a loop device, named by VARVE_TEST_BLOCK_DEVICE, on VARVE_TEST_BACKING_FILE"]
+fn a_loop_device_and_its_file_exclude_each_other() {
+    let device = spare_block_device();
+    let file = PathBuf::from(std::env::var_os("VARVE_TEST_BACKING_FILE").unwrap());
+    for (first, second) in [(&device, &file), (&file, &device)] {
+        let held = FileDevice::open(first, OpenMode::ReadWrite, IoMode::Buffered).unwrap();
+        let error = FileDevice::open(second, OpenMode::ReadOnly, IoMode::Buffered).unwrap_err();
+        assert!(matches!(error, OpenError::InUse { .. }), "{error}");
+        drop(held);
+        FileDevice::open(second, OpenMode::ReadWrite, IoMode::Buffered).unwrap();
+    }
+}

@@ -1,0 +1,44 @@
+//! Shared and boxed devices are devices, so that a wrapper can wrap something
+//! that its test still holds.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use crate::device::{Device, Geometry, Result, Zones};
+
+macro_rules! forward {
+    ($pointer:ident) => {
+        impl<D: Device + ?Sized> Device for $pointer<D> {
+            fn geometry(&self) -> Geometry {
+                (**self).geometry()
+            }
+
+            fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+                (**self).read(offset, buffer)
+            }
+
+            fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+                (**self).write(offset, buffers)
+            }
+
+            fn flush(&self) -> Result<()> {
+                (**self).flush()
+            }
+
+            fn discard(&self, offset: u64, length: u64) -> Result<()> {
+                (**self).discard(offset, length)
+            }
+
+            fn zones(&self) -> Option<Zones> {
+                (**self).zones()
+            }
+
+            fn name(&self) -> String {
+                (**self).name()
+            }
+        }
+    };
+}
+
+forward!(Arc);
+forward!(Box);

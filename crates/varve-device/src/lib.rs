@@ -1,0 +1,48 @@
+//! Bytes at addresses: the lowest layer of Varve.
+//!
+//! Everything above reads and writes through [`Device`] and tells the time
+//! through [`Clock`]; nothing here knows what a file is.
+//!
+//! | module | what it offers |
+//! |---|---|
+//! | [`device`] | the [`Device`] trait and the contract about durability |
+//! | [`clock`] | the host's clocks, and a virtual one |
+//! | [`mod@file`] | image files and block devices, direct or buffered, locked whole |
+//! | [`memory`] | sparse memory whose images fork in well under a microsecond |
+//! | [`recorder`] | a device that keeps the trace of what was asked of it |
+//! | [`crash`] | the images a power cut may leave behind, from such a trace |
+//! | [`fault`] | a device that misbehaves according to a plan |
+//! | [`aligned`], [`counters`] | aligned buffers, counts of requests and bytes |
+//!
+//! Invariants:
+//! - The same seed gives the same bytes, the same faults and the same crash
+//!   states. Only [`HostClock`] reads the host's time.
+//! - Addresses and lengths come from callers that may have read them off a
+//!   damaged medium: every request is checked against the geometry without
+//!   overflow, and refused with an error.
+//! - No `unsafe`.
+
+pub mod aligned;
+pub mod clock;
+pub mod counters;
+pub mod crash;
+pub mod device;
+pub mod fault;
+pub mod file;
+mod forward;
+mod hash;
+pub mod memory;
+mod random;
+pub mod recorder;
+pub mod request;
+
+pub use aligned::*;
+pub use clock::*;
+pub use counters::*;
+pub use crash::*;
+pub use device::*;
+pub use fault::*;
+pub use file::*;
+pub use memory::*;
+pub use recorder::*;
+pub use request::*;
