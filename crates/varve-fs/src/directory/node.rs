@@ -1,0 +1,552 @@
+//! The bytes of a directory node: declared, parsed, made and edited here.
+//!
+//! ```text
+//! leaf     NodeHeader  { EntryHeader name } ...            by ascending cookie
+//! inner    NodeHeader  Child ...                           by ascending cookie
+//! inner at block 0     NodeHeader  RootHeader  Child ...
+//! ```
+//!
+//! A root that is a leaf is the only node, so it needs no [`RootHeader`]: the
+//! next block is 1 and none is free below it.
+//!
+//! [`parse`] checks the header, and all of an inner node; [`Entries`] checks a
+//! leaf's entries as it passes them.
+
+use super::Key;
+use super::name::{self, COOKIE_END, COOKIE_MIN};
+use crate::error::{Error, Result};
+use crate::types::{FileKind, InodeNo};
+use zerocopy::little_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// The longest node.
+pub const NODE_BYTES: usize = 4096;
+/// The highest level of a node; leaves have level 0.
+pub(super) const MAX_LEVEL: u8 = 7;
+/// Freed block numbers that a root remembers.
+pub(super) const FREE_NUMBERS: usize = 16;
+/// Block numbers end here: far beyond any tree, within any file.
+pub(super) const BLOCKS_END: u64 = 1 << 40;
+
+const MAGIC: u32 = u32::from_le_bytes(*b"VDir");
+const LEAF: u8 = 1;
+const INNER: u8 = 2;
+
+/// How each node begins.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct NodeHeader {
+    /// "VDir".
+    pub magic: U32,
+    /// 1 is a leaf, 2 an inner node.
+    pub kind: u8,
+    /// Levels below this one: 0 in a leaf, at most 7.
+    pub level: u8,
+    /// Entries or children; never 0.
+    pub count: U16,
+    /// Bytes of the node, this header included. What follows is not the node's.
+    pub used_bytes: U16,
+    /// 0.
+    pub reserved: U16,
+    /// The directory's version.
+    pub version: U32,
+    /// The directory's inode number.
+    pub ino: U64,
+    /// The node's own logical block.
+    pub block: U64,
+}
+const _: () = assert!(size_of::<NodeHeader>() == 32);
+
+/// Follows the header of an inner node at block 0: which block numbers new
+/// nodes get.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct RootHeader {
+    /// No node has this number or a greater one.
+    pub next_block: U64,
+    /// Numbers in `free`.
+    pub free_count: U16,
+    /// 0.
+    pub reserved: [u8; 6],
+    /// Numbers below `next_block` that no node has; used before `next_block`.
+    pub free: [U64; FREE_NUMBERS],
+}
+const _: () = assert!(size_of::<RootHeader>() == 144);
+
+/// One name in a leaf; the name follows.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct EntryHeader {
+    /// Hash (55 bits) and sequence number (8 bits).
+    pub cookie: U64,
+    /// Where the name leads.
+    pub ino: U64,
+    /// A [`FileKind`].
+    pub kind: u8,
+    /// 1 to 255.
+    pub name_len: u8,
+}
+const _: () = assert!(size_of::<EntryHeader>() == 18);
+
+/// One child of an inner node: holds the cookies from `first_cookie` to the
+/// next child's. The first child also holds what lies below.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct Child {
+    /// The least cookie of this child.
+    pub first_cookie: U64,
+    /// Its logical block.
+    pub block: U64,
+}
+const _: () = assert!(size_of::<Child>() == 16);
+
+const HEADER_BYTES: usize = size_of::<NodeHeader>();
+const ROOT_BYTES: usize = size_of::<RootHeader>();
+const ENTRY_BYTES: usize = size_of::<EntryHeader>();
+
+/// Children that fit into the inner node at `block`.
+pub(super) const fn max_children(block: u64) -> usize {
+    (NODE_BYTES - children_at(block)) / size_of::<Child>()
+}
+
+/// Where the children of the inner node at `block` begin.
+const fn children_at(block: u64) -> usize {
+    HEADER_BYTES + if block == 0 { ROOT_BYTES } else { 0 }
+}
+
+/// Something a node must not be, and where in its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flaw {
+    pub what: &'static str,
+    pub at: usize,
+}
+
+impl Flaw {
+    #[cold]
+    pub fn at_block(self, key: &Key, block: u64) -> Error {
+        let Flaw { what, at } = self;
+        key.damaged(format!("directory block {block}, byte {at}: {what}"))
+    }
+}
+
+/// A node whose header is sound.
+pub(super) enum Node<'a> {
+    Leaf(Leaf<'a>),
+    Inner(Inner<'a>),
+}
+
+/// What a node's place in the tree demands of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    /// Its level; none if any will do.
+    pub level: Option<u8>,
+    /// The least cookie it may hold.
+    pub lower: u64,
+    /// One more than the greatest.
+    pub upper: u64,
+}
+
+impl Bounds {
+    /// The root's: any level, every cookie.
+    pub const ROOT: Bounds = Bounds {
+        level: None,
+        lower: COOKIE_MIN,
+        upper: COOKIE_END,
+    };
+
+    /// What these demand of child `index` of a node at `level`.
+    pub fn of_child(self, level: u8, children: &[Child], index: usize) -> Bounds {
+        let first = |child: &Child| child.first_cookie.get();
+        Bounds {
+            level: Some(level - 1),
+            lower: if index == 0 {
+                self.lower
+            } else {
+                first(&children[index])
+            },
+            upper: children.get(index + 1).map_or(self.upper, first),
+        }
+    }
+}
+
+/// A leaf; its entries are yet to be checked.
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'a> {
+    /// The whole node, without what follows it.
+    pub bytes: &'a [u8],
+    pub count: u16,
+    /// The cookies it may hold.
+    pub bounds: Bounds,
+}
+
+/// An inner node: at least one child, cookies ascending and in bounds.
+pub(super) struct Inner<'a> {
+    pub level: u8,
+    /// Present at block 0.
+    pub root: Option<&'a RootHeader>,
+    pub children: &'a [Child],
+}
+
+type Parsed<T> = std::result::Result<T, Flaw>;
+
+fn flaw<T>(what: &'static str, at: usize) -> Parsed<T> {
+    Err(Flaw { what, at })
+}
+
+/// Checks the node found at `block`.
+///
+/// # Errors
+/// `Damaged`.
+pub(super) fn parse<'a>(key: &Key, block: u64, bounds: Bounds, data: &'a [u8]) -> Result<Node<'a>> {
+    parse_node(key, block, bounds, data).map_err(|flaw| flaw.at_block(key, block))
+}
+
+fn parse_node<'a>(key: &Key, block: u64, bounds: Bounds, data: &'a [u8]) -> Parsed<Node<'a>> {
+    let Ok((header, _)) = NodeHeader::ref_from_prefix(data) else {
+        return flaw("shorter than a header", data.len());
+    };
+    if header.magic.get() != MAGIC {
+        return flaw("not a directory node", 0);
+    }
+    if header.ino.get() != key.ino.0 || header.version.get() != key.version {
+        return flaw("node of another directory", 12);
+    }
+    if header.block.get() != block {
+        return flaw("node of another block", 24);
+    }
+    let used = usize::from(header.used_bytes.get());
+    if used < HEADER_BYTES || used > data.len() || used > NODE_BYTES {
+        return flaw("impossible length", 8);
+    }
+    if header.reserved.get() != 0 {
+        return flaw("reserved bytes in use", 10);
+    }
+    if header.count.get() == 0 {
+        return flaw("empty node", 6);
+    }
+    if bounds.level.is_some_and(|level| level != header.level) {
+        return flaw("not the level its parent is above", 5);
+    }
+    match (header.kind, header.level) {
+        (LEAF, 0) => Ok(Node::Leaf(Leaf {
+            bytes: &data[..used],
+            count: header.count.get(),
+            bounds,
+        })),
+        (INNER, 1..=MAX_LEVEL) => parse_inner(block, bounds, header, &data[..used]),
+        _ => flaw("no such kind and level", 4),
+    }
+}
+
+fn parse_inner<'a>(
+    block: u64,
+    bounds: Bounds,
+    header: &NodeHeader,
+    bytes: &'a [u8],
+) -> Parsed<Node<'a>> {
+    let at = children_at(block);
+    let count = usize::from(header.count.get());
+    if bytes.len() != at + count * size_of::<Child>() {
+        return flaw("length and number of children differ", 6);
+    }
+    let children = children(block, bytes);
+    let ascending = |pair: &[Child]| pair[0].first_cookie.get() < pair[1].first_cookie.get();
+    if !children.windows(2).all(ascending) {
+        return flaw("children out of order", at);
+    }
+    let (first, last) = (children[0], children[count - 1]);
+    if first.first_cookie.get() < bounds.lower || last.first_cookie.get() >= bounds.upper {
+        return flaw("children out of range", at);
+    }
+    let root = (block == 0).then(|| root_header(bytes));
+    if root.is_some_and(|root| !(1..=BLOCKS_END).contains(&root.next_block.get())) {
+        return flaw("impossible next block", HEADER_BYTES);
+    }
+    Ok(Node::Inner(Inner {
+        level: header.level,
+        root,
+        children,
+    }))
+}
+
+/// The children of an inner node whose length was checked.
+pub(super) fn children(block: u64, bytes: &[u8]) -> &[Child] {
+    let (header, _) = NodeHeader::ref_from_prefix(bytes).expect("parsed before");
+    let used = usize::from(header.used_bytes.get());
+    <[Child]>::ref_from_bytes(&bytes[children_at(block)..used]).expect("parsed before")
+}
+
+/// The root header of the inner node at block 0, its length checked before.
+pub(super) fn root_header(bytes: &[u8]) -> &RootHeader {
+    RootHeader::ref_from_bytes(&bytes[HEADER_BYTES..][..ROOT_BYTES]).expect("parsed before")
+}
+
+/// One entry of a leaf, its kind and name as stored.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry<'a> {
+    pub cookie: u64,
+    pub ino: u64,
+    pub kind: u8,
+    pub name: &'a [u8],
+}
+
+impl Entry<'_> {
+    /// Bytes it takes in a leaf.
+    pub fn bytes(&self) -> usize {
+        ENTRY_BYTES + self.name.len()
+    }
+
+    /// Checks what walking past does not: target, kind and name. `at` is the
+    /// entry's place, for the flaw.
+    pub fn check(&self, at: usize) -> Parsed<FileKind> {
+        match name::flaw(self.name) {
+            Some(what) => flaw(what, at),
+            None => self.target(at),
+        }
+    }
+
+    /// Checks where the entry leads.
+    pub fn target(&self, at: usize) -> Parsed<FileKind> {
+        if self.ino == 0 {
+            return flaw("entry leads nowhere", at);
+        }
+        let what = "entry of no kind";
+        FileKind::from_raw(self.kind).ok_or(Flaw { what, at })
+    }
+
+    fn put(&self, bytes: &mut [u8]) {
+        let header = EntryHeader {
+            cookie: self.cookie.into(),
+            ino: self.ino.into(),
+            kind: self.kind,
+            name_len: u8::try_from(self.name.len()).expect("names were measured"),
+        };
+        bytes[..ENTRY_BYTES].copy_from_slice(header.as_bytes());
+        bytes[ENTRY_BYTES..].copy_from_slice(self.name);
+    }
+}
+
+/// A leaf's entries with their places, checked for bounds, order and range.
+pub(super) struct Entries<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    left: u16,
+    previous: u64,
+    upper: u64,
+}
+
+impl<'a> Leaf<'a> {
+    /// The entries with their places.
+    pub fn entries(self) -> Entries<'a> {
+        Entries {
+            bytes: self.bytes,
+            at: HEADER_BYTES,
+            left: self.count,
+            previous: self.bounds.lower - 1,
+            upper: self.bounds.upper,
+        }
+    }
+}
+
+impl<'a> Entries<'a> {
+    #[cold]
+    fn stop(&mut self, what: &'static str) -> Option<Parsed<(usize, Entry<'a>)>> {
+        let at = self.at;
+        self.left = 0;
+        self.at = self.bytes.len();
+        Some(flaw(what, at))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Parsed<(usize, Entry<'a>)>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let at = self.at;
+        if self.left == 0 {
+            self.at = self.bytes.len();
+            let rest = at != self.at;
+            return rest.then(|| flaw("bytes after the last entry", at));
+        }
+        let Ok((header, rest)) = EntryHeader::ref_from_prefix(&self.bytes[at..]) else {
+            return self.stop("entry beyond the end");
+        };
+        let Some(name) = rest.get(..usize::from(header.name_len)) else {
+            return self.stop("name beyond the end");
+        };
+        let cookie = header.cookie.get();
+        if cookie <= self.previous || cookie >= self.upper {
+            return self.stop("cookie out of order or range");
+        }
+        self.at = at + ENTRY_BYTES + name.len();
+        self.left -= 1;
+        self.previous = cookie;
+        let entry = Entry {
+            cookie,
+            ino: header.ino.get(),
+            kind: header.kind,
+            name,
+        };
+        Some(Ok((at, entry)))
+    }
+}
+
+/// A new directory's only node.
+pub(super) fn first_leaf(key: &Key, entry: &Entry<'_>) -> Vec<u8> {
+    let mut body = vec![0; entry.bytes()];
+    entry.put(&mut body);
+    make_leaf(key, 0, 1, &body)
+}
+
+/// A leaf of `count` entries, whose bytes are `body`.
+pub(super) fn make_leaf(key: &Key, block: u64, count: u16, body: &[u8]) -> Vec<u8> {
+    make(key, block, (LEAF, 0), count, &[], body)
+}
+
+/// An inner node; `root` at block 0 and only there.
+pub(super) fn make_inner(
+    key: &Key,
+    block: u64,
+    level: u8,
+    root: Option<&RootHeader>,
+    children: &[Child],
+) -> Vec<u8> {
+    assert_eq!(root.is_some(), block == 0);
+    assert!((1..=MAX_LEVEL).contains(&level));
+    let count = u16::try_from(children.len()).expect("children fit a node");
+    let head = root.map_or(&[][..], |root| root.as_bytes());
+    make(key, block, (INNER, level), count, head, children.as_bytes())
+}
+
+fn make(
+    key: &Key,
+    block: u64,
+    (kind, level): (u8, u8),
+    count: u16,
+    head: &[u8],
+    body: &[u8],
+) -> Vec<u8> {
+    let used = HEADER_BYTES + head.len() + body.len();
+    assert!(count > 0 && used <= NODE_BYTES);
+    let header = NodeHeader {
+        magic: MAGIC.into(),
+        kind,
+        level,
+        count: count.into(),
+        used_bytes: (used as u16).into(),
+        reserved: 0.into(),
+        version: key.version.into(),
+        ino: key.ino.0.into(),
+        block: block.into(),
+    };
+    let mut data = Vec::with_capacity(used);
+    data.extend_from_slice(header.as_bytes());
+    data.extend_from_slice(head);
+    data.extend_from_slice(body);
+    data
+}
+
+/// The same leaf at another block.
+pub(super) fn moved_leaf(key: &Key, block: u64, leaf: Leaf<'_>) -> Vec<u8> {
+    make_leaf(key, block, leaf.count, &leaf.bytes[HEADER_BYTES..])
+}
+
+/// One part of a leaf that was split.
+pub(super) struct Half {
+    pub count: u16,
+    /// The bytes of its entries.
+    pub body: Vec<u8>,
+    pub first_cookie: u64,
+}
+
+/// A leaf and one entry more at byte `at`, as two halves of about equal
+/// length. The leaf's entries must have been checked, and together they must
+/// be too long for one node.
+pub(super) fn split_leaf(leaf: Leaf<'_>, at: usize, entry: &Entry<'_>) -> [Half; 2] {
+    let mut left = leaf.bytes[HEADER_BYTES..].to_vec();
+    insert_gap(&mut left, at - HEADER_BYTES, entry.bytes());
+    entry.put(&mut left[at - HEADER_BYTES..][..entry.bytes()]);
+    let mut middle = 0;
+    let mut left_count = 0;
+    while middle < left.len() / 2 {
+        middle += ENTRY_BYTES + usize::from(entry_header(&left[middle..]).name_len);
+        left_count += 1;
+    }
+    let right = left.split_off(middle);
+    let half = |count, body: Vec<u8>| Half {
+        count,
+        first_cookie: entry_header(&body).cookie.get(),
+        body,
+    };
+    let right_count = leaf.count + 1 - left_count;
+    [half(left_count, left), half(right_count, right)]
+}
+
+fn entry_header(bytes: &[u8]) -> &EntryHeader {
+    let (header, _) = EntryHeader::ref_from_prefix(bytes).expect("entries were checked");
+    header
+}
+
+/// True if the leaf has room for `entry`.
+pub(super) fn fits(leaf: Leaf<'_>, entry: &Entry<'_>) -> bool {
+    leaf.bytes.len() + entry.bytes() <= NODE_BYTES
+}
+
+/// Puts `entry` into a leaf that has room, at byte `at`.
+pub(super) fn insert_entry(data: &mut Vec<u8>, at: usize, entry: &Entry<'_>) {
+    let bytes = entry.bytes();
+    resize(
+        data,
+        1,
+        |used| used + bytes,
+        |data| {
+            insert_gap(data, at, bytes);
+        },
+    );
+    entry.put(&mut data[at..at + bytes]);
+}
+
+/// Takes the entry of `bytes` bytes at byte `at` out of a leaf.
+pub(super) fn remove_entry(data: &mut Vec<u8>, at: usize, bytes: usize) {
+    resize(
+        data,
+        -1,
+        |used| used - bytes,
+        |data| {
+            data.copy_within(at + bytes.., at);
+            data.truncate(data.len() - bytes);
+        },
+    );
+}
+
+/// Lets the entry at byte `at` lead elsewhere.
+pub(super) fn set_target(data: &mut [u8], at: usize, ino: InodeNo, kind: FileKind) {
+    let (header, _) = EntryHeader::mut_from_prefix(&mut data[at..]).expect("found just now");
+    header.ino = ino.0.into();
+    header.kind = kind as u8;
+}
+
+/// Cuts a leaf to the bytes it uses, changes them, and notes the new length.
+fn resize(
+    data: &mut Vec<u8>,
+    entries: i16,
+    length: impl FnOnce(usize) -> usize,
+    change: impl FnOnce(&mut Vec<u8>),
+) {
+    let (header, _) = NodeHeader::mut_from_prefix(data).expect("parsed just now");
+    let used = usize::from(header.used_bytes.get());
+    let now = length(used);
+    assert!((HEADER_BYTES..=NODE_BYTES).contains(&now));
+    header.used_bytes = (now as u16).into();
+    header.count = header.count.get().wrapping_add_signed(entries).into();
+    data.truncate(used);
+    change(data);
+    assert_eq!(data.len(), now);
+}
+
+fn insert_gap(data: &mut Vec<u8>, at: usize, bytes: usize) {
+    let end = data.len();
+    data.resize(end + bytes, 0);
+    data.copy_within(at..end, at + bytes);
+}
