@@ -1,0 +1,152 @@
+//! Attributes, and the clearing of set-id bits.
+//!
+//! With `HANDLE_KILLPRIV_V2` the kernel marks what must clear set-id bits
+//! (changes of owner; writes and truncates by those who lack CAP_FSETID) and
+//! leaves the clearing to us. File capabilities it removes itself.
+
+use super::{Adapter, Done, convert, inode_of};
+use crate::protocol::{AttrOut, SetattrIn, StatfsOut, StatxIn, fattr};
+use crate::reply::Reply;
+use crate::request::Request;
+use varve_fs::{Attr, Caller, FileKind, InodeNo, Layout, Result, SetAttr, SetTime};
+
+impl<L: Layout> Adapter<L> {
+    pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let attr = self.fs.getattr(self.view, inode_of(request))?;
+        self.attr(&attr, reply);
+        Ok(())
+    }
+
+    fn attr(&self, attr: &Attr, reply: &mut Reply) {
+        let attr = convert::attributes(attr);
+        reply.put(&AttrOut {
+            attr_valid: self.attr_valid_s,
+            attr,
+            ..AttrOut::default()
+        });
+    }
+
+    pub(super) fn statx(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let _: StatxIn = request.arguments().take()?;
+        let attr = self.fs.getattr(self.view, inode_of(request))?;
+        reply.put(&convert::statx(&attr, self.attr_valid_s));
+        Ok(())
+    }
+
+    pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let asked: SetattrIn = request.arguments().take()?;
+        let ino = inode_of(request);
+        let mut set = translate(&asked);
+        if asked.valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
+            set.mode = self.mode_without_set_id(ino)?;
+        }
+        let attr = if set == SetAttr::default() {
+            self.fs.getattr(self.view, ino)?
+        } else {
+            self.fs
+                .setattr(self.view, &self.caller(request), ino, &set)?
+        };
+        self.attr(&attr, reply);
+        Ok(())
+    }
+
+    /// The permission bits `ino` has once its set-id bits are cleared, or
+    /// nothing if it has none to clear.
+    fn mode_without_set_id(&self, ino: InodeNo) -> Result<Option<u32>> {
+        let attr = self.fs.getattr(self.view, ino)?;
+        let mut mode = attr.mode & !libc::S_ISUID;
+        // Without group execution the bit means mandatory locking.
+        if mode & libc::S_IXGRP != 0 {
+            mode &= !libc::S_ISGID;
+        }
+        let changes = attr.kind == FileKind::Regular && mode != attr.mode;
+        Ok(changes.then_some(mode & 0o7777))
+    }
+
+    /// Clears the set-id bits of `ino`, if it has any.
+    pub(super) fn kill_set_id(&self, caller: &Caller, ino: InodeNo) -> Result<()> {
+        if let Some(mode) = self.mode_without_set_id(ino)? {
+            let set = SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            };
+            self.fs.setattr(self.view, caller, ino, &set)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn statfs(&self, reply: &mut Reply) {
+        let room = self.fs.statfs();
+        let block_bytes = self.fs.layout().geometry().block_bytes;
+        reply.put(&StatfsOut {
+            blocks: room.blocks,
+            bfree: room.free,
+            bavail: room.free,
+            files: room.files.saturating_add(room.files_free),
+            ffree: room.files_free,
+            bsize: block_bytes,
+            namelen: 255,
+            frsize: block_bytes,
+            ..StatfsOut::default()
+        });
+    }
+}
+
+/// With the write-back cache the kernel keeps size, mtime and ctime of files
+/// and sends them as plain values.
+fn translate(asked: &SetattrIn) -> SetAttr {
+    let has = |flag: u32| asked.valid & flag != 0;
+    let time = |set: u32, now: u32, seconds: u64, nanos: u32| {
+        has(set | now).then(|| {
+            if has(now) {
+                SetTime::Now
+            } else {
+                SetTime::At(convert::timestamp(seconds, nanos))
+            }
+        })
+    };
+    SetAttr {
+        mode: has(fattr::MODE).then_some(asked.mode & 0o7777),
+        uid: has(fattr::UID).then_some(asked.uid),
+        gid: has(fattr::GID).then_some(asked.gid),
+        size: has(fattr::SIZE).then_some(asked.size),
+        atime: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime, asked.atimensec),
+        mtime: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime, asked.mtimensec),
+        ctime: has(fattr::CTIME).then(|| convert::timestamp(asked.ctime, asked.ctimensec)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_fs::Timestamp;
+
+    #[test]
+    fn times_are_now_or_given() {
+        let valid = fattr::ATIME | fattr::ATIME_NOW | fattr::MTIME | fattr::CTIME;
+        let asked = SetattrIn {
+            valid,
+            atime: 9,
+            mtime: 7,
+            ctime: 8,
+            ..SetattrIn::default()
+        };
+        let set = translate(&asked);
+        assert_eq!(set.atime, Some(SetTime::Now));
+        assert_eq!(
+            set.mtime,
+            Some(SetTime::At(Timestamp {
+                seconds: 7,
+                nanos: 0
+            }))
+        );
+        assert_eq!(
+            set.ctime,
+            Some(Timestamp {
+                seconds: 8,
+                nanos: 0
+            })
+        );
+        assert_eq!((set.mode, set.size), (None, None));
+    }
+}

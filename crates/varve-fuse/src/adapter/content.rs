@@ -1,0 +1,103 @@
+//! Bytes of files.
+
+use super::{Adapter, Done, convert, inode_of};
+use crate::errno::Errno;
+use crate::protocol::{
+    CopyFileRangeIn, CopyFileRangeOut, FSYNC_DATA_ONLY, FallocateIn, FsyncIn, MAX_PAYLOAD_BYTES,
+    Opcode, ReadIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+};
+use crate::reply::Reply;
+use crate::request::Request;
+use varve_fs::Layout;
+
+/// Most bytes one copy request copies; the kernel's caller asks again. It
+/// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
+const COPY_BYTES_MAX: u64 = 64 << 20;
+
+impl<L: Layout> Adapter<L> {
+    pub(super) fn read(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let read: ReadIn = request.arguments().take()?;
+        let size = read.size as usize;
+        if size > MAX_PAYLOAD_BYTES {
+            return Err(Errno::INVALID);
+        }
+        let ino = inode_of(request);
+        let got = self
+            .fs
+            .read(self.view, ino, read.offset, reply.space(size))?;
+        reply.extend(got);
+        self.counters.read(got);
+        Ok(())
+    }
+
+    pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let write: WriteIn = arguments.take()?;
+        let data = arguments.bytes(write.size as usize)?;
+        let (caller, ino) = (self.caller(request), inode_of(request));
+        if write.write_flags & WRITE_KILL_SUIDGID != 0 {
+            self.kill_set_id(&caller, ino)?;
+        }
+        let written = self.fs.write(self.view, &caller, ino, write.offset, data)?;
+        self.counters.written(written);
+        reply.put(&WriteOut {
+            size: written as u32,
+            padding: 0,
+        });
+        Ok(())
+    }
+
+    /// FSYNC and FSYNCDIR: for a directory, everything before it.
+    pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
+        let fsync: FsyncIn = request.arguments().take()?;
+        let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
+        Ok(self.fs.fsync(self.view, inode_of(request), data_only)?)
+    }
+
+    pub(super) fn fallocate(&self, request: &Request<'_>) -> Done {
+        let asked: FallocateIn = request.arguments().take()?;
+        let (caller, ino) = (self.caller(request), inode_of(request));
+        let mode = i32::try_from(asked.mode).map_err(|_| Errno::NOT_SUPPORTED)?;
+        // The protocol has no kill flag here; root alone is sure to have
+        // CAP_FSETID.
+        if caller.uid != 0 {
+            self.kill_set_id(&caller, ino)?;
+        }
+        let (offset, length) = (asked.offset, asked.length);
+        Ok(self
+            .fs
+            .fallocate(self.view, &caller, ino, mode, offset, length)?)
+    }
+
+    pub(super) fn copy_file_range(
+        &self,
+        opcode: Opcode,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Done {
+        let copy: CopyFileRangeIn = request.arguments().take()?;
+        if copy.flags != 0 {
+            return Err(Errno::INVALID);
+        }
+        let caller = self.caller(request);
+        let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
+        if caller.uid != 0 {
+            self.kill_set_id(&caller, to)?;
+        }
+        let length = copy.len.min(COPY_BYTES_MAX);
+        let (from_offset, to_offset) = (copy.off_in, copy.off_out);
+        let fs = &self.fs;
+        let copied = fs.copy_range(self.view, &caller, from, from_offset, to, to_offset, length)?;
+        if opcode == Opcode::CopyFileRange {
+            reply.put(&WriteOut {
+                size: copied as u32,
+                padding: 0,
+            });
+        } else {
+            reply.put(&CopyFileRangeOut {
+                bytes_copied: copied,
+            });
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! ioctls on the mount's root: the statistics, and what the embedding program
+//! adds.
+
+use super::{Adapter, Done, inode_of};
+use crate::errno::Errno;
+use crate::protocol::{IoctlIn, IoctlOut, capability};
+use crate::reply::Reply;
+use crate::request::Request;
+use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
+use serde_json::{Map, Value};
+use std::sync::Arc;
+use varve_fs::{InodeNo, Layout};
+
+/// Says more for the statistics: the text of a JSON object. Runs on a serving
+/// thread, so it must not use the mount.
+pub type StatisticsSource = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Answers an ioctl on the mount's root with its output; ENOTTY if it does
+/// not know it. Runs on a serving thread, so it must not use the mount.
+pub type IoctlHandler = Arc<dyn Fn(&IoctlRequest<'_>) -> Result<Vec<u8>, Errno> + Send + Sync>;
+
+/// An ioctl on the mount's root. The kernel has copied the argument according
+/// to the direction and size in its number.
+#[derive(Clone, Copy, Debug)]
+pub struct IoctlRequest<'a> {
+    /// Its number.
+    pub command: u32,
+    /// The argument's content, if the number says that it is read.
+    pub input: &'a [u8],
+    /// Most bytes that can be returned.
+    pub output_bytes: usize,
+    /// Who asks.
+    pub uid: u32,
+    /// The asker's group.
+    pub gid: u32,
+    /// The asking process.
+    pub pid: u32,
+}
+
+impl<L: Layout> Adapter<L> {
+    pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let asked: IoctlIn = arguments.take()?;
+        let input = arguments.bytes(asked.in_size as usize)?;
+        if inode_of(request) != InodeNo::ROOT {
+            return Err(Errno::NOT_A_TTY);
+        }
+        let ioctl = IoctlRequest {
+            command: asked.cmd,
+            input,
+            output_bytes: asked.out_size as usize,
+            uid: request.header.uid,
+            gid: request.header.gid,
+            pid: request.header.pid,
+        };
+        let output = match (ioctl.command, &self.ioctl) {
+            (VARVE_IOC_STATS, _) => self.statistics_text().into_bytes(),
+            (_, Some(handler)) => handler(&ioctl)?,
+            (_, None) => return Err(Errno::NOT_A_TTY),
+        };
+        if output.len() > ioctl.output_bytes {
+            return Err(Errno::RANGE);
+        }
+        reply.put(&IoctlOut::default());
+        reply.put_bytes(&output);
+        Ok(())
+    }
+
+    /// The statistics as JSON text, shorter than [`STATISTICS_BYTES`].
+    pub fn statistics_text(&self) -> String {
+        let mut all = self.counters.to_json();
+        all.insert("protocol".into(), self.protocol().into());
+        let added = self.statistics.as_ref().map(|source| source());
+        let mut with_added = all.clone();
+        match added
+            .as_deref()
+            .map(serde_json::from_str::<Map<String, Value>>)
+        {
+            Some(Ok(added)) => with_added.extend(added),
+            Some(Err(error)) => {
+                with_added.insert("error".into(), error.to_string().into());
+            }
+            None => {}
+        }
+        let text = Value::from(with_added).to_string();
+        if text.len() < STATISTICS_BYTES {
+            return text;
+        }
+        all.insert("error".into(), "the rest does not fit".into());
+        Value::from(all).to_string()
+    }
+
+    fn protocol(&self) -> Map<String, Value> {
+        let mut protocol = Map::new();
+        if let Some(agreed) = self.negotiated.get() {
+            let names = capability::NAMES.iter().filter(|(bit, _)| agreed.has(*bit));
+            let names: Vec<Value> = names.map(|(_, name)| (*name).into()).collect();
+            protocol.insert("version".into(), format!("7.{}", agreed.minor).into());
+            protocol.insert("capabilities".into(), names.into());
+        }
+        protocol
+    }
+}

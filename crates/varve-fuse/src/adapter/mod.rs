@@ -1,0 +1,235 @@
+//! One request, one file-system call.
+//!
+//! - Node 1 is the root and node 2 the ifile, whose inode numbers are the
+//!   other way round; every other node is its inode number.
+//! - Every reply that names an inode retains it once; FORGET releases.
+//! - The kernel checks permissions (`default_permissions`) and applies the
+//!   umask, so callers are passed on as checked.
+//!
+//! The kernel holds a directory's lock while it looks names up, shared, and
+//! while it changes them, exclusively. Between a look-up and the retain that
+//! follows it, the inode can therefore not go away.
+
+mod attributes;
+mod content;
+mod convert;
+mod directories;
+mod ioctls;
+mod names;
+mod seek;
+mod xattrs;
+
+pub use ioctls::{IoctlHandler, IoctlRequest, StatisticsSource};
+pub use seek::Seek;
+
+use crate::counters::RequestCounters;
+use crate::errno::Errno;
+use crate::mount::MountOptions;
+use crate::negotiate::{Negotiated, negotiate};
+use crate::protocol::{Opcode, capability};
+use crate::reply::Reply;
+use crate::request::Request;
+use std::sync::{Arc, OnceLock};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, View};
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Answer with the reply's body.
+    Reply,
+    /// Answer with an error number.
+    Error(Errno),
+    /// Nobody expects an answer.
+    Silent,
+    /// To be finished by [`Adapter::finish_seek`], on a thread that does not
+    /// serve requests.
+    Seek(Seek),
+}
+
+/// Translates requests to calls of one file system.
+pub struct Adapter<L: Layout> {
+    fs: Arc<FileSystem<L>>,
+    view: View,
+    negotiated: OnceLock<Negotiated>,
+    write_back_wanted: bool,
+    /// Seconds the kernel may trust attributes.
+    attr_valid_s: u64,
+    /// Seconds the kernel may trust names. 0 where names fold case: one
+    /// change then affects spellings the kernel does not connect.
+    entry_valid_s: u64,
+    counters: RequestCounters,
+    statistics: Option<StatisticsSource>,
+    ioctl: Option<IoctlHandler>,
+}
+
+/// The result of a translated request: success means the reply is filled in.
+type Done = Result<(), Errno>;
+
+impl<L: Layout> Adapter<L> {
+    /// An adapter that awaits INIT.
+    pub fn new(fs: Arc<FileSystem<L>>, options: &MountOptions) -> Self {
+        let folds_case = fs.layout().geometry().case_fold;
+        Adapter {
+            fs,
+            view: View::Live,
+            negotiated: OnceLock::new(),
+            write_back_wanted: options.write_back(),
+            attr_valid_s: options.trust_s,
+            entry_valid_s: if folds_case { 0 } else { options.trust_s },
+            counters: RequestCounters::new(),
+            statistics: options.statistics.clone(),
+            ioctl: options.ioctl.clone(),
+        }
+    }
+
+    /// The file system behind the mount.
+    pub fn file_system(&self) -> &FileSystem<L> {
+        &self.fs
+    }
+
+    /// Requests by kind.
+    pub fn counters(&self) -> &RequestCounters {
+        &self.counters
+    }
+
+    /// True once INIT was answered.
+    pub fn is_initialised(&self) -> bool {
+        self.negotiated.get().is_some()
+    }
+
+    fn has(&self, capability: u64) -> bool {
+        self.negotiated.get().is_some_and(|n| n.has(capability))
+    }
+
+    fn write_back(&self) -> bool {
+        self.has(capability::WRITEBACK_CACHE)
+    }
+
+    /// Serves one request. Returns its number and what to do with `reply`.
+    pub fn handle(&self, bytes: &[u8], reply: &mut Reply) -> (u64, Outcome) {
+        reply.clear();
+        let request = match Request::parse(bytes) {
+            Ok(request) => request,
+            Err(header) => {
+                self.counters.malformed();
+                let outcome = header.map_or(Outcome::Silent, |_| Outcome::Error(Errno::INVALID));
+                return (header.map_or(0, |h| h.unique), outcome);
+            }
+        };
+        let opcode = request.opcode();
+        self.counters.request(opcode);
+        let outcome = self
+            .dispatch(opcode, &request, reply)
+            .unwrap_or_else(|errno| {
+                self.take_back(reply);
+                if errno != Errno::NOT_FOUND && errno != Errno::NOT_IMPLEMENTED {
+                    self.counters.failed();
+                }
+                Outcome::Error(errno)
+            });
+        (request.header.unique, outcome)
+    }
+
+    fn dispatch(
+        &self,
+        opcode: Option<Opcode>,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Result<Outcome, Errno> {
+        let Some(opcode) = opcode else {
+            return Err(Errno::NOT_IMPLEMENTED);
+        };
+        if !self.is_initialised() && opcode != Opcode::Init {
+            return Err(Errno(libc::EIO));
+        }
+        match opcode {
+            Opcode::Forget | Opcode::BatchForget => {
+                // Nobody listens to an error; a malformed one only leaks.
+                let _ = self.forget(opcode, request);
+                return Ok(Outcome::Silent);
+            }
+            Opcode::NotifyReply => return Ok(Outcome::Silent),
+            Opcode::Lseek => return self.seek(request, reply),
+            Opcode::Init => self.init(request, reply)?,
+            Opcode::Lookup => self.lookup(request, reply)?,
+            Opcode::Getattr => self.getattr(request, reply)?,
+            Opcode::Setattr => self.setattr(request, reply)?,
+            Opcode::Statx => self.statx(request, reply)?,
+            Opcode::Readlink => self.readlink(request, reply)?,
+            Opcode::Symlink => self.symlink(request, reply)?,
+            Opcode::Mknod => self.mknod(request, reply)?,
+            Opcode::Mkdir => self.mkdir(request, reply)?,
+            Opcode::Create => self.create(request, reply)?,
+            Opcode::Tmpfile => self.tmpfile(request, reply)?,
+            Opcode::Link => self.link(request, reply)?,
+            Opcode::Unlink => self.unlink(request)?,
+            Opcode::Rmdir => self.rmdir(request)?,
+            Opcode::Rename | Opcode::Rename2 => self.rename(opcode, request)?,
+            Opcode::Open => self.open(capability::NO_OPEN_SUPPORT, reply)?,
+            Opcode::Opendir => self.open(capability::NO_OPENDIR_SUPPORT, reply)?,
+            Opcode::Read => self.read(request, reply)?,
+            Opcode::Write => self.write(request, reply)?,
+            Opcode::Fsync | Opcode::Fsyncdir => self.fsync(request)?,
+            Opcode::Syncfs => self.fs.sync()?,
+            Opcode::Fallocate => self.fallocate(request)?,
+            Opcode::CopyFileRange | Opcode::CopyFileRange64 => {
+                self.copy_file_range(opcode, request, reply)?;
+            }
+            Opcode::Readdir => self.readdir(request, reply)?,
+            Opcode::Readdirplus => self.readdirplus(request, reply)?,
+            Opcode::Getxattr => self.getxattr(request, reply)?,
+            Opcode::Setxattr => self.setxattr(request)?,
+            Opcode::Listxattr => self.listxattr(request, reply)?,
+            Opcode::Removexattr => self.removexattr(request)?,
+            Opcode::Statfs => self.statfs(reply),
+            Opcode::Ioctl => self.ioctl(request, reply)?,
+            Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
+            // ENOSYS makes the kernel stop asking: a flush has nothing to do,
+            // interrupts are not acted on, the kernel keeps locks itself.
+            Opcode::Flush
+            | Opcode::Interrupt
+            | Opcode::Access
+            | Opcode::Getlk
+            | Opcode::Setlk
+            | Opcode::Setlkw
+            | Opcode::Bmap
+            | Opcode::Poll
+            | Opcode::Setupmapping
+            | Opcode::Removemapping => return Err(Errno::NOT_IMPLEMENTED),
+        }
+        Ok(Outcome::Reply)
+    }
+
+    fn init(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let (body, agreed) = negotiate(&mut request.arguments(), self.write_back_wanted)?;
+        reply.put(&body);
+        if let Some(agreed) = agreed
+            && self.negotiated.set(agreed).is_err()
+        {
+            return Err(Errno(libc::EIO));
+        }
+        Ok(())
+    }
+
+    /// Releases what an undelivered reply would have handed to the kernel.
+    pub(crate) fn take_back(&self, reply: &Reply) {
+        for &ino in reply.retained() {
+            self.fs.release(ino, 1);
+        }
+    }
+
+    fn caller(&self, request: &Request<'_>) -> Caller {
+        Caller {
+            uid: request.header.uid,
+            gid: request.header.gid,
+            groups: Vec::new(),
+            checked: true,
+            umask: 0,
+        }
+    }
+}
+
+/// The inode a request is about.
+fn inode_of(request: &Request<'_>) -> InodeNo {
+    convert::inode(request.header.nodeid)
+}

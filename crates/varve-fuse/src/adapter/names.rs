@@ -1,0 +1,208 @@
+//! Look-ups, and what makes, moves and removes names.
+
+use super::{Adapter, Done, convert, inode_of};
+use crate::errno::Errno;
+use crate::protocol::{
+    BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
+    OpenOut, Rename2In, RenameIn, fopen,
+};
+use crate::reply::Reply;
+use crate::request::Request;
+use varve_fs::{Attr, Error, FileKind, InodeNo, Layout, Rename};
+
+/// Permission, set-id and sticky bits.
+const PERMISSIONS: u32 = 0o7777;
+
+impl<L: Layout> Adapter<L> {
+    pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let name = request.arguments().name()?;
+        let node = inode_of(request);
+        let found = match name {
+            // Asked of any inode, to turn a file handle into a name's place.
+            b"." => self.fs.getattr(self.view, node),
+            b".." => self
+                .fs
+                .parent(self.view, node)
+                .and_then(|up| self.fs.getattr(self.view, up)),
+            _ => self.fs.lookup(self.view, &self.caller(request), node, name),
+        };
+        match found {
+            Ok(attr) => self.entry(&attr, reply),
+            // "No such name" may be remembered: nobody makes it but the kernel.
+            Err(Error::NotFound) if self.entry_valid_s > 0 && name != b"." && name != b".." => {
+                reply.put(&EntryOut {
+                    entry_valid: self.entry_valid_s,
+                    ..EntryOut::default()
+                });
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Replies with an inode, which the kernel then counts once more.
+    fn entry(&self, attr: &Attr, reply: &mut Reply) -> Done {
+        self.fs.retain(attr.ino)?;
+        reply.retain(attr.ino);
+        reply.put(&self.entry_of(attr));
+        Ok(())
+    }
+
+    pub(super) fn entry_of(&self, attr: &Attr) -> EntryOut {
+        EntryOut {
+            nodeid: convert::node(attr.ino),
+            generation: u64::from(attr.version),
+            entry_valid: self.entry_valid_s,
+            attr_valid: self.attr_valid_s,
+            attr: convert::attributes(attr),
+            ..EntryOut::default()
+        }
+    }
+
+    pub(super) fn forget(&self, opcode: Opcode, request: &Request<'_>) -> Done {
+        let mut arguments = request.arguments();
+        if opcode == Opcode::Forget {
+            let forget: ForgetIn = arguments.take()?;
+            self.fs.release(inode_of(request), forget.nlookup);
+            return Ok(());
+        }
+        let batch: BatchForgetIn = arguments.take()?;
+        for _ in 0..batch.count {
+            let one: ForgetOne = arguments.take()?;
+            self.fs.release(convert::inode(one.nodeid), one.nlookup);
+        }
+        Ok(())
+    }
+
+    pub(super) fn mknod(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let mknod: MknodIn = arguments.take()?;
+        let name = arguments.name()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let rdev = u64::from(mknod.rdev);
+        let attr = self
+            .fs
+            .mknod(self.view, &caller, parent, name, mknod.mode, rdev)?;
+        self.entry(&attr, reply)
+    }
+
+    pub(super) fn mkdir(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let mkdir: MkdirIn = arguments.take()?;
+        let name = arguments.name()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let mode = mkdir.mode & PERMISSIONS;
+        let attr = self.fs.mkdir(self.view, &caller, parent, name, mode)?;
+        self.entry(&attr, reply)
+    }
+
+    pub(super) fn create(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let create: CreateIn = arguments.take()?;
+        let name = arguments.name()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
+        let attr = self.fs.mknod(self.view, &caller, parent, name, mode, 0)?;
+        self.entry(&attr, reply)?;
+        reply.put(&opened());
+        Ok(())
+    }
+
+    pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        // The name that follows means nothing.
+        let create: CreateIn = request.arguments().take()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
+        // Comes retained once: nothing else would keep it.
+        let attr = self.fs.tmpfile(self.view, &caller, parent, mode)?;
+        reply.retain(attr.ino);
+        reply.put(&self.entry_of(&attr));
+        reply.put(&opened());
+        Ok(())
+    }
+
+    pub(super) fn symlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let name = arguments.name()?;
+        let target = arguments.string()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let attr = self.fs.symlink(self.view, &caller, parent, name, target)?;
+        self.entry(&attr, reply)
+    }
+
+    pub(super) fn readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        reply.put_bytes(&self.fs.readlink(self.view, inode_of(request))?);
+        Ok(())
+    }
+
+    pub(super) fn link(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+        let mut arguments = request.arguments();
+        let link: LinkIn = arguments.take()?;
+        let name = arguments.name()?;
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let ino = convert::inode(link.oldnodeid);
+        let attr = self.fs.link(self.view, &caller, ino, parent, name)?;
+        self.entry(&attr, reply)
+    }
+
+    pub(super) fn unlink(&self, request: &Request<'_>) -> Done {
+        let name = request.arguments().name()?;
+        Ok(self
+            .fs
+            .unlink(self.view, &self.caller(request), inode_of(request), name)?)
+    }
+
+    pub(super) fn rmdir(&self, request: &Request<'_>) -> Done {
+        let name = request.arguments().name()?;
+        Ok(self
+            .fs
+            .rmdir(self.view, &self.caller(request), inode_of(request), name)?)
+    }
+
+    pub(super) fn rename(&self, opcode: Opcode, request: &Request<'_>) -> Done {
+        let mut arguments = request.arguments();
+        let (new_parent, flags) = if opcode == Opcode::Rename {
+            (arguments.take::<RenameIn>()?.newdir, 0)
+        } else {
+            let rename: Rename2In = arguments.take()?;
+            (rename.newdir, rename.flags)
+        };
+        let (old, new) = (arguments.name()?, arguments.name()?);
+        let known = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
+        if flags & !known != 0 {
+            return Err(Errno::INVALID);
+        }
+        let how = Rename {
+            no_replace: flags & libc::RENAME_NOREPLACE != 0,
+            exchange: flags & libc::RENAME_EXCHANGE != 0,
+        };
+        let (caller, parent) = (self.caller(request), inode_of(request));
+        let new_parent: InodeNo = convert::inode(new_parent);
+        Ok(self
+            .fs
+            .rename(self.view, &caller, parent, old, new_parent, new, how)?)
+    }
+
+    /// Answers OPEN and OPENDIR: a kernel that can do without is told so, and
+    /// never asks again. Handles carry nothing, so others get 0.
+    pub(super) fn open(&self, unneeded: u64, reply: &mut Reply) -> Done {
+        if self.has(unneeded) {
+            return Err(Errno::NOT_IMPLEMENTED);
+        }
+        let mut open = opened();
+        if unneeded == crate::protocol::capability::NO_OPENDIR_SUPPORT {
+            open.open_flags |= fopen::CACHE_DIR;
+        }
+        reply.put(&open);
+        Ok(())
+    }
+}
+
+/// An open file without a handle. Cached pages stay valid: all changes come
+/// through the kernel.
+fn opened() -> OpenOut {
+    OpenOut {
+        open_flags: fopen::KEEP_CACHE,
+        ..OpenOut::default()
+    }
+}

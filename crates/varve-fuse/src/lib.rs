@@ -1,0 +1,45 @@
+//! Mounts a Varve file system.
+//!
+//! The kernel sends requests over `/dev/fuse`; this crate translates each one
+//! to a call of [`varve_fs::FileSystem`] and decides nothing.
+//!
+//! | module | its part |
+//! |---|---|
+//! | `protocol` | the kernel's structs and numbers, declared once |
+//! | `request`, `reply` | bytes to arguments, results to bytes |
+//! | [`transport`] | the seam: how requests come and replies go |
+//! | `adapter` | one request, one file-system call |
+//! | `negotiate` | which capabilities are agreed on, and why |
+//! | [`mount`](MountOptions), `device` | mount(2) or fusermount3, unmounting |
+//! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
+//! | [`statistics`](query_statistics) | requests by kind, over an ioctl on the mount's root |
+//!
+//! Why not the `fuser` crate (0.18): it answers `TMPFILE`, `STATX` and
+//! `SYNCFS` with ENOSYS before a file system sees them and drops the kill
+//! flags of writes and attribute changes, which `HANDLE_KILLPRIV_V2` needs.
+
+mod adapter;
+mod counters;
+mod device;
+mod errno;
+mod mount;
+mod negotiate;
+mod pool;
+mod protocol;
+mod reply;
+mod request;
+mod session;
+pub mod signals;
+mod statistics;
+mod sys;
+pub mod transport;
+mod unmounter;
+
+pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Outcome, Seek, StatisticsSource};
+pub use counters::RequestCounters;
+pub use errno::Errno;
+pub use mount::{MountOptions, unmount};
+pub use reply::Reply;
+pub use session::{End, Session};
+pub use statistics::{VARVE_IOC_STATS, query_statistics};
+pub use unmounter::Unmounter;

@@ -1,0 +1,158 @@
+//! What a mount may choose, and how a mount is undone.
+
+use crate::adapter::{IoctlHandler, StatisticsSource};
+use crate::device;
+use rustix::io::Errno as Os;
+use rustix::mount::UnmountFlags;
+use std::io;
+use std::path::Path;
+
+/// Choices made at mount.
+#[derive(Clone)]
+pub struct MountOptions {
+    /// What the mount table shows as the source. Default `varve`.
+    pub source: String,
+    /// Refuse changes. Default off.
+    pub read_only: bool,
+    /// Let other users in. Default: on if we are root.
+    pub allow_other: bool,
+    /// Ignore set-id bits. Default off; fusermount3 forces it on.
+    pub no_suid: bool,
+    /// Ignore device files. Default off; fusermount3 forces it on.
+    pub no_dev: bool,
+    /// Refuse to run programs. Default off.
+    pub no_exec: bool,
+    /// Show `noatime` in the mount table. The file system itself decides
+    /// what a read does to the access time. Default off.
+    pub no_atime: bool,
+    /// After a crash data survives as a prefix of its order, too: turns the
+    /// kernel's write-back cache off. Default off.
+    pub strict_order: bool,
+    /// Seconds the kernel may trust a name or an attribute it was told. Every
+    /// change comes through the mount, so this only bounds what a bug can do.
+    /// Default 3600.
+    pub trust_s: u64,
+    /// Most serving threads. They start as they are needed. Default: four per
+    /// processor, at least 4, at most 16.
+    pub threads_max: usize,
+    /// KiB the kernel reads ahead of a sequential reader, where we may set
+    /// it. Default 1024.
+    pub read_ahead_kib: u32,
+    /// More to say in the statistics: a JSON object, merged into ours.
+    pub statistics: Option<StatisticsSource>,
+    /// Answers ioctls on the mount's root that this crate does not know.
+    pub ioctl: Option<IoctlHandler>,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        MountOptions {
+            source: "varve".into(),
+            read_only: false,
+            allow_other: rustix::process::geteuid().is_root(),
+            no_suid: false,
+            no_dev: false,
+            no_exec: false,
+            no_atime: false,
+            strict_order: false,
+            trust_s: 3600,
+            threads_max: (4 * processors).clamp(4, 16),
+            read_ahead_kib: 1024,
+            statistics: None,
+            ioctl: None,
+        }
+    }
+}
+
+impl MountOptions {
+    /// Applies one word of a `-o` list. False if it is not ours to know.
+    pub fn apply(&mut self, option: &str) -> bool {
+        match option {
+            "ro" => self.read_only = true,
+            "rw" => self.read_only = false,
+            "suid" | "nosuid" => self.no_suid = option == "nosuid",
+            "dev" | "nodev" => self.no_dev = option == "nodev",
+            "exec" | "noexec" => self.no_exec = option == "noexec",
+            "noatime" => self.no_atime = true,
+            "atime" | "relatime" => self.no_atime = false,
+            "allow_other" => self.allow_other = true,
+            "order=strict" => self.strict_order = true,
+            // Always so: the kernel checks permissions.
+            "defaults" | "default_permissions" => {}
+            _ => return false,
+        }
+        true
+    }
+
+    /// True if the kernel may hold writes back.
+    pub(crate) fn write_back(&self) -> bool {
+        !self.read_only && !self.strict_order
+    }
+}
+
+/// Unmounts `dir`. A mount whose server is gone is detached even while it is
+/// in use: there is nothing behind it to lose.
+///
+/// # Errors
+/// EBUSY while a living mount is in use, EINVAL if nothing is mounted there.
+pub fn unmount(dir: &Path) -> io::Result<()> {
+    match plain_unmount(dir) {
+        Err(e) if e.raw_os_error() == Some(libc::EBUSY) && is_dead(dir) => detach(dir),
+        other => other,
+    }
+}
+
+/// True if `dir` is a mount whose server is gone.
+fn is_dead(dir: &Path) -> bool {
+    matches!(rustix::fs::statfs(dir), Err(Os::NOTCONN | Os::CONNABORTED))
+}
+
+fn plain_unmount(dir: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
+        Err(Os::PERM) => device::fusermount_unmount(dir, false),
+        other => Ok(other?),
+    }
+}
+
+/// Takes `dir` out of the tree at once; those who use it may go on.
+pub(crate) fn detach(dir: &Path) -> io::Result<()> {
+    match rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
+        Err(Os::PERM) => device::fusermount_unmount(dir, true),
+        other => Ok(other?),
+    }
+}
+
+/// Cuts the connection and takes `dir` out of the tree. Those who use it get
+/// ENOTCONN.
+pub(crate) fn abort(dir: &Path) -> io::Result<()> {
+    let flags = UnmountFlags::FORCE | UnmountFlags::DETACH | UnmountFlags::NOFOLLOW;
+    match rustix::mount::unmount(dir, flags) {
+        Err(Os::PERM) => device::fusermount_unmount(dir, true),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_applied_in_order() {
+        let mut options = MountOptions::default();
+        for word in [
+            "ro",
+            "nosuid",
+            "nodev",
+            "noexec",
+            "noatime",
+            "order=strict",
+            "rw",
+        ] {
+            assert!(options.apply(word), "{word}");
+        }
+        assert!(!options.read_only && options.no_suid && options.no_dev && options.no_exec);
+        assert!(options.no_atime && options.strict_order && !options.write_back());
+        assert!(!options.apply("cache=1G"));
+    }
+}

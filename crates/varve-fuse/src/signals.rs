@@ -1,0 +1,66 @@
+//! Unmounts cleanly when the process is asked to end.
+
+use crate::unmounter::Unmounter;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use std::io;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Watches for signals until it is dropped.
+pub struct Watch {
+    handle: Handle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.handle.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// On SIGTERM, SIGINT or SIGHUP unmounts; [`crate::Session::run`] then writes
+/// everything out and returns.
+///
+/// While the mount is in use it tries again until `grace` has passed, then
+/// cuts the connection. A second signal ends the wait at once.
+///
+/// # Errors
+/// If signals cannot be watched or the thread cannot be started.
+pub fn unmount_on_termination(unmounter: Unmounter, grace: Duration) -> io::Result<Watch> {
+    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
+    let handle = signals.handle();
+    let watcher = move || {
+        let mut shutdown: Option<JoinHandle<()>> = None;
+        for signal in signals.forever() {
+            tracing::info!(signal, "unmounting");
+            if shutdown.is_some() {
+                unmounter.hurry();
+                continue;
+            }
+            let unmounter = unmounter.clone();
+            let work = move || {
+                if let Err(error) = unmounter.shut_down(grace) {
+                    tracing::error!(%error, "cannot unmount");
+                }
+            };
+            shutdown = std::thread::Builder::new()
+                .name("varve-unmount".into())
+                .spawn(work)
+                .ok();
+        }
+        if let Some(thread) = shutdown {
+            let _ = thread.join();
+        }
+    };
+    let thread = std::thread::Builder::new()
+        .name("varve-signals".into())
+        .spawn(watcher)?;
+    Ok(Watch {
+        handle,
+        thread: Some(thread),
+    })
+}

@@ -1,0 +1,151 @@
+//! The seam between requests and whatever carries them.
+//!
+//! Today that is `/dev/fuse`; FUSE over io_uring is the other implementation
+//! this trait is shaped for. Everything above speaks in whole requests and
+//! whole replies; a reply leaves in one call, gathered from its parts.
+
+use crate::errno::Errno;
+use crate::protocol::{
+    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyInvalEntry, NotifyInvalInode, OutHeader,
+};
+use rustix::io::Errno as Os;
+use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
+use zerocopy::IntoBytes;
+
+/// What [`Transport::receive`] brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A request of so many bytes.
+    Request(usize),
+    /// The file system is unmounted; nothing more will come.
+    Unmounted,
+    /// The connection was cut; the mount, if any, answers ENOTCONN.
+    Aborted,
+}
+
+/// Carries requests and replies. Any number of threads may call it at once.
+pub trait Transport: Send + Sync {
+    /// Waits for the next request. `buffer` holds at least the largest one.
+    ///
+    /// # Errors
+    /// Whatever the carrier reports, but for the two ways it ends.
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received>;
+
+    /// Answers the request `unique`: with `body`, or with an error number and
+    /// no body.
+    ///
+    /// # Errors
+    /// ENOENT if nobody waits for the answer any more.
+    fn reply(&self, unique: u64, answer: Result<&[u8], Errno>) -> io::Result<()>;
+
+    /// Tells the kernel something it did not ask for: a header with this code
+    /// and then the parts.
+    ///
+    /// # Errors
+    /// ENOENT if the kernel does not hold what this is about.
+    fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()>;
+}
+
+/// Writes the dirty pages of `offset..offset + len` and drops all pages of
+/// that range. A `len` of 0 means to the end of the file.
+///
+/// Waits for WRITE requests, so it must never run on a serving thread.
+///
+/// # Errors
+/// ENOENT if the kernel does not hold the inode.
+pub fn invalidate_pages(
+    transport: &dyn Transport,
+    nodeid: u64,
+    offset: u64,
+    len: u64,
+) -> io::Result<()> {
+    let clamp = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
+    let body = NotifyInvalInode {
+        ino: nodeid,
+        off: clamp(offset),
+        len: clamp(len),
+    };
+    transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
+}
+
+/// Makes the kernel look a name up again. For changes that did not come
+/// through this mount.
+///
+/// Takes the directory's lock in the kernel, so it must never run on a
+/// serving thread.
+///
+/// # Errors
+/// ENOENT if the kernel does not hold the name.
+pub fn invalidate_entry(transport: &dyn Transport, parent: u64, name: &[u8]) -> io::Result<()> {
+    let body = NotifyInvalEntry {
+        parent,
+        namelen: name.len() as u32,
+        flags: 0,
+    };
+    let terminated = [name, b"\0"].concat();
+    transport.notify(NOTIFY_INVAL_ENTRY, [body.as_bytes(), &terminated])
+}
+
+/// An open `/dev/fuse` that belongs to a mount.
+pub struct DevFuse {
+    device: OwnedFd,
+}
+
+impl DevFuse {
+    /// Takes a device that was given to mount(2), or came from fusermount3.
+    pub fn new(device: OwnedFd) -> Self {
+        DevFuse { device }
+    }
+
+    fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {
+        let slices = [
+            IoSlice::new(header.as_bytes()),
+            IoSlice::new(parts[0]),
+            IoSlice::new(parts[1]),
+        ];
+        // Empty parts at the end are not sent at all: the kernel counts them.
+        let used = slices
+            .iter()
+            .rposition(|s| !s.is_empty())
+            .map_or(0, |last| last + 1);
+        rustix::io::writev(&self.device, &slices[..used])?;
+        Ok(())
+    }
+}
+
+impl Transport for DevFuse {
+    fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        loop {
+            return match rustix::io::read(&self.device, &mut *buffer) {
+                Ok(0) | Err(Os::NODEV) => Ok(Received::Unmounted),
+                Ok(bytes) => Ok(Received::Request(bytes)),
+                Err(Os::CONNABORTED) => Ok(Received::Aborted),
+                // ENOENT: the request was interrupted before we had it.
+                Err(Os::INTR | Os::AGAIN | Os::NOENT) => continue,
+                Err(other) => Err(other.into()),
+            };
+        }
+    }
+
+    fn reply(&self, unique: u64, answer: Result<&[u8], Errno>) -> io::Result<()> {
+        let (error, body) = match answer {
+            Ok(body) => (0, body),
+            Err(errno) => (-errno.0, &[][..]),
+        };
+        let len = (size_of::<OutHeader>() + body.len()) as u32;
+        self.send(&OutHeader { len, error, unique }, [body, &[]])
+    }
+
+    fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()> {
+        let len = (size_of::<OutHeader>() + parts[0].len() + parts[1].len()) as u32;
+        self.send(
+            &OutHeader {
+                len,
+                error: code,
+                unique: 0,
+            },
+            parts,
+        )
+    }
+}
