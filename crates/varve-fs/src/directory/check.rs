@@ -6,6 +6,7 @@
 
 use super::name::{self, Run};
 use super::node::{self, Bounds, Flaw, Inner, Leaf, Node};
+use super::numbers::Numbers;
 use super::{DirectoryBlocks, Key, tree};
 use crate::error::{Error, Result};
 use std::collections::HashSet;
@@ -85,7 +86,7 @@ impl Checker<'_> {
                 let header = inner.root.expect("at block 0");
                 let next_block = header.next_block.get();
                 self.children(blocks, 0, Bounds::ROOT, &inner, next_block)?;
-                let free = tree::free_numbers(self.key, header);
+                let free = Numbers::of(self.key, header).map(|numbers| numbers.free);
                 for number in self.reported(free)?.unwrap_or_default() {
                     if blocks.exists(number)? {
                         (self.report)(format!("directory block {number} is listed as free"));

@@ -24,16 +24,22 @@
 //! | file | |
 //! |---|---|
 //! | `name.rs` | which names are allowed, equal, and what they hash to |
-//! | `node.rs` | the bytes of a node |
-//! | `tree.rs` | the way down, splits and collapses |
+//! | `node.rs` | the bytes of a node, and reading them |
+//! | `make.rs` | making and editing nodes |
+//! | `numbers.rs` | which blocks new nodes get |
+//! | `tree.rs` | the way down, and the search for a name |
+//! | `reshape.rs` | inserts and removals, splits and collapses |
 //! | `check.rs` | the whole structure, for fsck |
 //!
 //! Source: the tree is Comer 1979, leaves without side links; ordering by hash
 //! for stable cookies follows ext3's htree and XFS.
 
 mod check;
+mod make;
 mod name;
 mod node;
+mod numbers;
+mod reshape;
 mod tree;
 
 #[cfg(test)]
@@ -48,7 +54,7 @@ use tree::{Extent, Find};
 pub use check::check;
 pub use name::MAX_NAME_BYTES;
 pub use node::NODE_BYTES;
-pub use tree::INSERT_BLOCKS_MAX;
+pub use reshape::INSERT_BLOCKS_MAX;
 
 /// The blocks of one directory file, as its operations see them.
 ///
@@ -178,9 +184,9 @@ pub fn insert(
         name,
     };
     match place {
-        Some(place) => tree::insert(key, blocks, place, &entry),
+        Some(place) => reshape::insert(key, blocks, place, &entry),
         None => {
-            blocks.write(0, node::first_leaf(key, &entry));
+            blocks.write(0, make::first_leaf(key, &entry));
             Ok(())
         }
     }
@@ -199,7 +205,7 @@ pub fn remove(
     match tree::find(key, blocks, name, Extent::Leaf)? {
         Find::Found(found) => {
             let former = (found.ino, found.kind);
-            tree::remove(key, blocks, found)?;
+            reshape::remove(key, blocks, found)?;
             Ok(former)
         }
         Find::Absent { .. } => Err(Error::NotFound),
@@ -225,7 +231,7 @@ pub fn replace(
     match tree::find(key, blocks, name, Extent::Leaf)? {
         Find::Found(found) => {
             let (block, at) = found.place.into_position();
-            blocks.edit(block, &mut |data| node::set_target(data, at, ino, kind))?;
+            blocks.edit(block, &mut |data| make::set_target(data, at, ino, kind))?;
             Ok((found.ino, found.kind))
         }
         Find::Absent { .. } => Err(Error::NotFound),

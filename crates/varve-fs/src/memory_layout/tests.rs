@@ -1,5 +1,7 @@
+use super::state::root_inode;
 use super::*;
 use crate::layout::Cause;
+use crate::types::FileKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const VIEW: View = View::Live;
