@@ -1,0 +1,234 @@
+//! What a crash may leave: the contract, and its check.
+//!
+//! A workload runs on one thread. After each operation the model is kept: a
+//! *moment*. At a crash, some operations have been acknowledged, and at most
+//! one is under way. The tree that a mount finds must equal **one moment**
+//! such that:
+//!
+//! 1. it is not older than the last operation that was acknowledged as
+//!    durable: an `fsync` (of any file: earlier directory operations come
+//!    with it), a `sync`, a checkpoint, an unmount;
+//! 2. it is not newer than the operations that were started;
+//! 3. names, kinds, links, owners, modes, attributes and targets are exactly
+//!    those of the moment: directory operations survive as a prefix;
+//! 4. of each file, every block is in a version that it had since the file
+//!    was last synced with an acknowledgement, and not after the moment;
+//!    truncates and punches up to the moment have taken effect on it, later
+//!    ones have not;
+//! 5. a file's size is explained: every block inside is in a version that
+//!    was that long, every block behind it in one in which the file ended
+//!    before it. A length whose data never arrived and reads as zeros is in
+//!    no version ([`crate::model::content`]);
+//! 6. a rename over a name counts as a sync of its source for whoever sees
+//!    the rename: the target is old and whole or new and whole.
+//!
+//! When the process dies and the device does not, and a new process mounts
+//! what is there, the moment that it finds is one of these; moments after it
+//! are gone for good, those before it stay possible until something is
+//! acknowledged.
+
+use crate::model::{Id, Model};
+use crate::operation::Operation;
+use crate::tree::{self, Line, Tree};
+use std::sync::Arc;
+
+/// How far a workload had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Step(pub u64);
+
+impl Step {
+    /// The first mount is under way.
+    pub const START: Step = Step(0);
+
+    /// Operation `index` has been started.
+    pub fn begun(index: usize) -> Step {
+        Step(2 * index as u64 + 1)
+    }
+
+    /// Operation `index` has returned.
+    pub fn returned(index: usize) -> Step {
+        Step(2 * index as u64 + 2)
+    }
+}
+
+impl std::fmt::Display for Step {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.0, self.0 % 2) {
+            (0, _) => f.write_str("during the first mount"),
+            (step, 1) => write!(f, "during operation {}", step / 2),
+            (step, _) => write!(f, "after operation {}", step / 2 - 1),
+        }
+    }
+}
+
+struct Moment {
+    model: Model,
+    lines: Arc<(Vec<Line>, Vec<Id>)>,
+    hash: u64,
+    /// From this step on it can no longer be found.
+    dead_from: Step,
+}
+
+/// A workload as it went, moment by moment.
+pub struct History {
+    operations: Vec<Operation>,
+    /// After 0, 1, ... operations.
+    moments: Vec<Moment>,
+    /// The oldest moment allowed once 0, 1, ... operations have returned.
+    floors: Vec<usize>,
+}
+
+const NEVER: Step = Step(u64::MAX);
+
+impl Moment {
+    fn new(model: Model, before: Option<&Moment>) -> Self {
+        let lines = tree::model_lines(&model);
+        let lines = match before {
+            Some(before) if before.lines.0 == lines.0 => {
+                // The files may be others under the same names.
+                Arc::new((before.lines.0.clone(), lines.1))
+            }
+            _ => Arc::new(lines),
+        };
+        let hash = tree::fingerprint(&lines.0);
+        Moment {
+            model,
+            lines,
+            hash,
+            dead_from: NEVER,
+        }
+    }
+
+    /// Whether the contents found are possible at this moment.
+    fn explains_contents(&self, tree: &Tree) -> Result<(), String> {
+        for file in &tree.files {
+            let content = &self.model.node(self.lines.1[file.line]).content;
+            let explained = content.explains(&file.bytes);
+            explained.map_err(|error| format!("{}: {error}", tree.lines[file.line]))?;
+        }
+        Ok(())
+    }
+}
+
+impl History {
+    /// Nothing has been done to `model`, which is durable.
+    pub fn new(model: Model) -> Self {
+        History {
+            operations: Vec::new(),
+            moments: vec![Moment::new(model, None)],
+            floors: vec![0],
+        }
+    }
+
+    /// `operation` was done and left `model`; `done` unless it was refused.
+    pub fn push(&mut self, operation: &Operation, model: Model, done: bool) {
+        let moment = Moment::new(model, self.moments.last());
+        self.moments.push(moment);
+        let durable = done && operation.promises_durability();
+        let floor = self.floors[self.operations.len()];
+        self.floors.push(if durable {
+            self.moments.len() - 1
+        } else {
+            floor
+        });
+        self.operations.push(operation.clone());
+    }
+
+    /// The process died and its successor found `tree`: adds the moment that
+    /// results and returns its model.
+    ///
+    /// # Errors
+    /// If the tree is at no moment it may be at.
+    pub fn push_kill(&mut self, operation: &Operation, tree: &Tree) -> Result<Model, String> {
+        let index = self.operations.len();
+        let step = match index {
+            0 => Step::START,
+            _ => Step::returned(index - 1),
+        };
+        let survivor = self.check(tree, step)?;
+        let mut model = self.moments[survivor].model.clone();
+        let lines = Arc::clone(&self.moments[survivor].lines);
+        for file in &tree.files {
+            model.observe(lines.1[file.line], &file.bytes);
+        }
+        model.close_all();
+        for moment in &mut self.moments[survivor + 1..] {
+            moment.dead_from = moment.dead_from.min(Step::returned(index));
+        }
+        self.push(operation, model.clone(), true);
+        Ok(model)
+    }
+
+    /// The model after all operations.
+    pub fn newest(&self) -> &Model {
+        &self.moments[self.moments.len() - 1].model
+    }
+
+    /// The model at a moment that [`History::check`] returned.
+    pub fn model(&self, moment: usize) -> &Model {
+        &self.moments[moment].model
+    }
+
+    /// The oldest and the newest moment allowed.
+    fn window(&self, step: Step) -> (usize, usize) {
+        if step == Step::START {
+            return (0, 0);
+        }
+        let index = (step.0 as usize - 1) / 2;
+        if step == Step::returned(index) {
+            return (self.floors[index + 1], index + 1);
+        }
+        let operation = self.operations.get(index);
+        // What waits for the device adds no state, only a promise.
+        let waits = operation.is_none_or(|operation| {
+            operation.promises_durability() || *operation == Operation::Kill
+        });
+        (self.floors[index], if waits { index } else { index + 1 })
+    }
+
+    /// The moment at which `tree`, found after a crash at `step`, is.
+    ///
+    /// # Errors
+    /// If there is none: the difference from the moment that comes closest.
+    pub fn check(&self, tree: &Tree, step: Step) -> Result<usize, String> {
+        let (floor, ceiling) = self.window(step);
+        let hash = tree::fingerprint(&tree.lines);
+        let mut contents: Option<(usize, String)> = None;
+        let allowed = |index: &usize| self.moments[*index].dead_from > step;
+        for index in (floor..=ceiling).rev().filter(allowed) {
+            let moment = &self.moments[index];
+            if moment.hash != hash || moment.lines.0 != tree.lines {
+                continue;
+            }
+            match moment.explains_contents(tree) {
+                Ok(()) => return Ok(index),
+                Err(error) => {
+                    contents.get_or_insert((index, error));
+                }
+            }
+        }
+        let window = format!("moments {floor}..={ceiling} (operations done) are allowed {step}");
+        if let Some((index, error)) = contents {
+            return Err(format!(
+                "{window}; names are those of moment {index}, but\n{error}"
+            ));
+        }
+        let differing = |index: usize| tree::differences(&self.moments[index].lines.0, &tree.lines);
+        let closest = (floor..=ceiling)
+            .filter(allowed)
+            .rev()
+            .map(|index| (index, differing(index)));
+        let closest = closest.min_by_key(|(_, text)| text.lines().count());
+        let (index, text) = closest.unwrap_or((floor, "no moment is left".to_owned()));
+        let earlier = (0..self.moments.len()).find(|&i| self.moments[i].hash == hash);
+        let earlier = earlier.map_or(String::new(), |index| {
+            format!("\n(names are those of moment {index}, which is not allowed)")
+        });
+        Err(format!(
+            "{window}; closest is moment {index}:\n{text}{earlier}"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,521 @@
+//! The crash explorer: runs a workload on a recording device, cuts the power
+//! at every write and flush in every way the medium allows, and holds what a
+//! mount finds against the contract ([`crate::contract`]).
+//!
+//! For every crash image:
+//! - it mounts, for writing, and reports no damage: power cuts are not damage;
+//! - the tree is at one allowed moment; no inode is in use without a name.
+//!
+//! For a share of the images, chosen by their hash, moreover:
+//! - the offline check finds nothing, before and after recovery;
+//! - mounting once more, after the process died, shows the same tree;
+//! - the recovered volume takes operations, a sync, a remount;
+//! - **nested**: the recovery, and a short workload after it, are recorded
+//!   and explored in the same way, down to a given depth.
+//!
+//! A workload may contain [`Operation::Kill`]: the process dies, the device
+//! and its volatile cache do not, and the next mount's writes join the
+//! unflushed ones of the last.
+
+use crate::contract::{History, Step};
+use crate::failure::{Failure, Promise, shrink};
+use crate::generator::{Generator, Profile};
+use crate::model::{Model, Refusal};
+use crate::mounted::{Mounted, Subject};
+use crate::operation::{Operation, story};
+use crate::panics;
+use crate::random::Random;
+use crate::runner::{Runner, new_clock};
+use crate::switch::SwitchedDevice;
+use crate::tree::{self, Bounds, Tree};
+use std::cell::RefCell;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::{
+    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
+};
+
+/// How thoroughly to explore.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Of the crash states at each stop.
+    pub limits: Limits,
+    /// The medium's atomic units to explore, in bytes.
+    pub units: Vec<u32>,
+    /// One in so many images is checked offline and used further.
+    pub afterwards_one_in: u64,
+    /// One in so many images is crashed again, if depth is left.
+    pub nested_one_in: u64,
+    /// Crashes in a row.
+    pub depth: u32,
+    /// What is done after a recovery that will be crashed: as given, or drawn.
+    pub second_life: Option<Vec<Operation>>,
+    /// The profile from which it is drawn.
+    pub profile: Profile,
+    /// Decides everything drawn.
+    pub seed: u64,
+    /// How long to shrink a failure.
+    pub patience: Duration,
+}
+
+impl Plan {
+    /// For continuous integration.
+    pub fn quick(seed: u64) -> Self {
+        Plan {
+            limits: Limits {
+                exhaustive_writes: 5,
+                random_subsets: 12,
+                each_shape: 6,
+                torn_writes: 1,
+                torn_variants: 4,
+                scattered: 2,
+            },
+            units: vec![512, 4096],
+            afterwards_one_in: 16,
+            nested_one_in: 200,
+            depth: 2,
+            second_life: None,
+            profile: Profile::crash(),
+            seed,
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    /// For short stories: everything.
+    pub fn thorough(seed: u64) -> Self {
+        Plan {
+            limits: Limits {
+                random_subsets: 64,
+                ..Limits::default()
+            },
+            afterwards_one_in: 4,
+            nested_one_in: 40,
+            ..Plan::quick(seed)
+        }
+    }
+
+    /// The plan for what a crashed recovery leaves.
+    fn deeper(&self, salt: u64) -> Plan {
+        Plan {
+            limits: Limits {
+                exhaustive_writes: 4,
+                random_subsets: 4,
+                each_shape: 3,
+                torn_writes: 1,
+                torn_variants: 2,
+                scattered: 1,
+            },
+            units: self.units[..1].to_vec(),
+            afterwards_one_in: self.afterwards_one_in * 4,
+            depth: self.depth - 1,
+            seed: mix(self.seed, salt),
+            ..self.clone()
+        }
+    }
+}
+
+/// What an exploration did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Crash images mounted and checked.
+    pub states: u64,
+    /// Of these, images left by a crash after a crash.
+    pub nested_states: u64,
+    /// Images that equalled an earlier one.
+    pub duplicates: u64,
+    /// Images used further.
+    pub afterwards: u64,
+    /// Workloads.
+    pub workloads: u64,
+    /// Device writes and flushes at which the power was cut.
+    pub stops: u64,
+}
+
+impl Counts {
+    /// Adds another exploration's.
+    pub fn add(&mut self, other: &Counts) {
+        self.states += other.states;
+        self.nested_states += other.nested_states;
+        self.duplicates += other.duplicates;
+        self.afterwards += other.afterwards;
+        self.workloads += other.workloads;
+        self.stops += other.stops;
+    }
+}
+
+pub(crate) fn mix(seed: u64, salt: u64) -> u64 {
+    Random::new(seed ^ salt.wrapping_mul(0x9e37_79b9_7f4a_7c15)).word()
+}
+
+/// A workload that ran on a recording device.
+struct Recorded {
+    trace: Vec<Event>,
+    history: History,
+}
+
+/// Explores workloads on one subject.
+pub struct Explorer<'a, S: Subject + ?Sized> {
+    subject: &'a S,
+    counts: RefCell<Counts>,
+}
+
+impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
+    /// An explorer that has done nothing yet.
+    pub fn new(subject: &'a S) -> Self {
+        Explorer {
+            subject,
+            counts: RefCell::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> Counts {
+        *self.counts.borrow()
+    }
+
+    fn count(&self, count: impl FnOnce(&mut Counts)) {
+        count(&mut self.counts.borrow_mut());
+    }
+
+    /// A formatted device.
+    ///
+    /// # Errors
+    /// If it cannot be formatted.
+    pub fn fresh_image(&self) -> Result<MemoryImage, Failure> {
+        let device = Arc::new(MemoryDevice::new(self.subject.device_bytes()));
+        let formatted = panics::catch(|| self.subject.format(device.clone(), new_clock()));
+        match formatted {
+            Ok(Ok(())) => Ok(device.snapshot()),
+            Ok(Err(error)) => Err(Failure::new(Promise::Mount, format!("format: {error}"))),
+            Err(message) => Err(Failure::new(Promise::Panic, format!("format: {message}"))),
+        }
+    }
+
+    fn empty_model(&self, plan: &Plan) -> Model {
+        Model::new(plan.profile.block_bytes)
+    }
+
+    /// Explores `operations` on an empty volume; a failure comes back shrunk.
+    ///
+    /// # Errors
+    /// The shortest failing story found.
+    pub fn explore(&self, operations: &[Operation], plan: &Plan) -> Result<(), Failure> {
+        let Err(failure) = self.explore_once(operations, plan) else {
+            return Ok(());
+        };
+        let shrinker = Explorer::new(self.subject);
+        let attempt = |story: &[Operation]| shrinker.explore_once(story, plan).err();
+        Err(shrink(failure, plan.patience, attempt))
+    }
+
+    /// Explores a written story.
+    ///
+    /// # Errors
+    /// As [`Explorer::explore`].
+    pub fn explore_story(&self, text: &str, plan: &Plan) -> Result<(), Failure> {
+        self.explore(&story(text), plan)
+    }
+
+    /// Explores workload number `index` of the plan's seed.
+    ///
+    /// # Errors
+    /// As [`Explorer::explore`].
+    pub fn explore_generated(&self, index: u64, length: u64, plan: &Plan) -> Result<(), Failure> {
+        let random = Random::new(mix(plan.seed, index));
+        let operations = Generator::new(plan.profile.clone(), random).take(length);
+        let plan = Plan {
+            seed: mix(plan.seed, index),
+            ..plan.clone()
+        };
+        self.explore(&operations, &plan)
+    }
+
+    fn explore_once(&self, operations: &[Operation], plan: &Plan) -> Result<(), Failure> {
+        self.count(|counts| counts.workloads += 1);
+        let image = self.fresh_image()?;
+        let life = self.live(&image, self.empty_model(plan), operations, plan);
+        let recorded = life.map_err(|failure| failure.during(operations))?;
+        self.explore_trace(&image, &recorded, plan)
+            .map_err(|failure| failure.during(operations))
+    }
+
+    /// Runs a workload on a recording device that begins with `image`.
+    fn live(
+        &self,
+        image: &MemoryImage,
+        model: Model,
+        operations: &[Operation],
+        plan: &Plan,
+    ) -> Result<Recorded, Failure> {
+        panics::catch(|| self.live_or_panic(image, model, operations, plan))
+            .unwrap_or_else(|message| Err(Failure::new(Promise::Panic, message)))
+    }
+
+    fn live_or_panic(
+        &self,
+        image: &MemoryImage,
+        model: Model,
+        operations: &[Operation],
+        plan: &Plan,
+    ) -> Result<Recorded, Failure> {
+        let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)));
+        let clock = new_clock();
+        let mut lives = 0;
+        let mut switch = SwitchedDevice::new(recorder.clone());
+        let mut mount = |switch: &Arc<SwitchedDevice>| {
+            lives += 1;
+            let device: Arc<dyn Device> = switch.clone();
+            let mounted = self
+                .subject
+                .mount(device, clock.clone(), mix(plan.seed, lives));
+            mounted.map_err(|error| Failure::new(Promise::Mount, format!("mount: {error}")))
+        };
+        let mut history = History::new(model.clone());
+        let mut runner = Runner::new(mount(&switch)?, clock.clone(), model);
+        for (index, operation) in operations.iter().enumerate() {
+            recorder.mark(Step::begun(index).0);
+            let at = |error: String| {
+                Failure::new(Promise::Reference, error).context(format!("at operation {index}"))
+            };
+            match operation {
+                Operation::Kill => {
+                    switch.cut();
+                    switch = SwitchedDevice::new(recorder.clone());
+                    runner.replace(mount(&switch)?);
+                    let seen = tree::walk(runner.mounted(), Bounds::default()).map_err(at)?;
+                    let killed = history.push_kill(operation, &seen);
+                    runner.model = killed.map_err(|error| {
+                        Failure::new(Promise::Contract, error).context("after the process died")
+                    })?;
+                }
+                Operation::Remount => {
+                    runner
+                        .mounted()
+                        .unmount()
+                        .map_err(|error| at(format!("unmount: {error}")))?;
+                    switch.cut();
+                    switch = SwitchedDevice::new(recorder.clone());
+                    let _ = runner.step(operation).map_err(at)?;
+                    runner.replace(mount(&switch)?);
+                    history.push(operation, runner.model.clone(), true);
+                }
+                _ => {
+                    let outcome = runner.step(operation).map_err(at)?;
+                    history.push(operation, runner.model.clone(), outcome.is_ok());
+                }
+            }
+            recorder.mark(Step::returned(index).0);
+        }
+        let verified = runner.verify();
+        verified.map_err(|error| {
+            Failure::new(Promise::Reference, error).context("after the last operation")
+        })?;
+        // What dropping the file system does is not part of the story.
+        switch.cut();
+        drop(runner);
+        Ok(Recorded {
+            trace: recorder.take_trace(),
+            history,
+        })
+    }
+
+    fn explore_trace(
+        &self,
+        base: &MemoryImage,
+        recorded: &Recorded,
+        plan: &Plan,
+    ) -> Result<(), Failure> {
+        for &unit in &plan.units {
+            let mut crashes = CrashExplorer::new(base, &recorded.trace, unit, plan.limits);
+            let stops: Vec<usize> = crashes.stops().collect();
+            for stop in stops {
+                self.count(|counts| counts.stops += 1);
+                let step = Step(crashes.marks(stop).last().unwrap_or(0));
+                let flow = crashes.for_each(stop, plan.seed, |image, description| {
+                    match self.check_state(&image, &recorded.history, step, plan) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(failure) => ControlFlow::Break(
+                            failure.context(format!("{step}: {description}, atomic unit {unit}")),
+                        ),
+                    }
+                });
+                if let ControlFlow::Break(failure) = flow {
+                    return Err(failure);
+                }
+            }
+            let found = crashes.counts();
+            self.count(|counts| counts.duplicates += found.duplicates);
+        }
+        Ok(())
+    }
+
+    /// One crash image.
+    fn check_state(
+        &self,
+        image: &MemoryImage,
+        history: &History,
+        step: Step,
+        plan: &Plan,
+    ) -> Result<(), Failure> {
+        self.count(|counts| counts.states += 1);
+        let checked = panics::catch(|| {
+            let device = Arc::new(MemoryDevice::from_image(image));
+            let (mounted, tree) = self.mount_and_walk(device.clone(), plan)?;
+            let moment = history.check(&tree, step);
+            let moment = moment.map_err(|error| Failure::new(Promise::Contract, error))?;
+            let mut model = history.model(moment).clone();
+            let (_, ids) = tree::model_lines(&model);
+            for file in &tree.files {
+                model.observe(ids[file.line], &file.bytes);
+            }
+            model.close_all();
+            model.settle();
+            Ok((device, mounted, tree, model))
+        });
+        let checked = checked.unwrap_or_else(|text| Err(Failure::new(Promise::Panic, text)));
+        let (device, mounted, tree, model) = checked?;
+        if plan.afterwards_one_in == u64::MAX {
+            return Ok(());
+        }
+        let lot = mix(image.fingerprint(), plan.seed);
+        if lot.is_multiple_of(plan.afterwards_one_in) {
+            self.count(|counts| counts.afterwards += 1);
+            let used =
+                panics::catch(|| self.use_further(image, &device, mounted, &tree, &model, plan));
+            used.unwrap_or_else(|text| Err(Failure::new(Promise::Panic, text)))?;
+        } else {
+            drop(mounted);
+        }
+        if plan.depth > 1 && (lot >> 20).is_multiple_of(plan.nested_one_in) {
+            self.crash_again(image, model, &plan.deeper(lot))?;
+        }
+        Ok(())
+    }
+
+    fn mount_and_walk(
+        &self,
+        device: Arc<dyn Device>,
+        plan: &Plan,
+    ) -> Result<(Box<dyn Mounted>, Tree), Failure> {
+        let fail = |text: String| Failure::new(Promise::Mount, text);
+        let mounted = self.subject.mount(device, new_clock(), mix(plan.seed, 99));
+        let mounted = mounted.map_err(|error| fail(format!("mount: {error}")))?;
+        if let Some(reason) = mounted.read_only() {
+            return Err(fail(format!("mounted read-only: {reason}")));
+        }
+        if let Some(damage) = mounted.damage().first() {
+            return Err(fail(format!("reported as damaged: {damage}")));
+        }
+        let tree = tree::walk(&*mounted, Bounds::default()).map_err(fail)?;
+        let usage = mounted.usage();
+        if usage.inodes != tree.inodes {
+            let (used, reached) = (usage.inodes, tree.inodes);
+            let text = format!("{used} inodes in use, {reached} reached by names");
+            return Err(Failure::new(Promise::Leak, text));
+        }
+        Ok((mounted, tree))
+    }
+
+    /// What the offline check says of the image that `device` holds.
+    fn check_offline(&self, device: &MemoryDevice, when: &str) -> Result<(), Failure> {
+        let copy = MemoryDevice::from_image(&device.snapshot());
+        match self.subject.check(Arc::new(copy)).first() {
+            None => Ok(()),
+            Some(error) => Err(Failure::new(
+                Promise::Check,
+                format!("check {when}: {error}"),
+            )),
+        }
+    }
+
+    /// The recovered volume is checked, dies, mounts, works, and mounts again.
+    fn use_further(
+        &self,
+        image: &MemoryImage,
+        device: &Arc<MemoryDevice>,
+        mounted: Box<dyn Mounted>,
+        tree: &Tree,
+        model: &Model,
+        plan: &Plan,
+    ) -> Result<(), Failure> {
+        let raw = MemoryDevice::from_image(image);
+        self.check_offline(&raw, "of the crash image")?;
+        self.check_offline(device, "after recovery")?;
+        // The process dies: what it had written stays.
+        let dead = Arc::new(MemoryDevice::from_image(&device.snapshot()));
+        drop(mounted);
+        let (mounted, again) = self.mount_and_walk(dead.clone(), plan)?;
+        same_tree(tree, &again, "mounted again")?;
+        let fail = |text: String| Failure::new(Promise::Afterwards, text);
+        let mut runner = Runner::new(mounted, new_clock(), model.clone());
+        let mut random = Random::new(mix(plan.seed, image.fingerprint()));
+        let mut generator = Generator::on(
+            plan.profile.clone(),
+            Random::new(random.word()),
+            model.clone(),
+        );
+        let mut operations = generator.take(4);
+        operations.extend(story(
+            "create after; write after 0+5000 #3; fsync after; sync",
+        ));
+        for operation in &operations {
+            let outcome = match operation {
+                Operation::Kill | Operation::Remount => Ok(Err(Refusal::Skip)),
+                _ => runner.step(operation),
+            };
+            let _ = outcome.map_err(|text| fail(format!("after recovery, {text}")))?;
+        }
+        runner
+            .verify()
+            .map_err(|text| fail(format!("after recovery: {text}")))?;
+        let unmounted = runner.mounted().unmount();
+        unmounted.map_err(|error| fail(format!("unmount after recovery: {error}")))?;
+        let mut expected = runner.model.clone();
+        expected.close_all();
+        drop(runner);
+        self.check_offline(&dead, "after unmount")?;
+        let (mounted, _) = self.mount_and_walk(dead, plan)?;
+        let runner = Runner::new(mounted, new_clock(), expected);
+        runner
+            .verify()
+            .map_err(|text| fail(format!("remounted after recovery: {text}")))
+    }
+
+    /// Records the recovery of `image` and a short life after it, and crashes
+    /// that everywhere.
+    fn crash_again(&self, image: &MemoryImage, model: Model, plan: &Plan) -> Result<(), Failure> {
+        let drawn;
+        let operations = match &plan.second_life {
+            Some(operations) => operations,
+            None => {
+                let mut random = Random::new(plan.seed);
+                let length = random.below(6);
+                let generator = Random::new(random.word());
+                drawn = Generator::on(plan.profile.clone(), generator, model.clone()).take(length);
+                &drawn
+            }
+        };
+        let before = self.counts().states;
+        let life = self.live(image, model, operations, plan);
+        let explored = life.and_then(|recorded| self.explore_trace(image, &recorded, plan));
+        self.count(|counts| counts.nested_states += counts.states - before);
+        explored.map_err(|failure| {
+            let told: Vec<String> = operations.iter().map(ToString::to_string).collect();
+            failure.context(format!("then recovered, then [{}], then:", told.join("; ")))
+        })
+    }
+}
+
+fn same_tree(first: &Tree, second: &Tree, when: &str) -> Result<(), Failure> {
+    let fail = |text: String| Err(Failure::new(Promise::Again, format!("{when}: {text}")));
+    if first.lines != second.lines {
+        return fail(tree::differences(&first.lines, &second.lines));
+    }
+    for (one, other) in first.files.iter().zip(&second.files) {
+        if one.bytes != other.bytes {
+            return fail(format!("{}: other content", first.lines[one.line]));
+        }
+    }
+    Ok(())
+}

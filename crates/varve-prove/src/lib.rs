@@ -1,0 +1,33 @@
+//! How Varve is put to the proof.
+//!
+//! | module | its part |
+//! |---|---|
+//! | [`operation`] | what workloads are made of, and stories as text |
+//! | [`generator`] | random workloads |
+//! | [`model`] | the tree as it should be, and what a crash may leave of it |
+//! | [`contract`] | which trees a crash may leave, and the check |
+//! | [`runner`], [`reference`](mod@reference) | operations on the real thing and the model, side by side |
+//! | [`explorer`] | the power cut at every write, in every way |
+//! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
+//! | [`mounted`], [`subjects`] | what is tested, behind one interface |
+//! | [`tree`] | a whole tree as seen from outside |
+//! | [`failure`] | failures as stories, made short |
+//!
+//! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
+//! it, `VARVE_PROVE_SCALE` multiplies the work.
+
+pub mod contract;
+pub mod explorer;
+pub mod failure;
+pub mod generator;
+pub mod model;
+pub mod mounted;
+pub mod operation;
+pub mod panics;
+pub mod random;
+pub mod reference;
+pub mod runner;
+pub mod subjects;
+pub mod switch;
+pub mod toy;
+pub mod tree;

@@ -1,0 +1,400 @@
+//! A POSIX tree that is obviously right: maps, and one rule per line.
+//!
+//! It answers each operation as ext4 under Linux does, keeps for every file
+//! the contents a crash may leave ([`content`]), and is cheap to clone: a
+//! clone shares every inode.
+//!
+//! Not modelled: times, permissions (the caller is root), and operations that
+//! the kernel answers before a file system is asked (data of symbolic links).
+
+pub mod content;
+mod names;
+
+use crate::operation::{File, Operation, Path, Range, pattern_bytes};
+use content::Content;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_fs::FileKind;
+
+/// An inode of the model; no relation to the numbers of the real thing.
+pub type Id = u64;
+
+/// The root's.
+pub const ROOT: Id = 1;
+
+/// Linux error numbers that the model answers.
+#[allow(missing_docs)]
+pub mod errno {
+    pub const EPERM: i32 = 1;
+    pub const ENOENT: i32 = 2;
+    pub const EEXIST: i32 = 17;
+    pub const ENOTDIR: i32 = 20;
+    pub const EISDIR: i32 = 21;
+    pub const EINVAL: i32 = 22;
+    pub const ENOSPC: i32 = 28;
+    pub const ENAMETOOLONG: i32 = 36;
+    pub const ENOTEMPTY: i32 = 39;
+    pub const ENODATA: i32 = 61;
+}
+use errno::*;
+
+/// Why an operation changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It is answered with this error number.
+    Errno(i32),
+    /// It is outside the model: nobody is asked.
+    Skip,
+}
+
+/// What an operation gives back when it succeeds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Nothing.
+    Done,
+    /// The bytes read.
+    Bytes(Vec<u8>),
+    /// How many bytes were copied.
+    Count(u64),
+}
+
+/// The answer to an operation.
+pub type Outcome = Result<Answer, Refusal>;
+
+/// One inode.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it is.
+    pub kind: FileKind,
+    /// Permission bits.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names; for a directory 2 plus its subdirectories, 0 once removed.
+    pub nlink: u32,
+    /// For a directory, the directory above.
+    pub parent: Id,
+    /// For a directory, its names.
+    pub entries: BTreeMap<Vec<u8>, Id>,
+    /// For a symbolic link, where it leads.
+    pub target: Vec<u8>,
+    /// Extended attributes.
+    pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// For a regular file, its bytes.
+    pub content: Content,
+}
+
+/// A tree, and the files held open.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Bytes in a block of the file system modelled.
+    pub block_bytes: u64,
+    nodes: BTreeMap<Id, Arc<Node>>,
+    next: Id,
+    slots: BTreeMap<u8, Id>,
+}
+
+fn refuse<T>(errno: i32) -> Result<T, Refusal> {
+    Err(Refusal::Errno(errno))
+}
+
+/// The target of the symbolic link `path` with `length` bytes.
+pub fn symlink_target(length: u64) -> Vec<u8> {
+    pattern_bytes(77, Range { offset: 0, length })
+}
+
+impl Model {
+    /// An empty tree: the root, mode 0755.
+    pub fn new(block_bytes: u64) -> Self {
+        let mut model = Model {
+            block_bytes,
+            nodes: BTreeMap::new(),
+            next: ROOT,
+            slots: BTreeMap::new(),
+        };
+        let root = model.add(FileKind::Directory, 0o755, ROOT);
+        model.change(root).nlink = 2;
+        model
+    }
+
+    /// The inode `id`.
+    ///
+    /// # Panics
+    /// If there is none.
+    pub fn node(&self, id: Id) -> &Node {
+        &self.nodes[&id]
+    }
+
+    /// The open files.
+    pub fn slots(&self) -> &BTreeMap<u8, Id> {
+        &self.slots
+    }
+
+    /// Inodes that have a name, the root included.
+    pub fn named_inodes(&self) -> u64 {
+        self.nodes.values().filter(|node| node.nlink > 0).count() as u64
+    }
+
+    fn change(&mut self, id: Id) -> &mut Node {
+        Arc::make_mut(self.nodes.get_mut(&id).expect("a known inode"))
+    }
+
+    fn add(&mut self, kind: FileKind, mode: u32, parent: Id) -> Id {
+        let node = Node {
+            kind,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: 0,
+            parent,
+            entries: BTreeMap::new(),
+            target: Vec::new(),
+            xattrs: BTreeMap::new(),
+            content: Content::new(self.block_bytes),
+        };
+        let id = self.next;
+        self.next += 1;
+        self.nodes.insert(id, Arc::new(node));
+        id
+    }
+
+    /// Forgets `id` if neither a name nor a slot holds it.
+    fn forget_if_unused(&mut self, id: Id) {
+        if self.node(id).nlink == 0 && !self.slots.values().any(|&open| open == id) {
+            self.nodes.remove(&id);
+        }
+    }
+
+    /// The regular file meant; data of anything else is an error or outside.
+    fn file(&self, file: &File) -> Result<Id, Refusal> {
+        let id = self.any_file(file)?;
+        match self.node(id).kind {
+            FileKind::Regular => Ok(id),
+            FileKind::Directory => refuse(EISDIR),
+            _ => Err(Refusal::Skip),
+        }
+    }
+
+    /// The inode meant.
+    fn any_file(&self, file: &File) -> Result<Id, Refusal> {
+        match file {
+            File::At(path) => self.resolve(path),
+            File::Open(slot) => self.slots.get(slot).copied().ok_or(Refusal::Skip),
+        }
+    }
+
+    /// The inode at `path`, which is not a symbolic link.
+    fn attributes_of(&self, path: &Path) -> Result<Id, Refusal> {
+        let id = self.resolve(path)?;
+        match self.node(id).kind {
+            FileKind::Symlink => Err(Refusal::Skip),
+            _ => Ok(id),
+        }
+    }
+
+    /// Does `operation`, or says why not.
+    ///
+    /// # Errors
+    /// The refusal; nothing has changed then.
+    pub fn apply(&mut self, operation: &Operation) -> Outcome {
+        use Operation as O;
+        match operation {
+            O::Create(path) => self.make(path, FileKind::Regular, 0o644).map(drop)?,
+            O::Fifo(path) => self.make(path, FileKind::Fifo, 0o600).map(drop)?,
+            O::Mkdir(path) => self.make(path, FileKind::Directory, 0o755).map(drop)?,
+            O::Symlink { path, length } => {
+                let id = self.make(path, FileKind::Symlink, 0o777)?;
+                self.change(id).target = symlink_target(*length);
+            }
+            O::Link { from, to } => self.link(from, to)?,
+            O::Unlink(path) => self.unlink(path)?,
+            O::Rmdir(path) => self.rmdir(path)?,
+            O::Rename { from, to, over } => self.rename(from, to, *over)?,
+            O::Open { path, slot } => self.open(path, *slot)?,
+            O::Close { slot } => {
+                let id = self.slots.remove(slot).ok_or(Refusal::Skip)?;
+                self.forget_if_unused(id);
+            }
+            O::Chmod { path, mode } => {
+                let id = self.attributes_of(path)?;
+                self.change(id).mode = *mode;
+            }
+            O::Chown { path, uid, gid } => {
+                let id = self.attributes_of(path)?;
+                let node = self.change(id);
+                (node.uid, node.gid) = (*uid, *gid);
+            }
+            O::SetXattr {
+                path,
+                name,
+                length,
+                pattern,
+            } => {
+                let id = self.attributes_of(path)?;
+                let value = pattern_bytes(
+                    *pattern,
+                    Range {
+                        offset: 0,
+                        length: *length,
+                    },
+                );
+                self.change(id).xattrs.insert(xattr_name(name), value);
+            }
+            O::RemoveXattr { path, name } => {
+                let id = self.attributes_of(path)?;
+                let name = xattr_name(name);
+                if !self.node(id).xattrs.contains_key(&name) {
+                    return refuse(ENODATA);
+                }
+                self.change(id).xattrs.remove(&name);
+            }
+            O::Fsync { .. } | O::Sync | O::Checkpoint | O::Remount => self.sync(operation)?,
+            O::WriteBack
+            | O::LayoutCheckpoint
+            | O::Clean
+            | O::Maintain
+            | O::DropCaches
+            | O::Kill => {}
+            _ => return self.apply_data(operation),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn open(&mut self, path: &Path, slot: u8) -> Result<(), Refusal> {
+        let id = self.resolve(path)?;
+        if self.slots.contains_key(&slot) || self.node(id).kind != FileKind::Regular {
+            return Err(Refusal::Skip);
+        }
+        self.slots.insert(slot, id);
+        Ok(())
+    }
+
+    /// The operations on a file's bytes.
+    fn apply_data(&mut self, operation: &Operation) -> Outcome {
+        use Operation as O;
+        match operation {
+            O::Write {
+                file,
+                range,
+                pattern,
+            } => {
+                let id = self.file(file)?;
+                let data = pattern_bytes(*pattern, *range);
+                self.change(id).content.write(range.offset, &data);
+            }
+            O::Read { file, range } => {
+                let id = self.file(file)?;
+                return Ok(Answer::Bytes(self.node(id).content.read(*range)));
+            }
+            O::Truncate { file, size } => {
+                let id = self.file(file)?;
+                self.change(id).content.truncate(*size);
+            }
+            O::Punch { file, range } => {
+                let id = self.allocatable(file, *range)?;
+                self.change(id).content.punch(*range);
+            }
+            O::Zero { file, range } => {
+                let id = self.allocatable(file, *range)?;
+                let content = &mut self.change(id).content;
+                content.reserve(range.end());
+                content.zero_newest(*range);
+                content.extend(range.end());
+            }
+            O::Reserve {
+                file,
+                range,
+                keep_size,
+            } => {
+                let id = self.allocatable(file, *range)?;
+                let content = &mut self.change(id).content;
+                content.reserve(range.end());
+                if !keep_size {
+                    content.extend(range.end());
+                }
+            }
+            O::Copy {
+                from,
+                range,
+                to,
+                offset,
+            } => return self.copy(from, *range, to, *offset),
+            _ => return Err(Refusal::Skip),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn allocatable(&self, file: &File, range: Range) -> Result<Id, Refusal> {
+        let id = self.file(file)?;
+        if range.length == 0 {
+            refuse(EINVAL)
+        } else {
+            Ok(id)
+        }
+    }
+
+    fn copy(&mut self, from: &File, range: Range, to: &File, offset: u64) -> Outcome {
+        let (source, target) = (self.file(from)?, self.file(to)?);
+        let data = self.node(source).content.read(range);
+        let count = data.len() as u64;
+        let overlap = offset < range.offset + count && range.offset < offset + count;
+        if source == target && overlap {
+            return refuse(EINVAL);
+        }
+        self.change(target).content.write(offset, &data);
+        Ok(Answer::Count(count))
+    }
+
+    /// Leaves only the newest states of what `operation` promises.
+    fn sync(&mut self, operation: &Operation) -> Result<(), Refusal> {
+        let one = match operation {
+            Operation::Fsync { file, .. } => {
+                let id = self.any_file(file)?;
+                match self.node(id).kind {
+                    FileKind::Regular => Some(id),
+                    FileKind::Directory => None,
+                    _ => return Err(Refusal::Skip),
+                }
+            }
+            _ => None,
+        };
+        match one {
+            Some(id) => self.change(id).content.settle(),
+            None => self.settle(),
+        }
+        if *operation == Operation::Remount {
+            self.close_all();
+        }
+        Ok(())
+    }
+
+    /// Only the newest contents are possible from now on.
+    pub fn settle(&mut self) {
+        for node in self.nodes.values_mut() {
+            if !node.content.settled() {
+                Arc::make_mut(node).content.settle();
+            }
+        }
+    }
+
+    /// The process died: nothing is open, and what had no name is gone.
+    pub fn close_all(&mut self) {
+        self.slots.clear();
+        self.nodes.retain(|_, node| node.nlink > 0);
+    }
+
+    /// Makes `bytes` the newest content of the file `id`.
+    pub fn observe(&mut self, id: Id, bytes: &[u8]) {
+        self.change(id).content.observe(bytes);
+    }
+}
+
+/// Attributes live in the user's name space.
+pub fn xattr_name(name: &str) -> Vec<u8> {
+    format!("user.{name}").into_bytes()
+}
+
+#[cfg(test)]
+mod tests;

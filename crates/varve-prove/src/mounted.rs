@@ -1,0 +1,312 @@
+//! The file system under test, whatever lies beneath it.
+//!
+//! [`Mounted`] is the file system's interface with the view and the caller
+//! filled in and the layout forgotten; [`Subject`] is how to make, mount and
+//! check one on a device.
+
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_fs::{
+    Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, Usage, View,
+    Whence,
+};
+
+/// One name of a directory, owned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// The name.
+    pub name: Vec<u8>,
+    /// What it leads to.
+    pub ino: InodeNo,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Where to resume.
+    pub cookie: u64,
+}
+
+/// A mounted file system; the caller is root, the view is live. The methods
+/// are those of [`FileSystem`].
+#[allow(missing_docs, clippy::missing_errors_doc)]
+pub trait Mounted: Send + Sync {
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr>;
+    fn mknod(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr>;
+    fn mkdir(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr>;
+    fn symlink(&self, parent: InodeNo, name: &[u8], target: &[u8]) -> Result<Attr>;
+    fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr>;
+    fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
+    fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()>;
+    fn rename(&self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), flags: Rename) -> Result<()>;
+    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>>;
+    fn parent(&self, ino: InodeNo) -> Result<InodeNo>;
+    /// At most `limit` names after the cookie `after`, `.` and `..` included.
+    fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>>;
+    fn getattr(&self, ino: InodeNo) -> Result<Attr>;
+    fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr>;
+    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>>;
+    fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()>;
+    fn listxattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>>;
+    fn removexattr(&self, ino: InodeNo, name: &[u8]) -> Result<()>;
+    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize>;
+    fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize>;
+    fn fallocate(&self, ino: InodeNo, mode: i32, offset: u64, length: u64) -> Result<()>;
+    fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64>;
+    fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64>;
+    fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()>;
+    fn sync(&self) -> Result<()>;
+    fn checkpoint(&self) -> Result<()>;
+    fn layout_checkpoint(&self) -> Result<()>;
+    fn write_back(&self) -> Result<bool>;
+    fn maintain(&self) -> Result<()>;
+    /// The layout cleans what it can.
+    fn clean(&self) -> Result<()>;
+    fn retain(&self, ino: InodeNo) -> Result<()>;
+    fn release(&self, ino: InodeNo);
+    fn usage(&self) -> Usage;
+    fn unmount(&self) -> Result<()>;
+    fn drop_caches(&self);
+    /// Why the volume takes no writes, if it does not.
+    fn read_only(&self) -> Option<String>;
+    /// Damage that mounting found.
+    fn damage(&self) -> Vec<String>;
+    /// Bytes in a block, and bytes an inode holds itself.
+    fn measures(&self) -> (u32, usize);
+}
+
+/// What a layout adds to a file system.
+pub struct Extras<L: Layout> {
+    /// Cleans what can be cleaned.
+    pub clean: fn(&FileSystem<L>) -> Result<()>,
+    /// Damage that mounting found.
+    pub damage: fn(&FileSystem<L>) -> Vec<String>,
+}
+
+impl<L: Layout> Default for Extras<L> {
+    fn default() -> Self {
+        Extras {
+            clean: |system| system.layout().maintain(),
+            damage: |_| Vec::new(),
+        }
+    }
+}
+
+/// A [`FileSystem`] as [`Mounted`].
+pub struct Handle<L: Layout> {
+    system: FileSystem<L>,
+    caller: Caller,
+    extras: Extras<L>,
+}
+
+impl<L: Layout> Handle<L> {
+    /// Wraps `system`.
+    pub fn new(system: FileSystem<L>, extras: Extras<L>) -> Self {
+        Handle {
+            system,
+            caller: Caller::root(),
+            extras,
+        }
+    }
+
+    /// The file system.
+    pub fn system(&self) -> &FileSystem<L> {
+        &self.system
+    }
+}
+
+const LIVE: View = View::Live;
+
+impl<L: Layout> Mounted for Handle<L> {
+    fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.system.lookup(LIVE, &self.caller, parent, name)
+    }
+
+    fn mknod(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
+        self.system.mknod(LIVE, &self.caller, parent, name, mode, 0)
+    }
+
+    fn mkdir(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
+        self.system.mkdir(LIVE, &self.caller, parent, name, mode)
+    }
+
+    fn symlink(&self, parent: InodeNo, name: &[u8], target: &[u8]) -> Result<Attr> {
+        self.system
+            .symlink(LIVE, &self.caller, parent, name, target)
+    }
+
+    fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.system.link(LIVE, &self.caller, ino, parent, name)
+    }
+
+    fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.system.unlink(LIVE, &self.caller, parent, name)
+    }
+
+    fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
+        self.system.rmdir(LIVE, &self.caller, parent, name)
+    }
+
+    fn rename(&self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), flags: Rename) -> Result<()> {
+        self.system
+            .rename(LIVE, &self.caller, from.0, from.1, to.0, to.1, flags)
+    }
+
+    fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
+        self.system.readlink(LIVE, ino)
+    }
+
+    fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
+        self.system.parent(LIVE, ino)
+    }
+
+    fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>> {
+        let mut names = Vec::new();
+        self.system.readdir(LIVE, ino, after, &mut |entry| {
+            if names.len() == limit {
+                return false;
+            }
+            names.push(Name {
+                name: entry.name.to_vec(),
+                ino: entry.ino,
+                kind: entry.kind,
+                cookie: entry.cookie,
+            });
+            true
+        })?;
+        Ok(names)
+    }
+
+    fn getattr(&self, ino: InodeNo) -> Result<Attr> {
+        self.system.getattr(LIVE, ino)
+    }
+
+    fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
+        self.system.setattr(LIVE, &self.caller, ino, set)
+    }
+
+    fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
+        self.system.getxattr(LIVE, &self.caller, ino, name)
+    }
+
+    fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()> {
+        self.system
+            .setxattr(LIVE, &self.caller, ino, name, value, false, false)
+    }
+
+    fn listxattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
+        self.system.listxattr(LIVE, &self.caller, ino)
+    }
+
+    fn removexattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
+        self.system.removexattr(LIVE, &self.caller, ino, name)
+    }
+
+    fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.system.read(LIVE, ino, offset, buffer)
+    }
+
+    fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.system.write(LIVE, &self.caller, ino, offset, data)
+    }
+
+    fn fallocate(&self, ino: InodeNo, mode: i32, offset: u64, length: u64) -> Result<()> {
+        self.system
+            .fallocate(LIVE, &self.caller, ino, mode, offset, length)
+    }
+
+    fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
+        self.system.seek(LIVE, ino, offset, whence)
+    }
+
+    fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64> {
+        self.system
+            .copy_range(LIVE, &self.caller, from.0, from.1, to.0, to.1, length)
+    }
+
+    fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        self.system.fsync(LIVE, ino, data_only)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.system.sync()
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.system.checkpoint()
+    }
+
+    fn layout_checkpoint(&self) -> Result<()> {
+        self.system.layout().checkpoint()
+    }
+
+    fn write_back(&self) -> Result<bool> {
+        self.system.write_back()
+    }
+
+    fn maintain(&self) -> Result<()> {
+        self.system.maintain()
+    }
+
+    fn clean(&self) -> Result<()> {
+        (self.extras.clean)(&self.system)
+    }
+
+    fn retain(&self, ino: InodeNo) -> Result<()> {
+        self.system.retain(ino)
+    }
+
+    fn release(&self, ino: InodeNo) {
+        self.system.release(ino, 1);
+    }
+
+    fn usage(&self) -> Usage {
+        self.system.usage()
+    }
+
+    fn unmount(&self) -> Result<()> {
+        self.system.unmount()
+    }
+
+    fn drop_caches(&self) {
+        self.system.drop_caches();
+    }
+
+    fn read_only(&self) -> Option<String> {
+        self.system.layout().geometry().read_only
+    }
+
+    fn damage(&self) -> Vec<String> {
+        (self.extras.damage)(&self.system)
+    }
+
+    fn measures(&self) -> (u32, usize) {
+        let geometry = self.system.layout().geometry();
+        (geometry.block_bytes, geometry.inline_bytes)
+    }
+}
+
+/// A file system on a device, ready to be put to the proof.
+pub trait Subject: Sync {
+    /// Makes an empty file system. The same device and clock give the same
+    /// bytes.
+    ///
+    /// # Errors
+    /// What stopped it.
+    fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()>;
+
+    /// Mounts it; what a crash left is finished before this returns. `seed`
+    /// decides what is otherwise random.
+    ///
+    /// # Errors
+    /// What stopped it.
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<Box<dyn Mounted>>;
+
+    /// What an offline check finds wrong; empty for a sound volume.
+    fn check(&self, device: Arc<dyn Device>) -> Vec<String>;
+
+    /// Bytes the device needs to have.
+    fn device_bytes(&self) -> u64;
+}

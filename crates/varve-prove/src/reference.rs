@@ -1,0 +1,129 @@
+//! Random operations without crashes: the real thing against the model.
+
+use crate::failure::{Failure, Promise, shrink};
+use crate::generator::{Generator, Profile};
+use crate::model::Model;
+use crate::mounted::Mounted;
+use crate::operation::Operation;
+use crate::panics;
+use crate::random::Random;
+use crate::runner::{Runner, new_clock};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::Clock;
+use varve_fs::Result as FsResult;
+
+/// Mounts a volume, each time anew, after the last mount was unmounted.
+pub type Mount<'a> = Box<dyn FnMut() -> FsResult<Box<dyn Mounted>> + 'a>;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Course {
+    /// What operations are drawn from.
+    pub profile: Profile,
+    /// How many.
+    pub operations: u64,
+    /// The whole tree is compared after so many.
+    pub verify_every: usize,
+    /// The volume may refuse growth.
+    pub may_be_full: bool,
+    /// How long to shrink a failure.
+    pub patience: Duration,
+}
+
+impl Course {
+    /// `operations` of `profile`.
+    pub fn new(profile: Profile, operations: u64) -> Self {
+        Course {
+            profile,
+            operations,
+            verify_every: 200,
+            may_be_full: false,
+            patience: Duration::from_secs(60),
+        }
+    }
+
+    /// Runs the course drawn from `seed` on an empty volume.
+    ///
+    /// # Errors
+    /// The shortest failing story found.
+    pub fn run<'a>(
+        &self,
+        seed: u64,
+        volume: impl Fn(Arc<dyn Clock>) -> FsResult<Mount<'a>>,
+    ) -> Result<(), Failure> {
+        let random = Random::new(seed);
+        let story = Generator::new(self.profile.clone(), random).take(self.operations);
+        let Err(failure) = self.attempt(&story, self.verify_every, &volume) else {
+            return Ok(());
+        };
+        // Compare after every operation now: what follows the first
+        // difference is not needed.
+        let failure = match self.attempt(&failure.story, 1, &volume) {
+            Err(earlier) => earlier,
+            Ok(()) => failure,
+        };
+        let attempt = |story: &[Operation]| {
+            let every = if story.len() < 200 {
+                1
+            } else {
+                self.verify_every
+            };
+            self.attempt(story, every, &volume).err()
+        };
+        Err(shrink(failure, self.patience, attempt))
+    }
+
+    /// Runs a given story.
+    ///
+    /// # Errors
+    /// How it failed; the story ends there.
+    pub fn attempt<'a>(
+        &self,
+        story: &[Operation],
+        verify_every: usize,
+        volume: &impl Fn(Arc<dyn Clock>) -> FsResult<Mount<'a>>,
+    ) -> Result<(), Failure> {
+        let mut done = 0;
+        let result = panics::catch(|| self.run_story(story, verify_every, volume, &mut done));
+        let failure = match result {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(text)) => Failure::new(Promise::Reference, text),
+            Err(text) => Failure::new(Promise::Panic, text),
+        };
+        Err(failure.during(&story[..done.min(story.len())]))
+    }
+
+    fn run_story<'a>(
+        &self,
+        story: &[Operation],
+        verify_every: usize,
+        volume: &impl Fn(Arc<dyn Clock>) -> FsResult<Mount<'a>>,
+        done: &mut usize,
+    ) -> Result<(), String> {
+        let clock = new_clock();
+        let text = |what: &'static str| move |error| format!("{what}: {error}");
+        let mut mount = volume(clock.clone()).map_err(text("format"))?;
+        let mounted = mount().map_err(text("mount"))?;
+        let mut runner = Runner::new(mounted, clock, Model::new(self.profile.block_bytes));
+        runner.may_be_full = self.may_be_full;
+        for operation in story {
+            *done += 1;
+            if *operation == Operation::Kill {
+                continue;
+            }
+            if *operation == Operation::Remount {
+                runner.mounted().unmount().map_err(text("unmount"))?;
+            }
+            let _ = runner.step(operation)?;
+            if *operation == Operation::Remount {
+                runner.replace(mount().map_err(text("mount"))?);
+            }
+            runner.model.settle();
+            if done.is_multiple_of(verify_every) || *operation == Operation::Remount {
+                runner.verify()?;
+            }
+        }
+        runner.verify()
+    }
+}

@@ -1,0 +1,103 @@
+//! The file systems that are put to the proof.
+
+use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::toy::{Bug, ToyLayout};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use varve_device::{Clock, Device};
+use varve_fs::{FileSystem, Layout, MemoryLayout, MemoryOptions, Options, Result};
+
+/// The options every subject is mounted with: little memory, so that blocks
+/// are forgotten and written back, and no threads, so that runs repeat.
+pub fn options() -> Options {
+    Options {
+        cache_bytes: 1 << 20,
+        read_ahead_threads: 0,
+        ..Options::default()
+    }
+}
+
+/// Mounts a layout as it is.
+///
+/// # Errors
+/// As [`FileSystem::mount`].
+pub fn mount_layout<L: Layout>(layout: L, clock: Arc<dyn Clock>) -> Result<Box<dyn Mounted>> {
+    let system = FileSystem::mount(layout, clock, options())?;
+    Ok(Box::new(Handle::new(system, Extras::default())))
+}
+
+/// A volume on [`MemoryLayout`], which outlives its mounts.
+pub struct MemoryVolume {
+    layout: Arc<MemoryLayout>,
+    clock: Arc<dyn Clock>,
+}
+
+impl MemoryVolume {
+    /// An empty volume.
+    ///
+    /// # Errors
+    /// As [`FileSystem::format`].
+    pub fn new(clock: Arc<dyn Clock>, memory: MemoryOptions) -> Result<Self> {
+        let layout = Arc::new(MemoryLayout::new(memory));
+        FileSystem::format(&layout, &*clock, (0, 0))?;
+        Ok(MemoryVolume { layout, clock })
+    }
+
+    /// The layout in its present life.
+    pub fn layout(&self) -> &Arc<MemoryLayout> {
+        &self.layout
+    }
+
+    /// Mounts what has been committed.
+    ///
+    /// # Errors
+    /// As [`FileSystem::mount`].
+    pub fn mount(&mut self) -> Result<Box<dyn Mounted>> {
+        self.layout = Arc::new(self.layout.crash());
+        mount_layout(Arc::clone(&self.layout), Arc::clone(&self.clock))
+    }
+}
+
+/// The toy layout, whole or with a bug.
+#[derive(Default)]
+pub struct Toy {
+    /// The planted bug.
+    pub bug: Option<Bug>,
+    lives: AtomicU64,
+}
+
+impl Toy {
+    /// The toy with `bug`.
+    pub fn with(bug: Bug) -> Self {
+        Toy {
+            bug: Some(bug),
+            ..Toy::default()
+        }
+    }
+}
+
+impl Subject for Toy {
+    fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()> {
+        let layout = ToyLayout::open(device.clone(), 0, None)?;
+        FileSystem::format(&layout, &*clock, (0, 0))?;
+        Ok(device.flush()?)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<Box<dyn Mounted>> {
+        let life = seed ^ self.lives.fetch_add(1, Ordering::Relaxed);
+        mount_layout(ToyLayout::open(device, life, self.bug)?, clock)
+    }
+
+    fn check(&self, _device: Arc<dyn Device>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn device_bytes(&self) -> u64 {
+        64 << 20
+    }
+}

@@ -1,0 +1,446 @@
+//! A toy layout on a device, and the bugs planted in it.
+//!
+//! It is the simplest thing that keeps a layout's promises: a journal of
+//! groups that is never reclaimed, with everything in memory beside it. It
+//! serves twice. Whole, it separates the file system's mistakes from those of
+//! a real layout: what fails on it is not the layout's. With a [`Bug`], it
+//! shows that the explorer catches what it should.
+//!
+//! On the device: from byte 4096, partials one behind the other, each a
+//! header sector and a payload in whole sectors. A group is one partial or
+//! several, the last of them marked; it counts when all are valid. Each
+//! header carries the checksum of its predecessor's, and the number of the
+//! mount that wrote it, so that leftovers of an earlier life do not fit.
+
+mod codec;
+mod state;
+
+use codec::{Header, decode_items, encode_items};
+use state::{State, Stored};
+use std::io::IoSlice;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use varve_device::{Device, SECTOR};
+use varve_fs::{
+    BlockPointer, Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
+    Purpose, Result, StatFs, Usage, Version, View,
+};
+
+/// Where the first partial lies.
+const START: u64 = 4096;
+/// Payload bytes in a partial: small, so that groups have several.
+const PARTIAL_BYTES: usize = 12 * 1024;
+const BLOCK_BYTES: u32 = 4096;
+
+/// A mistake, planted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// `commit` returns without a flush.
+    SkippedFlush,
+    /// The payload's checksum is not compared.
+    UncheckedPayload,
+    /// Partials count although their group's last is missing (rule 1).
+    HalfGroups,
+    /// Recovery stops one group early.
+    LostAcknowledged,
+    /// Truncates are not logged (rule 5).
+    NoTruncateRecords,
+    /// Frees are not logged (rule 5).
+    NoFreedRecords,
+    /// Records take effect after the blocks of their group (rule 3).
+    RecordsLast,
+    /// One block in four is not written, but its pointer is (rule 4).
+    UnwrittenBlocks,
+    /// Images without data carry sizes not yet logged (rule 4).
+    EarlySizes,
+    /// A partial fits behind any predecessor, of any life (rule 9).
+    AnyPredecessor,
+    /// The last item of a group is left out now and then.
+    ShortGroups,
+    /// The group's items are appended as two groups (rule 6).
+    SplitGroups,
+    /// Recovery shows the last block written to a file a second time,
+    /// elsewhere.
+    MisplacedBlock,
+    /// Recovery panics on a torn header.
+    PanicOnTornHeader,
+    /// Extended attributes of an old version return.
+    StaleXattrs,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Bug; 15] = [
+        Bug::SkippedFlush,
+        Bug::UncheckedPayload,
+        Bug::HalfGroups,
+        Bug::LostAcknowledged,
+        Bug::NoTruncateRecords,
+        Bug::NoFreedRecords,
+        Bug::RecordsLast,
+        Bug::UnwrittenBlocks,
+        Bug::EarlySizes,
+        Bug::AnyPredecessor,
+        Bug::ShortGroups,
+        Bug::SplitGroups,
+        Bug::MisplacedBlock,
+        Bug::PanicOnTornHeader,
+        Bug::StaleXattrs,
+    ];
+}
+
+/// A block's place: a number no other content ever had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToyPointer {
+    id: u64,
+    sectors: u32,
+    unwritten: bool,
+}
+
+impl BlockPointer for ToyPointer {
+    fn sectors(&self) -> u32 {
+        self.sectors
+    }
+
+    fn unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    fn follows(&self, previous: &Self) -> bool {
+        self.id == previous.id + 1
+    }
+}
+
+struct Journal {
+    state: State,
+    tail: u64,
+    /// Checksum of the header before the tail.
+    predecessor: u32,
+    serial: u64,
+    life: u64,
+    appended: u64,
+    failed: bool,
+}
+
+/// See the module's head.
+pub struct ToyLayout {
+    device: Arc<dyn Device>,
+    bug: Option<Bug>,
+    unfinished: Vec<InodeNo>,
+    journal: Mutex<Journal>,
+}
+
+impl ToyLayout {
+    /// Reads the journal. An empty device is an empty volume.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn open(device: Arc<dyn Device>, life: u64, bug: Option<Bug>) -> Result<Self> {
+        let mut journal = Journal {
+            state: State::new(),
+            tail: START,
+            predecessor: 0,
+            serial: 0,
+            life,
+            appended: 0,
+            failed: false,
+        };
+        let groups = replay(&*device, &mut journal, bug)?;
+        let kept =
+            groups.len() - usize::from(bug == Some(Bug::LostAcknowledged) && groups.len() > 2);
+        for items in &groups[..kept] {
+            for item in ordered(items, bug) {
+                journal.state.apply(item);
+            }
+        }
+        if bug == Some(Bug::MisplacedBlock) {
+            journal.state.misplace();
+        }
+        journal.state.mounted();
+        let unfinished = journal.state.unfinished();
+        Ok(ToyLayout {
+            device,
+            bug,
+            unfinished,
+            journal: Mutex::new(journal),
+        })
+    }
+
+    fn journal(&self) -> MutexGuard<'_, Journal> {
+        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write_group(&self, journal: &mut Journal, items: &[Item]) -> Result<()> {
+        let payload = encode_items(items);
+        let mut parts = payload.chunks(PARTIAL_BYTES).peekable();
+        while let Some(part) = parts.next() {
+            let mut part = part.to_vec();
+            part.resize(part.len().next_multiple_of(SECTOR as usize), 0);
+            let header = Header {
+                serial: journal.serial,
+                life: journal.life,
+                predecessor: journal.predecessor,
+                payload_bytes: part.len() as u32,
+                payload_sum: codec::sum(&part),
+                last: parts.peek().is_none(),
+            };
+            let encoded = header.encode();
+            self.device
+                .write(journal.tail, &[IoSlice::new(&encoded), IoSlice::new(&part)])?;
+            journal.tail += SECTOR + part.len() as u64;
+            journal.predecessor = codec::sum(&encoded);
+            journal.serial += 1;
+        }
+        Ok(())
+    }
+
+    /// Leaves out what the bug leaves out.
+    fn logged(&self, items: Vec<Item>, appended: u64) -> Vec<Item> {
+        let mut items = items;
+        match self.bug {
+            Some(Bug::NoTruncateRecords) => {
+                items.retain(|item| !matches!(item, Item::Truncated { .. }));
+            }
+            Some(Bug::NoFreedRecords) => items.retain(|item| !matches!(item, Item::Freed { .. })),
+            Some(Bug::UnwrittenBlocks) => {
+                let mut count = appended;
+                items.retain(|item| {
+                    count += u64::from(matches!(item, Item::Block { .. }));
+                    !matches!(item, Item::Block { .. }) || !count.is_multiple_of(4)
+                });
+            }
+            Some(Bug::ShortGroups) if appended % 5 == 4 => {
+                items.pop();
+            }
+            Some(Bug::EarlySizes) => {
+                let block = u64::from(BLOCK_BYTES);
+                for item in &mut items {
+                    if let Item::Inode(image) = item
+                        && image.mode >> 12 == 8
+                        && image.size > 0
+                        && image.flags == 0
+                    {
+                        image.size = image.size.next_multiple_of(block);
+                    }
+                }
+            }
+            Some(Bug::StaleXattrs) => items
+                .retain(|item| !matches!(item, Item::Xattrs { .. }) || appended.is_multiple_of(2)),
+            _ => {}
+        }
+        items
+    }
+}
+
+/// The order in which a group takes effect.
+fn ordered(items: &[Item], bug: Option<Bug>) -> Vec<&Item> {
+    let mut order: Vec<&Item> = items.iter().collect();
+    if bug == Some(Bug::RecordsLast) {
+        order.sort_by_key(|item| matches!(item, Item::Truncated { .. } | Item::Punched { .. }));
+    }
+    order
+}
+
+/// Reads partials from the journal's tail on until one does not fit, and
+/// leaves the tail behind the last whole group.
+fn replay(device: &dyn Device, journal: &mut Journal, bug: Option<Bug>) -> Result<Vec<Vec<Item>>> {
+    let mut groups = Vec::new();
+    let mut pending = Vec::new();
+    let (mut at, mut predecessor, mut serial) = (journal.tail, 0, 0);
+    let mut sector = [0; SECTOR as usize];
+    while at + SECTOR <= device.geometry().size {
+        device.read(at, &mut sector)?;
+        let header = Header::decode(&sector);
+        if header.is_none() && bug == Some(Bug::PanicOnTornHeader) {
+            assert!(
+                sector.iter().all(|&byte| byte == 0),
+                "a torn header at {at}"
+            );
+        }
+        let Some(header) = header else { break };
+        let fits = header.serial == serial && header.predecessor == predecessor;
+        if !fits && bug != Some(Bug::AnyPredecessor) {
+            break;
+        }
+        let end = at + SECTOR + u64::from(header.payload_bytes);
+        if end > device.geometry().size || header.payload_bytes > 1 << 20 {
+            break;
+        }
+        let mut payload = vec![0; header.payload_bytes as usize];
+        device.read(at + SECTOR, &mut payload)?;
+        let valid = codec::sum(&payload) == header.payload_sum;
+        if !valid && bug != Some(Bug::UncheckedPayload) {
+            break;
+        }
+        at = end;
+        predecessor = codec::sum(&sector);
+        serial = header.serial + 1;
+        pending.extend_from_slice(&payload);
+        let half = bug == Some(Bug::HalfGroups);
+        if !header.last && !half {
+            continue;
+        }
+        groups.push(decode_items(&pending));
+        if header.last {
+            pending.clear();
+            (journal.tail, journal.predecessor, journal.serial) = (at, predecessor, serial);
+        }
+    }
+    Ok(groups)
+}
+
+impl Layout for ToyLayout {
+    type Pointer = ToyPointer;
+
+    fn geometry(&self) -> LayoutGeometry {
+        LayoutGeometry {
+            block_bytes: BLOCK_BYTES,
+            inline_bytes: 100,
+            max_file_bytes: 1 << 60,
+            group_bytes: 32 * 1024,
+            hash_seed: 1,
+            case_fold: false,
+            read_only: self.journal().failed.then(|| "a request failed".to_owned()),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.journal().state.usage()
+    }
+
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        Ok(self.journal().state.allocate())
+    }
+
+    fn forget_inode(&self, ino: InodeNo) {
+        self.journal().state.forget(ino);
+    }
+
+    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+        Ok(self.journal().state.file(ino)?.inode.clone())
+    }
+
+    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        Ok(self.journal().state.file(ino)?.xattrs.to_vec())
+    }
+
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        Ok(self.unfinished.clone())
+    }
+
+    fn map(
+        &self,
+        _view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<ToyPointer>>> {
+        let journal = self.journal();
+        let blocks = journal
+            .state
+            .file(ino)?
+            .blocks
+            .range(first..first.saturating_add(count));
+        let mapping = |(&block, stored): (&u64, &Stored)| Mapping {
+            block,
+            pointer: stored.pointer,
+        };
+        Ok(blocks.map(mapping).collect())
+    }
+
+    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        let journal = self.journal();
+        Ok(journal
+            .state
+            .file(ino)?
+            .blocks
+            .range(from..)
+            .next()
+            .map(|(block, _)| *block))
+    }
+
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<ToyPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        let journal = self.journal();
+        let file = journal.state.file(ino)?;
+        let one = |mapping: &Mapping<ToyPointer>| {
+            let stored = file.blocks.get(&mapping.block);
+            let stored = stored.filter(|stored| stored.pointer == mapping.pointer);
+            stored
+                .map(|stored| stored.data.clone())
+                .ok_or_else(|| Error::Damaged {
+                    ino: Some(ino),
+                    detail: format!("block {} moved", mapping.block),
+                })
+        };
+        blocks.iter().map(one).collect()
+    }
+
+    fn admit(&self, total: Usage, _dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        let journal = self.journal();
+        if journal.failed {
+            return Err(Error::ReadOnly("a request failed".to_owned()));
+        }
+        let full = total.sectors * SECTOR > self.device.geometry().size / 2;
+        if full && purpose == Purpose::Grow {
+            Err(Error::NoSpace)
+        } else {
+            Ok(())
+        }
+    }
+
+    fn append(&self, group: Group) -> Result<Position> {
+        let mut journal = self.journal();
+        let journal = &mut *journal;
+        if journal.failed {
+            return Err(Error::ReadOnly("a request failed".to_owned()));
+        }
+        let logged = self.logged(group.items.clone(), journal.appended);
+        let middle = logged.len().div_ceil(2);
+        let written = if self.bug == Some(Bug::SplitGroups) && logged.len() > 1 {
+            self.write_group(journal, &logged[..middle])
+                .and_then(|()| self.write_group(journal, &logged[middle..]))
+        } else {
+            self.write_group(journal, &logged)
+        };
+        if let Err(error) = written {
+            journal.failed = true;
+            return Err(error);
+        }
+        for item in &group.items {
+            journal.state.apply(item);
+        }
+        journal.appended += 1;
+        Ok(Position(journal.appended))
+    }
+
+    fn commit(&self, _position: Position) -> Result<()> {
+        if self.journal().failed {
+            return Err(Error::ReadOnly("a request failed".to_owned()));
+        }
+        if self.bug == Some(Bug::SkippedFlush) {
+            return Ok(());
+        }
+        let flushed = self.device.flush();
+        if flushed.is_err() {
+            self.journal().failed = true;
+        }
+        Ok(flushed?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        self.commit(Position(0))
+    }
+
+    fn maintain(&self) -> Result<()> {
+        Ok(())
+    }
+
+    fn statfs(&self, total: Usage) -> StatFs {
+        let blocks = self.device.geometry().size / 2 / u64::from(BLOCK_BYTES);
+        StatFs {
+            blocks,
+            free: blocks.saturating_sub(total.sectors / 8),
+            files: total.inodes,
+            files_free: 1 << 20,
+        }
+    }
+}
