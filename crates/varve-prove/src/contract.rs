@@ -61,6 +61,7 @@ impl std::fmt::Display for Step {
     }
 }
 
+#[derive(Clone)]
 struct Moment {
     model: Model,
     lines: Arc<(Vec<Line>, Vec<Id>)>,
@@ -70,6 +71,7 @@ struct Moment {
 }
 
 /// A workload as it went, moment by moment.
+#[derive(Clone)]
 pub struct History {
     operations: Vec<Operation>,
     /// After 0, 1, ... operations.
@@ -124,7 +126,8 @@ impl History {
     pub fn push(&mut self, operation: &Operation, model: Model, done: bool) {
         let moment = Moment::new(model, self.moments.last());
         self.moments.push(moment);
-        let durable = done && operation.promises_durability();
+        let believed = !self.moments[0].model.distrustful;
+        let durable = done && believed && operation.promises_durability();
         let floor = self.floors[self.operations.len()];
         self.floors.push(if durable {
             self.moments.len() - 1
@@ -159,6 +162,16 @@ impl History {
         Ok(model)
     }
 
+    /// Operations so far.
+    pub fn len(&self) -> usize {
+        self.operations.len()
+    }
+
+    /// True if nothing has been done yet.
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
     /// The model after all operations.
     pub fn newest(&self) -> &Model {
         &self.moments[self.moments.len() - 1].model
@@ -167,6 +180,35 @@ impl History {
     /// The model at a moment that [`History::check`] returned.
     pub fn model(&self, moment: usize) -> &Model {
         &self.moments[moment].model
+    }
+
+    /// Whether each file that could be read has content that its path had at
+    /// some moment: what must be true even of a damaged volume.
+    ///
+    /// # Errors
+    /// The first file with anything else.
+    pub fn check_fragments(&self, tree: &Tree) -> Result<(), String> {
+        for file in &tree.files {
+            let line = &tree.lines[file.line];
+            let mut error = "no file ever had this path".to_owned();
+            let explained = self.moments.iter().rev().any(|moment| {
+                let known = moment
+                    .lines
+                    .0
+                    .iter()
+                    .position(|known| known.path == line.path);
+                let Some(index) = known else { return false };
+                let content = &moment.model.node(moment.lines.1[index]).content;
+                content
+                    .explains(&file.bytes)
+                    .map_err(|text| error = text)
+                    .is_ok()
+            });
+            if !explained {
+                return Err(format!("{line}: {error}"));
+            }
+        }
+        Ok(())
     }
 
     /// The oldest and the newest moment allowed.

@@ -8,6 +8,8 @@
 //! | [`contract`] | which trees a crash may leave, and the check |
 //! | [`runner`], [`reference`](mod@reference) | operations on the real thing and the model, side by side |
 //! | [`explorer`] | the power cut at every write, in every way |
+//! | [`faults`] | devices that fail, lie and decay |
+//! | [`images`] | damaged and crafted images |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`] | what is tested, behind one interface |
 //! | [`tree`] | a whole tree as seen from outside |
@@ -19,7 +21,9 @@
 pub mod contract;
 pub mod explorer;
 pub mod failure;
+pub mod faults;
 pub mod generator;
+pub mod images;
 pub mod model;
 pub mod mounted;
 pub mod operation;

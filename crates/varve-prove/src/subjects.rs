@@ -98,6 +98,6 @@ impl Subject for Toy {
     }
 
     fn device_bytes(&self) -> u64 {
-        64 << 20
+        16 << 20
     }
 }

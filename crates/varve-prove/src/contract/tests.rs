@@ -27,6 +27,7 @@ fn tree_of(model: &Model) -> Tree {
         inodes: model.named_inodes(),
         lines,
         files,
+        unreadable: Vec::new(),
     }
 }
 

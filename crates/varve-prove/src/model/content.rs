@@ -13,7 +13,8 @@
 //! - a truncate or a punch is a record in the order of directory operations:
 //!   it changes *every* version, because whatever state survives has it;
 //! - an extension adds versions while the file may have unlogged data (its
-//!   size waits for them), and replaces them otherwise;
+//!   size waits for them; cutting the tail of a last block that is not full
+//!   makes such data), and replaces them otherwise;
 //! - a sync leaves the newest version alone.
 
 use crate::operation::Range;
@@ -129,14 +130,17 @@ impl Content {
         if size <= self.size {
             return;
         }
-        let settled = self.settled();
+        let full = self.size.is_multiple_of(self.block_bytes);
+        // Up to a block of zeros may be kept as data in the inode.
+        let no_data = full && (self.size > 0 || size > self.block_bytes);
+        let at_once = no_data && self.settled();
         for block in self.blocks_in(self.size, size) {
             let mut bytes = self.newest(block).to_vec();
             bytes.resize(self.length_in(size, block), 0);
             self.push(block, Some(bytes.into()));
         }
         self.size = size;
-        if settled {
+        if at_once {
             self.settle();
         }
     }

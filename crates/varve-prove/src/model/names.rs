@@ -163,7 +163,7 @@ impl Model {
         if let Some(target) = target {
             self.drop_name(target);
             // The source's data goes ahead of the name it takes.
-            self.change(source).content.settle();
+            self.settle_file(source);
         }
         self.recount_directories();
         Ok(())

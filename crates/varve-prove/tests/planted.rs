@@ -1,0 +1,27 @@
+//! The harness is tested first: planted bugs must be caught, or a green run
+//! means nothing.
+
+use varve_prove::explorer::{Explorer, Plan};
+use varve_prove::random::announce_seed;
+use varve_prove::subjects::Toy;
+use varve_prove::toy::Bug;
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let seed = announce_seed("every_planted_bug_is_caught", 1);
+    let plan = Plan {
+        patience: std::time::Duration::from_secs(2),
+        ..Plan::quick(seed)
+    };
+    let mut missed = Vec::new();
+    for bug in Bug::ALL {
+        let subject = Toy::with(bug);
+        let explorer = Explorer::new(&subject);
+        let caught = (0..40).find_map(|index| explorer.explore_generated(index, 20, &plan).err());
+        match caught {
+            Some(failure) => eprintln!("--- {bug:?}\n{failure}"),
+            None => missed.push(bug),
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
