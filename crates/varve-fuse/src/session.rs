@@ -2,7 +2,7 @@
 
 use crate::adapter::{Adapter, Outcome};
 use crate::device;
-use crate::mount::{self, MountOptions};
+use crate::mount::MountOptions;
 use crate::pool::{Pool, deliver};
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
@@ -104,10 +104,13 @@ impl<L: Layout> Session<L> {
     pub fn run(mut self) -> io::Result<End> {
         self.served = true;
         let cut = || {
-            let _ = mount::abort(self.unmounter.mountpoint());
+            let _ = self.unmounter.cut();
         };
         let pool = Pool::new(&self.transport, &*self.adapter, self.threads_max, &cut);
-        let ended = pool.run();
+        let mut ended = pool.run();
+        if matches!(ended, Ok(End::Unmounted)) && self.unmounter.was_cut() {
+            ended = Ok(End::Aborted);
+        }
         self.unmounter.finish();
         if !matches!(ended, Ok(End::Unmounted)) {
             // The mount may still be in the tree, dead.
@@ -127,7 +130,7 @@ impl<L: Layout> Session<L> {
 impl<L: Layout> Drop for Session<L> {
     fn drop(&mut self) {
         if !self.served {
-            let _ = mount::abort(self.unmounter.mountpoint());
+            let _ = self.unmounter.cut();
             self.unmounter.finish();
         }
     }

@@ -29,6 +29,8 @@ struct State {
     finished: bool,
     /// Do not wait for those who use the mount.
     hurry: bool,
+    /// The connection was cut. The transport sees only that it ended.
+    cut: bool,
 }
 
 impl Unmounter {
@@ -86,7 +88,18 @@ impl Unmounter {
         }
         tracing::warn!(mountpoint = %self.mountpoint().display(), "still in use: cutting the connection");
         self.write_back();
+        self.cut()
+    }
+
+    /// Cuts the connection: those who use the mount get ENOTCONN.
+    pub(crate) fn cut(&self) -> io::Result<()> {
+        self.shared.state.lock().cut = true;
         mount::abort(self.mountpoint())
+    }
+
+    /// True if the connection was cut from this side.
+    pub(crate) fn was_cut(&self) -> bool {
+        self.shared.state.lock().cut
     }
 
     /// Ends the grace of a [`Unmounter::shut_down`] under way.

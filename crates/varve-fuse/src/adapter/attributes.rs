@@ -5,6 +5,7 @@
 //! leaves the clearing to us. File capabilities it removes itself.
 
 use super::{Adapter, Done, convert, inode_of};
+use crate::errno::Errno;
 use crate::protocol::{AttrOut, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -28,6 +29,10 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn statx(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let _: StatxIn = request.arguments().take()?;
+        if !self.birth_times {
+            // The kernel asks for the usual attributes from now on.
+            return Err(Errno::NOT_IMPLEMENTED);
+        }
         let attr = self.fs.getattr(self.view, inode_of(request))?;
         reply.put(&convert::statx(&attr, self.attr_valid_s));
         Ok(())

@@ -57,6 +57,8 @@ pub struct Adapter<L: Layout> {
     /// Seconds the kernel may trust names. 0 where names fold case: one
     /// change then affects spellings the kernel does not connect.
     entry_valid_s: u64,
+    birth_times: bool,
+    extended_attributes: bool,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -76,6 +78,8 @@ impl<L: Layout> Adapter<L> {
             write_back_wanted: options.write_back(),
             attr_valid_s: options.trust_s,
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
+            birth_times: options.birth_times,
+            extended_attributes: options.extended_attributes,
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -177,6 +181,11 @@ impl<L: Layout> Adapter<L> {
             }
             Opcode::Readdir => self.readdir(request, reply)?,
             Opcode::Readdirplus => self.readdirplus(request, reply)?,
+            Opcode::Getxattr | Opcode::Setxattr | Opcode::Listxattr | Opcode::Removexattr
+                if !self.extended_attributes =>
+            {
+                return Err(Errno::NOT_IMPLEMENTED);
+            }
             Opcode::Getxattr => self.getxattr(request, reply)?,
             Opcode::Setxattr => self.setxattr(request)?,
             Opcode::Listxattr => self.listxattr(request, reply)?,

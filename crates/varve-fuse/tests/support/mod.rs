@@ -1,0 +1,154 @@
+//! A mounted file system in memory, for tests that make real system calls.
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+pub mod map;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tempfile::TempDir;
+use varve_device::HostClock;
+use varve_fs::{FileSystem, MemoryLayout, MemoryOptions, Options};
+use varve_fuse::{Adapter, End, MountOptions, Session, Unmounter};
+
+/// True if tests can mount. Without `/dev/fuse` they skip, loudly; in CI they
+/// fail.
+pub fn can_mount() -> bool {
+    let present = Path::new("/dev/fuse").exists();
+    let root = rustix::process::geteuid().is_root();
+    if present && root {
+        return true;
+    }
+    let why = if present { "not root" } else { "no /dev/fuse" };
+    assert!(std::env::var_os("CI").is_none(), "cannot mount: {why}");
+    eprintln!("=== SKIPPED: {why}; this test mounts a file system and proved NOTHING ===");
+    false
+}
+
+/// A fresh file system in memory.
+pub fn file_system(layout: MemoryOptions, options: Options) -> Arc<FileSystem<MemoryLayout>> {
+    let clock = Arc::new(HostClock::default());
+    let layout = MemoryLayout::new(layout);
+    FileSystem::format(&layout, &*clock, (0, 0)).expect("format");
+    Arc::new(FileSystem::mount(layout, clock, options).expect("mount the file system"))
+}
+
+/// A mount that is served by this process and unmounted when dropped.
+pub struct Mounted {
+    pub fs: Arc<FileSystem<MemoryLayout>>,
+    pub adapter: Arc<Adapter<MemoryLayout>>,
+    pub unmounter: Unmounter,
+    server: Option<JoinHandle<std::io::Result<End>>>,
+    directory: TempDir,
+}
+
+impl Mounted {
+    /// With default options; nothing if this machine cannot mount.
+    pub fn new() -> Option<Self> {
+        Self::with(MountOptions::default())
+    }
+
+    pub fn with(options: MountOptions) -> Option<Self> {
+        can_mount().then(|| {
+            let fs = file_system(MemoryOptions::default(), Options::default());
+            Self::serve(fs, options)
+        })
+    }
+
+    pub fn serve(fs: Arc<FileSystem<MemoryLayout>>, options: MountOptions) -> Self {
+        let directory = tempfile::Builder::new()
+            .prefix("varve-fuse-")
+            .tempdir()
+            .unwrap();
+        open_to_all(directory.path());
+        let session = Session::new(Arc::clone(&fs), directory.path(), options).expect("mount");
+        let (adapter, unmounter) = (session.adapter(), session.unmounter());
+        let server = std::thread::spawn(move || session.run());
+        Mounted {
+            fs,
+            adapter,
+            unmounter,
+            server: Some(server),
+            directory,
+        }
+    }
+
+    /// The mount's root.
+    pub fn root(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A path inside the mount.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.root().join(name)
+    }
+
+    /// Requests of one kind so far.
+    pub fn requests(&self, kind: &str) -> u64 {
+        self.adapter.counters().of(kind)
+    }
+
+    /// What `work` costs, by kind.
+    pub fn cost(&self, work: impl FnOnce()) -> Cost {
+        let before = self.counts();
+        work();
+        // FORGET and background writes follow what caused them.
+        std::thread::sleep(Duration::from_millis(50));
+        let after = self.counts();
+        let spent = after
+            .iter()
+            .map(|(kind, n)| (kind.clone(), n - before.get(kind).unwrap_or(&0)));
+        Cost(spent.filter(|(_, n)| *n > 0).collect())
+    }
+
+    fn counts(&self) -> std::collections::BTreeMap<String, u64> {
+        let text = self.adapter.statistics_text();
+        let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let kinds = all["requests"].as_object().unwrap();
+        kinds
+            .iter()
+            .map(|(kind, n)| (kind.clone(), n.as_u64().unwrap()))
+            .collect()
+    }
+
+    /// Unmounts and returns how the session ended.
+    pub fn unmount(mut self) -> std::io::Result<End> {
+        self.unmounter.shut_down(Duration::from_secs(5))?;
+        self.server.take().unwrap().join().unwrap()
+    }
+
+    /// Waits for a session that something else ends.
+    pub fn ended(mut self) -> std::io::Result<End> {
+        self.server.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        if let Some(server) = self.server.take() {
+            let _ = self.unmounter.shut_down(Duration::from_millis(500));
+            let _ = server.join();
+        }
+    }
+}
+
+/// Requests by kind.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Cost(std::collections::BTreeMap<String, u64>);
+
+impl Cost {
+    pub fn of(&self, kind: &str) -> u64 {
+        self.0.get(kind).copied().unwrap_or(0)
+    }
+
+    pub fn total(&self) -> u64 {
+        self.0.values().sum()
+    }
+}
+
+/// Lets every user into `path`.
+pub fn open_to_all(path: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
+}
