@@ -4,17 +4,58 @@
 //! read-ahead, space accounting and the vnode operations, generic over a
 //! [`Layout`], which alone knows how blocks are placed.
 
+mod acl;
+mod attr;
+mod cache;
+mod capture;
+mod commit;
+mod copy;
+pub mod directory;
+mod directory_blocks;
+mod epoch;
 mod error;
+mod fallocate;
+mod file_system;
+mod hash;
 mod inode;
 mod layout;
+mod locks;
 mod memory_layout;
+mod names;
+mod options;
+mod overlay;
+mod permission;
+mod read;
+mod read_ahead;
+mod readdir;
+mod reaper;
+mod rename;
+mod seek;
+mod setattr;
+mod space;
+mod statistics;
+mod store;
+mod truncate;
 mod types;
+mod unlink;
+mod vnode;
+mod vnode_table;
+mod write;
+mod write_back;
+mod xattr;
 
+#[cfg(test)]
+mod tests;
+
+pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
+pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,
     Usage,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
+pub use options::{Atime, Options};
+pub use statistics::FsStatistics;
 pub use types::{FileKind, InodeNo, Timestamp, Version, View};

@@ -1,0 +1,159 @@
+//! Attributes as callers see them, and who the caller is.
+
+use crate::inode::Inode;
+use crate::types::{FileKind, InodeNo, Timestamp, Version};
+
+/// Attributes of a file, as `stat` reports them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attr {
+    /// Its number.
+    pub ino: InodeNo,
+    /// The number's generation.
+    pub version: Version,
+    /// What it is.
+    pub kind: FileKind,
+    /// Type and permission bits, as `st_mode`.
+    pub mode: u32,
+    /// Names that lead to it; for a directory 2 plus its subdirectories.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a special file.
+    pub rdev: u64,
+    /// Length in bytes.
+    pub size: u64,
+    /// 512-byte sectors in use: `st_blocks`.
+    pub sectors: u64,
+    /// Last read.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub btime: Timestamp,
+    /// Preferred size of a request: `st_blksize`.
+    pub block_bytes: u32,
+}
+
+impl Attr {
+    pub(crate) fn of(inode: &Inode, block_bytes: u32) -> Self {
+        Attr {
+            ino: inode.ino,
+            version: inode.version,
+            kind: inode.kind(),
+            mode: inode.mode,
+            nlink: inode.nlink,
+            uid: inode.uid,
+            gid: inode.gid,
+            rdev: inode.rdev,
+            size: inode.size,
+            sectors: inode.sectors,
+            atime: inode.atime,
+            mtime: inode.mtime,
+            ctime: inode.ctime,
+            btime: inode.btime,
+            block_bytes,
+        }
+    }
+}
+
+/// A time to set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetTime {
+    /// The volume's clock, now.
+    Now,
+    /// This instant.
+    At(Timestamp),
+}
+
+/// Attributes to change; the default changes nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SetAttr {
+    /// Permission bits (type bits are ignored).
+    pub mode: Option<u32>,
+    /// Owner.
+    pub uid: Option<u32>,
+    /// Group.
+    pub gid: Option<u32>,
+    /// Length in bytes: truncate or extend.
+    pub size: Option<u64>,
+    /// Access time.
+    pub atime: Option<SetTime>,
+    /// Modification time.
+    pub mtime: Option<SetTime>,
+    /// Change time; now if anything else changes and this is absent.
+    pub ctime: Option<Timestamp>,
+}
+
+/// On whose behalf an operation runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// The kernel has checked permissions: permission-bit and sticky checks
+    /// are skipped, and so is the clearing of set-id bits on write.
+    pub checked: bool,
+    /// Bits removed from the mode of what is created; 0 if the kernel has
+    /// removed them.
+    pub umask: u32,
+}
+
+impl Caller {
+    /// The superuser: nothing is refused.
+    pub fn root() -> Self {
+        Caller {
+            uid: 0,
+            gid: 0,
+            groups: Vec::new(),
+            checked: false,
+            umask: 0,
+        }
+    }
+
+    /// True if `gid` is among the caller's groups.
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+
+    pub(crate) fn is_root(&self) -> bool {
+        self.uid == 0
+    }
+}
+
+/// One name in a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The name.
+    pub name: &'a [u8],
+    /// What it leads to.
+    pub ino: InodeNo,
+    /// Its kind.
+    pub kind: FileKind,
+    /// Pass this to resume after the entry.
+    pub cookie: u64,
+}
+
+/// What [`crate::FileSystem::seek`] looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whence {
+    /// The next byte that is stored.
+    Data,
+    /// The next byte that is not; the end of the file counts as one.
+    Hole,
+}
+
+/// How to rename; the default replaces an existing target.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rename {
+    /// Fail if the target exists.
+    pub no_replace: bool,
+    /// Swap the two names.
+    pub exchange: bool,
+}

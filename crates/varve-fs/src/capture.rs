@@ -1,0 +1,378 @@
+//! Turning what waits in memory into a group.
+//!
+//! Memory always holds the newest tree. Under the closed gate the present
+//! state of every member of the epoch, and of the files whose data is asked
+//! for, becomes one group: nothing of an operation is in it without the rest,
+//! because no operation is half done while the gate is closed. The group is
+//! appended after the gate has opened again.
+//!
+//! Rules (protocol.md 2 to 6):
+//! - Every group carries the whole epoch.
+//! - Per inode: records, attributes, blocks ascending, image.
+//! - An image states the logged size. It is the size in memory only if no data
+//!   is left behind; otherwise what logged data reached, or less if a truncate
+//!   cut it.
+
+use crate::epoch::EPOCH_CHARGE_BYTES;
+use crate::error::Result;
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
+use crate::locks::{Rank, Ranked};
+use crate::overlay::Overlay;
+use crate::space::sum;
+use crate::statistics::count;
+use crate::types::{FileKind, Timestamp};
+use crate::vnode::{Life, Logged, State, Vnode, sectors_of};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What an image counts for in a group's payload.
+const IMAGE_BYTES: u64 = 256;
+
+/// What a capture takes besides the epoch's metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Take<'a> {
+    /// All data of the files that wait for their fsync, and no other.
+    Wanted,
+    /// A group's worth of this file's data, and no other.
+    Part(&'a Arc<Vnode>),
+    /// Data in the queue's order while the group is small enough: of files
+    /// that became dirty up to this key of the queue.
+    Queue { until: u64 },
+    /// All data of everything.
+    All,
+}
+
+/// State of the one who captures, behind the writer lock.
+#[derive(Debug, Default)]
+pub(crate) struct Writer {
+    /// The usage announced with the last group.
+    usage: Usage,
+}
+
+impl Writer {
+    pub fn new(usage: Usage) -> Self {
+        Writer { usage }
+    }
+}
+
+/// What to do with a vnode once the group has been appended.
+struct Flight {
+    vnode: Arc<Vnode>,
+    /// Blocks that flew lie in this range.
+    blocks: Option<(u64, u64)>,
+}
+
+struct Capture<'a, L: Layout> {
+    fs: &'a FileSystem<L>,
+    number: u64,
+    items: Vec<Item>,
+    usage: Usage,
+    payload: u64,
+    blocks: u64,
+    images: u64,
+    flights: Vec<Flight>,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Captures and appends one group. Returns its position, or the last one
+    /// appended if nothing waited.
+    ///
+    /// # Errors
+    /// What the layout fails with; the file system takes no change afterwards.
+    pub(crate) fn capture(
+        &self,
+        writer: &mut Writer,
+        take: Take<'_>,
+        cause: Cause,
+    ) -> Result<Position> {
+        self.check_failed()?;
+        let take = if self.strict_order { Take::All } else { take };
+        let gate = Ranked::take(Rank::Gate, || self.gate.write());
+        let number = self.captures_started.fetch_add(1, Relaxed) + 1;
+        let mut capture = Capture {
+            fs: self,
+            number,
+            items: Vec::new(),
+            usage: writer.usage,
+            payload: 0,
+            blocks: 0,
+            images: 0,
+            flights: Vec::new(),
+        };
+        let members = capture.epoch(take);
+        capture.queue(take);
+        drop(gate);
+        let Capture {
+            items,
+            usage,
+            flights,
+            payload,
+            blocks,
+            images,
+            ..
+        } = capture;
+        if !items.is_empty() {
+            let appended = self.store.layout.append(Group {
+                items,
+                usage,
+                cause,
+            });
+            let position = appended.inspect_err(|error| self.fail(error))?;
+            self.appended.store(position.0, Release);
+            writer.usage = usage;
+            let counters = &self.store.counters;
+            count(&counters.groups, 1);
+            count(&counters.group_blocks, blocks);
+            count(&counters.group_bytes, payload);
+            count(&counters.group_inodes, images);
+        }
+        self.land(flights);
+        self.dirty_bytes
+            .fetch_sub(EPOCH_CHARGE_BYTES * members, Relaxed);
+        self.captures_finished.store(number, Release);
+        Ok(Position(self.appended.load(Acquire)))
+    }
+
+    /// Marks clean what the appended group carried and nobody changed since.
+    fn land(&self, flights: Vec<Flight>) {
+        for flight in flights {
+            let vnode = flight.vnode;
+            let mut state = vnode.write();
+            if state.life == Life::Freed {
+                drop(state);
+                self.table.remove(&vnode);
+                continue;
+            }
+            let state = &mut *state;
+            state.flying = Overlay::default();
+            let Some((first, last)) = flight.blocks else {
+                continue;
+            };
+            let mut landed = 0;
+            let clean = state
+                .dirty
+                .extract_if(first..=last, |_, dirty| dirty.flying);
+            for (block, dirty) in clean {
+                landed += dirty.data.len() as u64;
+                self.store.cache.insert(state.generation, block, dirty.data);
+            }
+            self.dirty_bytes.fetch_sub(landed, Relaxed);
+        }
+    }
+}
+
+impl<L: Layout> Capture<'_, L> {
+    /// Takes the epoch, and with it the files whose fsync waits. Returns how
+    /// many members the epoch had.
+    fn epoch(&mut self, take: Take<'_>) -> u64 {
+        let (members, wanted) = {
+            let mut queues = self.fs.queues();
+            let wanted = match take {
+                Take::Part(_) => Vec::new(),
+                Take::Wanted | Take::Queue { .. } | Take::All => std::mem::take(&mut queues.wanted),
+            };
+            (std::mem::take(&mut queues.epoch), wanted)
+        };
+        for vnode in &wanted {
+            vnode.write().join_epoch = true;
+        }
+        self.items.reserve(members.len() + 8);
+        for vnode in &members {
+            let part = matches!(take, Take::Part(file) if Arc::ptr_eq(file, vnode));
+            if !part {
+                self.visit(vnode, self.epoch_data(take));
+            }
+        }
+        for vnode in &wanted {
+            let in_group = vnode.read().captured == self.number;
+            if !in_group {
+                self.visit(vnode, u64::MAX);
+            }
+        }
+        if let Take::Part(file) = take {
+            self.visit(file, self.fs.store.geometry.group_bytes);
+        }
+        members.len() as u64
+    }
+
+    /// Bytes of data that a member of the epoch may bring along.
+    fn epoch_data(&self, take: Take<'_>) -> u64 {
+        match take {
+            Take::Wanted | Take::Part(_) => 0,
+            Take::Queue { .. } => self
+                .fs
+                .store
+                .geometry
+                .group_bytes
+                .saturating_sub(self.payload),
+            Take::All => u64::MAX,
+        }
+    }
+
+    /// Takes data in the order in which files became dirty.
+    fn queue(&mut self, take: Take<'_>) {
+        let (until, bytes) = match take {
+            Take::Wanted | Take::Part(_) => return,
+            Take::Queue { until } => (until, self.fs.store.geometry.group_bytes),
+            Take::All => (u64::MAX, u64::MAX),
+        };
+        while self.payload < bytes {
+            let next = {
+                let queues = self.fs.queues();
+                let first = queues.data.first_key_value();
+                first
+                    .filter(|(key, _)| **key <= until)
+                    .map(|(_, (vnode, _))| Arc::clone(vnode))
+            };
+            let Some(vnode) = next else { return };
+            self.visit(&vnode, bytes - self.payload);
+        }
+    }
+
+    /// Adds a vnode's items: all its data, or as much as `data_bytes` allow.
+    fn visit(&mut self, vnode: &Arc<Vnode>, data_bytes: u64) {
+        let mut guard = vnode.write();
+        let state = &mut *guard;
+        if state.life == Life::Freed {
+            self.freed(vnode, state);
+            return;
+        }
+        state.in_epoch = false;
+        let everything = state.join_epoch || vnode.kind != FileKind::Regular;
+        let data_bytes = if everything { u64::MAX } else { data_bytes };
+        let changed = !state.pending.is_empty();
+        if changed {
+            state
+                .pending
+                .records(vnode.ino, vnode.version, &mut self.items);
+            state.flying = std::mem::take(&mut state.pending);
+        }
+        if state.xattrs_dirty {
+            state.xattrs_dirty = false;
+            let data = state.xattrs.get().cloned().unwrap_or_default();
+            self.payload += data.len() as u64;
+            self.items.push(Item::Xattrs {
+                ino: vnode.ino,
+                version: vnode.version,
+                data,
+            });
+        }
+        let blocks = self.data(vnode, state, data_bytes);
+        let left = state.dirty.values().next_back().is_some_and(|d| !d.flying);
+        let complete = !left && (data_bytes > 0 || !state.inline_dirty);
+        if complete {
+            state.logged.size = state.inode.size;
+            state.logged.inline.clone_from(&state.inode.inline);
+            state.inline_dirty = false;
+            state.join_epoch = false;
+            state.captured = self.number;
+            self.fs.dequeue(state);
+        } else if let Some((_, last)) = blocks {
+            let reached = (last + 1) << self.fs.store.block_shift;
+            state.logged.size = state.logged.size.max(reached.min(state.inode.size));
+            state.logged.inline.clear();
+        }
+        self.image(vnode, state);
+        if changed || blocks.is_some() {
+            self.flights.push(Flight {
+                vnode: Arc::clone(vnode),
+                blocks,
+            });
+        }
+    }
+
+    fn freed(&mut self, vnode: &Arc<Vnode>, state: &mut State) {
+        if !state.logged.ever {
+            return; // made and freed within the epoch: the number went back
+        }
+        let next_version = vnode.version.wrapping_add(1);
+        self.items.push(Item::Freed {
+            ino: vnode.ino,
+            next_version,
+        });
+        self.payload += 32;
+        self.subtract(state);
+        state.logged = Logged::default(); // only once
+        self.flights.push(Flight {
+            vnode: Arc::clone(vnode),
+            blocks: None,
+        });
+    }
+
+    /// Hands over dirty blocks from the lowest on; returns the range.
+    fn data(&mut self, vnode: &Vnode, state: &mut State, bytes: u64) -> Option<(u64, u64)> {
+        let mut range: Option<(u64, u64)> = None;
+        let mut taken = 0;
+        let State {
+            dirty,
+            logged,
+            mapped_end,
+            ..
+        } = state;
+        for (&block, dirty) in dirty.iter_mut() {
+            if taken >= bytes {
+                break;
+            }
+            let sectors = sectors_of(dirty.data.len());
+            logged.blocks += u64::from(dirty.logged_sectors == 0);
+            logged.sectors = logged.sectors + sectors - dirty.logged_sectors;
+            dirty.logged_sectors = sectors;
+            dirty.flying = true;
+            taken += dirty.data.len() as u64;
+            self.blocks += 1;
+            range = Some((range.map_or(block, |(first, _)| first), block));
+            self.items.push(Item::Block {
+                ino: vnode.ino,
+                version: vnode.version,
+                block,
+                data: Arc::clone(&dirty.data),
+                written: dirty.written,
+            });
+        }
+        if let (Some((_, last)), Some(end)) = (range, mapped_end.as_mut()) {
+            *end = (*end).max(last + 1);
+        }
+        self.payload += taken;
+        range
+    }
+
+    fn image(&mut self, vnode: &Vnode, state: &mut State) {
+        let read_ns = vnode.atime_ns.swap(0, Relaxed);
+        if read_ns != 0 {
+            state.inode.atime = Timestamp::from_ns(read_ns);
+        }
+        self.subtract(state);
+        let logged = &mut state.logged;
+        logged.size = logged.size.min(state.inode.size);
+        let mut image = Box::new(state.inode.clone());
+        image.size = logged.size;
+        image.blocks = logged.blocks;
+        image.sectors = logged.sectors;
+        if vnode.kind == FileKind::Regular {
+            image.inline.clone_from(&logged.inline);
+            image.flags &= !flags::INLINE;
+            if !image.inline.is_empty() {
+                image.flags |= flags::INLINE;
+            }
+        }
+        logged.ever = true;
+        logged.counted = Usage {
+            inodes: 1,
+            blocks: logged.blocks,
+            sectors: logged.sectors + sectors_of(state.inode.xattr_bytes as usize),
+        };
+        self.usage = sum(self.usage, logged.counted);
+        self.payload += IMAGE_BYTES;
+        self.images += 1;
+        self.items.push(Item::Inode(image));
+    }
+
+    fn subtract(&mut self, state: &State) {
+        let counted = state.logged.counted;
+        self.usage.inodes -= counted.inodes;
+        self.usage.blocks -= counted.blocks;
+        self.usage.sectors -= counted.sectors;
+    }
+}

@@ -1,0 +1,52 @@
+//! `copy_file_range`, inside the file system.
+
+use crate::attr::Caller;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::types::{InodeNo, View};
+
+const BUFFER_BYTES: u64 = 1 << 20;
+
+impl<L: Layout> FileSystem<L> {
+    /// Copies up to `length` bytes between files, or within one if the ranges
+    /// do not overlap, and returns how many: fewer only at the source's end or
+    /// when the volume fills up on the way.
+    ///
+    /// # Errors
+    /// `Invalid` for overlapping ranges; otherwise as [`Self::read`] and
+    /// [`Self::write`].
+    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
+    pub fn copy_range(
+        &self,
+        view: View,
+        caller: &Caller,
+        from: InodeNo,
+        from_offset: u64,
+        to: InodeNo,
+        to_offset: u64,
+        length: u64,
+    ) -> Result<u64> {
+        self.vnode(from)?.regular()?;
+        self.vnode(to)?.regular()?;
+        let overlap = from_offset < to_offset.saturating_add(length)
+            && to_offset < from_offset.saturating_add(length);
+        if from == to && overlap {
+            return Err(Error::Invalid("the ranges overlap"));
+        }
+        let mut buffer = vec![0; length.min(BUFFER_BYTES) as usize];
+        let mut done = 0;
+        while done < length {
+            let want = (length - done).min(BUFFER_BYTES) as usize;
+            let at = to_offset.checked_add(done).ok_or(Error::TooLarge)?;
+            let read = self.read(view, from, from_offset + done, &mut buffer[..want]);
+            match read.and_then(|read| self.write(view, caller, to, at, &buffer[..read])) {
+                Ok(0) => break,
+                Ok(copied) => done += copied as u64,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+}

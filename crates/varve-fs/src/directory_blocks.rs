@@ -1,0 +1,193 @@
+//! A directory vnode's blocks, as the directory module wants them.
+
+use crate::directory::{DirectoryBlocks, Key};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::store::Store;
+use crate::types::{InodeNo, Timestamp};
+use crate::vnode::{Dirty, State, Vnode, sectors_of};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<L: Layout> Store<L> {
+    /// What the directory module needs to know of a directory.
+    pub fn key(&self, vnode: &Vnode) -> Key {
+        Key {
+            hash_seed: self.geometry.hash_seed,
+            case_fold: self.geometry.case_fold,
+            ino: vnode.ino,
+            version: vnode.version,
+        }
+    }
+
+    fn read_directory(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Arc<Vec<u8>>> {
+        if let Some(dirty) = state.dirty.get(&block) {
+            return Ok(Arc::clone(&dirty.data));
+        }
+        // A directory is not sparse: a cached block is one that exists.
+        let loaded = match self.cache.get(state.generation, block) {
+            Some(data) if state.pending.is_empty() && state.flying.is_empty() => return Ok(data),
+            _ => self.load(vnode, state, block)?,
+        };
+        loaded
+            .map(|loaded| loaded.data)
+            .ok_or_else(|| missing(vnode.ino, block))
+    }
+
+    fn directory_block_exists(&self, vnode: &Vnode, state: &State, block: u64) -> Result<bool> {
+        if state.dirty.contains_key(&block) {
+            return Ok(true);
+        }
+        if block == 0 || state.inode.blocks == 0 {
+            return Ok(state.inode.blocks > 0);
+        }
+        Ok(self.mapped_one(vnode, state, block)?.is_some())
+    }
+}
+
+fn missing(ino: InodeNo, block: u64) -> Error {
+    Error::Damaged {
+        ino: Some(ino),
+        detail: format!("directory block {block} does not exist"),
+    }
+}
+
+/// A directory that is only searched.
+pub(crate) struct Searched<'a, L: Layout> {
+    pub store: &'a Store<L>,
+    pub vnode: &'a Vnode,
+    pub state: &'a State,
+}
+
+impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
+    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+        self.store.read_directory(self.vnode, self.state, block)
+    }
+
+    fn exists(&mut self, block: u64) -> Result<bool> {
+        self.store
+            .directory_block_exists(self.vnode, self.state, block)
+    }
+
+    fn write(&mut self, _block: u64, _data: Vec<u8>) {
+        unreachable!("a search changes nothing");
+    }
+
+    fn free(&mut self, _block: u64) {
+        unreachable!("a search changes nothing");
+    }
+}
+
+/// A directory whose entries change.
+pub(crate) struct Changed<'a, L: Layout> {
+    pub fs: &'a FileSystem<L>,
+    pub vnode: &'a Vnode,
+    pub state: &'a mut State,
+    pub now: Timestamp,
+}
+
+impl<L: Layout> Changed<'_, L> {
+    /// Sectors of a block that is not dirty; 0 for a hole.
+    ///
+    /// The directory module has looked at the block before, so the answer is
+    /// in memory. Were it not, the change could not be undone: the volume then
+    /// takes no more of them, as after a failed write.
+    fn sectors_before(&self, block: u64) -> u64 {
+        match self.fs.store.mapped_one(self.vnode, self.state, block) {
+            Ok(mapped) => mapped.map_or(0, |m| m.sectors),
+            Err(error) => {
+                self.fs.fail(&error);
+                0
+            }
+        }
+    }
+
+    fn make_dirty(&mut self, block: u64, data: Arc<Vec<u8>>, mapped: u64) {
+        let sectors = sectors_of(data.len());
+        self.state.inode.blocks += u64::from(mapped == 0);
+        self.state.inode.sectors = self.state.inode.sectors + sectors - mapped;
+        self.fs.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+        let dirty = Dirty {
+            data,
+            logged_sectors: mapped,
+            written: self.now,
+            flying: false,
+        };
+        self.state.dirty.insert(block, dirty);
+    }
+
+    fn change_dirty(&mut self, block: u64, change: impl FnOnce(&mut Arc<Vec<u8>>)) {
+        let dirty = self.state.dirty.get_mut(&block).expect("the caller looked");
+        let before = dirty.data.len();
+        change(&mut dirty.data);
+        let after = dirty.data.len();
+        dirty.flying = false;
+        dirty.written = self.now;
+        let inode = &mut self.state.inode;
+        inode.sectors = inode.sectors + sectors_of(after) - sectors_of(before);
+        self.fs.dirty_bytes.fetch_add(after as u64, Relaxed);
+        self.fs.dirty_bytes.fetch_sub(before as u64, Relaxed);
+    }
+}
+
+impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
+    fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>> {
+        self.fs.store.read_directory(self.vnode, self.state, block)
+    }
+
+    fn exists(&mut self, block: u64) -> Result<bool> {
+        self.fs
+            .store
+            .directory_block_exists(self.vnode, self.state, block)
+    }
+
+    fn write(&mut self, block: u64, data: Vec<u8>) {
+        self.state.change += 1;
+        if self.state.dirty.contains_key(&block) {
+            self.change_dirty(block, |old| *old = Arc::new(data));
+            return;
+        }
+        let mapped = self.sectors_before(block);
+        self.fs.store.cache.take(self.state.generation, block);
+        self.make_dirty(block, Arc::new(data), mapped);
+    }
+
+    fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
+        if !self.state.dirty.contains_key(&block) {
+            let loaded = self.fs.store.load(self.vnode, self.state, block)?;
+            let loaded = loaded.ok_or_else(|| missing(self.vnode.ino, block))?;
+            self.fs.store.cache.take(self.state.generation, block);
+            self.make_dirty(block, loaded.data, loaded.sectors);
+        }
+        self.state.change += 1;
+        self.change_dirty(block, |data| change(Arc::make_mut(data)));
+        Ok(())
+    }
+
+    fn free(&mut self, block: u64) {
+        self.state.change += 1;
+        let state = &mut *self.state;
+        let (sectors, logged_sectors) = match state.dirty.remove(&block) {
+            Some(dirty) => {
+                self.fs
+                    .dirty_bytes
+                    .fetch_sub(dirty.data.len() as u64, Relaxed);
+                (sectors_of(dirty.data.len()), dirty.logged_sectors)
+            }
+            None => {
+                let sectors = self.sectors_before(block);
+                (sectors, sectors)
+            }
+        };
+        let state = &mut *self.state;
+        state.inode.blocks -= u64::from(sectors > 0);
+        state.inode.sectors -= sectors;
+        if logged_sectors > 0 {
+            state.logged.blocks -= 1;
+            state.logged.sectors -= logged_sectors;
+            state.pending.clear(block, block + 1);
+        }
+        self.fs.store.cache.take(state.generation, block);
+    }
+}

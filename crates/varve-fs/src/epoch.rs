@@ -1,0 +1,95 @@
+//! What waits to be logged: the epoch, the dirty queue, and smaller lists.
+//!
+//! The *epoch* is the set of vnodes whose metadata changed since the last
+//! seal. Everything in it becomes durable together, so it is captured from the
+//! present state of its members, in any order. The *queue* holds files with
+//! dirty data by the time they first became dirty (paper C, section 2).
+
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::locks::{Rank, Ranked};
+use crate::types::Timestamp;
+use crate::vnode::{State, Vnode};
+use parking_lot::MutexGuard;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What a member of the epoch counts for against the thresholds.
+pub(crate) const EPOCH_CHARGE_BYTES: u64 = 512;
+/// Access times beyond so many wait no longer but are dropped.
+const ATIMES_MAX: usize = 65_536;
+
+/// See the module's head. Members hold a reference, and so stay in memory.
+#[derive(Default)]
+pub(crate) struct Queues {
+    pub epoch: Vec<Arc<Vnode>>,
+    /// Monotonic nanoseconds at which the first member joined.
+    pub epoch_opened_ns: u64,
+    /// Files with dirty data, and since when.
+    pub data: BTreeMap<u64, (Arc<Vnode>, u64)>,
+    pub next: u64,
+    /// Files whose fsync waits for a capture.
+    pub wanted: Vec<Arc<Vnode>>,
+    /// Files of which only the access time changed.
+    pub atimes: Vec<Arc<Vnode>>,
+    /// Files whose blocks are to be freed in steps.
+    pub reap: VecDeque<Arc<Vnode>>,
+}
+
+impl<L: Layout> FileSystem<L> {
+    pub(crate) fn queues(&self) -> Ranked<MutexGuard<'_, Queues>> {
+        Ranked::take(Rank::Queue, || self.queues.lock())
+    }
+
+    /// Makes the vnode a member of the epoch.
+    #[inline]
+    pub(crate) fn join(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.in_epoch {
+            return;
+        }
+        state.in_epoch = true;
+        self.dirty_bytes
+            .fetch_add(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
+        let mut queues = self.queues();
+        if queues.epoch.is_empty() {
+            queues.epoch_opened_ns = self.clock.monotonic_ns();
+        }
+        queues.epoch.push(Arc::clone(vnode));
+    }
+
+    /// Puts a file with dirty data at the queue's tail, unless it waits there.
+    #[inline]
+    pub(crate) fn enqueue(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.queued != 0 {
+            return;
+        }
+        let now = self.clock.monotonic_ns();
+        let mut queues = self.queues();
+        queues.next += 1;
+        state.queued = queues.next;
+        queues.data.insert(state.queued, (Arc::clone(vnode), now));
+    }
+
+    /// Takes a file whose data is logged or gone out of the queue.
+    pub(crate) fn dequeue(&self, state: &mut State) {
+        if state.queued != 0 {
+            let former = self.queues().data.remove(&state.queued);
+            state.queued = 0;
+            drop(former);
+        }
+    }
+
+    /// Notes a read time, which waits for somebody else's reason to log it.
+    pub(crate) fn note_read_time(&self, vnode: &Arc<Vnode>, now: Timestamp) {
+        vnode.atime_ns.store(now.as_ns().max(1), Ordering::Relaxed);
+        if !vnode.atime_listed.swap(true, Ordering::Relaxed) {
+            let mut queues = self.queues();
+            if queues.atimes.len() < ATIMES_MAX {
+                queues.atimes.push(Arc::clone(vnode));
+            } else {
+                vnode.atime_listed.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+}

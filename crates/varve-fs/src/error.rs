@@ -1,0 +1,119 @@
+//! Why an operation was refused, and the one map from that to `errno`.
+
+use crate::types::InodeNo;
+use varve_device::DeviceError;
+
+/// The result of every file-system call.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why an operation was refused.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such file or directory.
+    #[error("no such file or directory")]
+    NotFound,
+    /// The name is taken.
+    #[error("the name exists already")]
+    Exists,
+    /// A path component is not a directory.
+    #[error("not a directory")]
+    NotDirectory,
+    /// The operation does not apply to directories.
+    #[error("is a directory")]
+    IsDirectory,
+    /// The directory still holds names.
+    #[error("directory not empty")]
+    NotEmpty,
+    /// A name is longer than 255 bytes, or a path than 4095.
+    #[error("name too long")]
+    NameTooLong,
+    /// An argument makes no sense.
+    #[error("invalid argument: {0}")]
+    Invalid(&'static str),
+    /// The caller may not do this, whatever the permission bits say.
+    #[error("operation not permitted")]
+    NotPermitted,
+    /// Permission bits forbid this.
+    #[error("permission denied")]
+    AccessDenied,
+    /// The volume is full.
+    #[error("no space left on the volume")]
+    NoSpace,
+    /// The volume, or this view of it, cannot be changed.
+    #[error("the volume is read-only: {0}")]
+    ReadOnly(String),
+    /// The file would exceed the largest size the format can hold.
+    #[error("file too large")]
+    TooLarge,
+    /// The link count cannot grow further.
+    #[error("too many links")]
+    TooManyLinks,
+    /// A path has too many symbolic links.
+    #[error("too many levels of symbolic links")]
+    TooManySymlinks,
+    /// The attribute does not exist.
+    #[error("no such attribute")]
+    NoAttribute,
+    /// A buffer is too small, or an attribute too large.
+    #[error("result out of range")]
+    Range,
+    /// The operation or mode is not supported.
+    #[error("operation not supported")]
+    NotSupported,
+    /// The file behind the handle is gone.
+    #[error("stale file handle")]
+    Stale,
+    /// SEEK_DATA or SEEK_HOLE beyond the end.
+    #[error("no data beyond this offset")]
+    NoData,
+    /// The object is in use.
+    #[error("busy")]
+    Busy,
+    /// Stored bytes are not what was written. Never returned as data.
+    #[error("damaged: {detail}")]
+    Damaged {
+        /// The file, where one is known.
+        ino: Option<InodeNo>,
+        /// What was found, where, and what was expected.
+        detail: String,
+    },
+    /// The device failed.
+    #[error("{0}")]
+    Device(std::sync::Arc<DeviceError>),
+}
+
+impl From<DeviceError> for Error {
+    fn from(error: DeviceError) -> Self {
+        Error::Device(std::sync::Arc::new(error))
+    }
+}
+
+impl Error {
+    /// The Linux error number, as ext4 would answer.
+    pub fn errno(&self) -> i32 {
+        match self {
+            Error::NotFound => 2,
+            Error::Exists => 17,
+            Error::NotDirectory => 20,
+            Error::IsDirectory => 21,
+            Error::NotEmpty => 39,
+            Error::NameTooLong => 36,
+            Error::Invalid(_) => 22,
+            Error::NotPermitted => 1,
+            Error::AccessDenied => 13,
+            Error::NoSpace => 28,
+            Error::ReadOnly(_) => 30,
+            Error::TooLarge => 27,
+            Error::TooManyLinks => 31,
+            Error::TooManySymlinks => 40,
+            Error::NoAttribute => 61,
+            Error::Range => 34,
+            Error::NotSupported => 95,
+            Error::Stale => 116,
+            Error::NoData => 6,
+            Error::Busy => 16,
+            Error::Damaged { .. } | Error::Device(_) => 5,
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! Reserving, punching and zeroing ranges.
+
+use crate::attr::Caller;
+use crate::capture::Take;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::truncate::Survey;
+use crate::types::{InodeNo, Timestamp, View};
+use crate::vnode::{State, Vnode};
+use std::sync::Arc;
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+
+impl<L: Layout> FileSystem<L> {
+    /// `fallocate(2)`: mode 0 and `KEEP_SIZE` (1) reserve the range's holes,
+    /// `PUNCH_HOLE | KEEP_SIZE` (3) makes a hole of it, `ZERO_RANGE` (16), with
+    /// or without `KEEP_SIZE`, makes it read as zeros and reserved.
+    ///
+    /// Ranges of more blocks than a step may hold are done in steps, each
+    /// whole by itself.
+    ///
+    /// # Errors
+    /// `NotSupported` for other modes, `Invalid` for an empty range or
+    /// anything but a regular file, `TooLarge`, `NoSpace`, `ReadOnly`,
+    /// `Stale`, `Damaged`, device errors.
+    pub fn fallocate(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        mode: i32,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        vnode.regular()?;
+        if length == 0 {
+            return Err(Error::Invalid("an empty range"));
+        }
+        let end = offset.checked_add(length).ok_or(Error::TooLarge)?;
+        if end > self.store.geometry.max_file_bytes {
+            return Err(Error::TooLarge);
+        }
+        let keep_size = mode & KEEP_SIZE != 0;
+        match mode & !KEEP_SIZE {
+            0 => self.reserve_range(&vnode, caller, offset, end, keep_size),
+            PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end),
+            ZERO_RANGE => {
+                self.punch_range(&vnode, caller, offset, end)?;
+                self.reserve_range(&vnode, caller, offset, end, keep_size)
+            }
+            _ => Err(Error::NotSupported),
+        }
+    }
+
+    fn reserve_range(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        offset: u64,
+        end: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        let (mut block, last) = (offset >> self.store.block_shift, self.store.blocks_of(end));
+        self.admit_range(vnode, block, last)?;
+        while block < last {
+            let to = last.min(block + self.step_blocks);
+            let reach = if to == last {
+                end
+            } else {
+                to << self.store.block_shift
+            };
+            let size = if keep_size { 0 } else { reach };
+            self.reserve_step(vnode, caller, block, to, size)?;
+            if to < last {
+                self.seal_step()?;
+            }
+            block = to;
+        }
+        self.dirtied();
+        Ok(())
+    }
+
+    /// Refuses a range that cannot fit before any of it is taken.
+    fn admit_range(&self, vnode: &Vnode, from: u64, to: u64) -> Result<()> {
+        let growth = |blocks| Usage {
+            inodes: 0,
+            blocks,
+            sectors: self.store.sectors_per_block().saturating_mul(blocks),
+        };
+        let worst = self.promise(growth((to - from).min(1 << 50)), 0, Purpose::Grow);
+        if !matches!(worst, Err(Error::NoSpace)) {
+            return worst.map(|_| ());
+        }
+        let holes = {
+            let state = vnode.read();
+            state.live()?;
+            let present = self.present(vnode, &state, from, to)?;
+            to - from - present
+        };
+        self.promise(growth(holes.min(1 << 50)), 0, Purpose::Grow)
+            .map(|_| ())
+    }
+
+    /// How many blocks of the range exist.
+    fn present(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<u64> {
+        let dirty = state.dirty.range(from..to).count() as u64;
+        match self.survey(vnode, state, from, to, u64::MAX)? {
+            Survey::Some { blocks, .. } => Ok(blocks + dirty),
+            Survey::All | Survey::TooMuch => Ok(state.inode.blocks),
+        }
+    }
+
+    /// One step's worth; `size` is what the file reaches at least.
+    fn reserve_step(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        from: u64,
+        to: u64,
+        size: u64,
+    ) -> Result<()> {
+        loop {
+            let holes = {
+                let state = vnode.read();
+                to - from - self.present(vnode, &state, from, to)?.min(to - from)
+            };
+            let sectors = self.store.sectors_per_block();
+            // One more for a tail that is cut when the size passes it.
+            let growth = Usage {
+                inodes: 0,
+                blocks: holes + 1,
+                sectors: (holes + 1) * sectors,
+            };
+            let operation = self.begin(growth, 0, Purpose::Grow)?;
+            let mut state = vnode.write();
+            state.live()?;
+            if state.inode.flags & flags::TRUNCATING != 0 {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(vnode)?;
+                continue;
+            }
+            let now = self.now();
+            self.reserve_holes(vnode, &mut state, from, to, now)?;
+            if size > state.inode.size {
+                self.resize(vnode, &mut state, size, now)?;
+            }
+            state.inode.ctime = now;
+            self.join(vnode, &mut state);
+            self.clear_set_id(vnode, &mut state, caller);
+            return Ok(());
+        }
+    }
+
+    fn reserve_holes(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        from: u64,
+        to: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        let holes = self.holes(vnode, state, from, to)?;
+        let before = state.usage();
+        if state.is_inline() || !state.logged.inline.is_empty() {
+            // An image never has both inline content and blocks.
+            self.leave_inline(state, now);
+            state.join_epoch = true;
+            self.enqueue(vnode, state);
+        }
+        for (start, end) in holes {
+            let start = start + u64::from(state.dirty.contains_key(&start));
+            if start >= end {
+                continue; // block 0 has just left the inode
+            }
+            let (blocks, sectors) = (end - start, (end - start) * self.store.sectors_per_block());
+            state.pending.reserve(start, end);
+            state.inode.blocks += blocks;
+            state.inode.sectors += sectors;
+            state.logged.blocks += blocks;
+            state.logged.sectors += sectors;
+            state.mapped_end = state.mapped_end.map(|mapped| mapped.max(end));
+        }
+        state.change += 1;
+        self.space.settle(before, state.usage());
+        Ok(())
+    }
+
+    /// The ranges of `from..to` where nothing exists.
+    fn holes(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
+        let mut holes = Vec::new();
+        let mut at = from;
+        while at < to {
+            let next = self
+                .store
+                .next_existing(vnode, state, at)?
+                .map_or(to, |next| next.min(to));
+            if next > at {
+                holes.push((at, next));
+            }
+            // Step over what exists, a run at a time.
+            let mapped = self.store.mapped(vnode, state, next, 1024.min(to - next))?;
+            let mut mapped = mapped.iter().peekable();
+            at = next;
+            while at < to {
+                while mapped.next_if(|m| m.block < at).is_some() {}
+                let exists = mapped.peek().is_some_and(|m| m.block == at);
+                if !exists && !state.dirty.contains_key(&at) {
+                    break;
+                }
+                at += 1;
+            }
+        }
+        Ok(holes)
+    }
+
+    fn punch_range(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        let block_bytes = self.store.block_bytes as u64;
+        let (first, last) = (self.store.blocks_of(offset), end >> self.store.block_shift);
+        let edge = self.begin(
+            Usage {
+                inodes: 0,
+                blocks: 2,
+                sectors: 2 * self.store.sectors_per_block(),
+            },
+            2 * block_bytes,
+            Purpose::Shrink,
+        )?;
+        {
+            let mut state = vnode.write();
+            state.live()?;
+            let now = self.now();
+            let limit = state.inode.size.min(end);
+            if state.is_inline() || first > last {
+                self.zero_edge(vnode, &mut state, offset, limit, now)?;
+            } else {
+                let head = limit.min(first * block_bytes);
+                self.zero_edge(vnode, &mut state, offset, head, now)?;
+                let tail = offset.max(last * block_bytes);
+                self.zero_edge(vnode, &mut state, tail, limit, now)?;
+            }
+            state.inode.mtime = now;
+            state.inode.ctime = now;
+            self.join(vnode, &mut state);
+            self.clear_set_id(vnode, &mut state, caller);
+        }
+        drop(edge);
+        let mut at = first;
+        while at < last {
+            let Some(next) = self.punch_step(vnode, at, last)? else {
+                break;
+            };
+            self.seal_step()?;
+            at = next;
+        }
+        self.dirtied();
+        Ok(())
+    }
+
+    /// Zeros part of a block, unless it is a hole anyway.
+    fn zero_edge(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        from: u64,
+        to: u64,
+        now: Timestamp,
+    ) -> Result<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let block = from >> self.store.block_shift;
+        let exists = state.is_inline()
+            || state.dirty.contains_key(&block)
+            || self.store.mapped_one(vnode, state, block)?.is_some();
+        if exists {
+            self.put(vnode, state, from, &vec![0; (to - from) as usize], now)?;
+        }
+        Ok(())
+    }
+
+    /// Removes a step's worth of blocks from `from` on; answers where to go
+    /// on if there is more before `to`.
+    pub(crate) fn punch_step(&self, vnode: &Arc<Vnode>, from: u64, to: u64) -> Result<Option<u64>> {
+        let _operation = self.begin(Usage::default(), 0, Purpose::Shrink)?;
+        let mut state = vnode.write();
+        let (end, survey, next) = self.survey_step(vnode, &state, from, to)?;
+        if end > from {
+            let before = state.usage();
+            self.remove(&mut state, from, end, survey);
+            state.change += 1;
+            self.space.settle(before, state.usage());
+            self.join(vnode, &mut state);
+            if !state.has_data() {
+                self.dequeue(&mut state);
+            }
+        }
+        Ok(next)
+    }
+
+    /// How far a step from `from` on may go, what it removes, and where the
+    /// next one starts.
+    fn survey_step(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        from: u64,
+        to: u64,
+    ) -> Result<(u64, Survey, Option<u64>)> {
+        let (mut blocks, mut sectors) = (0, 0);
+        let mut at = from;
+        loop {
+            let next = self
+                .store
+                .next_existing(vnode, state, at)?
+                .filter(|next| *next < to);
+            let Some(next) = next else {
+                // Nothing is left: the record may as well cover the rest.
+                return Ok((to, Survey::Some { blocks, sectors }, None));
+            };
+            if blocks >= self.step_blocks {
+                return Ok((at, Survey::Some { blocks, sectors }, Some(next)));
+            }
+            let count = 1024.min(to - next).min(self.step_blocks);
+            for m in self.store.mapped(vnode, state, next, count)? {
+                if !state.dirty.contains_key(&m.block) {
+                    blocks += 1;
+                    sectors += m.sectors;
+                }
+            }
+            at = next + count;
+        }
+    }
+
+    /// Gives each step of something large a group of its own.
+    pub(crate) fn seal_step(&self) -> Result<()> {
+        let mut writer = self.writer();
+        self.capture(&mut writer, Take::Wanted, Cause::WriteBack)?;
+        Ok(())
+    }
+}

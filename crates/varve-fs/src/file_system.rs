@@ -1,0 +1,269 @@
+//! The file system: every vnode operation, generic over a layout.
+//!
+//! Memory holds the newest tree; groups of changes are appended to the layout
+//! and committed when somebody waits, or written back when enough is dirty.
+//! See `locks.rs` for the order of locks, `capture.rs` for what a group holds,
+//! `commit.rs` for what a caller waits for, `vnode.rs` for what is in memory.
+//!
+//! | file | |
+//! |---|---|
+//! | `names.rs`, `unlink.rs`, `rename.rs`, `readdir.rs` | names |
+//! | `read.rs`, `write.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
+//! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
+//! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
+//! | `vnode.rs`, `vnode_table.rs`, `cache.rs`, `overlay.rs`, `store.rs`, `read_ahead.rs` | memory |
+
+use crate::capture::Writer;
+use crate::epoch::Queues;
+use crate::error::{Error, Result};
+use crate::inode::Inode;
+use crate::layout::{Cause, Group, Item, Layout};
+use crate::options::{Atime, Options};
+use crate::read_ahead::ReadAhead;
+use crate::reaper::STEP_BLOCKS;
+use crate::space::SpaceAccount;
+use crate::statistics::FsStatistics;
+use crate::store::Store;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::vnode::Vnode;
+use crate::vnode_table::VnodeTable;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::Clock;
+
+type Waker = Box<dyn Fn() + Send + Sync>;
+
+/// A mounted tree. Share it in an [`Arc`]; every method may be called from
+/// any thread.
+pub struct FileSystem<L: Layout> {
+    pub(crate) store: Arc<Store<L>>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) table: VnodeTable,
+    pub(crate) space: SpaceAccount,
+    pub(crate) read_ahead: ReadAhead,
+
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) gate: RwLock<()>,
+    pub(crate) rename: Mutex<()>,
+    pub(crate) queues: Mutex<Queues>,
+    pub(crate) waker: RwLock<Option<Waker>>,
+    /// The waker was called and write-back is not done.
+    pub(crate) woken: AtomicBool,
+
+    pub(crate) captures_started: AtomicU64,
+    pub(crate) captures_finished: AtomicU64,
+    /// The last position appended, and the last known to be durable.
+    pub(crate) appended: AtomicU64,
+    pub(crate) committed: AtomicU64,
+    /// Bytes of changes that wait in memory.
+    pub(crate) dirty_bytes: AtomicU64,
+    /// What made a write fail; nothing is written afterwards.
+    pub(crate) failed: Mutex<Option<Error>>,
+    pub(crate) has_failed: AtomicBool,
+
+    pub(crate) start_write_bytes: u64,
+    pub(crate) stop_access_bytes: u64,
+    pub(crate) strict_order: bool,
+    pub(crate) atime: Atime,
+    /// Blocks freed or reserved in one group.
+    pub(crate) step_blocks: u64,
+}
+
+/// The smallest logical block: a directory's node must fit.
+const BLOCK_BYTES_MIN: u32 = 4096;
+/// Bytes of cache for which one vnode may stay in memory unused.
+const CACHE_PER_VNODE: u64 = 4096;
+
+impl<L: Layout> FileSystem<L> {
+    /// Makes the root directory, or, where the layout came with one, gives it
+    /// to `root_owner` (user, group), and makes that durable.
+    ///
+    /// # Errors
+    /// What the layout fails with.
+    pub fn format(layout: &L, clock: &dyn Clock, root_owner: (u32, u32)) -> Result<()> {
+        let now = Timestamp::from_ns(clock.now_ns());
+        let mut usage = layout.usage();
+        let mut root = match layout.read_inode(View::Live, InodeNo::ROOT) {
+            Ok(root) => root,
+            Err(Error::NotFound) => {
+                usage.inodes += 1;
+                Inode {
+                    ino: InodeNo::ROOT,
+                    version: 1,
+                    mode: FileKind::Directory.mode_bits() | 0o755,
+                    uid: 0,
+                    gid: 0,
+                    nlink: 2,
+                    rdev: 0,
+                    size: 0,
+                    blocks: 0,
+                    sectors: 0,
+                    atime: now,
+                    mtime: now,
+                    ctime: now,
+                    btime: now,
+                    flags: 0,
+                    project: 0,
+                    parent: InodeNo::ROOT,
+                    inline: Vec::new(),
+                    xattr_bytes: 0,
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        (root.uid, root.gid) = root_owner;
+        let items = vec![Item::Inode(Box::new(root))];
+        let position = layout.append(Group {
+            items,
+            usage,
+            cause: Cause::SyncAll,
+        })?;
+        layout.commit(position)?;
+        layout.checkpoint()
+    }
+
+    /// Opens the tree, and finishes what a crash left in the middle: files
+    /// without names are freed, truncates completed; very large ones in steps
+    /// by [`Self::maintain`]. To keep a hand on the layout, pass a clone of an
+    /// [`Arc`] of it.
+    ///
+    /// # Errors
+    /// `Damaged` if there is no root directory, `Invalid` if logical blocks
+    /// are smaller than 4096 bytes, what the layout fails with.
+    pub fn mount(layout: L, clock: Arc<dyn Clock>, options: Options) -> Result<Self> {
+        let geometry = layout.geometry();
+        if geometry.block_bytes < BLOCK_BYTES_MIN || !geometry.block_bytes.is_power_of_two() {
+            return Err(Error::Invalid("logical blocks smaller than 4096 bytes"));
+        }
+        let usage = layout.usage();
+        let cache_bytes = options.cache();
+        let store = Arc::new(Store::new(
+            layout,
+            cache_bytes - options.stop_access_bytes(),
+        ));
+        let vnodes = usize::try_from(cache_bytes / CACHE_PER_VNODE).unwrap_or(usize::MAX);
+        let fs = FileSystem {
+            clock,
+            table: VnodeTable::new(vnodes),
+            space: SpaceAccount::new(usage),
+            read_ahead: ReadAhead::new(&store, options.read_ahead_threads),
+            store,
+            writer: Mutex::new(Writer::new(usage)),
+            gate: RwLock::new(()),
+            rename: Mutex::new(()),
+            queues: Mutex::default(),
+            waker: RwLock::new(None),
+            woken: AtomicBool::new(false),
+            captures_started: AtomicU64::new(0),
+            captures_finished: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            dirty_bytes: AtomicU64::new(0),
+            failed: Mutex::new(None),
+            has_failed: AtomicBool::new(false),
+            start_write_bytes: options.start_write_bytes(),
+            stop_access_bytes: options.stop_access_bytes(),
+            strict_order: options.strict_order,
+            atime: options.relatime,
+            step_blocks: STEP_BLOCKS,
+        };
+        let root = fs.vnode(InodeNo::ROOT)?;
+        if root.kind != FileKind::Directory {
+            return Err(Error::Damaged {
+                ino: Some(InodeNo::ROOT),
+                detail: "the root is not a directory".to_owned(),
+            });
+        }
+        fs.recover()?;
+        Ok(fs)
+    }
+
+    /// The layout below.
+    pub fn layout(&self) -> &L {
+        &self.store.layout
+    }
+
+    /// Makes everything durable, frees what waits to be freed, and lets the
+    /// layout write its checkpoint. The file system stays usable.
+    ///
+    /// # Errors
+    /// What made a write fail, now or before.
+    pub fn unmount(&self) -> Result<()> {
+        self.check_failed()?;
+        self.sync()?;
+        self.reap_all()?;
+        self.checkpoint()
+    }
+
+    /// Forgets clean blocks, and vnodes that nobody holds.
+    pub fn drop_caches(&self) {
+        self.store.cache.clear();
+        self.table.clear();
+    }
+
+    /// Counters since mount.
+    pub fn statistics(&self) -> FsStatistics {
+        FsStatistics {
+            dirty_bytes: self.dirty_bytes.load(Relaxed),
+            cached_bytes: self.store.cache.bytes(),
+            vnodes: self.table.len() as u64,
+            ..self.store.counters.snapshot()
+        }
+    }
+
+    #[inline]
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::from_ns(self.clock.now_ns())
+    }
+
+    /// The vnode of a number, read from the layout if need be.
+    ///
+    /// # Errors
+    /// `Stale` for a free number, `Damaged`, device errors.
+    #[inline]
+    pub(crate) fn vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
+        match self.table.get(ino) {
+            Some(vnode) => Ok(vnode),
+            None => self.load_vnode(ino),
+        }
+    }
+
+    #[cold]
+    fn load_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
+        if ino < InodeNo::ROOT {
+            return Err(Error::Stale); // a layout's own
+        }
+        let _loading = self.table.loading(ino);
+        if let Some(vnode) = self.table.get(ino) {
+            return Ok(vnode);
+        }
+        let inode = self
+            .store
+            .layout
+            .read_inode(View::Live, ino)
+            .map_err(|error| match error {
+                Error::NotFound => Error::Stale,
+                other => other,
+            })?;
+        if FileKind::from_mode(inode.mode).is_none() || inode.ino != ino {
+            let detail = format!("inode {} has mode {:o}", inode.ino, inode.mode);
+            return Err(Error::Damaged {
+                ino: Some(ino),
+                detail,
+            });
+        }
+        let vnode = Arc::new(Vnode::new(inode, true, self.table.birth()));
+        self.table.insert(Arc::clone(&vnode));
+        Ok(vnode)
+    }
+}
+
+impl<L: Layout> std::fmt::Debug for FileSystem<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FileSystem")
+            .field("usage", &self.usage())
+            .field("statistics", &self.statistics())
+            .finish_non_exhaustive()
+    }
+}

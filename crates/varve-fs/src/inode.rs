@@ -1,0 +1,69 @@
+//! An inode as the shared file system sees it: attributes and small contents.
+//!
+//! Where the blocks of the file are is the layout's business and not here.
+
+use crate::types::{FileKind, InodeNo, Timestamp, Version};
+
+/// Bits of [`Inode::flags`].
+pub mod flags {
+    /// The content (or the symlink's target) is in [`super::Inode::inline`].
+    pub const INLINE: u32 = 1 << 0;
+    /// The size has been cut but blocks beyond it are still to be freed;
+    /// whoever extends the file finishes that first.
+    pub const TRUNCATING: u32 = 1 << 1;
+}
+
+/// Attributes and inline content of one file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inode {
+    /// The inode's number.
+    pub ino: InodeNo,
+    /// Its generation.
+    pub version: Version,
+    /// Type and permission bits, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Names that lead here; for a directory 2 plus its subdirectories.
+    pub nlink: u32,
+    /// Device number of a special file, as `makedev` encodes it.
+    pub rdev: u64,
+    /// Length in bytes. For directories: bytes of entries, for people only.
+    pub size: u64,
+    /// Logical blocks that exist, unwritten ones included; no holes.
+    pub blocks: u64,
+    /// 512-byte sectors those blocks occupy: `st_blocks`.
+    pub sectors: u64,
+    /// Last read, kept as relatime.
+    pub atime: Timestamp,
+    /// Last change of content.
+    pub mtime: Timestamp,
+    /// Last change of the inode.
+    pub ctime: Timestamp,
+    /// Birth.
+    pub btime: Timestamp,
+    /// Bits of [`flags`].
+    pub flags: u32,
+    /// Project identifier; 0 is none.
+    pub project: u32,
+    /// For a directory, the directory that holds its name.
+    pub parent: InodeNo,
+    /// Content when [`flags::INLINE`] is set: at most
+    /// [`crate::LayoutGeometry::inline_bytes`] bytes.
+    pub inline: Vec<u8>,
+    /// Bytes of the extended-attribute blob; 0 is none.
+    pub xattr_bytes: u32,
+}
+
+impl Inode {
+    /// What the type bits say.
+    ///
+    /// # Panics
+    /// If the mode names no type; a layout checks that before it hands an
+    /// inode out.
+    pub fn kind(&self) -> FileKind {
+        FileKind::from_mode(self.mode).expect("an inode's mode names its type")
+    }
+}

@@ -1,0 +1,366 @@
+//! The seam between what a file system means and where its blocks lie.
+//!
+//! The file system keeps names, attributes and dirty blocks in memory and
+//! decides *what* belongs together; a layout decides *where* it goes. The seam
+//! follows the split of UFS and LFS in the thesis (tables 6-7 and 6-8):
+//!
+//! | thesis | here |
+//! |---|---|
+//! | reserve space as blocks enter the cache (§6.2.2) | [`Layout::admit`] |
+//! | allocate and free inodes (`valloc`, `vfree`) | [`Layout::allocate_inode`], [`Item::Freed`] |
+//! | begin and end an operation, segment batching (§6.3.3) | the file system's epoch, handed over as one [`Group`] |
+//! | write blocks and inodes (`bwrite`, `update`) | [`Layout::append`] |
+//! | `fsync`, `sync` | [`Layout::commit`], [`Layout::checkpoint`] |
+//! | `bmap`, `vget`, `blkatoff` | [`Layout::map`], [`Layout::read_inode`], [`Layout::read`] |
+//!
+//! Invariants a layout upholds:
+//! - A group is atomic: after a crash all its items are there or none is, and
+//!   groups survive as a prefix of the order in which they were appended.
+//! - As soon as `append` returns, every read sees the group.
+//! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
+
+use crate::error::Result;
+use crate::inode::Inode;
+use crate::types::{InodeNo, Timestamp, Version, View};
+use std::sync::Arc;
+
+/// Fixed facts about a mounted layout.
+#[derive(Clone, Debug)]
+pub struct LayoutGeometry {
+    /// Bytes in a logical block, a power of two, 4096 unless mkfs said else.
+    pub block_bytes: u32,
+    /// Bytes of content an inode can hold itself.
+    pub inline_bytes: usize,
+    /// Largest file size in bytes.
+    pub max_file_bytes: u64,
+    /// Payload bytes after which the file system closes a group.
+    pub group_bytes: u64,
+    /// Seeds directory hashes; random per volume.
+    pub hash_seed: u64,
+    /// Names compare without regard to case.
+    pub case_fold: bool,
+    /// Why the volume takes no writes, if it does not.
+    pub read_only: Option<String>,
+}
+
+/// What lives on the volume, in units a layout can price.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Inodes in use.
+    pub inodes: u64,
+    /// Logical blocks that exist.
+    pub blocks: u64,
+    /// 512-byte sectors in those blocks, extended attributes included.
+    pub sectors: u64,
+}
+
+/// Answers of `statfs`, in blocks of [`LayoutGeometry::block_bytes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatFs {
+    /// Blocks a user could ever fill: the reserve is left out.
+    pub blocks: u64,
+    /// Of these, free.
+    pub free: u64,
+    /// Inodes in use.
+    pub files: u64,
+    /// Inodes that could still be made.
+    pub files_free: u64,
+}
+
+/// Why an operation asks for room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// It makes the tree larger: refused when the volume is full.
+    Grow,
+    /// It makes the tree smaller or leaves its size: works on a full volume,
+    /// out of the reserve.
+    Shrink,
+}
+
+/// Why a group is written; only counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A caller waits for it: fsync, O_SYNC.
+    Sync,
+    /// Dirty data passed the start-write threshold or grew old.
+    WriteBack,
+    /// Sync of everything: unmount, fsync of a directory.
+    SyncAll,
+}
+
+/// A place in the order of groups. Later is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Position(pub u64);
+
+/// One change, in the arrival order of its group.
+///
+/// For each inode a group holds, in this order: its records, its blocks by
+/// ascending number, its image. A record therefore never undoes a block of
+/// its own group.
+#[derive(Clone, Debug)]
+pub enum Item {
+    /// The inode is gone; the number's next user gets `next_version`.
+    Freed {
+        /// Whose.
+        ino: InodeNo,
+        /// The version of the number's next file: the freed one plus 1.
+        next_version: Version,
+    },
+    /// Blocks from `from_block` on are gone, whatever the size says.
+    Truncated {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First block that no longer exists.
+        from_block: u64,
+    },
+    /// Blocks `from_block..to_block` are gone.
+    Punched {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First block of the hole.
+        from_block: u64,
+        /// First block after it.
+        to_block: u64,
+    },
+    /// Blocks `from_block..to_block`, all holes until now, exist and read as
+    /// zeros (`fallocate`).
+    Reserved {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First reserved block.
+        from_block: u64,
+        /// First block after them.
+        to_block: u64,
+    },
+    /// A block's new content.
+    Block {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// Logical block number.
+        block: u64,
+        /// 1 to `block_bytes` bytes. Stored in whole sectors; what is missing
+        /// to the sector's end is stored as zeros, what is missing to the
+        /// block's end reads as zeros.
+        data: Arc<Vec<u8>>,
+        /// When a user last wrote it.
+        written: Timestamp,
+    },
+    /// All extended attributes, as one blob of at most 64 KiB; empty for none.
+    Xattrs {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// The encoded attributes.
+        data: Arc<Vec<u8>>,
+    },
+    /// The inode's attributes after everything before it. `size`, `blocks` and
+    /// `sectors` count logged content only. `nlink == 0` or
+    /// [`crate::flags::TRUNCATING`] puts the inode on the list that
+    /// [`Layout::unfinished`] returns after a crash.
+    Inode(Box<Inode>),
+}
+
+/// Changes that become durable together.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// In arrival order; see [`Item`].
+    pub items: Vec<Item>,
+    /// Everything on the volume once this group counts.
+    pub usage: Usage,
+    /// Why it is written.
+    pub cause: Cause,
+}
+
+/// Where a block is: opaque to the file system but for these questions.
+pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
+    /// Sectors stored; for an unwritten block the sectors it reserves.
+    fn sectors(&self) -> u32;
+    /// The block exists but was never written: it reads as zeros.
+    fn unwritten(&self) -> bool;
+    /// `self` lies directly behind `previous`, so one request reads both.
+    fn follows(&self, previous: &Self) -> bool;
+}
+
+/// A block that exists, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping<P> {
+    /// Logical block number.
+    pub block: u64,
+    /// Its place.
+    pub pointer: P,
+}
+
+/// A way to place blocks on a device. See the module's head for the rules.
+pub trait Layout: Send + Sync + 'static {
+    /// A block's place.
+    type Pointer: BlockPointer;
+
+    /// Fixed facts.
+    fn geometry(&self) -> LayoutGeometry;
+
+    /// What lives on the volume according to the last group (at mount).
+    fn usage(&self) -> Usage;
+
+    /// A number no live inode has, and the version it must carry. The number
+    /// is taken until a group frees it or [`Layout::forget_inode`] returns it.
+    ///
+    /// # Errors
+    /// Device errors while paging the inode map.
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)>;
+
+    /// Returns a number that was allocated but never appended.
+    fn forget_inode(&self, ino: InodeNo);
+
+    /// The inode as last appended.
+    ///
+    /// # Errors
+    /// `NotFound` for a free number, `Damaged`, device errors.
+    fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode>;
+
+    /// The extended-attribute blob as last appended; empty if there is none.
+    ///
+    /// # Errors
+    /// As [`Layout::read_inode`].
+    fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>>;
+
+    /// Inodes without names and inodes in the middle of a truncate, as found
+    /// at mount. The file system finishes them.
+    ///
+    /// # Errors
+    /// Device errors.
+    fn unfinished(&self) -> Result<Vec<InodeNo>>;
+
+    /// The blocks of `ino` that exist in `first..first + count`, ascending.
+    /// Holes are simply absent.
+    ///
+    /// # Errors
+    /// `NotFound` for a free number, `Damaged`, device errors.
+    fn map(
+        &self,
+        view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<Self::Pointer>>>;
+
+    /// The first block at or after `from` that exists.
+    ///
+    /// # Errors
+    /// As [`Layout::map`].
+    fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>>;
+
+    /// The contents of mapped blocks, in the order given, each the stored
+    /// sectors long. Blocks that follow each other on the device are read in
+    /// one request. Checksums are verified.
+    ///
+    /// # Errors
+    /// `Damaged` names the block; device errors. A block that moved since it
+    /// was mapped also fails so: map again, and retry if the pointer changed.
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>>;
+
+    /// Asks whether the volume may hold `total` while `dirty_bytes` of changes
+    /// wait in memory. Waits for the cleaner where that helps. Call it before
+    /// taking any lock.
+    ///
+    /// # Errors
+    /// `NoSpace`, `ReadOnly`, or what stopped the cleaner.
+    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()>;
+
+    /// Appends one group: afterwards every read sees it.
+    ///
+    /// # Errors
+    /// `ReadOnly` once a write or flush has failed; then nothing was appended.
+    fn append(&self, group: Group) -> Result<Position>;
+
+    /// Makes every group up to `position` durable. Callers share flushes.
+    ///
+    /// # Errors
+    /// If the device failed to; the layout takes no writes afterwards.
+    fn commit(&self, position: Position) -> Result<()>;
+
+    /// Writes a complete image of what has been appended, so that a mount
+    /// need not replay it.
+    ///
+    /// # Errors
+    /// As [`Layout::append`] and [`Layout::commit`].
+    fn checkpoint(&self) -> Result<()>;
+
+    /// Does whatever background work is due (checkpoints, cleaning) on the
+    /// calling thread, and returns. Cheap when nothing is due.
+    ///
+    /// # Errors
+    /// As [`Layout::checkpoint`].
+    fn maintain(&self) -> Result<()>;
+
+    /// Room in terms of `statfs` while the tree holds `total`.
+    fn statfs(&self, total: Usage) -> StatFs;
+}
+
+/// A shared layout is a layout: hand a clone to the file system and keep one.
+impl<L: Layout> Layout for Arc<L> {
+    type Pointer = L::Pointer;
+
+    fn geometry(&self) -> LayoutGeometry {
+        (**self).geometry()
+    }
+    fn usage(&self) -> Usage {
+        (**self).usage()
+    }
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        (**self).allocate_inode()
+    }
+    fn forget_inode(&self, ino: InodeNo) {
+        (**self).forget_inode(ino);
+    }
+    fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        (**self).read_inode(view, ino)
+    }
+    fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        (**self).read_xattrs(view, ino)
+    }
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        (**self).unfinished()
+    }
+    fn map(
+        &self,
+        view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<Self::Pointer>>> {
+        (**self).map(view, ino, first, count)
+    }
+    fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        (**self).next_mapped(view, ino, from)
+    }
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        (**self).read(ino, blocks)
+    }
+    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        (**self).admit(total, dirty_bytes, purpose)
+    }
+    fn append(&self, group: Group) -> Result<Position> {
+        (**self).append(group)
+    }
+    fn commit(&self, position: Position) -> Result<()> {
+        (**self).commit(position)
+    }
+    fn checkpoint(&self) -> Result<()> {
+        (**self).checkpoint()
+    }
+    fn maintain(&self) -> Result<()> {
+        (**self).maintain()
+    }
+    fn statfs(&self, total: Usage) -> StatFs {
+        (**self).statfs(total)
+    }
+}

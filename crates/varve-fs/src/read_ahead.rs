@@ -1,0 +1,256 @@
+//! How much to read when a block is missing.
+//!
+//! A window per file starts at a few blocks, doubles whenever a miss comes
+//! where the last fetch ended, up to 256 blocks, and halves when it does not
+//! (thesis, section 7.7). What lies beyond the request is fetched only as far
+//! as it lies behind it on the device. With threads, the next window is
+//! fetched while the reader is in the last half of the present one.
+
+use crate::layout::{BlockPointer, Layout, Mapping};
+use crate::statistics::count;
+use crate::store::Store;
+use crate::vnode::{State, Vnode};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread::JoinHandle;
+
+/// The largest window, in blocks.
+pub(crate) const WINDOW_MAX: u64 = 256;
+const WINDOW_START: u64 = 4;
+/// Fetches that may wait for a thread; more are dropped.
+const QUEUE_MAX: usize = 64;
+
+/// Where a file's reader is expected next.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The block after the last one fetched.
+    next: u64,
+    blocks: u64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window {
+            next: 0,
+            blocks: WINDOW_START / 2,
+        }
+    }
+}
+
+impl Window {
+    /// A miss at `block` by a request that goes on for `wanted` blocks: how
+    /// many to look at.
+    fn on_miss(&mut self, block: u64, wanted: u64) -> u64 {
+        self.blocks = if block == self.next {
+            (self.blocks * 2).min(WINDOW_MAX)
+        } else {
+            (self.blocks / 2).max(1)
+        };
+        let look = wanted.max(self.blocks).min(WINDOW_MAX);
+        self.next = block + look;
+        look
+    }
+
+    /// A reader is at `block`: the next window, if it is time to fetch it.
+    fn on_progress(&mut self, block: u64) -> Option<(u64, u64)> {
+        let inside = block < self.next && block + self.blocks / 2 >= self.next;
+        if !inside || self.blocks < WINDOW_START {
+            return None;
+        }
+        self.blocks = (self.blocks * 2).min(WINDOW_MAX);
+        let first = self.next;
+        self.next += self.blocks;
+        Some((first, self.blocks))
+    }
+}
+
+impl<L: Layout> Store<L> {
+    /// What to fetch for a miss at `block`: those of the `wanted` blocks that
+    /// are neither in memory nor holes, and what follows them closely.
+    /// `file_blocks` is where the file ends.
+    pub fn plan(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        block: u64,
+        wanted: u64,
+        file_blocks: u64,
+    ) -> crate::Result<Plan<L::Pointer>> {
+        let look = vnode.ahead.lock().on_miss(block, wanted);
+        let look = look.min(file_blocks - block);
+        self.plan_range(vnode, state, block, wanted, look)
+    }
+
+    fn plan_range(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        block: u64,
+        wanted: u64,
+        look: u64,
+    ) -> crate::Result<Plan<L::Pointer>> {
+        let mapped = self.mapped(vnode, state, block, look)?;
+        let mut fetch: Vec<Mapping<L::Pointer>> = Vec::new();
+        let stored = mapped.iter().find(|m| m.pointer.is_some());
+        let mut zeros_to = stored.map_or(block + look, |m| m.block);
+        for m in mapped {
+            let Some(pointer) = m.pointer else { continue };
+            let behind = fetch
+                .last()
+                .is_some_and(|last| pointer.follows(&last.pointer));
+            if m.block >= block + wanted && !behind {
+                break;
+            }
+            let in_memory = state.dirty.contains_key(&m.block)
+                || (m.block != block && self.cache.contains(state.generation, m.block));
+            if !in_memory {
+                fetch.push(Mapping {
+                    block: m.block,
+                    pointer,
+                });
+            }
+        }
+        if let Some((&dirty, _)) = state.dirty.range(block..).next() {
+            zeros_to = zeros_to.min(dirty);
+        }
+        let ahead = fetch.iter().filter(|m| m.block >= block + wanted).count();
+        count(&self.counters.read_ahead_blocks, ahead as u64);
+        Ok(Plan { zeros_to, fetch })
+    }
+
+    /// Fetches into the cache, on a thread of the pool.
+    fn fetch_ahead(&self, vnode: &Vnode, first: u64, blocks: u64) {
+        let (plan, change) = {
+            let state = vnode.read();
+            let file_blocks = self.blocks_of(state.inode.size);
+            if state.live().is_err() || first >= file_blocks {
+                return;
+            }
+            let look = blocks.min(file_blocks - first);
+            let Ok(plan) = self.plan_range(vnode, &state, first, 1, look) else {
+                return;
+            };
+            (plan, state.change)
+        };
+        if plan.fetch.is_empty() {
+            return;
+        }
+        // An error is left to the reader who needs the block.
+        let Ok(data) = self.fetch(vnode, &plan.fetch) else {
+            return;
+        };
+        let state = vnode.read();
+        if state.change == change {
+            for (mapping, data) in plan.fetch.iter().zip(data) {
+                self.cache.insert(state.generation, mapping.block, data);
+            }
+        }
+    }
+}
+
+/// See [`Store::plan`].
+pub(crate) struct Plan<P> {
+    /// From the block asked for up to here everything reads as zeros.
+    pub zeros_to: u64,
+    pub fetch: Vec<Mapping<P>>,
+}
+
+struct Order {
+    vnode: Arc<Vnode>,
+    first: u64,
+    blocks: u64,
+}
+
+/// Threads that fetch ahead.
+pub(crate) struct ReadAhead {
+    orders: Option<SyncSender<Order>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl ReadAhead {
+    /// With 0 threads nothing is fetched but by those who miss.
+    pub fn new<L: Layout>(store: &Arc<Store<L>>, threads: usize) -> Self {
+        if threads == 0 {
+            return ReadAhead {
+                orders: None,
+                threads: Vec::new(),
+            };
+        }
+        let (orders, receiver) = sync_channel(QUEUE_MAX);
+        let receiver = Arc::new(parking_lot::Mutex::new(receiver));
+        let spawn = |_| {
+            let (store, receiver) = (Arc::clone(store), Arc::clone(&receiver));
+            std::thread::spawn(move || serve(&store, &receiver))
+        };
+        ReadAhead {
+            orders: Some(orders),
+            threads: (0..threads).map(spawn).collect(),
+        }
+    }
+
+    /// Tells that `vnode` was read up to and including `block`.
+    #[inline]
+    pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
+        let Some(orders) = &self.orders else { return };
+        let Some(mut window) = vnode.ahead.try_lock() else {
+            return;
+        };
+        if let Some((first, blocks)) = window.on_progress(block) {
+            let order = Order {
+                vnode: Arc::clone(vnode),
+                first,
+                blocks,
+            };
+            match orders.try_send(order) {
+                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+            }
+        }
+    }
+}
+
+impl Drop for ReadAhead {
+    fn drop(&mut self) {
+        self.orders = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a read-ahead thread panicked");
+            }
+        }
+    }
+}
+
+fn serve<L: Layout>(store: &Store<L>, orders: &parking_lot::Mutex<Receiver<Order>>) {
+    loop {
+        let order = orders.lock().recv();
+        let Ok(order) = order else { return };
+        store.fetch_ahead(&order.vnode, order.first, order.blocks);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_doubles_in_sequence_and_halves_out_of_it() {
+        let mut window = Window::default();
+        let mut at = 0;
+        for expected in [4, 8, 16, 32, 64, 128, 256, 256] {
+            let look = window.on_miss(at, 1);
+            assert_eq!(look, expected);
+            at += look;
+        }
+        assert_eq!(window.on_miss(5, 1), 128);
+        assert_eq!(window.on_miss(9_999, 1), 64);
+    }
+
+    #[test]
+    fn the_next_window_is_due_in_the_last_half() {
+        let mut window = Window::default();
+        window.on_miss(0, 8);
+        assert_eq!(window.on_progress(5), None);
+        assert_eq!(window.on_progress(6), Some((8, 8)));
+        assert_eq!(window.on_progress(7), None);
+        assert_eq!(window.on_progress(12), Some((16, 16)));
+    }
+}

@@ -1,0 +1,178 @@
+//! Attributes: asking and setting.
+
+use crate::attr::{Attr, Caller, SetAttr, SetTime};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::permission::{WRITE, permit_owner};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::vnode::{State, Vnode};
+use crate::write::without_set_id;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<L: Layout> FileSystem<L> {
+    /// A file's attributes.
+    ///
+    /// # Errors
+    /// `Stale`, `Damaged`, device errors.
+    pub fn getattr(&self, view: View, ino: InodeNo) -> Result<Attr> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// Sets attributes, all or none, and answers what they are then.
+    ///
+    /// # Errors
+    /// `NotPermitted` for what only the owner or root may set, `AccessDenied`,
+    /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
+    /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
+    pub fn setattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        set: &SetAttr,
+    ) -> Result<Attr> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        if let Some(size) = set.size {
+            vnode.regular()?;
+            if size > self.store.geometry.max_file_bytes {
+                return Err(Error::TooLarge);
+            }
+        }
+        loop {
+            let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
+            let operation = if grows {
+                // The tail, and what leaves the inode.
+                let sectors = 2 * self.store.sectors_per_block();
+                self.begin(
+                    Usage {
+                        inodes: 0,
+                        blocks: 2,
+                        sectors,
+                    },
+                    0,
+                    Purpose::Grow,
+                )?
+            } else {
+                self.begin(Usage::default(), 0, Purpose::Shrink)?
+            };
+            let mut state = vnode.write();
+            state.live()?;
+            self.permit_setattr(caller, &vnode, &state, set)?;
+            let now = self.now();
+            if let Some(size) = set.size {
+                if !self.resize(&vnode, &mut state, size, now)? {
+                    drop(state);
+                    drop(operation);
+                    self.finish_truncate(&vnode)?;
+                    continue;
+                }
+                self.clear_set_id(&vnode, &mut state, caller);
+            }
+            self.apply(caller, &vnode, &mut state, set, now)?;
+            count(&self.store.counters.setattrs, 1);
+            let attr = vnode.attr(&state, self.store.geometry.block_bytes);
+            drop(state);
+            drop(operation);
+            self.dirtied();
+            return Ok(attr);
+        }
+    }
+
+    fn permit_setattr(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        set: &SetAttr,
+    ) -> Result<()> {
+        if caller.checked || caller.is_root() {
+            return Ok(());
+        }
+        let inode = &state.inode;
+        if set.mode.is_some() {
+            permit_owner(caller, inode)?;
+        }
+        if set
+            .uid
+            .is_some_and(|uid| uid != inode.uid || caller.uid != inode.uid)
+        {
+            return Err(Error::NotPermitted);
+        }
+        if let Some(gid) = set.gid {
+            permit_owner(caller, inode)?;
+            if gid != inode.gid && !caller.in_group(gid) {
+                return Err(Error::NotPermitted);
+            }
+        }
+        if set.size.is_some() {
+            self.permit(caller, vnode, state, WRITE)?;
+        }
+        let times = [set.atime, set.mtime];
+        if times.iter().flatten().any(|time| *time != SetTime::Now) {
+            permit_owner(caller, inode)?;
+        } else if times.iter().flatten().next().is_some() && caller.uid != inode.uid {
+            self.permit(caller, vnode, state, WRITE)?;
+        }
+        Ok(())
+    }
+
+    fn apply(
+        &self,
+        caller: &Caller,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        set: &SetAttr,
+        now: Timestamp,
+    ) -> Result<()> {
+        let at = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        };
+        let former = state.inode.mode;
+        if set.uid.is_some() || set.gid.is_some() {
+            let inode = &mut state.inode;
+            inode.uid = set.uid.unwrap_or(inode.uid);
+            inode.gid = set.gid.unwrap_or(inode.gid);
+            if vnode.kind != FileKind::Directory {
+                inode.mode = without_set_id(inode.mode);
+            }
+        }
+        if let Some(mode) = set.mode {
+            let inode = &mut state.inode;
+            let mut bits = mode & 0o7777;
+            let foreign = !caller.is_root() && !caller.checked && !caller.in_group(inode.gid);
+            if foreign {
+                bits &= !0o2000;
+            }
+            inode.mode = inode.mode & !0o7777 | bits;
+        }
+        if set.mode.is_some()
+            && former != state.inode.mode
+            && let Err(error) = self.chmod_acl(vnode, state)
+        {
+            state.inode.mode = former;
+            return Err(error);
+        }
+        if let Some(time) = set.atime {
+            vnode.atime_ns.store(0, Relaxed);
+            state.inode.atime = at(time);
+        }
+        if let Some(time) = set.mtime {
+            state.inode.mtime = at(time);
+        }
+        let changes = *set != SetAttr::default();
+        if changes {
+            state.inode.ctime = set.ctime.unwrap_or(now);
+            self.join(vnode, state);
+        }
+        Ok(())
+    }
+}

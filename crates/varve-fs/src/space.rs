@@ -1,0 +1,185 @@
+//! What the tree in memory takes, and what running operations may add.
+//!
+//! Every operation promises its worst growth before it takes a lock, and the
+//! layout is asked whether the volume could hold everything at once. So an
+//! operation that was admitted fits, whatever runs beside it.
+
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, StatFs, Usage};
+use crate::locks::{Rank, Ranked, assert_none};
+use crate::statistics::count;
+use parking_lot::RwLockReadGuard;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+#[derive(Debug, Default)]
+struct Sum {
+    inodes: AtomicU64,
+    blocks: AtomicU64,
+    sectors: AtomicU64,
+}
+
+impl Sum {
+    fn add(&self, usage: Usage) {
+        for (sum, by) in self.parts(usage) {
+            if by != 0 {
+                sum.fetch_add(by, Relaxed);
+            }
+        }
+    }
+
+    fn subtract(&self, usage: Usage) {
+        for (sum, by) in self.parts(usage) {
+            if by != 0 {
+                sum.fetch_sub(by, Relaxed);
+            }
+        }
+    }
+
+    fn parts(&self, usage: Usage) -> [(&AtomicU64, u64); 3] {
+        [
+            (&self.inodes, usage.inodes),
+            (&self.blocks, usage.blocks),
+            (&self.sectors, usage.sectors),
+        ]
+    }
+
+    fn get(&self) -> Usage {
+        Usage {
+            inodes: self.inodes.load(Relaxed),
+            blocks: self.blocks.load(Relaxed),
+            sectors: self.sectors.load(Relaxed),
+        }
+    }
+}
+
+pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
+    Usage {
+        inodes: a.inodes + b.inodes,
+        blocks: a.blocks + b.blocks,
+        sectors: a.sectors + b.sectors,
+    }
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(crate) struct SpaceAccount {
+    present: Sum,
+    promised: Sum,
+}
+
+impl SpaceAccount {
+    pub fn new(usage: Usage) -> Self {
+        let account = SpaceAccount::default();
+        account.present.add(usage);
+        account
+    }
+
+    pub fn present(&self) -> Usage {
+        self.present.get()
+    }
+
+    /// One inode's share changed.
+    #[inline]
+    pub fn settle(&self, before: Usage, after: Usage) {
+        if before != after {
+            self.present.add(after);
+            self.present.subtract(before);
+        }
+    }
+}
+
+/// An operation under way: its promise, and its share of the gate.
+pub(crate) struct Operation<'a> {
+    account: &'a SpaceAccount,
+    growth: Usage,
+    gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
+}
+
+impl Drop for Operation<'_> {
+    fn drop(&mut self) {
+        self.gate = None;
+        self.account.promised.subtract(self.growth);
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Admits an operation that adds at most `growth` to the tree and `bytes`
+    /// to what waits in memory, and passes it through the gate.
+    ///
+    /// # Errors
+    /// `ReadOnly`, `NoSpace`.
+    #[inline]
+    pub(crate) fn begin(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<Operation<'_>> {
+        let operation = self.promise(growth, bytes, purpose)?;
+        Ok(self.enter(operation))
+    }
+
+    /// The first half of [`Self::begin`]: no lock is held when it returns.
+    pub(crate) fn promise(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        purpose: Purpose,
+    ) -> Result<Operation<'_>> {
+        assert_none();
+        self.check_writable()?;
+        if self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+            count(&self.store.counters.stalls, 1);
+            self.relieve()?;
+        }
+        let operation = Operation {
+            account: &self.space,
+            growth,
+            gate: None,
+        };
+        self.space.promised.add(growth);
+        let total = sum(self.space.present.get(), self.space.promised.get());
+        let dirty_bytes = self.dirty_bytes.load(Relaxed) + bytes;
+        self.store.layout.admit(total, dirty_bytes, purpose)?;
+        Ok(operation)
+    }
+
+    /// The second half of [`Self::begin`].
+    pub(crate) fn enter<'a>(&'a self, mut operation: Operation<'a>) -> Operation<'a> {
+        operation.gate = Some(Ranked::take(Rank::Gate, || self.gate.read()));
+        operation
+    }
+
+    /// An operation that must go through, as it only removes.
+    pub(crate) fn begin_unasked(&self) -> Operation<'_> {
+        self.enter(Operation {
+            account: &self.space,
+            growth: Usage::default(),
+            gate: None,
+        })
+    }
+
+    /// # Errors
+    /// `ReadOnly` if the volume was mounted so, or once a write has failed.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if let Some(reason) = &self.store.geometry.read_only {
+            return Err(Error::ReadOnly(reason.clone()));
+        }
+        if self.has_failed.load(Relaxed) {
+            return Err(Error::ReadOnly("an earlier write failed".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// What the tree takes, changes that wait in memory included.
+    pub fn usage(&self) -> Usage {
+        self.space.present()
+    }
+
+    /// Room on the volume.
+    pub fn statfs(&self) -> StatFs {
+        self.store.layout.statfs(self.space.present())
+    }
+}

@@ -1,0 +1,88 @@
+//! Counters of what the file system did since it was mounted.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Counters since mount, but for `dirty_bytes` and `cached_bytes`,
+        /// which are levels.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct FsStatistics {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Bytes of changes that wait in memory.
+            pub dirty_bytes: u64,
+            /// Bytes of clean blocks in the cache.
+            pub cached_bytes: u64,
+            /// Vnodes in memory.
+            pub vnodes: u64,
+        }
+
+        #[derive(Debug, Default)]
+        pub(crate) struct Counters {
+            $(pub $name: AtomicU64,)*
+        }
+
+        impl Counters {
+            pub fn snapshot(&self) -> FsStatistics {
+                FsStatistics {
+                    $($name: self.$name.load(Ordering::Relaxed),)*
+                    ..FsStatistics::default()
+                }
+            }
+        }
+    };
+}
+
+counters! {
+    /// Blocks found in memory.
+    hits,
+    /// Blocks that had to be read.
+    misses,
+    /// Blocks read before anyone asked for them.
+    read_ahead_blocks,
+    /// Read requests handed to the layout.
+    layout_reads,
+    /// Groups appended.
+    groups,
+    /// Data blocks in those groups.
+    group_blocks,
+    /// Bytes of data in those groups.
+    group_bytes,
+    /// Inode images in those groups.
+    group_inodes,
+    /// Commits asked of the layout.
+    commits,
+    /// fsyncs that found their data captured by somebody else's group.
+    shared_captures,
+    /// Writers that had to write back because too much was dirty.
+    stalls,
+    /// Blocks whose stored bytes were not what was written.
+    damaged_blocks,
+    /// Look-ups.
+    lookups,
+    /// Reads.
+    reads,
+    /// Bytes read.
+    read_bytes,
+    /// Writes, appends included.
+    writes,
+    /// Bytes written.
+    written_bytes,
+    /// Files, directories and others made.
+    creates,
+    /// Names removed.
+    unlinks,
+    /// Renames.
+    renames,
+    /// Attribute changes.
+    setattrs,
+    /// fsync and fdatasync.
+    fsyncs,
+    /// Inodes freed.
+    frees,
+}
+
+/// Adds to a counter.
+pub(crate) fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}

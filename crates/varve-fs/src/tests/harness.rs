@@ -1,0 +1,281 @@
+//! A layout that watches, and short names for what tests do all the time.
+
+use crate::layout::{
+    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
+};
+use crate::{
+    Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
+    MemoryOptions, MemoryPointer, Options, Result, Version, View, flags,
+};
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::VirtualClock;
+
+pub const LIVE: View = View::Live;
+pub const ROOT: InodeNo = InodeNo::ROOT;
+
+/// Passes everything on to a [`MemoryLayout`], which asserts the order of
+/// items, counts and usage; checks what that cannot.
+#[derive(Debug)]
+pub struct Recorder {
+    pub memory: Mutex<Arc<MemoryLayout>>,
+    /// No test makes holes: then every byte below a logged size is stored.
+    pub dense: AtomicBool,
+    pub fail_append: AtomicBool,
+    pub fail_commit: AtomicBool,
+    pub full: AtomicBool,
+    pub commits: AtomicU64,
+    /// What the groups held.
+    pub groups: Mutex<Vec<Group>>,
+}
+
+impl Recorder {
+    pub fn new(memory: MemoryLayout) -> Arc<Self> {
+        Arc::new(Recorder {
+            memory: Mutex::new(Arc::new(memory)),
+            dense: AtomicBool::new(false),
+            fail_append: AtomicBool::new(false),
+            fail_commit: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            commits: AtomicU64::new(0),
+            groups: Mutex::default(),
+        })
+    }
+
+    pub fn memory(&self) -> Arc<MemoryLayout> {
+        Arc::clone(&self.memory.lock())
+    }
+
+    /// Rule 4: no length whose data never arrived.
+    fn check_sizes(&self, group: &Group) {
+        let block_bytes = u64::from(self.geometry().block_bytes);
+        for item in &group.items {
+            let Item::Inode(image) = item else { continue };
+            if FileKind::from_mode(image.mode) != Some(FileKind::Regular) {
+                continue;
+            }
+            if image.flags & flags::INLINE != 0 {
+                assert_eq!(image.inline.len() as u64, image.size, "{image:?}");
+                assert_eq!(image.blocks, 0, "inline content and blocks: {image:?}");
+                continue;
+            }
+            let count = image.size.div_ceil(block_bytes);
+            let mapped = self.map(LIVE, image.ino, 0, count).unwrap();
+            assert_eq!(
+                mapped.len() as u64,
+                count,
+                "a hole below the logged size: {image:?}"
+            );
+            if let Some(last) = mapped.last() {
+                let held = last.block * block_bytes + u64::from(last.pointer.sectors()) * 512;
+                assert!(held >= image.size, "{image:?} holds {held}");
+            }
+        }
+    }
+}
+
+fn broken() -> Error {
+    Error::ReadOnly("the test said so".into())
+}
+
+impl Layout for Recorder {
+    type Pointer = MemoryPointer;
+
+    fn geometry(&self) -> LayoutGeometry {
+        self.memory().geometry()
+    }
+    fn usage(&self) -> Usage {
+        self.memory().usage()
+    }
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        self.memory().allocate_inode()
+    }
+    fn forget_inode(&self, ino: InodeNo) {
+        self.memory().forget_inode(ino);
+    }
+    fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        self.memory().read_inode(view, ino)
+    }
+    fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        self.memory().read_xattrs(view, ino)
+    }
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        self.memory().unfinished()
+    }
+    fn map(
+        &self,
+        view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<MemoryPointer>>> {
+        self.memory().map(view, ino, first, count)
+    }
+    fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        self.memory().next_mapped(view, ino, from)
+    }
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.memory().read(ino, blocks)
+    }
+    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        if self.full.load(Relaxed) && purpose == Purpose::Grow {
+            return Err(Error::NoSpace);
+        }
+        self.memory().admit(total, dirty_bytes, purpose)
+    }
+    fn append(&self, group: Group) -> Result<Position> {
+        if self.fail_append.load(Relaxed) {
+            return Err(broken());
+        }
+        self.groups.lock().push(group.clone());
+        let position = self.memory().append(group.clone())?;
+        if self.dense.load(Relaxed) {
+            self.check_sizes(&group);
+        }
+        Ok(position)
+    }
+    fn commit(&self, position: Position) -> Result<()> {
+        if self.fail_commit.load(Relaxed) {
+            return Err(broken());
+        }
+        self.commits.fetch_add(1, Relaxed);
+        self.memory().commit(position)
+    }
+    fn checkpoint(&self) -> Result<()> {
+        self.memory().checkpoint()
+    }
+    fn maintain(&self) -> Result<()> {
+        self.memory().maintain()
+    }
+    fn statfs(&self, total: Usage) -> StatFs {
+        self.memory().statfs(total)
+    }
+}
+
+pub type Fs = FileSystem<Arc<Recorder>>;
+
+pub fn clock() -> Arc<VirtualClock> {
+    Arc::new(VirtualClock::new(1_000_000_000_000_000_000, 1_000))
+}
+
+pub fn fresh() -> Fs {
+    fresh_with(MemoryOptions::default(), Options::default())
+}
+
+pub fn fresh_with(memory: MemoryOptions, options: Options) -> Fs {
+    let layout = Recorder::new(MemoryLayout::new(memory));
+    FileSystem::format(&layout, &*clock(), (0, 0)).unwrap();
+    FileSystem::mount(layout, clock(), options).unwrap()
+}
+
+/// What is there after a crash that kept all groups up to `position`, or only
+/// what was committed.
+pub fn crash(fs: &Fs, position: Option<Position>) -> Fs {
+    let memory = fs.layout().memory();
+    let after = match position {
+        Some(position) => memory.crash_after(position),
+        None => memory.crash(),
+    };
+    FileSystem::mount(Recorder::new(after), clock(), Options::default()).unwrap()
+}
+
+/// Operations of root on the live tree.
+impl Fs {
+    pub(crate) fn t_create(&self, parent: InodeNo, name: &str) -> Attr {
+        self.mknod(LIVE, &Caller::root(), parent, name.as_bytes(), 0o644, 0)
+            .unwrap()
+    }
+
+    pub(crate) fn t_mkdir(&self, parent: InodeNo, name: &str) -> InodeNo {
+        self.mkdir(LIVE, &Caller::root(), parent, name.as_bytes(), 0o755)
+            .unwrap()
+            .ino
+    }
+
+    pub(crate) fn t_write(&self, ino: InodeNo, offset: u64, data: &[u8]) {
+        let done = self
+            .write(LIVE, &Caller::root(), ino, offset, data)
+            .unwrap();
+        assert_eq!(done, data.len());
+    }
+
+    /// A new file with this content.
+    pub(crate) fn t_file(&self, name: &str, data: &[u8]) -> InodeNo {
+        let ino = self.t_create(ROOT, name).ino;
+        self.t_write(ino, 0, data);
+        ino
+    }
+
+    pub(crate) fn t_read(&self, ino: InodeNo) -> Vec<u8> {
+        let size = self.getattr(LIVE, ino).unwrap().size;
+        let mut data = vec![0xee; size as usize];
+        assert_eq!(self.read(LIVE, ino, 0, &mut data).unwrap(), data.len());
+        data
+    }
+
+    pub(crate) fn t_lookup(&self, name: &str) -> Result<InodeNo> {
+        self.lookup(LIVE, &Caller::root(), ROOT, name.as_bytes())
+            .map(|attr| attr.ino)
+    }
+
+    pub(crate) fn t_content(&self, name: &str) -> Vec<u8> {
+        self.t_read(self.t_lookup(name).unwrap())
+    }
+
+    pub(crate) fn t_unlink(&self, name: &str) {
+        self.unlink(LIVE, &Caller::root(), ROOT, name.as_bytes())
+            .unwrap();
+    }
+
+    pub(crate) fn t_rename(&self, from: &str, to: &str) -> Result<()> {
+        let (from, to) = (from.as_bytes(), to.as_bytes());
+        self.rename(
+            LIVE,
+            &Caller::root(),
+            ROOT,
+            from,
+            ROOT,
+            to,
+            crate::Rename::default(),
+        )
+    }
+
+    pub(crate) fn t_truncate(&self, ino: InodeNo, size: u64) {
+        let set = crate::SetAttr {
+            size: Some(size),
+            ..Default::default()
+        };
+        self.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
+    }
+
+    pub(crate) fn t_fsync(&self, ino: InodeNo) {
+        self.fsync(LIVE, ino, false).unwrap();
+    }
+
+    pub(crate) fn t_names(&self, ino: InodeNo) -> Vec<String> {
+        let mut names = Vec::new();
+        self.readdir(LIVE, ino, 2, &mut |entry| {
+            names.push(String::from_utf8_lossy(entry.name).into_owned());
+            true
+        })
+        .unwrap();
+        names.sort();
+        names
+    }
+}
+
+pub fn user(uid: u32) -> Caller {
+    Caller {
+        uid,
+        gid: uid,
+        ..Caller::root()
+    }
+}
+
+/// Bytes without zeros that differ from place to place.
+pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
+    (0..length)
+        .map(|i| ((i / 7 + i % 251) as u8).wrapping_add(seed) | 1)
+        .collect()
+}

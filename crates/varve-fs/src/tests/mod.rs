@@ -1,0 +1,14 @@
+//! Tests of the whole file system on the memory layout.
+//!
+//! Each file attacks one contract. [`harness::Recorder`] stands between the
+//! file system and the layout: it checks every group, counts, and fails on
+//! demand.
+
+mod attributes;
+mod content;
+mod durability;
+mod harness;
+mod model;
+mod names;
+mod space;
+mod stress;

@@ -1,0 +1,418 @@
+//! Names: what exists where, and who may change it.
+
+use super::harness::*;
+use crate::{Caller, Error, FileKind, InodeNo, Layout, Rename, SetAttr};
+
+fn root() -> Caller {
+    Caller::root()
+}
+
+#[test]
+fn a_file_is_made_found_and_removed() {
+    let fs = fresh();
+    let made = fs.t_create(ROOT, "a");
+    assert_eq!(made.kind, FileKind::Regular);
+    assert_eq!(made.mode, 0o100_644);
+    assert_eq!(fs.lookup(LIVE, &root(), ROOT, b"a").unwrap(), made);
+    assert!(matches!(
+        fs.mknod(LIVE, &root(), ROOT, b"a", 0o644, 0),
+        Err(Error::Exists)
+    ));
+    fs.t_unlink("a");
+    assert!(matches!(fs.t_lookup("a"), Err(Error::NotFound)));
+    assert!(matches!(fs.getattr(LIVE, made.ino), Err(Error::Stale)));
+    fs.unmount().unwrap();
+    assert_eq!(fs.usage().inodes, 1);
+}
+
+#[test]
+fn names_are_checked() {
+    let fs = fresh();
+    let long = [b'x'; 256];
+    let make = |name: &[u8]| fs.mknod(LIVE, &root(), ROOT, name, 0o644, 0).map(|_| ());
+    assert!(matches!(make(&long), Err(Error::NameTooLong)));
+    assert!(matches!(make(b"a/b"), Err(Error::Invalid(_))));
+    assert!(matches!(make(b"a\0"), Err(Error::Invalid(_))));
+    assert!(matches!(make(b"."), Err(Error::Exists)));
+    assert!(matches!(make(b""), Err(Error::NotFound)));
+    make(&long[..255]).unwrap();
+    make(b"\xff\xfe\n").unwrap();
+    assert!(matches!(
+        fs.lookup(LIVE, &root(), ROOT, &long),
+        Err(Error::NameTooLong)
+    ));
+    let file = fs.t_create(ROOT, "f").ino;
+    assert!(matches!(
+        fs.lookup(LIVE, &root(), file, b"x"),
+        Err(Error::NotDirectory)
+    ));
+}
+
+#[test]
+fn directories_count_links_and_know_their_parent() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    let e = fs.t_mkdir(d, "e");
+    let nlink = |ino| fs.getattr(LIVE, ino).unwrap().nlink;
+    assert_eq!((nlink(ROOT), nlink(d), nlink(e)), (3, 3, 2));
+    assert_eq!(fs.parent(LIVE, e).unwrap(), d);
+    assert_eq!(fs.lookup(LIVE, &root(), e, b"..").unwrap().ino, d);
+    assert_eq!(fs.lookup(LIVE, &root(), e, b".").unwrap().ino, e);
+    assert!(matches!(
+        fs.rmdir(LIVE, &root(), ROOT, b"d"),
+        Err(Error::NotEmpty)
+    ));
+    assert!(matches!(
+        fs.unlink(LIVE, &root(), ROOT, b"d"),
+        Err(Error::IsDirectory)
+    ));
+    fs.rmdir(LIVE, &root(), d, b"e").unwrap();
+    fs.rmdir(LIVE, &root(), ROOT, b"d").unwrap();
+    assert_eq!(nlink(ROOT), 2);
+    fs.t_create(ROOT, "f");
+    assert!(matches!(
+        fs.rmdir(LIVE, &root(), ROOT, b"f"),
+        Err(Error::NotDirectory)
+    ));
+}
+
+#[test]
+fn nothing_is_made_in_a_removed_directory() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    fs.retain(d).unwrap();
+    fs.rmdir(LIVE, &root(), ROOT, b"d").unwrap();
+    assert!(matches!(
+        fs.mknod(LIVE, &root(), d, b"x", 0o644, 0),
+        Err(Error::NotFound)
+    ));
+    assert_eq!(fs.getattr(LIVE, d).unwrap().nlink, 0);
+    fs.release(d, 1);
+    assert!(matches!(fs.getattr(LIVE, d), Err(Error::Stale)));
+}
+
+#[test]
+fn links_share_one_inode_until_the_last_goes() {
+    let fs = fresh();
+    let a = fs.t_file("a", b"content");
+    assert_eq!(fs.link(LIVE, &root(), a, ROOT, b"b").unwrap().nlink, 2);
+    fs.t_unlink("a");
+    assert_eq!(fs.t_content("b"), b"content");
+    fs.t_unlink("b");
+    assert!(matches!(fs.getattr(LIVE, a), Err(Error::Stale)));
+    let d = fs.t_mkdir(ROOT, "d");
+    assert!(matches!(
+        fs.link(LIVE, &root(), d, ROOT, b"e"),
+        Err(Error::NotPermitted)
+    ));
+}
+
+#[test]
+fn a_held_file_outlives_its_names() {
+    let fs = fresh();
+    let a = fs.t_file("a", &pattern(10_000, 1));
+    fs.retain(a).unwrap();
+    fs.sync().unwrap();
+    fs.t_unlink("a");
+    fs.sync().unwrap();
+    assert_eq!(fs.t_read(a), pattern(10_000, 1));
+    fs.t_write(a, 10_000, b"more");
+    assert!(matches!(
+        fs.link(LIVE, &root(), a, ROOT, b"again"),
+        Err(Error::NotFound)
+    ));
+    let after = crash(&fs, None);
+    assert!(
+        matches!(after.getattr(LIVE, a), Err(Error::Stale)),
+        "orphans go at mount"
+    );
+    assert_eq!(after.usage().inodes, 1);
+    fs.release(a, 1);
+    assert!(matches!(fs.getattr(LIVE, a), Err(Error::Stale)));
+    fs.sync().unwrap();
+    assert_eq!(fs.layout().memory().usage(), fs.usage());
+}
+
+#[test]
+fn a_temporary_file_can_be_given_a_name_once() {
+    let fs = fresh();
+    let t = fs.tmpfile(LIVE, &root(), ROOT, 0o600).unwrap();
+    assert_eq!(t.nlink, 0);
+    fs.t_write(t.ino, 0, b"later");
+    assert_eq!(fs.link(LIVE, &root(), t.ino, ROOT, b"t").unwrap().nlink, 1);
+    fs.release(t.ino, 1);
+    assert_eq!(fs.t_content("t"), b"later");
+    let gone = fs.tmpfile(LIVE, &root(), ROOT, 0o600).unwrap();
+    fs.release(gone.ino, 1);
+    assert!(matches!(fs.getattr(LIVE, gone.ino), Err(Error::Stale)));
+}
+
+#[test]
+fn symbolic_links_short_and_long() {
+    let fs = fresh();
+    for length in [1, 100, 128, 129, 4095] {
+        let target = pattern(length, 3);
+        let name = format!("l{length}");
+        let made = fs
+            .symlink(LIVE, &root(), ROOT, name.as_bytes(), &target)
+            .unwrap();
+        assert_eq!((made.size, made.mode), (length as u64, 0o120_777));
+        assert_eq!(fs.readlink(LIVE, made.ino).unwrap(), target);
+        fs.sync().unwrap();
+        let after = crash(&fs, None);
+        assert_eq!(after.readlink(LIVE, made.ino).unwrap(), target);
+    }
+    let long = fs.symlink(LIVE, &root(), ROOT, b"x", &[b'x'; 4096]);
+    assert!(matches!(long, Err(Error::NameTooLong)));
+    let file = fs.t_create(ROOT, "f").ino;
+    assert!(matches!(fs.readlink(LIVE, file), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn rename_replaces_what_it_may() {
+    let fs = fresh();
+    fs.t_file("a", b"a");
+    let b = fs.t_file("b", b"b");
+    fs.t_rename("a", "b").unwrap();
+    assert_eq!(fs.t_names(ROOT), ["b"]);
+    assert_eq!(fs.t_content("b"), b"a");
+    assert!(matches!(fs.getattr(LIVE, b), Err(Error::Stale)));
+    let d = fs.t_mkdir(ROOT, "d");
+    let e = fs.t_mkdir(ROOT, "e");
+    assert!(matches!(fs.t_rename("b", "d"), Err(Error::IsDirectory)));
+    assert!(matches!(fs.t_rename("d", "b"), Err(Error::NotDirectory)));
+    fs.t_create(e, "x");
+    assert!(matches!(fs.t_rename("d", "e"), Err(Error::NotEmpty)));
+    fs.t_rename("e", "d").unwrap();
+    assert_eq!(fs.t_names(ROOT), ["b", "d"]);
+    assert_eq!(fs.getattr(LIVE, ROOT).unwrap().nlink, 3);
+    assert!(matches!(fs.getattr(LIVE, d), Err(Error::Stale)));
+    assert!(matches!(fs.t_rename("nothing", "d"), Err(Error::NotFound)));
+    assert!(matches!(fs.t_rename(".", "d"), Err(Error::Busy)));
+}
+
+#[test]
+fn rename_of_two_names_of_one_file_does_nothing() {
+    let fs = fresh();
+    let a = fs.t_file("a", b"x");
+    fs.link(LIVE, &root(), a, ROOT, b"b").unwrap();
+    fs.t_rename("a", "b").unwrap();
+    assert_eq!(fs.t_names(ROOT), ["a", "b"]);
+    fs.t_rename("a", "a").unwrap();
+    assert_eq!(fs.getattr(LIVE, a).unwrap().nlink, 2);
+}
+
+#[test]
+fn rename_between_directories_moves_links_and_refuses_circles() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    let e = fs.t_mkdir(ROOT, "e");
+    let mv = |from, old: &str, to, new: &str| {
+        let (old, new) = (old.as_bytes(), new.as_bytes());
+        fs.rename(LIVE, &root(), from, old, to, new, Rename::default())
+    };
+    mv(ROOT, "d", e, "d").unwrap();
+    let nlink = |ino| fs.getattr(LIVE, ino).unwrap().nlink;
+    assert_eq!((nlink(ROOT), nlink(e), nlink(d)), (3, 3, 2));
+    assert_eq!(fs.parent(LIVE, d).unwrap(), e);
+    assert!(matches!(mv(ROOT, "e", d, "e"), Err(Error::Invalid(_))));
+    assert!(matches!(mv(ROOT, "e", e, "e"), Err(Error::Invalid(_))));
+    let file = fs.t_create(d, "f").ino;
+    fs.t_mkdir(d, "g");
+    assert!(
+        matches!(mv(d, "g", ROOT, "e"), Err(Error::NotEmpty)),
+        "onto an ancestor"
+    );
+    mv(d, "f", ROOT, "f").unwrap();
+    assert_eq!(fs.t_lookup("f").unwrap(), file);
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn rename_flags() {
+    let fs = fresh();
+    let a = fs.t_file("a", b"a");
+    let d = fs.t_mkdir(ROOT, "d");
+    let inner = fs.t_mkdir(d, "inner");
+    let flagged = |from, old: &[u8], to, new: &[u8], no_replace, exchange| {
+        fs.rename(
+            LIVE,
+            &root(),
+            from,
+            old,
+            to,
+            new,
+            Rename {
+                no_replace,
+                exchange,
+            },
+        )
+    };
+    assert!(matches!(
+        flagged(ROOT, b"a", ROOT, b"d", true, false),
+        Err(Error::Exists)
+    ));
+    assert!(matches!(
+        flagged(ROOT, b"a", ROOT, b"x", false, true),
+        Err(Error::NotFound)
+    ));
+    flagged(ROOT, b"a", d, b"inner", false, true).unwrap();
+    assert_eq!(fs.lookup(LIVE, &root(), d, b"inner").unwrap().ino, a);
+    assert_eq!(fs.t_lookup("a").unwrap(), inner);
+    assert_eq!(fs.parent(LIVE, inner).unwrap(), ROOT);
+    let nlink = |ino| fs.getattr(LIVE, ino).unwrap().nlink;
+    assert_eq!((nlink(ROOT), nlink(d)), (4, 2));
+    flagged(ROOT, b"a", ROOT, b"d", false, true).unwrap();
+    assert_eq!(
+        (fs.t_lookup("a").unwrap(), fs.t_lookup("d").unwrap()),
+        (d, inner)
+    );
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn sticky_directories_protect_their_entries() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "tmp");
+    let set = SetAttr {
+        mode: Some(0o1777),
+        ..Default::default()
+    };
+    fs.setattr(LIVE, &root(), d, &set).unwrap();
+    fs.mknod(LIVE, &user(1), d, b"mine", 0o666, 0).unwrap();
+    fs.mknod(LIVE, &user(2), d, b"theirs", 0o666, 0).unwrap();
+    assert!(matches!(
+        fs.unlink(LIVE, &user(2), d, b"mine"),
+        Err(Error::NotPermitted)
+    ));
+    let onto = fs.rename(LIVE, &user(2), d, b"theirs", d, b"mine", Rename::default());
+    assert!(matches!(onto, Err(Error::NotPermitted)));
+    fs.unlink(LIVE, &user(1), d, b"mine").unwrap();
+    fs.unlink(LIVE, &root(), d, b"theirs").unwrap();
+}
+
+#[test]
+fn permissions_govern_names() {
+    let fs = fresh();
+    let d = fs.mkdir(LIVE, &user(1), ROOT, b"d", 0o755);
+    assert!(matches!(d, Err(Error::AccessDenied)));
+    let d = fs.t_mkdir(ROOT, "d");
+    fs.setattr(
+        LIVE,
+        &root(),
+        d,
+        &SetAttr {
+            mode: Some(0o700),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    assert!(matches!(
+        fs.lookup(LIVE, &user(1), d, b"x"),
+        Err(Error::AccessDenied)
+    ));
+    let checked = Caller {
+        checked: true,
+        ..user(1)
+    };
+    assert!(matches!(
+        fs.lookup(LIVE, &checked, d, b"x"),
+        Err(Error::NotFound)
+    ));
+}
+
+#[test]
+fn new_files_follow_umask_and_set_gid_directories() {
+    let fs = fresh();
+    let caller = Caller {
+        umask: 0o027,
+        ..Caller::root()
+    };
+    assert_eq!(
+        fs.mknod(LIVE, &caller, ROOT, b"a", 0o666, 0).unwrap().mode,
+        0o100_640
+    );
+    let d = fs.t_mkdir(ROOT, "d");
+    let set = SetAttr {
+        mode: Some(0o2777),
+        gid: Some(77),
+        ..Default::default()
+    };
+    fs.setattr(LIVE, &root(), d, &set).unwrap();
+    let made = fs.mknod(LIVE, &user(5), d, b"f", 0o644, 0).unwrap();
+    assert_eq!((made.uid, made.gid), (5, 77));
+    let sub = fs.mkdir(LIVE, &user(5), d, b"s", 0o755).unwrap();
+    assert_eq!((sub.gid, sub.mode), (77, 0o042_755));
+}
+
+#[test]
+fn a_listing_is_resumed_by_cookie_and_may_call_back() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    for i in 0..1_000 {
+        fs.t_create(d, &format!("file-{i}"));
+    }
+    fs.sync().unwrap();
+    fs.drop_caches();
+    let mut seen = Vec::new();
+    let mut after = 0;
+    loop {
+        let mut taken = 0;
+        fs.readdir(LIVE, d, after, &mut |entry| {
+            assert!(entry.cookie > after);
+            assert_eq!(fs.getattr(LIVE, entry.ino).unwrap().kind, entry.kind);
+            after = entry.cookie;
+            seen.push(entry.name.to_vec());
+            taken += 1;
+            taken < 7
+        })
+        .unwrap();
+        if taken < 7 {
+            break;
+        }
+    }
+    assert_eq!(&seen[..2], [b".".to_vec(), b"..".to_vec()]);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), 1_002);
+}
+
+#[test]
+fn parents_times_follow_their_entries() {
+    let fs = fresh();
+    let before = fs.getattr(LIVE, ROOT).unwrap();
+    fs.t_create(ROOT, "a");
+    let made = fs.getattr(LIVE, ROOT).unwrap();
+    assert!(made.mtime > before.mtime && made.ctime > before.ctime);
+    let a = fs.t_lookup("a").unwrap();
+    let file = fs.getattr(LIVE, a).unwrap();
+    fs.t_rename("a", "b").unwrap();
+    let renamed = fs.getattr(LIVE, a).unwrap();
+    assert!(renamed.ctime > file.ctime && renamed.mtime == file.mtime);
+    assert!(fs.getattr(LIVE, ROOT).unwrap().mtime > made.mtime);
+}
+
+#[test]
+fn special_files_keep_their_numbers() {
+    let fs = fresh();
+    let mode = FileKind::CharDevice.mode_bits() | 0o600;
+    let made = fs.mknod(LIVE, &root(), ROOT, b"null", mode, 0x103).unwrap();
+    assert_eq!((made.kind, made.rdev), (FileKind::CharDevice, 0x103));
+    fs.sync().unwrap();
+    let after = crash(&fs, None);
+    assert_eq!(after.getattr(LIVE, made.ino).unwrap().rdev, 0x103);
+    let mode = FileKind::BlockDevice.mode_bits() | 0o600;
+    fs.setattr(
+        LIVE,
+        &root(),
+        ROOT,
+        &SetAttr {
+            mode: Some(0o777),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    let refused = fs.mknod(LIVE, &user(1), ROOT, b"sda", mode, 1);
+    assert!(matches!(refused, Err(Error::NotPermitted)));
+    assert!(matches!(fs.getattr(LIVE, InodeNo(1)), Err(Error::Stale)));
+}

@@ -1,0 +1,223 @@
+//! Removing names, and freeing what has none and is not held.
+
+use crate::attr::Caller;
+use crate::directory::{self};
+use crate::directory_blocks::Searched;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::statistics::count;
+use crate::truncate::Survey;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::vnode::{Life, State, Vnode};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Cached blocks of a freed file that are forgotten at once.
+const FORGET_FREED: u64 = 8;
+
+impl<L: Layout> FileSystem<L> {
+    /// Removes a name that is not a directory's. With its last name a file
+    /// goes, or when it is last released.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotPermitted` in sticky directories,
+    /// `AccessDenied`, `NotDirectory`, `ReadOnly`, `Stale`, `Damaged`, device
+    /// errors. A full volume is none.
+    pub fn unlink(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        let View::Live = view;
+        if matches!(name, b"." | b"..") {
+            return Err(Error::IsDirectory);
+        }
+        let (directory, operation) = self.begin_in(parent, Usage::default(), Purpose::Shrink)?;
+        let now = self.now();
+        {
+            let mut above = directory.write_directory();
+            self.may_enter(caller, &directory, &above)?;
+            let (ino, kind) = self
+                .find(&directory, &above, name)?
+                .ok_or(Error::NotFound)?;
+            if kind == FileKind::Directory {
+                return Err(Error::IsDirectory);
+            }
+            let vnode = self.named(ino)?;
+            let mut state = vnode.write();
+            self.permit_removal(caller, &above.inode, &state.inode)?;
+            self.remove_name(&directory, &mut above, name, now)?;
+            self.drop_link(&vnode, &mut state, now);
+        }
+        count(&self.store.counters.unlinks, 1);
+        drop(operation);
+        self.dirtied();
+        Ok(())
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `NotDirectory`, `Invalid` for `.`, otherwise as
+    /// [`Self::unlink`].
+    pub fn rmdir(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        let View::Live = view;
+        match name {
+            b"." => return Err(Error::Invalid("a directory's own name")),
+            b".." => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        let (directory, operation) = self.begin_in(parent, Usage::default(), Purpose::Shrink)?;
+        let now = self.now();
+        {
+            let mut above = directory.write_directory();
+            self.may_enter(caller, &directory, &above)?;
+            let (ino, kind) = self
+                .find(&directory, &above, name)?
+                .ok_or(Error::NotFound)?;
+            if kind != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            let vnode = self.named(ino)?;
+            vnode.directory()?;
+            let mut state = vnode.write();
+            self.permit_removal(caller, &above.inode, &state.inode)?;
+            self.must_be_empty(&vnode, &state)?;
+            self.remove_name(&directory, &mut above, name, now)?;
+            above.inode.nlink = above.inode.nlink.saturating_sub(1).max(2);
+            self.drop_directory(&vnode, &mut state, now);
+        }
+        count(&self.store.counters.unlinks, 1);
+        drop(operation);
+        self.dirtied();
+        Ok(())
+    }
+
+    /// The vnode an entry names. It must exist: entries are removed first.
+    pub(crate) fn named(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
+        self.vnode(ino).map_err(|error| match error {
+            Error::Stale => Error::Damaged {
+                ino: Some(ino),
+                detail: "a directory entry leads to an inode that does not exist".to_owned(),
+            },
+            other => other,
+        })
+    }
+
+    /// # Errors
+    /// `NotEmpty` if the directory holds names.
+    pub(crate) fn must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+        if state.inode.blocks == 0 {
+            return Ok(());
+        }
+        let key = self.store.key(vnode);
+        let mut blocks = Searched {
+            store: &self.store,
+            vnode,
+            state,
+        };
+        if directory::is_empty(&key, &mut blocks)? {
+            Ok(())
+        } else {
+            Err(Error::NotEmpty)
+        }
+    }
+
+    /// One name fewer.
+    pub(crate) fn drop_link(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
+        // A damaged image may count too few.
+        state.inode.nlink = state.inode.nlink.saturating_sub(1);
+        state.inode.ctime = now;
+        self.leave_name(vnode, state);
+    }
+
+    /// A directory lost its name.
+    pub(crate) fn drop_directory(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
+        state.inode.nlink = 0;
+        state.inode.ctime = now;
+        self.leave_name(vnode, state);
+    }
+
+    fn leave_name(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
+            self.end(vnode, state);
+        } else {
+            self.join(vnode, state);
+        }
+    }
+
+    /// A file without names that nobody holds: freed now, or, if it is large,
+    /// in steps.
+    fn end(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        let blocks = state.inode.blocks.max(state.logged.blocks);
+        if blocks <= self.step_blocks {
+            self.free(vnode, state);
+            return;
+        }
+        state.life = Life::Doomed;
+        self.join(vnode, state);
+        self.queues().reap.push_back(Arc::clone(vnode));
+    }
+
+    /// Frees a file: all at once, in memory and with the epoch.
+    pub(crate) fn free(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        let before = state.usage();
+        let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
+        if state.inode.flags & flags::INLINE == 0 && state.logged.ever {
+            for block in 0..cached {
+                self.store.cache.take(state.generation, block);
+            }
+        }
+        self.remove(state, 0, u64::MAX, Survey::All);
+        self.space.settle(before, Usage::default());
+        state.life = Life::Freed;
+        state.inline_dirty = false;
+        state.change += 1;
+        self.dequeue(state);
+        count(&self.store.counters.frees, 1);
+        if state.logged.ever {
+            self.join(vnode, state);
+        } else {
+            // Nobody but the epoch's list knows of it any more.
+            self.table.remove(vnode);
+            self.store.layout.forget_inode(vnode.ino);
+        }
+    }
+
+    /// Keeps a file alive without names until it is released.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone.
+    pub fn retain(&self, ino: InodeNo) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        vnode.refs.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Gives back references; with the last one a file without names goes.
+    pub fn release(&self, ino: InodeNo, references: u64) {
+        // A held vnode never leaves the table.
+        let Some(vnode) = self.table.get(ino) else {
+            return;
+        };
+        let held = vnode.refs.fetch_update(Relaxed, Relaxed, |refs| {
+            Some(refs.saturating_sub(references))
+        });
+        if held.is_ok_and(|held| held > references) || vnode.read().inode.nlink > 0 {
+            return;
+        }
+        if self.check_writable().is_err() {
+            return; // the next mount frees it
+        }
+        let operation = self.begin_unasked();
+        let mut state = vnode.write();
+        // Somebody may have taken it up, or freed it, in between.
+        let over = state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0;
+        if over && state.life == Life::Live {
+            self.end(&vnode, &mut state);
+        }
+        drop(state);
+        drop(operation);
+        self.dirtied();
+    }
+}

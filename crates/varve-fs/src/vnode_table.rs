@@ -1,0 +1,138 @@
+//! Vnodes in memory, by number.
+//!
+//! Invariants:
+//! - At most one vnode per number is in the table, and a vnode that is dirty,
+//!   held or freed but not yet logged is never dropped from it: what the
+//!   layout says of such a number is out of date.
+//! - An inode is read from the layout under its shard's loading lock, so that
+//!   no stale image can enter behind a change that came and went meanwhile.
+
+use crate::hash::MixBuilder;
+use crate::locks::{Rank, Ranked};
+use crate::types::InodeNo;
+use crate::vnode::Vnode;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const SHARDS: usize = 64;
+/// Candidates looked at per insertion beyond the bound.
+const EVICT_TRIES: usize = 4;
+
+#[derive(Default)]
+struct Shard {
+    vnodes: HashMap<u64, Arc<Vnode>, MixBuilder>,
+    /// Numbers and births in order of arrival; some are gone.
+    order: VecDeque<(u64, u64)>,
+}
+
+/// See the module's head.
+pub(crate) struct VnodeTable {
+    shards: Box<[RwLock<Shard>]>,
+    loading: Box<[Mutex<()>]>,
+    shard_bound: usize,
+    births: AtomicU64,
+}
+
+impl VnodeTable {
+    /// A table that keeps about `bound` vnodes that nobody needs.
+    pub fn new(bound: usize) -> Self {
+        VnodeTable {
+            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
+            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
+            shard_bound: bound.div_ceil(SHARDS),
+            births: AtomicU64::new(1),
+        }
+    }
+
+    /// A number no vnode and no cache generation has had.
+    pub fn birth(&self) -> u64 {
+        self.births.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn shard(ino: InodeNo) -> usize {
+        (ino.0 as usize) % SHARDS
+    }
+
+    #[inline]
+    pub fn get(&self, ino: InodeNo) -> Option<Arc<Vnode>> {
+        let shard = self.shards[Self::shard(ino)].read();
+        let vnode = shard.vnodes.get(&ino.0)?;
+        if !vnode.touched.load(Ordering::Relaxed) {
+            vnode.touched.store(true, Ordering::Relaxed);
+        }
+        Some(Arc::clone(vnode))
+    }
+
+    /// Held while an inode of this shard is read and entered.
+    pub fn loading(&self, ino: InodeNo) -> Ranked<MutexGuard<'_, ()>> {
+        Ranked::take(Rank::Load, || self.loading[Self::shard(ino)].lock())
+    }
+
+    /// Enters a vnode, replacing one of an earlier life of the number, and
+    /// makes room if there are many.
+    pub fn insert(&self, vnode: Arc<Vnode>) {
+        let mut evicted = [const { None }; EVICT_TRIES];
+        let mut shard = self.shards[Self::shard(vnode.ino)].write();
+        shard.order.push_back((vnode.ino.0, vnode.birth));
+        shard.vnodes.insert(vnode.ino.0, vnode);
+        if shard.order.len() > self.shard_bound {
+            for slot in &mut evicted {
+                *slot = shard.evict_one(self.shard_bound);
+            }
+        }
+        drop(shard); // and the evicted only after it
+    }
+
+    /// Removes this very vnode.
+    pub fn remove(&self, vnode: &Vnode) {
+        let mut shard = self.shards[Self::shard(vnode.ino)].write();
+        if shard
+            .vnodes
+            .get(&vnode.ino.0)
+            .is_some_and(|v| v.birth == vnode.birth)
+        {
+            shard.vnodes.remove(&vnode.ino.0);
+        }
+    }
+
+    /// Forgets every vnode that can be read again.
+    pub fn clear(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            shard
+                .vnodes
+                .retain(|_, v| Arc::strong_count(v) > 1 || !v.is_evictable());
+            let Shard { vnodes, order } = &mut *shard;
+            order.retain(|(ino, birth)| vnodes.get(ino).is_some_and(|v| v.birth == *birth));
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.shards
+            .iter()
+            .map(|shard| shard.read().vnodes.len())
+            .sum()
+    }
+}
+
+impl Shard {
+    /// Looks at the vnode that has been here longest: a second chance if it
+    /// was used or is needed, out with it otherwise.
+    fn evict_one(&mut self, bound: usize) -> Option<Arc<Vnode>> {
+        let (ino, birth) = self.order.pop_front()?;
+        let vnode = self.vnodes.get(&ino).filter(|v| v.birth == birth)?;
+        let used = vnode.touched.swap(false, Ordering::Relaxed);
+        // Nobody can gain a reference meanwhile: that takes the shard's lock.
+        let evict = self.vnodes.len() > bound
+            && !used
+            && Arc::strong_count(vnode) == 1
+            && vnode.is_evictable();
+        if evict {
+            return self.vnodes.remove(&ino);
+        }
+        self.order.push_back((ino, birth));
+        None
+    }
+}

@@ -1,0 +1,447 @@
+//! Writing files.
+//!
+//! All that can fail (reading the rest of a block, looking up what a block
+//! occupies) comes before the first change, so that a write happens or does
+//! not. Data waits in the vnode; it does not join the epoch.
+
+use crate::attr::Caller;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::space::Operation;
+use crate::statistics::count;
+use crate::store::Loaded;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::vnode::{Dirty, State, Vnode, sectors_of};
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Longer writes take the lock once per so many bytes.
+const CHUNK_BYTES: usize = 1 << 20;
+
+impl<L: Layout> FileSystem<L> {
+    /// Writes `data` at `offset`, extending the file as needed, and returns
+    /// how much: less than all only if the volume filled up on the way. Clears
+    /// set-id bits unless the caller is root or checked.
+    ///
+    /// # Errors
+    /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
+    /// special files, `Stale`, `Damaged`, device errors.
+    pub fn write(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let mut done = 0;
+        for chunk in data.chunks(CHUNK_BYTES) {
+            let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+            match self.write_chunk(&vnode, caller, Some(at), chunk) {
+                Ok(_) => done += chunk.len(),
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.dirtied();
+        Ok(done)
+    }
+
+    /// Writes all of `data` at the end of the file, at once, and returns where
+    /// that was.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let offset = self.write_chunk(&vnode, caller, None, data)?;
+        self.dirtied();
+        Ok(offset)
+    }
+
+    fn write_chunk(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: Option<u64>,
+        data: &[u8],
+    ) -> Result<u64> {
+        vnode.regular()?;
+        loop {
+            let operation = self.begin_write(vnode, at, data.len())?;
+            let mut state = vnode.write();
+            state.live()?;
+            let offset = at.unwrap_or(state.inode.size);
+            let end = offset
+                .checked_add(data.len() as u64)
+                .ok_or(Error::TooLarge)?;
+            if end > self.store.geometry.max_file_bytes {
+                return Err(Error::TooLarge);
+            }
+            if end > state.inode.size && state.inode.flags & flags::TRUNCATING != 0 {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(vnode)?;
+                continue;
+            }
+            if !data.is_empty() {
+                let now = self.now();
+                self.put(vnode, &mut state, offset, data, now)?;
+                self.clear_set_id(vnode, &mut state, caller);
+            }
+            count(&self.store.counters.writes, 1);
+            count(&self.store.counters.written_bytes, data.len() as u64);
+            return Ok(offset);
+        }
+    }
+
+    /// Admits a write for its worst growth, or, where that does not fit, for
+    /// what it really adds: a full volume can be overwritten.
+    fn begin_write(&self, vnode: &Vnode, at: Option<u64>, bytes: usize) -> Result<Operation<'_>> {
+        let block_bytes = self.store.block_bytes;
+        let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
+        let sectors = sectors_of(bytes) + 2 * self.store.sectors_per_block();
+        let growth = Usage {
+            inodes: 0,
+            blocks: worst,
+            sectors,
+        };
+        match self.begin(growth, (bytes + block_bytes) as u64, Purpose::Grow) {
+            Err(Error::NoSpace) => {}
+            other => return other,
+        }
+        let growth = {
+            let state = vnode.read();
+            let offset = at.unwrap_or(state.inode.size);
+            self.growth_of_write(vnode, &state, offset, bytes as u64)?
+        };
+        self.begin(growth, bytes as u64, Purpose::Grow)
+    }
+
+    fn growth_of_write(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Usage> {
+        let end = offset.checked_add(bytes).ok_or(Error::TooLarge)?;
+        let first = offset >> self.store.block_shift;
+        let count = self.store.blocks_of(end) - first;
+        let mapped = self.store.mapped(vnode, state, first, count)?;
+        let mut mapped = mapped.iter().peekable();
+        let mut growth = Usage::default();
+        for block in first..first + count {
+            while mapped.next_if(|m| m.block < block).is_some() {}
+            let present = match state.dirty.get(&block) {
+                Some(dirty) => Some(sectors_of(dirty.data.len())),
+                None => mapped.next_if(|m| m.block == block).map(|m| m.sectors),
+            };
+            let reach =
+                (end - (block << self.store.block_shift)).min(self.store.block_bytes as u64);
+            growth.blocks += u64::from(present.is_none());
+            growth.sectors += sectors_of(reach as usize).saturating_sub(present.unwrap_or(0));
+        }
+        Ok(growth)
+    }
+
+    /// Puts bytes into a regular file in memory. Times, size, counts and the
+    /// queue follow.
+    pub(crate) fn put(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        let before = state.usage();
+        let end = offset + data.len() as u64;
+        let inline_bytes = self.store.geometry.inline_bytes as u64;
+        if state.inode.blocks == 0 && end.max(state.inode.size) <= inline_bytes {
+            let mut content = std::mem::take(&mut state.inode.inline);
+            content.resize(end.max(state.inode.size) as usize, 0);
+            content[offset as usize..end as usize].copy_from_slice(data);
+            state.set_inline(content);
+            state.inline_dirty = true;
+        } else {
+            let put = self.put_blocks(vnode, state, offset, data, now);
+            if put.is_err() {
+                // The tail may have been cut, or inline content moved out.
+                self.space.settle(before, state.usage());
+                if state.has_data() {
+                    self.enqueue(vnode, state);
+                }
+                return put;
+            }
+        }
+        let inode = &mut state.inode;
+        inode.size = inode.size.max(end);
+        inode.mtime = now;
+        inode.ctime = now;
+        state.change += 1;
+        self.space.settle(before, state.usage());
+        self.enqueue(vnode, state);
+        Ok(())
+    }
+
+    fn put_blocks(
+        &self,
+        vnode: &Vnode,
+        state: &mut State,
+        offset: u64,
+        data: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        let (shift, block_bytes) = (self.store.block_shift, self.store.block_bytes);
+        let size = state.inode.size;
+        let end = offset + data.len() as u64;
+        let (first, last) = (offset >> shift, (end - 1) >> shift);
+        if offset > size {
+            self.cut_tail(vnode, state)?;
+        }
+        self.leave_inline(state, now);
+        // The blocks at both ends may keep some of what they hold.
+        let keeps = |block: u64| {
+            let start = block << shift;
+            let held = size.saturating_sub(start).min(block_bytes as u64);
+            held > 0 && (offset > start || end < start + held)
+        };
+        let old_first = self.old_content(vnode, state, first, keeps(first))?;
+        let old_last = if last == first {
+            None
+        } else {
+            self.old_content(vnode, state, last, keeps(last))?
+        };
+        let between = self.old_sectors(vnode, state, first, last)?;
+        let mut between = between.iter().peekable();
+        let (mut old_first, mut old_last) = (old_first, old_last);
+        for block in first..=last {
+            let start = block << shift;
+            let from = offset.max(start);
+            let to = end.min(start + block_bytes as u64);
+            let piece = &data[(from - offset) as usize..(to - offset) as usize];
+            let within = (from - start) as usize;
+            let held = size.saturating_sub(start).min(block_bytes as u64) as usize;
+            let old = match block {
+                _ if block == first => old_first.take(),
+                _ if block == last => old_last.take(),
+                _ => None,
+            };
+            while between.next_if(|(b, _)| *b < block).is_some() {}
+            let mapped = between
+                .next_if(|(b, _)| *b == block)
+                .map_or(0, |(_, sectors)| *sectors);
+            self.put_block(state, block, within, piece, held, old, mapped, now);
+        }
+        Ok(())
+    }
+
+    /// What a block holds that is not dirty, if some of it is to be kept.
+    fn old_content(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        block: u64,
+        keep: bool,
+    ) -> Result<Option<Loaded>> {
+        if !keep || state.dirty.contains_key(&block) {
+            return Ok(None);
+        }
+        self.store.load(vnode, state, block)
+    }
+
+    /// Sectors that blocks in `first..=last` occupy in the layout.
+    fn old_sectors(
+        &self,
+        vnode: &Vnode,
+        state: &mut State,
+        first: u64,
+        last: u64,
+    ) -> Result<Vec<(u64, u64)>> {
+        if state.logged.blocks == 0 || (first == last && state.dirty.contains_key(&first)) {
+            return Ok(Vec::new());
+        }
+        if state.mapped_end.is_none() && first >= self.store.blocks_of(state.logged.size) {
+            // An appender need not ask again at every block.
+            let to_come = state.dirty.keys().next_back().map_or(0, |block| block + 1);
+            if self
+                .store
+                .next_existing(vnode, state, first.max(to_come))?
+                .is_none()
+            {
+                state.mapped_end = Some(first.max(to_come));
+            }
+        }
+        let mapped = self.store.mapped(vnode, state, first, last - first + 1)?;
+        Ok(mapped.iter().map(|m| (m.block, m.sectors)).collect())
+    }
+
+    /// Changes one block in memory. `held` is how many of its bytes belonged
+    /// to the file, `mapped` what it occupied in the layout.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the block's whole context, from one caller"
+    )]
+    fn put_block(
+        &self,
+        state: &mut State,
+        block: u64,
+        within: usize,
+        piece: &[u8],
+        held: usize,
+        old: Option<Loaded>,
+        mapped: u64,
+        now: Timestamp,
+    ) {
+        let end = within + piece.len();
+        let generation = state.generation;
+        match state.dirty.entry(block) {
+            Entry::Occupied(mut entry) => {
+                let dirty = entry.get_mut();
+                let old_len = dirty.data.len();
+                let old_sectors = sectors_of(old_len);
+                if within == 0 && end >= old_len {
+                    match Arc::get_mut(&mut dirty.data) {
+                        Some(data) => {
+                            data.clear();
+                            data.extend_from_slice(piece);
+                        }
+                        None => dirty.data = Arc::new(piece.to_vec()),
+                    }
+                } else {
+                    overwrite(Arc::make_mut(&mut dirty.data), within, piece);
+                }
+                dirty.flying = false;
+                dirty.written = now;
+                let grown = dirty.data.len() - old_len;
+                state.inode.sectors += sectors_of(dirty.data.len()) - old_sectors;
+                self.dirty_bytes.fetch_add(grown as u64, Relaxed);
+            }
+            Entry::Vacant(entry) => {
+                if held > 0 {
+                    // It is about to be out of date, and ours if nobody reads.
+                    let cached = self.store.cache.take(generation, block);
+                    drop(cached);
+                }
+                let data = match old {
+                    None => {
+                        let mut data = Vec::with_capacity(end);
+                        overwrite(&mut data, within, piece);
+                        data
+                    }
+                    Some(old) => {
+                        let mut data = Arc::unwrap_or_clone(old.data);
+                        data.truncate(held);
+                        overwrite(&mut data, within, piece);
+                        data
+                    }
+                };
+                let sectors = sectors_of(data.len());
+                state.inode.blocks += u64::from(mapped == 0);
+                state.inode.sectors = state.inode.sectors + sectors - mapped;
+                self.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+                entry.insert(Dirty {
+                    data: Arc::new(data),
+                    logged_sectors: mapped,
+                    written: now,
+                    flying: false,
+                });
+            }
+        }
+    }
+
+    /// Moves inline content into block 0, which is a hole.
+    pub(crate) fn leave_inline(&self, state: &mut State, now: Timestamp) {
+        if !state.is_inline() {
+            return;
+        }
+        let data = std::mem::take(&mut state.inode.inline);
+        state.set_inline(Vec::new());
+        state.inline_dirty = false;
+        state.inode.blocks += 1;
+        state.inode.sectors += sectors_of(data.len());
+        self.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+        let dirty = Dirty {
+            data: Arc::new(data),
+            logged_sectors: 0,
+            written: now,
+            flying: false,
+        };
+        state.dirty.insert(0, dirty);
+    }
+
+    /// Before the size grows: what the last block holds beyond it, left there
+    /// by a truncate, must not come back. Counts are the caller's to settle.
+    pub(crate) fn cut_tail(&self, vnode: &Vnode, state: &mut State) -> Result<()> {
+        let size = state.inode.size;
+        let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
+        let block = size >> self.store.block_shift;
+        if keep == 0 || state.is_inline() || state.dirty.contains_key(&block) {
+            return Ok(());
+        }
+        let Some(loaded) = self.store.load(vnode, state, block)? else {
+            return Ok(());
+        };
+        if loaded.data.len() <= keep || loaded.data[keep..].iter().all(|byte| *byte == 0) {
+            return Ok(());
+        }
+        self.store.cache.take(state.generation, block);
+        let mut data = Arc::unwrap_or_clone(loaded.data);
+        data.truncate(keep);
+        state.inode.sectors = state.inode.sectors + sectors_of(keep) - loaded.sectors;
+        self.dirty_bytes.fetch_add(keep as u64, Relaxed);
+        state.change += 1;
+        let dirty = Dirty {
+            data: Arc::new(data),
+            logged_sectors: loaded.sectors,
+            written: state.inode.mtime,
+            flying: false,
+        };
+        state.dirty.insert(block, dirty);
+        Ok(())
+    }
+
+    /// A change of content by anyone but root ends set-id rights.
+    pub(crate) fn clear_set_id(&self, vnode: &Arc<Vnode>, state: &mut State, caller: &Caller) {
+        if caller.is_root() || caller.checked || vnode.kind != FileKind::Regular {
+            return;
+        }
+        let kept = without_set_id(state.inode.mode);
+        if kept != state.inode.mode {
+            state.inode.mode = kept;
+            self.join(vnode, state);
+        }
+    }
+}
+
+/// A mode without set-id bits; set-gid without group execution is another
+/// thing (mandatory locking, once) and stays.
+pub(crate) fn without_set_id(mode: u32) -> u32 {
+    let mode = mode & !0o4000;
+    if mode & 0o010 != 0 {
+        mode & !0o2000
+    } else {
+        mode
+    }
+}
+
+/// Writes `piece` at `within`, with zeros in between where `data` is shorter.
+fn overwrite(data: &mut Vec<u8>, within: usize, piece: &[u8]) {
+    let end = within + piece.len();
+    if within >= data.len() {
+        data.resize(within, 0);
+        data.extend_from_slice(piece);
+        return;
+    }
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    data[within..end].copy_from_slice(piece);
+}

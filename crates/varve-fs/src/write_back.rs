@@ -1,0 +1,145 @@
+//! Writing back what nobody waits for.
+//!
+//! Above the start-write threshold a background thread appends groups until
+//! half of it is left; above the stop-access threshold writers do so
+//! themselves. What has waited for 30 seconds is due whatever the thresholds
+//! say. Nothing here is committed: that is for whoever waits, and for the
+//! layout's checkpoints.
+
+use crate::capture::{Take, Writer};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::locks::{Rank, Ranked};
+use parking_lot::MutexGuard;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How long a change may wait in memory, in nanoseconds.
+const AGE_NS_MAX: u64 = 30_000_000_000;
+
+impl<L: Layout> FileSystem<L> {
+    pub(crate) fn writer(&self) -> Ranked<MutexGuard<'_, Writer>> {
+        Ranked::take(Rank::Writer, || self.writer.lock())
+    }
+
+    /// Calls `waker` whenever the start-write threshold is passed, so that a
+    /// thread can be told to call [`Self::write_back`] or [`Self::maintain`].
+    /// It is called with no lock held.
+    pub fn set_waker(&self, waker: Box<dyn Fn() + Send + Sync>) {
+        *self.waker.write() = Some(waker);
+    }
+
+    /// Notes that an operation made something dirty. No lock is held.
+    #[inline]
+    pub(crate) fn dirtied(&self) {
+        if self.dirty_bytes.load(Relaxed) > self.start_write_bytes
+            && !self.woken.swap(true, Relaxed)
+            && let Some(waker) = &*self.waker.read()
+        {
+            waker();
+        }
+    }
+
+    /// One step of background write-back: appends a group if too much is
+    /// dirty, or something has been so for 30 seconds. Returns whether it did.
+    ///
+    /// # Errors
+    /// What the layout fails with.
+    pub fn write_back(&self) -> Result<bool> {
+        if self.check_writable().is_err() {
+            return Ok(false);
+        }
+        // A woken writer goes on to half the threshold, lest it is woken at
+        // every write.
+        let bound = self.start_write_bytes / if self.woken.load(Relaxed) { 2 } else { 1 };
+        if self.dirty_bytes.load(Relaxed) <= bound && !self.is_overdue() {
+            self.woken.store(false, Relaxed);
+            return Ok(false);
+        }
+        self.write_back_group()?;
+        Ok(true)
+    }
+
+    fn write_back_group(&self) -> Result<()> {
+        let mut writer = self.writer();
+        self.capture(
+            &mut writer,
+            Take::Queue { until: u64::MAX },
+            Cause::WriteBack,
+        )?;
+        Ok(())
+    }
+
+    fn is_overdue(&self) -> bool {
+        let now = self.clock.monotonic_ns();
+        let queues = self.queues();
+        let due = |since: u64| now.saturating_sub(since) > AGE_NS_MAX;
+        let data = queues.data.first_key_value();
+        data.is_some_and(|(_, (_, since))| due(*since))
+            || (!queues.epoch.is_empty() && due(queues.epoch_opened_ns))
+    }
+
+    /// Writes back until less is dirty than stops access.
+    pub(crate) fn relieve(&self) -> Result<()> {
+        while self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+            let mut writer = self.writer();
+            // Those who waited for the lock may find the work done.
+            if self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+                self.capture(
+                    &mut writer,
+                    Take::Queue { until: u64::MAX },
+                    Cause::WriteBack,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All background work that is due: write-back, one step of freeing, and
+    /// the layout's own.
+    ///
+    /// # Errors
+    /// What the layout fails with.
+    pub fn maintain(&self) -> Result<()> {
+        while self.write_back()? {}
+        self.reap_step()?;
+        self.store.layout.maintain()
+    }
+
+    /// Puts access times that waited into the epoch, or drops them if the
+    /// volume has no room or takes no changes.
+    pub(crate) fn join_read_times(&self) {
+        let waiting = std::mem::take(&mut self.queues().atimes);
+        if waiting.is_empty() {
+            return;
+        }
+        let begun = self.begin(Usage::default(), 0, Purpose::Grow);
+        for vnode in waiting {
+            vnode.atime_listed.store(false, Relaxed);
+            let mut state = vnode.write();
+            match &begun {
+                Ok(_) if state.live().is_ok() => self.join(&vnode, &mut state),
+                _ => vnode.atime_ns.store(0, Relaxed),
+            }
+        }
+    }
+
+    /// # Errors
+    /// What made an earlier write fail.
+    pub(crate) fn check_failed(&self) -> Result<()> {
+        match &*self.failed.lock() {
+            None => Ok(()),
+            Some(error) => Err(error.clone()),
+        }
+    }
+
+    /// After a failed append or commit nothing is written any more.
+    pub(crate) fn fail(&self, error: &Error) {
+        let mut failed = self.failed.lock();
+        if failed.is_none() {
+            tracing::error!(%error, "a write failed: the volume takes no more changes");
+            *failed = Some(error.clone());
+        }
+        self.has_failed.store(true, Relaxed);
+    }
+}

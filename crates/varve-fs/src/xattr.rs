@@ -1,0 +1,426 @@
+//! Extended attributes.
+//!
+//! All attributes of a file are one blob of at most 64 KiB: entries sorted by
+//! name, each a byte with the name's length, four with the value's (little
+//! endian), the name, the value. The layout stores it, the epoch carries it.
+
+use crate::acl::{self, AclEntry};
+use crate::attr::Caller;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::permission::{READ, WRITE, permit_owner};
+use crate::types::{FileKind, InodeNo, View};
+use crate::vnode::{State, Vnode, sectors_of};
+use std::sync::{Arc, OnceLock};
+
+/// The largest blob, and so the largest value.
+const BLOB_MAX: usize = 1 << 16;
+const NAME_MAX: usize = 255;
+
+/// One attribute of a blob.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Attribute<'a> {
+    name: &'a [u8],
+    value: &'a [u8],
+}
+
+/// The attributes in a blob; `None` for bytes that are no attribute.
+fn attributes(mut blob: &[u8]) -> impl Iterator<Item = Option<Attribute<'_>>> {
+    std::iter::from_fn(move || {
+        if blob.is_empty() {
+            return None;
+        }
+        let Some(parsed) = split(blob) else {
+            blob = &[];
+            return Some(None);
+        };
+        blob = parsed.1;
+        Some(Some(parsed.0))
+    })
+}
+
+fn split(blob: &[u8]) -> Option<(Attribute<'_>, &[u8])> {
+    let (&name_bytes, rest) = blob.split_first()?;
+    let (value_bytes, rest) = rest.split_first_chunk::<4>()?;
+    let value_bytes = usize::try_from(u32::from_le_bytes(*value_bytes)).ok()?;
+    let (name, rest) = rest.split_at_checked(name_bytes.into())?;
+    let (value, rest) = rest.split_at_checked(value_bytes)?;
+    Some((Attribute { name, value }, rest))
+}
+
+fn damaged() -> Error {
+    Error::Damaged {
+        ino: None,
+        detail: "extended attributes cannot be parsed".to_owned(),
+    }
+}
+
+/// The value of an attribute, if the blob has it.
+fn value<'a>(blob: &'a [u8], name: &[u8]) -> Result<Option<&'a [u8]>> {
+    for attribute in attributes(blob) {
+        let attribute = attribute.ok_or_else(damaged)?;
+        if attribute.name == name {
+            return Ok(Some(attribute.value));
+        }
+    }
+    Ok(None)
+}
+
+/// The blob with one attribute set, or removed if `value` is absent.
+///
+/// # Errors
+/// `NoSpace` if it grows too large, `Damaged`.
+pub(crate) fn with(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
+    let mut all = Vec::new();
+    for attribute in attributes(blob) {
+        let attribute = attribute.ok_or_else(damaged)?;
+        if attribute.name != name {
+            all.push(attribute);
+        }
+    }
+    if let Some(value) = value {
+        let at = all.partition_point(|a| a.name < name);
+        all.insert(at, Attribute { name, value });
+    }
+    let mut out = Vec::with_capacity(blob.len() + name.len() + value.map_or(0, <[u8]>::len) + 5);
+    for Attribute { name, value } in all {
+        out.push(u8::try_from(name.len()).map_err(|_| Error::Range)?);
+        out.extend_from_slice(
+            &u32::try_from(value.len())
+                .map_err(|_| Error::Range)?
+                .to_le_bytes(),
+        );
+        out.extend_from_slice(name);
+        out.extend_from_slice(value);
+    }
+    if out.len() > BLOB_MAX {
+        Err(Error::NoSpace)
+    } else {
+        Ok(out)
+    }
+}
+
+/// The part of a name that says who may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    Acl,
+}
+
+fn space(name: &[u8]) -> Result<Space> {
+    if name.len() > NAME_MAX {
+        return Err(Error::Range);
+    }
+    if name == acl::ACCESS || name == acl::DEFAULT {
+        return Ok(Space::Acl);
+    }
+    let spaces: [(&[u8], Space); 3] = [
+        (b"user.", Space::User),
+        (b"trusted.", Space::Trusted),
+        (b"security.", Space::Security),
+    ];
+    for (prefix, space) in spaces {
+        if let Some(rest) = name.strip_prefix(prefix) {
+            let empty = rest.is_empty() || rest.contains(&0);
+            return if empty {
+                Err(Error::Invalid("an attribute's name"))
+            } else {
+                Ok(space)
+            };
+        }
+    }
+    Err(Error::NotSupported)
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// An attribute's value.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`,
+    /// `security.` and the access control lists, `AccessDenied`, `Stale`,
+    /// `Damaged`, device errors.
+    pub fn getxattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let space = space(name)?;
+        let state = vnode.read();
+        state.live()?;
+        match space {
+            Space::User => self.permit(caller, &vnode, &state, READ)?,
+            Space::Trusted if !caller.is_root() => return Err(Error::NoAttribute),
+            Space::Trusted | Space::Security | Space::Acl => {}
+        }
+        let blob = self.blob(&vnode, &state)?;
+        value(&blob, name)?
+            .map(<[u8]>::to_vec)
+            .ok_or(Error::NoAttribute)
+    }
+
+    /// The names of all attributes the caller may know of.
+    ///
+    /// # Errors
+    /// `Stale`, `Damaged`, device errors.
+    pub fn listxattr(&self, view: View, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        let blob = self.blob(&vnode, &state)?;
+        let mut names = Vec::new();
+        for attribute in attributes(&blob) {
+            let name = attribute.ok_or_else(damaged)?.name;
+            if caller.is_root() || !name.starts_with(b"trusted.") {
+                names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Sets an attribute: only if it is new with `create`, only if it exists
+    /// with `replace`.
+    ///
+    /// # Errors
+    /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
+    /// name of more than 255 bytes, `NoSpace` if all together exceed 64 KiB,
+    /// `NotPermitted`, and as [`Self::getxattr`].
+    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
+    pub fn setxattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        create: bool,
+        replace: bool,
+    ) -> Result<()> {
+        let View::Live = view;
+        if value.len() > BLOB_MAX {
+            return Err(Error::Range);
+        }
+        self.change_xattr(caller, ino, name, Some(value), create, replace)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// As [`Self::setxattr`].
+    pub fn removexattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+    ) -> Result<()> {
+        let View::Live = view;
+        self.change_xattr(caller, ino, name, None, false, true)
+    }
+
+    fn change_xattr(
+        &self,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+        new: Option<&[u8]>,
+        create: bool,
+        replace: bool,
+    ) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let space = space(name)?;
+        let sectors = sectors_of(new.map_or(0, <[u8]>::len) + name.len() + 5) + 1;
+        let growth = Usage {
+            inodes: 0,
+            blocks: 0,
+            sectors,
+        };
+        let purpose = if new.is_some() {
+            Purpose::Grow
+        } else {
+            Purpose::Shrink
+        };
+        let _operation = self.begin(growth, new.map_or(0, <[u8]>::len) as u64, purpose)?;
+        let mut state = vnode.write();
+        state.live()?;
+        self.permit_xattr(caller, &vnode, &state, space)?;
+        let blob = self.blob(&vnode, &state)?;
+        let exists = value(&blob, name)?.is_some();
+        if create && exists {
+            return Err(Error::Exists);
+        }
+        if replace && !exists {
+            return Err(Error::NoAttribute);
+        }
+        let mut new = new;
+        if space == Space::Acl
+            && let Some(list) = new
+        {
+            new = self
+                .apply_acl(caller, &vnode, &mut state, name, list)?
+                .then_some(list);
+        }
+        let blob = with(&blob, name, new)?;
+        let before = state.usage();
+        self.set_blob(&mut state, blob);
+        self.space.settle(before, state.usage());
+        state.inode.ctime = self.now();
+        self.join(&vnode, &mut state);
+        Ok(())
+    }
+
+    fn permit_xattr(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        space: Space,
+    ) -> Result<()> {
+        match space {
+            Space::User => {
+                let plain = matches!(vnode.kind, FileKind::Regular | FileKind::Directory);
+                if !plain {
+                    return Err(Error::NotPermitted);
+                }
+                if vnode.kind == FileKind::Directory && state.inode.mode & 0o1000 != 0 {
+                    permit_owner(caller, &state.inode)?;
+                }
+                self.permit(caller, vnode, state, WRITE)
+            }
+            Space::Trusted | Space::Security if caller.is_root() || caller.checked => Ok(()),
+            Space::Trusted | Space::Security => Err(Error::NotPermitted),
+            Space::Acl if vnode.kind == FileKind::Symlink => Err(Error::NotSupported),
+            Space::Acl => permit_owner(caller, &state.inode),
+        }
+    }
+
+    /// Lets the permission bits follow a new list. Answers whether the list
+    /// says more than they do and has to be kept.
+    fn apply_acl(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &mut State,
+        name: &[u8],
+        list: &[u8],
+    ) -> Result<bool> {
+        if name == acl::DEFAULT {
+            if vnode.kind != FileKind::Directory {
+                return Err(Error::AccessDenied);
+            }
+            return Ok(list.len() > 4 && acl::parse(list).map(|_| true)?);
+        }
+        if list.len() <= 4 {
+            return Ok(false);
+        }
+        let entries = acl::parse(list)?;
+        let inode = &mut state.inode;
+        inode.mode = inode.mode & !0o777 | acl::mode_bits(&entries);
+        if !caller.is_root() && !caller.in_group(inode.gid) {
+            inode.mode &= !0o2000;
+        }
+        Ok(!acl::is_minimal(&entries))
+    }
+
+    /// The attribute blob, loaded once.
+    pub(crate) fn blob(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
+        if let Some(blob) = state.xattrs.get() {
+            return Ok(Arc::clone(blob));
+        }
+        let blob = if state.inode.xattr_bytes == 0 {
+            Vec::new()
+        } else {
+            self.store.layout.read_xattrs(View::Live, vnode.ino)?
+        };
+        Ok(Arc::clone(state.xattrs.get_or_init(|| Arc::new(blob))))
+    }
+
+    /// Replaces the blob. The caller settles the usage and joins the epoch.
+    pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
+        state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by BLOB_MAX");
+        state.xattrs = OnceLock::from(Arc::new(blob));
+        state.xattrs_dirty = true;
+    }
+
+    /// The list that refines a file's permission bits, if it has one.
+    pub(crate) fn access_acl(&self, vnode: &Vnode, state: &State) -> Result<Option<Vec<AclEntry>>> {
+        self.acl(vnode, state, acl::ACCESS)
+    }
+
+    /// What a new file of `kind` inherits.
+    pub(crate) fn default_acl(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        kind: FileKind,
+    ) -> Result<Option<acl::Inherited>> {
+        if kind == FileKind::Symlink {
+            return Ok(None);
+        }
+        let entries = self.acl(vnode, state, acl::DEFAULT)?;
+        let directory = kind == FileKind::Directory;
+        Ok(entries.map(|entries| acl::Inherited { entries, directory }))
+    }
+
+    fn acl(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Vec<AclEntry>>> {
+        if state.inode.xattr_bytes == 0 {
+            return Ok(None);
+        }
+        let blob = self.blob(vnode, state)?;
+        value(&blob, name)?.map(acl::parse).transpose()
+    }
+
+    /// Lets a list follow new permission bits.
+    pub(crate) fn chmod_acl(&self, vnode: &Vnode, state: &mut State) -> Result<()> {
+        let Some(mut entries) = self.access_acl(vnode, state)? else {
+            return Ok(());
+        };
+        acl::set_mode(&mut entries, state.inode.mode);
+        let blob = self.blob(vnode, state)?;
+        let blob = with(&blob, acl::ACCESS, Some(&acl::encode(&entries)))?;
+        self.set_blob(state, blob);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn attributes_are_sorted_replaced_and_removed() {
+        let blob = with(b"", b"user.b", Some(b"2")).unwrap();
+        let blob = with(&blob, b"user.a", Some(b"1")).unwrap();
+        let blob = with(&blob, b"user.b", Some(b"three")).unwrap();
+        let names: Vec<_> = attributes(&blob).map(|a| a.unwrap().name).collect();
+        assert_eq!(names, [b"user.a", b"user.b"]);
+        assert_eq!(value(&blob, b"user.b").unwrap(), Some(&b"three"[..]));
+        let blob = with(&blob, b"user.a", None).unwrap();
+        assert_eq!(with(&blob, b"user.b", None).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_blob_beyond_64_kib_is_refused() {
+        let blob = with(b"", b"user.a", Some(&[0; 40_000])).unwrap();
+        assert!(matches!(
+            with(&blob, b"user.b", Some(&[0; 30_000])),
+            Err(Error::NoSpace)
+        ));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_parse_or_are_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = value(&bytes, b"user.x");
+            let _ = with(&bytes, b"user.x", Some(b"y"));
+        }
+    }
+}
