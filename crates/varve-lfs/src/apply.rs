@@ -1,0 +1,170 @@
+//! Applying a group to the live delta: one code for append and roll-forward.
+//!
+//! Committed pointers change here and nowhere else (protocol rule 7). Every
+//! function takes the place of the new copy as given: the segment writer has
+//! just assigned it, roll-forward has just derived it from the summary.
+
+use crate::base::{MAX_BLOCK, imap_block};
+use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
+use crate::format::Pointer;
+use crate::geometry::Geometry;
+use varve_fs::{InodeNo, Version, flags};
+
+/// A record: a change that no block expresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Record {
+    /// The inode is gone; the number's next file has this version.
+    Freed(Version),
+    /// Blocks from here on are gone.
+    Truncated(u64),
+    /// Blocks of this range are gone.
+    Punched(u64, u64),
+    /// Blocks of this range, holes so far, are reserved by this serial.
+    Reserved(u64, u64, u64),
+}
+
+impl Delta {
+    fn note(&mut self, geometry: &Geometry, ino: InodeNo) {
+        self.imap_blocks.insert(imap_block(geometry, ino.0));
+        self.next_ino = self.next_ino.max(ino.0 + 1);
+        self.entries += 1;
+    }
+
+    /// A block has a new copy at `pointer`.
+    pub fn apply_block(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        version: Version,
+        block: u64,
+        pointer: Pointer,
+        written_ns: i64,
+    ) {
+        self.note(geometry, ino);
+        let former = self.inode_mut(ino, version).blocks.insert(block, pointer);
+        if let Some(former) = former {
+            self.count_block(geometry, &former, -1);
+        }
+        self.count_block(geometry, &pointer, 1);
+        self.note_age(geometry, pointer.sector(), written_ns);
+    }
+
+    fn note_age(&mut self, geometry: &Geometry, sector: u64, written_ns: i64) {
+        if let Some(segment) = geometry.segment_of(sector) {
+            let newest = self.newest_ns.entry(segment).or_insert(written_ns);
+            *newest = (*newest).max(written_ns);
+        }
+    }
+
+    /// The extended attributes have a new copy; `Pointer::NONE` for none.
+    pub fn apply_xattrs(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        version: Version,
+        pointer: Pointer,
+    ) {
+        self.note(geometry, ino);
+        if let Some(former) = self.inode_mut(ino, version).xattrs.replace(pointer) {
+            self.count_block(geometry, &former, -1);
+        }
+        self.count_block(geometry, &pointer, 1);
+    }
+
+    /// The inode has a new image.
+    pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage) {
+        let inode = &placed.image.inode;
+        let (ino, version) = (inode.ino, inode.version);
+        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let bytes = i64::from(geometry.inode_bytes);
+        let without_xattrs = inode.xattr_bytes == 0;
+        self.note(geometry, ino);
+        if without_xattrs {
+            // Removing the last attribute stores no block: the image says it.
+            self.apply_xattrs(geometry, ino, version, Pointer::NONE);
+        }
+        self.count(geometry, placed.place.sector, bytes);
+        if let Some(former) = self.inode_mut(ino, version).image.replace(placed) {
+            self.count(geometry, former.place.sector, -bytes);
+        }
+        self.unfinished.insert(ino.0, unfinished);
+    }
+
+    /// A record of `ino`.
+    pub fn apply_record(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        version: Version,
+        record: Record,
+    ) {
+        self.note(geometry, ino);
+        match record {
+            Record::Freed(next_version) => self.free(geometry, ino, next_version),
+            Record::Truncated(from) => {
+                self.kill(geometry, ino, version, from, MAX_BLOCK, RangeState::Hole);
+            }
+            Record::Punched(from, to) => {
+                self.kill(geometry, ino, version, from, to, RangeState::Hole);
+            }
+            Record::Reserved(from, to, serial) => {
+                self.kill(
+                    geometry,
+                    ino,
+                    version,
+                    from,
+                    to,
+                    RangeState::Unwritten(serial),
+                );
+            }
+        }
+    }
+
+    /// The blocks of `from..to` end; `state` takes their place.
+    fn kill(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        version: Version,
+        from: u64,
+        to: u64,
+        state: RangeState,
+    ) {
+        let mut dead = Vec::new();
+        let entry = self.inode_mut(ino, version);
+        entry
+            .blocks
+            .remove_range(from, to, |_, pointer| dead.push(pointer));
+        if entry.reborn && state == RangeState::Hole {
+            entry.ranges.remove(from, to);
+        } else {
+            entry.ranges.insert(from, to, state);
+        }
+        for pointer in dead {
+            self.count_block(geometry, &pointer, -1);
+        }
+    }
+
+    fn free(&mut self, geometry: &Geometry, ino: InodeNo, next_version: Version) {
+        let freed = InodeDelta {
+            freed: Some(next_version),
+            ..InodeDelta::default()
+        };
+        if let Some(former) = self.inodes.insert(ino.0, freed) {
+            for (_, pointer) in former.blocks.range(0, u64::MAX) {
+                self.count_block(geometry, &pointer, -1);
+            }
+            if let Some(pointer) = former.xattrs {
+                self.count_block(geometry, &pointer, -1);
+            }
+            if let Some(image) = former.image {
+                self.count(
+                    geometry,
+                    image.place.sector,
+                    -i64::from(geometry.inode_bytes),
+                );
+            }
+        }
+        self.unfinished.insert(ino.0, false);
+    }
+}

@@ -1,0 +1,302 @@
+//! The image of the last completed checkpoint, read page by page.
+//!
+//! Immutable: a new checkpoint makes a new `Base` that shares what did not
+//! change. Nothing of it is loaded whole but the segment usage table.
+
+use crate::error::{Error, Result};
+use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
+use crate::format::inode::{InodeImage, MAX_HEIGHT, Root};
+use crate::format::node::{FANOUT, NodeId};
+use crate::format::{Malformed, Pointer};
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use varve_fs::{InodeNo, Usage};
+use zerocopy::FromBytes;
+
+/// One past the highest logical block an index can hold.
+pub const MAX_BLOCK: u64 = 1 << 48;
+
+/// Blocks below one pointer at `height`.
+pub fn span(height: u8) -> u64 {
+    FANOUT.saturating_pow(u32::from(height))
+}
+
+/// Blocks a root of `slots` pointers at `height` can hold.
+pub fn capacity(slots: usize, height: u8) -> u64 {
+    span(height).saturating_mul(slots as u64)
+}
+
+/// Least height at which `slots` pointers reach `block`.
+pub fn height_for(slots: usize, block: u64) -> u8 {
+    (0..=MAX_HEIGHT)
+        .find(|&height| capacity(slots, height) > block)
+        .unwrap_or(MAX_HEIGHT)
+}
+
+/// The state of the volume at a checkpoint.
+#[derive(Debug)]
+pub struct Base {
+    /// The checkpoint's number.
+    pub serial: u64,
+    /// The ifile, root included.
+    pub ifile: InodeImage,
+    /// One more than the highest inode number ever used.
+    pub next_ino: u64,
+    /// Head of the free list; 0 is none.
+    pub free_head: u64,
+    /// Numbers on it.
+    pub free_count: u64,
+    /// Inodes without names, or in the middle of a truncate.
+    pub unfinished: BTreeSet<u64>,
+    /// What lives on the volume.
+    pub usage: Usage,
+    /// Live bytes of index nodes and of the ifile.
+    pub metadata_bytes: u64,
+}
+
+impl Base {
+    /// The ifile's root.
+    pub fn ifile_root(&self) -> &Root {
+        self.ifile
+            .root
+            .as_ref()
+            .expect("a checkpoint's ifile has a root")
+    }
+
+    /// The map entry of `ino`.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn imap(&self, reader: &Reader, geometry: &Geometry, ino: InodeNo) -> Result<ImapState> {
+        if ino.0 >= self.next_ino {
+            return Ok(ImapState::Unused);
+        }
+        let per_block = geometry.entries_per_block();
+        let block = imap_block(geometry, ino.0);
+        let tree = Tree {
+            reader,
+            ino: InodeNo::IFILE,
+            root: self.ifile_root(),
+        };
+        let Some(pointer) = tree.get(block)? else {
+            return Ok(ImapState::Unused);
+        };
+        let bytes = reader.ifile_block(&pointer, block)?;
+        let at = (ino.0 % per_block) as usize * size_of::<ImapEntry>();
+        let entry = ImapEntry::read_from_bytes(&bytes[at..at + size_of::<ImapEntry>()])
+            .expect("an entry lies within its block");
+        entry.state().map_err(|source| {
+            Error::damaged(
+                geometry.segment_of(pointer.sector()),
+                pointer.sector(),
+                source,
+            )
+        })
+    }
+
+    /// The image of `ino`, if it exists at this checkpoint.
+    ///
+    /// # Errors
+    /// If it cannot be read, or carries no root: a checkpoint's images do.
+    pub fn inode(
+        &self,
+        reader: &Reader,
+        geometry: &Geometry,
+        ino: InodeNo,
+    ) -> Result<Option<Arc<InodeImage>>> {
+        let ImapState::Used { version, place } = self.imap(reader, geometry, ino)? else {
+            return Ok(None);
+        };
+        let image = reader.inode(&place, ino)?;
+        let refused = |problem: &str| {
+            let problem = format!("{ino}: {problem}");
+            Error::damaged(
+                geometry.segment_of(place.sector),
+                place.sector,
+                Malformed::new("inode", problem),
+            )
+        };
+        if image.inode.version != version {
+            return Err(refused("its version differs from the inode map's"));
+        }
+        if image.root.is_none() {
+            return Err(refused("the inode map leads to an image without a root"));
+        }
+        Ok(Some(image))
+    }
+}
+
+/// The ifile block with the map entry of `ino`.
+pub fn imap_block(geometry: &Geometry, ino: u64) -> u64 {
+    IMAP_OFFSET / u64::from(geometry.block_bytes) + ino / geometry.entries_per_block()
+}
+
+/// The index of one file at a checkpoint.
+pub struct Tree<'a> {
+    /// Reads its nodes.
+    pub reader: &'a Reader,
+    /// The file.
+    pub ino: InodeNo,
+    /// Where it begins.
+    pub root: &'a Root,
+}
+
+impl Tree<'_> {
+    /// The pointer of `block`.
+    ///
+    /// # Errors
+    /// If a node on the way cannot be read.
+    pub fn get(&self, block: u64) -> Result<Option<Pointer>> {
+        let mut height = self.root.height;
+        let Some(&slot) = self
+            .root
+            .slots
+            .get(usize::try_from(block / span(height)).unwrap_or(usize::MAX))
+        else {
+            return Ok(None);
+        };
+        let mut pointer = slot;
+        while height > 0 && !pointer.is_none() {
+            let id = NodeId {
+                ino: self.ino,
+                height,
+                index: block / span(height),
+            };
+            let node = self.reader.node(&pointer, id)?;
+            height -= 1;
+            pointer = node.get((block / span(height) % FANOUT) as usize);
+        }
+        Ok((!pointer.is_none()).then_some(pointer))
+    }
+
+    /// Visits the blocks of `from..to` that exist, ascending, until `visit`
+    /// returns false.
+    ///
+    /// # Errors
+    /// If a node on the way cannot be read.
+    pub fn blocks(
+        &self,
+        from: u64,
+        to: u64,
+        visit: &mut dyn FnMut(u64, Pointer) -> bool,
+    ) -> Result<()> {
+        let height = self.root.height;
+        for (slot, pointer) in self.root.slots.iter().enumerate() {
+            let index = slot as u64;
+            if !self.descend(*pointer, height, index, from, to, visit)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn descend(
+        &self,
+        pointer: Pointer,
+        height: u8,
+        index: u64,
+        from: u64,
+        to: u64,
+        visit: &mut dyn FnMut(u64, Pointer) -> bool,
+    ) -> Result<bool> {
+        let first = index.saturating_mul(span(height));
+        if pointer.is_none() || first >= to || first.saturating_add(span(height)) <= from {
+            return Ok(true);
+        }
+        if height == 0 {
+            return Ok(visit(index, pointer));
+        }
+        let node = self.reader.node(
+            &pointer,
+            NodeId {
+                ino: self.ino,
+                height,
+                index,
+            },
+        )?;
+        for (slot, child) in node.iter() {
+            let child_index = index.saturating_mul(FANOUT) + slot as u64;
+            if !self.descend(child, height - 1, child_index, from, to, visit)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Visits every node, children before parents.
+    ///
+    /// # Errors
+    /// If a node cannot be read.
+    pub fn nodes(&self, visit: &mut dyn FnMut(NodeId, Pointer)) -> Result<()> {
+        for (slot, pointer) in self.root.slots.iter().enumerate() {
+            self.visit_node(*pointer, self.root.height, slot as u64, visit)?;
+        }
+        Ok(())
+    }
+
+    fn visit_node(
+        &self,
+        pointer: Pointer,
+        height: u8,
+        index: u64,
+        visit: &mut dyn FnMut(NodeId, Pointer),
+    ) -> Result<()> {
+        if height == 0 || pointer.is_none() {
+            return Ok(());
+        }
+        let id = NodeId {
+            ino: self.ino,
+            height,
+            index,
+        };
+        if height > 1 {
+            let node = self.reader.node(&pointer, id)?;
+            for (slot, child) in node.iter() {
+                self.visit_node(
+                    child,
+                    height - 1,
+                    index.saturating_mul(FANOUT) + slot as u64,
+                    visit,
+                )?;
+            }
+        }
+        visit(id, pointer);
+        Ok(())
+    }
+
+    /// The node `id` as this tree has it, with its pointer.
+    ///
+    /// # Errors
+    /// If a node on the way cannot be read.
+    pub fn node_at(&self, id: NodeId) -> Result<Option<Pointer>> {
+        let mut height = self.root.height;
+        if id.height > height {
+            return Ok(None);
+        }
+        let up = span(height - id.height);
+        let Some(&slot) = self
+            .root
+            .slots
+            .get(usize::try_from(id.index / up).unwrap_or(usize::MAX))
+        else {
+            return Ok(None);
+        };
+        let mut pointer = slot;
+        while height > id.height && !pointer.is_none() {
+            let index = id.index / span(height - id.height);
+            let node = self.reader.node(
+                &pointer,
+                NodeId {
+                    ino: self.ino,
+                    height,
+                    index,
+                },
+            )?;
+            height -= 1;
+            pointer = node.get((id.index / span(height - id.height) % FANOUT) as usize);
+        }
+        Ok((!pointer.is_none()).then_some(pointer))
+    }
+}

@@ -1,0 +1,396 @@
+//! Reading partial segments back: one parser for recovery, cleaner and fsck.
+
+use crate::apply::Record;
+use crate::base::MAX_BLOCK;
+use crate::error::{Error, Result};
+use crate::format::ifile::InodePlace;
+use crate::format::node::NodeId;
+use crate::format::summary::{BlockEntry, Entries, Entry, HEADER_BYTES, entry_flags, entry_kind};
+use crate::format::{Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
+use crate::geometry::Geometry;
+use crate::log::inode_place;
+use crate::reader::Reader;
+use varve_fs::{InodeNo, Version};
+
+/// A summary that has proved to be whole, and where it stands.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The fixed part.
+    pub header: SummaryHeader,
+    /// The entries' bytes.
+    pub entries: Vec<u8>,
+    /// Its segment.
+    pub segment: u32,
+    /// Byte offset within it.
+    pub offset: u32,
+}
+
+/// One entry with everything that follows from its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChainItem {
+    /// A record.
+    Record {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// What.
+        record: Record,
+    },
+    /// A data block, or with `xattrs` the extended attributes.
+    Block {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// Logical block number.
+        block: u64,
+        /// Where.
+        pointer: Pointer,
+        /// Nanoseconds since 1970 of the last user write.
+        written_ns: i64,
+        /// Former sector address, if the cleaner moved it.
+        source: Option<u64>,
+        /// It holds the extended attributes.
+        xattrs: bool,
+    },
+    /// An index node.
+    Node {
+        /// Which.
+        id: NodeId,
+        /// The file's version.
+        version: Version,
+        /// Where.
+        pointer: Pointer,
+    },
+    /// An inode.
+    Inode {
+        /// Which.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// Where.
+        place: InodePlace,
+        /// Former place, if the cleaner moved it.
+        source: Option<(u64, u8)>,
+    },
+}
+
+impl Summary {
+    /// Bytes of the whole partial segment.
+    pub fn bytes(&self) -> u32 {
+        self.header.sectors.get() * SECTOR as u32
+    }
+
+    /// Reads and validates the summary at `offset` of `segment`, or from
+    /// `image` if the segment's bytes are at hand.
+    ///
+    /// # Errors
+    /// Device errors. `Ok(Err(..))` says why there is no summary.
+    pub fn read(
+        reader: &Reader,
+        geometry: &Geometry,
+        volume_tag: u64,
+        segment: u32,
+        offset: u32,
+    ) -> Result<std::result::Result<Summary, Malformed>> {
+        let unit = geometry.write_unit as usize;
+        let sector = geometry.byte(segment, offset) / SECTOR;
+        let mut bytes = vec![0; unit];
+        reader.read_uncached(sector, &mut bytes)?;
+        let header = match Self::header(&bytes, geometry, volume_tag, segment, offset) {
+            Ok(header) => header,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        let end = HEADER_BYTES + header.entry_bytes.get() as usize;
+        if end > unit {
+            bytes.resize(end.next_multiple_of(unit), 0);
+            reader.read_uncached(sector, &mut bytes)?;
+        }
+        Ok(Self::finish(header, &bytes, segment, offset))
+    }
+
+    /// As [`Summary::read`], from the bytes of the whole segment.
+    ///
+    /// # Errors
+    /// Says why there is no summary.
+    pub fn parse(
+        image: &[u8],
+        geometry: &Geometry,
+        volume_tag: u64,
+        segment: u32,
+        offset: u32,
+    ) -> std::result::Result<Summary, Malformed> {
+        let bytes = image.get(offset as usize..).unwrap_or(&[]);
+        let header = Self::header(bytes, geometry, volume_tag, segment, offset)?;
+        Self::finish(header, bytes, segment, offset)
+    }
+
+    fn header(
+        bytes: &[u8],
+        geometry: &Geometry,
+        volume_tag: u64,
+        segment: u32,
+        offset: u32,
+    ) -> std::result::Result<SummaryHeader, Malformed> {
+        let sector = geometry.byte(segment, offset) / SECTOR;
+        let header = SummaryHeader::parse(bytes, volume_tag, sector)?;
+        let length = u64::from(header.sectors.get()) * SECTOR;
+        let room = u64::from(geometry.segment_bytes.saturating_sub(offset));
+        if length > room || !length.is_multiple_of(u64::from(geometry.write_unit)) {
+            return Err(Malformed::new(
+                "summary",
+                format!("length {length} of {room} bytes"),
+            ));
+        }
+        if header.next_segment.get() >= geometry.segment_count {
+            return Err(Malformed::new(
+                "summary",
+                "names a segment beyond the volume",
+            ));
+        }
+        Ok(header)
+    }
+
+    fn finish(
+        header: SummaryHeader,
+        bytes: &[u8],
+        segment: u32,
+        offset: u32,
+    ) -> std::result::Result<Summary, Malformed> {
+        let end = HEADER_BYTES + header.entry_bytes.get() as usize;
+        let entries = bytes
+            .get(HEADER_BYTES..end)
+            .ok_or_else(|| Malformed::new("summary", "entries beyond the segment"))?;
+        header.verify_entries(entries)?;
+        Ok(Summary {
+            header,
+            entries: entries.to_vec(),
+            segment,
+            offset,
+        })
+    }
+
+    /// The entries with their places.
+    ///
+    /// # Errors
+    /// If they do not add up: only a crafted summary with a good checksum.
+    pub fn items(&self, geometry: &Geometry) -> std::result::Result<Vec<ChainItem>, Malformed> {
+        let bad = |problem: &str| Malformed::new("summary", problem);
+        let start = self.header.sector.get();
+        let incarnation = self.header.segment_incarnation.get();
+        let serial = self.header.serial.get();
+        let birth = |stored: u64| if stored == 0 { serial } else { stored };
+        let entries: Vec<Entry> =
+            Entries::new(&self.entries).collect::<std::result::Result<_, _>>()?;
+        let block_sectors: u64 = entries
+            .iter()
+            .map(|entry| {
+                if let Entry::Block(block) = entry {
+                    u64::from(block.sectors)
+                } else {
+                    0
+                }
+            })
+            .sum();
+        let inode_count = entries
+            .iter()
+            .filter(|e| matches!(e, Entry::Inode(_)))
+            .count() as u64;
+        let inode_sector = self.header.summary_sectors() + block_sectors;
+        let inode_sectors = (inode_count * u64::from(geometry.inode_bytes)).div_ceil(SECTOR);
+        if inode_sector + inode_sectors > u64::from(self.header.sectors.get()) {
+            return Err(bad("entries describe more than the partial segment holds"));
+        }
+        let mut sector = start + self.header.summary_sectors();
+        let mut inodes = 0;
+        let mut file = None;
+        let mut items = Vec::with_capacity(entries.len());
+        for entry in entries {
+            if let Entry::File(of) = entry {
+                file = Some((InodeNo(of.ino.get()), of.version.get()));
+                continue;
+            }
+            let (ino, version) = file.ok_or_else(|| bad("an entry before any file"))?;
+            items.push(match entry {
+                Entry::File(_) => unreachable!("handled above"),
+                Entry::Block(block) => {
+                    if block.block.get() >= MAX_BLOCK {
+                        return Err(bad("a block beyond the largest file"));
+                    }
+                    let place = sector;
+                    sector += u64::from(block.sectors);
+                    let crc = block.crc.get();
+                    let birth = birth(block.birth.get());
+                    let pointer = Pointer::new(place, block.sectors, crc, birth, incarnation);
+                    block_item(ino, version, &block, pointer)
+                }
+                Entry::Inode(inode) => {
+                    let place = inode_place(
+                        geometry,
+                        start,
+                        (inode_sector * SECTOR) as usize,
+                        inodes,
+                        birth(inode.birth.get()),
+                        inode.crc.get(),
+                        incarnation,
+                    );
+                    inodes += 1;
+                    let moved = inode.flags & entry_flags::MOVED != 0;
+                    let source = moved.then_some((inode.source.get(), inode.source_slot));
+                    ChainItem::Inode {
+                        ino,
+                        version,
+                        place,
+                        source,
+                    }
+                }
+                Entry::Record(record) => {
+                    let (from, to) = (record.from.get(), record.to.get());
+                    if !plausible(geometry, record.kind, from, to) {
+                        return Err(bad("a record with an impossible range"));
+                    }
+                    let record = match record.kind {
+                        entry_kind::FREED => Record::Freed(from as u32),
+                        entry_kind::TRUNCATED => Record::Truncated(from),
+                        entry_kind::PUNCHED => Record::Punched(from, to),
+                        _ => Record::Reserved(from, to, serial),
+                    };
+                    ChainItem::Record {
+                        ino,
+                        version,
+                        record,
+                    }
+                }
+            });
+        }
+        Ok(items)
+    }
+
+    /// The stored bytes of an item within `partial`, the whole partial segment.
+    pub fn stored<'b>(&self, geometry: &Geometry, item: &ChainItem, partial: &'b [u8]) -> &'b [u8] {
+        let start = self.header.sector.get();
+        match item {
+            ChainItem::Record { .. } => &[],
+            ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => {
+                let at = ((pointer.sector() - start) * SECTOR) as usize;
+                &partial[at..at + usize::from(pointer.sectors()) * SECTOR as usize]
+            }
+            ChainItem::Inode { place, .. } => {
+                let inode_bytes = geometry.inode_bytes as usize;
+                let at = ((place.sector - start) * SECTOR) as usize
+                    + usize::from(place.slot) * inode_bytes;
+                &partial[at..at + inode_bytes]
+            }
+        }
+    }
+
+    /// Checks every block and inode of the payload against its checksum.
+    ///
+    /// # Errors
+    /// Names the first that differs.
+    pub fn verify(
+        &self,
+        geometry: &Geometry,
+        items: &[ChainItem],
+        partial: &[u8],
+    ) -> std::result::Result<(), Malformed> {
+        for item in items {
+            let expected = match item {
+                ChainItem::Record { .. } => continue,
+                ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => pointer.crc(),
+                ChainItem::Inode { place, .. } => place.crc,
+            };
+            let found = crc32c(self.stored(geometry, item, partial));
+            if found != expected {
+                let problem = format!("{item:?} has checksum {found:#010x}");
+                return Err(Malformed::new("partial segment", problem));
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole partial segment, from the device.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_partial(&self, reader: &Reader) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.bytes() as usize];
+        reader.read_uncached(self.header.sector.get(), &mut bytes)?;
+        Ok(bytes)
+    }
+}
+
+/// A reservation is never larger than the volume, no range beyond the index.
+fn plausible(geometry: &Geometry, kind: u8, from: u64, to: u64) -> bool {
+    let volume = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes);
+    match kind {
+        entry_kind::PUNCHED => from <= to && to <= MAX_BLOCK,
+        entry_kind::RESERVED => {
+            from <= to && to <= MAX_BLOCK && to - from <= volume / u64::from(geometry.block_bytes)
+        }
+        _ => from <= MAX_BLOCK,
+    }
+}
+
+fn block_item(ino: InodeNo, version: Version, block: &BlockEntry, pointer: Pointer) -> ChainItem {
+    if block.kind == entry_kind::NODE {
+        let id = NodeId {
+            ino,
+            height: block.height,
+            index: block.block.get(),
+        };
+        return ChainItem::Node {
+            id,
+            version,
+            pointer,
+        };
+    }
+    let moved = block.flags & entry_flags::MOVED != 0;
+    ChainItem::Block {
+        ino,
+        version,
+        block: block.block.get(),
+        pointer,
+        written_ns: block.written_ns.get(),
+        source: moved.then_some(block.source.get()),
+        xattrs: block.kind == entry_kind::XATTRS,
+    }
+}
+
+/// The partial segments of one segment's present incarnation, in order.
+/// Ends where the chain within the segment does.
+///
+/// # Errors
+/// If entries do not add up.
+pub fn summaries_of(
+    image: &[u8],
+    geometry: &Geometry,
+    volume_tag: u64,
+    segment: u32,
+    incarnation: u32,
+) -> Vec<Summary> {
+    let mut summaries: Vec<Summary> = Vec::new();
+    let mut offset = geometry.payload_start(segment);
+    while geometry.partial_fits(offset) {
+        let Ok(summary) = Summary::parse(image, geometry, volume_tag, segment, offset) else {
+            break;
+        };
+        let serial = summary.header.serial.get();
+        let after = summaries
+            .last()
+            .is_none_or(|before| serial > before.header.serial.get());
+        if summary.header.segment_incarnation.get() != incarnation || !after {
+            break;
+        }
+        offset += summary.bytes();
+        summaries.push(summary);
+    }
+    summaries
+}
+
+impl From<Malformed> for Error {
+    fn from(source: Malformed) -> Self {
+        Error::damaged(None, 0, source)
+    }
+}

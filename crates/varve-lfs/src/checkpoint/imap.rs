@@ -1,0 +1,272 @@
+//! Folding the inode map: entries, the free list and the unfinished list.
+//!
+//! The free list is doubly linked through the entries of free numbers, so
+//! that a number taken out of its middle costs two neighbours. Freed numbers
+//! join at the head. Numbers below the highest one used that no inode has
+//! (given out, never used) join too.
+
+use super::fold::Fold;
+use super::live_bytes;
+use crate::base::{Tree, imap_block};
+use crate::error::Result;
+use crate::format::Pointer;
+use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET};
+use crate::log::{LogItem, Placed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use varve_fs::{InodeNo, Timestamp};
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Ifile blocks written in one group.
+const CHUNK: usize = 32;
+
+/// The lists a checkpoint record names.
+pub struct Lists {
+    pub next_ino: u64,
+    pub free_head: u64,
+    pub free_count: u64,
+    pub unfinished: BTreeSet<u64>,
+}
+
+/// Inode-map blocks being edited.
+struct Editor<'f, 'a> {
+    fold: &'f Fold<'a>,
+    blocks: BTreeMap<u64, Vec<u8>>,
+    free_head: u64,
+    free_count: u64,
+}
+
+impl Editor<'_, '_> {
+    fn block(&mut self, block: u64) -> Result<&mut Vec<u8>> {
+        if !self.blocks.contains_key(&block) {
+            let bytes = self.fold.ifile_content(block)?;
+            self.blocks.insert(block, bytes);
+        }
+        Ok(self.blocks.get_mut(&block).expect("just inserted"))
+    }
+
+    fn entry(&mut self, ino: u64) -> Result<&mut [u8]> {
+        let geometry = self.fold.lfs.geometry;
+        let at = (ino % geometry.entries_per_block()) as usize * ENTRY_BYTES;
+        let block = self.block(imap_block(&geometry, ino))?;
+        Ok(&mut block[at..at + ENTRY_BYTES])
+    }
+
+    fn get(&mut self, ino: u64) -> Result<ImapState> {
+        let bytes = self.entry(ino)?;
+        let entry = ImapEntry::read_from_bytes(bytes).expect("an entry is 32 bytes");
+        entry
+            .state()
+            .map_err(|source| crate::Error::damaged(None, 0, source))
+    }
+
+    fn set(&mut self, ino: u64, state: ImapState) -> Result<()> {
+        self.entry(ino)?
+            .copy_from_slice(ImapEntry::new(state).as_bytes());
+        Ok(())
+    }
+
+    /// Takes a number off the free list, if it is on it.
+    fn unlink(&mut self, ino: u64) -> Result<()> {
+        let ImapState::Free { previous, next, .. } = self.get(ino)? else {
+            return Ok(());
+        };
+        if previous == 0 {
+            self.free_head = next;
+        } else {
+            self.relink(previous, |before, _| (before, next))?;
+        }
+        if next != 0 {
+            self.relink(next, |_, behind| (previous, behind))?;
+        }
+        self.free_count = self.free_count.saturating_sub(1);
+        Ok(())
+    }
+
+    fn relink(&mut self, ino: u64, links: impl Fn(u64, u64) -> (u64, u64)) -> Result<()> {
+        if let ImapState::Free {
+            next_version,
+            previous,
+            next,
+        } = self.get(ino)?
+        {
+            let (previous, next) = links(previous, next);
+            self.set(
+                ino,
+                ImapState::Free {
+                    next_version,
+                    previous,
+                    next,
+                },
+            )?;
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, ino: u64, next_version: u32) -> Result<()> {
+        let head = self.free_head;
+        if head != 0 {
+            self.relink(head, |_, behind| (ino, behind))?;
+        }
+        self.set(
+            ino,
+            ImapState::Free {
+                next_version,
+                previous: 0,
+                next: head,
+            },
+        )?;
+        self.free_head = ino;
+        self.free_count += 1;
+        Ok(())
+    }
+}
+
+impl Fold<'_> {
+    /// An ifile block as the last checkpoint has it, of full length.
+    pub(super) fn ifile_content(&self, block: u64) -> Result<Vec<u8>> {
+        let tree = Tree {
+            reader: &self.lfs.reader,
+            ino: InodeNo::IFILE,
+            root: self.base.ifile_root(),
+        };
+        match tree.get(block)? {
+            Some(pointer) => Ok(self.lfs.reader.ifile_block(&pointer, block)?.to_vec()),
+            None => Ok(vec![0; self.lfs.geometry.block_bytes as usize]),
+        }
+    }
+
+    /// Folds the inode map and the unfinished list; their blocks are written.
+    pub(super) fn inode_map(&mut self, changes: BTreeMap<u64, ImapState>) -> Result<Lists> {
+        let next_ino = self
+            .base
+            .next_ino
+            .max(self.frozen.next_ino)
+            .max(InodeNo::FIRST.0);
+        let mut editor = Editor {
+            fold: self,
+            blocks: BTreeMap::new(),
+            free_head: self.base.free_head,
+            free_count: self.base.free_count,
+        };
+        for (&ino, state) in &changes {
+            match *state {
+                ImapState::Free { next_version, .. } => {
+                    editor.unlink(ino)?;
+                    editor.push(ino, next_version)?;
+                }
+                used => {
+                    editor.unlink(ino)?;
+                    editor.set(ino, used)?;
+                }
+            }
+        }
+        for ino in self.base.next_ino.max(InodeNo::FIRST.0)..next_ino {
+            if !changes.contains_key(&ino) {
+                editor.push(ino, 1)?;
+            }
+        }
+        let unfinished = self.unfinished();
+        let unit = u64::from(self.lfs.geometry.block_bytes);
+        for &block in &self.frozen.touched_ifile {
+            if block >= UNFINISHED_OFFSET / unit {
+                editor.block(block)?;
+            }
+        }
+        let (free_head, free_count, mut blocks) =
+            (editor.free_head, editor.free_count, editor.blocks);
+        if unfinished != self.base.unfinished {
+            self.unfinished_blocks(&unfinished, &mut blocks);
+        }
+        self.write_ifile_blocks(blocks)?;
+        Ok(Lists {
+            next_ino,
+            free_head,
+            free_count,
+            unfinished,
+        })
+    }
+
+    fn unfinished(&self) -> BTreeSet<u64> {
+        let mut list = self.base.unfinished.clone();
+        for (&ino, &joined) in &self.frozen.unfinished {
+            if joined {
+                list.insert(ino);
+            } else {
+                list.remove(&ino);
+            }
+        }
+        list
+    }
+
+    fn unfinished_blocks(&self, list: &BTreeSet<u64>, blocks: &mut BTreeMap<u64, Vec<u8>>) {
+        let block_bytes = self.lfs.geometry.block_bytes as usize;
+        let first = UNFINISHED_OFFSET / block_bytes as u64;
+        let bytes: Vec<u8> = list.iter().flat_map(|ino| ino.to_le_bytes()).collect();
+        for (block, content) in (first..).zip(bytes.chunks(block_bytes)) {
+            let mut content = content.to_vec();
+            content.resize(block_bytes, 0);
+            blocks.insert(block, content);
+        }
+        // Blocks beyond the list keep old numbers; its length is in the record.
+        debug_assert!(first * (block_bytes as u64) < IMAP_OFFSET);
+    }
+
+    /// Writes ifile blocks; their pointers wait for the table's fold.
+    fn write_ifile_blocks(&mut self, blocks: BTreeMap<u64, Vec<u8>>) -> Result<()> {
+        let root = self.base.ifile_root().clone();
+        let lfs = self.lfs;
+        let tree = Tree {
+            reader: &lfs.reader,
+            ino: InodeNo::IFILE,
+            root: &root,
+        };
+        let all: Vec<(u64, Arc<Vec<u8>>)> = blocks
+            .into_iter()
+            .map(|(block, bytes)| (block, Arc::new(bytes)))
+            .collect();
+        for chunk in all.chunks(CHUNK) {
+            let pointers = self.put_ifile_blocks(chunk)?;
+            for ((block, _), pointer) in chunk.iter().zip(pointers) {
+                if let Some(former) = tree.get(*block)? {
+                    self.count(former.sector(), -live_bytes(&former));
+                    self.metadata_bytes -= live_bytes(&former);
+                }
+                self.count(pointer.sector(), live_bytes(&pointer));
+                self.metadata_bytes += live_bytes(&pointer);
+                self.ifile_changes.insert(*block, Some(pointer));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes ifile blocks as one group.
+    pub(super) fn put_ifile_blocks(&self, blocks: &[(u64, Arc<Vec<u8>>)]) -> Result<Vec<Pointer>> {
+        let written = Timestamp::from_ns(self.lfs.clock.now_ns());
+        let items = blocks
+            .iter()
+            .map(|(block, bytes)| LogItem::Block {
+                ino: InodeNo::IFILE,
+                version: 0,
+                block: *block,
+                data: Arc::clone(bytes),
+                written,
+                source: None,
+            })
+            .collect();
+        let placed = self.write(items)?;
+        Ok(placed
+            .into_iter()
+            .zip(blocks)
+            .map(|(placed, (_, bytes))| {
+                let Placed::Block(pointer) = placed else {
+                    unreachable!("a block was written")
+                };
+                self.lfs
+                    .reader
+                    .keep_ifile_block(&pointer, Arc::clone(bytes));
+                pointer
+            })
+            .collect())
+    }
+}

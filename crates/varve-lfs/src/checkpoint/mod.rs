@@ -1,0 +1,256 @@
+//! Checkpoints: folding a delta into a new image, beside the running log.
+//!
+//! 1. Freeze, under the log lock: the live delta becomes the frozen one, at a
+//!    boundary between groups (protocol rule 13). Groups go on appending to a
+//!    fresh live delta; nobody waits.
+//! 2. Fold ([`fold`]): index nodes, level by level over all files, then inodes,
+//!    then inode-map blocks, written as checkpoint groups that roll-forward
+//!    skips. Old pointers die here, and their segments' live bytes with them.
+//! 3. Table ([`table`]): the usage table as of 1 and 2, and the ifile's index
+//!    above it. What writing these changes goes into the record (rule 15).
+//! 4. Flush, write the record, flush (rule 14): the commit point.
+//! 5. Install: the new image replaces the old one and the frozen delta, and
+//!    segments that both retained checkpoints found empty become clean.
+//!
+//! A failure anywhere stops the volume's writes; the layers stay readable.
+
+mod fold;
+mod imap;
+mod table;
+
+pub(crate) use table::TableImage;
+
+use crate::base::Base;
+use crate::delta::Delta;
+use crate::error::Result;
+use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
+use crate::format::{CheckpointHeader, LogPosition, SECTOR, UsageDelta};
+use crate::lfs::Lfs;
+use fold::Fold;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::Usage;
+
+/// Block entries and images a delta may hold before a checkpoint is due: some
+/// 30 MiB of memory.
+const MAX_ENTRIES: u64 = 100_000;
+
+/// When the last checkpoint was, and which one comes next.
+#[derive(Debug)]
+pub struct Schedule {
+    /// Number of the next checkpoint.
+    pub next_serial: u64,
+    /// Monotonic nanoseconds when the last one was taken.
+    pub last_ns: u64,
+}
+
+impl Lfs {
+    /// Inode-map blocks one checkpoint may have to write; part of the reserve.
+    pub(crate) fn imap_limit(&self) -> u64 {
+        imap_limit(u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes))
+    }
+
+    /// Bytes of log after which a checkpoint is due: bounded replay, and on
+    /// small volumes early enough that the cleaner has something to reuse.
+    fn checkpoint_bytes(&self) -> u64 {
+        let volume =
+            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
+        self.options.checkpoint_bytes.min(volume / 8)
+    }
+
+    /// True if so much has changed that a checkpoint should be taken.
+    pub(crate) fn checkpoint_due(&self, now_ns: u64, last_ns: u64) -> bool {
+        let committed = self.committed.read();
+        let live = &committed.live;
+        let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
+        live.log_bytes >= self.checkpoint_bytes()
+            || live.entries >= MAX_ENTRIES
+            || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
+            || (age_s >= self.options.checkpoint_seconds && !live.is_empty())
+    }
+
+    /// Takes a checkpoint if one is due.
+    pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
+        let last_ns = self.checkpointing.lock().last_ns;
+        let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns);
+        if due {
+            self.take_checkpoint(false)?;
+        }
+        Ok(due)
+    }
+
+    /// Takes a checkpoint now. `clean` marks it as the end of the log.
+    pub(crate) fn take_checkpoint(&self, clean: bool) -> Result<()> {
+        let mut schedule = self.checkpointing.lock();
+        self.durability.check()?;
+        let serial = schedule.next_serial;
+        let (frozen, base, boundary, usage) = self.freeze();
+        let outcome = self.fold_and_record(serial, &frozen, &base, boundary, usage, clean);
+        if let Err(error) = &outcome {
+            self.durability
+                .stop(format!("checkpoint {serial} failed: {error}"));
+        }
+        outcome?;
+        schedule.next_serial += 1;
+        schedule.last_ns = self.clock.monotonic_ns();
+        self.counters.checkpoints.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogPosition, Usage) {
+        let log = self.log.lock();
+        let mut committed = self.committed.write();
+        assert!(committed.frozen.is_none(), "one checkpoint at a time");
+        let frozen = Arc::new(std::mem::take(&mut committed.live));
+        committed.live.next_ino = frozen.next_ino;
+        committed.frozen = Some(Arc::clone(&frozen));
+        (frozen, Arc::clone(&committed.base), log.position, log.usage)
+    }
+
+    fn fold_and_record(
+        &self,
+        serial: u64,
+        frozen: &Delta,
+        base: &Base,
+        boundary: LogPosition,
+        usage: Usage,
+        clean: bool,
+    ) -> Result<()> {
+        let mut fold = Fold::new(self, base, frozen);
+        let imap_changes = fold.files()?;
+        let lists = fold.inode_map(imap_changes)?;
+        let table = fold.usage_table(serial, boundary.serial.get())?;
+        let position = self.record_position(boundary);
+        self.commit_all()?;
+        let record = CheckpointRecord {
+            header: CheckpointHeader {
+                serial: serial.into(),
+                crc: 0.into(),
+                magic: MAGIC.into(),
+                volume_tag: self.volume_tag.into(),
+                position,
+                written_ns: self.clock.now_ns().into(),
+                flags: if clean { checkpoint_flags::CLEAN } else { 0 }.into(),
+                segments_opened: self.segments.lock().opened().into(),
+                next_ino: lists.next_ino.into(),
+                free_head: lists.free_head.into(),
+                free_count: lists.free_count.into(),
+                unfinished_count: (lists.unfinished.len() as u64).into(),
+                inodes_used: usage.inodes.into(),
+                blocks_used: usage.blocks.into(),
+                sectors_used: usage.sectors.into(),
+                metadata_bytes: table.metadata_bytes.into(),
+                durable_through: self.durability.durable().into(),
+                inode_bytes: self.geometry.inode_bytes.into(),
+                delta_count: (table.corrections.len() as u32).into(),
+                spare: [0; 104],
+            },
+            ifile: self.encode_inode(&table.ifile),
+            deltas: table
+                .corrections
+                .iter()
+                .map(|(&segment, &bytes)| UsageDelta {
+                    segment: segment.into(),
+                    spare: 0.into(),
+                    bytes: bytes.into(),
+                })
+                .collect(),
+        };
+        self.write_record(&record)?;
+        let base = Base {
+            serial,
+            ifile: table.ifile.clone(),
+            next_ino: lists.next_ino,
+            free_head: lists.free_head,
+            free_count: lists.free_count,
+            unfinished: lists.unfinished,
+            usage,
+            metadata_bytes: table.metadata_bytes,
+        };
+        self.install(base, boundary.serial.get(), frozen, &table)
+    }
+
+    /// Roll-forward may start at the log's end if only the checkpoint itself
+    /// has written since the boundary.
+    fn record_position(&self, boundary: LogPosition) -> LogPosition {
+        let log = self.log.lock();
+        let quiet = self.committed.read().live.inodes.is_empty();
+        if quiet { log.position } else { boundary }
+    }
+
+    /// Makes everything appended so far durable.
+    pub(crate) fn commit_all(&self) -> Result<()> {
+        let serial = self.log.lock().position.serial.get();
+        if self.durability.commit(serial, &*self.device)? {
+            self.counters.flushes.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn encode_inode(&self, image: &crate::format::inode::InodeImage) -> Vec<u8> {
+        let mut bytes = vec![0; self.geometry.inode_bytes as usize];
+        image.encode(&mut bytes);
+        bytes
+    }
+
+    fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
+        let slot_bytes = self.superblock.record_bytes.get();
+        let slot = record.header.serial.get() % u64::from(self.superblock.record_count.get());
+        let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
+        let bytes = record.encode(slot_bytes as usize);
+        self.device.write(offset, &[IoSlice::new(&bytes)])?;
+        self.device.flush()?;
+        self.counters.flushes.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn install(&self, base: Base, boundary: u64, frozen: &Delta, table: &TableImage) -> Result<()> {
+        for entry in frozen.inodes.values() {
+            if let Some(placed) = &entry.image
+                && placed.image.root.is_some()
+            {
+                self.reader
+                    .keep_inode(&placed.place, Arc::new(placed.image.clone()));
+            }
+        }
+        let serial = base.serial;
+        let log = self.log.lock();
+        let mut committed = self.committed.write();
+        committed.base = Arc::new(base);
+        committed.frozen = None;
+        let freed =
+            self.segments
+                .lock()
+                .install(serial, boundary, &table.entries, &table.corrections);
+        drop(committed);
+        drop(log);
+        self.counters
+            .segments_emptied
+            .fetch_add(freed.len() as u64, Relaxed);
+        if self.options.discard {
+            for segment in freed {
+                let offset = self
+                    .geometry
+                    .byte(segment, self.geometry.payload_start(segment));
+                let length = u64::from(self.geometry.payload_bytes(segment));
+                self.device.discard(offset, length)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// See [`Lfs::imap_limit`]; mkfs sizes the reserve by it.
+pub(crate) fn imap_limit(volume_bytes: u64) -> u64 {
+    (volume_bytes / 512 / 4096).clamp(32, 4096)
+}
+
+/// Bytes of `pointer` as a change of live bytes.
+pub(crate) fn live_bytes(pointer: &crate::format::Pointer) -> i64 {
+    if pointer.is_none() || pointer.is_unwritten() {
+        0
+    } else {
+        i64::from(pointer.sectors()) * SECTOR as i64
+    }
+}

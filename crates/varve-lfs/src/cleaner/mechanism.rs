@@ -1,0 +1,337 @@
+//! The four calls, in the process.
+
+use crate::chain::{ChainItem, summaries_of};
+use crate::error::Result;
+use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
+use crate::format::node::NodeId;
+use crate::format::{Pointer, SECTOR, crc32c};
+use crate::lfs::Lfs;
+use crate::log::{GroupKind, LogItem};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+use varve_fs::{InodeNo, Timestamp, Version};
+
+/// Bytes of moves appended in one group: an fsync never waits for more.
+const GROUP_BYTES: usize = 1 << 20;
+
+/// One block found in a segment (thesis figure 6-5).
+#[derive(Clone, Debug)]
+pub struct BlockInfo {
+    /// What the summary says of it.
+    pub item: ChainItem,
+    /// Its stored bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// What one segment holds, dead or alive.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentContents {
+    /// Blocks, nodes and inodes in the order they were written.
+    pub blocks: Vec<BlockInfo>,
+}
+
+/// The live part of a segment, and the checkpoint it was judged against.
+#[derive(Debug, Default)]
+pub struct Found {
+    moves: Vec<(LogItem, usize)>,
+    touched_nodes: Vec<NodeId>,
+    touched_ifile: Vec<u64>,
+    base_serial: Option<u64>,
+    /// The image changed between two look-ups: judge again.
+    inconsistent: bool,
+    /// Live blocks whose checksum is wrong.
+    pub damaged: u32,
+}
+
+/// A file that is gone has no blocks.
+fn gone<T>(error: crate::Error) -> Result<Option<T>> {
+    match error {
+        crate::Error::NoInode(_) => Ok(None),
+        error => Err(error),
+    }
+}
+
+impl Found {
+    fn judged_against(&mut self, serial: u64) {
+        match self.base_serial {
+            None => self.base_serial = Some(serial),
+            Some(before) => self.inconsistent |= before != serial,
+        }
+    }
+}
+
+impl Lfs {
+    /// Reads a segment and lists what its summaries describe.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_segment(&self, segment: u32) -> Result<SegmentContents> {
+        let geometry = &self.geometry;
+        let mut image = vec![0; geometry.segment_bytes as usize];
+        self.reader
+            .read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
+        self.counters
+            .cleaner_read_bytes
+            .fetch_add(image.len() as u64, Relaxed);
+        let incarnation = self.segments.lock().get(segment).incarnation;
+        let mut contents = SegmentContents::default();
+        for summary in summaries_of(&image, geometry, self.volume_tag, segment, incarnation) {
+            let start = summary.offset as usize;
+            let partial = &image[start..start + summary.bytes() as usize];
+            for item in summary.items(geometry)? {
+                if !matches!(item, ChainItem::Record { .. }) {
+                    let bytes = summary.stored(geometry, &item, partial).to_vec();
+                    contents.blocks.push(BlockInfo { item, bytes });
+                }
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Which of these blocks are live, judged against committed pointers only.
+    ///
+    /// # Errors
+    /// Device errors while reading the index.
+    pub fn bmapv(&self, blocks: &[BlockInfo]) -> Result<Found> {
+        let mut found = Found::default();
+        for info in blocks {
+            match info.item {
+                ChainItem::Record { .. } => {}
+                ChainItem::Block {
+                    ino: InodeNo::IFILE,
+                    block,
+                    pointer,
+                    ..
+                } => {
+                    if self.ifile_holds(block, &pointer)? {
+                        found.touched_ifile.push(block);
+                    }
+                }
+                ChainItem::Block {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    written_ns,
+                    xattrs,
+                    ..
+                } => {
+                    if self.is_live(ino, version, block, &pointer, xattrs, &mut found)? {
+                        self.found_block(
+                            &mut found, info, ino, version, block, pointer, written_ns, xattrs,
+                        );
+                    }
+                }
+                ChainItem::Node { id, pointer, .. } => {
+                    if self.node_is_live(id, &pointer)? {
+                        found.touched_nodes.push(id);
+                    }
+                }
+                ChainItem::Inode {
+                    ino,
+                    version,
+                    place,
+                    ..
+                } => {
+                    let (current, serial) = self.lookup().inode_place(ino)?;
+                    found.judged_against(serial);
+                    if current == Some((version, place)) {
+                        self.found_inode(&mut found, info, ino, place);
+                    }
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    fn is_live(
+        &self,
+        ino: InodeNo,
+        version: Version,
+        block: u64,
+        pointer: &Pointer,
+        xattrs: bool,
+        found: &mut Found,
+    ) -> Result<bool> {
+        let lookup = self.lookup();
+        match lookup.inode_place(ino)?.0 {
+            Some((current, _)) if current == version => {}
+            _ => return Ok(false),
+        }
+        let current = if xattrs {
+            found.judged_against(self.committed.read().base.serial);
+            lookup.xattrs(ino).map(Some).or_else(gone)?
+        } else {
+            match lookup
+                .blocks(ino, block, block + 1)
+                .map(Some)
+                .or_else(gone)?
+            {
+                Some((blocks, serial)) => {
+                    found.judged_against(serial);
+                    blocks.first().map(|b| b.1)
+                }
+                None => None,
+            }
+        };
+        Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn found_block(
+        &self,
+        found: &mut Found,
+        info: &BlockInfo,
+        ino: InodeNo,
+        version: Version,
+        block: u64,
+        pointer: Pointer,
+        written_ns: i64,
+        xattrs: bool,
+    ) {
+        if crc32c(&info.bytes) != pointer.crc() {
+            tracing::error!(%ino, block, sector = pointer.sector(), "the cleaner met a damaged block");
+            self.counters.checksum_failures.fetch_add(1, Relaxed);
+            found.damaged += 1;
+            return;
+        }
+        let data = Arc::new(info.bytes.clone());
+        let source = Some(pointer);
+        let item = if xattrs {
+            LogItem::Xattrs {
+                ino,
+                version,
+                data,
+                source,
+            }
+        } else {
+            let written = Timestamp::from_ns(written_ns);
+            LogItem::Block {
+                ino,
+                version,
+                block,
+                data,
+                written,
+                source,
+            }
+        };
+        found.moves.push((item, info.bytes.len()));
+    }
+
+    fn found_inode(&self, found: &mut Found, info: &BlockInfo, ino: InodeNo, place: InodePlace) {
+        let image = (crc32c(&info.bytes) == place.crc)
+            .then(|| InodeImage::decode(&info.bytes, ino).ok())
+            .flatten();
+        match image {
+            Some(image) => {
+                let item = LogItem::MovedInode {
+                    image: Arc::new(image),
+                    source: Some(place),
+                };
+                found.moves.push((item, info.bytes.len()));
+            }
+            None => {
+                tracing::error!(%ino, sector = place.sector, "the cleaner met a damaged inode");
+                self.counters.checksum_failures.fetch_add(1, Relaxed);
+                found.damaged += 1;
+            }
+        }
+    }
+
+    fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {
+        let base = Arc::clone(&self.committed.read().base);
+        let ino = InodeNo::IFILE;
+        let tree = crate::base::Tree {
+            reader: &self.reader,
+            ino,
+            root: base.ifile_root(),
+        };
+        Ok(tree
+            .get(block)?
+            .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+    }
+
+    fn node_is_live(&self, id: NodeId, pointer: &Pointer) -> Result<bool> {
+        let base = Arc::clone(&self.committed.read().base);
+        let image;
+        let root = if id.ino == InodeNo::IFILE {
+            base.ifile_root()
+        } else {
+            match base.inode(&self.reader, &self.geometry, id.ino)? {
+                Some(found) => {
+                    image = found;
+                    image
+                        .root
+                        .as_ref()
+                        .expect("a checkpoint's images have roots")
+                }
+                None => return Ok(false),
+            }
+        };
+        let tree = crate::base::Tree {
+            reader: &self.reader,
+            ino: id.ino,
+            root,
+        };
+        Ok(tree
+            .node_at(id)?
+            .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+    }
+
+    /// Appends copies of what was found live, and touches what a checkpoint
+    /// must rewrite. False if the image changed since it was judged.
+    ///
+    /// # Errors
+    /// As appending.
+    pub fn markv(&self, found: Found) -> Result<bool> {
+        if found.inconsistent {
+            return Ok(false);
+        }
+        let serial = match found.base_serial {
+            Some(serial) => serial,
+            None => self.committed.read().base.serial,
+        };
+        let mut group = Vec::new();
+        let mut bytes = 0;
+        for (item, length) in found.moves {
+            if bytes + length > GROUP_BYTES {
+                if self
+                    .write_group(std::mem::take(&mut group), GroupKind::Cleaner(serial), None)?
+                    .is_none()
+                {
+                    return Ok(false);
+                }
+                bytes = 0;
+            }
+            bytes += length;
+            group.push(item);
+        }
+        if !group.is_empty()
+            && self
+                .write_group(group, GroupKind::Cleaner(serial), None)?
+                .is_none()
+        {
+            return Ok(false);
+        }
+        let mut committed = self.committed.write();
+        if committed.base.serial != serial {
+            return Ok(false);
+        }
+        committed.live.touched_nodes.extend(found.touched_nodes);
+        committed.live.touched_ifile.extend(found.touched_ifile);
+        Ok(true)
+    }
+
+    /// Declares a segment done: it becomes clean once two checkpoints have
+    /// found it empty.
+    pub fn segclean(&self, segment: u32) {
+        self.segments.lock().get_mut(segment).cleaned = true;
+    }
+
+    /// Waits until a group has been appended or `timeout` has passed.
+    pub fn segwait(&self, timeout: Duration) {
+        self.durability.wait_for_append(timeout);
+    }
+}

@@ -1,0 +1,163 @@
+//! The cleaner: mechanism here, policy behind one trait.
+//!
+//! The mechanism is the four calls of the thesis (table 6-4): [`Lfs::bmapv`]
+//! says which blocks are live, [`Lfs::markv`] appends copies of them,
+//! [`Lfs::segwait`] waits until segments have been used up, and
+//! [`Lfs::segclean`] declares a segment done. A move counts only if the block
+//! still is where it was read when its copy is appended (protocol rules 18
+//! and 19). Index nodes and ifile blocks are not moved but *touched*: the next
+//! checkpoint rewrites them. A segment becomes clean when two checkpoints have
+//! found it empty (rule 20).
+
+mod mechanism;
+pub mod policy;
+
+pub use mechanism::{BlockInfo, Found, SegmentContents};
+
+use crate::error::Result;
+use crate::lfs::Lfs;
+use crate::segments::{Segment, SegmentState};
+use policy::{Candidate, Greedy, Policy};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What the cleaner keeps between passes.
+#[derive(Debug)]
+pub struct CleanerState {
+    policy: Box<dyn Policy>,
+}
+
+impl Default for CleanerState {
+    fn default() -> Self {
+        CleanerState {
+            policy: Box::new(Greedy),
+        }
+    }
+}
+
+impl Lfs {
+    /// The segments a policy may choose from: used, whole, not being cleaned.
+    pub fn candidates(&self) -> Vec<Candidate> {
+        self.candidates_with(|segment| !segment.suspect && !segment.cleaned)
+    }
+
+    fn candidates_with(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<Candidate> {
+        let log_segment = self.log.lock().position.segment.get();
+        let committed = self.committed.read();
+        let segments = self.segments.lock();
+        let added = |number: u32| {
+            let frozen = committed.frozen.as_ref().and_then(|f| f.usage.get(&number));
+            committed.live.usage.get(&number).unwrap_or(&0) + frozen.unwrap_or(&0)
+        };
+        segments
+            .iter()
+            .filter(|(number, segment)| {
+                segment.state == SegmentState::Used && wanted(segment) && *number != log_segment
+            })
+            .map(|(number, segment)| Candidate {
+                segment: number,
+                live_bytes: (i64::from(segment.live_bytes) + added(number)).max(0) as u64,
+                segment_bytes: u64::from(self.geometry.payload_bytes(number)),
+                newest_ns: segment.newest_ns,
+            })
+            .collect()
+    }
+
+    /// Makes clean segments: first by checkpoints, if segments only wait for
+    /// those, then by moving live blocks. True if more are clean than before.
+    pub(crate) fn gain_segments(&self) -> Result<bool> {
+        let before = self.segments.lock().clean_count();
+        if self.waiting_for_checkpoint() || self.pending_deaths() {
+            self.take_checkpoint(false)?;
+            if self.segments.lock().clean_count() == before && self.waiting_for_checkpoint() {
+                self.take_checkpoint(false)?;
+            }
+            if self.segments.lock().clean_count() > before {
+                return Ok(true);
+            }
+        }
+        self.clean_batch()?;
+        self.take_checkpoint(false)?;
+        self.take_checkpoint(false)?;
+        Ok(self.segments.lock().clean_count() > before)
+    }
+
+    /// True if a segment is empty, or will be once the running changes are
+    /// folded, and only waits for checkpoints to say so twice.
+    fn waiting_for_checkpoint(&self) -> bool {
+        self.candidates_with(|segment| !segment.suspect)
+            .iter()
+            .any(|candidate| candidate.live_bytes == 0)
+            || self
+                .segments
+                .lock()
+                .iter()
+                .any(|(_, segment)| segment.cleaned)
+    }
+
+    /// Changes that, once folded, may leave segments empty.
+    fn pending_deaths(&self) -> bool {
+        self.committed.read().live.entries > 0
+    }
+
+    /// Cleans as many segments as pay, within the space the cleaner may use.
+    /// Returns how many were cleaned.
+    ///
+    /// # Errors
+    /// Device errors; a damaged block keeps its segment and is no error.
+    pub fn clean_batch(&self) -> Result<u32> {
+        let cleaning = self.cleaning.lock();
+        let candidates = self.candidates();
+        let chosen = cleaning.policy.choose(&candidates, self.clock.now_ns());
+        let mut budget = self.cleaner_budget();
+        let mut cleaned = 0;
+        for segment in chosen {
+            let Some(candidate) = candidates.iter().find(|c| c.segment == segment) else {
+                continue;
+            };
+            if candidate.live_bytes > budget {
+                break;
+            }
+            budget -= candidate.live_bytes;
+            if self.clean_segment(segment)? {
+                cleaned += 1;
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Moves every live block out of one segment. False if something in it is
+    /// damaged, or changed underfoot more than once: it is kept.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn clean_segment(&self, segment: u32) -> Result<bool> {
+        for _ in 0..3 {
+            let contents = self.read_segment(segment)?;
+            let found = self.bmapv(&contents.blocks)?;
+            if found.damaged > 0 {
+                self.segments.lock().get_mut(segment).suspect = true;
+                return Ok(false);
+            }
+            if self.markv(found)? {
+                self.segclean(segment);
+                self.counters.segments_cleaned.fetch_add(1, Relaxed);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Background work: cleans one batch when clean segments run low and
+    /// cleaning pays.
+    pub(crate) fn clean_if_due(&self) -> Result<()> {
+        let (clean, count) = {
+            let segments = self.segments.lock();
+            (segments.clean_count(), self.geometry.segment_count)
+        };
+        let low = self.geometry.reserve_segments + (count / 32).max(2);
+        if clean < low {
+            self.gain_segments()?;
+        }
+        Ok(())
+    }
+}

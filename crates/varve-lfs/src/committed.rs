@@ -1,0 +1,324 @@
+//! The committed state: what appended groups say, newest layer first.
+//!
+//! Look-ups copy what the deltas say about the file in question, release the
+//! lock and only then read the image below, which is immutable: nobody waits
+//! for the device while holding what a reader or the segment writer needs.
+
+use crate::base::{Base, Tree};
+use crate::delta::{Answer, Delta, InodeDelta, RangeState};
+use crate::error::{Error, Result};
+use crate::format::Pointer;
+use crate::format::ifile::{ImapState, InodePlace};
+use crate::format::inode::InodeImage;
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_fs::{InodeNo, Version};
+
+/// The three layers.
+#[derive(Debug)]
+pub struct Committed {
+    /// The image of the last completed checkpoint.
+    pub base: Arc<Base>,
+    /// What a running checkpoint is folding into the next image.
+    pub frozen: Option<Arc<Delta>>,
+    /// What groups append to.
+    pub live: Delta,
+}
+
+/// What one delta says about some blocks of one file.
+struct Overlay {
+    ranges: Vec<(u64, u64, RangeState)>,
+    blocks: Vec<(u64, Pointer)>,
+}
+
+/// What the deltas say about a file, and whether to look below them.
+struct Gathered {
+    /// Newest first.
+    overlays: Vec<Overlay>,
+    /// The image below, if it can hold blocks of this file.
+    below: Option<Arc<Base>>,
+}
+
+impl Committed {
+    /// The deltas, newest first.
+    fn layers(&self) -> impl Iterator<Item = &Delta> {
+        std::iter::once(&self.live).chain(self.frozen.as_deref())
+    }
+
+    /// What the layers say of `ino`, newest first, down to the one in which
+    /// its present life began. `None` if the newest says it is free.
+    fn entries(&self, ino: InodeNo) -> Option<(Vec<&InodeDelta>, bool)> {
+        let mut entries = Vec::new();
+        for layer in self.layers() {
+            let Some(entry) = layer.inodes.get(&ino.0) else {
+                continue;
+            };
+            if entry.freed.is_some() {
+                // Free now, or the number's present life began above.
+                return (!entries.is_empty()).then_some((entries, false));
+            }
+            let reborn = entry.reborn;
+            entries.push(entry);
+            if reborn {
+                return Some((entries, false));
+            }
+        }
+        Some((entries, true))
+    }
+
+    fn gather(&self, ino: InodeNo, from: u64, to: u64) -> Result<Gathered> {
+        let (entries, below) = self.entries(ino).ok_or(Error::NoInode(ino))?;
+        let overlays = entries
+            .iter()
+            .filter(|entry| entry.has_pending_blocks())
+            .map(|entry| Overlay {
+                ranges: entry.ranges.within(from, to).collect(),
+                blocks: entry.blocks.range(from, to).collect(),
+            })
+            .collect();
+        Ok(Gathered {
+            overlays,
+            below: below.then(|| Arc::clone(&self.base)),
+        })
+    }
+
+    /// What the deltas alone say about one block, for the test of a move
+    /// (protocol rule 18): `Pass` means the image's word stands.
+    pub fn delta_answer(&self, ino: InodeNo, version: Version, block: u64) -> Answer {
+        let Some((entries, below)) = self.entries(ino) else {
+            return Answer::Hole;
+        };
+        if entries
+            .first()
+            .is_some_and(|entry| entry.version != version)
+        {
+            return Answer::Hole;
+        }
+        for entry in entries {
+            match entry.block(block, 1) {
+                Answer::Pass => {}
+                answer => return answer,
+            }
+        }
+        if below { Answer::Pass } else { Answer::Hole }
+    }
+
+    /// Where the deltas say the newest image of `ino` is: `None` if it is
+    /// free, `Some(None)` if the image below decides.
+    pub fn delta_inode_place(&self, ino: InodeNo) -> Option<Option<(Version, InodePlace)>> {
+        let (entries, below) = self.entries(ino)?;
+        for entry in entries {
+            if let Some(placed) = &entry.image {
+                return Some(Some((entry.version, placed.place)));
+            }
+        }
+        below.then_some(None)
+    }
+
+    /// Where the deltas say the extended attributes of `ino` are.
+    pub fn delta_xattrs(&self, ino: InodeNo) -> Option<Option<Pointer>> {
+        let (entries, below) = self.entries(ino)?;
+        if let Some(pointer) = entries.iter().find_map(|entry| entry.xattrs) {
+            return Some(Some(pointer));
+        }
+        Some((!below).then_some(Pointer::NONE))
+    }
+}
+
+/// Answers questions about the committed state.
+pub struct Lookup<'a> {
+    /// The layers.
+    pub committed: &'a parking_lot::RwLock<Committed>,
+    /// Reads the image.
+    pub reader: &'a Reader,
+    /// The volume's measures.
+    pub geometry: &'a Geometry,
+}
+
+impl Lookup<'_> {
+    /// The newest image of `ino`, with the checkpoint's number if it is the
+    /// checkpoint's. Its `root` is not to be relied on otherwise.
+    ///
+    /// # Errors
+    /// `NoInode` for a free number; read errors.
+    pub fn inode(&self, ino: InodeNo) -> Result<(Arc<InodeImage>, Option<u64>)> {
+        let base = {
+            let committed = self.committed.read();
+            let (entries, below) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
+            if let Some(placed) = entries.iter().find_map(|entry| entry.image.as_ref()) {
+                return Ok((Arc::new(placed.image.clone()), None));
+            }
+            if !below {
+                return Err(Error::NoInode(ino));
+            }
+            Arc::clone(&committed.base)
+        };
+        let image = base
+            .inode(self.reader, self.geometry, ino)?
+            .ok_or(Error::NoInode(ino))?;
+        Ok((image, Some(base.serial)))
+    }
+
+    /// The version and place of the newest image of `ino`, and the serial of
+    /// the checkpoint that was consulted.
+    ///
+    /// # Errors
+    /// Read errors.
+    pub fn inode_place(&self, ino: InodeNo) -> Result<(Option<(Version, InodePlace)>, u64)> {
+        let base = {
+            let committed = self.committed.read();
+            let serial = committed.base.serial;
+            match committed.delta_inode_place(ino) {
+                None => return Ok((None, serial)),
+                Some(Some(place)) => return Ok((Some(place), serial)),
+                Some(None) => Arc::clone(&committed.base),
+            }
+        };
+        match base.imap(self.reader, self.geometry, ino)? {
+            ImapState::Used { version, place } => Ok((Some((version, place)), base.serial)),
+            _ => Ok((None, base.serial)),
+        }
+    }
+
+    /// Where the extended attributes of `ino` are; none if it has none.
+    ///
+    /// # Errors
+    /// `NoInode`; read errors.
+    pub fn xattrs(&self, ino: InodeNo) -> Result<Pointer> {
+        let base = {
+            let committed = self.committed.read();
+            match committed.delta_xattrs(ino).ok_or(Error::NoInode(ino))? {
+                Some(pointer) => return Ok(pointer),
+                None => Arc::clone(&committed.base),
+            }
+        };
+        let image = base
+            .inode(self.reader, self.geometry, ino)?
+            .ok_or(Error::NoInode(ino))?;
+        Ok(image.xattrs)
+    }
+
+    /// The blocks of `ino` in `from..to` that exist, ascending, and the serial
+    /// of the checkpoint that was consulted.
+    ///
+    /// # Errors
+    /// `NoInode`; read errors.
+    pub fn blocks(&self, ino: InodeNo, from: u64, to: u64) -> Result<(Vec<(u64, Pointer)>, u64)> {
+        let (gathered, serial) = {
+            let committed = self.committed.read();
+            (committed.gather(ino, from, to)?, committed.base.serial)
+        };
+        let block_sectors = (self.geometry.block_bytes / 512) as u8;
+        let mut found: Vec<(u64, Pointer)> = Vec::new();
+        if let Some(base) = &gathered.below
+            && let Some(image) = base.inode(self.reader, self.geometry, ino)?
+            && let Some(root) = &image.root
+        {
+            let tree = Tree {
+                reader: self.reader,
+                ino,
+                root,
+            };
+            tree.blocks(from, to, &mut |block, pointer| {
+                found.push((block, pointer));
+                true
+            })?;
+        }
+        if gathered.overlays.is_empty() {
+            return Ok((found, serial));
+        }
+        let mut merged: BTreeMap<u64, Pointer> = found.into_iter().collect();
+        for overlay in gathered.overlays.iter().rev() {
+            for &(start, end, state) in &overlay.ranges {
+                let mut high = merged.split_off(&start);
+                merged.append(&mut high.split_off(&end));
+                if let RangeState::Unwritten(birth) = state {
+                    merged.extend(
+                        (start..end).map(|b| (b, Pointer::unwritten_block(block_sectors, birth))),
+                    );
+                }
+            }
+            merged.extend(overlay.blocks.iter().copied());
+        }
+        Ok((merged.into_iter().collect(), serial))
+    }
+
+    /// The first block at or after `from` that exists.
+    ///
+    /// # Errors
+    /// As [`Lookup::blocks`].
+    pub fn next_block(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        let mut from = from;
+        loop {
+            // What the image has next bounds the span worth merging.
+            let candidate = self.next_in_image(ino, from)?;
+            let newer = self.next_in_deltas(ino, from)?;
+            let Some(next) = [candidate, newer].into_iter().flatten().min() else {
+                return Ok(None);
+            };
+            if self.blocks(ino, next, next + 1)?.0.first().is_some() {
+                return Ok(Some(next));
+            }
+            from = self.end_of_hole(ino, next)?.max(next + 1);
+        }
+    }
+
+    fn next_in_image(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        let base = self.committed.read().gather(ino, from, from)?.below;
+        let Some(base) = base else { return Ok(None) };
+        let mut next = None;
+        if let Some(image) = base.inode(self.reader, self.geometry, ino)?
+            && let Some(root) = &image.root
+        {
+            Tree {
+                reader: self.reader,
+                ino,
+                root,
+            }
+            .blocks(from, u64::MAX, &mut |block, _| {
+                next = Some(block);
+                false
+            })?;
+        }
+        Ok(next)
+    }
+
+    fn next_in_deltas(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        let committed = self.committed.read();
+        let (entries, _) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
+        Ok(entries
+            .iter()
+            .flat_map(|entry| {
+                let block = entry.blocks.range(from, u64::MAX).next().map(|(b, _)| b);
+                let range = entry
+                    .ranges
+                    .within(from, u64::MAX)
+                    .find(|(_, _, state)| *state != RangeState::Hole)
+                    .map(|(start, _, _)| start);
+                [block, range]
+            })
+            .flatten()
+            .min())
+    }
+
+    /// Behind the newest hole range that covers `block`.
+    fn end_of_hole(&self, ino: InodeNo, block: u64) -> Result<u64> {
+        let committed = self.committed.read();
+        let (entries, _) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
+        Ok(entries
+            .iter()
+            .find_map(|entry| {
+                let (_, end, state) = entry.ranges.within(block, block + 1).next()?;
+                if state != RangeState::Hole {
+                    return None;
+                }
+                // Blocks written into the hole end it early.
+                let (_, whole_end, _) = entry.ranges.within(block, u64::MAX).next()?;
+                let written = entry.blocks.range(block, whole_end).next().map(|(b, _)| b);
+                Some(written.unwrap_or(whole_end).max(end))
+            })
+            .unwrap_or(block + 1))
+    }
+}

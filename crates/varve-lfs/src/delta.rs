@@ -1,0 +1,251 @@
+//! What groups changed since a checkpoint: the committed state above its image.
+//!
+//! The committed state is a stack of layers: the image of the last completed
+//! checkpoint ([`crate::base::Base`]), the *frozen* delta that a running
+//! checkpoint is folding into a new image, and the *live* delta that groups
+//! append to. A layer answers from its own entries or passes the question
+//! down. Appending touches only the live delta and reads nothing from the
+//! device; old pointers below it die when the delta is folded.
+//!
+//! Invariants:
+//! - A delta changes only by [`crate::apply`], the same code at append and at
+//!   roll-forward.
+//! - `usage` is the net live bytes of what this delta added, per segment.
+
+use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
+use crate::format::node::NodeId;
+use crate::format::{Pointer, SECTOR};
+use crate::geometry::Geometry;
+use crate::ranges::RangeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use varve_fs::{InodeNo, Version};
+
+/// Pointers by logical block. Few blocks live in a sorted vector, many in a tree.
+#[derive(Clone, Debug)]
+pub enum BlockMap {
+    /// Sorted by block.
+    Few(Vec<(u64, Pointer)>),
+    /// More than [`BlockMap::FEW`].
+    Many(BTreeMap<u64, Pointer>),
+}
+
+impl Default for BlockMap {
+    fn default() -> Self {
+        BlockMap::Few(Vec::new())
+    }
+}
+
+impl BlockMap {
+    const FEW: usize = 32;
+
+    /// The pointer of `block`.
+    pub fn get(&self, block: u64) -> Option<Pointer> {
+        match self {
+            BlockMap::Few(few) => few
+                .binary_search_by_key(&block, |e| e.0)
+                .ok()
+                .map(|i| few[i].1),
+            BlockMap::Many(many) => many.get(&block).copied(),
+        }
+    }
+
+    /// Sets the pointer of `block` and returns the former one.
+    pub fn insert(&mut self, block: u64, pointer: Pointer) -> Option<Pointer> {
+        match self {
+            BlockMap::Few(few) => match few.binary_search_by_key(&block, |e| e.0) {
+                Ok(i) => Some(std::mem::replace(&mut few[i].1, pointer)),
+                Err(i) => {
+                    few.insert(i, (block, pointer));
+                    if few.len() > Self::FEW {
+                        *self = BlockMap::Many(std::mem::take(few).into_iter().collect());
+                    }
+                    None
+                }
+            },
+            BlockMap::Many(many) => many.insert(block, pointer),
+        }
+    }
+
+    /// Removes the pointers of `from..to` and hands each to `dead`.
+    pub fn remove_range(&mut self, from: u64, to: u64, mut dead: impl FnMut(u64, Pointer)) {
+        match self {
+            BlockMap::Few(few) => few.retain(|&(block, pointer)| {
+                let gone = (from..to).contains(&block);
+                if gone {
+                    dead(block, pointer);
+                }
+                !gone
+            }),
+            BlockMap::Many(many) => {
+                let mut middle = many.split_off(&from);
+                let mut high = middle.split_off(&to);
+                many.append(&mut high);
+                for (block, pointer) in middle {
+                    dead(block, pointer);
+                }
+            }
+        }
+    }
+
+    /// Entries with blocks in `from..to`, ascending.
+    pub fn range(&self, from: u64, to: u64) -> Box<dyn Iterator<Item = (u64, Pointer)> + '_> {
+        match self {
+            BlockMap::Few(few) => {
+                let start = few.partition_point(|e| e.0 < from);
+                Box::new(few[start..].iter().copied().take_while(move |e| e.0 < to))
+            }
+            BlockMap::Many(many) => Box::new(many.range(from..to).map(|(&b, &p)| (b, p))),
+        }
+    }
+
+    /// Entries held.
+    pub fn len(&self) -> usize {
+        match self {
+            BlockMap::Few(few) => few.len(),
+            BlockMap::Many(many) => many.len(),
+        }
+    }
+
+    /// True if no entry is held.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What a range of blocks became, where no block entry says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RangeState {
+    /// No block: whatever a lower layer has is dead.
+    Hole,
+    /// Reserved by the record with this serial: reads as zeros.
+    Unwritten(u64),
+}
+
+/// An inode image and where it is stored.
+#[derive(Clone, Debug)]
+pub struct PlacedImage {
+    /// The attributes. A `root` in it spares the next checkpoint from writing
+    /// the inode again; blocks are looked up elsewhere.
+    pub image: InodeImage,
+    /// Its place in the log.
+    pub place: InodePlace,
+}
+
+/// What a delta knows of one inode.
+#[derive(Clone, Debug, Default)]
+pub struct InodeDelta {
+    /// The version these changes belong to.
+    pub version: Version,
+    /// The number was freed in this delta and has no inode now; its next
+    /// file's version.
+    pub freed: Option<Version>,
+    /// Nothing below this layer belongs to this inode any more: the number
+    /// was freed, or never used, when this version began.
+    pub reborn: bool,
+    /// The newest image in this layer.
+    pub image: Option<PlacedImage>,
+    /// Ranges that differ from what lies below.
+    pub ranges: RangeMap<RangeState>,
+    /// Blocks that differ from both.
+    pub blocks: BlockMap,
+    /// The extended attributes' pointer, if this layer changed it.
+    pub xattrs: Option<Pointer>,
+}
+
+/// What this layer says about one block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is here.
+    At(Pointer),
+    /// There is no such block.
+    Hole,
+    /// Ask the layer below.
+    Pass,
+}
+
+impl InodeDelta {
+    /// This layer's own word on `block`.
+    pub fn block(&self, block: u64, block_sectors: u8) -> Answer {
+        if let Some(pointer) = self.blocks.get(block) {
+            return Answer::At(pointer);
+        }
+        match self.ranges.get(block) {
+            Some(RangeState::Hole) => Answer::Hole,
+            Some(RangeState::Unwritten(birth)) => {
+                Answer::At(Pointer::unwritten_block(block_sectors, birth))
+            }
+            None if self.reborn => Answer::Hole,
+            None => Answer::Pass,
+        }
+    }
+
+    /// True if block entries or ranges await the next checkpoint.
+    pub fn has_pending_blocks(&self) -> bool {
+        !self.blocks.is_empty() || !self.ranges.is_empty()
+    }
+}
+
+/// The changes of one span of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Delta {
+    /// By inode number.
+    pub inodes: HashMap<u64, InodeDelta>,
+    /// Net live bytes this delta added to each segment.
+    pub usage: HashMap<u32, i64>,
+    /// Youngest user write this delta put into each segment.
+    pub newest_ns: HashMap<u32, i64>,
+    /// Index nodes the cleaner wants moved: the next checkpoint rewrites them.
+    pub touched_nodes: HashSet<NodeId>,
+    /// Blocks of the ifile the cleaner wants moved.
+    pub touched_ifile: HashSet<u64>,
+    /// Inode-map blocks this delta will dirty.
+    pub imap_blocks: HashSet<u64>,
+    /// Inodes that joined (true) or left (false) the unfinished list.
+    pub unfinished: HashMap<u64, bool>,
+    /// One more than the highest inode number seen.
+    pub next_ino: u64,
+    /// Bytes of log since the delta began.
+    pub log_bytes: u64,
+    /// Block entries and images held: a measure of memory.
+    pub entries: u64,
+}
+
+impl Delta {
+    /// True if folding it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()
+    }
+
+    /// Counts `bytes` more (or fewer) live bytes in the segment of `sector`.
+    pub fn count(&mut self, geometry: &Geometry, sector: u64, bytes: i64) {
+        if let Some(segment) = geometry.segment_of(sector) {
+            *self.usage.entry(segment).or_default() += bytes;
+        }
+    }
+
+    /// Counts a block that this delta added, or that it added and lost again.
+    pub fn count_block(&mut self, geometry: &Geometry, pointer: &Pointer, sign: i64) {
+        if !pointer.is_none() && !pointer.is_unwritten() {
+            let bytes = i64::from(pointer.sectors()) * SECTOR as i64;
+            self.count(geometry, pointer.sector(), sign * bytes);
+        }
+    }
+
+    /// The inode's entry, made for `version` if there is none. An entry of an
+    /// older version is one whose number was freed: it starts anew.
+    pub fn inode_mut(&mut self, ino: InodeNo, version: Version) -> &mut InodeDelta {
+        let entry = self.inodes.entry(ino.0).or_insert_with(|| InodeDelta {
+            version,
+            ..InodeDelta::default()
+        });
+        if entry.freed.is_some() {
+            *entry = InodeDelta {
+                version,
+                reborn: true,
+                ..InodeDelta::default()
+            };
+        }
+        entry
+    }
+}

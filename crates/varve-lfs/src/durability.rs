@@ -1,0 +1,187 @@
+//! What has been written, what is on its way, what is durable.
+//!
+//! Partial segments are numbered by serial. A partial is *in flight* from the
+//! moment its group is applied until the device has taken it; readers are
+//! served from its buffer meanwhile. A flush covers every serial below the
+//! oldest one in flight when it starts; callers that wait at the same time
+//! share one (group commit). After a failed flush or an abandoned write
+//! nothing more is claimed durable.
+
+use crate::error::{Error, Result};
+use crate::format::SECTOR;
+use parking_lot::{Condvar, Mutex, RwLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use varve_device::{AlignedBuffer, Device};
+
+/// A partial segment on its way to the device.
+#[derive(Debug)]
+pub struct InFlight {
+    /// Its number.
+    pub serial: u64,
+    /// Its place.
+    pub sector: u64,
+    /// All of it.
+    pub bytes: AlignedBuffer,
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    /// Highest serial appended.
+    appended: u64,
+    /// Highest serial a completed flush covers.
+    durable: u64,
+    /// Somebody is in `Device::flush`.
+    flushing: bool,
+    /// Why nothing more will become durable.
+    stopped: Option<String>,
+}
+
+/// Tracks the three states. Lock order: below every other lock of the crate.
+#[derive(Debug, Default)]
+pub struct Durability {
+    in_flight: RwLock<BTreeMap<u64, Arc<InFlight>>>,
+    in_flight_count: AtomicUsize,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+impl Durability {
+    /// Declares everything up to `serial` durable: recovery has flushed.
+    pub fn reset(&self, serial: u64) {
+        let mut progress = self.progress.lock();
+        progress.appended = serial;
+        progress.durable = serial;
+    }
+
+    /// Highest serial known to be flushed.
+    pub fn durable(&self) -> u64 {
+        self.progress.lock().durable
+    }
+
+    /// Why writing stopped, if it did.
+    pub fn stopped(&self) -> Option<String> {
+        self.progress.lock().stopped.clone()
+    }
+
+    /// Fails if writing has stopped.
+    pub fn check(&self) -> Result<()> {
+        match self.stopped() {
+            None => Ok(()),
+            Some(reason) => Err(Error::Stopped(reason)),
+        }
+    }
+
+    /// Nothing more becomes durable; the first reason stays.
+    pub fn stop(&self, reason: String) {
+        let mut progress = self.progress.lock();
+        if progress.stopped.is_none() {
+            tracing::error!(reason, "the volume takes no more writes");
+            progress.stopped = Some(reason);
+        }
+        self.changed.notify_all();
+    }
+
+    /// Announces a partial before anybody can see pointers into it.
+    pub fn announce(&self, partial: Arc<InFlight>) {
+        let serial = partial.serial;
+        let mut in_flight = self.in_flight.write();
+        in_flight.insert(serial, partial);
+        self.in_flight_count
+            .store(in_flight.len(), Ordering::Release);
+        drop(in_flight);
+        let mut progress = self.progress.lock();
+        progress.appended = progress.appended.max(serial);
+    }
+
+    /// The partial with this serial, while it is in flight.
+    pub fn partial(&self, serial: u64) -> Option<Arc<InFlight>> {
+        self.in_flight.read().get(&serial).cloned()
+    }
+
+    /// The device has taken the partial.
+    pub fn landed(&self, serial: u64) {
+        let mut in_flight = self.in_flight.write();
+        in_flight.remove(&serial);
+        self.in_flight_count
+            .store(in_flight.len(), Ordering::Release);
+        drop(in_flight);
+        let _progress = self.progress.lock();
+        self.changed.notify_all();
+    }
+
+    /// True while any partial is on its way.
+    pub fn any_in_flight(&self) -> bool {
+        self.in_flight_count.load(Ordering::Acquire) > 0
+    }
+
+    /// Fills `bytes` from a partial in flight, if one covers them.
+    pub fn serve(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        if !self.any_in_flight() {
+            return false;
+        }
+        let in_flight = self.in_flight.read();
+        let found = in_flight.values().find_map(|partial| {
+            let offset = (sector.checked_sub(partial.sector)? * SECTOR) as usize;
+            let end = offset.checked_add(bytes.len())?;
+            (end <= partial.bytes.len()).then(|| (Arc::clone(partial), offset))
+        });
+        drop(in_flight);
+        match found {
+            Some((partial, offset)) => {
+                bytes.copy_from_slice(&partial.bytes[offset..offset + bytes.len()]);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Waits until something has been appended or written, or `timeout` has
+    /// passed.
+    pub fn wait_for_append(&self, timeout: std::time::Duration) {
+        let mut progress = self.progress.lock();
+        let _ = self.changed.wait_for(&mut progress, timeout);
+    }
+
+    /// Waits until everything up to `serial` is durable, flushing if nobody
+    /// else is about to. Returns whether this call flushed.
+    ///
+    /// # Errors
+    /// If a write or flush failed; none of the waiting callers may believe
+    /// their data is safe.
+    pub fn commit(&self, serial: u64, device: &dyn Device) -> Result<bool> {
+        let mut progress = self.progress.lock();
+        loop {
+            if progress.durable >= serial {
+                return Ok(false);
+            }
+            if let Some(reason) = &progress.stopped {
+                return Err(Error::Stopped(reason.clone()));
+            }
+            let oldest = self.in_flight.read().keys().next().copied();
+            let covered = oldest.map_or(progress.appended, |s| s - 1);
+            if progress.flushing || covered < serial {
+                self.changed.wait(&mut progress);
+                continue;
+            }
+            progress.flushing = true;
+            drop(progress);
+            let outcome = device.flush();
+            progress = self.progress.lock();
+            progress.flushing = false;
+            match outcome {
+                Ok(()) => progress.durable = progress.durable.max(covered),
+                Err(error) => {
+                    let reason = format!("a flush failed and is never retried: {error}");
+                    tracing::error!(reason, "the volume takes no more writes");
+                    progress.stopped.get_or_insert(reason);
+                }
+            }
+            self.changed.notify_all();
+            if progress.durable >= serial {
+                return Ok(true);
+            }
+        }
+    }
+}

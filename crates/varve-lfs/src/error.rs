@@ -1,0 +1,104 @@
+//! What can go wrong below the seam, with the place it went wrong.
+
+use crate::format::Malformed;
+use varve_device::DeviceError;
+use varve_fs::InodeNo;
+
+/// The result of calls within this crate.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failure of the log-structured layout.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The device failed.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// A structure on the device is not what it should be.
+    #[error("segment {segment}, sector {sector}: {source}")]
+    Damaged {
+        /// The segment, or `u32::MAX` outside of segments.
+        segment: u32,
+        /// Sector address.
+        sector: u64,
+        /// What is wrong.
+        #[source]
+        source: Malformed,
+    },
+    /// A stored block is not what its pointer says.
+    #[error(
+        "{ino}, block {block}: at sector {sector} the checksum is {found:#010x}, want {expected:#010x}"
+    )]
+    BadBlock {
+        /// Whose block.
+        ino: InodeNo,
+        /// Logical block number.
+        block: u64,
+        /// Sector address.
+        sector: u64,
+        /// Computed checksum.
+        found: u32,
+        /// The pointer's checksum.
+        expected: u32,
+    },
+    /// No superblock, or none this program can use.
+    #[error("{device}: no usable superblock: {reason}")]
+    NoVolume {
+        /// The device's name.
+        device: String,
+        /// Why the primary copy was refused.
+        reason: Malformed,
+    },
+    /// No checkpoint record is valid.
+    #[error("{device}: no valid checkpoint record: {reason}; the log may still be salvaged")]
+    NoCheckpoint {
+        /// The device's name.
+        device: String,
+        /// Why the newest slot was refused.
+        reason: Malformed,
+    },
+    /// mkfs was asked for something impossible.
+    #[error("cannot make a volume: {0}")]
+    Format(String),
+    /// No clean segment is left, the reserve included.
+    #[error("no clean segment left")]
+    OutOfSegments,
+    /// Writing stopped after a failure.
+    #[error("writing stopped: {0}")]
+    Stopped(String),
+    /// The number has no inode.
+    #[error("{0} does not exist")]
+    NoInode(InodeNo),
+}
+
+impl Error {
+    pub(crate) fn damaged(segment: Option<u32>, sector: u64, source: Malformed) -> Self {
+        Error::Damaged {
+            segment: segment.unwrap_or(u32::MAX),
+            sector,
+            source,
+        }
+    }
+}
+
+impl From<Error> for varve_fs::Error {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Device(device) => device.into(),
+            Error::BadBlock { ino, .. } => varve_fs::Error::Damaged {
+                ino: Some(ino),
+                detail: error.to_string(),
+            },
+            Error::Damaged { .. } | Error::NoVolume { .. } | Error::NoCheckpoint { .. } => {
+                varve_fs::Error::Damaged {
+                    ino: None,
+                    detail: error.to_string(),
+                }
+            }
+            Error::Format(_) => varve_fs::Error::Invalid("geometry"),
+            Error::OutOfSegments => varve_fs::Error::NoSpace,
+            Error::Stopped(reason) => varve_fs::Error::ReadOnly(reason),
+            Error::NoInode(_) => varve_fs::Error::NotFound,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! A checkpoint record: a position in the log and the image that belongs to it.
+//!
+//! ```text
+//! | CheckpointHeader | the ifile's inode | UsageDelta … | zeros | trailing serial (8 bytes) |
+//! ```
+//!
+//! Records stand in a ring of fixed slots; record `n` goes to slot
+//! `n % record_count`. Writing one is the commit point of a checkpoint:
+//! everything it names is durable before (protocol rule 14). Leading and
+//! trailing serial agree only if the slot was written whole; the checksum
+//! covers all of it.
+
+use super::{Malformed, crc32c};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of every record.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VCKP");
+
+/// A boundary between groups: what the next partial segment's place and
+/// contents follow from (protocol rules 8 and 9).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct LogPosition {
+    /// Serial of the last partial before the boundary.
+    pub serial: U64,
+    /// Byte offset, within its segment, behind that partial.
+    pub offset: U32,
+    /// The segment it lies in.
+    pub segment: U32,
+    /// The segment the log goes to next.
+    pub next_segment: U32,
+    /// What the next partial's `predecessor` must be.
+    pub predecessor: U32,
+    /// Number of the mount that wrote it.
+    pub incarnation: U32,
+    /// Incarnation of `segment`.
+    pub segment_incarnation: U32,
+}
+const _: () = assert!(size_of::<LogPosition>() == 32);
+
+/// Fixed part of a record, 256 bytes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct CheckpointHeader {
+    /// Number of this checkpoint, from 1.
+    pub serial: U64,
+    /// CRC-32C of every later byte of the slot.
+    pub crc: U32,
+    /// [`MAGIC`].
+    pub magic: U32,
+    /// First eight bytes of the volume's UUID.
+    pub volume_tag: U64,
+    /// Where roll-forward starts.
+    pub position: LogPosition,
+    /// Nanoseconds since 1970.
+    pub written_ns: I64,
+    /// Bits of [`checkpoint_flags`].
+    pub flags: U32,
+    /// Segments opened so far.
+    pub segments_opened: U32,
+    /// One more than the highest inode number ever used.
+    pub next_ino: U64,
+    /// First number of the free list; 0 is none.
+    pub free_head: U64,
+    /// Numbers on the free list.
+    pub free_count: U64,
+    /// Inodes on the unfinished list.
+    pub unfinished_count: U64,
+    /// Inodes in use.
+    pub inodes_used: U64,
+    /// Blocks in use.
+    pub blocks_used: U64,
+    /// Sectors in use.
+    pub sectors_used: U64,
+    /// Live bytes of index nodes and of the ifile.
+    pub metadata_bytes: U64,
+    /// Last serial flushed before this record was written.
+    pub durable_through: U64,
+    /// Bytes of the ifile's inode behind this header.
+    pub inode_bytes: U32,
+    /// Usage deltas behind that.
+    pub delta_count: U32,
+    /// Zero.
+    pub spare: [u8; 104],
+}
+const _: () = assert!(size_of::<CheckpointHeader>() == 256);
+
+/// Bits of [`CheckpointHeader::flags`].
+pub mod checkpoint_flags {
+    /// Written by a clean unmount: nothing follows in the log.
+    pub const CLEAN: u32 = 1 << 0;
+}
+
+/// A correction of the usage table: writing the table itself caused it
+/// (protocol rule 15).
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct UsageDelta {
+    /// The segment.
+    pub segment: U32,
+    /// Zero.
+    pub spare: U32,
+    /// Bytes to add to its live bytes.
+    pub bytes: I64,
+}
+const _: () = assert!(size_of::<UsageDelta>() == 16);
+
+/// A whole record in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointRecord {
+    /// The fixed part.
+    pub header: CheckpointHeader,
+    /// The ifile's inode, encoded.
+    pub ifile: Vec<u8>,
+    /// Corrections of the usage table.
+    pub deltas: Vec<UsageDelta>,
+}
+
+const HEADER_BYTES: usize = size_of::<CheckpointHeader>();
+
+/// Slot bytes that hold `deltas` corrections.
+pub fn record_bytes_for(inode_bytes: usize, deltas: usize, write_unit: usize) -> usize {
+    (HEADER_BYTES + inode_bytes + deltas * size_of::<UsageDelta>() + 8).next_multiple_of(write_unit)
+}
+
+impl CheckpointRecord {
+    /// The slot's bytes.
+    ///
+    /// # Panics
+    /// If it does not fit: mkfs sizes slots for the volume.
+    pub fn encode(&self, slot_bytes: usize) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(slot_bytes);
+        bytes.extend_from_slice(self.header.as_bytes());
+        bytes.extend_from_slice(&self.ifile);
+        for delta in &self.deltas {
+            bytes.extend_from_slice(delta.as_bytes());
+        }
+        assert!(
+            bytes.len() + 8 <= slot_bytes,
+            "checkpoint record exceeds its slot"
+        );
+        bytes.resize(slot_bytes - 8, 0);
+        bytes.extend_from_slice(self.header.serial.as_bytes());
+        let crc = crc32c(&bytes[12..]);
+        bytes[8..12].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Parses one slot of the ring.
+    ///
+    /// # Errors
+    /// If the slot holds no whole record of this volume.
+    pub fn decode(bytes: &[u8], volume_tag: u64) -> Result<Self, Malformed> {
+        let bad = |problem: &str| Malformed::new("checkpoint record", problem);
+        let (header, rest) =
+            CheckpointHeader::read_from_prefix(bytes).map_err(|_| bad("too short"))?;
+        if header.magic.get() != MAGIC || header.volume_tag.get() != volume_tag {
+            return Err(bad("no record of this volume"));
+        }
+        let trailing = bytes.last_chunk::<8>().map(|b| u64::from_le_bytes(*b));
+        if trailing != Some(header.serial.get()) {
+            return Err(bad("leading and trailing serial differ: torn write"));
+        }
+        let computed = crc32c(&bytes[12..]);
+        if computed != header.crc.get() {
+            return Err(Malformed::checksum(
+                "checkpoint record",
+                computed,
+                header.crc.get(),
+            ));
+        }
+        let inode_bytes = header.inode_bytes.get() as usize;
+        let delta_bytes = header.delta_count.get() as usize * size_of::<UsageDelta>();
+        if inode_bytes + delta_bytes + 8 > rest.len() || header.serial.get() == 0 {
+            return Err(bad("contents exceed the slot"));
+        }
+        let deltas = rest[inode_bytes..inode_bytes + delta_bytes]
+            .chunks_exact(size_of::<UsageDelta>())
+            .map(|chunk| UsageDelta::read_from_bytes(chunk).expect("a chunk is a delta long"))
+            .collect();
+        Ok(CheckpointRecord {
+            header,
+            ifile: rest[..inode_bytes].to_vec(),
+            deltas,
+        })
+    }
+}

@@ -1,0 +1,201 @@
+//! The ifile: usage table, inode map and unfinished inodes in an ordinary file.
+//!
+//! A sparse file with three regions at fixed byte offsets, so that each can
+//! grow without moving another (thesis §6.3.2, figure 6-9):
+//!
+//! | region | offset | entry | number |
+//! |---|---|---|---|
+//! | usage table | 0 | [`UsageEntry`], 32 bytes | one per segment |
+//! | unfinished inodes | 2^31 | inode number, 8 bytes | as the checkpoint says |
+//! | inode map | 2^32 | [`ImapEntry`], 32 bytes | one per inode number |
+//!
+//! The head of the free list and the numbers in use stand in the checkpoint
+//! record. Free inodes form a doubly linked list through their map entries.
+
+use super::{Malformed, pointer::MAX_SECTOR};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Byte offset of the usage table.
+pub const USAGE_OFFSET: u64 = 0;
+/// Byte offset of the list of unfinished inodes.
+pub const UNFINISHED_OFFSET: u64 = 1 << 31;
+/// Byte offset of the inode map.
+pub const IMAP_OFFSET: u64 = 1 << 32;
+/// Bytes in an entry of either table.
+pub const ENTRY_BYTES: usize = 32;
+/// Highest inode number: links of the free list have 48 bits.
+pub const MAX_INO: u64 = MAX_SECTOR;
+
+/// What the volume knows about one segment at a checkpoint.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Default,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct UsageEntry {
+    /// Bytes of blocks and inodes that are live.
+    pub live_bytes: U32,
+    /// How many segments had been opened when this one was.
+    pub incarnation: U32,
+    /// Bits of [`usage_flags`].
+    pub flags: U32,
+    /// Zero.
+    pub spare: U32,
+    /// Nanoseconds since 1970 of the youngest user write in it.
+    pub newest_ns: I64,
+    /// First checkpoint at which it was empty; [`NOT_EMPTY`] while it is not.
+    pub empty_since: U64,
+}
+const _: () = assert!(size_of::<UsageEntry>() == ENTRY_BYTES);
+
+/// [`UsageEntry::empty_since`] of a segment in use.
+pub const NOT_EMPTY: u64 = u64::MAX;
+
+/// Bits of [`UsageEntry::flags`].
+pub mod usage_flags {
+    /// A block of it failed its checksum when the cleaner read it: kept.
+    pub const SUSPECT: u32 = 1 << 0;
+}
+
+/// Bits of the flags of an [`ImapEntry`].
+mod imap_flags {
+    pub const FREE: u8 = 1 << 0;
+}
+
+/// Where an inode is, or which numbers are free.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Default,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct ImapEntry {
+    /// Bits 0-47 the sector (or the next free number), 48-55 the slot within
+    /// it, 56-63 flags. All zeros: never used.
+    place: U64,
+    /// Serial that first wrote this version (or the previous free number).
+    birth: U64,
+    /// CRC-32C of the inode's bytes.
+    crc: U32,
+    /// Generation; of a free number, its next file's.
+    version: U32,
+    /// Incarnation of the segment.
+    incarnation: U32,
+    /// Zero.
+    spare: U32,
+}
+const _: () = assert!(size_of::<ImapEntry>() == ENTRY_BYTES);
+
+/// Where an inode is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct InodePlace {
+    /// Sector that holds its first byte.
+    pub sector: u64,
+    /// Which inode within the sector.
+    pub slot: u8,
+    /// Serial that first wrote this version.
+    pub birth: u64,
+    /// CRC-32C of its bytes.
+    pub crc: u32,
+    /// Incarnation of the segment.
+    pub incarnation: u32,
+}
+
+/// The meaning of an [`ImapEntry`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ImapState {
+    /// The number was never used.
+    Unused,
+    /// The number is free.
+    Free {
+        /// Version of its next file.
+        next_version: u32,
+        /// Previous and next number on the free list; 0 is none.
+        previous: u64,
+        /// See `previous`.
+        next: u64,
+    },
+    /// The number has an inode.
+    Used {
+        /// Its generation.
+        version: u32,
+        /// Where it is.
+        place: InodePlace,
+    },
+}
+
+impl ImapEntry {
+    /// The entry for `state`.
+    pub fn new(state: ImapState) -> Self {
+        match state {
+            ImapState::Unused => ImapEntry::default(),
+            ImapState::Free {
+                next_version,
+                previous,
+                next,
+            } => ImapEntry {
+                place: U64::new(next | u64::from(imap_flags::FREE) << 56),
+                birth: U64::new(previous),
+                version: U32::new(next_version),
+                ..ImapEntry::default()
+            },
+            ImapState::Used { version, place } => ImapEntry {
+                place: U64::new(place.sector | u64::from(place.slot) << 48),
+                birth: U64::new(place.birth),
+                crc: U32::new(place.crc),
+                version: U32::new(version),
+                incarnation: U32::new(place.incarnation),
+                spare: U32::ZERO,
+            },
+        }
+    }
+
+    /// What the entry means.
+    ///
+    /// # Errors
+    /// On unknown flags.
+    pub fn state(&self) -> Result<ImapState, Malformed> {
+        let place = self.place.get();
+        let flags = (place >> 56) as u8;
+        match flags {
+            0 if place == 0 => Ok(ImapState::Unused),
+            0 => Ok(ImapState::Used {
+                version: self.version.get(),
+                place: InodePlace {
+                    sector: place & MAX_SECTOR,
+                    slot: (place >> 48) as u8,
+                    birth: self.birth.get(),
+                    crc: self.crc.get(),
+                    incarnation: self.incarnation.get(),
+                },
+            }),
+            imap_flags::FREE => Ok(ImapState::Free {
+                next_version: self.version.get(),
+                previous: self.birth.get(),
+                next: place & MAX_SECTOR,
+            }),
+            _ => Err(Malformed::new(
+                "inode map entry",
+                format!("flags {flags:#x}"),
+            )),
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Every byte on the device, declared once.
+//!
+//! Structures only: no I/O and no policy. Integers are little-endian and
+//! unaligned, sizes and offsets are checked at compile time, and each
+//! structure validates itself on the way in, because bytes from a device are
+//! input. `docs/format.md` draws what is declared here; a test compares them.
+
+pub mod checkpoint;
+pub mod ifile;
+pub mod inode;
+pub mod node;
+pub mod owner;
+pub mod pointer;
+pub mod summary;
+pub mod superblock;
+
+pub use checkpoint::{CheckpointHeader, LogPosition, UsageDelta};
+pub use ifile::{ImapEntry, UsageEntry};
+pub use inode::DiskInode;
+pub use node::NodeHeader;
+pub use pointer::Pointer;
+pub use summary::SummaryHeader;
+pub use superblock::Superblock;
+
+/// Bytes in a sector, the unit of addresses and of packing.
+pub const SECTOR: u64 = varve_device::SECTOR;
+
+/// CRC-32C (Castagnoli), the only checksum kind of this version.
+pub fn crc32c(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// CRC-32C over several pieces, as if they were one.
+pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
+    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    for piece in pieces {
+        digest.update(piece);
+    }
+    digest.finalize() as u32
+}
+
+/// Why bytes were refused: the structure, and what about it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{structure}: {problem}")]
+pub struct Malformed {
+    /// Which structure.
+    pub structure: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl Malformed {
+    pub(crate) fn new(structure: &'static str, problem: impl Into<String>) -> Self {
+        Malformed {
+            structure,
+            problem: problem.into(),
+        }
+    }
+
+    pub(crate) fn checksum(structure: &'static str, found: u32, expected: u32) -> Self {
+        Self::new(
+            structure,
+            format!("checksum is {found:#010x}, want {expected:#010x}"),
+        )
+    }
+}

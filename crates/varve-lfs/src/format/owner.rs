@@ -1,0 +1,80 @@
+//! The owner record: who has the volume mounted, or had it when it stopped.
+//!
+//! Advisory, one write unit of its own, overwritten in place: a lock of the
+//! operating system keeps second mounts out while the host lives; this record
+//! tells people who held a volume that was not released.
+
+use super::{Malformed, crc32c};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of the record.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VOWN");
+
+/// The owner record, 512 bytes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct OwnerRecord {
+    /// [`MAGIC`].
+    pub magic: U32,
+    /// CRC-32C of every later byte.
+    pub crc: U32,
+    /// First eight bytes of the volume's UUID.
+    pub volume_tag: U64,
+    /// Identity of the mount, as in its summaries.
+    pub mount_id: U64,
+    /// Process on that host.
+    pub pid: U32,
+    /// 1 while mounted, 0 after a clean unmount.
+    pub mounted: U32,
+    /// Nanoseconds since 1970.
+    pub since_ns: I64,
+    /// Boot identity of the host.
+    pub boot_id: [u8; 40],
+    /// Host name, padded with zeros.
+    pub host: [u8; 64],
+    /// Zero.
+    pub spare: [u8; 368],
+}
+const _: () = assert!(size_of::<OwnerRecord>() == 512);
+
+impl OwnerRecord {
+    /// With its checksum filled in.
+    pub fn sealed(mut self) -> Self {
+        self.crc = U32::new(crc32c(&self.as_bytes()[8..]));
+        self
+    }
+
+    /// Parses the record.
+    ///
+    /// # Errors
+    /// If there is none, or it is damaged; neither stops a mount.
+    pub fn parse(bytes: &[u8], volume_tag: u64) -> Result<Self, Malformed> {
+        let bad = |problem: &str| Malformed::new("owner record", problem);
+        let (record, _) = OwnerRecord::read_from_prefix(bytes).map_err(|_| bad("too short"))?;
+        if record.magic.get() != MAGIC || record.volume_tag.get() != volume_tag {
+            return Err(bad("none"));
+        }
+        if record.crc.get() != crc32c(&record.as_bytes()[8..]) {
+            return Err(bad("checksum differs"));
+        }
+        Ok(record)
+    }
+
+    /// The host's name as text.
+    pub fn host_text(&self) -> String {
+        text(&self.host)
+    }
+
+    /// The boot identity as text.
+    pub fn boot_text(&self) -> String {
+        text(&self.boot_id)
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}

@@ -1,0 +1,168 @@
+//! A pointer to a stored block: where, how much, and how to know it again.
+
+use super::SECTOR;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Highest sector address a pointer can hold: 48 bits, 128 PiB.
+pub const MAX_SECTOR: u64 = (1 << 48) - 1;
+
+/// Bits of [`Pointer::flags`].
+pub mod pointer_flags {
+    /// The block exists but was never written: it reads as zeros and has no
+    /// address.
+    pub const UNWRITTEN: u8 = 1 << 0;
+    /// Reserved for shared blocks: the owner is an extent object.
+    pub const SHARED: u8 = 1 << 1;
+    /// Reserved: stored compressed.
+    pub const COMPRESSED: u8 = 1 << 2;
+    /// Reserved: stored encrypted, `tag` authenticates.
+    pub const ENCRYPTED: u8 = 1 << 3;
+    /// Every flag this version understands.
+    pub const KNOWN: u8 = UNWRITTEN;
+}
+
+/// Where a block is. All zeros means there is none.
+#[derive(
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Debug,
+    Default,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Pointer {
+    /// Bits 0-47 the sector address, 48-55 the stored sectors, 56-63 flags.
+    place: U64,
+    /// Serial of the partial segment that first wrote this version of the
+    /// block. The cleaner never changes it.
+    birth: U64,
+    /// CRC-32C of the stored sectors.
+    crc: U32,
+    /// Incarnation of the segment when this copy was written: a pointer whose
+    /// segment has another incarnation leads to a block that has moved.
+    incarnation: U32,
+    /// Reserved for an authentication tag; zero.
+    tag: U64,
+}
+const _: () = assert!(size_of::<Pointer>() == 32);
+
+impl Pointer {
+    /// No block.
+    pub const NONE: Pointer = Pointer {
+        place: U64::ZERO,
+        birth: U64::ZERO,
+        crc: U32::ZERO,
+        incarnation: U32::ZERO,
+        tag: U64::ZERO,
+    };
+
+    /// A pointer to `sectors` stored sectors at `sector`.
+    pub fn new(sector: u64, sectors: u8, crc: u32, birth: u64, incarnation: u32) -> Self {
+        assert!(
+            sector <= MAX_SECTOR && sectors > 0,
+            "address within 48 bits"
+        );
+        Pointer {
+            place: U64::new(sector | u64::from(sectors) << 48),
+            birth: U64::new(birth),
+            crc: U32::new(crc),
+            incarnation: U32::new(incarnation),
+            tag: U64::ZERO,
+        }
+    }
+
+    /// A block that is reserved but unwritten; `birth` is the serial of the
+    /// record that reserved it.
+    pub fn unwritten_block(sectors: u8, birth: u64) -> Self {
+        Pointer {
+            place: U64::new(u64::from(sectors) << 48 | u64::from(pointer_flags::UNWRITTEN) << 56),
+            birth: U64::new(birth),
+            ..Pointer::NONE
+        }
+    }
+
+    /// True if there is no block.
+    pub fn is_none(&self) -> bool {
+        self.place.get() == 0
+    }
+
+    /// Sector address of the first stored sector.
+    pub fn sector(&self) -> u64 {
+        self.place.get() & MAX_SECTOR
+    }
+
+    /// Stored sectors.
+    pub fn sectors(&self) -> u8 {
+        (self.place.get() >> 48) as u8
+    }
+
+    /// Stored bytes; an unwritten block stores none.
+    pub fn stored_bytes(&self) -> u64 {
+        if self.is_unwritten() {
+            0
+        } else {
+            u64::from(self.sectors()) * SECTOR
+        }
+    }
+
+    /// Bits of [`pointer_flags`].
+    pub fn flags(&self) -> u8 {
+        (self.place.get() >> 56) as u8
+    }
+
+    /// The block reads as zeros.
+    pub fn is_unwritten(&self) -> bool {
+        self.flags() & pointer_flags::UNWRITTEN != 0
+    }
+
+    /// Serial that first wrote this version.
+    pub fn birth(&self) -> u64 {
+        self.birth.get()
+    }
+
+    /// CRC-32C of the stored sectors.
+    pub fn crc(&self) -> u32 {
+        self.crc.get()
+    }
+
+    /// Incarnation of the segment.
+    pub fn incarnation(&self) -> u32 {
+        self.incarnation.get()
+    }
+
+    /// Same block, same copy (protocol rule 19).
+    pub fn same_copy(&self, sector: u64, birth: u64) -> bool {
+        !self.is_none() && !self.is_unwritten() && self.sector() == sector && self.birth() == birth
+    }
+
+    /// Checks what can be checked without the volume's geometry.
+    pub fn is_sane(&self) -> bool {
+        self.is_none()
+            || (self.sectors() > 0
+                && self.flags() & !pointer_flags::KNOWN == 0
+                && (self.is_unwritten() == (self.sector() == 0)))
+    }
+}
+
+impl varve_fs::BlockPointer for Pointer {
+    fn sectors(&self) -> u32 {
+        u32::from(Pointer::sectors(self))
+    }
+
+    fn unwritten(&self) -> bool {
+        self.is_unwritten()
+    }
+
+    fn follows(&self, previous: &Self) -> bool {
+        !self.is_unwritten()
+            && !previous.is_unwritten()
+            && self.sector() == previous.sector() + u64::from(Pointer::sectors(previous))
+    }
+}

@@ -1,0 +1,333 @@
+//! The summary at the head of every partial segment.
+//!
+//! ```text
+//! | SummaryHeader | entries … | zeros to the sector | blocks … | inodes … | padding to the write unit |
+//! ```
+//!
+//! The header names its place in the chain (protocol rules 8 to 11); the
+//! entries list, in arrival order, every block and inode of the payload and
+//! the records that blocks cannot express. Blocks lie behind the summary in
+//! entry order, inodes behind the blocks in entry order, so that no entry
+//! needs an address. The header's checksum covers header and entries, and the
+//! entries hold the checksums of blocks and inodes: data is checksummed once.
+
+use super::{Malformed, crc32c, crc32c_of};
+use zerocopy::little_endian::{I64, U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// First bytes of every summary.
+pub const MAGIC: u32 = u32::from_le_bytes(*b"VSUM");
+
+/// Bits of [`SummaryHeader::flags`].
+pub mod summary_flags {
+    /// The group begins here; an unfinished one before it is discarded.
+    pub const FIRST: u16 = 1 << 0;
+    /// The group ends here and counts if this partial is valid.
+    pub const LAST: u16 = 1 << 1;
+    /// Written by a checkpoint: roll-forward verifies and skips it.
+    pub const CHECKPOINT: u16 = 1 << 2;
+    /// Written by the cleaner.
+    pub const CLEANER: u16 = 1 << 3;
+    /// Every flag this version understands.
+    pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER;
+}
+
+/// Fixed part of a summary, 128 bytes.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct SummaryHeader {
+    /// CRC-32C of every later byte of the header and of all entries.
+    pub crc: U32,
+    /// [`MAGIC`].
+    pub magic: U32,
+    /// First eight bytes of the volume's UUID.
+    pub volume_tag: U64,
+    /// One more than the previous partial segment's; a gap ends roll-forward.
+    pub serial: U64,
+    /// Sector address of this summary: a misplaced one is recognised.
+    pub sector: U64,
+    /// Last serial known to be flushed when this one was written (rule 11).
+    pub durable_through: U64,
+    /// Random identity of the mount that wrote it (rule 9).
+    pub mount_id: U64,
+    /// CRC-32C of the previous summary, `crc` field included (rule 9).
+    pub predecessor: U32,
+    /// Number of the mount that wrote it; never falls along the chain.
+    pub incarnation: U32,
+    /// Where the log goes when this segment is full (rule 8).
+    pub next_segment: U32,
+    /// Incarnation of this segment: how many segments had been opened.
+    pub segment_incarnation: U32,
+    /// Bytes of entries behind the header.
+    pub entry_bytes: U32,
+    /// Sectors of the whole partial segment; a multiple of the write unit.
+    pub sectors: U32,
+    /// Bits of [`summary_flags`].
+    pub flags: U16,
+    /// Members of a virtual segment; 1 unless reordering buffers are in use.
+    pub members: U16,
+    /// Entries behind the header.
+    pub entry_count: U32,
+    /// Nanoseconds since 1970 when the partial was written.
+    pub written_ns: I64,
+    /// Inodes in use once the group counts.
+    pub inodes_used: U64,
+    /// Blocks in use once the group counts.
+    pub blocks_used: U64,
+    /// Sectors in use once the group counts.
+    pub sectors_used: U64,
+    /// Zero.
+    pub spare: [u8; 16],
+}
+const _: () = assert!(size_of::<SummaryHeader>() == 128);
+
+/// Bytes of a [`SummaryHeader`].
+pub const HEADER_BYTES: usize = size_of::<SummaryHeader>();
+
+impl SummaryHeader {
+    /// The checksum over header and entries.
+    pub fn computed_crc(&self, entries: &[u8]) -> u32 {
+        crc32c_of(&[&self.as_bytes()[4..], entries])
+    }
+
+    /// What the successor's `predecessor` field must be.
+    pub fn chain_crc(&self) -> u32 {
+        crc32c(self.as_bytes())
+    }
+
+    /// Sectors taken by header and entries.
+    pub fn summary_sectors(&self) -> u64 {
+        (HEADER_BYTES as u64 + u64::from(self.entry_bytes.get())).div_ceil(super::SECTOR)
+    }
+
+    /// Parses the fixed part found at `sector`. Entries are checked by
+    /// [`SummaryHeader::verify_entries`] once they have been read.
+    ///
+    /// # Errors
+    /// When it is not a summary of this volume for this place.
+    pub fn parse(bytes: &[u8], volume_tag: u64, sector: u64) -> Result<Self, Malformed> {
+        let bad = |problem: String| Malformed::new("summary", problem);
+        let (header, _) =
+            SummaryHeader::read_from_prefix(bytes).map_err(|_| bad("too short".into()))?;
+        if header.magic.get() != MAGIC {
+            return Err(bad("no summary here".into()));
+        }
+        if header.volume_tag.get() != volume_tag {
+            return Err(bad("belongs to another volume".into()));
+        }
+        if header.sector.get() != sector {
+            return Err(bad(format!("written for sector {}", header.sector)));
+        }
+        if header.flags.get() & !summary_flags::KNOWN != 0 || header.members.get() != 1 {
+            return Err(bad(format!("unknown flags {:#x}", header.flags)));
+        }
+        if header.summary_sectors() > u64::from(header.sectors.get()) {
+            return Err(bad("entries exceed the partial segment".into()));
+        }
+        Ok(header)
+    }
+
+    /// Checks the checksum over `entries`, which must be `entry_bytes` long.
+    ///
+    /// # Errors
+    /// If it does not match.
+    pub fn verify_entries(&self, entries: &[u8]) -> Result<(), Malformed> {
+        let computed = self.computed_crc(entries);
+        if computed == self.crc.get() {
+            Ok(())
+        } else {
+            Err(Malformed::checksum("summary", computed, self.crc.get()))
+        }
+    }
+
+    /// True if `flag` is set.
+    pub fn has(&self, flag: u16) -> bool {
+        self.flags.get() & flag != 0
+    }
+}
+
+/// First byte of each entry.
+pub mod entry_kind {
+    /// The entries that follow belong to this file: [`super::FileEntry`].
+    pub const FILE: u8 = 1;
+    /// A data block: [`super::BlockEntry`].
+    pub const BLOCK: u8 = 2;
+    /// The extended attributes: [`super::BlockEntry`] with `block` 0.
+    pub const XATTRS: u8 = 3;
+    /// An index node: [`super::BlockEntry`], `block` its number in its level.
+    pub const NODE: u8 = 4;
+    /// An inode: [`super::InodeEntry`].
+    pub const INODE: u8 = 5;
+    /// The inode is free: [`super::RecordEntry`], `from` the next version.
+    pub const FREED: u8 = 16;
+    /// Blocks from `from` on are gone: [`super::RecordEntry`].
+    pub const TRUNCATED: u8 = 17;
+    /// Blocks `from..to` are gone: [`super::RecordEntry`].
+    pub const PUNCHED: u8 = 18;
+    /// Blocks `from..to` are reserved: [`super::RecordEntry`].
+    pub const RESERVED: u8 = 19;
+}
+
+/// Bits of the `flags` of block and inode entries.
+pub mod entry_flags {
+    /// Moved by the cleaner: `source` holds the former sector address.
+    pub const MOVED: u8 = 1 << 0;
+}
+
+/// Names the file of the entries behind it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct FileEntry {
+    /// [`entry_kind::FILE`].
+    pub kind: u8,
+    /// Zero.
+    pub spare: [u8; 3],
+    /// The inode's version.
+    pub version: U32,
+    /// The inode.
+    pub ino: U64,
+}
+const _: () = assert!(size_of::<FileEntry>() == 16);
+
+/// One stored block.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct BlockEntry {
+    /// One of [`entry_kind`].
+    pub kind: u8,
+    /// Stored sectors.
+    pub sectors: u8,
+    /// Bits of [`entry_flags`].
+    pub flags: u8,
+    /// Height of an index node, from 1; 0 for other kinds.
+    pub height: u8,
+    /// CRC-32C of the stored sectors.
+    pub crc: U32,
+    /// Logical block, or number of the node in its level.
+    pub block: U64,
+    /// Serial that first wrote this version; 0 means this partial's.
+    pub birth: U64,
+    /// Nanoseconds since 1970 of the last user write.
+    pub written_ns: I64,
+    /// With [`entry_flags::MOVED`], the former sector address; else zero.
+    pub source: U64,
+}
+const _: () = assert!(size_of::<BlockEntry>() == 40);
+
+/// One stored inode.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct InodeEntry {
+    /// [`entry_kind::INODE`].
+    pub kind: u8,
+    /// Bits of [`entry_flags`].
+    pub flags: u8,
+    /// With MOVED, the slot within the former sector.
+    pub source_slot: u8,
+    /// Zero.
+    pub spare: u8,
+    /// CRC-32C of the inode's bytes.
+    pub crc: U32,
+    /// Serial that first wrote this version; 0 means this partial's.
+    pub birth: U64,
+    /// With MOVED, the former sector address; else zero.
+    pub source: U64,
+}
+const _: () = assert!(size_of::<InodeEntry>() == 24);
+
+/// A change that no block expresses.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct RecordEntry {
+    /// One of [`entry_kind`] from `FREED` on.
+    pub kind: u8,
+    /// Zero.
+    pub spare: [u8; 7],
+    /// First block, or the next version.
+    pub from: U64,
+    /// First block after the range; zero where there is none.
+    pub to: U64,
+}
+const _: () = assert!(size_of::<RecordEntry>() == 24);
+
+/// A parsed entry; the file it belongs to is the last `File` before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// Sets the current file.
+    File(FileEntry),
+    /// A block, extended attributes or an index node.
+    Block(BlockEntry),
+    /// An inode.
+    Inode(InodeEntry),
+    /// A record.
+    Record(RecordEntry),
+}
+
+/// Walks the entries of a summary. Ends after the first malformed one.
+#[derive(Debug, Clone)]
+pub struct Entries<'a> {
+    rest: &'a [u8],
+    failed: bool,
+}
+
+impl<'a> Entries<'a> {
+    /// Over exactly the entry bytes of a summary.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Entries {
+            rest: bytes,
+            failed: false,
+        }
+    }
+
+    fn take<T: FromBytes + KnownLayout + Immutable + Unaligned>(&mut self) -> Option<T> {
+        let (value, rest) = T::read_from_prefix(self.rest).ok()?;
+        self.rest = rest;
+        Some(value)
+    }
+
+    fn parse(&mut self, kind: u8) -> Option<Entry> {
+        match kind {
+            entry_kind::FILE => self.take().map(Entry::File),
+            entry_kind::BLOCK | entry_kind::XATTRS | entry_kind::NODE => {
+                let entry: BlockEntry = self.take()?;
+                let node = kind == entry_kind::NODE;
+                (entry.sectors > 0 && (entry.height > 0) == node).then_some(Entry::Block(entry))
+            }
+            entry_kind::INODE => self.take().map(Entry::Inode),
+            entry_kind::FREED..=entry_kind::RESERVED => self.take().map(Entry::Record),
+            _ => None,
+        }
+    }
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let kind = *self.rest.first()?;
+        if self.failed {
+            return None;
+        }
+        let left = self.rest.len();
+        match self.parse(kind) {
+            Some(entry) => Some(Ok(entry)),
+            None => {
+                self.failed = true;
+                Some(Err(Malformed::new(
+                    "summary entry",
+                    format!("kind {kind} with {left} bytes left"),
+                )))
+            }
+        }
+    }
+}

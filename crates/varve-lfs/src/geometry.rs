@@ -1,0 +1,134 @@
+//! Where things are on the device, and the one rule of where the log goes on.
+
+use crate::format::{LogPosition, SECTOR, Superblock};
+
+/// The measures of a volume, from its superblock.
+#[derive(Clone, Copy, Debug)]
+pub struct Geometry {
+    /// Bytes in a logical block.
+    pub block_bytes: u32,
+    /// Partial segments begin and end on multiples of this many bytes.
+    pub write_unit: u32,
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Bytes in an inode.
+    pub inode_bytes: u32,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// Byte address of segment 0.
+    pub first_segment: u64,
+    /// Segments with a multiple of this number begin with a superblock copy.
+    pub copy_stride: u32,
+    /// Segments held back from users.
+    pub reserve_segments: u32,
+}
+
+impl From<&Superblock> for Geometry {
+    fn from(sb: &Superblock) -> Self {
+        Geometry {
+            block_bytes: sb.block_bytes.get(),
+            write_unit: sb.write_unit.get(),
+            segment_bytes: sb.segment_bytes.get(),
+            inode_bytes: sb.inode_bytes.get(),
+            segment_count: sb.segment_count.get(),
+            first_segment: sb.first_segment.get(),
+            copy_stride: sb.copy_stride.get(),
+            reserve_segments: sb.reserve_segments.get(),
+        }
+    }
+}
+
+impl Geometry {
+    /// Byte address of `offset` within `segment`.
+    pub fn byte(&self, segment: u32, offset: u32) -> u64 {
+        self.first_segment + u64::from(segment) * u64::from(self.segment_bytes) + u64::from(offset)
+    }
+
+    /// The segment that holds `sector`, if one does.
+    pub fn segment_of(&self, sector: u64) -> Option<u32> {
+        let byte = sector
+            .checked_mul(SECTOR)?
+            .checked_sub(self.first_segment)?;
+        let segment = byte / u64::from(self.segment_bytes);
+        (segment < u64::from(self.segment_count)).then_some(segment as u32)
+    }
+
+    /// True if `sectors` sectors from `sector` lie within one segment.
+    pub fn within_segment(&self, sector: u64, sectors: u64) -> bool {
+        let last = sector.checked_add(sectors.saturating_sub(1));
+        match (
+            self.segment_of(sector),
+            last.and_then(|l| self.segment_of(l)),
+        ) {
+            (Some(first), Some(last)) => first == last,
+            _ => false,
+        }
+    }
+
+    /// Byte offset, within a segment, of its first partial segment.
+    pub fn payload_start(&self, segment: u32) -> u32 {
+        if segment.is_multiple_of(self.copy_stride) {
+            self.write_unit
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of a segment that partial segments can use.
+    pub fn payload_bytes(&self, segment: u32) -> u32 {
+        self.segment_bytes - self.payload_start(segment)
+    }
+
+    /// Bytes every segment offers, whether it holds a superblock or not.
+    pub fn usable_bytes(&self) -> u32 {
+        self.segment_bytes - self.write_unit
+    }
+
+    /// True if another partial segment may start at `offset` of a segment: a
+    /// summary and one block still fit. The writer asks before appending,
+    /// roll-forward and the cleaner before parsing (protocol rule 8).
+    pub fn partial_fits(&self, offset: u32) -> bool {
+        let least = (self.write_unit + self.block_bytes).next_multiple_of(self.write_unit);
+        offset
+            .checked_add(least)
+            .is_some_and(|end| end <= self.segment_bytes)
+    }
+
+    /// Where the partial behind `position` starts: its segment and offset,
+    /// and whether that opens the named next segment.
+    pub fn successor(&self, position: &LogPosition) -> (u32, u32, bool) {
+        if self.partial_fits(position.offset.get()) {
+            (position.segment.get(), position.offset.get(), false)
+        } else {
+            let next = position.next_segment.get();
+            (next, self.payload_start(next), true)
+        }
+    }
+
+    /// Largest partial segment in bytes: never a whole segment, or it would
+    /// hide its successor's place when damaged; and at most 1 MiB, so that
+    /// buffers stay small.
+    pub fn max_partial(&self) -> u32 {
+        (self.usable_bytes() - 2 * self.write_unit.max(self.block_bytes)).min(1 << 20)
+    }
+
+    /// Pointers in an inode.
+    pub fn root_slots(&self) -> usize {
+        crate::format::inode::slots(self.inode_bytes as usize)
+    }
+
+    /// Bytes of content an inode can hold.
+    pub fn inline_bytes(&self) -> usize {
+        self.inode_bytes as usize - crate::format::inode::HEADER_BYTES
+    }
+
+    /// Inodes in a sector.
+    pub fn inodes_per_sector(&self) -> u32 {
+        (SECTOR as u32 / self.inode_bytes).max(1)
+    }
+
+    /// Entries of either table in one block of the ifile.
+    pub fn entries_per_block(&self) -> u64 {
+        u64::from(self.block_bytes) / crate::format::ifile::ENTRY_BYTES as u64
+    }
+}

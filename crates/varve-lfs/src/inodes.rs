@@ -1,0 +1,129 @@
+//! Giving out inode numbers.
+//!
+//! Free numbers form a list through the inode map; the list on the device
+//! changes only when a checkpoint is folded. In memory the allocator hands
+//! out, in this order: numbers that came back unused, numbers freed since the
+//! mount, the list as the mount found it (walked once, from its head), and
+//! fresh numbers. Freed numbers join the list at its head, so the walk never
+//! meets a number twice.
+
+use crate::base::Base;
+use crate::error::{Error, Result};
+use crate::format::Malformed;
+use crate::format::ifile::{ImapState, MAX_INO};
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use std::collections::HashSet;
+use varve_fs::{InodeNo, Version};
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct InodeAllocator {
+    returned: Vec<(u64, Version)>,
+    freed: Vec<(u64, Version)>,
+    /// Next number of the list as found at mount; 0 at its end.
+    cursor: u64,
+    left: u64,
+    next_ino: u64,
+    /// Versions of numbers given out and not yet appended.
+    given: std::collections::HashMap<u64, Version>,
+    /// Numbers on the list that roll-forward found in use.
+    taken: HashSet<u64>,
+}
+
+impl InodeAllocator {
+    /// For a volume whose list begins at `base.free_head`; roll-forward found
+    /// `taken` in use, freed `freed`, and saw no number at or above
+    /// `next_ino`.
+    pub fn new(
+        base: &Base,
+        next_ino: u64,
+        taken: HashSet<u64>,
+        freed: Vec<(u64, Version)>,
+    ) -> Self {
+        InodeAllocator {
+            freed,
+            cursor: base.free_head,
+            left: base.free_count,
+            next_ino: next_ino.max(base.next_ino),
+            taken,
+            ..InodeAllocator::default()
+        }
+    }
+
+    /// A free number and the version its file must carry.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub fn allocate(
+        &mut self,
+        base: &Base,
+        reader: &Reader,
+        geometry: &Geometry,
+    ) -> Result<(InodeNo, Version)> {
+        let (ino, version) = match self.returned.pop().or_else(|| self.freed.pop()) {
+            Some(number) => number,
+            None => match self.next_listed(base, reader, geometry)? {
+                Some(number) => number,
+                None => {
+                    if self.next_ino > MAX_INO {
+                        return Err(Error::OutOfSegments);
+                    }
+                    self.next_ino += 1;
+                    (self.next_ino - 1, 1)
+                }
+            },
+        };
+        self.given.insert(ino, version);
+        Ok((InodeNo(ino), version))
+    }
+
+    fn next_listed(
+        &mut self,
+        base: &Base,
+        reader: &Reader,
+        geometry: &Geometry,
+    ) -> Result<Option<(u64, Version)>> {
+        while self.cursor != 0 && self.left > 0 {
+            let ino = self.cursor;
+            self.left -= 1;
+            match base.imap(reader, geometry, InodeNo(ino))? {
+                ImapState::Free {
+                    next_version, next, ..
+                } => {
+                    self.cursor = next;
+                    if !self.taken.remove(&ino) {
+                        return Ok(Some((ino, next_version)));
+                    }
+                }
+                state => {
+                    self.cursor = 0;
+                    let problem = format!("the free list leads to inode {ino}: {state:?}");
+                    return Err(Error::damaged(
+                        None,
+                        0,
+                        Malformed::new("inode map", problem),
+                    ));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// A number given out was never used.
+    pub fn give_back(&mut self, ino: InodeNo) {
+        if let Some(version) = self.given.remove(&ino.0) {
+            self.returned.push((ino.0, version));
+        }
+    }
+
+    /// A number given out has been appended.
+    pub fn used(&mut self, ino: InodeNo) {
+        self.given.remove(&ino.0);
+    }
+
+    /// A group freed a number.
+    pub fn freed(&mut self, ino: InodeNo, next_version: Version) {
+        self.freed.push((ino.0, next_version));
+    }
+}

@@ -1,0 +1,261 @@
+//! The seam: [`varve_fs::Layout`] for the log.
+
+use crate::apply::Record;
+use crate::format::Pointer;
+use crate::format::inode::InodeImage;
+use crate::lfs::Lfs;
+use crate::log::{GroupKind, LogItem};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::{
+    Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
+    StatFs, Usage, Version, View,
+};
+
+impl Layout for Lfs {
+    type Pointer = Pointer;
+
+    fn geometry(&self) -> LayoutGeometry {
+        let volume =
+            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
+        LayoutGeometry {
+            block_bytes: self.geometry.block_bytes,
+            inline_bytes: self.geometry.inline_bytes(),
+            max_file_bytes: 1 << 60,
+            group_bytes: (volume / 256).clamp(64 << 10, 8 << 20),
+            hash_seed: self.superblock.hash_seed.get(),
+            case_fold: self.superblock.case_fold(),
+            read_only: self.stopped(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.log.lock().usage
+    }
+
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        let mut allocator = self.allocator.lock();
+        let base = Arc::clone(&self.committed.read().base);
+        let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;
+        if ino.0 < base.next_ino {
+            self.base_images.insert(ino.0, (base.serial, None));
+        }
+        Ok((ino, version))
+    }
+
+    fn forget_inode(&self, ino: InodeNo) {
+        self.allocator.lock().give_back(ino);
+    }
+
+    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+        if ino == InodeNo::IFILE {
+            return Ok(self.committed.read().base.ifile.inode.clone());
+        }
+        let image = self.image(ino)?;
+        Ok(image.inode.clone())
+    }
+
+    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        let bytes = self.image(ino)?.inode.xattr_bytes as usize;
+        let pointer = self.lookup().xattrs(ino)?;
+        if pointer.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut blob = self.reader.block(&pointer, ino, 0)?;
+        blob.truncate(bytes);
+        Ok(blob)
+    }
+
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        Ok(self.unfinished.iter().map(|&ino| InodeNo(ino)).collect())
+    }
+
+    fn map(
+        &self,
+        _view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<Pointer>>> {
+        let to = first.saturating_add(count);
+        let blocks = if ino == InodeNo::IFILE {
+            self.ifile_blocks(first, to)?
+        } else {
+            self.lookup().blocks(ino, first, to)?.0
+        };
+        Ok(blocks
+            .into_iter()
+            .map(|(block, pointer)| Mapping { block, pointer })
+            .collect())
+    }
+
+    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        if ino == InodeNo::IFILE {
+            let mut next = None;
+            let base = Arc::clone(&self.committed.read().base);
+            let tree = crate::base::Tree {
+                reader: &self.reader,
+                ino,
+                root: base.ifile_root(),
+            };
+            tree.blocks(from, u64::MAX, &mut |block, _| {
+                next = Some(block);
+                false
+            })?;
+            return Ok(next);
+        }
+        Ok(self.lookup().next_block(ino, from)?)
+    }
+
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        let run: Vec<(u64, Pointer)> = blocks.iter().map(|m| (m.block, m.pointer)).collect();
+        Ok(self.reader.run(ino, &run)?)
+    }
+
+    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        if let Some(reason) = self.stopped() {
+            return Err(varve_fs::Error::ReadOnly(reason));
+        }
+        Ok(self.make_room(total, dirty_bytes, purpose)?)
+    }
+
+    fn append(&self, group: Group) -> Result<Position> {
+        if let Some(reason) = self.stopped() {
+            return Err(varve_fs::Error::ReadOnly(reason));
+        }
+        let freed: Vec<(InodeNo, Version)> = group
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Freed { ino, next_version } => Some((*ino, *next_version)),
+                _ => None,
+            })
+            .collect();
+        let images: Vec<InodeNo> = group
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Inode(inode) => Some(inode.ino),
+                _ => None,
+            })
+            .collect();
+        let items = group.items.into_iter().map(log_item).collect();
+        let written = self
+            .write_group(items, GroupKind::User, Some(group.usage))?
+            .expect("only the cleaner's groups are refused");
+        let mut allocator = self.allocator.lock();
+        images.into_iter().for_each(|ino| allocator.used(ino));
+        freed
+            .into_iter()
+            .for_each(|(ino, version)| allocator.freed(ino, version));
+        Ok(Position(written.serial))
+    }
+
+    fn commit(&self, position: Position) -> Result<()> {
+        if self.durability.commit(position.0, &*self.device)? {
+            self.counters.flushes.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        if let Some(reason) = self.stopped() {
+            return Err(varve_fs::Error::ReadOnly(reason));
+        }
+        Ok(self.take_checkpoint(false)?)
+    }
+
+    fn maintain(&self) -> Result<()> {
+        if self.stopped().is_some() {
+            return Ok(());
+        }
+        self.checkpoint_if_due()?;
+        self.clean_if_due()?;
+        Ok(())
+    }
+
+    fn statfs(&self, total: Usage) -> StatFs {
+        self.answer_statfs(total)
+    }
+}
+
+impl Lfs {
+    /// The newest image of `ino`, remembered if it is the checkpoint's.
+    fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
+        let (image, serial) = self.lookup().inode(ino)?;
+        if let Some(serial) = serial {
+            self.base_images
+                .insert(ino.0, (serial, Some(Arc::clone(&image))));
+        }
+        Ok(image)
+    }
+
+    fn ifile_blocks(&self, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {
+        let base = Arc::clone(&self.committed.read().base);
+        let ino = InodeNo::IFILE;
+        let tree = crate::base::Tree {
+            reader: &self.reader,
+            ino,
+            root: base.ifile_root(),
+        };
+        let mut blocks = Vec::new();
+        tree.blocks(from, to, &mut |block, pointer| {
+            blocks.push((block, pointer));
+            true
+        })?;
+        Ok(blocks)
+    }
+}
+
+fn log_item(item: Item) -> LogItem {
+    let record = |ino, version, record| LogItem::Record {
+        ino,
+        version,
+        record,
+    };
+    match item {
+        Item::Freed { ino, next_version } => record(
+            ino,
+            next_version.wrapping_sub(1),
+            Record::Freed(next_version),
+        ),
+        Item::Truncated {
+            ino,
+            version,
+            from_block,
+        } => record(ino, version, Record::Truncated(from_block)),
+        Item::Punched {
+            ino,
+            version,
+            from_block,
+            to_block,
+        } => record(ino, version, Record::Punched(from_block, to_block)),
+        Item::Reserved {
+            ino,
+            version,
+            from_block,
+            to_block,
+        } => record(ino, version, Record::Reserved(from_block, to_block, 0)),
+        Item::Block {
+            ino,
+            version,
+            block,
+            data,
+            written,
+        } => LogItem::Block {
+            ino,
+            version,
+            block,
+            data,
+            written,
+            source: None,
+        },
+        Item::Xattrs { ino, version, data } => LogItem::Xattrs {
+            ino,
+            version,
+            data,
+            source: None,
+        },
+        Item::Inode(inode) => LogItem::Image { inode },
+    }
+}

@@ -1,0 +1,211 @@
+//! The log-structured layout of one mounted volume.
+//!
+//! Lock order, top first; nobody holds a lower one while asking for a higher:
+//! 1. `cleaning`, then `checkpointing`: one cleaner pass, one checkpoint;
+//! 2. `allocator`: inode numbers;
+//! 3. `log`: the head of the log, one append at a time;
+//! 4. `committed`: the three layers;
+//! 5. `segments`: the usage table;
+//! 6. the locks inside [`Reader`] and [`Durability`].
+//!
+//! The device is asked under 1 and 2 only.
+
+use crate::committed::{Committed, Lookup};
+use crate::durability::Durability;
+use crate::error::Result;
+use crate::format::inode::InodeImage;
+use crate::format::{Malformed, Superblock};
+use crate::geometry::Geometry;
+use crate::inodes::InodeAllocator;
+use crate::log::LogState;
+use crate::reader::Reader;
+use crate::recovery::RecoveryReport;
+use crate::segments::SegmentTable;
+use crate::statistics::{Counters, Statistics};
+use parking_lot::{Mutex, RwLock};
+use quick_cache::sync::Cache;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// Nothing is written; recovery happens in memory.
+    pub read_only: bool,
+    /// Bytes of decoded metadata kept.
+    pub cache_bytes: u64,
+    /// Fixes the mount's random identity, for reproducible runs.
+    pub seed: Option<u64>,
+    /// A checkpoint starts after this many bytes of log.
+    pub checkpoint_bytes: u64,
+    /// A checkpoint starts after this many seconds with changes.
+    pub checkpoint_seconds: u64,
+    /// Tell the device about segments that became clean.
+    pub discard: bool,
+    /// Recorded in the owner record: host name, boot identity, process.
+    pub owner: OwnerIdentity,
+}
+
+impl Default for MountOptions {
+    fn default() -> Self {
+        MountOptions {
+            read_only: false,
+            cache_bytes: 16 << 20,
+            seed: None,
+            checkpoint_bytes: 128 << 20,
+            checkpoint_seconds: 30,
+            discard: false,
+            owner: OwnerIdentity::default(),
+        }
+    }
+}
+
+/// Who mounts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OwnerIdentity {
+    /// Host name.
+    pub host: String,
+    /// Identity of this boot of the host.
+    pub boot_id: String,
+    /// Process.
+    pub pid: u32,
+}
+
+/// A mounted volume.
+pub struct Lfs {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) superblock: Superblock,
+    pub(crate) volume_tag: u64,
+    pub(crate) geometry: Geometry,
+    pub(crate) options: MountOptions,
+    pub(crate) reader: Reader,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) cleaning: Mutex<crate::cleaner::CleanerState>,
+    pub(crate) checkpointing: Mutex<crate::checkpoint::Schedule>,
+    pub(crate) allocator: Mutex<InodeAllocator>,
+    pub(crate) log: Mutex<LogState>,
+    pub(crate) committed: RwLock<Committed>,
+    pub(crate) segments: Mutex<SegmentTable>,
+    /// Checkpointed images, by inode, with the checkpoint they belong to;
+    /// `None` where the checkpoint has no such inode.
+    pub(crate) base_images: Cache<u64, (u64, Option<Arc<InodeImage>>)>,
+    /// Inodes that recovery found without names or half truncated.
+    pub(crate) unfinished: Vec<u64>,
+    pub(crate) recovery: RecoveryReport,
+    /// Why the volume takes no writes, if so from the start.
+    pub(crate) read_only: Option<String>,
+}
+
+impl Lfs {
+    /// What recovery did when the volume was mounted.
+    pub fn recovery_report(&self) -> &RecoveryReport {
+        &self.recovery
+    }
+
+    /// The volume's superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The volume's measures.
+    pub fn geometry_of_volume(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Counters since the mount.
+    pub fn statistics(&self) -> Statistics {
+        self.counters.read()
+    }
+
+    /// Why the volume takes no writes, if it does not.
+    pub fn stopped(&self) -> Option<String> {
+        self.read_only.clone().or_else(|| self.durability.stopped())
+    }
+
+    pub(crate) fn lookup(&self) -> Lookup<'_> {
+        Lookup {
+            committed: &self.committed,
+            reader: &self.reader,
+            geometry: &self.geometry,
+        }
+    }
+
+    /// Forgets everything that could be read from the device again.
+    pub fn drop_caches(&self) {
+        self.reader.forget_all();
+        self.base_images.clear();
+    }
+
+    /// The newest valid superblock of a device: the primary, or a copy.
+    ///
+    /// # Errors
+    /// `NoVolume` says why the primary was refused.
+    pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+        let size = device.geometry().size;
+        let unit = u64::from(device.geometry().logical_block).max(4096);
+        let read = |offset: u64| -> std::result::Result<Superblock, Malformed> {
+            let mut bytes = vec![0; unit as usize];
+            device
+                .read(offset, &mut bytes)
+                .map_err(|error| Malformed::new("superblock", error.to_string()))?;
+            Superblock::parse(&bytes, offset / 512)
+        };
+        if size < 2 * unit {
+            let reason = Malformed::new("superblock", format!("the device has only {size} bytes"));
+            return Err(crate::Error::NoVolume {
+                device: device.name(),
+                reason,
+            });
+        }
+        let reason = match read(0) {
+            Ok(superblock) => return check_size(device, superblock),
+            Err(reason) => reason,
+        };
+        // The last unit of the device, then every megabyte: copies stand at
+        // the start of segments, which are aligned to that or finer.
+        let last = (size / unit - 1) * unit;
+        let candidates = std::iter::once(last)
+            .chain((1..64).map(|i| i * (64 << 10)))
+            .chain((1..size >> 20).map(|i| i << 20).take(1 << 16));
+        for offset in candidates.filter(|offset| offset + unit <= size) {
+            if let Ok(superblock) = read(offset) {
+                tracing::warn!(%reason, offset, "using a copy of the superblock");
+                return check_size(device, superblock);
+            }
+        }
+        Err(crate::Error::NoVolume {
+            device: device.name(),
+            reason,
+        })
+    }
+}
+
+fn check_size(device: &dyn Device, superblock: Superblock) -> Result<Superblock> {
+    let size = device.geometry().size;
+    let unit = superblock.write_unit.get();
+    if superblock.device_bytes.get() > size {
+        let problem = format!(
+            "the volume needs {} bytes, the device has {size}",
+            superblock.device_bytes
+        );
+        let reason = Malformed::new("superblock", problem);
+        return Err(crate::Error::NoVolume {
+            device: device.name(),
+            reason,
+        });
+    }
+    if unit < device.geometry().logical_block {
+        let problem = format!(
+            "the write unit of {unit} bytes is finer than the device's block of {}",
+            device.geometry().logical_block
+        );
+        let reason = Malformed::new("superblock", problem);
+        return Err(crate::Error::NoVolume {
+            device: device.name(),
+            reason,
+        });
+    }
+    Ok(superblock)
+}

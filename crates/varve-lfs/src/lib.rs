@@ -1,0 +1,40 @@
+//! The log-structured layout: segments, summaries, ifile, checkpoints,
+//! roll-forward and the cleaner mechanism.
+//!
+//! [`Lfs`] is a [`varve_fs::Layout`]: the file system decides what changes
+//! together, this crate decides where it goes. Everything is appended to a
+//! log of segments; nothing live is overwritten but the checkpoint ring and
+//! the owner record. `DESIGN.md` is the guide, `docs/format.md` the format.
+//!
+//! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
+
+mod apply;
+mod base;
+mod chain;
+mod checkpoint;
+pub mod cleaner;
+mod committed;
+mod delta;
+mod durability;
+mod error;
+pub mod format;
+mod geometry;
+mod inodes;
+mod layout;
+mod lfs;
+mod log;
+mod mkfs;
+mod mount;
+mod ranges;
+mod reader;
+mod recovery;
+mod segments;
+mod space;
+mod statistics;
+
+pub use error::{Error, Result};
+pub use geometry::Geometry;
+pub use lfs::{Lfs, MountOptions, OwnerIdentity};
+pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
+pub use recovery::RecoveryReport;
+pub use statistics::Statistics;

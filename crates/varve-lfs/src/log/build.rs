@@ -1,0 +1,236 @@
+//! Filling the buffers of planned partial segments.
+//!
+//! Two passes. The first copies blocks and computes their checksums, without
+//! any lock that readers need. The second, under the lock of the committed
+//! state, writes entries and inodes while applying them, in arrival order.
+
+use super::plan::PartialPlan;
+use super::writer::LogItem;
+use crate::apply::Record;
+use crate::format::ifile::InodePlace;
+use crate::format::summary::{
+    BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry, SummaryHeader, entry_flags,
+    entry_kind,
+};
+use crate::format::{Pointer, SECTOR, crc32c};
+use crate::geometry::Geometry;
+use varve_device::AlignedBuffer;
+use varve_fs::{InodeNo, Version};
+use zerocopy::IntoBytes;
+
+/// A partial segment being filled.
+pub struct PartialBuffer {
+    /// Sector address of its summary.
+    pub sector: u64,
+    /// Serial it will have.
+    pub serial: u64,
+    /// Incarnation of its segment.
+    pub incarnation: u32,
+    /// All of it.
+    pub bytes: AlignedBuffer,
+    /// Where the next entry goes.
+    entry_at: usize,
+    entries: u32,
+    /// Where the next block goes.
+    block_at: usize,
+    /// Where the inodes begin, and how many there are so far.
+    inode_start: usize,
+    inodes: u32,
+    file: Option<(InodeNo, Version)>,
+}
+
+impl PartialBuffer {
+    /// An empty buffer for `plan`.
+    pub fn new(geometry: &Geometry, plan: &PartialPlan, serial: u64, incarnation: u32) -> Self {
+        let sector = geometry.byte(plan.segment, plan.offset) / SECTOR;
+        let block_at = (plan.size.summary_sectors() as u64 * SECTOR) as usize;
+        // A filler stores its summary only; the rest is left as it is.
+        let stored = if plan.items.is_empty() {
+            geometry.write_unit
+        } else {
+            plan.bytes
+        };
+        PartialBuffer {
+            sector,
+            serial,
+            incarnation,
+            bytes: AlignedBuffer::zeroed(stored as usize),
+            entry_at: HEADER_BYTES,
+            entries: 0,
+            block_at,
+            inode_start: block_at + (plan.size.block_sectors as u64 * SECTOR) as usize,
+            inodes: 0,
+            file: None,
+        }
+    }
+
+    /// First pass: copies a block's content and returns the pointer to it.
+    pub fn place_block(&mut self, content: &[u8], birth: Option<u64>) -> Pointer {
+        let sectors = content.len().div_ceil(SECTOR as usize);
+        let end = self.block_at + sectors * SECTOR as usize;
+        let stored = &mut self.bytes[self.block_at..end];
+        stored[..content.len()].copy_from_slice(content);
+        let crc = crc32c(stored);
+        let sector = self.sector + self.block_at as u64 / SECTOR;
+        self.block_at = end;
+        let birth = birth.unwrap_or(self.serial);
+        Pointer::new(sector, sectors as u8, crc, birth, self.incarnation)
+    }
+
+    fn put(&mut self, entry: &[u8]) {
+        self.bytes[self.entry_at..self.entry_at + entry.len()].copy_from_slice(entry);
+        self.entry_at += entry.len();
+        self.entries += 1;
+    }
+
+    fn set_file(&mut self, file: (InodeNo, Version)) {
+        if self.file == Some(file) {
+            return;
+        }
+        self.file = Some(file);
+        let entry = FileEntry {
+            kind: entry_kind::FILE,
+            spare: [0; 3],
+            version: file.1.into(),
+            ino: file.0.0.into(),
+        };
+        self.put(entry.as_bytes());
+    }
+
+    /// Second pass: the entry of a block placed before.
+    pub fn put_block(&mut self, item: &LogItem, pointer: &Pointer) {
+        self.set_file(item.file());
+        let (kind, height, block, written_ns, source) = match item {
+            LogItem::Block {
+                block,
+                written,
+                source,
+                ..
+            } => (
+                entry_kind::BLOCK,
+                0,
+                *block,
+                written.as_ns(),
+                source.map(|p| p.sector()),
+            ),
+            LogItem::Xattrs { source, .. } => {
+                (entry_kind::XATTRS, 0, 0, 0, source.map(|p| p.sector()))
+            }
+            LogItem::Node { id, .. } => (entry_kind::NODE, id.height, id.index, 0, None),
+            _ => unreachable!("only blocks, attributes and nodes are placed"),
+        };
+        let birth = if pointer.birth() == self.serial {
+            0
+        } else {
+            pointer.birth()
+        };
+        let entry = BlockEntry {
+            kind,
+            sectors: pointer.sectors(),
+            flags: if source.is_some() {
+                entry_flags::MOVED
+            } else {
+                0
+            },
+            height,
+            crc: pointer.crc().into(),
+            block: block.into(),
+            birth: birth.into(),
+            written_ns: written_ns.into(),
+            source: source.unwrap_or(0).into(),
+        };
+        self.put(entry.as_bytes());
+    }
+
+    /// Second pass: an inode, encoded by `encode` into its place.
+    pub fn put_inode(
+        &mut self,
+        geometry: &Geometry,
+        file: (InodeNo, Version),
+        source: Option<InodePlace>,
+        encode: impl FnOnce(&mut [u8]),
+    ) -> InodePlace {
+        self.set_file(file);
+        let inode_bytes = geometry.inode_bytes as usize;
+        let at = self.inode_start + self.inodes as usize * inode_bytes;
+        let stored = &mut self.bytes[at..at + inode_bytes];
+        encode(stored);
+        let crc = crc32c(stored);
+        let birth = source.map_or(self.serial, |place| place.birth);
+        let place = inode_place(
+            geometry,
+            self.sector,
+            self.inode_start,
+            self.inodes,
+            birth,
+            crc,
+            self.incarnation,
+        );
+        self.inodes += 1;
+        let entry = InodeEntry {
+            kind: entry_kind::INODE,
+            flags: if source.is_some() {
+                entry_flags::MOVED
+            } else {
+                0
+            },
+            source_slot: source.map_or(0, |p| p.slot),
+            spare: 0,
+            crc: crc.into(),
+            birth: if birth == self.serial { 0 } else { birth }.into(),
+            source: source.map_or(0, |p| p.sector).into(),
+        };
+        self.put(entry.as_bytes());
+        place
+    }
+
+    /// Second pass: a record.
+    pub fn put_record(&mut self, file: (InodeNo, Version), record: Record) {
+        let (kind, from, to) = match record {
+            Record::Freed(next) => (entry_kind::FREED, u64::from(next), 0),
+            Record::Truncated(from) => (entry_kind::TRUNCATED, from, 0),
+            Record::Punched(from, to) => (entry_kind::PUNCHED, from, to),
+            Record::Reserved(from, to, _) => (entry_kind::RESERVED, from, to),
+        };
+        self.set_file(file);
+        let entry = RecordEntry {
+            kind,
+            spare: [0; 7],
+            from: from.into(),
+            to: to.into(),
+        };
+        self.put(entry.as_bytes());
+    }
+
+    /// Writes the header; returns what the successor's `predecessor` must be.
+    pub fn finish(&mut self, mut header: SummaryHeader) -> u32 {
+        header.entry_bytes = ((self.entry_at - HEADER_BYTES) as u32).into();
+        header.entry_count = self.entries.into();
+        header.crc = header
+            .computed_crc(&self.bytes[HEADER_BYTES..self.entry_at])
+            .into();
+        self.bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
+        header.chain_crc()
+    }
+}
+
+/// The place of inode number `nth` of a partial segment whose inodes begin
+/// `inode_start` bytes behind `sector`. Writer and reader share it.
+pub fn inode_place(
+    geometry: &Geometry,
+    sector: u64,
+    inode_start: usize,
+    nth: u32,
+    birth: u64,
+    crc: u32,
+    incarnation: u32,
+) -> InodePlace {
+    let at = inode_start as u64 + u64::from(nth) * u64::from(geometry.inode_bytes);
+    InodePlace {
+        sector: sector + at / SECTOR,
+        slot: (at % SECTOR / u64::from(geometry.inode_bytes)) as u8,
+        birth,
+        crc,
+        incarnation,
+    }
+}

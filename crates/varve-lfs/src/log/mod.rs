@@ -1,0 +1,9 @@
+//! The log: where the next partial segment goes, and writing it.
+
+mod build;
+mod image;
+mod plan;
+mod writer;
+
+pub use build::inode_place;
+pub use writer::{GroupKind, LogItem, LogState, Placed};

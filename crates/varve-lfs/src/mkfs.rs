@@ -1,0 +1,288 @@
+//! Making a volume.
+
+use crate::error::{Error, Result};
+use crate::format::checkpoint::{CheckpointRecord, MAGIC as RECORD_MAGIC, record_bytes_for};
+use crate::format::ifile::IMAP_OFFSET;
+use crate::format::inode::{InodeImage, Root};
+use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION};
+use crate::format::{CheckpointHeader, LogPosition, Pointer, Superblock};
+use crate::geometry::Geometry;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::io::IoSlice;
+use varve_device::{Clock, Device};
+use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
+use zerocopy::IntoBytes;
+
+/// What a new volume is to be like.
+#[derive(Clone, Debug)]
+pub struct FormatOptions {
+    /// Bytes in a logical block: 4096 to 65536.
+    pub block_bytes: u32,
+    /// Bytes in a segment; 0 chooses by the size of the volume.
+    pub segment_bytes: u32,
+    /// Bytes in an inode: 256 to 4096.
+    pub inode_bytes: u32,
+    /// Name for people, at most 64 bytes of UTF-8.
+    pub label: String,
+    /// Directory names compare without regard to case.
+    pub case_fold: bool,
+    /// Fixes identity and hash seed, for reproducible runs.
+    pub seed: Option<u64>,
+}
+
+impl Default for FormatOptions {
+    fn default() -> Self {
+        FormatOptions {
+            block_bytes: 4096,
+            segment_bytes: 0,
+            inode_bytes: 256,
+            label: String::new(),
+            case_fold: false,
+            seed: None,
+        }
+    }
+}
+
+/// Copies of the superblock at the start of segments.
+const COPIES: u32 = 8;
+/// Largest share of a volume above [`SMALL_VOLUME`] that may be reserve.
+const MAX_RESERVE_PERCENT: u64 = 5;
+/// Volumes up to this size may have a larger reserve.
+const SMALL_VOLUME: u64 = 64 << 20;
+
+/// The segment size for a volume of `bytes`.
+fn default_segment_bytes(bytes: u64) -> u32 {
+    match bytes {
+        0..=0x3ff_ffff => 128 << 10,
+        0x400_0000..=0x1fff_ffff => 256 << 10,
+        0x2000_0000..=0xffff_ffff => 512 << 10,
+        0x1_0000_0000..=0xf_ffff_ffff => 1 << 20,
+        _ => 4 << 20,
+    }
+}
+
+/// Segments held back: two for the cleaner, two for the log's head, and what
+/// one checkpoint may write: the usage table, the inode-map blocks it may have
+/// dirtied, and as much again for index nodes and inodes.
+fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -> u64 {
+    let table = segment_count * 32 + 8192;
+    let imap = crate::checkpoint::imap_limit(volume_bytes) * 4096;
+    4 + (table + 2 * imap).div_ceil(u64::from(segment_bytes))
+}
+
+/// The superblock a volume of this device would have.
+///
+/// # Errors
+/// `Format` says what is impossible and what would do.
+pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result<Superblock> {
+    let bad = |problem: String| Error::Format(problem);
+    let disk = device.geometry();
+    let unit = 4096
+        .max(disk.logical_block)
+        .max(disk.physical_block.min(65536));
+    let segment_bytes = match options.segment_bytes {
+        0 => default_segment_bytes(disk.size)
+            .max(16 * unit)
+            .max(32 * options.block_bytes),
+        given => given,
+    };
+    if options.label.len() > 64 {
+        return Err(bad(format!(
+            "the label has {} bytes, 64 fit",
+            options.label.len()
+        )));
+    }
+    let mut rng = match options.seed {
+        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
+        None => rand::make_rng(),
+    };
+    let mut uuid = [0; 16];
+    rng.fill_bytes(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let mut label = [0; 64];
+    label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let record_bytes = record_bytes_for(options.inode_bytes as usize, 128, unit as usize) as u32;
+    let unit64 = u64::from(unit);
+    let owner_offset = unit64;
+    let ring_offset = 2 * unit64;
+    let fixed_end = ring_offset + 2 * u64::from(record_bytes);
+    let align = u64::from(segment_bytes).min(1 << 20).max(unit64);
+    let first_segment = fixed_end.next_multiple_of(align.min(64 << 10));
+    // The last unit holds a superblock copy.
+    let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
+    let count = room / u64::from(segment_bytes.max(1));
+    let volume_bytes = count * u64::from(segment_bytes);
+    let reserve = reserve_segments(volume_bytes, segment_bytes.max(1), count);
+    if count < 2 * reserve.max(8) {
+        return Err(bad(format!(
+            "{} of {} bytes gives {count} segments of {segment_bytes} bytes, at least {} are \
+             needed: use a larger device or smaller segments",
+            device.name(),
+            disk.size,
+            2 * reserve.max(8)
+        )));
+    }
+    if volume_bytes > SMALL_VOLUME && reserve * 100 > count * MAX_RESERVE_PERCENT {
+        return Err(bad(format!(
+            "the reserve would be {reserve} of {count} segments, more than \
+             {MAX_RESERVE_PERCENT} %: use smaller segments"
+        )));
+    }
+    let superblock = Superblock {
+        magic: MAGIC,
+        crc: 0.into(),
+        version: VERSION.into(),
+        checksum_kind: CHECKSUM_CRC32C,
+        options: u8::from(options.case_fold),
+        compat: 0.into(),
+        read_only_compat: 0.into(),
+        incompat: 0.into(),
+        uuid,
+        label,
+        hash_seed: rng.next_u64().into(),
+        block_bytes: options.block_bytes.into(),
+        write_unit: unit.into(),
+        segment_bytes: segment_bytes.into(),
+        inode_bytes: options.inode_bytes.into(),
+        segment_count: u32::try_from(count)
+            .map_err(|_| bad(format!("{count} segments: use larger ones")))?
+            .into(),
+        record_bytes: record_bytes.into(),
+        record_count: 2.into(),
+        copy_stride: (count as u32).div_ceil(COPIES).into(),
+        first_segment: first_segment.into(),
+        owner_offset: owner_offset.into(),
+        ring_offset: ring_offset.into(),
+        device_bytes: (disk.size / unit64 * unit64).into(),
+        created_ns: now_ns.into(),
+        generation: 1.into(),
+        sector: 0.into(),
+        reserve_segments: (reserve as u32).into(),
+        spare: [0; 292],
+    }
+    .sealed_for(0);
+    // The reader's own check is the last word on what is possible.
+    Superblock::parse(superblock.as_bytes(), 0).map_err(|malformed| bad(malformed.to_string()))?;
+    Ok(superblock)
+}
+
+/// Byte addresses of every superblock copy, the primary first.
+pub fn superblock_offsets(superblock: &Superblock) -> Vec<u64> {
+    let geometry = Geometry::from(superblock);
+    let last = superblock.device_bytes.get() - u64::from(geometry.write_unit);
+    let in_segments = (0..geometry.segment_count)
+        .step_by(geometry.copy_stride as usize)
+        .map(|segment| geometry.byte(segment, 0));
+    std::iter::once(0)
+        .chain(in_segments)
+        .chain(std::iter::once(last))
+        .collect()
+}
+
+/// Makes an empty volume: superblocks and a first checkpoint. The root
+/// directory is the file system's to make.
+///
+/// # Errors
+/// `Format`, or device errors.
+pub fn format(device: &dyn Device, clock: &dyn Clock, options: &FormatOptions) -> Result<()> {
+    let now_ns = clock.now_ns();
+    let superblock = plan(device, options, now_ns)?;
+    let unit = superblock.write_unit.get() as usize;
+    let zeros = vec![0; superblock.record_bytes.get() as usize];
+    device.write(
+        superblock.owner_offset.get(),
+        &[IoSlice::new(&zeros[..unit])],
+    )?;
+    for slot in 0..u64::from(superblock.record_count.get()) {
+        let offset = superblock.ring_offset.get() + slot * zeros.len() as u64;
+        device.write(offset, &[IoSlice::new(&zeros)])?;
+    }
+    // No summary of a former life at the log's start.
+    let geometry = Geometry::from(&superblock);
+    let start = geometry.byte(0, geometry.payload_start(0));
+    device.write(start, &[IoSlice::new(&zeros[..unit])])?;
+    let record = first_record(&superblock, now_ns).encode(zeros.len());
+    let slot = 1 % u64::from(superblock.record_count.get());
+    let offset = superblock.ring_offset.get() + slot * zeros.len() as u64;
+    device.write(offset, &[IoSlice::new(&record)])?;
+    device.flush()?;
+    // The primary last: until it stands, there is no volume.
+    for offset in superblock_offsets(&superblock).into_iter().rev() {
+        let mut bytes = vec![0; unit];
+        bytes[..512].copy_from_slice(superblock.sealed_for(offset / 512).as_bytes());
+        if offset == 0 {
+            device.flush()?;
+        }
+        device.write(offset, &[IoSlice::new(&bytes)])?;
+    }
+    device.flush()?;
+    Ok(())
+}
+
+fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
+    let geometry = Geometry::from(superblock);
+    let now = Timestamp::from_ns(now_ns);
+    let ifile = InodeImage {
+        inode: Inode {
+            ino: InodeNo::IFILE,
+            version: 0,
+            mode: FileKind::Regular.mode_bits() | 0o400,
+            uid: 0,
+            gid: 0,
+            nlink: 1,
+            rdev: 0,
+            size: IMAP_OFFSET,
+            blocks: 0,
+            sectors: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            flags: 0,
+            project: 0,
+            parent: InodeNo(0),
+            inline: Vec::new(),
+            xattr_bytes: 0,
+        },
+        root: Some(Root::default()),
+        xattrs: Pointer::NONE,
+    };
+    let mut encoded = vec![0; geometry.inode_bytes as usize];
+    ifile.encode(&mut encoded);
+    CheckpointRecord {
+        header: CheckpointHeader {
+            serial: 1.into(),
+            crc: 0.into(),
+            magic: RECORD_MAGIC.into(),
+            volume_tag: superblock.volume_tag().into(),
+            position: LogPosition {
+                serial: 0.into(),
+                offset: geometry.payload_start(0).into(),
+                segment: 0.into(),
+                next_segment: 1.into(),
+                predecessor: 0.into(),
+                incarnation: 0.into(),
+                segment_incarnation: 1.into(),
+            },
+            written_ns: now_ns.into(),
+            flags: crate::format::checkpoint::checkpoint_flags::CLEAN.into(),
+            segments_opened: 1.into(),
+            next_ino: InodeNo::FIRST.0.into(),
+            free_head: 0.into(),
+            free_count: 0.into(),
+            unfinished_count: 0.into(),
+            inodes_used: 0.into(),
+            blocks_used: 0.into(),
+            sectors_used: 0.into(),
+            metadata_bytes: 0.into(),
+            durable_through: 0.into(),
+            inode_bytes: geometry.inode_bytes.into(),
+            delta_count: 0.into(),
+            spare: [0; 104],
+        },
+        ifile: encoded,
+        deltas: Vec::new(),
+    }
+}

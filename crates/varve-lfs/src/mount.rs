@@ -1,0 +1,200 @@
+//! Mounting and unmounting.
+
+use crate::checkpoint::Schedule;
+use crate::cleaner::CleanerState;
+use crate::durability::Durability;
+use crate::error::Result;
+use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
+use crate::geometry::Geometry;
+use crate::inodes::InodeAllocator;
+use crate::lfs::{Lfs, MountOptions};
+use crate::log::LogState;
+use crate::reader::Reader;
+use crate::recovery::{recover, unfinished_after};
+use crate::statistics::Counters;
+use parking_lot::Mutex;
+use quick_cache::sync::Cache;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashSet;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use zerocopy::IntoBytes;
+
+/// Checkpointed images remembered by inode.
+const BASE_IMAGES: usize = 1 << 14;
+
+impl Lfs {
+    /// Makes an empty volume; see [`crate::format_volume`].
+    ///
+    /// # Errors
+    /// As [`crate::format_volume`].
+    pub fn format(
+        device: &dyn Device,
+        clock: &dyn Clock,
+        options: &crate::FormatOptions,
+    ) -> Result<()> {
+        crate::mkfs::format(device, clock, options)
+    }
+
+    /// Recovers and mounts a volume.
+    ///
+    /// # Errors
+    /// If there is no usable superblock or checkpoint, or the device fails.
+    /// Damage in the log's tail is no error: the volume comes up read-only
+    /// and [`Lfs::recovery_report`] says what is lost.
+    pub fn mount(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        options: MountOptions,
+    ) -> Result<Lfs> {
+        let superblock = Self::find_superblock(&*device)?;
+        let geometry = Geometry::from(&superblock);
+        let durability = Arc::new(Durability::default());
+        let counters = Arc::new(Counters::default());
+        let reader = Reader::new(
+            Arc::clone(&device),
+            geometry,
+            options.cache_bytes,
+            Arc::clone(&durability),
+            Arc::clone(&counters),
+        );
+        let mut recovered = recover(&*device, &superblock, &reader, &geometry)?;
+        let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
+        if read_only.is_none() {
+            // Protocol rule 12: what recovery read may still be in a cache.
+            device.flush()?;
+        }
+        let position = recovered.position;
+        durability.reset(position.serial.get());
+        let unfinished = unfinished_after(&recovered);
+        let allocator = allocator_after(&recovered.committed.get_mut());
+        let mut rng = match options.seed {
+            Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
+            None => rand::make_rng(),
+        };
+        let next_serial = recovered.report.checkpoint + 1;
+        let lfs = Lfs {
+            volume_tag: superblock.volume_tag(),
+            reader,
+            durability,
+            counters,
+            cleaning: Mutex::new(CleanerState::default()),
+            checkpointing: Mutex::new(Schedule {
+                next_serial,
+                last_ns: clock.monotonic_ns(),
+            }),
+            allocator: Mutex::new(allocator),
+            log: Mutex::new(LogState {
+                position,
+                mount_id: rng.next_u64(),
+                incarnation: position.incarnation.get().wrapping_add(1),
+                usage: recovered.usage,
+            }),
+            committed: recovered.committed,
+            segments: Mutex::new(recovered.segments),
+            base_images: Cache::new(BASE_IMAGES),
+            unfinished: unfinished.into_iter().collect(),
+            recovery: recovered.report,
+            read_only,
+            device,
+            clock,
+            superblock,
+            geometry,
+            options,
+        };
+        if lfs.read_only.is_none() {
+            lfs.write_owner(true)?;
+        }
+        Ok(lfs)
+    }
+
+    /// Takes the last checkpoint and marks the volume as released. The layout
+    /// answers reads afterwards, and takes no more writes.
+    ///
+    /// # Errors
+    /// If the checkpoint fails.
+    pub fn unmount(&self) -> Result<()> {
+        if self.stopped().is_some() {
+            return Ok(());
+        }
+        self.take_checkpoint(true)?;
+        self.write_owner(false)?;
+        self.device.flush()?;
+        self.durability.stop("the volume has been unmounted".into());
+        Ok(())
+    }
+
+    fn write_owner(&self, mounted: bool) -> Result<()> {
+        let owner = &self.options.owner;
+        let mut record = OwnerRecord {
+            magic: OWNER_MAGIC.into(),
+            crc: 0.into(),
+            volume_tag: self.volume_tag.into(),
+            mount_id: self.log.lock().mount_id.into(),
+            pid: owner.pid.into(),
+            mounted: u32::from(mounted).into(),
+            since_ns: self.clock.now_ns().into(),
+            boot_id: [0; 40],
+            host: [0; 64],
+            spare: [0; 368],
+        };
+        fill(&mut record.boot_id, &owner.boot_id);
+        fill(&mut record.host, &owner.host);
+        let mut bytes = vec![0; self.geometry.write_unit as usize];
+        bytes[..512].copy_from_slice(record.sealed().as_bytes());
+        self.device
+            .write(self.superblock.owner_offset.get(), &[IoSlice::new(&bytes)])?;
+        Ok(())
+    }
+
+    /// The owner record as it stands on the device, if it is whole.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_owner(
+        device: &dyn Device,
+        superblock: &crate::format::Superblock,
+    ) -> Result<Option<OwnerRecord>> {
+        let mut bytes = vec![0; superblock.write_unit.get() as usize];
+        device.read(superblock.owner_offset.get(), &mut bytes)?;
+        Ok(OwnerRecord::parse(&bytes, superblock.volume_tag()).ok())
+    }
+}
+
+fn fill(field: &mut [u8], text: &str) {
+    let length = text.len().min(field.len());
+    field[..length].copy_from_slice(&text.as_bytes()[..length]);
+}
+
+fn read_only_reason(
+    options: &MountOptions,
+    superblock: &crate::format::Superblock,
+    damage: &[String],
+) -> Option<String> {
+    let unknown =
+        superblock.read_only_compat.get() & !crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
+    if options.read_only {
+        Some("mounted read-only".into())
+    } else if unknown != 0 {
+        Some(format!(
+            "it uses features {unknown:#x} that this program can only read"
+        ))
+    } else {
+        damage.first().cloned()
+    }
+}
+
+fn allocator_after(committed: &crate::committed::Committed) -> InodeAllocator {
+    let mut taken = HashSet::new();
+    let mut freed = Vec::new();
+    for (&ino, entry) in &committed.live.inodes {
+        taken.insert(ino);
+        if let Some(next_version) = entry.freed {
+            freed.push((ino, next_version));
+        }
+    }
+    freed.sort_unstable();
+    InodeAllocator::new(&committed.base, committed.live.next_ino, taken, freed)
+}

@@ -1,0 +1,515 @@
+//! Reading stored blocks: checksums, retries, clustering, windows.
+//!
+//! Every byte that leaves here has matched the checksum of the pointer that
+//! led to it. Bytes that are still on their way to the device are served from
+//! the segment writer's buffers, so a reader never waits for a write. When
+//! misses are neighbours in the log, as when files are read in the order they
+//! were written, a whole window is fetched and later misses are served from
+//! it: read-ahead that crosses files.
+
+use crate::durability::Durability;
+use crate::error::{Error, Result};
+use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
+use crate::format::node::{Node, NodeId};
+use crate::format::{Malformed, Pointer, SECTOR, crc32c};
+use crate::geometry::Geometry;
+use crate::statistics::Counters;
+use parking_lot::Mutex;
+use quick_cache::Weighter;
+use quick_cache::sync::Cache;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_device::{AlignedBuffer, Device};
+use varve_fs::InodeNo;
+
+/// Bytes fetched at once when misses are neighbours in the log.
+const WINDOW_BYTES: u64 = 256 << 10;
+/// Windows kept.
+const WINDOWS: usize = 8;
+/// Attempts at a failing read before giving up.
+const ATTEMPTS: u32 = 3;
+
+/// A place in the log, told apart from what stood there before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+struct MetaKey {
+    sector: u64,
+    slot: u8,
+    incarnation: u32,
+}
+
+/// Decoded metadata, verified once.
+#[derive(Clone)]
+enum Meta {
+    Node(Arc<Node>),
+    Block(Arc<Vec<u8>>),
+    Inode(Arc<InodeImage>),
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl Weighter<MetaKey, Meta> for ByBytes {
+    fn weight(&self, _: &MetaKey, value: &Meta) -> u64 {
+        match value {
+            Meta::Node(_) => 4096 + 64,
+            Meta::Block(bytes) => bytes.len() as u64 + 64,
+            Meta::Inode(image) => 512 + image.inode.inline.len() as u64,
+        }
+    }
+}
+
+struct Window {
+    first_sector: u64,
+    bytes: Arc<AlignedBuffer>,
+}
+
+#[derive(Default)]
+struct Windows {
+    /// Newest last.
+    kept: VecDeque<Window>,
+    /// Sector behind the last miss.
+    last_miss_end: u64,
+}
+
+/// Reads stored blocks of one volume.
+pub struct Reader {
+    device: Arc<dyn Device>,
+    geometry: Geometry,
+    align: u64,
+    meta: Cache<MetaKey, Meta, ByBytes>,
+    windows: Mutex<Windows>,
+    durability: Arc<Durability>,
+    counters: Arc<Counters>,
+}
+
+impl Reader {
+    /// A reader that keeps at most `cache_bytes` of decoded metadata.
+    pub fn new(
+        device: Arc<dyn Device>,
+        geometry: Geometry,
+        cache_bytes: u64,
+        durability: Arc<Durability>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let align = u64::from(device.geometry().logical_block).max(SECTOR);
+        let meta = Cache::with_weighter((cache_bytes / 4096) as usize + 16, cache_bytes, ByBytes);
+        Reader {
+            device,
+            geometry,
+            align,
+            meta,
+            windows: Mutex::default(),
+            durability,
+            counters,
+        }
+    }
+
+    /// Reads whole sectors from the device, trying again if it fails.
+    fn device_read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        let mut attempt = 1;
+        loop {
+            self.counters.device_reads.fetch_add(1, Relaxed);
+            self.counters
+                .bytes_read
+                .fetch_add(bytes.len() as u64, Relaxed);
+            match self.device.read(sector * SECTOR, bytes) {
+                Ok(()) => return Ok(()),
+                Err(error) if attempt == ATTEMPTS => return Err(error.into()),
+                Err(error) => {
+                    self.counters.read_retries.fetch_add(1, Relaxed);
+                    tracing::warn!(%error, attempt, "read failed, trying again");
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads `sectors` sectors from `sector`, aligned as the device needs.
+    /// The returned range holds them.
+    fn read_aligned(
+        &self,
+        sector: u64,
+        sectors: u64,
+    ) -> Result<(AlignedBuffer, std::ops::Range<usize>)> {
+        let step = self.align / SECTOR;
+        let first = sector - sector % step;
+        let end = (sector + sectors).next_multiple_of(step);
+        let mut buffer = AlignedBuffer::zeroed(((end - first) * SECTOR) as usize);
+        self.device_read(first, &mut buffer)?;
+        let start = ((sector - first) * SECTOR) as usize;
+        Ok((buffer, start..start + (sectors * SECTOR) as usize))
+    }
+
+    /// Bytes straight from the device, for recovery, the cleaner and fsck.
+    ///
+    /// # Errors
+    /// If the range is outside the segments or the device fails.
+    pub fn read_uncached(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        let sectors = (bytes.len() as u64).div_ceil(SECTOR);
+        if self.durability.serve(sector, bytes) {
+            return Ok(());
+        }
+        if (sector * SECTOR).is_multiple_of(self.align)
+            && (bytes.len() as u64).is_multiple_of(self.align)
+        {
+            return self.device_read(sector, bytes);
+        }
+        let (buffer, range) = self.read_aligned(sector, sectors)?;
+        bytes.copy_from_slice(&buffer[range][..bytes.len()]);
+        Ok(())
+    }
+
+    /// Reads stored sectors that must have the checksum `crc`.
+    fn read_checked(
+        &self,
+        sector: u64,
+        bytes: &mut [u8],
+        crc: u32,
+    ) -> Result<std::result::Result<(), u32>> {
+        if self.durability.serve(sector, bytes) && crc32c(bytes) == crc {
+            return Ok(Ok(()));
+        }
+        if self.from_window(sector, bytes) && crc32c(bytes) == crc {
+            self.counters.window_hits.fetch_add(1, Relaxed);
+            return Ok(Ok(()));
+        }
+        self.miss(sector, bytes)?;
+        let mut found = crc32c(bytes);
+        if found != crc {
+            // The first answer may be a stale window or a transient fault.
+            self.counters.checksum_retries.fetch_add(1, Relaxed);
+            self.read_uncached(sector, bytes)?;
+            found = crc32c(bytes);
+        }
+        Ok(if found == crc { Ok(()) } else { Err(found) })
+    }
+
+    fn from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
+        let windows = self.windows.lock();
+        let hit = windows.kept.iter().rev().find_map(|window| {
+            let offset = (sector.checked_sub(window.first_sector)? * SECTOR) as usize;
+            let end = offset.checked_add(bytes.len())?;
+            (end <= window.bytes.len()).then(|| (Arc::clone(&window.bytes), offset))
+        });
+        drop(windows);
+        match hit {
+            Some((window, offset)) => {
+                bytes.copy_from_slice(&window[offset..offset + bytes.len()]);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Reads what no buffer holds: just that, or the window around it when
+    /// the last miss was a neighbour.
+    fn miss(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        let sectors = bytes.len() as u64 / SECTOR;
+        let near = {
+            let mut windows = self.windows.lock();
+            let last = std::mem::replace(&mut windows.last_miss_end, sector + sectors);
+            sector.abs_diff(last) <= WINDOW_BYTES / SECTOR && last != 0
+        };
+        if !near || bytes.len() as u64 >= WINDOW_BYTES {
+            return self.read_uncached(sector, bytes);
+        }
+        let Some(segment) = self.geometry.segment_of(sector) else {
+            return self.read_uncached(sector, bytes);
+        };
+        let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
+        let count = (WINDOW_BYTES / SECTOR).min(end - sector).max(sectors);
+        let (buffer, range) = self.read_aligned(sector, count)?;
+        self.counters.windows_read.fetch_add(1, Relaxed);
+        bytes.copy_from_slice(&buffer[range.start..range.start + bytes.len()]);
+        let first_sector = sector - range.start as u64 / SECTOR;
+        let mut windows = self.windows.lock();
+        if windows.kept.len() == WINDOWS {
+            windows.kept.pop_front();
+        }
+        windows.last_miss_end = sector + count;
+        windows.kept.push_back(Window {
+            first_sector,
+            bytes: Arc::new(buffer),
+        });
+        Ok(())
+    }
+
+    /// Drops windows over a segment that is about to be written anew.
+    pub fn forget_segment(&self, segment: u32) {
+        let first = self.geometry.byte(segment, 0) / SECTOR;
+        let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
+        self.windows.lock().kept.retain(|window| {
+            let behind = window.first_sector + window.bytes.len() as u64 / SECTOR;
+            behind <= first || window.first_sector >= end
+        });
+    }
+
+    /// Drops everything that could be read again.
+    pub fn forget_all(&self) {
+        self.meta.clear();
+        self.windows.lock().kept.clear();
+    }
+
+    fn in_bounds(&self, pointer: &Pointer) -> bool {
+        self.geometry
+            .within_segment(pointer.sector(), u64::from(pointer.sectors()))
+    }
+
+    /// The stored sectors of one data block.
+    ///
+    /// # Errors
+    /// `BadBlock` if they are not what the pointer says; device errors.
+    pub fn block(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; usize::from(pointer.sectors()) * SECTOR as usize];
+        if pointer.is_unwritten() {
+            return Ok(bytes);
+        }
+        if !self.in_bounds(pointer) {
+            return Err(self.bad_pointer(pointer, ino, block));
+        }
+        match self.read_checked(pointer.sector(), &mut bytes, pointer.crc())? {
+            Ok(()) => Ok(bytes),
+            Err(found) => Err(self.bad_block(pointer, ino, block, found)),
+        }
+    }
+
+    fn bad_pointer(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Error {
+        let problem = format!("{ino}, block {block}: a pointer leads outside of every segment");
+        Error::damaged(None, pointer.sector(), Malformed::new("pointer", problem))
+    }
+
+    fn bad_block(&self, pointer: &Pointer, ino: InodeNo, block: u64, found: u32) -> Error {
+        self.counters.checksum_failures.fetch_add(1, Relaxed);
+        let sector = pointer.sector();
+        let error = Error::BadBlock {
+            ino,
+            block,
+            sector,
+            found,
+            expected: pointer.crc(),
+        };
+        tracing::error!(%error, "stored block is damaged");
+        error
+    }
+
+    /// Several blocks of one file, neighbours on the device in one request.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn run(&self, ino: InodeNo, blocks: &[(u64, Pointer)]) -> Result<Vec<Arc<Vec<u8>>>> {
+        let mut contents = Vec::with_capacity(blocks.len());
+        let mut rest = blocks;
+        while let Some((first, tail)) = rest.split_first() {
+            let more = tail
+                .iter()
+                .zip(rest)
+                .take_while(|(next, before)| {
+                    varve_fs::BlockPointer::follows(&next.1, &before.1) && self.in_bounds(&next.1)
+                })
+                .count();
+            if more == 0 || first.1.is_unwritten() || !self.in_bounds(&first.1) {
+                contents.push(Arc::new(self.block(&first.1, ino, first.0)?));
+                rest = tail;
+                continue;
+            }
+            let (run, behind) = rest.split_at(more + 1);
+            self.read_run(ino, run, &mut contents)?;
+            rest = behind;
+        }
+        Ok(contents)
+    }
+
+    fn read_run(
+        &self,
+        ino: InodeNo,
+        run: &[(u64, Pointer)],
+        contents: &mut Vec<Arc<Vec<u8>>>,
+    ) -> Result<()> {
+        let sectors: u64 = run.iter().map(|(_, p)| u64::from(p.sectors())).sum();
+        let first = run[0].1.sector();
+        if self.durability.any_in_flight() {
+            for (block, pointer) in run {
+                contents.push(Arc::new(self.block(pointer, ino, *block)?));
+            }
+            return Ok(());
+        }
+        let (buffer, range);
+        let mut small;
+        let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
+            (buffer, range) = self.read_aligned(first, sectors)?;
+            self.windows.lock().last_miss_end = first + sectors;
+            &buffer[range]
+        } else {
+            small = vec![0; (sectors * SECTOR) as usize];
+            if self.from_window(first, &mut small) {
+                self.counters.window_hits.fetch_add(1, Relaxed);
+            } else {
+                self.miss(first, &mut small)?;
+            }
+            &small
+        };
+        for (block, pointer) in run {
+            let start = ((pointer.sector() - first) * SECTOR) as usize;
+            let stored = &bytes[start..start + pointer.stored_bytes() as usize];
+            if crc32c(stored) == pointer.crc() {
+                contents.push(Arc::new(stored.to_vec()));
+            } else {
+                contents.push(Arc::new(self.block(pointer, ino, *block)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// An index node.
+    ///
+    /// # Errors
+    /// If it is damaged or is another node; device errors.
+    pub fn node(&self, pointer: &Pointer, id: NodeId) -> Result<Arc<Node>> {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xff,
+            incarnation: pointer.incarnation(),
+        };
+        if let Some(Meta::Node(node)) = self.meta.get(&key) {
+            return Ok(node);
+        }
+        let bytes = self.block(pointer, id.ino, id.index)?;
+        let node = Node::decode(&bytes, id).map_err(|source| {
+            Error::damaged(
+                self.geometry.segment_of(pointer.sector()),
+                pointer.sector(),
+                source,
+            )
+        })?;
+        let node = Arc::new(node);
+        self.meta.insert(key, Meta::Node(Arc::clone(&node)));
+        Ok(node)
+    }
+
+    /// Keeps a node that has just been written.
+    pub fn keep_node(&self, pointer: &Pointer, node: Arc<Node>) {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xff,
+            incarnation: pointer.incarnation(),
+        };
+        self.meta.insert(key, Meta::Node(node));
+    }
+
+    /// A block of the ifile, filled up to the block size.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Vec<u8>>> {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xfe,
+            incarnation: pointer.incarnation(),
+        };
+        if let Some(Meta::Block(bytes)) = self.meta.get(&key) {
+            return Ok(bytes);
+        }
+        let mut bytes = self.block(pointer, InodeNo::IFILE, block)?;
+        bytes.resize(self.geometry.block_bytes as usize, 0);
+        let bytes = Arc::new(bytes);
+        self.meta.insert(key, Meta::Block(Arc::clone(&bytes)));
+        Ok(bytes)
+    }
+
+    /// Keeps an ifile block that has just been written.
+    pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xfe,
+            incarnation: pointer.incarnation(),
+        };
+        self.meta.insert(key, Meta::Block(bytes));
+    }
+
+    /// An inode image.
+    ///
+    /// # Errors
+    /// If it is damaged or is another inode; device errors.
+    pub fn inode(&self, place: &InodePlace, ino: InodeNo) -> Result<Arc<InodeImage>> {
+        if let Some(image) = self.cached_inode(place) {
+            return Ok(image);
+        }
+        let bytes = self.inode_bytes(place, ino)?;
+        let image = InodeImage::decode(&bytes, ino).map_err(|source| {
+            Error::damaged(self.geometry.segment_of(place.sector), place.sector, source)
+        })?;
+        let image = Arc::new(image);
+        self.keep_inode(place, Arc::clone(&image));
+        Ok(image)
+    }
+
+    /// An inode image, if no device need be asked.
+    pub fn cached_inode(&self, place: &InodePlace) -> Option<Arc<InodeImage>> {
+        match self.meta.get(&inode_key(place)) {
+            Some(Meta::Inode(image)) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// Keeps an inode image whose place is known.
+    pub fn keep_inode(&self, place: &InodePlace, image: Arc<InodeImage>) {
+        self.meta.insert(inode_key(place), Meta::Inode(image));
+    }
+
+    /// The stored bytes of an inode, verified.
+    ///
+    /// # Errors
+    /// As [`Reader::inode`].
+    pub fn inode_bytes(&self, place: &InodePlace, ino: InodeNo) -> Result<Vec<u8>> {
+        let inode_bytes = self.geometry.inode_bytes as usize;
+        let offset = usize::from(place.slot) * inode_bytes;
+        let sectors = ((offset + inode_bytes) as u64).div_ceil(SECTOR);
+        let damaged = |problem: String| {
+            Error::damaged(
+                self.geometry.segment_of(place.sector),
+                place.sector,
+                Malformed::new("inode", format!("{ino}: {problem}")),
+            )
+        };
+        if !self.geometry.within_segment(place.sector, sectors) {
+            return Err(damaged(
+                "the inode map leads outside of every segment".into(),
+            ));
+        }
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        let cut = |bytes: &[u8]| bytes[offset..offset + inode_bytes].to_vec();
+        // The checksum covers the inode alone, so each source is tried in turn.
+        if self.durability.serve(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+            return Ok(cut(&bytes));
+        }
+        if self.from_window(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+            self.counters.window_hits.fetch_add(1, Relaxed);
+            return Ok(cut(&bytes));
+        }
+        self.miss(place.sector, &mut bytes)?;
+        if crc32c(&cut(&bytes)) != place.crc {
+            self.counters.checksum_retries.fetch_add(1, Relaxed);
+            self.read_uncached(place.sector, &mut bytes)?;
+        }
+        let found = crc32c(&cut(&bytes));
+        if found == place.crc {
+            Ok(cut(&bytes))
+        } else {
+            self.counters.checksum_failures.fetch_add(1, Relaxed);
+            Err(damaged(format!(
+                "checksum is {found:#010x}, want {:#010x}",
+                place.crc
+            )))
+        }
+    }
+}
+
+fn inode_key(place: &InodePlace) -> MetaKey {
+    MetaKey {
+        sector: place.sector,
+        slot: place.slot,
+        incarnation: place.incarnation,
+    }
+}

@@ -1,0 +1,529 @@
+//! Recovery: the newest valid checkpoint, then roll-forward over whole groups.
+//!
+//! Roll-forward follows the chain of summaries from the checkpoint's position
+//! (protocol rules 8 and 9), verifies each partial's payload, and applies a
+//! group when its last partial has proved valid (rule 1). It goes on after
+//! the last valid partial even if that one's group is incomplete (rule 10).
+//! Where the chain ends, [`tail`] looks for proof that it should not.
+//! Nothing is written here; the mount flushes before its first write (rule 12).
+
+mod tail;
+
+use crate::base::Base;
+use crate::chain::{ChainItem, Summary};
+use crate::committed::{Committed, Lookup};
+use crate::delta::PlacedImage;
+use crate::error::{Error, Result};
+use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
+use crate::format::ifile::{ENTRY_BYTES, UNFINISHED_OFFSET, USAGE_OFFSET};
+use crate::format::inode::InodeImage;
+use crate::format::summary::summary_flags;
+use crate::format::{LogPosition, Malformed, Superblock, UsageEntry};
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use crate::segments::SegmentTable;
+use parking_lot::RwLock;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use varve_device::Device;
+use varve_fs::{InodeNo, Usage};
+use zerocopy::FromBytes;
+
+/// What a mount found and did.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Number of the checkpoint it started from.
+    pub checkpoint: u64,
+    /// Records of the ring that were refused, newest first, and why.
+    pub refused_records: Vec<String>,
+    /// The last unmount was clean.
+    pub clean: bool,
+    /// Partial segments read behind the checkpoint.
+    pub partials: u64,
+    /// Groups applied.
+    pub groups: u64,
+    /// Bytes of log read.
+    pub log_bytes: u64,
+    /// Partials of an incomplete group that were dropped.
+    pub dropped_partials: u64,
+    /// Why the chain ended where it did.
+    pub end: String,
+    /// Acknowledged data that is lost: the volume is read-only. Empty if none.
+    pub damage: Vec<String>,
+}
+
+/// Reads every slot of the checkpoint ring.
+///
+/// # Errors
+/// Device errors only; a refused slot is in the result.
+pub fn read_ring(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Vec<std::result::Result<CheckpointRecord, Malformed>> {
+    let slot_bytes = u64::from(superblock.record_bytes.get());
+    (0..u64::from(superblock.record_count.get()))
+        .map(|slot| {
+            let mut bytes = vec![0; slot_bytes as usize];
+            device
+                .read(superblock.ring_offset.get() + slot * slot_bytes, &mut bytes)
+                .map_err(|error| Malformed::new("checkpoint record", error.to_string()))?;
+            CheckpointRecord::decode(&bytes, superblock.volume_tag())
+        })
+        .collect()
+}
+
+/// The newest valid record of the ring.
+///
+/// # Errors
+/// `NoCheckpoint` if there is none.
+pub fn newest_record(
+    device: &dyn Device,
+    superblock: &Superblock,
+    report: &mut RecoveryReport,
+) -> Result<CheckpointRecord> {
+    let mut best: Option<CheckpointRecord> = None;
+    let mut reason = Malformed::new("checkpoint record", "the ring is empty");
+    for record in read_ring(device, superblock) {
+        match record {
+            Ok(record) => {
+                if best
+                    .as_ref()
+                    .is_none_or(|b| record.header.serial > b.header.serial)
+                {
+                    best = Some(record);
+                }
+            }
+            Err(malformed) => {
+                report.refused_records.push(malformed.to_string());
+                reason = malformed;
+            }
+        }
+    }
+    best.ok_or_else(|| Error::NoCheckpoint {
+        device: device.name(),
+        reason,
+    })
+}
+
+/// The image that `record` describes.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn load_base(
+    reader: &Reader,
+    geometry: &Geometry,
+    record: &CheckpointRecord,
+) -> Result<(Base, Vec<UsageEntry>)> {
+    let header = &record.header;
+    if record.ifile.len() != geometry.inode_bytes as usize {
+        return Err(
+            Malformed::new("checkpoint record", "the ifile's inode has a wrong size").into(),
+        );
+    }
+    let ifile = InodeImage::decode(&record.ifile, InodeNo::IFILE)?;
+    if ifile.root.is_none() {
+        return Err(Malformed::new("checkpoint record", "the ifile's inode has no root").into());
+    }
+    let mut base = Base {
+        serial: header.serial.get(),
+        ifile,
+        next_ino: header.next_ino.get(),
+        free_head: header.free_head.get(),
+        free_count: header.free_count.get(),
+        unfinished: BTreeSet::new(),
+        usage: Usage {
+            inodes: header.inodes_used.get(),
+            blocks: header.blocks_used.get(),
+            sectors: header.sectors_used.get(),
+        },
+        metadata_bytes: header.metadata_bytes.get(),
+    };
+    base.unfinished = load_unfinished(reader, geometry, &base, header.unfinished_count.get())?;
+    let mut table = load_usage(reader, geometry, &base)?;
+    for delta in &record.deltas {
+        if let Some(entry) = table.get_mut(delta.segment.get() as usize) {
+            let live = i64::from(entry.live_bytes.get()).saturating_add(delta.bytes.get());
+            entry.live_bytes = (live.clamp(0, i64::from(u32::MAX)) as u32).into();
+        }
+    }
+    Ok((base, table))
+}
+
+fn load_usage(reader: &Reader, geometry: &Geometry, base: &Base) -> Result<Vec<UsageEntry>> {
+    let block_bytes = u64::from(geometry.block_bytes);
+    let count = geometry.segment_count as usize;
+    let blocks = (count * ENTRY_BYTES).div_ceil(block_bytes as usize) as u64;
+    let first = USAGE_OFFSET / block_bytes;
+    let tree = crate::base::Tree {
+        reader,
+        ino: InodeNo::IFILE,
+        root: base.ifile_root(),
+    };
+    let mut pointers = Vec::new();
+    tree.blocks(first, first + blocks, &mut |block, pointer| {
+        pointers.push((block, pointer));
+        true
+    })?;
+    let mut table = vec![UsageEntry::default(); count];
+    for ((block, _), bytes) in pointers.iter().zip(reader.run(InodeNo::IFILE, &pointers)?) {
+        let at = ((block - first) * geometry.entries_per_block()) as usize;
+        for (entry, stored) in table[at..].iter_mut().zip(bytes.chunks_exact(ENTRY_BYTES)) {
+            *entry = UsageEntry::read_from_bytes(stored).expect("a chunk is an entry long");
+        }
+    }
+    Ok(table)
+}
+
+fn load_unfinished(
+    reader: &Reader,
+    geometry: &Geometry,
+    base: &Base,
+    count: u64,
+) -> Result<BTreeSet<u64>> {
+    let block_bytes = u64::from(geometry.block_bytes);
+    let tree = crate::base::Tree {
+        reader,
+        ino: InodeNo::IFILE,
+        root: base.ifile_root(),
+    };
+    let mut list = BTreeSet::new();
+    let mut left = count;
+    let mut block = UNFINISHED_OFFSET / block_bytes;
+    while left > 0 {
+        let Some(pointer) = tree.get(block)? else {
+            return Err(
+                Malformed::new("ifile", "the list of unfinished inodes is cut short").into(),
+            );
+        };
+        let bytes = reader.ifile_block(&pointer, block)?;
+        let here = left.min(block_bytes / 8) as usize;
+        list.extend(
+            bytes
+                .chunks_exact(8)
+                .take(here)
+                .map(|b| u64::from_le_bytes(b.try_into().expect("8"))),
+        );
+        left -= here as u64;
+        block += 1;
+    }
+    Ok(list)
+}
+
+/// Everything roll-forward produces.
+pub struct Recovered {
+    /// The committed state, the replayed groups in its live delta.
+    pub committed: RwLock<Committed>,
+    /// The usage table, segments of the replayed log marked.
+    pub segments: SegmentTable,
+    /// Behind the last valid partial.
+    pub position: LogPosition,
+    /// What lives on the volume.
+    pub usage: Usage,
+    /// Inodes without names or half truncated.
+    pub unfinished: BTreeSet<u64>,
+    /// What happened.
+    pub report: RecoveryReport,
+}
+
+/// Recovers a volume in memory.
+///
+/// # Errors
+/// If no checkpoint is usable, or the device fails.
+pub fn recover(
+    device: &dyn Device,
+    superblock: &Superblock,
+    reader: &Reader,
+    geometry: &Geometry,
+) -> Result<Recovered> {
+    let mut report = RecoveryReport::default();
+    let record = newest_record(device, superblock, &mut report)?;
+    let (base, table) = load_base(reader, geometry, &record)?;
+    report.checkpoint = base.serial;
+    report.clean = record.header.flags.get() & checkpoint_flags::CLEAN != 0;
+    check_position(geometry, &record.header.position)?;
+    let opened = record.header.segments_opened.get();
+    let segments = SegmentTable::load(table, opened, base.serial);
+    let usage = base.usage;
+    let mut live = crate::delta::Delta::default();
+    live.next_ino = base.next_ino;
+    let unfinished = base.unfinished.clone();
+    let committed = Committed {
+        base: Arc::new(base),
+        frozen: None,
+        live,
+    };
+    let mut replay = Replay {
+        geometry,
+        reader,
+        volume_tag: superblock.volume_tag(),
+        out: Recovered {
+            committed: RwLock::new(committed),
+            segments,
+            position: record.header.position,
+            usage,
+            unfinished,
+            report,
+        },
+        pending: Vec::new(),
+    };
+    replay.claim_head();
+    replay.run()?;
+    Ok(replay.out)
+}
+
+fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
+    let count = geometry.segment_count;
+    let sound = position.segment.get() < count
+        && position.next_segment.get() < count
+        && position.segment != position.next_segment
+        && position.offset.get() <= geometry.segment_bytes
+        && position.offset.get().is_multiple_of(geometry.write_unit);
+    if sound {
+        Ok(())
+    } else {
+        Err(Malformed::new("checkpoint record", "its log position is impossible").into())
+    }
+}
+
+/// A verified partial whose group is not complete yet.
+struct Pending {
+    summary: Summary,
+    items: Vec<ChainItem>,
+    bytes: Vec<u8>,
+}
+
+struct Replay<'a> {
+    geometry: &'a Geometry,
+    reader: &'a Reader,
+    volume_tag: u64,
+    out: Recovered,
+    pending: Vec<Pending>,
+}
+
+impl Replay<'_> {
+    fn claim_head(&mut self) {
+        let position = self.out.position;
+        self.out.segments.claim(position.segment.get());
+        self.out.segments.claim(position.next_segment.get());
+    }
+
+    fn run(&mut self) -> Result<()> {
+        loop {
+            match self.next()? {
+                Ok(partial) => self.take(partial)?,
+                Err(reason) => {
+                    self.out.report.end = reason.to_string();
+                    self.out.report.dropped_partials = self.pending.len() as u64;
+                    break;
+                }
+            }
+        }
+        tail::search(self.geometry, self.reader, self.volume_tag, &mut self.out)
+    }
+
+    /// The next partial of the chain, or why there is none.
+    fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
+        let position = self.out.position;
+        let (segment, offset, enters) = self.geometry.successor(&position);
+        let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset)?;
+        let summary = match read {
+            Ok(summary) => summary,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        let bad = |problem: String| Ok(Err(Malformed::new("summary", problem)));
+        let header = &summary.header;
+        if header.serial.get() != position.serial.get() + 1 {
+            return bad(format!(
+                "serial {}, want {}",
+                header.serial,
+                position.serial.get() + 1
+            ));
+        }
+        if header.predecessor != position.predecessor {
+            return bad("does not follow its predecessor: of a former life".into());
+        }
+        if header.incarnation.get() < position.incarnation.get() {
+            return bad("written by an earlier mount than its predecessor".into());
+        }
+        let same_segment = header.next_segment == position.next_segment
+            && header.segment_incarnation == position.segment_incarnation;
+        if !enters && !same_segment {
+            return bad("disagrees with its predecessor about the segment".into());
+        }
+        if header.next_segment.get() == segment {
+            return bad("names its own segment as the next".into());
+        }
+        let items = match summary.items(self.geometry) {
+            Ok(items) => items,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        let bytes = if items.is_empty() {
+            Vec::new()
+        } else {
+            summary.read_partial(self.reader)?
+        };
+        match summary.verify(self.geometry, &items, &bytes) {
+            Ok(()) => Ok(Ok(Pending {
+                summary,
+                items,
+                bytes,
+            })),
+            Err(malformed) => Ok(Err(malformed)),
+        }
+    }
+
+    /// A valid partial: advances, and applies its group if it is the last.
+    fn take(&mut self, partial: Pending) -> Result<()> {
+        let header = partial.summary.header;
+        let segment = partial.summary.segment;
+        let position = &mut self.out.position;
+        if segment != position.segment.get() {
+            self.out.segments.leave(position.segment.get());
+            self.out
+                .segments
+                .entered(segment, header.segment_incarnation.get());
+            self.out.segments.claim(header.next_segment.get());
+        }
+        self.out.segments.get_mut(segment).last_serial = header.serial.get();
+        *position = LogPosition {
+            serial: header.serial,
+            offset: (partial.summary.offset + partial.summary.bytes()).into(),
+            segment: segment.into(),
+            next_segment: header.next_segment,
+            predecessor: header.chain_crc().into(),
+            incarnation: header.incarnation,
+            segment_incarnation: header.segment_incarnation,
+        };
+        self.out.report.partials += 1;
+        self.out.report.log_bytes += u64::from(partial.summary.bytes());
+        if header.has(summary_flags::FIRST) {
+            self.out.report.dropped_partials += self.pending.len() as u64;
+            self.pending.clear();
+        } else if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.pending.push(partial);
+        if header.has(summary_flags::LAST) {
+            let group = std::mem::take(&mut self.pending);
+            if !header.has(summary_flags::CHECKPOINT) {
+                for partial in &group {
+                    self.apply(partial)?;
+                }
+                self.out.report.groups += 1;
+                self.out.usage = Usage {
+                    inodes: header.inodes_used.get(),
+                    blocks: header.blocks_used.get(),
+                    sectors: header.sectors_used.get(),
+                };
+            }
+        }
+        self.out.committed.get_mut().live.log_bytes = self.out.report.log_bytes;
+        Ok(())
+    }
+
+    fn apply(&mut self, partial: &Pending) -> Result<()> {
+        let geometry = self.geometry;
+        for item in &partial.items {
+            if !self.stands(item)? {
+                continue;
+            }
+            let live = &mut self.out.committed.get_mut().live;
+            match *item {
+                ChainItem::Record {
+                    ino,
+                    version,
+                    record,
+                } => {
+                    live.apply_record(geometry, ino, version, record);
+                }
+                ChainItem::Block {
+                    ino,
+                    version,
+                    pointer,
+                    xattrs: true,
+                    ..
+                } => {
+                    live.apply_xattrs(geometry, ino, version, pointer);
+                }
+                ChainItem::Block {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    written_ns,
+                    ..
+                } => {
+                    live.apply_block(geometry, ino, version, block, pointer, written_ns);
+                }
+                ChainItem::Node { .. } => {}
+                ChainItem::Inode { ino, place, .. } => {
+                    let bytes = partial.summary.stored(geometry, item, &partial.bytes);
+                    let image = InodeImage::decode(bytes, ino)?;
+                    live.apply_image(geometry, PlacedImage { image, place });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Protocol rule 18, at replay: a move counts only if its source stands.
+    fn stands(&self, item: &ChainItem) -> Result<bool> {
+        let lookup = Lookup {
+            committed: &self.out.committed,
+            reader: self.reader,
+            geometry: self.geometry,
+        };
+        match *item {
+            ChainItem::Block {
+                ino,
+                block,
+                pointer,
+                source: Some(source),
+                xattrs,
+                ..
+            } => {
+                let current = if xattrs {
+                    lookup.xattrs(ino).map(Some)
+                } else {
+                    lookup
+                        .blocks(ino, block, block + 1)
+                        .map(|(b, _)| b.first().map(|b| b.1))
+                };
+                match current {
+                    Ok(current) => {
+                        Ok(current.is_some_and(|p| p.same_copy(source, pointer.birth())))
+                    }
+                    Err(Error::NoInode(_)) => Ok(false),
+                    Err(error) => Err(error),
+                }
+            }
+            ChainItem::Inode {
+                ino,
+                version,
+                place,
+                source: Some((sector, slot)),
+            } => {
+                let (current, _) = lookup.inode_place(ino)?;
+                Ok(current.is_some_and(|(v, p)| {
+                    v == version && p.sector == sector && p.slot == slot && p.birth == place.birth
+                }))
+            }
+            _ => Ok(true),
+        }
+    }
+}
+
+/// Unfinished inodes after replay.
+pub fn unfinished_after(recovered: &Recovered) -> BTreeSet<u64> {
+    let mut list = recovered.unfinished.clone();
+    let committed = recovered.committed.read();
+    let changes: &HashMap<u64, bool> = &committed.live.unfinished;
+    for (&ino, &joined) in changes {
+        if joined {
+            list.insert(ino);
+        } else {
+            list.remove(&ino);
+        }
+    }
+    list
+}

@@ -1,0 +1,102 @@
+//! Telling the log's end from damage in its tail (protocol rules 10, 11).
+//!
+//! The partial that should follow the last valid one is missing or invalid.
+//! That is the normal end, unless a later summary says that it was durable:
+//! then acknowledged data has been lost. The search reads the rest of the
+//! current segment and the next one, and follows the `next` fields of every
+//! later summary it finds there, to their end.
+
+use super::Recovered;
+use crate::chain::{ChainItem, Summary};
+use crate::error::Result;
+use crate::format::SECTOR;
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use std::collections::{BTreeSet, VecDeque};
+
+/// Fills the report's `damage` if there is proof of any.
+///
+/// # Errors
+/// Device errors.
+pub fn search(
+    geometry: &Geometry,
+    reader: &Reader,
+    volume_tag: u64,
+    out: &mut Recovered,
+) -> Result<()> {
+    let last = out.position.serial.get();
+    if out.report.clean && out.report.partials == 0 {
+        return Ok(());
+    }
+    let (segment, offset, _) = geometry.successor(&out.position);
+    let mut queue = VecDeque::from([(segment, offset)]);
+    let next = out.position.next_segment.get();
+    if next != segment {
+        queue.push_back((next, geometry.payload_start(next)));
+    }
+    let mut seen = BTreeSet::from([segment, next]);
+    let mut proofs: Vec<Summary> = Vec::new();
+    let mut later: Vec<Summary> = Vec::new();
+    while let Some((segment, offset)) = queue.pop_front() {
+        let mut image = vec![0; geometry.segment_bytes as usize];
+        reader.read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
+        let mut at = offset;
+        while at < geometry.segment_bytes {
+            let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
+            at += geometry.write_unit;
+            let Some(summary) = found.filter(|s| s.header.serial.get() > last) else {
+                continue;
+            };
+            let next = summary.header.next_segment.get();
+            if seen.insert(next) {
+                queue.push_back((next, geometry.payload_start(next)));
+            }
+            if summary.header.durable_through.get() > last {
+                proofs.push(summary.clone());
+            }
+            later.push(summary);
+        }
+    }
+    let Some(proof) = proofs.iter().max_by_key(|s| s.header.serial.get()) else {
+        return Ok(());
+    };
+    let through = proof.header.durable_through.get();
+    let mut damage = vec![format!(
+        "partial segment {} at sector {} is missing or damaged ({}), but partial {} says it was \
+         durable up to {through}: acknowledged data is lost",
+        last + 1,
+        geometry.byte(segment, offset) / SECTOR,
+        out.report.end,
+        proof.header.serial,
+    )];
+    later.sort_by_key(|s| s.header.serial.get());
+    for summary in later
+        .iter()
+        .filter(|s| s.header.serial.get() <= through.max(last + 1))
+    {
+        damage.extend(lost_files(geometry, summary));
+    }
+    out.report.damage = damage;
+    Ok(())
+}
+
+/// One line for each file with something in a partial that cannot be applied.
+fn lost_files(geometry: &Geometry, summary: &Summary) -> Vec<String> {
+    let Ok(items) = summary.items(geometry) else {
+        return Vec::new();
+    };
+    let files: BTreeSet<u64> = items
+        .iter()
+        .map(|item| match item {
+            ChainItem::Record { ino, .. }
+            | ChainItem::Block { ino, .. }
+            | ChainItem::Inode { ino, .. } => ino.0,
+            ChainItem::Node { id, .. } => id.ino.0,
+        })
+        .collect();
+    let serial = summary.header.serial;
+    files
+        .into_iter()
+        .map(|ino| format!("partial {serial}: changes of inode {ino} are lost"))
+        .collect()
+}

@@ -1,0 +1,262 @@
+//! The segment usage table in memory, and which segments may be written.
+//!
+//! A segment is *clean* (may be opened), *open* (the log's head, or named as
+//! the next one) or *used*. It becomes clean again when every retained
+//! checkpoint says that it was empty (protocol rule 20): the table's
+//! `empty_since` holds the first checkpoint that found it so, and with two
+//! retained records the one before the newest must already have.
+
+use crate::error::{Error, Result};
+use crate::format::UsageEntry;
+use crate::format::ifile::{NOT_EMPTY, usage_flags};
+use std::collections::{BTreeSet, HashMap};
+
+/// What may be done with a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// Nothing refers to it.
+    Clean,
+    /// The log is in it, or will go to it next.
+    Open,
+    /// Holds blocks, or held some at a retained checkpoint.
+    Used,
+}
+
+/// One segment, as far as checkpoints know; deltas come on top.
+#[derive(Clone, Copy, Debug)]
+pub struct Segment {
+    /// Live bytes at the last completed checkpoint.
+    pub live_bytes: u32,
+    /// How many segments had been opened when this one was.
+    pub incarnation: u32,
+    /// See the module's head.
+    pub state: SegmentState,
+    /// A block of it failed its checksum: the cleaner leaves it alone.
+    pub suspect: bool,
+    /// All its live blocks have been moved; waits for a checkpoint.
+    pub cleaned: bool,
+    /// Youngest user write, nanoseconds since 1970.
+    pub newest_ns: i64,
+    /// First checkpoint that found it empty.
+    pub empty_since: u64,
+    /// Serial of the last partial written into it by this mount.
+    pub last_serial: u64,
+}
+
+/// All segments.
+#[derive(Debug, Default)]
+pub struct SegmentTable {
+    segments: Vec<Segment>,
+    clean: BTreeSet<u32>,
+    opened: u32,
+}
+
+impl SegmentTable {
+    /// From the usage table of a checkpoint with number `serial`.
+    pub fn load(entries: Vec<UsageEntry>, opened: u32, serial: u64) -> Self {
+        let segments: Vec<Segment> = entries
+            .iter()
+            .map(|entry| {
+                let empty_since = entry.empty_since.get();
+                let reusable = entry.live_bytes.get() == 0 && empty_since < serial;
+                Segment {
+                    live_bytes: entry.live_bytes.get(),
+                    incarnation: entry.incarnation.get(),
+                    state: if reusable {
+                        SegmentState::Clean
+                    } else {
+                        SegmentState::Used
+                    },
+                    suspect: entry.flags.get() & usage_flags::SUSPECT != 0,
+                    cleaned: false,
+                    newest_ns: entry.newest_ns.get(),
+                    empty_since,
+                    last_serial: 0,
+                }
+            })
+            .collect();
+        let clean = (0..)
+            .zip(&segments)
+            .filter(|(_, s)| s.state == SegmentState::Clean)
+            .map(|(n, _)| n)
+            .collect();
+        SegmentTable {
+            segments,
+            clean,
+            opened,
+        }
+    }
+
+    /// The segment with this number.
+    pub fn get(&self, segment: u32) -> &Segment {
+        &self.segments[segment as usize]
+    }
+
+    /// For changing marks; states change through the calls below.
+    pub fn get_mut(&mut self, segment: u32) -> &mut Segment {
+        &mut self.segments[segment as usize]
+    }
+
+    /// All segments, by number.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        (0..).zip(&self.segments)
+    }
+
+    /// Segments that may be opened.
+    pub fn clean_count(&self) -> u32 {
+        self.clean.len() as u32
+    }
+
+    /// Segments opened in the volume's life.
+    pub fn opened(&self) -> u32 {
+        self.opened
+    }
+
+    /// Takes the clean segment that comes next after `after`, in circular
+    /// order, so that the log runs forward over the device.
+    ///
+    /// # Errors
+    /// `OutOfSegments`.
+    pub fn take(&mut self, after: u32) -> Result<u32> {
+        let next = self
+            .clean
+            .range(after..)
+            .next()
+            .or_else(|| self.clean.iter().next());
+        let segment = *next.ok_or(Error::OutOfSegments)?;
+        self.claim(segment);
+        Ok(segment)
+    }
+
+    /// Marks a segment open: the log is in it or will be.
+    pub fn claim(&mut self, segment: u32) {
+        self.clean.remove(&segment);
+        let entry = self.get_mut(segment);
+        entry.state = SegmentState::Open;
+        entry.empty_since = NOT_EMPTY;
+        entry.cleaned = false;
+        entry.newest_ns = 0;
+    }
+
+    /// The log enters an open segment; returns its new incarnation.
+    pub fn enter(&mut self, segment: u32) -> u32 {
+        self.opened = self.opened.wrapping_add(1);
+        let opened = self.opened;
+        self.get_mut(segment).incarnation = opened;
+        opened
+    }
+
+    /// Roll-forward found the log in `segment` under this incarnation.
+    pub fn entered(&mut self, segment: u32, incarnation: u32) {
+        self.claim(segment);
+        self.get_mut(segment).incarnation = incarnation;
+        self.opened = self.opened.max(incarnation);
+    }
+
+    /// The log leaves a segment.
+    pub fn leave(&mut self, segment: u32) {
+        self.get_mut(segment).state = SegmentState::Used;
+    }
+
+    /// Puts back a segment that was taken and never written.
+    pub fn put_back(&mut self, segment: u32) {
+        let entry = self.get_mut(segment);
+        entry.state = SegmentState::Clean;
+        entry.empty_since = 0;
+        self.clean.insert(segment);
+    }
+
+    /// The table for checkpoint `serial`, given what folding the frozen delta
+    /// changes in each segment. `boundary` is the checkpoint's position:
+    /// segments written behind it are not empty whatever the image says.
+    pub fn image(
+        &self,
+        serial: u64,
+        boundary: u64,
+        changes: &HashMap<u32, i64>,
+        newest: &HashMap<u32, i64>,
+    ) -> Vec<UsageEntry> {
+        self.iter()
+            .map(|(number, segment)| {
+                let change = changes.get(&number).copied().unwrap_or(0);
+                let live = apply_change(number, segment.live_bytes, change);
+                let empty = live == 0
+                    && segment.state != SegmentState::Open
+                    && segment.last_serial <= boundary;
+                let newest_ns = newest
+                    .get(&number)
+                    .copied()
+                    .unwrap_or(0)
+                    .max(segment.newest_ns);
+                UsageEntry {
+                    live_bytes: live.into(),
+                    incarnation: segment.incarnation.into(),
+                    flags: if segment.suspect {
+                        usage_flags::SUSPECT
+                    } else {
+                        0
+                    }
+                    .into(),
+                    newest_ns: newest_ns.into(),
+                    empty_since: if empty {
+                        segment.empty_since.min(serial)
+                    } else {
+                        NOT_EMPTY
+                    }
+                    .into(),
+                    ..UsageEntry::default()
+                }
+            })
+            .collect()
+    }
+
+    /// Checkpoint `serial` is durable with this table and these corrections;
+    /// segments written behind its `boundary` hold what it does not know.
+    /// Returns the segments that became clean.
+    pub fn install(
+        &mut self,
+        serial: u64,
+        boundary: u64,
+        table: &[UsageEntry],
+        corrections: &HashMap<u32, i64>,
+    ) -> Vec<u32> {
+        let mut freed = Vec::new();
+        for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
+            let correction = corrections.get(&number).copied().unwrap_or(0);
+            segment.live_bytes = apply_change(number, entry.live_bytes.get(), correction);
+            segment.newest_ns = segment.newest_ns.max(entry.newest_ns.get());
+            if segment.state != SegmentState::Used {
+                continue;
+            }
+            // A correction can only kill what the table still counted; such a
+            // segment is found empty by the next checkpoint.
+            let empty = segment.live_bytes == 0
+                && entry.live_bytes.get() == 0
+                && segment.last_serial <= boundary;
+            segment.empty_since = if empty {
+                entry.empty_since.get()
+            } else {
+                NOT_EMPTY
+            };
+            if entry.live_bytes.get() != 0 {
+                segment.cleaned = false;
+            }
+            if segment.empty_since < serial {
+                segment.state = SegmentState::Clean;
+                segment.cleaned = false;
+                self.clean.insert(number);
+                freed.push(number);
+            }
+        }
+        freed
+    }
+}
+
+fn apply_change(segment: u32, live_bytes: u32, change: i64) -> u32 {
+    let live = i64::from(live_bytes) + change;
+    if live < 0 {
+        // Our own arithmetic, or a damaged table: never wrap, always say.
+        tracing::error!(segment, live_bytes, change, "usage count fell below zero");
+    }
+    live.clamp(0, i64::from(u32::MAX)) as u32
+}

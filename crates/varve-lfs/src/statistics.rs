@@ -1,0 +1,83 @@
+//! Counters of the layout: what was written and read, and why.
+
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// Live counters, bumped without locks.
+        #[derive(Debug, Default)]
+        pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
+
+        /// A reading of [`Counters`].
+        #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+        pub struct Statistics { $($(#[$doc])* pub $name: u64),* }
+
+        impl Counters {
+            /// Reads every counter.
+            pub fn read(&self) -> Statistics {
+                Statistics { $($name: self.$name.load(Relaxed)),* }
+            }
+        }
+
+        impl Statistics {
+            /// Every counter with its name, in declaration order.
+            pub fn named(&self) -> Vec<(&'static str, u64)> {
+                vec![$((stringify!($name), self.$name)),*]
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests that read the device.
+    device_reads,
+    /// Bytes they read.
+    bytes_read,
+    /// Reads tried again after a device error.
+    read_retries,
+    /// Reads tried again after a wrong checksum.
+    checksum_retries,
+    /// Blocks whose checksum stayed wrong.
+    checksum_failures,
+    /// Misses served from a window read for a neighbour.
+    window_hits,
+    /// Windows read.
+    windows_read,
+    /// Requests that wrote the device.
+    device_writes,
+    /// Writes tried again after a device error.
+    write_retries,
+    /// Flushes issued.
+    flushes,
+    /// Groups appended.
+    groups,
+    /// Partial segments written.
+    partials,
+    /// Bytes of user data and directories appended by groups.
+    data_bytes,
+    /// Bytes of inodes.
+    inode_bytes,
+    /// Bytes of summaries.
+    summary_bytes,
+    /// Bytes of padding to the write unit and to segment ends.
+    padding_bytes,
+    /// Bytes of index nodes.
+    node_bytes,
+    /// Bytes of ifile blocks.
+    ifile_bytes,
+    /// Bytes the cleaner moved.
+    cleaner_bytes,
+    /// Bytes the cleaner read.
+    cleaner_read_bytes,
+    /// Checkpoints completed.
+    checkpoints,
+    /// Segments cleaned that held live blocks.
+    segments_cleaned,
+    /// Segments found empty.
+    segments_emptied,
+    /// Segments opened for writing.
+    segments_opened,
+    /// Moves dropped because the block had changed.
+    stale_moves,
+}
