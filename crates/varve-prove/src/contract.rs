@@ -7,7 +7,8 @@
 //!
 //! 1. it is not older than the last operation that was acknowledged as
 //!    durable: an `fsync` (of any file: earlier directory operations come
-//!    with it), a `sync`, a checkpoint, an unmount;
+//!    with it), a `sync`, a checkpoint, an unmount; nor than the last change
+//!    of content of a file whose `fdatasync` was acknowledged;
 //! 2. it is not newer than the operations that were started;
 //! 3. names, kinds, links, owners, modes, attributes and targets are exactly
 //!    those of the moment: directory operations survive as a prefix;
@@ -28,7 +29,7 @@
 //! acknowledged.
 
 use crate::model::{Id, Model};
-use crate::operation::Operation;
+use crate::operation::{File, Operation};
 use crate::tree::{self, Line, Tree};
 use std::sync::Arc;
 
@@ -129,12 +130,29 @@ impl History {
         let believed = !self.moments[0].model.distrustful;
         let durable = done && believed && operation.promises_durability();
         let floor = self.floors[self.operations.len()];
-        self.floors.push(if durable {
-            self.moments.len() - 1
-        } else {
-            floor
-        });
+        let promised = match operation {
+            _ if !durable => floor,
+            Operation::Fsync {
+                file,
+                data_only: true,
+            } => self.last_change(file),
+            _ => self.moments.len() - 1,
+        };
+        self.floors.push(floor.max(promised));
         self.operations.push(operation.clone());
+    }
+
+    /// The moment that the newest content of `file` needs.
+    fn last_change(&self, file: &File) -> usize {
+        let newest = self.moments.len() - 1;
+        let Ok(id) = self.newest().any_file(file) else {
+            return newest;
+        };
+        let changes = |index: usize| self.moments[index].model.content_changes(id);
+        (0..newest)
+            .rev()
+            .find(|&index| changes(index) != changes(newest))
+            .map_or(0, |index| index + 1)
     }
 
     /// The process died and its successor found `tree`: adds the moment that

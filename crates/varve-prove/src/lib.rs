@@ -8,6 +8,8 @@
 //! | [`contract`] | which trees a crash may leave, and the check |
 //! | [`runner`], [`reference`](mod@reference) | operations on the real thing and the model, side by side |
 //! | [`explorer`] | the power cut at every write, in every way |
+//! | [`bounded`] | all short workloads over a small tree |
+//! | [`groups`] | crashes between groups, without a device |
 //! | [`faults`] | devices that fail, lie and decay |
 //! | [`images`] | damaged and crafted images |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
@@ -18,11 +20,13 @@
 //! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
 //! it, `VARVE_PROVE_SCALE` multiplies the work.
 
+pub mod bounded;
 pub mod contract;
 pub mod explorer;
 pub mod failure;
 pub mod faults;
 pub mod generator;
+pub mod groups;
 pub mod images;
 pub mod model;
 pub mod mounted;

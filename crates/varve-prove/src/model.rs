@@ -130,6 +130,11 @@ impl Model {
         &self.nodes[&id]
     }
 
+    /// How often the content of `id` has changed; `None` before it existed.
+    pub fn content_changes(&self, id: Id) -> Option<u64> {
+        self.nodes.get(&id).map(|node| node.content.changes())
+    }
+
     /// The open files.
     pub fn slots(&self) -> &BTreeMap<u8, Id> {
         &self.slots
@@ -181,7 +186,10 @@ impl Model {
     }
 
     /// The inode meant.
-    fn any_file(&self, file: &File) -> Result<Id, Refusal> {
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn any_file(&self, file: &File) -> Result<Id, Refusal> {
         match file {
             File::At(path) => self.resolve(path),
             File::Open(slot) => self.slots.get(slot).copied().ok_or(Refusal::Skip),
@@ -194,6 +202,15 @@ impl Model {
         match self.node(id).kind {
             FileKind::Symlink => Err(Refusal::Skip),
             _ => Ok(id),
+        }
+    }
+
+    /// The inode at `path`, if it may have attributes of the user's.
+    fn xattrs_of(&self, path: &Path) -> Result<Id, Refusal> {
+        let id = self.attributes_of(path)?;
+        match self.node(id).kind {
+            FileKind::Regular | FileKind::Directory => Ok(id),
+            _ => refuse(EPERM),
         }
     }
 
@@ -235,7 +252,7 @@ impl Model {
                 length,
                 pattern,
             } => {
-                let id = self.attributes_of(path)?;
+                let id = self.xattrs_of(path)?;
                 let value = pattern_bytes(
                     *pattern,
                     Range {
@@ -246,7 +263,7 @@ impl Model {
                 self.change(id).xattrs.insert(xattr_name(name), value);
             }
             O::RemoveXattr { path, name } => {
-                let id = self.attributes_of(path)?;
+                let id = self.xattrs_of(path)?;
                 let name = xattr_name(name);
                 if !self.node(id).xattrs.contains_key(&name) {
                     return refuse(ENODATA);
@@ -339,34 +356,39 @@ impl Model {
     }
 
     fn copy(&mut self, from: &File, range: Range, to: &File, offset: u64) -> Outcome {
+        self.any_file(from)?;
+        self.any_file(to)?;
         let (source, target) = (self.file(from)?, self.file(to)?);
         let data = self.node(source).content.read(range);
         let count = data.len() as u64;
-        let overlap = offset < range.offset + count && range.offset < offset + count;
-        if source == target && overlap {
-            return refuse(EINVAL);
+        let overlap =
+            |length: u64| offset < range.offset + length && range.offset < offset + length;
+        if source == target && overlap(range.length) {
+            // Where only the bytes asked for overlap, not those there are, the
+            // kernel has shortened the range before.
+            return Err(if overlap(count) {
+                Refusal::Errno(EINVAL)
+            } else {
+                Refusal::Skip
+            });
         }
         self.change(target).content.write(offset, &data);
         Ok(Answer::Count(count))
     }
 
-    /// Leaves only the newest states of what `operation` promises.
+    /// Leaves only the newest states of what `operation` promises. The fsync
+    /// of a directory promises names, and no file's data.
     fn sync(&mut self, operation: &Operation) -> Result<(), Refusal> {
-        let one = match operation {
-            Operation::Fsync { file, .. } => {
-                let id = self.any_file(file)?;
-                match self.node(id).kind {
-                    FileKind::Regular => Some(id),
-                    FileKind::Directory => None,
-                    _ => return Err(Refusal::Skip),
-                }
+        if let Operation::Fsync { file, .. } = operation {
+            let id = self.any_file(file)?;
+            match self.node(id).kind {
+                FileKind::Regular => self.settle_file(id),
+                FileKind::Directory => {}
+                _ => return Err(Refusal::Skip),
             }
-            _ => None,
-        };
-        match one {
-            Some(id) => self.settle_file(id),
-            None => self.settle(),
+            return Ok(());
         }
+        self.settle();
         if *operation == Operation::Remount {
             self.close_all();
         }

@@ -80,7 +80,7 @@ impl Runner {
             return Ok(found);
         }
         let full = found == Err(Refusal::Errno(ENOSPC));
-        if self.may_be_full && full && expected.is_ok() && may_grow(operation) {
+        if self.may_be_full && full && may_grow(operation) {
             self.refused_as_full += 1;
             return Ok(found);
         }

@@ -7,7 +7,7 @@
 //! shows that the explorer catches what it should.
 //!
 //! On the device: from byte 4096, partials one behind the other, each a
-//! header sector and a payload in whole sectors. A group is one partial or
+//! header sector and a payload, in whole write units. A group is one partial or
 //! several, the last of them marked; it counts when all are valid. Each
 //! header carries the checksum of its predecessor's, and the number of the
 //! mount that wrote it, so that leftovers of an earlier life do not fit.
@@ -28,8 +28,10 @@ use varve_fs::{
 /// Where the first partial lies.
 const START: u64 = 4096;
 /// Payload bytes in a partial: small, so that groups have several.
-const PARTIAL_BYTES: usize = 12 * 1024;
+const PARTIAL_BYTES: usize = 3 * WRITE_UNIT - SECTOR as usize;
 const BLOCK_BYTES: u32 = 4096;
+/// Partials end on multiples of this, so that none can tear its predecessor.
+const WRITE_UNIT: usize = 4096;
 
 /// A mistake, planted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +176,8 @@ impl ToyLayout {
         let mut parts = payload.chunks(PARTIAL_BYTES).peekable();
         while let Some(part) = parts.next() {
             let mut part = part.to_vec();
-            part.resize(part.len().next_multiple_of(SECTOR as usize), 0);
+            let bytes = (part.len() + SECTOR as usize).next_multiple_of(WRITE_UNIT);
+            part.resize(bytes - SECTOR as usize, 0);
             let header = Header {
                 serial: journal.serial,
                 life: journal.life,

@@ -1,9 +1,13 @@
 //! Power cuts at every write of random workloads.
 
 use std::time::Instant;
+use varve_fs::MemoryOptions;
 use varve_prove::explorer::{Counts, Explorer, Plan};
+use varve_prove::generator::Generator;
+use varve_prove::groups::explore_groups;
 use varve_prove::mounted::Subject;
-use varve_prove::random::{announce_seed, scaled};
+use varve_prove::operation::story;
+use varve_prove::random::{Random, announce_seed, scaled};
 use varve_prove::subjects::Toy;
 
 fn explore(subject: &impl Subject, plan: &Plan, workloads: u64, length: u64) -> Counts {
@@ -23,6 +27,40 @@ fn explore(subject: &impl Subject, plan: &Plan, workloads: u64, length: u64) -> 
 #[test]
 fn the_file_system_on_the_toy() {
     let seed = announce_seed("the_file_system_on_the_toy", 1);
-    let counts = explore(&Toy::default(), &Plan::quick(seed), scaled(20), 20);
-    assert!(counts.states > 1000);
+    let counts = explore(&Toy::default(), &Plan::quick(seed), scaled(40), 40);
+    assert!(counts.states > 500);
+}
+
+#[test]
+fn the_file_system_between_groups() {
+    let seed = announce_seed("the_file_system_between_groups", 1);
+    let (start, plan) = (Instant::now(), Plan::quick(seed));
+    let mut states = 0;
+    for index in 0..scaled(150) {
+        let random = Random::new(seed.wrapping_mul(1_000_003).wrapping_add(index));
+        let operations = Generator::new(plan.profile.clone(), random).take(60);
+        match explore_groups(&operations, &MemoryOptions::default(), plan.patience) {
+            Ok(count) => states += count,
+            Err(failure) => panic!("workload {index}\n{failure}"),
+        }
+    }
+    let rate = states as f64 / start.elapsed().as_secs_f64();
+    eprintln!("{states} states, {rate:.0} states/s");
+    assert!(states > 1000);
+}
+
+/// Explores the story in the file that `VARVE_STORY` names, thoroughly.
+#[test]
+fn a_story_from_the_environment() {
+    let Ok(path) = std::env::var("VARVE_STORY") else {
+        return;
+    };
+    let seed = announce_seed("a_story_from_the_environment", 1);
+    let text = std::fs::read_to_string(path).expect("the file that VARVE_STORY names");
+    let (plan, operations) = (Plan::thorough(seed), story(&text));
+    let grouped = explore_groups(&operations, &MemoryOptions::default(), plan.patience);
+    eprintln!("between groups: {grouped:?}");
+    if let Err(failure) = Explorer::new(&Toy::default()).explore(&operations, &plan) {
+        panic!("{failure}");
+    }
 }

@@ -11,6 +11,7 @@ fn every_planted_bug_is_caught() {
     let seed = announce_seed("every_planted_bug_is_caught", 1);
     let plan = Plan {
         patience: std::time::Duration::from_secs(2),
+        nested_one_in: 16,
         ..Plan::quick(seed)
     };
     let mut missed = Vec::new();

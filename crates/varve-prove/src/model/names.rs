@@ -68,8 +68,13 @@ impl Model {
 
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<()> {
         let id = self.resolve(from)?;
-        let (directory, name) = self.vacancy(to)?;
-        if self.node(id).kind == FileKind::Directory {
+        let is_directory = self.node(id).kind == FileKind::Directory;
+        let (directory, name) = match self.vacancy(to) {
+            // Two reasons to refuse; the kernel decides which is told.
+            Err(Refusal::Errno(_)) if is_directory => return Err(Refusal::Skip),
+            vacancy => vacancy?,
+        };
+        if is_directory {
             return refuse(EPERM);
         }
         self.change(directory).entries.insert(name, id);
@@ -125,18 +130,28 @@ impl Model {
     pub(super) fn rename(&mut self, from: &Path, to: &Path, over: Over) -> Result<()> {
         let (from_directory, from_name) = self.place(from)?;
         let (to_directory, to_name) = self.place(to)?;
+        for directory in [from_directory, to_directory] {
+            if self.node(directory).kind != FileKind::Directory {
+                return refuse(ENOTDIR);
+            }
+        }
         let source = self.lookup(from_directory, &from_name)?;
         let target = match self.lookup(to_directory, &to_name) {
             Ok(target) => Some(target),
             Err(Refusal::Errno(ENOENT)) => None,
             Err(other) => return Err(other),
         };
+        let below_itself = self.is_within(to_directory, source);
         match (over, target) {
+            // Two reasons to refuse; the kernel decides which is told.
+            (Over::Refuse, Some(_)) | (Over::Exchange, None) if below_itself => {
+                return Err(Refusal::Skip);
+            }
             (Over::Refuse, Some(_)) => return refuse(EEXIST),
             (Over::Exchange, None) => return refuse(ENOENT),
             _ => {}
         }
-        if self.is_within(to_directory, source) {
+        if below_itself {
             return refuse(EINVAL);
         }
         if let Some(target) = target {
