@@ -36,6 +36,10 @@ pub struct MountOptions {
     /// each creation whether a file that is written has capabilities: one
     /// request less per new file. Default on.
     pub extended_attributes: bool,
+    /// Access lists are in force. They cost everybody requests: whenever the
+    /// kernel checks a file's group permissions it wants to see its list.
+    /// Without this they can be neither seen nor set. Default off.
+    pub acl: bool,
     /// Seconds the kernel may trust a name or an attribute it was told. Every
     /// change comes through the mount, so this only bounds what a bug can do.
     /// Default 3600.
@@ -65,6 +69,7 @@ impl Default for MountOptions {
             no_atime: false,
             strict_order: false,
             birth_times: true,
+            acl: false,
             extended_attributes: true,
             trust_s: 3600,
             threads_max: (4 * processors).clamp(4, 16),
@@ -89,6 +94,7 @@ impl MountOptions {
             "allow_other" => self.allow_other = true,
             "btime" | "nobtime" => self.birth_times = option == "btime",
             "xattr" | "noxattr" => self.extended_attributes = option == "xattr",
+            "acl" | "noacl" => self.acl = option == "acl",
             "order=strict" => self.strict_order = true,
             // Always so: the kernel checks permissions.
             "defaults" | "default_permissions" => {}

@@ -10,12 +10,13 @@
 //! | `EXPLICIT_INVAL_DATA` | all changes come through the kernel: it never drops pages because a time changed |
 //! | `MAX_PAGES`, `BIG_WRITES` | requests of 1 MiB |
 //! | `EXPORT_SUPPORT` | file handles outlive the inode cache; `.` and `..` can be looked up |
+//! | `POSIX_ACL`, `DONT_MASK`, `SETXATTR_EXT` | only with `-o acl`: the kernel then asks for each file's access list, and we apply the umask or what a directory bequeaths |
 //! | `ABORT_ERROR` | an aborted connection is told apart from an unmounted one |
 //!
 //! Left out: `POSIX_LOCKS`, `FLOCK_LOCKS` (the kernel keeps locks, so that one
 //! that waits holds no thread of ours), `ATOMIC_O_TRUNC` (there is no OPEN to
-//! carry it), `AUTO_INVAL_DATA` (as above), `DONT_MASK` and `POSIX_ACL` (the
-//! kernel applies the umask), `ALLOW_IDMAP` (requests would lose their uid).
+//! carry it), `AUTO_INVAL_DATA` (as above), `ALLOW_IDMAP` (requests would lose
+//! their uid).
 
 use crate::errno::Errno;
 use crate::protocol::capability as cap;
@@ -44,9 +45,18 @@ impl Negotiated {
     }
 }
 
+/// What the mount's options have to say.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wishes {
+    /// The kernel may hold writes back.
+    pub(crate) write_back: bool,
+    /// Access lists are in force.
+    pub(crate) acl: bool,
+}
+
 /// What we ask for, where the kernel offers it.
-fn wanted(write_back: bool) -> u64 {
-    let always = cap::ASYNC_READ
+fn wanted(wishes: Wishes) -> u64 {
+    let mut wanted = cap::ASYNC_READ
         | cap::EXPORT_SUPPORT
         | cap::BIG_WRITES
         | cap::HAS_IOCTL_DIR
@@ -63,11 +73,13 @@ fn wanted(write_back: bool) -> u64 {
         | cap::HANDLE_KILLPRIV_V2
         | cap::INIT_EXT
         | cap::DIRECT_IO_ALLOW_MMAP;
-    if write_back {
-        always | cap::WRITEBACK_CACHE
-    } else {
-        always
+    if wishes.write_back {
+        wanted |= cap::WRITEBACK_CACHE;
     }
+    if wishes.acl {
+        wanted |= cap::POSIX_ACL | cap::DONT_MASK | cap::SETXATTR_EXT;
+    }
+    wanted
 }
 
 /// Answers an `INIT`.
@@ -79,7 +91,7 @@ fn wanted(write_back: bool) -> u64 {
 /// EINVAL if the request is malformed, EPROTO for a kernel that is too old.
 pub(crate) fn negotiate(
     arguments: &mut Arguments<'_>,
-    write_back: bool,
+    wishes: Wishes,
 ) -> Result<(InitOut, Option<Negotiated>), Errno> {
     let init: InitIn = arguments.take()?;
     let mut reply = InitOut {
@@ -98,7 +110,7 @@ pub(crate) fn negotiate(
         let extended: InitExtIn = arguments.take()?;
         offered |= u64::from(extended.flags2) << 32;
     }
-    let agreed = offered & wanted(write_back);
+    let agreed = offered & wanted(wishes);
     reply.max_readahead = init.max_readahead.max(MAX_PAYLOAD_BYTES as u32);
     reply.flags = agreed as u32;
     reply.flags2 = (agreed >> 32) as u32;
@@ -143,7 +155,10 @@ mod tests {
     fn answer(bytes: &[u8], write_back: bool) -> Result<(InitOut, Option<Negotiated>), Errno> {
         negotiate(
             &mut Request::parse(bytes).ok().unwrap().arguments(),
-            write_back,
+            Wishes {
+                write_back,
+                acl: false,
+            },
         )
     }
 

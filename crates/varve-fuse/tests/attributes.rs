@@ -243,3 +243,63 @@ fn mount_flags_reach_the_kernel() {
         assert!(line.contains(word), "{word}: {line}");
     }
 }
+
+/// An access list: owner, group and others as given, one more user, a mask
+/// of everything.
+fn access_list(user: u32, rights: u16) -> Vec<u8> {
+    let lines: [(u16, u16, u32); 5] = [
+        (0x01, 6, u32::MAX),
+        (0x02, rights, user),
+        (0x04, 0, u32::MAX),
+        (0x10, 7, u32::MAX),
+        (0x20, 0, u32::MAX),
+    ];
+    let mut list = 2u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in lines {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    list
+}
+
+const ACCESS: &str = "system.posix_acl_access";
+const DEFAULT: &str = "system.posix_acl_default";
+
+#[test]
+fn access_lists_are_in_force_where_asked_for() {
+    let options = MountOptions {
+        acl: true,
+        ..MountOptions::default()
+    };
+    let Some(m) = Mounted::with(options) else {
+        return;
+    };
+    support::open_to_all(m.root());
+    fs::write(m.path("f"), b"secret").unwrap();
+    fs::set_permissions(m.path("f"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(!as_user(&m, "cat f 2>/dev/null"));
+    let grant = access_list(1234, 4);
+    rustix::fs::setxattr(m.path("f"), ACCESS, &grant, XattrFlags::empty()).unwrap();
+    assert!(as_user(&m, "cat f >/dev/null"));
+    assert!(!as_user(&m, "echo x 2>/dev/null >f"));
+    // The mask shows as the group's rights.
+    assert_eq!(mode_of(&m, "f"), 0o670);
+    // What a directory bequeaths takes the umask's place.
+    fs::create_dir(m.path("d")).unwrap();
+    support::open_to_all(&m.path("d"));
+    rustix::fs::setxattr(m.path("d"), DEFAULT, &grant, XattrFlags::empty()).unwrap();
+    assert!(as_user(&m, "umask 077; echo x >d/g"));
+    assert_eq!(mode_of(&m, "d/g"), 0o660);
+    assert!(as_user(&m, "umask 027; echo x >h; mkdir e"));
+    assert_eq!((mode_of(&m, "h"), mode_of(&m, "e")), (0o640, 0o750));
+}
+
+#[test]
+fn access_lists_that_nobody_checks_are_refused() {
+    let Some(m) = Mounted::new() else { return };
+    fs::write(m.path("f"), b"").unwrap();
+    let grant = access_list(1234, 4);
+    let refused = rustix::fs::setxattr(m.path("f"), ACCESS, &grant, XattrFlags::empty());
+    assert_eq!(refused, Err(Errno::OPNOTSUPP));
+}

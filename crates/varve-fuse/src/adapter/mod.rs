@@ -3,8 +3,8 @@
 //! - Node 1 is the root and node 2 the ifile, whose inode numbers are the
 //!   other way round; every other node is its inode number.
 //! - Every reply that names an inode retains it once; FORGET releases.
-//! - The kernel checks permissions (`default_permissions`) and applies the
-//!   umask, so callers are passed on as checked.
+//! - The kernel checks permissions (`default_permissions`), so callers are
+//!   passed on as checked.
 //!
 //! The kernel holds a directory's lock while it looks names up, shared, and
 //! while it changes them, exclusively. Between a look-up and the retain that
@@ -25,7 +25,7 @@ pub use seek::Seek;
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
 use crate::mount::MountOptions;
-use crate::negotiate::{Negotiated, negotiate};
+use crate::negotiate::{Negotiated, Wishes, negotiate};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
@@ -51,7 +51,7 @@ pub struct Adapter<L: Layout> {
     fs: Arc<FileSystem<L>>,
     view: View,
     negotiated: OnceLock<Negotiated>,
-    write_back_wanted: bool,
+    wishes: Wishes,
     /// Seconds the kernel may trust attributes.
     attr_valid_s: u64,
     /// Seconds the kernel may trust names. 0 where names fold case: one
@@ -75,7 +75,10 @@ impl<L: Layout> Adapter<L> {
             fs,
             view: View::Live,
             negotiated: OnceLock::new(),
-            write_back_wanted: options.write_back(),
+            wishes: Wishes {
+                write_back: options.write_back(),
+                acl: options.acl,
+            },
             attr_valid_s: options.trust_s,
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
             birth_times: options.birth_times,
@@ -210,7 +213,7 @@ impl<L: Layout> Adapter<L> {
     }
 
     fn init(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        let (body, agreed) = negotiate(&mut request.arguments(), self.write_back_wanted)?;
+        let (body, agreed) = negotiate(&mut request.arguments(), self.wishes)?;
         reply.put(&body);
         if let Some(agreed) = agreed
             && self.negotiated.set(agreed).is_err()
@@ -224,6 +227,20 @@ impl<L: Layout> Adapter<L> {
     pub(crate) fn take_back(&self, reply: &Reply) {
         for &ino in reply.retained() {
             self.fs.release(ino, 1);
+        }
+    }
+
+    /// The caller of what makes a file. The umask is the kernel's to apply,
+    /// unless access lists are in force: those may take its place.
+    fn maker(&self, request: &Request<'_>, umask: u32) -> Caller {
+        let umask = if self.has(capability::DONT_MASK) {
+            umask & 0o777
+        } else {
+            0
+        };
+        Caller {
+            umask,
+            ..self.caller(request)
         }
     }
 

@@ -78,7 +78,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mknod: MknodIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.maker(request, mknod.umask), inode_of(request));
         let rdev = u64::from(mknod.rdev);
         let attr = self
             .fs
@@ -90,7 +90,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let mkdir: MkdirIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.maker(request, mkdir.umask), inode_of(request));
         let mode = mkdir.mode & PERMISSIONS;
         let attr = self.fs.mkdir(self.view, &caller, parent, name, mode)?;
         self.entry(&attr, reply)
@@ -100,7 +100,7 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         let create: CreateIn = arguments.take()?;
         let name = arguments.name()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let attr = self.fs.mknod(self.view, &caller, parent, name, mode, 0)?;
         self.entry(&attr, reply)?;
@@ -111,7 +111,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn tmpfile(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         // The name that follows means nothing.
         let create: CreateIn = request.arguments().take()?;
-        let (caller, parent) = (self.caller(request), inode_of(request));
+        let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         // Comes retained once: nothing else would keep it.
         let attr = self.fs.tmpfile(self.view, &caller, parent, mode)?;

@@ -1,17 +1,26 @@
 //! Extended attributes.
+//!
+//! Access lists are attributes whose names the kernel knows. They are shown
+//! and taken only while they are in force, as a list that is not checked
+//! would promise what nobody keeps.
 
 use super::{Adapter, Done, inode_of};
 use crate::errno::Errno;
-use crate::protocol::{GetxattrIn, GetxattrOut, SetxattrIn};
+use crate::protocol::{
+    GetxattrIn, GetxattrOut, SETXATTR_ACL_KILL_SGID, SetxattrExtIn, SetxattrIn, capability,
+};
 use crate::reply::Reply;
-use crate::request::Request;
-use varve_fs::Layout;
+use crate::request::{Arguments, Request};
+use varve_fs::{Layout, SetAttr};
+
+/// How the names of access lists begin.
+const ACL: &[u8] = b"system.posix_acl_";
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let mut arguments = request.arguments();
         let get: GetxattrIn = arguments.take()?;
-        let name = arguments.string()?;
+        let name = self.attribute(&mut arguments)?;
         let (caller, ino) = (self.caller(request), inode_of(request));
         let value = self.fs.getxattr(self.view, &caller, ino, name)?;
         sized(&value, get.size, reply)
@@ -20,14 +29,26 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn setxattr(&self, request: &Request<'_>) -> Done {
         let mut arguments = request.arguments();
         let set: SetxattrIn = arguments.take()?;
-        let name = arguments.string()?;
+        let mut extended = SetxattrExtIn::default();
+        if self.has(capability::SETXATTR_EXT) {
+            extended = arguments.take()?;
+        }
+        let name = self.attribute(&mut arguments)?;
         let value = arguments.bytes(set.size as usize)?;
         let has = |flag: i32| set.flags & flag as u32 != 0;
         let (create, replace) = (has(libc::XATTR_CREATE), has(libc::XATTR_REPLACE));
         let (caller, ino) = (self.caller(request), inode_of(request));
-        Ok(self
-            .fs
-            .setxattr(self.view, &caller, ino, name, value, create, replace)?)
+        self.fs
+            .setxattr(self.view, &caller, ino, name, value, create, replace)?;
+        if extended.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
+            let mode = self.fs.getattr(self.view, ino)?.mode & 0o7777 & !libc::S_ISGID;
+            let set = SetAttr {
+                mode: Some(mode),
+                ..SetAttr::default()
+            };
+            self.fs.setattr(self.view, &caller, ino, &set)?;
+        }
+        Ok(())
     }
 
     pub(super) fn listxattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
@@ -35,17 +56,32 @@ impl<L: Layout> Adapter<L> {
         let (caller, ino) = (self.caller(request), inode_of(request));
         let mut names = Vec::new();
         for name in self.fs.listxattr(self.view, &caller, ino)? {
-            names.extend_from_slice(&name);
-            names.push(0);
+            if self.is_shown(&name) {
+                names.extend_from_slice(&name);
+                names.push(0);
+            }
         }
         sized(&names, list.size, reply)
     }
 
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Done {
-        let name = request.arguments().string()?;
-        Ok(self
-            .fs
-            .removexattr(self.view, &self.caller(request), inode_of(request), name)?)
+        let name = self.attribute(&mut request.arguments())?;
+        let (caller, ino) = (self.caller(request), inode_of(request));
+        Ok(self.fs.removexattr(self.view, &caller, ino, name)?)
+    }
+
+    /// The next string, as the name of an attribute.
+    fn attribute<'a>(&self, arguments: &mut Arguments<'a>) -> Result<&'a [u8], Errno> {
+        let name = arguments.string()?;
+        if self.is_shown(name) {
+            Ok(name)
+        } else {
+            Err(Errno::NOT_SUPPORTED)
+        }
+    }
+
+    fn is_shown(&self, name: &[u8]) -> bool {
+        !name.starts_with(ACL) || self.has(capability::POSIX_ACL)
     }
 }
 

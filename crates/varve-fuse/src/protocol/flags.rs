@@ -7,6 +7,7 @@ pub(crate) mod capability {
     pub(crate) const ASYNC_READ: u64 = 1 << 0;
     pub(crate) const EXPORT_SUPPORT: u64 = 1 << 4;
     pub(crate) const BIG_WRITES: u64 = 1 << 5;
+    pub(crate) const DONT_MASK: u64 = 1 << 6;
     pub(crate) const HAS_IOCTL_DIR: u64 = 1 << 11;
     pub(crate) const DO_READDIRPLUS: u64 = 1 << 13;
     pub(crate) const READDIRPLUS_AUTO: u64 = 1 << 14;
@@ -14,12 +15,14 @@ pub(crate) mod capability {
     pub(crate) const WRITEBACK_CACHE: u64 = 1 << 16;
     pub(crate) const NO_OPEN_SUPPORT: u64 = 1 << 17;
     pub(crate) const PARALLEL_DIROPS: u64 = 1 << 18;
+    pub(crate) const POSIX_ACL: u64 = 1 << 20;
     pub(crate) const ABORT_ERROR: u64 = 1 << 21;
     pub(crate) const MAX_PAGES: u64 = 1 << 22;
     pub(crate) const CACHE_SYMLINKS: u64 = 1 << 23;
     pub(crate) const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     pub(crate) const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
     pub(crate) const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
+    pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
 
@@ -28,6 +31,7 @@ pub(crate) mod capability {
         (ASYNC_READ, "async_read"),
         (EXPORT_SUPPORT, "export_support"),
         (BIG_WRITES, "big_writes"),
+        (DONT_MASK, "dont_mask"),
         (HAS_IOCTL_DIR, "has_ioctl_dir"),
         (DO_READDIRPLUS, "readdirplus"),
         (READDIRPLUS_AUTO, "readdirplus_auto"),
@@ -35,12 +39,14 @@ pub(crate) mod capability {
         (WRITEBACK_CACHE, "writeback_cache"),
         (NO_OPEN_SUPPORT, "no_open"),
         (PARALLEL_DIROPS, "parallel_dirops"),
+        (POSIX_ACL, "posix_acl"),
         (ABORT_ERROR, "abort_error"),
         (MAX_PAGES, "max_pages"),
         (CACHE_SYMLINKS, "cache_symlinks"),
         (NO_OPENDIR_SUPPORT, "no_opendir"),
         (EXPLICIT_INVAL_DATA, "explicit_inval_data"),
         (HANDLE_KILLPRIV_V2, "handle_killpriv_v2"),
+        (SETXATTR_EXT, "setxattr_ext"),
         (INIT_EXT, "init_ext"),
         (DIRECT_IO_ALLOW_MMAP, "direct_io_allow_mmap"),
     ];
@@ -69,5 +75,8 @@ pub(crate) mod fopen {
 
 /// `WriteIn::write_flags`: the writer lacks `CAP_FSETID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// `SetxattrExtIn::setxattr_flags`: the setter of an access list is neither in
+/// the file's group nor privileged, so the set-group-id bit goes.
+pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1 << 0;
 /// `FsyncIn::fsync_flags`: data and what is needed to read it.
 pub(crate) const FSYNC_DATA_ONLY: u32 = 1 << 0;

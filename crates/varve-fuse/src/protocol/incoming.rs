@@ -67,6 +67,8 @@ incoming! {
     FsyncIn, 16 { fh: u64, fsync_flags: u32, padding: u32, }
     /// `SETXATTR`, then name and value.
     SetxattrIn, 8 { size: u32, flags: u32, }
+    /// `SETXATTR`, second part, where `SETXATTR_EXT` is in force.
+    SetxattrExtIn, 8 { setxattr_flags: u32, padding: u32, }
     /// `GETXATTR`, then the name; `LISTXATTR`.
     GetxattrIn, 8 { size: u32, padding: u32, }
     /// `IOCTL`, then `in_size` bytes.
