@@ -16,6 +16,8 @@ mod epoch;
 mod error;
 mod fallocate;
 mod file_system;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 mod inode;
 mod layout;

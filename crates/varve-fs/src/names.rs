@@ -88,7 +88,6 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `Exists`, `NotPermitted` for a directory's type or a device made by
     /// other than root, `NoSpace`, and as [`Self::lookup`].
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn mknod(
         &self,
         view: View,
@@ -306,7 +305,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// `growth`, and what adding a name may take.
     pub(crate) fn with_name(&self, growth: Usage) -> Usage {
-        let blocks = directory::INSERT_BLOCKS_MAX as u64;
+        let blocks = directory::INSERT_BLOCKS_MAX;
         Usage {
             inodes: growth.inodes,
             blocks: growth.blocks + blocks,

@@ -1,1 +1,380 @@
-//! soon
+//! Content: what is read is what was written, and zeros elsewhere.
+
+use super::harness::*;
+use crate::{Caller, Error, FileSystem, InodeNo, Layout, MemoryOptions, Options, SetAttr, Whence};
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH: i32 = 3;
+const ZERO: i32 = 16;
+
+fn root() -> Caller {
+    Caller::root()
+}
+
+/// Every way to look at a file: dirty, logged, cold, and after a crash.
+fn everywhere(fs: &Fs, ino: InodeNo, expected: &[u8]) {
+    assert!(fs.t_read(ino) == expected, "in memory");
+    fs.sync().unwrap();
+    assert!(fs.t_read(ino) == expected, "logged");
+    fs.drop_caches();
+    assert!(fs.t_read(ino) == expected, "cold");
+    let after = crash(fs, None);
+    assert!(after.t_read(ino) == expected, "after a crash");
+    assert_eq!(
+        after.getattr(LIVE, ino).unwrap().sectors,
+        fs.getattr(LIVE, ino).unwrap().sectors
+    );
+    assert_eq!(fs.layout().usage(), fs.usage());
+}
+
+#[test]
+fn small_files_stay_in_the_inode_until_they_grow() {
+    let fs = fresh();
+    let a = fs.t_file("a", b"tiny");
+    everywhere(&fs, a, b"tiny");
+    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 0);
+    fs.t_write(a, 2, &[b'x'; 126]);
+    let mut expected = b"ti".to_vec();
+    expected.extend([b'x'; 126]);
+    everywhere(&fs, a, &expected);
+    fs.t_write(a, 128, b"!");
+    expected.push(b'!');
+    everywhere(&fs, a, &expected);
+    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 1);
+    fs.t_truncate(a, 0);
+    fs.t_write(a, 0, b"again");
+    everywhere(&fs, a, b"again");
+    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 0);
+}
+
+#[test]
+fn writes_of_any_alignment_are_read_back() {
+    for (offset, length) in [
+        (0, 1),
+        (4095, 2),
+        (4096, 4096),
+        (1, 12_288),
+        (8191, 8194),
+        (5000, 1),
+    ] {
+        let fs = fresh();
+        let mut expected = pattern(20_000, 1);
+        let a = fs.t_file("a", &expected);
+        everywhere(&fs, a, &expected);
+        let piece = pattern(length, 9);
+        fs.t_write(a, offset as u64, &piece);
+        expected[offset..offset + length].copy_from_slice(&piece);
+        everywhere(&fs, a, &expected);
+    }
+}
+
+#[test]
+fn holes_read_as_zeros_and_cost_nothing() {
+    let fs = fresh();
+    let a = fs.t_create(ROOT, "a").ino;
+    fs.t_write(a, 1 << 40, b"far");
+    let attr = fs.getattr(LIVE, a).unwrap();
+    assert_eq!((attr.size, attr.sectors), ((1 << 40) + 3, 1));
+    let mut buffer = [1; 100];
+    assert_eq!(fs.read(LIVE, a, 12_345, &mut buffer).unwrap(), 100);
+    assert_eq!(buffer, [0; 100]);
+    assert_eq!(fs.read(LIVE, a, (1 << 40) - 1, &mut buffer).unwrap(), 4);
+    assert_eq!(&buffer[..4], b"\0far");
+    fs.t_truncate(a, 100);
+    everywhere(&fs, a, &[0; 100]);
+    let beyond = fs.write(LIVE, &root(), a, 1 << 60, b"x");
+    assert!(matches!(beyond, Err(Error::TooLarge)));
+    assert!(matches!(
+        fs.write(LIVE, &root(), a, u64::MAX, b"x"),
+        Err(Error::TooLarge)
+    ));
+}
+
+#[test]
+fn what_a_truncate_cut_never_comes_back() {
+    for logged in [false, true] {
+        for cut in [0, 1, 100, 4096, 5000, 8191] {
+            for grow in [cut, 8192, 20_000] {
+                let fs = fresh();
+                let a = fs.t_file("a", &pattern(10_000, 1));
+                if logged {
+                    fs.sync().unwrap();
+                }
+                fs.t_truncate(a, cut);
+                fs.t_truncate(a, grow);
+                let mut expected = pattern(10_000, 1);
+                expected.truncate(cut as usize);
+                expected.resize(grow as usize, 0);
+                everywhere(&fs, a, &expected);
+                fs.t_truncate(a, cut);
+                fs.sync().unwrap();
+                fs.drop_caches();
+                fs.t_write(a, 9_000.max(cut), b"beyond");
+                expected.truncate(cut as usize);
+                expected.resize(9_000.max(cut) as usize, 0);
+                expected.extend(b"beyond");
+                everywhere(&fs, a, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn append_goes_to_the_end() {
+    let fs = fresh();
+    let a = fs.t_create(ROOT, "a").ino;
+    let mut expected = Vec::new();
+    for i in 0..300 {
+        let piece = pattern(i, i as u8);
+        assert_eq!(
+            fs.append(LIVE, &root(), a, &piece).unwrap(),
+            expected.len() as u64
+        );
+        expected.extend(piece);
+        if i % 50 == 0 {
+            fs.t_fsync(a);
+        }
+    }
+    everywhere(&fs, a, &expected);
+}
+
+#[test]
+fn punching_and_zeroing() {
+    for logged in [false, true] {
+        for (offset, length) in [
+            (0, 4096),
+            (100, 200),
+            (100, 8092),
+            (4000, 200),
+            (4096, 40_000),
+            (0, 1 << 30),
+        ] {
+            for mode in [PUNCH, ZERO | KEEP_SIZE] {
+                if mode != PUNCH && length > 1 << 20 {
+                    continue; // would reserve it all
+                }
+                let fs = fresh();
+                let mut expected = pattern(20_000, 1);
+                let a = fs.t_file("a", &expected);
+                if logged {
+                    fs.sync().unwrap();
+                }
+                fs.fallocate(LIVE, &root(), a, mode, offset, length)
+                    .unwrap();
+                let end = ((offset + length) as usize).min(20_000);
+                expected[offset as usize..end].fill(0);
+                everywhere(&fs, a, &expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reservation_holds_space_and_reads_as_zeros() {
+    let fs = fresh();
+    let a = fs.t_file("a", b"head");
+    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 40_960)
+        .unwrap();
+    let attr = fs.getattr(LIVE, a).unwrap();
+    assert_eq!(attr.size, 4);
+    assert_eq!(attr.sectors, 1 + 9 * 8);
+    fs.fallocate(LIVE, &root(), a, 0, 0, 40_960).unwrap();
+    let mut expected = b"head".to_vec();
+    expected.resize(40_960, 0);
+    everywhere(&fs, a, &expected);
+    *fs.layout().limit.lock() = Some(fs.usage());
+    fs.t_write(a, 8192, &[7; 4096]);
+    expected[8192..12_288].fill(7);
+    *fs.layout().limit.lock() = None;
+    everywhere(&fs, a, &expected);
+    fs.t_truncate(a, 5000);
+    expected.truncate(5000);
+    everywhere(&fs, a, &expected);
+    let bad = fs.fallocate(LIVE, &root(), a, 8, 0, 4096);
+    assert!(matches!(bad, Err(Error::NotSupported)));
+    assert!(matches!(
+        fs.fallocate(LIVE, &root(), a, 2, 0, 1),
+        Err(Error::NotSupported)
+    ));
+    assert!(matches!(
+        fs.fallocate(LIVE, &root(), a, 0, 0, 0),
+        Err(Error::Invalid(_))
+    ));
+}
+
+#[test]
+fn a_reservation_beyond_the_volume_takes_nothing() {
+    let memory = MemoryOptions {
+        capacity_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let fs = fresh_with(memory, Options::default());
+    let a = fs.t_create(ROOT, "a").ino;
+    let before = fs.usage();
+    let refused = fs.fallocate(LIVE, &root(), a, 0, 0, 1 << 50);
+    assert!(matches!(refused, Err(Error::NoSpace)));
+    assert_eq!(fs.usage(), before);
+}
+
+#[test]
+fn seeking_finds_data_and_holes() {
+    let fs = fresh();
+    let a = fs.t_create(ROOT, "a").ino;
+    fs.t_write(a, 8192, &[1; 4096]);
+    fs.t_write(a, 40_960, &[1; 100]);
+    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 20_480, 4096)
+        .unwrap();
+    for round in 0..3 {
+        let data = |at| fs.seek(LIVE, a, at, Whence::Data).ok();
+        let hole = |at| fs.seek(LIVE, a, at, Whence::Hole).ok();
+        assert_eq!(data(0), Some(8192), "round {round}");
+        assert_eq!(data(9_000), Some(9_000));
+        assert_eq!(data(12_288), Some(40_960), "a reserved block is a hole");
+        assert_eq!(hole(0), Some(0));
+        assert_eq!(hole(8192), Some(12_288));
+        assert_eq!(hole(40_960), Some(41_060));
+        assert_eq!((data(41_060), hole(41_060)), (None, None));
+        fs.sync().unwrap();
+        if round == 1 {
+            fs.drop_caches();
+        }
+    }
+    let tiny = fs.t_file("tiny", b"abc");
+    assert_eq!(fs.seek(LIVE, tiny, 1, Whence::Hole).unwrap(), 3);
+    assert!(matches!(
+        fs.seek(LIVE, tiny, 3, Whence::Data),
+        Err(Error::NoData)
+    ));
+}
+
+#[test]
+fn copying_within_and_between_files() {
+    let fs = fresh();
+    let data = pattern(3 << 20, 5);
+    let a = fs.t_file("a", &data);
+    let b = fs.t_create(ROOT, "b").ino;
+    let copied = fs
+        .copy_range(LIVE, &root(), a, 1_000, b, 50, u64::MAX >> 1)
+        .unwrap();
+    assert_eq!(copied, (3 << 20) - 1_000);
+    let mut expected = vec![0; 50];
+    expected.extend(&data[1_000..]);
+    everywhere(&fs, b, &expected);
+    let over = fs.copy_range(LIVE, &root(), a, 0, a, 10, 100);
+    assert!(matches!(over, Err(Error::Invalid(_))));
+    assert_eq!(
+        fs.copy_range(LIVE, &root(), a, 0, a, 200, 100).unwrap(),
+        100
+    );
+}
+
+#[test]
+fn a_block_that_the_cleaner_moved_is_found_again() {
+    let fs = fresh();
+    let data = pattern(100_000, 2);
+    let a = fs.t_file("a", &data);
+    fs.sync().unwrap();
+    fs.drop_caches();
+    fs.layout().memory().move_blocks();
+    assert!(fs.t_read(a) == data);
+}
+
+#[test]
+fn sequential_misses_read_more_and_more() {
+    let fs = fresh();
+    let data = pattern(4 << 20, 2);
+    let a = fs.t_file("a", &data);
+    fs.sync().unwrap();
+    fs.drop_caches();
+    let before = fs.statistics();
+    let mut buffer = vec![0; 4096];
+    for block in 0..1024usize {
+        fs.read(LIVE, a, block as u64 * 4096, &mut buffer).unwrap();
+        assert!(buffer == data[block * 4096..][..4096]);
+    }
+    let after = fs.statistics();
+    assert!(after.layout_reads - before.layout_reads <= 10, "{after:?}");
+    assert!(after.read_ahead_blocks > 900);
+}
+
+#[test]
+fn threads_fetch_ahead_of_a_reader() {
+    let options = Options {
+        read_ahead_threads: 2,
+        ..Default::default()
+    };
+    let fs = fresh_with(MemoryOptions::default(), options);
+    let data = pattern(8 << 20, 2);
+    let a = fs.t_file("a", &data);
+    fs.sync().unwrap();
+    fs.drop_caches();
+    let mut buffer = vec![0; 65_536];
+    for at in (0..data.len()).step_by(buffer.len()) {
+        fs.read(LIVE, a, at as u64, &mut buffer).unwrap();
+        assert!(buffer == data[at..at + buffer.len()], "{at}");
+    }
+    drop(fs); // joins the threads
+}
+
+#[test]
+fn large_truncates_and_frees_go_in_steps() {
+    let mut fs = fresh();
+    fs.step_blocks = 16;
+    let data = pattern(400_000, 3);
+    let a = fs.t_file("a", &data);
+    let b = fs.t_file("b", &data);
+    fs.sync().unwrap();
+    fs.t_truncate(a, 10_000);
+    assert_eq!(fs.t_read(a), &data[..10_000]);
+    fs.t_unlink("b");
+    assert!(matches!(fs.getattr(LIVE, b), Err(Error::Stale)));
+    fs.sync().unwrap();
+    assert!(fs.usage().blocks > 100, "most is still to be freed");
+    let half = crash(&fs, None);
+    assert_eq!(half.t_read(a), &data[..10_000]);
+    assert_eq!(half.usage().blocks, 3 + 1, "finished at mount");
+    // Growing finishes the truncate first.
+    fs.t_truncate(a, 50_000);
+    let mut expected = data[..10_000].to_vec();
+    expected.resize(50_000, 0);
+    assert_eq!(fs.t_read(a), expected);
+    fs.unmount().unwrap();
+    assert_eq!(fs.usage().blocks, 3 + 1);
+    assert_eq!(fs.layout().usage(), fs.usage());
+    everywhere(&fs, a, &expected);
+}
+
+#[test]
+fn special_files_have_no_content() {
+    let fs = fresh();
+    let fifo = fs
+        .mknod(LIVE, &root(), ROOT, b"p", 0o010_644, 0)
+        .unwrap()
+        .ino;
+    assert!(matches!(
+        fs.read(LIVE, fifo, 0, &mut [0]),
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        fs.read(LIVE, ROOT, 0, &mut [0]),
+        Err(Error::IsDirectory)
+    ));
+    assert!(matches!(
+        fs.write(LIVE, &root(), ROOT, 0, b"x"),
+        Err(Error::IsDirectory)
+    ));
+    let set = SetAttr {
+        size: Some(0),
+        ..Default::default()
+    };
+    assert!(matches!(
+        fs.setattr(LIVE, &root(), ROOT, &set),
+        Err(Error::IsDirectory)
+    ));
+}
+
+#[test]
+fn a_mounted_tree_is_shared_between_threads() {
+    fn is_shareable<T: Send + Sync>() {}
+    is_shareable::<FileSystem<crate::MemoryLayout>>();
+}

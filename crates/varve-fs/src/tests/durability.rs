@@ -1,1 +1,415 @@
-//! soon
+//! What survives a crash, and who waits for what.
+
+use super::harness::*;
+use crate::layout::{Cause, Item};
+use crate::{Caller, Error, Layout, MemoryOptions, Options, Rename};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+fn blocks_of(fs: &Fs, group: usize) -> usize {
+    let groups = fs.layout().groups.lock();
+    groups[group]
+        .items
+        .iter()
+        .filter(|item| matches!(item, Item::Block { .. }))
+        .count()
+}
+
+fn group_count(fs: &Fs) -> usize {
+    fs.layout().groups.lock().len()
+}
+
+#[test]
+fn an_fsynced_file_survives_with_its_name_and_not_its_neighbour() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    fs.t_file("neighbour", &pattern(50_000, 1));
+    let f = fs.t_create(d, "f").ino;
+    fs.t_write(f, 0, &pattern(9_000, 2));
+    let before = group_count(&fs);
+    fs.t_fsync(f);
+    assert_eq!(group_count(&fs), before + 1);
+    assert_eq!(
+        blocks_of(&fs, before),
+        3 + 2,
+        "three of data, two directories"
+    );
+    let after = crash(&fs, None);
+    assert_eq!(after.t_read(f), pattern(9_000, 2));
+    assert_eq!(after.t_names(ROOT), ["d", "neighbour"]);
+    assert_eq!(
+        after.t_content("neighbour"),
+        b"",
+        "its name came earlier, its data did not"
+    );
+}
+
+#[test]
+fn an_fsync_of_a_clean_file_appends_nothing() {
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(9_000, 2));
+    fs.t_fsync(f);
+    let (groups, commits) = (group_count(&fs), fs.layout().commits.load(Relaxed));
+    fs.t_fsync(f);
+    fs.fsync(LIVE, f, true).unwrap();
+    assert_eq!(
+        (group_count(&fs), fs.layout().commits.load(Relaxed)),
+        (groups, commits)
+    );
+    fs.t_create(ROOT, "other");
+    fs.fsync(LIVE, f, true).unwrap();
+    assert_eq!(group_count(&fs), groups, "its data needs no other name");
+    fs.t_fsync(f);
+    assert_eq!(group_count(&fs), groups + 1);
+}
+
+#[test]
+fn an_fsync_of_a_directory_carries_names_and_no_data() {
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(9_000, 2));
+    fs.t_fsync(ROOT);
+    let after = crash(&fs, None);
+    assert_eq!(after.t_names(ROOT), ["f"]);
+    assert_eq!(after.t_read(f), b"");
+    assert_eq!(fs.t_read(f).len(), 9_000);
+}
+
+#[test]
+fn a_rename_over_a_name_brings_its_data() {
+    for length in [10, 9_000, 3 << 20] {
+        let fs = fresh();
+        fs.t_file("target", b"old");
+        fs.sync().unwrap();
+        fs.t_file("temp", &pattern(length, 2));
+        fs.t_rename("temp", "target").unwrap();
+        let other = fs.t_create(ROOT, "other").ino;
+        fs.t_fsync(other);
+        let after = crash(&fs, None);
+        assert!(after.t_content("target") == pattern(length, 2), "{length}");
+        let memory = fs.layout().memory();
+        for position in memory.committed().0..=memory.appended().0 {
+            let after = crash(&fs, Some(crate::Position(position)));
+            let content = after.t_content("target");
+            assert!(content == b"old" || content == pattern(length, 2));
+        }
+    }
+}
+
+#[test]
+fn at_every_group_a_replaced_target_is_old_or_new() {
+    let fs = fresh();
+    fs.t_file("target", b"old");
+    fs.sync().unwrap();
+    fs.layout()
+        .memory()
+        .commit(fs.layout().memory().appended())
+        .unwrap();
+    let first = fs.layout().memory().committed();
+    fs.t_file("temp", &pattern(5 << 20, 2));
+    fs.t_rename("temp", "target").unwrap();
+    while fs.write_back().unwrap() {}
+    fs.t_file("x", &pattern(20 << 20, 9));
+    let last = fs.layout().memory().appended();
+    assert!(last > first);
+    for position in first.0..=last.0 {
+        let content = crash(&fs, Some(crate::Position(position))).t_content("target");
+        assert!(
+            content == b"old" || content == pattern(5 << 20, 2),
+            "{}",
+            content.len()
+        );
+    }
+}
+
+#[test]
+fn data_written_and_cut_stays_cut() {
+    // Protocol: "5 truncate record" and "3 one order".
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(16_384, 1));
+    fs.t_fsync(f);
+    fs.t_truncate(f, 0);
+    fs.t_write(f, 8192, &[7; 10]);
+    fs.t_fsync(f);
+    let mut expected = vec![0; 8192];
+    expected.extend([7; 10]);
+    assert_eq!(crash(&fs, None).t_read(f), expected);
+}
+
+#[test]
+fn an_image_alone_carries_the_logged_size() {
+    // Protocol: "4 logged size".
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(5_000, 1));
+    fs.t_fsync(f);
+    fs.t_write(f, 5_000, &pattern(20_000, 3));
+    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    let other = fs.t_create(ROOT, "other").ino;
+    fs.t_fsync(other);
+    let after = crash(&fs, None);
+    assert_eq!(after.t_read(f), pattern(5_000, 1));
+    assert_eq!(after.getattr(LIVE, f).unwrap().nlink, 2);
+    fs.t_truncate(f, 4_000);
+    fs.t_truncate(f, 6_000);
+    fs.t_fsync(other);
+    let mut expected = pattern(4_000, 1);
+    let after = crash(&fs, None).t_read(f);
+    assert!(after == expected || after.len() == 6_000);
+    fs.t_fsync(f);
+    expected.resize(6_000, 0);
+    assert_eq!(crash(&fs, None).t_read(f), expected);
+}
+
+#[test]
+fn inline_content_is_logged_with_its_data_only() {
+    let fs = fresh();
+    let f = fs.t_file("f", b"first");
+    fs.t_fsync(f);
+    fs.t_write(f, 0, b"second version");
+    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    fs.t_fsync(ROOT);
+    assert_eq!(crash(&fs, None).t_read(f), b"first");
+    fs.t_write(f, 0, &pattern(5_000, 4));
+    fs.link(LIVE, &Caller::root(), f, ROOT, b"h").unwrap();
+    fs.t_fsync(ROOT);
+    assert_eq!(crash(&fs, None).t_read(f), b"first");
+    fs.t_fsync(f);
+    assert_eq!(crash(&fs, None).t_read(f), pattern(5_000, 4));
+}
+
+#[test]
+fn made_and_removed_between_two_groups_leaves_nothing() {
+    let fs = fresh();
+    let before = group_count(&fs);
+    for _ in 0..10 {
+        fs.t_file("f", &pattern(9_000, 2));
+        fs.t_unlink("f");
+    }
+    fs.sync().unwrap();
+    let groups = fs.layout().groups.lock();
+    for group in &groups[before..] {
+        for item in &group.items {
+            assert!(
+                matches!(item, Item::Inode(image) if image.ino == ROOT),
+                "{item:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn strict_order_takes_all_data_along() {
+    let options = Options {
+        strict_order: true,
+        ..Default::default()
+    };
+    let fs = fresh_with(MemoryOptions::default(), options);
+    let a = fs.t_file("a", &pattern(3 << 20, 1));
+    let b = fs.t_file("b", b"x");
+    fs.t_fsync(b);
+    assert!(crash(&fs, None).t_read(a) == pattern(3 << 20, 1));
+}
+
+#[test]
+fn write_back_is_due_by_amount_and_by_age() {
+    let clock = clock();
+    let layout = Recorder::new(crate::MemoryLayout::new(MemoryOptions::default()));
+    let options = Options {
+        cache_bytes: 16 << 20,
+        ..Default::default()
+    };
+    let fs = Fs::mount(layout, clock.clone(), options).unwrap();
+    let f = fs.t_file("f", b"x");
+    assert!(!fs.write_back().unwrap());
+    clock.advance(Duration::from_secs(31));
+    assert!(fs.write_back().unwrap());
+    assert!(!fs.write_back().unwrap());
+    let woken = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = Arc::clone(&woken);
+    fs.set_waker(Box::new(move || {
+        count.fetch_add(1, Relaxed);
+    }));
+    fs.t_write(f, 0, &pattern(3 << 20, 1));
+    assert_eq!(woken.load(Relaxed), 1);
+    while fs.write_back().unwrap() {}
+    assert!(fs.statistics().dirty_bytes <= 1 << 20);
+    let groups = fs.layout().groups.lock();
+    for group in groups.iter() {
+        let bytes: usize = group
+            .items
+            .iter()
+            .map(|item| {
+                if let Item::Block { data, .. } = item {
+                    data.len()
+                } else {
+                    0
+                }
+            })
+            .sum();
+        assert!(bytes <= (1 << 20) + 4096, "{bytes}");
+        assert_eq!(group.cause, Cause::WriteBack);
+    }
+}
+
+#[test]
+fn writers_stop_when_too_much_is_dirty() {
+    let options = Options {
+        cache_bytes: 4 << 20,
+        ..Default::default()
+    };
+    let fs = fresh_with(MemoryOptions::default(), options);
+    let data = pattern(20 << 20, 1);
+    let f = fs.t_file("f", &data);
+    let statistics = fs.statistics();
+    assert!(
+        statistics.stalls > 0 && statistics.dirty_bytes < 5 << 20,
+        "{statistics:?}"
+    );
+    assert!(fs.t_read(f) == data);
+    assert!(fs.statistics().cached_bytes <= 4 << 20);
+}
+
+#[test]
+fn after_a_failed_write_nothing_is_written_and_reads_go_on() {
+    for append in [true, false] {
+        let fs = fresh();
+        let f = fs.t_file("f", &pattern(9_000, 1));
+        fs.t_fsync(f);
+        fs.t_write(f, 0, b"lost");
+        let fault = if append {
+            &fs.layout().fail_append
+        } else {
+            &fs.layout().fail_commit
+        };
+        fault.store(true, Relaxed);
+        assert!(fs.fsync(LIVE, f, false).is_err());
+        fault.store(false, Relaxed);
+        assert!(
+            fs.fsync(LIVE, f, false).is_err(),
+            "a failed flush is never retried"
+        );
+        let write = fs.write(LIVE, &Caller::root(), f, 0, b"x");
+        assert!(matches!(write, Err(Error::ReadOnly(_))));
+        let rename = fs.t_rename("f", "g");
+        assert!(matches!(rename, Err(Error::ReadOnly(_))));
+        assert_eq!(&fs.t_read(f)[..4], b"lost");
+        assert!(fs.unmount().is_err());
+        assert_eq!(crash(&fs, None).t_read(f), pattern(9_000, 1));
+    }
+}
+
+#[test]
+fn a_read_only_volume_is_read() {
+    let fs = fresh();
+    let f = fs.t_file("f", b"content");
+    fs.unmount().unwrap();
+    let memory = fs.layout().memory();
+    memory.refuse_writes("the test");
+    let fs = Fs::mount(Recorder::new(memory.crash()), clock(), Options::default()).unwrap();
+    assert_eq!(fs.t_read(f), b"content");
+    let memory = fs.layout().memory();
+    memory.refuse_writes("the test");
+    let layout = Arc::clone(fs.layout());
+    let fs = Fs::mount(layout, clock(), Options::default()).unwrap();
+    assert_eq!(fs.t_content("f"), b"content");
+    let made = fs.mknod(LIVE, &Caller::root(), ROOT, b"x", 0o644, 0);
+    assert!(matches!(made, Err(Error::ReadOnly(_))));
+    assert!(matches!(
+        fs.access(LIVE, &Caller::root(), f, 2),
+        Err(Error::ReadOnly(_))
+    ));
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn a_size_is_never_ahead_of_its_data() {
+    let fs = fresh_with(
+        MemoryOptions {
+            group_bytes: 16_384,
+            ..Default::default()
+        },
+        Options {
+            cache_bytes: 1 << 20,
+            ..Default::default()
+        },
+    );
+    fs.layout().dense.store(true, Relaxed);
+    for round in 0..20u32 {
+        for n in 0..6 {
+            let name = format!("f{n}");
+            let f = fs
+                .t_lookup(&name)
+                .unwrap_or_else(|_| fs.t_create(ROOT, &name).ino);
+            fs.append(
+                LIVE,
+                &Caller::root(),
+                f,
+                &pattern(3_000 * (n + 1), round as u8),
+            )
+            .unwrap();
+            if (round + n as u32).is_multiple_of(3) {
+                fs.link(
+                    LIVE,
+                    &Caller::root(),
+                    f,
+                    ROOT,
+                    format!("l{round}-{n}").as_bytes(),
+                )
+                .unwrap();
+            }
+            if (round + n as u32).is_multiple_of(7) {
+                let size = fs.getattr(LIVE, f).unwrap().size;
+                fs.t_truncate(f, size / 2);
+            }
+        }
+        match round % 3 {
+            0 => fs.t_fsync(ROOT),
+            1 => fs.t_fsync(fs.t_lookup("f3").unwrap()),
+            _ => while fs.write_back().unwrap() {},
+        }
+    }
+    fs.sync().unwrap();
+}
+
+#[test]
+fn access_times_wait_for_a_reason() {
+    let fs = fresh();
+    let f = fs.t_file("f", b"x");
+    fs.sync().unwrap();
+    let before = fs.getattr(LIVE, f).unwrap();
+    fs.t_read(f);
+    let read = fs.getattr(LIVE, f).unwrap();
+    assert!(
+        read.atime > before.atime,
+        "relatime: read since the last change"
+    );
+    fs.t_read(f);
+    assert_eq!(
+        fs.getattr(LIVE, f).unwrap().atime,
+        read.atime,
+        "and only once"
+    );
+    let groups = group_count(&fs);
+    fs.sync().unwrap();
+    fs.drop_caches();
+    assert_eq!(group_count(&fs), groups, "never written alone");
+    fs.checkpoint().unwrap();
+    assert_eq!(crash(&fs, None).getattr(LIVE, f).unwrap().atime, read.atime);
+}
+
+#[test]
+fn both_halves_of_a_rename_are_in_one_group() {
+    let fs = fresh();
+    let (d, e) = (fs.t_mkdir(ROOT, "d"), fs.t_mkdir(ROOT, "e"));
+    let f = fs.t_create(d, "f").ino;
+    fs.sync().unwrap();
+    let mv = Rename::default();
+    fs.rename(LIVE, &Caller::root(), d, b"f", e, b"g", mv)
+        .unwrap();
+    fs.t_fsync(f);
+    let memory = fs.layout().memory();
+    for position in memory.committed().0..=memory.appended().0 {
+        let after = crash(&fs, Some(crate::Position(position)));
+        assert_eq!(after.t_names(d).len() + after.t_names(e).len(), 1);
+    }
+}

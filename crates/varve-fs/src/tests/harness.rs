@@ -24,7 +24,8 @@ pub struct Recorder {
     pub dense: AtomicBool,
     pub fail_append: AtomicBool,
     pub fail_commit: AtomicBool,
-    pub full: AtomicBool,
+    /// Nothing may grow beyond this.
+    pub limit: Mutex<Option<Usage>>,
     pub commits: AtomicU64,
     /// What the groups held.
     pub groups: Mutex<Vec<Group>>,
@@ -37,7 +38,7 @@ impl Recorder {
             dense: AtomicBool::new(false),
             fail_append: AtomicBool::new(false),
             fail_commit: AtomicBool::new(false),
-            full: AtomicBool::new(false),
+            limit: Mutex::new(None),
             commits: AtomicU64::new(0),
             groups: Mutex::default(),
         })
@@ -119,7 +120,12 @@ impl Layout for Recorder {
         self.memory().read(ino, blocks)
     }
     fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
-        if self.full.load(Relaxed) && purpose == Purpose::Grow {
+        let beyond = |limit: Usage| {
+            total.inodes > limit.inodes
+                || total.blocks > limit.blocks
+                || total.sectors > limit.sectors
+        };
+        if purpose == Purpose::Grow && self.limit.lock().is_some_and(beyond) {
             return Err(Error::NoSpace);
         }
         self.memory().admit(total, dirty_bytes, purpose)

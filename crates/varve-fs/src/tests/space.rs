@@ -1,1 +1,164 @@
-//! soon
+//! Space: what is admitted fits, a full volume can be read, emptied and
+//! overwritten, and the account is right.
+
+use super::harness::*;
+use crate::{Caller, Error, Layout, MemoryOptions, Options, SetAttr, Usage};
+
+fn small(capacity_bytes: u64) -> Fs {
+    let memory = MemoryOptions {
+        capacity_bytes,
+        ..Default::default()
+    };
+    fresh_with(
+        memory,
+        Options {
+            cache_bytes: 8 << 20,
+            ..Default::default()
+        },
+    )
+}
+
+#[test]
+fn a_volume_fills_up_and_is_emptied_again() {
+    let fs = small(4 << 20);
+    let mut made = 0;
+    let refused = loop {
+        let name = format!("f{made}");
+        let file = fs.mknod(LIVE, &Caller::root(), ROOT, name.as_bytes(), 0o644, 0);
+        let written = file.and_then(|f| fs.write(LIVE, &Caller::root(), f.ino, 0, &[1; 20_000]));
+        match written {
+            Ok(20_000) => made += 1,
+            Ok(short) => panic!("{short} bytes of one chunk"),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(refused, Error::NoSpace));
+    assert!(made > 150, "{made} files");
+    fs.sync().unwrap();
+    let name = |n: i32| format!("f{n}");
+    fs.t_rename(&name(0), "renamed").unwrap();
+    fs.t_truncate(fs.t_lookup(&name(1)).unwrap(), 5_000);
+    let f2 = fs.t_lookup(&name(2)).unwrap();
+    fs.t_write(f2, 4096, &[2; 4096]);
+    fs.setattr(
+        LIVE,
+        &Caller::root(),
+        f2,
+        &SetAttr {
+            mode: Some(0o600),
+            ..Default::default()
+        },
+    )
+    .unwrap();
+    let free = fs.statfs().free;
+    fs.t_unlink(&name(3));
+    assert!(fs.statfs().free >= free + 5, "space comes back at once");
+    fs.t_write(f2, 20_000, &[3; 5_000]);
+    for entry in fs.t_names(ROOT) {
+        fs.t_unlink(&entry);
+    }
+    fs.unmount().unwrap();
+    assert_eq!(
+        fs.usage(),
+        Usage {
+            inodes: 1,
+            blocks: 0,
+            sectors: 0
+        }
+    );
+    assert_eq!(fs.layout().usage(), fs.usage());
+}
+
+#[test]
+fn a_full_volume_is_overwritten_and_not_grown() {
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(20_000, 1));
+    fs.sync().unwrap();
+    *fs.layout().limit.lock() = Some(fs.usage());
+    let grow = fs.write(LIVE, &Caller::root(), f, 1 << 20, &[1; 4096]);
+    assert!(matches!(grow, Err(Error::NoSpace)));
+    fs.t_write(f, 100, &[9; 12_000]);
+    let mut expected = pattern(20_000, 1);
+    expected[100..12_100].fill(9);
+    assert_eq!(fs.t_read(f), expected);
+    fs.unmount().unwrap();
+}
+
+#[test]
+fn usage_follows_every_change() {
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(100_000, 1));
+    let caller = Caller::root();
+    let check = |fs: &Fs, step: &str| {
+        let before = fs.usage();
+        fs.sync().unwrap();
+        assert_eq!(fs.usage(), before, "{step}: logging changes nothing");
+        assert_eq!(fs.layout().usage(), before, "{step}: as the layout counts");
+    };
+    check(&fs, "write");
+    fs.t_write(f, 100, &[1; 8000]);
+    check(&fs, "overwrite");
+    fs.fallocate(LIVE, &caller, f, 3, 8192, 16_384).unwrap();
+    fs.t_write(f, 9_000, b"in the hole");
+    check(&fs, "punch");
+    fs.fallocate(LIVE, &caller, f, 0, 0, 300_000).unwrap();
+    fs.t_write(f, 200_000, b"in the reservation");
+    check(&fs, "reserve");
+    fs.fallocate(LIVE, &caller, f, 16, 50_000, 100_000).unwrap();
+    fs.fallocate(LIVE, &caller, f, 3, 60_000, 10_000).unwrap();
+    check(&fs, "zero, and punch of the reserved");
+    fs.setxattr(LIVE, &caller, f, b"user.x", &[1; 3_000], false, false)
+        .unwrap();
+    check(&fs, "xattr");
+    fs.setxattr(LIVE, &caller, f, b"user.x", &[1; 30], false, true)
+        .unwrap();
+    check(&fs, "smaller xattr");
+    fs.t_truncate(f, 70_000);
+    check(&fs, "truncate");
+    fs.t_write(f, 0, &pattern(50_000, 4));
+    fs.fallocate(LIVE, &caller, f, 3, 0, 4096).unwrap();
+    fs.t_unlink("f");
+    check(&fs, "unlink");
+    assert_eq!(
+        fs.usage(),
+        Usage {
+            inodes: 1,
+            blocks: 0,
+            sectors: 0
+        }
+    );
+}
+
+#[test]
+fn refused_operations_change_nothing() {
+    let fs = fresh();
+    let f = fs.t_file("f", b"x");
+    fs.sync().unwrap();
+    *fs.layout().limit.lock() = Some(fs.usage());
+    let before = (
+        fs.usage(),
+        fs.getattr(LIVE, ROOT).unwrap(),
+        fs.getattr(LIVE, f).unwrap(),
+    );
+    let caller = Caller::root();
+    assert!(fs.mkdir(LIVE, &caller, ROOT, b"d", 0o755).is_err());
+    assert!(fs.symlink(LIVE, &caller, ROOT, b"s", b"target").is_err());
+    assert!(fs.link(LIVE, &caller, f, ROOT, b"l").is_err());
+    assert!(fs.tmpfile(LIVE, &caller, ROOT, 0o600).is_err());
+    assert!(fs.write(LIVE, &caller, f, 0, &[1; 5_000]).is_err());
+    assert!(
+        fs.setxattr(LIVE, &caller, f, b"user.x", b"y", false, false)
+            .is_err()
+    );
+    assert!(fs.fallocate(LIVE, &caller, f, 0, 0, 100_000).is_err());
+    let after = (
+        fs.usage(),
+        fs.getattr(LIVE, ROOT).unwrap(),
+        fs.getattr(LIVE, f).unwrap(),
+    );
+    assert_eq!(before, after);
+    fs.t_rename("f", "g").unwrap();
+    fs.removexattr(LIVE, &caller, f, b"user.x").unwrap_err();
+    fs.t_unlink("g");
+    fs.unmount().unwrap();
+}
