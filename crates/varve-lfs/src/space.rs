@@ -53,6 +53,9 @@ impl Lfs {
     }
 
     pub(crate) fn make_room(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+        if self.delta_overdue() {
+            self.take_checkpoint(false)?;
+        }
         if purpose == Purpose::Grow && !self.fits(total) {
             if self.metadata().1 > 0 {
                 self.take_checkpoint(false)?;

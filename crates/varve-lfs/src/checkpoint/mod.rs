@@ -70,6 +70,16 @@ impl Lfs {
             || (age_s >= self.options.checkpoint_seconds && !live.is_empty())
     }
 
+    /// True if the background has not kept up: the caller takes the
+    /// checkpoint, so that memory and the reserve stay bounded.
+    pub(crate) fn delta_overdue(&self) -> bool {
+        let committed = self.committed.read();
+        let live = &committed.live;
+        live.entries >= 2 * MAX_ENTRIES
+            || live.log_bytes >= 2 * self.checkpoint_bytes()
+            || live.imap_blocks.len() as u64 >= self.imap_limit() * 3 / 4
+    }
+
     /// Takes a checkpoint if one is due.
     pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
         let last_ns = self.checkpointing.lock().last_ns;
