@@ -84,30 +84,47 @@ impl InodeAllocator {
         reader: &Reader,
         geometry: &Geometry,
     ) -> Result<Option<(u64, Version)>> {
-        while self.cursor != 0 && self.left > 0 {
-            let ino = self.cursor;
-            self.left -= 1;
-            match base.imap(reader, geometry, InodeNo(ino))? {
-                ImapState::Free {
-                    next_version, next, ..
-                } => {
-                    self.cursor = next;
-                    if !self.taken.remove(&ino) {
-                        return Ok(Some((ino, next_version)));
-                    }
-                }
-                state => {
-                    self.cursor = 0;
-                    let problem = format!("the free list leads to inode {ino}: {state:?}");
-                    return Err(Error::damaged(
-                        None,
-                        0,
-                        Malformed::new("inode map", problem),
-                    ));
-                }
-            }
+        if self.cursor == 0 {
+            return Ok(None);
         }
-        Ok(None)
+        let ino = self.cursor;
+        let next_version = self.step(base, reader, geometry)?;
+        self.skip_taken(base, reader, geometry)?;
+        Ok(Some((ino, next_version)))
+    }
+
+    /// Moves the walk past numbers that roll-forward found in use. They leave
+    /// the list with the next checkpoint, so this happens at mount and after
+    /// every step: the number the walk stands on stays on the list until it is
+    /// given out.
+    ///
+    /// # Errors
+    /// If the list cannot be read.
+    pub fn skip_taken(&mut self, base: &Base, reader: &Reader, geometry: &Geometry) -> Result<()> {
+        while self.cursor != 0 && self.taken.remove(&self.cursor) {
+            self.step(base, reader, geometry)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the number the walk stands on; returns its next file's version.
+    fn step(&mut self, base: &Base, reader: &Reader, geometry: &Geometry) -> Result<Version> {
+        let ino = self.cursor;
+        self.cursor = 0;
+        let damaged = |problem: String| {
+            Error::damaged(None, 0, Malformed::new("inode map", format!("free list: {problem}")))
+        };
+        if self.left == 0 {
+            return Err(damaged(format!("longer than the checkpoint says, at inode {ino}")));
+        }
+        self.left -= 1;
+        match base.imap(reader, geometry, InodeNo(ino))? {
+            ImapState::Free { next_version, next, .. } => {
+                self.cursor = next;
+                Ok(next_version)
+            }
+            state => Err(damaged(format!("leads to inode {ino}, which is {state:?}"))),
+        }
     }
 
     /// A number given out was never used.

@@ -22,7 +22,7 @@ impl Layout for Lfs {
             block_bytes: self.geometry.block_bytes,
             inline_bytes: self.geometry.inline_bytes(),
             max_file_bytes: 1 << 60,
-            group_bytes: (volume / 256).clamp(64 << 10, 8 << 20),
+            group_bytes: (volume / 64).clamp(64 << 10, 16 << 20),
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.case_fold(),
             read_only: self.stopped(),

@@ -18,6 +18,8 @@ mod delta;
 mod durability;
 mod error;
 pub mod format;
+#[doc(hidden)]
+pub mod fuzzing;
 mod geometry;
 mod inodes;
 mod layout;

@@ -69,7 +69,11 @@ impl Lfs {
         let position = recovered.position;
         durability.reset(position.serial.get());
         let unfinished = unfinished_after(&recovered);
-        let allocator = allocator_after(&recovered.committed.get_mut());
+        let mut allocator = allocator_after(recovered.committed.get_mut());
+        if read_only.is_none() {
+            let base = Arc::clone(&recovered.committed.get_mut().base);
+            allocator.skip_taken(&base, &reader, &geometry)?;
+        }
         let mut rng = match options.seed {
             Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
             None => rand::make_rng(),

@@ -27,7 +27,7 @@ use varve_fs::InodeNo;
 /// Bytes fetched at once when misses are neighbours in the log.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// Windows kept.
-const WINDOWS: usize = 8;
+const WINDOWS: usize = 16;
 /// Attempts at a failing read before giving up.
 const ATTEMPTS: u32 = 3;
 
@@ -65,12 +65,35 @@ struct Window {
     bytes: Arc<AlignedBuffer>,
 }
 
+/// Streams of misses told apart: a file's inode and its data may lie in
+/// different places of the log, each read in order.
+const STREAMS: usize = 8;
+
 #[derive(Default)]
 struct Windows {
     /// Newest last.
     kept: VecDeque<Window>,
-    /// Sector behind the last miss.
-    last_miss_end: u64,
+    /// Sectors behind recent misses, newest last, one for each stream.
+    streams: VecDeque<u64>,
+}
+
+impl Windows {
+    /// Notes a miss of `sectors` sectors; true if it continues a stream.
+    fn note(&mut self, sector: u64, sectors: u64) -> bool {
+        let near = |end: &u64| sector.abs_diff(*end) <= WINDOW_BYTES / SECTOR;
+        let stream = self.streams.iter().rposition(near);
+        match stream {
+            Some(stream) => {
+                self.streams.remove(stream);
+            }
+            None if self.streams.len() == STREAMS => {
+                self.streams.pop_front();
+            }
+            None => {}
+        }
+        self.streams.push_back(sector + sectors);
+        stream.is_some()
+    }
 }
 
 /// Reads stored blocks of one volume.
@@ -207,11 +230,7 @@ impl Reader {
     /// the last miss was a neighbour.
     fn miss(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
-        let near = {
-            let mut windows = self.windows.lock();
-            let last = std::mem::replace(&mut windows.last_miss_end, sector + sectors);
-            sector.abs_diff(last) <= WINDOW_BYTES / SECTOR && last != 0
-        };
+        let near = self.windows.lock().note(sector, sectors);
         if !near || bytes.len() as u64 >= WINDOW_BYTES {
             return self.read_uncached(sector, bytes);
         }
@@ -228,7 +247,7 @@ impl Reader {
         if windows.kept.len() == WINDOWS {
             windows.kept.pop_front();
         }
-        windows.last_miss_end = sector + count;
+        windows.note(sector, count);
         windows.kept.push_back(Window {
             first_sector,
             bytes: Arc::new(buffer),
@@ -339,7 +358,7 @@ impl Reader {
         let mut small;
         let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
             (buffer, range) = self.read_aligned(first, sectors)?;
-            self.windows.lock().last_miss_end = first + sectors;
+            self.windows.lock().note(first, sectors);
             &buffer[range]
         } else {
             small = vec![0; (sectors * SECTOR) as usize];
