@@ -447,7 +447,6 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         drop(mounted);
         let (mounted, again) = self.mount_and_walk(dead.clone(), plan)?;
         same_tree(tree, &again, "mounted again")?;
-        let fail = |text: String| Failure::new(Promise::Afterwards, text);
         let mut runner = Runner::new(mounted, new_clock(), model.clone());
         let mut random = Random::new(mix(plan.seed, image.fingerprint()));
         let mut generator = Generator::on(
@@ -459,18 +458,19 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         operations.extend(story(
             "create after; write after 0+5000 #3; fsync after; sync",
         ));
+        let told = operations.iter().map(ToString::to_string);
+        let told = format!("after recovery: [{}]", told.collect::<Vec<_>>().join("; "));
+        let fail = |text: String| Failure::new(Promise::Afterwards, text).context(told.clone());
         for operation in &operations {
             let outcome = match operation {
                 Operation::Kill | Operation::Remount => Ok(Err(Refusal::Skip)),
                 _ => runner.step(operation),
             };
-            let _ = outcome.map_err(|text| fail(format!("after recovery, {text}")))?;
+            let _ = outcome.map_err(fail)?;
         }
-        runner
-            .verify()
-            .map_err(|text| fail(format!("after recovery: {text}")))?;
+        runner.verify().map_err(fail)?;
         let unmounted = runner.mounted().unmount();
-        unmounted.map_err(|error| fail(format!("unmount after recovery: {error}")))?;
+        unmounted.map_err(|error| fail(format!("unmount: {error}")))?;
         let mut expected = runner.model.clone();
         expected.close_all();
         drop(runner);
@@ -479,7 +479,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         let runner = Runner::new(mounted, new_clock(), expected);
         runner
             .verify()
-            .map_err(|text| fail(format!("remounted after recovery: {text}")))
+            .map_err(|text| fail(format!("remounted: {text}")))
     }
 
     /// Records the recovery of `image` and a short life after it, and crashes

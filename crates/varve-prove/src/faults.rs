@@ -105,17 +105,37 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
     /// # Errors
     /// If it fails without faults.
     pub fn requests(&self, operations: &[Operation]) -> Result<(u64, u64, u64), Failure> {
-        let device = self.formatted()?;
-        let before = device.counters().snapshot();
-        let faulty = Arc::new(FaultDevice::new(
-            MemoryDevice::from_image(&device.snapshot()),
-            0,
-        ));
-        let mut tally = Tally::default();
-        self.attack_device(&faulty, operations, &[], &mut tally)?;
+        let faulty = Arc::new(FaultDevice::new(self.formatted()?, self.seed));
+        let before = faulty.inner().counters().snapshot();
+        let mut run = self.start(operations, false);
+        let clock = new_clock();
+        let mounted = self
+            .subject
+            .mount(faulty.clone(), clock.clone(), mix(self.seed, 1));
+        let mounted = mounted
+            .map_err(|error| Failure::new(Promise::Mount, format!("first mount: {error}")))?;
+        let mut runner = Runner::new(mounted, clock, Model::new(self.block_bytes));
+        run.workload(&mut runner)?;
+        run.look_at_living(runner.mounted())?;
         let after = faulty.inner().counters().snapshot();
-        let _ = before;
-        Ok((after.reads, after.writes, after.flushes))
+        Ok((
+            after.reads - before.reads,
+            after.writes - before.writes,
+            after.flushes - before.flushes,
+        ))
+    }
+
+    fn start<'o>(&self, operations: &'o [Operation], silent: bool) -> Run<'o> {
+        let mut model = Model::new(self.block_bytes);
+        model.distrustful = silent;
+        let history = History::new(model.clone());
+        Run {
+            branches: vec![Branch { model, history }],
+            tally: Tally::default(),
+            operations,
+            done: 0,
+            silent,
+        }
     }
 
     fn formatted(&self) -> Result<MemoryDevice, Failure> {
@@ -159,16 +179,7 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         let silent = faults
             .iter()
             .any(|fault| !fault.kind.is_reported() && fault.kind != FaultKind::Latency);
-        let mut model = Model::new(self.block_bytes);
-        model.distrustful = silent;
-        let history = History::new(model.clone());
-        let mut run = Run {
-            branches: vec![Branch { model, history }],
-            tally: Tally::default(),
-            operations,
-            done: 0,
-            silent,
-        };
+        let mut run = self.start(operations, silent);
         let switch = SwitchedDevice::new(device.clone());
         let clock = new_clock();
         match self

@@ -363,14 +363,13 @@ impl Model {
         let count = data.len() as u64;
         let overlap =
             |length: u64| offset < range.offset + length && range.offset < offset + length;
-        if source == target && overlap(range.length) {
-            // Where only the bytes asked for overlap, not those there are, the
-            // kernel has shortened the range before.
-            return Err(if overlap(count) {
-                Refusal::Errno(EINVAL)
-            } else {
-                Refusal::Skip
-            });
+        if source == target && count < range.length {
+            // Whether the range is shortened to the file's end before or after
+            // it is looked at: the kernel decides.
+            return Err(Refusal::Skip);
+        }
+        if source == target && overlap(count) {
+            return refuse(EINVAL);
         }
         self.change(target).content.write(offset, &data);
         Ok(Answer::Count(count))

@@ -78,6 +78,8 @@ pub struct Extras<L: Layout> {
     pub clean: fn(&FileSystem<L>) -> Result<()>,
     /// Damage that mounting found.
     pub damage: fn(&FileSystem<L>) -> Vec<String>,
+    /// Releases the layout once the file system is unmounted.
+    pub unmount: fn(&FileSystem<L>) -> Result<()>,
 }
 
 impl<L: Layout> Default for Extras<L> {
@@ -85,6 +87,7 @@ impl<L: Layout> Default for Extras<L> {
         Extras {
             clean: |system| system.layout().maintain(),
             damage: |_| Vec::new(),
+            unmount: |_| Ok(()),
         }
     }
 }
@@ -262,7 +265,8 @@ impl<L: Layout> Mounted for Handle<L> {
     }
 
     fn unmount(&self) -> Result<()> {
-        self.system.unmount()
+        self.system.unmount()?;
+        (self.extras.unmount)(&self.system)
     }
 
     fn drop_caches(&self) {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use varve_device::{Clock, Device};
 use varve_fs::{FileSystem, Layout, MemoryLayout, MemoryOptions, Options, Result};
+use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 /// The options every subject is mounted with: little memory, so that blocks
 /// are forgotten and written back, and no threads, so that runs repeat.
@@ -99,5 +100,87 @@ impl Subject for Toy {
 
     fn device_bytes(&self) -> u64 {
         16 << 20
+    }
+}
+
+/// The log-structured layout.
+#[derive(Clone, Debug)]
+pub struct Log {
+    /// Bytes of the device.
+    pub device_bytes: u64,
+    /// How the volume is made.
+    pub format: FormatOptions,
+    /// How it is mounted; the seed is set at each mount.
+    pub mount: MountOptions,
+}
+
+impl Default for Log {
+    /// Segments as small as they may be, so that few operations fill one.
+    fn default() -> Self {
+        Log {
+            device_bytes: 6 << 20,
+            format: FormatOptions {
+                segment_bytes: 64 << 10,
+                seed: Some(1),
+                ..FormatOptions::default()
+            },
+            mount: MountOptions {
+                cache_bytes: 1 << 20,
+                checkpoint_bytes: 1 << 20,
+                ..MountOptions::default()
+            },
+        }
+    }
+}
+
+/// Moves the live blocks out of the emptiest segments, whether it pays or not.
+fn clean(system: &FileSystem<Lfs>) -> Result<()> {
+    let layout = system.layout();
+    let mut candidates = layout.candidates();
+    candidates.sort_by_key(|candidate| candidate.live_bytes);
+    for candidate in candidates.iter().take(3) {
+        layout.clean_segment(candidate.segment)?;
+    }
+    Ok(())
+}
+
+impl Subject for Log {
+    fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()> {
+        Lfs::format(&*device, &*clock, &self.format)?;
+        let mount = MountOptions {
+            seed: Some(0),
+            ..self.mount.clone()
+        };
+        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+        FileSystem::format(&layout, &*clock, (0, 0))?;
+        Ok(layout.unmount()?)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<Box<dyn Mounted>> {
+        let mount = MountOptions {
+            seed: Some(seed),
+            ..self.mount.clone()
+        };
+        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+        let system = FileSystem::mount(layout, clock, options())?;
+        let extras = Extras {
+            clean,
+            damage: |system| system.layout().recovery_report().damage.clone(),
+            unmount: |system| Ok(system.layout().unmount()?),
+        };
+        Ok(Box::new(Handle::new(system, extras)))
+    }
+
+    fn check(&self, _device: Arc<dyn Device>) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.device_bytes
     }
 }

@@ -4,7 +4,7 @@ use varve_prove::bounded;
 use varve_prove::explorer::{Explorer, Plan};
 use varve_prove::mounted::Subject;
 use varve_prove::random::{announce_seed, scaled};
-use varve_prove::subjects::Toy;
+use varve_prove::subjects::{Log, Toy};
 
 /// Explores every `stride`th sequence, beginning where the seed says.
 fn explore(subject: &impl Subject, length: u32, stride: u64, test: &str) {
@@ -35,5 +35,20 @@ fn pairs_on_the_toy() {
         2,
         (97 / scaled(1)).max(1),
         "pairs_on_the_toy",
+    );
+}
+
+#[test]
+fn single_operations_on_the_log() {
+    explore(&Log::default(), 1, 1, "single_operations_on_the_log");
+}
+
+#[test]
+fn pairs_on_the_log() {
+    explore(
+        &Log::default(),
+        2,
+        (97 / scaled(1)).max(1),
+        "pairs_on_the_log",
     );
 }

@@ -7,7 +7,7 @@ use varve_prove::generator::Generator;
 use varve_prove::mounted::Subject;
 use varve_prove::operation::Operation;
 use varve_prove::random::{Random, announce_seed, scaled};
-use varve_prove::subjects::Toy;
+use varve_prove::subjects::{Log, Toy};
 
 fn workload(seed: u64, length: u64) -> Vec<Operation> {
     Generator::new(Plan::quick(seed).profile, Random::new(seed)).take(length)
@@ -83,16 +83,16 @@ fn decay(subject: &impl Subject, seed: u64, flips: u64) {
 #[test]
 fn reported_faults_on_the_toy() {
     let seed = announce_seed("reported_faults_on_the_toy", 1);
-    for round in 0..scaled(1) {
-        attack(&Toy::default(), &REPORTED, seed + round, 3);
+    for round in 0..scaled(4) {
+        attack(&Toy::default(), &REPORTED, seed + round, 1);
     }
 }
 
 #[test]
 fn silent_faults_on_the_toy() {
     let seed = announce_seed("silent_faults_on_the_toy", 1);
-    for round in 0..scaled(1) {
-        attack(&Toy::default(), &SILENT, seed + round, 3);
+    for round in 0..scaled(4) {
+        attack(&Toy::default(), &SILENT, seed + round, 1);
     }
 }
 
@@ -100,4 +100,26 @@ fn silent_faults_on_the_toy() {
 fn decay_on_the_toy() {
     let seed = announce_seed("decay_on_the_toy", 1);
     decay(&Toy::default(), seed, scaled(200));
+}
+
+#[test]
+fn reported_faults_on_the_log() {
+    let seed = announce_seed("reported_faults_on_the_log", 1);
+    for round in 0..scaled(4) {
+        attack(&Log::default(), &REPORTED, seed + round, 1);
+    }
+}
+
+#[test]
+fn silent_faults_on_the_log() {
+    let seed = announce_seed("silent_faults_on_the_log", 1);
+    for round in 0..scaled(4) {
+        attack(&Log::default(), &SILENT, seed + round, 1);
+    }
+}
+
+#[test]
+fn decay_on_the_log() {
+    let seed = announce_seed("decay_on_the_log", 1);
+    decay(&Log::default(), seed, scaled(200));
 }

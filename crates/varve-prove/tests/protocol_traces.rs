@@ -12,7 +12,7 @@ use varve_prove::explorer::{Explorer, Plan};
 use varve_prove::mounted::Subject;
 use varve_prove::operation::{Operation, story};
 use varve_prove::random::announce_seed;
-use varve_prove::subjects::Toy;
+use varve_prove::subjects::{Log, Toy};
 
 /// Long enough for a group of several partials.
 const LONG: &str = "0+40960";
@@ -49,6 +49,7 @@ impl Trace {
 
     fn hold(self) {
         self.hold_on(&Toy::default());
+        self.hold_on(&Log::default());
     }
 
     fn hold_on(&self, subject: &impl Subject) {

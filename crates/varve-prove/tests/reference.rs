@@ -7,7 +7,7 @@ use varve_prove::generator::Profile;
 use varve_prove::mounted::Subject;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::reference::{Course, Mount};
-use varve_prove::subjects::{MemoryVolume, Toy};
+use varve_prove::subjects::{Log, MemoryVolume, Toy};
 
 fn on_memory(course: &Course, seed: u64, memory: &MemoryOptions) {
     let volume = |clock| {
@@ -77,5 +77,50 @@ fn everything_on_the_toy() {
     for round in 0..scaled(2) {
         let course = Course::new(Profile::everything(), 300);
         on_device(&course, seed + round, &Toy::default());
+    }
+}
+
+#[test]
+fn everything_on_the_log() {
+    let seed = announce_seed("everything_on_the_log", 1);
+    let subject = Log {
+        device_bytes: 64 << 20,
+        ..Log::default()
+    };
+    for round in 0..scaled(4) {
+        let course = Course::new(Profile::everything(), 2500);
+        on_device(&course, seed + round, &subject);
+    }
+}
+
+#[test]
+fn wide_directories_on_the_log() {
+    let seed = announce_seed("wide_directories_on_the_log", 1);
+    let subject = Log {
+        device_bytes: 64 << 20,
+        ..Log::default()
+    };
+    for round in 0..scaled(1) {
+        let course = Course {
+            verify_every: 1000,
+            ..Course::new(Profile::wide(), 5000)
+        };
+        on_device(&course, seed + round, &subject);
+    }
+}
+
+#[test]
+fn a_small_log() {
+    let seed = announce_seed("a_small_log", 1);
+    let subject = Log {
+        device_bytes: 3 << 20,
+        ..Log::default()
+    };
+    for round in 0..scaled(3) {
+        let course = Course {
+            may_be_full: true,
+            ..Course::new(Profile::everything(), 2000)
+        };
+        on_device(&course, seed + round, &subject);
     }
 }

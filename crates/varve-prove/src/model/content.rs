@@ -165,7 +165,9 @@ impl Content {
         if size > self.size {
             return self.extend(size);
         }
-        self.reserved_end = self.reserved_end.min(size);
+        if size < self.size {
+            self.reserved_end = self.reserved_end.min(size);
+        }
         let block_bytes = self.block_bytes;
         self.change_all(|block, version| {
             let limit = size.saturating_sub(block * block_bytes).min(block_bytes) as usize;

@@ -142,9 +142,10 @@ impl Model {
             Err(other) => return Err(other),
         };
         let below_itself = self.is_within(to_directory, source);
+        let above = target.is_some_and(|target| self.is_within(from_directory, target));
         match (over, target) {
             // Two reasons to refuse; the kernel decides which is told.
-            (Over::Refuse, Some(_)) | (Over::Exchange, None) if below_itself => {
+            (Over::Refuse, Some(_)) | (Over::Exchange, None) if below_itself || above => {
                 return Err(Refusal::Skip);
             }
             (Over::Refuse, Some(_)) => return refuse(EEXIST),
