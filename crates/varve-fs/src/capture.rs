@@ -20,10 +20,10 @@ use crate::inode::flags;
 use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
 use crate::locks::{Rank, Ranked};
 use crate::overlay::Overlay;
-use crate::space::sum;
+use crate::space::{difference, sum};
 use crate::statistics::count;
 use crate::types::{FileKind, Timestamp};
-use crate::vnode::{Life, Logged, State, Vnode, sectors_of};
+use crate::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -57,11 +57,22 @@ impl Writer {
     }
 }
 
-/// What to do with a vnode once the group has been appended.
+/// A vnode whose items are on their way. While the reference lives it stays in
+/// the table: what the layout says of it is out of date until the append.
 struct Flight {
     vnode: Arc<Vnode>,
-    /// Blocks that flew lie in this range.
-    blocks: Option<(u64, u64)>,
+    landing: Landing,
+}
+
+/// What to do with a vnode once the group has been appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Landing {
+    /// Only its image flew.
+    Nothing,
+    /// Its records are known; blocks that flew lie in this range.
+    Clean(Option<(u64, u64)>),
+    /// Its number is free.
+    Forget,
 }
 
 struct Capture<'a, L: Layout> {
@@ -137,17 +148,18 @@ impl<L: Layout> FileSystem<L> {
 
     /// Marks clean what the appended group carried and nobody changed since.
     fn land(&self, flights: Vec<Flight>) {
-        for flight in flights {
-            let vnode = flight.vnode;
-            let mut state = vnode.write();
-            if state.life == Life::Freed {
-                drop(state);
-                self.table.remove(&vnode);
-                continue;
-            }
-            let state = &mut *state;
+        for Flight { vnode, landing } in flights {
+            let blocks = match landing {
+                Landing::Nothing => continue,
+                Landing::Forget => {
+                    self.table.remove(&vnode);
+                    continue;
+                }
+                Landing::Clean(blocks) => blocks,
+            };
+            let state = &mut *vnode.write();
             state.flying = Overlay::default();
-            let Some((first, last)) = flight.blocks else {
+            let Some((first, last)) = blocks else {
                 continue;
             };
             let mut landed = 0;
@@ -155,7 +167,7 @@ impl<L: Layout> FileSystem<L> {
                 .dirty
                 .extract_if(first..=last, |_, dirty| dirty.flying);
             for (block, dirty) in clean {
-                landed += dirty.data.len() as u64;
+                landed += dirty_charge(dirty.data.len());
                 self.store.cache.insert(state.generation, block, dirty.data);
             }
             self.dirty_bytes.fetch_sub(landed, Relaxed);
@@ -275,12 +287,13 @@ impl<L: Layout> Capture<'_, L> {
             state.logged.inline.clear();
         }
         self.image(vnode, state);
-        if changed || blocks.is_some() {
-            self.flights.push(Flight {
-                vnode: Arc::clone(vnode),
-                blocks,
-            });
-        }
+        let landing = if changed || blocks.is_some() {
+            Landing::Clean(blocks)
+        } else {
+            Landing::Nothing
+        };
+        let vnode = Arc::clone(vnode);
+        self.flights.push(Flight { vnode, landing });
     }
 
     fn freed(&mut self, vnode: &Arc<Vnode>, state: &mut State) {
@@ -295,9 +308,10 @@ impl<L: Layout> Capture<'_, L> {
         self.payload += 32;
         self.subtract(state);
         state.logged = Logged::default(); // only once
+        let vnode = Arc::clone(vnode);
         self.flights.push(Flight {
-            vnode: Arc::clone(vnode),
-            blocks: None,
+            vnode,
+            landing: Landing::Forget,
         });
     }
 
@@ -316,8 +330,8 @@ impl<L: Layout> Capture<'_, L> {
                 break;
             }
             let sectors = sectors_of(dirty.data.len());
-            logged.blocks += u64::from(dirty.logged_sectors == 0);
-            logged.sectors = logged.sectors + sectors - dirty.logged_sectors;
+            adjust(&mut logged.blocks, 0, (dirty.logged_sectors == 0).into());
+            adjust(&mut logged.sectors, dirty.logged_sectors, sectors);
             dirty.logged_sectors = sectors;
             dirty.flying = true;
             taken += dirty.data.len() as u64;
@@ -370,9 +384,6 @@ impl<L: Layout> Capture<'_, L> {
     }
 
     fn subtract(&mut self, state: &State) {
-        let counted = state.logged.counted;
-        self.usage.inodes -= counted.inodes;
-        self.usage.blocks -= counted.blocks;
-        self.usage.sectors -= counted.sectors;
+        self.usage = difference(self.usage, state.logged.counted);
     }
 }

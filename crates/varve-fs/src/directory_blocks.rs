@@ -6,7 +6,7 @@ use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::store::Store;
 use crate::types::{InodeNo, Timestamp};
-use crate::vnode::{Dirty, State, Vnode, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, adjust, dirty_charge, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -105,9 +105,11 @@ impl<L: Layout> Changed<'_, L> {
 
     fn make_dirty(&mut self, block: u64, data: Arc<Vec<u8>>, mapped: u64) {
         let sectors = sectors_of(data.len());
-        self.state.inode.blocks += u64::from(mapped == 0);
-        self.state.inode.sectors = self.state.inode.sectors + sectors - mapped;
-        self.fs.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+        adjust(&mut self.state.inode.blocks, 0, (mapped == 0).into());
+        adjust(&mut self.state.inode.sectors, mapped, sectors);
+        self.fs
+            .dirty_bytes
+            .fetch_add(dirty_charge(data.len()), Relaxed);
         let dirty = Dirty {
             data,
             logged_sectors: mapped,
@@ -124,10 +126,10 @@ impl<L: Layout> Changed<'_, L> {
         let after = dirty.data.len();
         dirty.flying = false;
         dirty.written = self.now;
-        let inode = &mut self.state.inode;
-        inode.sectors = inode.sectors + sectors_of(after) - sectors_of(before);
-        self.fs.dirty_bytes.fetch_add(after as u64, Relaxed);
-        self.fs.dirty_bytes.fetch_sub(before as u64, Relaxed);
+        let sectors = &mut self.state.inode.sectors;
+        adjust(sectors, sectors_of(before), sectors_of(after));
+        self.fs.dirty_bytes.fetch_add(dirty_charge(after), Relaxed);
+        self.fs.dirty_bytes.fetch_sub(dirty_charge(before), Relaxed);
     }
 }
 
@@ -172,7 +174,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             Some(dirty) => {
                 self.fs
                     .dirty_bytes
-                    .fetch_sub(dirty.data.len() as u64, Relaxed);
+                    .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
                 (sectors_of(dirty.data.len()), dirty.logged_sectors)
             }
             None => {
@@ -181,11 +183,11 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             }
         };
         let state = &mut *self.state;
-        state.inode.blocks -= u64::from(sectors > 0);
-        state.inode.sectors -= sectors;
+        adjust(&mut state.inode.blocks, (sectors > 0).into(), 0);
+        adjust(&mut state.inode.sectors, sectors, 0);
         if logged_sectors > 0 {
-            state.logged.blocks -= 1;
-            state.logged.sectors -= logged_sectors;
+            adjust(&mut state.logged.blocks, 1, 0);
+            adjust(&mut state.logged.sectors, logged_sectors, 0);
             state.pending.clear(block, block + 1);
         }
         self.fs.store.cache.take(state.generation, block);

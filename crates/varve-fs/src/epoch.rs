@@ -15,7 +15,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What a member of the epoch counts for against the thresholds.
+/// What a member of the epoch, or a file in the queue, counts for against the
+/// thresholds: its image, written once for each.
 pub(crate) const EPOCH_CHARGE_BYTES: u64 = 512;
 /// Access times beyond so many wait no longer but are dropped.
 const ATIMES_MAX: usize = 65_536;
@@ -69,6 +70,9 @@ impl<L: Layout> FileSystem<L> {
         queues.next += 1;
         state.queued = queues.next;
         queues.data.insert(state.queued, (Arc::clone(vnode), now));
+        drop(queues);
+        self.dirty_bytes
+            .fetch_add(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
     }
 
     /// Takes a file whose data is logged or gone out of the queue.
@@ -77,6 +81,8 @@ impl<L: Layout> FileSystem<L> {
             let former = self.queues().data.remove(&state.queued);
             state.queued = 0;
             drop(former);
+            self.dirty_bytes
+                .fetch_sub(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
         }
     }
 

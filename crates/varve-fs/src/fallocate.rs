@@ -8,7 +8,7 @@ use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::truncate::Survey;
 use crate::types::{InodeNo, Timestamp, View};
-use crate::vnode::{State, Vnode};
+use crate::vnode::{State, Vnode, adjust};
 use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;
@@ -181,10 +181,10 @@ impl<L: Layout> FileSystem<L> {
             }
             let (blocks, sectors) = (end - start, (end - start) * self.store.sectors_per_block());
             state.pending.reserve(start, end);
-            state.inode.blocks += blocks;
-            state.inode.sectors += sectors;
-            state.logged.blocks += blocks;
-            state.logged.sectors += sectors;
+            adjust(&mut state.inode.blocks, 0, blocks);
+            adjust(&mut state.inode.sectors, 0, sectors);
+            adjust(&mut state.logged.blocks, 0, blocks);
+            adjust(&mut state.logged.sectors, 0, sectors);
             state.mapped_end = state.mapped_end.map(|mapped| mapped.max(end));
         }
         state.change += 1;

@@ -16,7 +16,7 @@
 use crate::capture::Writer;
 use crate::epoch::Queues;
 use crate::error::{Error, Result};
-use crate::inode::Inode;
+use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::options::{Atime, Options};
 use crate::read_ahead::ReadAhead;
@@ -246,16 +246,38 @@ impl<L: Layout> FileSystem<L> {
                 Error::NotFound => Error::Stale,
                 other => other,
             })?;
-        if FileKind::from_mode(inode.mode).is_none() || inode.ino != ino {
-            let detail = format!("inode {} has mode {:o}", inode.ino, inode.mode);
+        if let Some(flaw) = self.flaw(ino, &inode) {
             return Err(Error::Damaged {
                 ino: Some(ino),
-                detail,
+                detail: flaw.to_owned(),
             });
         }
         let vnode = Arc::new(Vnode::new(inode, true, self.table.birth()));
         self.table.insert(Arc::clone(&vnode));
         Ok(vnode)
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// What cannot be so in an inode, however it came to be on the device.
+    fn flaw(&self, ino: InodeNo, inode: &Inode) -> Option<&'static str> {
+        let kind = FileKind::from_mode(inode.mode);
+        let inline = inode.flags & flags::INLINE != 0;
+        let large = inode.size > self.store.geometry.max_file_bytes;
+        if inode.ino != ino {
+            return Some("the inode names another number");
+        }
+        match kind {
+            None => Some("the mode names no type"),
+            Some(FileKind::Directory) if inline => Some("a directory with inline content"),
+            Some(FileKind::Directory) => None,
+            Some(_) if large => Some("the size is too large"),
+            Some(_) if inline && inode.blocks > 0 => Some("inline content beside blocks"),
+            Some(_) if inline && inode.inline.len() as u64 != inode.size => {
+                Some("inline content of another length than the size")
+            }
+            Some(_) => None,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::layout::{Layout, Purpose, Usage};
 use crate::permission::{EXECUTE, WRITE};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use crate::vnode::{Dirty, State, Vnode, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, dirty_charge, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -500,7 +500,8 @@ impl<L: Layout> FileSystem<L> {
         }
         state.inode.blocks = 1;
         state.inode.sectors = sectors_of(target.len());
-        self.dirty_bytes.fetch_add(target.len() as u64, Relaxed);
+        self.dirty_bytes
+            .fetch_add(dirty_charge(target.len()), Relaxed);
         let data = Arc::new(target.to_vec());
         state.dirty.insert(
             0,

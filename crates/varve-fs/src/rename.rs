@@ -19,13 +19,12 @@ use crate::names::{LINKS_MAX, NAME_BYTES};
 use crate::permission::WRITE;
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::unlink::Found;
 use crate::vnode::{State, Vnode, WriteState};
 use std::sync::Arc;
 
 /// Dirty data beyond this is written back before a rename takes its locks.
 const CARRY_BYTES: usize = 1 << 20;
-
-type Found = (InodeNo, FileKind);
 
 /// The two names of a rename and what they lead to.
 struct Names<'a> {
@@ -203,10 +202,16 @@ impl<L: Layout> FileSystem<L> {
         names: &Names<'_>,
         now: Timestamp,
     ) -> Result<()> {
-        let source = self.named(names.source.0)?;
+        let source = self.named(parents.from.ino, names.source)?;
         let target = names.target.filter(|target| target.0 != names.source.0);
-        let target = target.map(|(ino, _)| self.named(ino)).transpose()?;
+        let target = target
+            .map(|found| self.named(parents.to.ino, found))
+            .transpose()?;
         let (mut state, mut target_state) = lock_children(&source, target.as_ref());
+        state.live()?;
+        target_state
+            .as_ref()
+            .map_or(Ok(()), |target| target.live())?;
         let is_directory = source.kind == FileKind::Directory;
         let across = parents.to_state.is_some();
         self.permit_removal(caller, &parents.from_state.inode, &state.inode)?;
@@ -232,7 +237,7 @@ impl<L: Layout> FileSystem<L> {
             if target.is_none() {
                 parents.to_state_mut().inode.nlink += 1;
             }
-            state.inode.parent = parents.to.ino;
+            source.move_below(&mut state, parents.to.ino);
         }
         state.inode.ctime = now;
         if target.is_some() && state.has_data() {
@@ -318,11 +323,12 @@ impl<L: Layout> FileSystem<L> {
         names: &Names<'_>,
         now: Timestamp,
     ) -> Result<()> {
-        let (target_ino, _) = names.target.expect("checked by the caller");
-        let source = self.named(names.source.0)?;
-        let target = self.named(target_ino)?;
+        let target = names.target.expect("checked by the caller");
+        let source = self.named(parents.from.ino, names.source)?;
+        let target = self.named(parents.to.ino, target)?;
         let (mut state, target_state) = lock_children(&source, Some(&target));
         let mut target_state = target_state.expect("two different files");
+        state.live().and_then(|()| target_state.live())?;
         self.permit_removal(caller, &parents.from_state.inode, &state.inode)?;
         self.permit_removal(caller, &parents.to_state().inode, &target_state.inode)?;
         let across = parents.to_state.is_some();
@@ -365,11 +371,8 @@ fn move_directory_link(vnode: &Vnode, state: &mut State, parents: &mut Parents<'
     if vnode.kind != FileKind::Directory {
         return;
     }
-    state.inode.parent = if forth {
-        parents.to.ino
-    } else {
-        parents.from.ino
-    };
+    let below = if forth { parents.to } else { parents.from };
+    vnode.move_below(state, below.ino);
     let from = &mut parents.from_state.inode.nlink;
     *from = if forth {
         from.saturating_sub(1)

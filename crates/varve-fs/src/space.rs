@@ -53,11 +53,21 @@ impl Sum {
     }
 }
 
+/// Sums and differences saturate: a damaged image may count anything.
 pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
     Usage {
-        inodes: a.inodes + b.inodes,
-        blocks: a.blocks + b.blocks,
-        sectors: a.sectors + b.sectors,
+        inodes: a.inodes.saturating_add(b.inodes),
+        blocks: a.blocks.saturating_add(b.blocks),
+        sectors: a.sectors.saturating_add(b.sectors),
+    }
+}
+
+/// See [`sum`].
+pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
+    Usage {
+        inodes: a.inodes.saturating_sub(b.inodes),
+        blocks: a.blocks.saturating_sub(b.blocks),
+        sectors: a.sectors.saturating_sub(b.sectors),
     }
 }
 
@@ -66,6 +76,8 @@ pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
 pub(crate) struct SpaceAccount {
     present: Sum,
     promised: Sum,
+    /// Bytes running operations may add to what waits in memory.
+    promised_bytes: AtomicU64,
 }
 
 impl SpaceAccount {
@@ -93,6 +105,7 @@ impl SpaceAccount {
 pub(crate) struct Operation<'a> {
     account: &'a SpaceAccount,
     growth: Usage,
+    bytes: u64,
     gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
 }
 
@@ -100,6 +113,7 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.gate = None;
         self.account.promised.subtract(self.growth);
+        self.account.promised_bytes.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -136,13 +150,29 @@ impl<L: Layout> FileSystem<L> {
         let operation = Operation {
             account: &self.space,
             growth,
+            bytes,
             gate: None,
         };
         self.space.promised.add(growth);
-        let total = sum(self.space.present.get(), self.space.promised.get());
-        let dirty_bytes = self.dirty_bytes.load(Relaxed) + bytes;
-        self.store.layout.admit(total, dirty_bytes, purpose)?;
+        self.space.promised_bytes.fetch_add(bytes, Relaxed);
+        match self.ask(purpose) {
+            // What waits in memory may be what would make room: deletes, or
+            // new copies of blocks whose old ones could go.
+            Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
+                self.write_back_all()?;
+                self.ask(purpose)?;
+            }
+            answer => answer?,
+        }
         Ok(operation)
+    }
+
+    /// Asks the layout whether all that is there and promised fits.
+    fn ask(&self, purpose: Purpose) -> Result<()> {
+        let total = sum(self.space.present.get(), self.space.promised.get());
+        let promised = self.space.promised_bytes.load(Relaxed);
+        let dirty_bytes = self.dirty_bytes.load(Relaxed) + promised;
+        self.store.layout.admit(total, dirty_bytes, purpose)
     }
 
     /// The second half of [`Self::begin`].
@@ -156,6 +186,7 @@ impl<L: Layout> FileSystem<L> {
         self.enter(Operation {
             account: &self.space,
             growth: Usage::default(),
+            bytes: 0,
             gate: None,
         })
     }

@@ -13,7 +13,7 @@ use crate::inode::flags;
 use crate::layout::Layout;
 use crate::overlay::Overlay;
 use crate::types::Timestamp;
-use crate::vnode::{State, Vnode, sectors_of};
+use crate::vnode::{State, Vnode, adjust, dirty_charge, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -109,11 +109,12 @@ impl<L: Layout> FileSystem<L> {
             && let Some(dirty) = state.dirty.get_mut(&(cut - 1))
             && dirty.data.len() > keep
         {
-            let cut_bytes = dirty.data.len() - keep;
-            state.inode.sectors -= sectors_of(dirty.data.len()) - sectors_of(keep);
+            let cut_bytes = dirty_charge(dirty.data.len()) - dirty_charge(keep);
+            let sectors = &mut state.inode.sectors;
+            adjust(sectors, sectors_of(dirty.data.len()), sectors_of(keep));
             Arc::make_mut(&mut dirty.data).truncate(keep);
             dirty.flying = false;
-            self.dirty_bytes.fetch_sub(cut_bytes as u64, Relaxed);
+            self.dirty_bytes.fetch_sub(cut_bytes, Relaxed);
         }
         Ok(())
     }
@@ -157,18 +158,23 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn remove(&self, state: &mut State, from: u64, to: u64, survey: Survey) {
         let logged_before = state.logged.blocks;
         for (_, dirty) in state.dirty.extract_if(from..to, |_, _| true) {
-            state.inode.blocks -= 1;
-            state.inode.sectors -= sectors_of(dirty.data.len());
-            state.logged.blocks -= u64::from(dirty.logged_sectors > 0);
-            state.logged.sectors -= dirty.logged_sectors;
-            self.dirty_bytes.fetch_sub(dirty.data.len() as u64, Relaxed);
+            adjust(&mut state.inode.blocks, 1, 0);
+            adjust(&mut state.inode.sectors, sectors_of(dirty.data.len()), 0);
+            adjust(
+                &mut state.logged.blocks,
+                (dirty.logged_sectors > 0).into(),
+                0,
+            );
+            adjust(&mut state.logged.sectors, dirty.logged_sectors, 0);
+            self.dirty_bytes
+                .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
         }
         match survey {
             Survey::Some { blocks, sectors } => {
-                state.inode.blocks -= blocks;
-                state.inode.sectors -= sectors;
-                state.logged.blocks -= blocks;
-                state.logged.sectors -= sectors;
+                adjust(&mut state.inode.blocks, blocks, 0);
+                adjust(&mut state.inode.sectors, sectors, 0);
+                adjust(&mut state.logged.blocks, blocks, 0);
+                adjust(&mut state.logged.sectors, sectors, 0);
             }
             Survey::All => {
                 state.inode.blocks = 0;
@@ -200,10 +206,15 @@ impl<L: Layout> FileSystem<L> {
     /// it is removed as well.
     fn drop_dirty(&self, state: &mut State, from: u64, to: u64) {
         for (_, dirty) in state.dirty.extract_if(from..to, |_, _| true) {
-            state.inode.blocks -= u64::from(dirty.logged_sectors == 0);
-            state.inode.sectors += dirty.logged_sectors;
-            state.inode.sectors -= sectors_of(dirty.data.len());
-            self.dirty_bytes.fetch_sub(dirty.data.len() as u64, Relaxed);
+            let inode = &mut state.inode;
+            adjust(&mut inode.blocks, (dirty.logged_sectors == 0).into(), 0);
+            adjust(
+                &mut inode.sectors,
+                sectors_of(dirty.data.len()),
+                dirty.logged_sectors,
+            );
+            self.dirty_bytes
+                .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
         }
     }
 

@@ -1,7 +1,7 @@
 //! Removing names, and freeing what has none and is not held.
 
 use crate::attr::Caller;
-use crate::directory::{self};
+use crate::directory;
 use crate::directory_blocks::Searched;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -13,6 +13,9 @@ use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{Life, State, Vnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Where an entry leads.
+pub(crate) type Found = (InodeNo, FileKind);
 
 /// Cached blocks of a freed file that are forgotten at once.
 const FORGET_FREED: u64 = 8;
@@ -35,14 +38,14 @@ impl<L: Layout> FileSystem<L> {
         {
             let mut above = directory.write_directory();
             self.may_enter(caller, &directory, &above)?;
-            let (ino, kind) = self
-                .find(&directory, &above, name)?
-                .ok_or(Error::NotFound)?;
-            if kind == FileKind::Directory {
+            let found = self.find(&directory, &above, name)?;
+            let found = found.ok_or(Error::NotFound)?;
+            if found.1 == FileKind::Directory {
                 return Err(Error::IsDirectory);
             }
-            let vnode = self.named(ino)?;
+            let vnode = self.named(parent, found)?;
             let mut state = vnode.write();
+            state.live()?;
             self.permit_removal(caller, &above.inode, &state.inode)?;
             self.remove_name(&directory, &mut above, name, now)?;
             self.drop_link(&vnode, &mut state, now);
@@ -70,15 +73,14 @@ impl<L: Layout> FileSystem<L> {
         {
             let mut above = directory.write_directory();
             self.may_enter(caller, &directory, &above)?;
-            let (ino, kind) = self
-                .find(&directory, &above, name)?
-                .ok_or(Error::NotFound)?;
-            if kind != FileKind::Directory {
+            let found = self.find(&directory, &above, name)?;
+            let found = found.ok_or(Error::NotFound)?;
+            if found.1 != FileKind::Directory {
                 return Err(Error::NotDirectory);
             }
-            let vnode = self.named(ino)?;
-            vnode.directory()?;
+            let vnode = self.named(parent, found)?;
             let mut state = vnode.write();
+            state.live()?;
             self.permit_removal(caller, &above.inode, &state.inode)?;
             self.must_be_empty(&vnode, &state)?;
             self.remove_name(&directory, &mut above, name, now)?;
@@ -91,15 +93,29 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The vnode an entry names. It must exist: entries are removed first.
-    pub(crate) fn named(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
-        self.vnode(ino).map_err(|error| match error {
-            Error::Stale => Error::Damaged {
-                ino: Some(ino),
-                detail: "a directory entry leads to an inode that does not exist".to_owned(),
-            },
-            other => other,
-        })
+    /// The vnode that an entry of `directory` names, which is locked. The
+    /// inode must exist and be what the entry says, as entries go first.
+    ///
+    /// # Errors
+    /// `Damaged` if it is not so.
+    pub(crate) fn named(&self, directory: InodeNo, found: Found) -> Result<Arc<Vnode>> {
+        let (ino, kind) = found;
+        let damaged = |what: &str| Error::Damaged {
+            ino: Some(directory),
+            detail: format!("an entry leads to {ino:?}, {what}"),
+        };
+        let vnode = match self.vnode(ino) {
+            Err(Error::Stale) => return Err(damaged("which does not exist")),
+            other => other?,
+        };
+        if vnode.kind != kind {
+            return Err(damaged("which is of another kind"));
+        }
+        let above = vnode.above.load(Relaxed);
+        if kind == FileKind::Directory && (above != directory.0 || ino == directory) {
+            return Err(damaged("which is not below this directory"));
+        }
+        Ok(vnode)
     }
 
     /// # Errors

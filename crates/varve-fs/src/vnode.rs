@@ -31,6 +31,18 @@ pub(crate) fn sectors_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(SECTOR_BYTES)
 }
 
+/// What a dirty block with `bytes` of content counts for: its sectors, and its
+/// share of the summary and of index nodes.
+pub(crate) fn dirty_charge(bytes: usize) -> u64 {
+    sectors_of(bytes) * SECTOR_BYTES + 128
+}
+
+/// Changes a count of blocks or sectors. It came from the device, so it may be
+/// wrong; then it stops at its ends.
+pub(crate) fn adjust(count: &mut u64, minus: u64, plus: u64) {
+    *count = count.saturating_add(plus).saturating_sub(minus);
+}
+
 /// A block's newest content, not yet known to be in the layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirty {
@@ -152,6 +164,10 @@ pub(crate) struct Vnode {
     pub ino: InodeNo,
     pub version: Version,
     pub kind: FileKind,
+    /// For a directory: the directory above, as in its inode. Asked before a
+    /// lock is taken, so that locks go down the tree even where a damaged
+    /// directory does not.
+    pub above: AtomicU64,
     /// Unique among all vnodes ever made: tells two lives of a number apart.
     pub birth: u64,
     /// Handles and kernel references that keep a nameless file alive.
@@ -206,6 +222,7 @@ impl Vnode {
             ino: state.inode.ino,
             version: state.inode.version,
             kind: state.inode.kind(),
+            above: AtomicU64::new(state.inode.parent.0),
             birth,
             refs: AtomicU64::new(0),
             touched: AtomicBool::new(true),
@@ -257,6 +274,12 @@ impl Vnode {
             attr.atime = Timestamp::from_ns(read_ns);
         }
         attr
+    }
+
+    /// A directory goes below another.
+    pub fn move_below(&self, state: &mut State, parent: InodeNo) {
+        state.inode.parent = parent;
+        self.above.store(parent.0, Ordering::Relaxed);
     }
 
     /// `NotDirectory` unless it is one.

@@ -13,7 +13,7 @@ use crate::space::Operation;
 use crate::statistics::count;
 use crate::store::Loaded;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use crate::vnode::{Dirty, State, Vnode, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, adjust, dirty_charge, sectors_of};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -320,9 +320,10 @@ impl<L: Layout> FileSystem<L> {
                 }
                 dirty.flying = false;
                 dirty.written = now;
-                let grown = dirty.data.len() - old_len;
-                state.inode.sectors += sectors_of(dirty.data.len()) - old_sectors;
-                self.dirty_bytes.fetch_add(grown as u64, Relaxed);
+                let grown = dirty_charge(dirty.data.len()) - dirty_charge(old_len);
+                let sectors = sectors_of(dirty.data.len());
+                adjust(&mut state.inode.sectors, old_sectors, sectors);
+                self.dirty_bytes.fetch_add(grown, Relaxed);
             }
             Entry::Vacant(entry) => {
                 if held > 0 {
@@ -344,9 +345,10 @@ impl<L: Layout> FileSystem<L> {
                     }
                 };
                 let sectors = sectors_of(data.len());
-                state.inode.blocks += u64::from(mapped == 0);
-                state.inode.sectors = state.inode.sectors + sectors - mapped;
-                self.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+                adjust(&mut state.inode.blocks, 0, (mapped == 0).into());
+                adjust(&mut state.inode.sectors, mapped, sectors);
+                self.dirty_bytes
+                    .fetch_add(dirty_charge(data.len()), Relaxed);
                 entry.insert(Dirty {
                     data: Arc::new(data),
                     logged_sectors: mapped,
@@ -365,9 +367,10 @@ impl<L: Layout> FileSystem<L> {
         let data = std::mem::take(&mut state.inode.inline);
         state.set_inline(Vec::new());
         state.inline_dirty = false;
-        state.inode.blocks += 1;
-        state.inode.sectors += sectors_of(data.len());
-        self.dirty_bytes.fetch_add(data.len() as u64, Relaxed);
+        adjust(&mut state.inode.blocks, 0, 1);
+        adjust(&mut state.inode.sectors, 0, sectors_of(data.len()));
+        self.dirty_bytes
+            .fetch_add(dirty_charge(data.len()), Relaxed);
         let dirty = Dirty {
             data: Arc::new(data),
             logged_sectors: 0,
@@ -395,8 +398,8 @@ impl<L: Layout> FileSystem<L> {
         self.store.cache.take(state.generation, block);
         let mut data = Arc::unwrap_or_clone(loaded.data);
         data.truncate(keep);
-        state.inode.sectors = state.inode.sectors + sectors_of(keep) - loaded.sectors;
-        self.dirty_bytes.fetch_add(keep as u64, Relaxed);
+        adjust(&mut state.inode.sectors, loaded.sectors, sectors_of(keep));
+        self.dirty_bytes.fetch_add(dirty_charge(keep), Relaxed);
         state.change += 1;
         let dirty = Dirty {
             data: Arc::new(data),

@@ -95,6 +95,18 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
+    /// Appends everything that waits. No lock is held.
+    pub(crate) fn write_back_all(&self) -> Result<()> {
+        let until = self.queues().next;
+        loop {
+            self.write_back_group()?;
+            let first = self.queues().data.first_key_value().map(|(key, _)| *key);
+            if first.is_none_or(|key| key > until) {
+                return Ok(());
+            }
+        }
+    }
+
     /// All background work that is due: write-back, one step of freeing, and
     /// the layout's own.
     ///

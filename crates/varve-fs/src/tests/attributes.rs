@@ -326,3 +326,52 @@ fn default_lists_are_inherited() {
     assert!(fs.access(LIVE, &user(7), deep.ino, 4).is_err());
     fs.unmount().unwrap();
 }
+
+#[test]
+fn damaged_inodes_and_entries_give_errors() {
+    use crate::layout::{Cause, Group, Item};
+    use crate::{Inode, Layout, MemoryLayout, Options};
+    let fs = fresh();
+    let f = fs.t_file("f", &pattern(9_000, 1));
+    let d = fs.t_mkdir(ROOT, "d");
+    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    fs.unmount().unwrap();
+    let damage = |ino: InodeNo, change: &dyn Fn(&mut Inode)| -> Fs {
+        let memory: MemoryLayout = fs.layout().memory().crash();
+        let mut inode = memory.read_inode(LIVE, ino).unwrap();
+        change(&mut inode);
+        let items = vec![Item::Inode(Box::new(inode))];
+        let usage = memory.usage();
+        let group = Group {
+            items,
+            usage,
+            cause: Cause::SyncAll,
+        };
+        memory.append(group).unwrap();
+        Fs::mount(Recorder::new(memory), clock(), Options::default()).unwrap()
+    };
+    let caller = Caller::root();
+    // One link too few: the second name leads to what is gone.
+    let hurt = damage(f, &|inode| inode.nlink = 1);
+    hurt.t_unlink("f");
+    let again = hurt.unlink(LIVE, &caller, ROOT, b"g");
+    assert!(matches!(again, Err(Error::Stale | Error::Damaged { .. })));
+    hurt.sync().unwrap();
+    assert!(matches!(hurt.t_lookup("g"), Err(Error::NotFound)));
+    // A directory that says it lies elsewhere.
+    let hurt = damage(d, &|inode| inode.parent = d);
+    assert!(matches!(
+        hurt.rmdir(LIVE, &caller, ROOT, b"d"),
+        Err(Error::Damaged { .. })
+    ));
+    assert!(matches!(
+        hurt.t_rename("d", "e"),
+        Err(Error::Damaged { .. })
+    ));
+    // A kind that the entry denies.
+    let hurt = damage(f, &|inode| inode.mode = 0o010_644);
+    assert!(matches!(
+        hurt.unlink(LIVE, &caller, ROOT, b"f"),
+        Err(Error::Damaged { .. })
+    ));
+}

@@ -413,3 +413,59 @@ fn both_halves_of_a_rename_are_in_one_group() {
         assert_eq!(after.t_names(d).len() + after.t_names(e).len(), 1);
     }
 }
+
+/// Runs `meddle` in another thread while the next group is being appended.
+fn while_appending(fs: &Arc<Fs>, meddle: impl FnOnce(&Fs) + Send + 'static) {
+    let weak = Arc::downgrade(fs);
+    let hook = move || {
+        let fs = weak.upgrade().unwrap();
+        std::thread::spawn(move || meddle(&fs)).join().unwrap();
+    };
+    *fs.layout().during_append.lock() = Some(Box::new(hook));
+}
+
+#[test]
+fn what_is_on_its_way_is_not_forgotten() {
+    let fs = Arc::new(fresh());
+    let d = fs.t_mkdir(ROOT, "d");
+    let f = fs.t_create(d, "f").ino;
+    while_appending(&fs, move |fs| {
+        fs.drop_caches();
+        assert_eq!(fs.getattr(LIVE, f).unwrap().nlink, 1);
+        assert_eq!(fs.t_names(d), ["f"]);
+    });
+    fs.sync().unwrap();
+    assert_eq!(fs.t_names(d), ["f"]);
+}
+
+#[test]
+fn what_changes_while_it_is_on_its_way_stays_dirty() {
+    let fs = Arc::new(fresh());
+    let f = fs.t_file("f", &pattern(20_000, 1));
+    let g = fs.t_file("g", &pattern(20_000, 2));
+    let h = fs.t_file("h", &pattern(20_000, 3));
+    while_appending(&fs, move |fs| {
+        fs.t_write(f, 4096, b"new");
+        fs.t_truncate(g, 5_000);
+        fs.t_unlink("h");
+        fs.fallocate(LIVE, &Caller::root(), f, 3, 8192, 4096)
+            .unwrap();
+    });
+    fs.sync().unwrap();
+    assert!(matches!(fs.getattr(LIVE, h), Err(Error::Stale)));
+    let mut expected = pattern(20_000, 1);
+    expected[4096..4099].copy_from_slice(b"new");
+    expected[8192..12_288].fill(0);
+    for _ in 0..2 {
+        fs.drop_caches();
+        assert_eq!(fs.t_read(f), expected);
+        assert_eq!(fs.t_read(g), pattern(20_000, 2)[..5_000]);
+        assert!(matches!(fs.getattr(LIVE, h), Err(Error::Stale)));
+        fs.sync().unwrap();
+    }
+    let after = crash(&fs, None);
+    assert_eq!(after.t_read(f), expected);
+    assert_eq!(after.t_read(g), pattern(20_000, 2)[..5_000]);
+    assert!(matches!(after.getattr(LIVE, h), Err(Error::Stale)));
+    assert_eq!(fs.layout().usage(), fs.usage());
+}

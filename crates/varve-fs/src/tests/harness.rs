@@ -15,9 +15,10 @@ use varve_device::VirtualClock;
 pub const LIVE: View = View::Live;
 pub const ROOT: InodeNo = InodeNo::ROOT;
 
+pub type Hook = Box<dyn FnOnce() + Send>;
+
 /// Passes everything on to a [`MemoryLayout`], which asserts the order of
 /// items, counts and usage; checks what that cannot.
-#[derive(Debug)]
 pub struct Recorder {
     pub memory: Mutex<Arc<MemoryLayout>>,
     /// No test makes holes: then every byte below a logged size is stored.
@@ -27,6 +28,8 @@ pub struct Recorder {
     /// Nothing may grow beyond this.
     pub limit: Mutex<Option<Usage>>,
     pub commits: AtomicU64,
+    /// Run once, before a group is appended.
+    pub during_append: Mutex<Option<Hook>>,
     /// What the groups held.
     pub groups: Mutex<Vec<Group>>,
 }
@@ -40,6 +43,7 @@ impl Recorder {
             fail_commit: AtomicBool::new(false),
             limit: Mutex::new(None),
             commits: AtomicU64::new(0),
+            during_append: Mutex::new(None),
             groups: Mutex::default(),
         })
     }
@@ -133,6 +137,10 @@ impl Layout for Recorder {
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {
             return Err(broken());
+        }
+        let hook = self.during_append.lock().take();
+        if let Some(hook) = hook {
+            hook();
         }
         self.groups.lock().push(group.clone());
         let position = self.memory().append(group.clone())?;

@@ -1,0 +1,179 @@
+//! What one operation costs in the file system itself, on the memory layout:
+//! processor time where the host tells it, the best of several rounds.
+//!
+//! `cargo run --release -p varve-fs --example op_cost`
+
+use std::sync::Arc;
+use std::sync::LazyLock;
+use std::time::Instant;
+use varve_device::HostClock;
+use varve_fs::{Caller, FileSystem, InodeNo, MemoryLayout, MemoryOptions, Options, View};
+
+const LIVE: View = View::Live;
+const DIRECTORIES: usize = 100;
+const FILES: usize = 10_000;
+
+/// Nanoseconds this thread has run, or that have passed.
+fn now_ns() -> u64 {
+    static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    let schedule = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let run = schedule.and_then(|text| text.split(' ').next()?.parse().ok());
+    run.unwrap_or_else(|| ORIGIN.elapsed().as_nanos() as u64)
+}
+
+const ROUNDS: usize = 12;
+
+/// The best time of each measurement, in the order of their first.
+#[derive(Default)]
+struct Times(Vec<(&'static str, f64)>);
+
+impl Times {
+    fn timed<T>(&mut self, what: &'static str, count: usize, run: impl FnOnce() -> T) -> T {
+        let start = now_ns();
+        let result = run();
+        let each_us = (now_ns() - start) as f64 / count as f64 / 1_000.0;
+        match self.0.iter_mut().find(|(known, _)| *known == what) {
+            Some((_, best)) => *best = best.min(each_us),
+            None => self.0.push((what, each_us)),
+        }
+        result
+    }
+}
+
+fn main() -> varve_fs::Result<()> {
+    let layout = MemoryLayout::new(MemoryOptions::default());
+    let options = Options {
+        cache_bytes: 256 << 20,
+        ..Options::default()
+    };
+    let fs = FileSystem::mount(layout, Arc::new(HostClock::default()), options)?;
+    let root = Caller::root();
+    let directories: Vec<InodeNo> = (0..DIRECTORIES)
+        .map(|n| {
+            fs.mkdir(
+                LIVE,
+                &root,
+                InodeNo::ROOT,
+                format!("d{n}").as_bytes(),
+                0o755,
+            )
+        })
+        .map(|made| made.map(|attr| attr.ino))
+        .collect::<Result<_, _>>()?;
+    let names: Vec<String> = (0..FILES).map(|n| format!("file-{n:05}")).collect();
+    let data = vec![7; 1024];
+    let mut times = Times::default();
+    for _ in 0..ROUNDS {
+        times.timed(
+            "create, write 1 KiB, release",
+            FILES,
+            || -> varve_fs::Result<()> {
+                for (n, name) in names.iter().enumerate() {
+                    let d = directories[n % DIRECTORIES];
+                    let file = fs.mknod(LIVE, &root, d, name.as_bytes(), 0o644, 0)?;
+                    fs.retain(file.ino)?;
+                    fs.write(LIVE, &root, file.ino, 0, &data)?;
+                    fs.release(file.ino, 1);
+                }
+                Ok(())
+            },
+        )?;
+        let inos = times.timed(
+            "lookup, hot",
+            FILES,
+            || -> varve_fs::Result<Vec<InodeNo>> {
+                let find = |(n, name): (usize, &String)| {
+                    let d = directories[n % DIRECTORIES];
+                    fs.lookup(LIVE, &root, d, name.as_bytes())
+                        .map(|attr| attr.ino)
+                };
+                names.iter().enumerate().map(find).collect()
+            },
+        )?;
+        times.timed("getattr", FILES, || {
+            inos.iter()
+                .try_for_each(|ino| fs.getattr(LIVE, *ino).map(|_| ()))
+        })?;
+        let mut buffer = [0; 1024];
+        times.timed("read 1 KiB, dirty", FILES, || {
+            inos.iter()
+                .try_for_each(|ino| fs.read(LIVE, *ino, 0, &mut buffer).map(|_| ()))
+        })?;
+        times.timed("overwrite 1 KiB", FILES, || {
+            inos.iter()
+                .try_for_each(|ino| fs.write(LIVE, &root, *ino, 0, &data).map(|_| ()))
+        })?;
+        times.timed("sync, the layout's part included, per file", FILES, || {
+            fs.sync()
+        })?;
+        times.timed("lookup, logged", FILES, || -> varve_fs::Result<()> {
+            for (n, name) in names.iter().enumerate() {
+                fs.lookup(LIVE, &root, directories[n % DIRECTORIES], name.as_bytes())?;
+            }
+            Ok(())
+        })?;
+        times.timed("read 1 KiB, cached", FILES, || {
+            inos.iter()
+                .try_for_each(|ino| fs.read(LIVE, *ino, 0, &mut buffer).map(|_| ()))
+        })?;
+        times.timed("unlink", FILES, || -> varve_fs::Result<()> {
+            for (n, name) in names.iter().enumerate() {
+                fs.unlink(LIVE, &root, directories[n % DIRECTORIES], name.as_bytes())?;
+            }
+            Ok(())
+        })?;
+        fs.sync()?;
+    }
+    sequential(&fs, &root, &mut times)?;
+    for (what, best_us) in times.0 {
+        println!("{what:<44} {best_us:>8.3} us");
+    }
+    Ok(())
+}
+
+fn sequential(
+    fs: &FileSystem<MemoryLayout>,
+    root: &Caller,
+    times: &mut Times,
+) -> varve_fs::Result<()> {
+    const BLOCKS: usize = 8192;
+    let file = fs.mknod(LIVE, root, InodeNo::ROOT, b"large", 0o644, 0)?.ino;
+    let small = fs.mknod(LIVE, root, InodeNo::ROOT, b"small", 0o644, 0)?.ino;
+    let data = vec![3; 128 << 10];
+    let steps = BLOCKS * 4096 / data.len();
+    times.timed(
+        "write 128 KiB, per 4 KiB",
+        BLOCKS,
+        || -> varve_fs::Result<()> {
+            for step in 0..steps {
+                fs.write(LIVE, root, file, (step * data.len()) as u64, &data)?;
+            }
+            Ok(())
+        },
+    )?;
+    fs.sync()?;
+    let mut buffer = vec![0; data.len()];
+    for what in [
+        "read 128 KiB cached, per 4 KiB",
+        "read 128 KiB cold, per 4 KiB",
+    ] {
+        times.timed(what, BLOCKS, || -> varve_fs::Result<()> {
+            for step in 0..steps {
+                fs.read(LIVE, file, (step * buffer.len()) as u64, &mut buffer)?;
+            }
+            Ok(())
+        })?;
+        fs.drop_caches();
+    }
+    times.timed(
+        "fsync of one 4 KiB block",
+        1_000,
+        || -> varve_fs::Result<()> {
+            for step in 0..1_000 {
+                fs.write(LIVE, root, small, step % 16 * 4096, &data[..4096])?;
+                fs.fsync(LIVE, small, false)?;
+            }
+            Ok(())
+        },
+    )
+}
