@@ -1,0 +1,142 @@
+//! The threads behind an open volume.
+//!
+//! One writes back: it is woken when too much is dirty and looks every second
+//! for what has grown old. One maintains: checkpoints, cleaning, freeing. It
+//! looks often while the log grows and once a second while it does not. They
+//! are two so that a checkpoint never keeps dirty data waiting.
+//!
+//! Invariant: after [`Service::stop`] neither touches the volume.
+
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use varve_fs::FileSystem;
+use varve_lfs::Lfs;
+
+/// How often an idle volume is looked at.
+const IDLE: Duration = Duration::from_secs(1);
+/// How often a volume whose log grows is looked at.
+const BUSY: Duration = Duration::from_millis(50);
+
+/// Wakes one thread, or ends it.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+    stopping: AtomicBool,
+}
+
+impl Signal {
+    fn wake(&self) {
+        *self.woken.lock() = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits to be woken or for `timeout`. False once it is time to end.
+    fn wait(&self, timeout: Duration) -> bool {
+        let mut woken = self.woken.lock();
+        if !*woken && !self.stopping() {
+            self.changed.wait_for(&mut woken, timeout);
+        }
+        *woken = false;
+        !self.stopping()
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        self.wake();
+    }
+}
+
+/// The running threads. Dropping it stops them.
+pub(crate) struct Service {
+    signals: [Arc<Signal>; 2],
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Service {
+    /// Starts both threads and has the file system wake the first.
+    ///
+    /// # Errors
+    /// If a thread cannot be started; then none is left.
+    pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>) -> io::Result<Self> {
+        let signals: [Arc<Signal>; 2] = Default::default();
+        let [writing, maintaining] = &signals;
+        let mut service = Service {
+            signals: [Arc::clone(writing), Arc::clone(maintaining)],
+            threads: Vec::new(),
+        };
+        service.spawn("varve-write", fs, Arc::clone(writing), write_back)?;
+        service.spawn("varve-clean", fs, Arc::clone(maintaining), maintain)?;
+        let waker = Arc::clone(writing);
+        fs.set_waker(Box::new(move || waker.wake()));
+        Ok(service)
+    }
+
+    fn spawn(
+        &mut self,
+        name: &str,
+        fs: &Arc<FileSystem<Lfs>>,
+        signal: Arc<Signal>,
+        work: fn(&FileSystem<Lfs>, &Signal),
+    ) -> io::Result<()> {
+        let fs = Arc::clone(fs);
+        let run = move || {
+            // Writing out must never wait for memory that only it can free.
+            let _ = rustix::process::configure_io_flusher_behavior(true);
+            work(&fs, &signal);
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Ends both threads and waits for them.
+    pub(crate) fn stop(&mut self) {
+        self.signals.iter().for_each(|signal| signal.stop());
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn write_back(fs: &FileSystem<Lfs>, signal: &Signal) {
+    while signal.wait(IDLE) {
+        let written = loop {
+            match fs.write_back() {
+                Ok(true) if !signal.stopping() => {}
+                other => break other,
+            }
+        };
+        if let Err(error) = written {
+            tracing::warn!(%error, "write-back failed");
+        }
+    }
+}
+
+fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
+    let mut groups = 0;
+    let mut pause = IDLE;
+    while signal.wait(pause) {
+        if let Err(error) = fs.maintain() {
+            tracing::warn!(%error, "maintenance failed");
+        }
+        let before = std::mem::replace(&mut groups, fs.layout().statistics().groups);
+        pause = if groups == before { IDLE } else { BUSY };
+    }
+}

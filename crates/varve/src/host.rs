@@ -1,0 +1,186 @@
+//! Who we are, and who holds a volume.
+//!
+//! A lock of the operating system keeps a second mount out; the owner record
+//! on the volume only names the holder for people, and after an unclean stop
+//! tells whose mount it was.
+
+use std::fmt;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+use varve_lfs::OwnerIdentity;
+use varve_lfs::format::Superblock;
+use varve_lfs::format::owner::OwnerRecord;
+
+/// Who had a volume mounted when its owner record was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Host name.
+    pub host: String,
+    /// Identity of that host's boot.
+    pub boot_id: String,
+    /// Process on that host.
+    pub pid: u32,
+    /// Nanoseconds since 1970.
+    pub since_ns: i64,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "held by process {}", self.pid)?;
+        if let Some(name) = process_name(self) {
+            write!(f, " ({name})")?;
+        }
+        write!(f, " on {}", self.host)?;
+        let since = u64::try_from(self.since_ns).unwrap_or(0);
+        let since = SystemTime::UNIX_EPOCH + Duration::from_nanos(since);
+        if let Ok(age) = since.elapsed() {
+            write!(f, " since {} ago", Ago(age))?;
+        }
+        Ok(())
+    }
+}
+
+struct Ago(Duration);
+
+impl fmt::Display for Ago {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_secs() {
+            s @ 0..=119 => write!(f, "{s} s"),
+            s @ 120..=7199 => write!(f, "{} min", s / 60),
+            s => write!(f, "{} h", s / 3600),
+        }
+    }
+}
+
+/// The name of the holder's process, if it lives on this host.
+fn process_name(holder: &Holder) -> Option<String> {
+    if holder.boot_id != boot_id() {
+        return None;
+    }
+    let name = std::fs::read_to_string(format!("/proc/{}/comm", holder.pid)).ok()?;
+    Some(name.trim().to_owned())
+}
+
+impl From<&OwnerRecord> for Holder {
+    fn from(record: &OwnerRecord) -> Self {
+        Holder {
+            host: record.host_text(),
+            boot_id: record.boot_text(),
+            pid: record.pid.get(),
+            since_ns: record.since_ns.get(),
+        }
+    }
+}
+
+/// This boot of the host; empty if the host does not tell.
+pub fn boot_id() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map(|text| text.trim().to_owned())
+        .unwrap_or_default()
+}
+
+/// What this process writes into the owner record.
+pub fn identity() -> OwnerIdentity {
+    OwnerIdentity {
+        host: rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned(),
+        boot_id: boot_id(),
+        pid: std::process::id(),
+    }
+}
+
+/// Who holds the volume in `path`, read past its lock. `None` if nobody does,
+/// or if it does not tell.
+pub fn holder(path: &Path) -> Option<Holder> {
+    let file = File::open(path).ok()?;
+    let mut bytes = [0; 512];
+    file.read_exact_at(&mut bytes, 0).ok()?;
+    let superblock = Superblock::parse(&bytes, 0).ok()?;
+    file.read_exact_at(&mut bytes, superblock.owner_offset.get())
+        .ok()?;
+    let record = OwnerRecord::parse(&bytes, superblock.volume_tag()).ok()?;
+    (record.mounted.get() == 1).then(|| Holder::from(&record))
+}
+
+/// The user and group this process acts as.
+pub(crate) fn user_and_group() -> (u32, u32) {
+    let user = rustix::process::geteuid().as_raw();
+    (user, rustix::process::getegid().as_raw())
+}
+
+/// The loop device that shows an image file, if there is one.
+pub(crate) fn loop_device_of(path: &Path) -> Option<String> {
+    let path = path.canonicalize().ok()?;
+    let devices = std::fs::read_dir("/sys/block").ok()?;
+    devices.flatten().find_map(|device| {
+        let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+        (Path::new(backing.trim_end_matches('\n')) == path)
+            .then(|| device.file_name().to_string_lossy().into_owned())
+    })
+}
+
+/// What the owner record says after an unclean stop, given that the lock is
+/// ours: whether its writer is certainly gone, and words for people.
+pub(crate) fn unclean_owner(holder: &Holder) -> (bool, String) {
+    let here = identity();
+    if holder.boot_id == here.boot_id {
+        let text = format!(
+            "process {} on this host stopped without unmounting",
+            holder.pid
+        );
+        (true, text)
+    } else if holder.host == here.host {
+        let text = format!(
+            "it was mounted by process {} when {} stopped or restarted",
+            holder.pid, holder.host
+        );
+        (true, text)
+    } else {
+        let text = format!(
+            "it was last mounted on {} (process {}) and not unmounted there; two hosts must \
+             never have it mounted at once",
+            holder.host, holder.pid
+        );
+        (false, text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unclean_owners_are_told_apart() {
+        let mut holder = Holder {
+            host: identity().host,
+            boot_id: boot_id(),
+            pid: 7,
+            since_ns: 0,
+        };
+        assert!(unclean_owner(&holder).1.contains("process 7 on this host"));
+        holder.boot_id = "another".into();
+        assert!(unclean_owner(&holder).1.contains("stopped or restarted"));
+        holder.host = "elsewhere".into();
+        let (gone, text) = unclean_owner(&holder);
+        assert!(!gone && text.contains("elsewhere"));
+    }
+
+    #[test]
+    fn a_holder_is_named_with_its_age() {
+        let holder = Holder {
+            host: "alpha".into(),
+            boot_id: "another".into(),
+            pid: 12,
+            since_ns: 0,
+        };
+        let text = holder.to_string();
+        assert!(
+            text.starts_with("held by process 12 on alpha since"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,186 @@
+//! Creating, opening and closing a volume.
+
+use super::{Mounted, Volume};
+use crate::background::Service;
+use crate::error::{Error, Result};
+use crate::host::{self, Holder};
+use crate::options::{CreateOptions, OpenOptions};
+use std::path::Path;
+use std::sync::Arc;
+use varve_device::{Clock, Device, FileDevice, HostClock, MemoryDevice, OpenError, OpenMode};
+use varve_fs::FileSystem;
+use varve_lfs::{Lfs, MountOptions};
+
+impl Volume {
+    /// Makes a volume in `path` and opens it with the defaults. An image file
+    /// is created; a block device or blank image file is taken as it is.
+    ///
+    /// ```
+    /// # let host = tempfile::tempdir()?;
+    /// let image = host.path().join("new.varve");
+    /// let volume = varve::Volume::create(&image, &varve::CreateOptions::new(32 << 20))?;
+    /// volume.close()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Refused` if something is there already, `InUse`, or what the host
+    /// answers. No new file is left behind.
+    pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
+        crate::format::format(path.as_ref(), options, &mut |_, _| {})?;
+        Self::open(path, &OpenOptions::default())
+    }
+
+    /// Opens the volume in an image file or block device. If it was not
+    /// closed, what was synced is recovered first.
+    ///
+    /// # Errors
+    /// `InUse` names the holder, `Layout` says why it is no usable volume. A
+    /// damaged log is no error: the volume is then read-only, and
+    /// [`Volume::recovery_report`] says what is lost.
+    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
+        let path = path.as_ref();
+        let mode = match options.read_only {
+            true => OpenMode::ReadOnly,
+            false => OpenMode::ReadWrite,
+        };
+        let device = open_device(path, mode, options.io)?;
+        if let Some(note) = device.note() {
+            tracing::info!(volume = %path.display(), "{note}");
+        }
+        device.set_discard(options.discard);
+        Self::open_on(Arc::new(device), options)
+    }
+
+    /// A new volume of `size` bytes in memory, for tests. It has no threads of
+    /// its own and is gone when it is closed.
+    ///
+    /// ```
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.write("/greeting", b"hello")?;
+    /// assert_eq!(volume.read("/greeting")?, b"hello");
+    /// # Ok::<(), varve::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Layout` if the size is too small.
+    pub fn in_memory(size: u64) -> Result<Self> {
+        let device = Arc::new(MemoryDevice::new(size / 512 * 512));
+        crate::format::format_device(device.clone(), &CreateOptions::default())?;
+        let options = OpenOptions {
+            background: false,
+            read_ahead_threads: 0,
+            ..OpenOptions::default()
+        };
+        Self::open_on(device, &options)
+    }
+
+    /// Opens the volume on any device.
+    ///
+    /// # Errors
+    /// As [`Volume::open`].
+    pub fn open_on(device: Arc<dyn Device>, options: &OpenOptions) -> Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+        report_unclean_owner(&*device)?;
+        let (data_bytes, metadata_bytes) = options.cache_shares();
+        let mount = MountOptions {
+            read_only: options.read_only,
+            cache_bytes: metadata_bytes,
+            discard: options.discard,
+            owner: host::identity(),
+            ..MountOptions::default()
+        };
+        let layout = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), mount)?;
+        for damage in &layout.recovery_report().damage {
+            tracing::error!(volume = %device.name(), "{damage}; the volume is read-only");
+        }
+        let tree = varve_fs::Options {
+            cache_bytes: data_bytes,
+            strict_order: options.strict_order,
+            relatime: options.atime,
+            read_ahead_threads: options.read_ahead_threads,
+        };
+        let fs = FileSystem::mount(layout, clock, tree).map_err(Error::tree("open the tree"))?;
+        let fs = Arc::new(fs);
+        let writable = fs.layout().stopped().is_none();
+        let service = match options.background && writable {
+            true => Some(Service::start(&fs).map_err(|source| {
+                Error::Open(OpenError::Io {
+                    path: device.name().into(),
+                    action: "start threads for",
+                    source,
+                })
+            })?),
+            false => None,
+        };
+        let mounted = Mounted {
+            fs,
+            device,
+            caller: options.caller(),
+        };
+        Ok(Volume {
+            mounted: Arc::new(mounted),
+            service,
+            closed: false,
+        })
+    }
+
+    /// Makes everything durable, takes a checkpoint and marks the volume as
+    /// closed. Files that are still open can only be read afterwards; the
+    /// image stays locked until they are dropped.
+    ///
+    /// # Errors
+    /// What made a write fail, now or before. The volume is closed anyway and
+    /// will be recovered when it is opened again.
+    pub fn close(mut self) -> Result<()> {
+        self.close_once()
+    }
+
+    fn close_once(&mut self) -> Result<()> {
+        self.closed = true;
+        if let Some(mut service) = self.service.take() {
+            service.stop();
+        }
+        self.fs().unmount().map_err(Error::tree("close"))?;
+        Ok(self.layout().unmount()?)
+    }
+}
+
+impl Drop for Volume {
+    fn drop(&mut self) {
+        if !self.closed
+            && let Err(error) = self.close_once()
+        {
+            tracing::error!(volume = %self.mounted.device.name(), %error, "not closed cleanly");
+        }
+    }
+}
+
+/// Opens an image or device, naming the holder if it is in use.
+pub(crate) fn open_device(
+    path: &Path,
+    mode: OpenMode,
+    io: varve_device::IoMode,
+) -> Result<FileDevice> {
+    FileDevice::open(path, mode, io).map_err(|error| match error {
+        OpenError::InUse { path: in_use } => Error::InUse {
+            holder: host::holder(path).map(Box::new),
+            path: in_use,
+        },
+        other => Error::Open(other),
+    })
+}
+
+fn report_unclean_owner(device: &dyn Device) -> Result<()> {
+    let superblock = Lfs::find_superblock(device)?;
+    let owner = Lfs::read_owner(device, &superblock)?;
+    if let Some(record) = owner.filter(|record| record.mounted.get() == 1) {
+        let (gone, text) = host::unclean_owner(&Holder::from(&record));
+        let volume = device.name();
+        match gone {
+            true => tracing::info!(%volume, "recovering: {text}"),
+            false => tracing::warn!(%volume, "{text}"),
+        }
+    }
+    Ok(())
+}

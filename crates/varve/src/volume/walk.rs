@@ -1,0 +1,180 @@
+//! From a path to an inode.
+//!
+//! A path is walked in place: no component is copied. A symbolic link's target
+//! is walked by recursion from where the link stands, at most 40 links in all,
+//! as Linux does.
+
+use super::Mounted;
+use varve_fs::{Attr, Error, FileKind, InodeNo, Result, View};
+
+/// Links followed in one walk.
+const LINKS_MAX: u32 = 40;
+
+/// What to do with a symbolic link at the end of a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Last {
+    /// Go where it leads.
+    Follow,
+    /// Take the link itself, unless a slash follows.
+    Keep,
+}
+
+/// Splits off the first component; the rest may begin with slashes.
+fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
+    let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
+    let path = &path[start..];
+    let end = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
+    path.split_at(end)
+}
+
+/// Splits off the last component and the slashes behind it. `None` for a path
+/// without components, and for one that ends in `.` or `..`.
+fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = path.iter().rposition(|&b| b != b'/')? + 1;
+    let start = path[..end].iter().rposition(|&b| b == b'/');
+    let name = &path[start.map_or(0, |slash| slash + 1)..end];
+    if name == b"." || name == b".." {
+        return None;
+    }
+    Some((&path[..start.unwrap_or(0)], name))
+}
+
+impl Mounted {
+    /// The attributes of what `path` leads to.
+    pub(super) fn resolve(&self, path: &[u8], last: Last) -> Result<Attr> {
+        self.walk(InodeNo::ROOT, path, last, &mut 0)
+    }
+
+    /// The directory that holds the last name of `path`, and that name.
+    ///
+    /// # Errors
+    /// `Invalid` for a path that has no last name: the root, `.`, `..`.
+    pub(super) fn resolve_parent<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
+        let (parent, name) = split_last(path).ok_or(Error::Invalid("the path has no last name"))?;
+        Ok((self.walk_directory(InodeNo::ROOT, parent, &mut 0)?, name))
+    }
+
+    /// Like [`Self::resolve_parent`], but where the name is a symbolic link,
+    /// goes on to the name it leads to, which need not exist. Answers the
+    /// directory, the name, and what is there.
+    pub(super) fn resolve_for_create(
+        &self,
+        path: &[u8],
+    ) -> Result<(InodeNo, Vec<u8>, Option<Attr>)> {
+        let mut links = 0;
+        let mut start = InodeNo::ROOT;
+        let mut path = path.to_vec();
+        loop {
+            let (parent, name) = split_last(&path).ok_or(Error::IsDirectory)?;
+            let parent = self.walk_directory(start, parent, &mut links)?;
+            let found = match self.fs.lookup(View::Live, &self.caller, parent, name) {
+                Ok(attr) => attr,
+                Err(Error::NotFound) => return Ok((parent, name.to_vec(), None)),
+                Err(error) => return Err(error),
+            };
+            if found.kind != FileKind::Symlink {
+                return Ok((parent, name.to_vec(), Some(found)));
+            }
+            path = self.target(&found, &mut links)?;
+            start = start_of(&path, parent);
+        }
+    }
+
+    fn walk_directory(&self, start: InodeNo, path: &[u8], links: &mut u32) -> Result<InodeNo> {
+        if split_first(path).0.is_empty() {
+            return Ok(start_of(path, start));
+        }
+        let attr = self.walk(start, path, Last::Follow, links)?;
+        directory(&attr)?;
+        Ok(attr.ino)
+    }
+
+    fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Attr> {
+        let mut at = start_of(path, start);
+        let mut attr = None;
+        let mut rest = path;
+        loop {
+            let (name, after) = split_first(rest);
+            if name.is_empty() {
+                let attr = match attr {
+                    Some(attr) => attr,
+                    None => self.fs.getattr(View::Live, at)?,
+                };
+                // A slash at the end asks for a directory.
+                if !rest.is_empty() {
+                    directory(&attr)?;
+                }
+                return Ok(attr);
+            }
+            if let Some(attr) = &attr {
+                directory(attr)?;
+            }
+            match name {
+                b"." => {}
+                b".." => {
+                    at = self.fs.parent(View::Live, at)?;
+                    attr = None;
+                }
+                _ => {
+                    let mut found = self.fs.lookup(View::Live, &self.caller, at, name)?;
+                    let follow = last == Last::Follow || !after.is_empty();
+                    if found.kind == FileKind::Symlink && follow {
+                        let target = self.target(&found, links)?;
+                        found = self.walk(at, &target, Last::Follow, links)?;
+                    }
+                    at = found.ino;
+                    attr = Some(found);
+                }
+            }
+            rest = after;
+        }
+    }
+
+    fn target(&self, link: &Attr, links: &mut u32) -> Result<Vec<u8>> {
+        *links += 1;
+        if *links > LINKS_MAX {
+            return Err(Error::TooManySymlinks);
+        }
+        let target = self.fs.readlink(View::Live, link.ino)?;
+        match target.is_empty() {
+            true => Err(Error::NotFound),
+            false => Ok(target),
+        }
+    }
+}
+
+fn start_of(path: &[u8], relative_to: InodeNo) -> InodeNo {
+    match path.first() {
+        Some(b'/') => InodeNo::ROOT,
+        _ => relative_to,
+    }
+}
+
+fn directory(attr: &Attr) -> Result<()> {
+    match attr.kind {
+        FileKind::Directory => Ok(()),
+        _ => Err(Error::NotDirectory),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_are_split_at_any_number_of_slashes() {
+        assert_eq!(split_first(b"//a//b/"), (&b"a"[..], &b"//b/"[..]));
+        assert_eq!(split_first(b"a"), (&b"a"[..], &b""[..]));
+        assert_eq!(split_first(b"//"), (&b""[..], &b""[..]));
+    }
+
+    #[test]
+    fn last_name_is_found_before_trailing_slashes() {
+        assert_eq!(split_last(b"/a/b//"), Some((&b"/a"[..], &b"b"[..])));
+        assert_eq!(split_last(b"a"), Some((&b""[..], &b"a"[..])));
+        assert_eq!(split_last(b"/a"), Some((&b""[..], &b"a"[..])));
+        assert_eq!(split_last(b"a/.."), None);
+        assert_eq!(split_last(b"/"), None);
+        assert_eq!(split_last(b""), None);
+    }
+}
