@@ -10,6 +10,7 @@ mod cache;
 mod capture;
 mod commit;
 mod copy;
+mod create;
 pub mod directory;
 mod directory_blocks;
 mod epoch;

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::layout::{Cause, Item};
-use crate::{Caller, Error, Layout, MemoryOptions, Options, Rename};
+use crate::{Caller, Error, Layout, MemoryLayout, MemoryOptions, Options, Rename};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -468,4 +468,37 @@ fn what_changes_while_it_is_on_its_way_stays_dirty() {
     assert_eq!(after.t_read(g), pattern(20_000, 2)[..5_000]);
     assert!(matches!(after.getattr(LIVE, h), Err(Error::Stale)));
     assert_eq!(fs.layout().usage(), fs.usage());
+}
+
+#[test]
+fn a_large_file_is_logged_piece_by_piece() {
+    let memory = MemoryOptions {
+        group_bytes: 16_384,
+        ..Default::default()
+    };
+    for fsync in [false, true] {
+        let fs = fresh_with(memory.clone(), Options::default());
+        fs.layout().dense.store(true, Relaxed);
+        let data = pattern(200_000, 1);
+        let f = fs.t_file("f", &data);
+        if fsync {
+            fs.t_fsync(f);
+        } else {
+            fs.sync().unwrap();
+        }
+        let last = fs.layout().memory().appended().0;
+        assert!(last > 10, "{last} groups");
+        let groups = fs.layout().groups.lock().clone();
+        let memory = MemoryLayout::new(memory.clone());
+        memory.allocate_inode().unwrap();
+        for group in groups {
+            memory.append(group).unwrap();
+            let crashed = memory.crash_after(memory.appended());
+            let after = Fs::mount(Recorder::new(crashed), clock(), Options::default()).unwrap();
+            if let Ok(f) = after.t_lookup("f") {
+                let found = after.t_read(f);
+                assert!(found == data[..found.len()], "{} bytes", found.len());
+            }
+        }
+    }
 }

@@ -293,3 +293,14 @@ pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
         .map(|i| ((i / 7 + i % 251) as u8).wrapping_add(seed) | 1)
         .collect()
 }
+
+/// Seeds for a random test: `usual` many from `first` on, or as many as
+/// `VARVE_ROUNDS` says.
+pub fn seeds(first: u64, usual: u64) -> std::ops::Range<u64> {
+    let rounds = std::env::var("VARVE_ROUNDS").ok();
+    first
+        ..first
+            + rounds
+                .and_then(|rounds| rounds.parse().ok())
+                .unwrap_or(usual)
+}

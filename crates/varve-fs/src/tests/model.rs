@@ -266,7 +266,7 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) {
 
 #[test]
 fn any_history_agrees_with_the_model() {
-    for seed in 0..60 {
+    for seed in seeds(0, 60) {
         run(
             seed,
             Options {
@@ -281,7 +281,7 @@ fn any_history_agrees_with_the_model() {
 
 #[test]
 fn any_history_in_small_groups_and_steps() {
-    for seed in 100..160 {
+    for seed in seeds(10_000, 60) {
         run(
             seed,
             Options {
@@ -296,7 +296,7 @@ fn any_history_in_small_groups_and_steps() {
 
 #[test]
 fn any_history_in_strict_order() {
-    for seed in 200..215 {
+    for seed in seeds(20_000, 15) {
         let options = Options {
             strict_order: true,
             ..Default::default()

@@ -157,7 +157,7 @@ fn run(seed: u64, options: Options) {
 
 #[test]
 fn many_threads_with_little_memory() {
-    for seed in 0..4 {
+    for seed in seeds(0, 4) {
         run(
             seed,
             Options {

@@ -1,0 +1,345 @@
+//! Making files: regular and special ones, directories, links.
+
+use crate::acl;
+use crate::attr::{Attr, Caller};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::Inode;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::names::{LINKS_MAX, new_name};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::vnode::{Dirty, State, Vnode, dirty_charge, sectors_of};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The longest symbolic link's target.
+const TARGET_MAX: usize = 4095;
+
+const ONE_INODE: Usage = Usage {
+    inodes: 1,
+    blocks: 0,
+    sectors: 0,
+};
+
+/// What a new inode starts with.
+struct New<'a> {
+    pub kind: FileKind,
+    /// Permission bits before umask.
+    pub mode: u32,
+    pub rdev: u64,
+    /// A symbolic link's.
+    pub target: &'a [u8],
+    pub nlink: u32,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Makes a regular or special file. `mode` holds type and permission bits;
+    /// no type means a regular file.
+    ///
+    /// # Errors
+    /// `Exists`, `NotPermitted` for a directory's type or a device made by
+    /// other than root, `NoSpace`, and as [`Self::lookup`].
+    pub fn mknod(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+    ) -> Result<Attr> {
+        let kind = match mode >> 12 & 0xf {
+            0 => FileKind::Regular,
+            _ => FileKind::from_mode(mode).ok_or(Error::Invalid("no such file type"))?,
+        };
+        let device = matches!(kind, FileKind::CharDevice | FileKind::BlockDevice);
+        let forbidden = matches!(kind, FileKind::Directory | FileKind::Symlink);
+        if forbidden || (device && !caller.is_root() && !caller.checked) {
+            return Err(Error::NotPermitted);
+        }
+        let rdev = if device { rdev } else { 0 };
+        self.make(
+            view,
+            caller,
+            parent,
+            name,
+            New {
+                kind,
+                mode,
+                rdev,
+                target: b"",
+                nlink: 1,
+            },
+        )
+    }
+
+    /// Makes an empty directory.
+    ///
+    /// # Errors
+    /// `TooManyLinks`, otherwise as [`Self::mknod`].
+    pub fn mkdir(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+    ) -> Result<Attr> {
+        let new = New {
+            kind: FileKind::Directory,
+            mode,
+            rdev: 0,
+            target: b"",
+            nlink: 2,
+        };
+        self.make(view, caller, parent, name, new)
+    }
+
+    /// Makes a symbolic link.
+    ///
+    /// # Errors
+    /// `NameTooLong` for a target of more than 4095 bytes, `NotFound` for an
+    /// empty one, otherwise as [`Self::mknod`].
+    pub fn symlink(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        target: &[u8],
+    ) -> Result<Attr> {
+        match target.len() {
+            0 => return Err(Error::NotFound),
+            length if length > TARGET_MAX => return Err(Error::NameTooLong),
+            _ => {}
+        }
+        let new = New {
+            kind: FileKind::Symlink,
+            mode: 0o777,
+            rdev: 0,
+            target,
+            nlink: 1,
+        };
+        self.make(view, caller, parent, name, new)
+    }
+
+    /// Gives a file another name.
+    ///
+    /// # Errors
+    /// `NotPermitted` for directories, `TooManyLinks`, `NotFound` if the file
+    /// has lost its last name, otherwise as [`Self::mknod`].
+    pub fn link(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Attr> {
+        let View::Live = view;
+        new_name(name)?;
+        let vnode = self.vnode(ino)?;
+        if vnode.kind == FileKind::Directory {
+            return Err(Error::NotPermitted);
+        }
+        let (directory, _operation) = self.begin_in(parent, Usage::default(), Purpose::Grow)?;
+        let now = self.now();
+        let mut above = directory.write_directory();
+        self.may_enter(caller, &directory, &above)?;
+        let mut state = vnode.write();
+        state.live()?;
+        if state.inode.nlink == 0 && !state.linkable {
+            return Err(Error::NotFound);
+        }
+        if state.inode.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        self.add_name(&directory, &mut above, name, ino, vnode.kind, now)?;
+        state.linkable = false;
+        state.inode.nlink += 1;
+        state.inode.ctime = now;
+        self.join(&vnode, &mut state);
+        count(&self.store.counters.creates, 1);
+        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// Makes a regular file without a name, held once on the caller's behalf:
+    /// [`Self::release`] it, or [`Self::link`] it first.
+    ///
+    /// # Errors
+    /// As [`Self::mknod`].
+    pub fn tmpfile(&self, view: View, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
+        let View::Live = view;
+        let (directory, _operation) = self.begin_in(parent, ONE_INODE, Purpose::Grow)?;
+        let above = directory.write_directory();
+        self.may_enter(caller, &directory, &above)?;
+        let (ino, version) = self.store.layout.allocate_inode()?;
+        let new = New {
+            kind: FileKind::Regular,
+            mode,
+            rdev: 0,
+            target: b"",
+            nlink: 0,
+        };
+        let acls = self.default_acl(&directory, &above, new.kind);
+        let acls = acls.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
+        let vnode = self.enter_new(inode, &new, acls, |vnode, state| {
+            state.linkable = true;
+            vnode.refs.store(1, Relaxed);
+        });
+        let attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
+        Ok(attr)
+    }
+
+    fn make(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        new: New<'_>,
+    ) -> Result<Attr> {
+        let View::Live = view;
+        new_name(name)?;
+        let target = Usage {
+            inodes: 1,
+            blocks: u64::from(!new.target.is_empty()),
+            sectors: sectors_of(new.target.len()),
+        };
+        let (directory, operation) = self.begin_in(parent, target, Purpose::Grow)?;
+        let now = self.now();
+        let mut above = directory.write_directory();
+        self.may_enter(caller, &directory, &above)?;
+        if new.kind == FileKind::Directory && above.inode.nlink >= LINKS_MAX {
+            return Err(Error::TooManyLinks);
+        }
+        let acls = self.default_acl(&directory, &above, new.kind)?;
+        let (ino, version) = self.store.layout.allocate_inode()?;
+        let added = self.add_name(&directory, &mut above, name, ino, new.kind, now);
+        added.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        if new.kind == FileKind::Directory {
+            above.inode.nlink += 1;
+        }
+        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
+        let inode = Inode {
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            ..inode
+        };
+        let mut attr = Attr::of(&inode, self.store.geometry.block_bytes);
+        let vnode = self.enter_new(inode, &new, acls, |_, _| {});
+        if !new.target.is_empty() {
+            attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
+        }
+        count(&self.store.counters.creates, 1);
+        drop(above);
+        drop(operation);
+        self.dirtied();
+        Ok(attr)
+    }
+
+    /// A new inode in `above`, owned as POSIX and set-gid directories say.
+    fn new_inode(
+        &self,
+        caller: &Caller,
+        above: &Inode,
+        new: &New<'_>,
+        ino: InodeNo,
+        version: u32,
+        acls: Option<&acl::Inherited>,
+    ) -> Inode {
+        let now = self.now();
+        let set_gid = above.mode & 0o2000 != 0;
+        let gid = if set_gid { above.gid } else { caller.gid };
+        let mut bits = new.mode & 0o7777;
+        match (new.kind, acls) {
+            (FileKind::Symlink, _) => bits = 0o777,
+            (_, Some(acls)) => bits = bits & !0o777 | acls.mode(bits),
+            (_, None) => bits &= !(caller.umask & 0o777),
+        }
+        if new.kind == FileKind::Directory {
+            bits |= above.mode & 0o2000;
+        } else if bits & 0o2010 == 0o2010 && !caller.is_root() && !caller.in_group(gid) {
+            bits &= !0o2000;
+        }
+        Inode {
+            ino,
+            version,
+            mode: new.kind.mode_bits() | bits,
+            uid: caller.uid,
+            gid,
+            nlink: new.nlink,
+            rdev: new.rdev,
+            size: 0,
+            blocks: 0,
+            sectors: 0,
+            atime: now,
+            mtime: now,
+            ctime: now,
+            btime: now,
+            flags: 0,
+            project: above.project,
+            parent: if new.kind == FileKind::Directory {
+                above.ino
+            } else {
+                InodeNo(0)
+            },
+            inline: Vec::new(),
+            xattr_bytes: 0,
+        }
+    }
+
+    /// Enters a new inode into the table and the epoch. Nobody knows of it.
+    fn enter_new(
+        &self,
+        inode: Inode,
+        new: &New<'_>,
+        acls: Option<acl::Inherited>,
+        prepare: impl FnOnce(&Vnode, &mut State),
+    ) -> Arc<Vnode> {
+        let now = inode.btime;
+        let vnode = Arc::new(Vnode::new(inode, false, self.table.birth()));
+        {
+            let mut state = vnode.write();
+            self.space.settle(Usage::default(), state.usage());
+            let before = state.usage();
+            if !new.target.is_empty() {
+                self.set_target(&mut state, new.target, now);
+            }
+            if let Some(blob) = acls.and_then(|acls| acls.blob(state.inode.mode)) {
+                self.set_blob(&mut state, blob);
+            }
+            self.space.settle(before, state.usage());
+            prepare(&vnode, &mut state);
+            self.join(&vnode, &mut state);
+        }
+        self.table.insert(Arc::clone(&vnode));
+        vnode
+    }
+
+    fn set_target(&self, state: &mut State, target: &[u8], now: Timestamp) {
+        state.inode.size = target.len() as u64;
+        if target.len() <= self.store.geometry.inline_bytes {
+            state.set_inline(target.to_vec());
+            return;
+        }
+        state.inode.blocks = 1;
+        state.inode.sectors = sectors_of(target.len());
+        self.dirty_bytes
+            .fetch_add(dirty_charge(target.len()), Relaxed);
+        let data = Arc::new(target.to_vec());
+        state.dirty.insert(
+            0,
+            Dirty {
+                data,
+                logged_sectors: 0,
+                written: now,
+                flying: false,
+            },
+        );
+    }
+}
