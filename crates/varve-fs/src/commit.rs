@@ -94,24 +94,7 @@ impl<L: Layout> FileSystem<L> {
         if self.store.geometry.read_only.is_some() {
             return Ok(());
         }
-        let until = self.queues().next;
-        // Enough for what is dirty now; whoever goes on writing to a file
-        // that waits does not keep us here.
-        let mut groups = self.dirty_bytes.load(Acquire) / self.store.geometry.group_bytes + 2;
-        let position = loop {
-            let take = if groups == 0 {
-                Take::All
-            } else {
-                Take::Queue { until }
-            };
-            groups = groups.saturating_sub(1);
-            let mut writer = self.writer();
-            let position = self.capture(&mut writer, take, Cause::SyncAll)?;
-            let first = self.queues().data.first_key_value().map(|(key, _)| *key);
-            if first.is_none_or(|key| key > until) {
-                break position;
-            }
-        };
+        let position = self.append_all(Cause::SyncAll)?;
         self.commit(position)
     }
 

@@ -6,7 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::layout::{Layout, Purpose, StatFs, Usage};
+use crate::layout::{Cause, Layout, Purpose, StatFs, Usage};
 use crate::locks::{Rank, Ranked, assert_none};
 use crate::statistics::count;
 use parking_lot::RwLockReadGuard;
@@ -159,7 +159,7 @@ impl<L: Layout> FileSystem<L> {
             // What waits in memory may be what would make room: deletes, or
             // new copies of blocks whose old ones could go.
             Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
-                self.write_back_all()?;
+                self.append_all(Cause::WriteBack)?;
                 self.ask(purpose)?;
             }
             answer => answer?,

@@ -9,7 +9,7 @@
 use crate::capture::{Take, Writer};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
-use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::layout::{Cause, Layout, Position, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
 use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -95,14 +95,24 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Appends everything that waits. No lock is held.
-    pub(crate) fn write_back_all(&self) -> Result<()> {
+    /// Appends everything that waits, in as many groups as it takes. No lock
+    /// is held.
+    pub(crate) fn append_all(&self, cause: Cause) -> Result<Position> {
         let until = self.queues().next;
+        // Enough for what is dirty now; whoever goes on writing to a file
+        // that waits does not keep us here.
+        let mut groups = self.dirty_bytes.load(Relaxed) / self.store.geometry.group_bytes + 2;
         loop {
-            self.write_back_group()?;
+            let take = match groups {
+                0 => Take::All,
+                _ => Take::Queue { until },
+            };
+            groups = groups.saturating_sub(1);
+            let mut writer = self.writer();
+            let position = self.capture(&mut writer, take, cause)?;
             let first = self.queues().data.first_key_value().map(|(key, _)| *key);
             if first.is_none_or(|key| key > until) {
-                return Ok(());
+                return Ok(position);
             }
         }
     }

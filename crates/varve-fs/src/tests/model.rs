@@ -250,6 +250,11 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) {
                 run.fs.usage(),
                 "seed {seed} step {step}"
             );
+            assert_eq!(
+                run.fs.statistics().dirty_bytes,
+                0,
+                "seed {seed} step {step}"
+            );
             let step_blocks = run.fs.step_blocks;
             run.fs = crash(&run.fs, None);
             run.fs.step_blocks = step_blocks;

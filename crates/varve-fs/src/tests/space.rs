@@ -162,3 +162,22 @@ fn refused_operations_change_nothing() {
     fs.t_unlink("g");
     fs.unmount().unwrap();
 }
+
+#[test]
+fn memory_does_not_grow_with_files_that_are_gone() {
+    let fs = fresh();
+    for round in 0..50 {
+        for n in 0..10 {
+            let f = fs.t_file(&format!("f{n}"), &pattern(500, n));
+            if round % 2 == 0 {
+                fs.t_fsync(f);
+            }
+        }
+        for n in 0..10 {
+            fs.t_unlink(&format!("f{n}"));
+        }
+        fs.sync().unwrap();
+        let statistics = fs.statistics();
+        assert_eq!((statistics.vnodes, statistics.dirty_bytes), (1, 0));
+    }
+}

@@ -126,6 +126,7 @@ fn run(seed: u64, options: Options) {
     });
     fs.unmount().unwrap();
     assert_eq!(fs.layout().usage(), fs.usage());
+    assert_eq!(fs.statistics().dirty_bytes, 0);
     let after = crash(&fs, None);
     let mut queue = vec![ROOT];
     let mut seen = std::collections::BTreeSet::from([ROOT]);
