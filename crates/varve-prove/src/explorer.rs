@@ -49,6 +49,8 @@ pub struct Plan {
     pub nested_one_in: u64,
     /// Crashes in a row.
     pub depth: u32,
+    /// Crashes before this one.
+    pub nesting: u32,
     /// What is done after a recovery that will be crashed: as given, or drawn.
     pub second_life: Option<Vec<Operation>>,
     /// The profile from which it is drawn.
@@ -75,6 +77,7 @@ impl Plan {
             afterwards_one_in: 16,
             nested_one_in: 200,
             depth: 2,
+            nesting: 0,
             second_life: None,
             profile: Profile::crash(),
             seed,
@@ -109,6 +112,7 @@ impl Plan {
             units: self.units[..1].to_vec(),
             afterwards_one_in: self.afterwards_one_in * 4,
             depth: self.depth - 1,
+            nesting: self.nesting + 1,
             seed: mix(self.seed, salt),
             ..self.clone()
         }
@@ -358,7 +362,10 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         step: Step,
         plan: &Plan,
     ) -> Result<(), Failure> {
-        self.count(|counts| counts.states += 1);
+        self.count(|counts| {
+            counts.states += 1;
+            counts.nested_states += u64::from(plan.nesting > 0);
+        });
         let checked = panics::catch(|| {
             let device = Arc::new(MemoryDevice::from_image(image));
             let (mounted, tree) = self.mount_and_walk(device.clone(), plan)?;
@@ -496,10 +503,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
                 &drawn
             }
         };
-        let before = self.counts().states;
         let life = self.live(image, model, operations, plan);
         let explored = life.and_then(|recorded| self.explore_trace(image, &recorded, plan));
-        self.count(|counts| counts.nested_states += counts.states - before);
         explored.map_err(|failure| {
             let told: Vec<String> = operations.iter().map(ToString::to_string).collect();
             failure.context(format!("then recovered, then [{}], then:", told.join("; ")))

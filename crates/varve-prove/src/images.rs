@@ -25,8 +25,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 use varve_device::{MemoryDevice, MemoryImage};
 
-/// Makes the checksums over changed bytes right again.
-pub type Repair = fn(&mut MemoryImage, &[Range<u64>]);
+/// Makes the checksums over changed bytes of an image right again.
+pub type Repair = Box<dyn Fn(&mut MemoryImage, &[Range<u64>])>;
 
 /// What mutants did.
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,9 +77,8 @@ impl Watchdog {
 /// Makes mutants of the images of one workload.
 pub struct Mutants<'a, S: Subject + ?Sized> {
     subject: &'a S,
-    repair: Option<Repair>,
     generator: Generator,
-    images: Vec<(MemoryImage, Vec<u64>)>,
+    images: Vec<(MemoryImage, Vec<u64>, Option<Repair>)>,
     watchdog: Watchdog,
 }
 
@@ -90,7 +89,7 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
     /// If the workload fails.
     pub fn new(
         subject: &'a S,
-        repair: Option<Repair>,
+        repair: Option<fn(&MemoryImage) -> Repair>,
         operations: &[Operation],
         generator: Generator,
         block_bytes: u64,
@@ -115,12 +114,12 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
             .map_err(|error| fail(error.to_string()))?;
         let images = [dead, device.snapshot()].map(|image| {
             let sectors = used_sectors(&image);
-            (image, sectors)
+            let repair = repair.map(|learn| learn(&image));
+            (image, sectors, repair)
         });
         let images = images.into();
         Ok(Mutants {
             subject,
-            repair,
             generator,
             images,
             watchdog: Watchdog::start(),
@@ -138,12 +137,12 @@ impl<'a, S: Subject + ?Sized> Mutants<'a, S> {
         outcomes: &mut Outcomes,
     ) -> Result<(), Failure> {
         let mut random = Random::new(mix(seed, index));
-        let (image, sectors) = random.pick(&self.images);
-        let (mut image, mut changed) = (image.clone(), Vec::new());
+        let (original, sectors, repair) = random.pick(&self.images);
+        let (mut image, mut changed) = (original.clone(), Vec::new());
         for _ in 0..1 + random.below(4) {
             changed.push(mutate(&mut image, sectors, &mut random));
         }
-        if let Some(repair) = self.repair
+        if let Some(repair) = repair
             && random.once_in(2)
         {
             repair(&mut image, &changed);

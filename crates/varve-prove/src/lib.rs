@@ -11,7 +11,7 @@
 //! | [`bounded`] | all short workloads over a small tree |
 //! | [`groups`] | crashes between groups, without a device |
 //! | [`faults`] | devices that fail, lie and decay |
-//! | [`images`] | damaged and crafted images |
+//! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`] | what is tested, behind one interface |
 //! | [`tree`] | a whole tree as seen from outside |
@@ -34,6 +34,7 @@ pub mod operation;
 pub mod panics;
 pub mod random;
 pub mod reference;
+pub mod repair;
 pub mod runner;
 pub mod subjects;
 pub mod switch;
