@@ -2,6 +2,7 @@
 
 use super::harness::*;
 use crate::{Caller, Error, FileSystem, InodeNo, Layout, MemoryOptions, Options, SetAttr, Whence};
+use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH: i32 = 3;
@@ -377,4 +378,34 @@ fn special_files_have_no_content() {
 fn a_mounted_tree_is_shared_between_threads() {
     fn is_shareable<T: Send + Sync>() {}
     is_shareable::<FileSystem<crate::MemoryLayout>>();
+}
+
+#[test]
+fn a_fetch_that_a_write_overtook_is_not_kept() {
+    for large in [false, true] {
+        let fs = Arc::new(fresh());
+        let f = fs.t_file("f", &pattern(40_000, 1));
+        fs.sync().unwrap();
+        fs.drop_caches();
+        let weak = Arc::downgrade(&fs);
+        let meddle = move || {
+            let fs = weak.upgrade().unwrap();
+            let write = move || {
+                fs.t_write(f, 100, b"overtaken");
+                if large {
+                    fs.t_truncate(f, 20_000);
+                }
+                fs.sync().unwrap();
+            };
+            std::thread::spawn(write).join().unwrap();
+        };
+        *fs.layout().during_read.lock() = Some(Box::new(meddle));
+        let mut buffer = vec![0; 40_000];
+        let read = fs.read(LIVE, f, 0, &mut buffer).unwrap();
+        let mut expected = pattern(40_000, 1);
+        expected[100..109].copy_from_slice(b"overtaken");
+        expected.truncate(if large { 20_000 } else { 40_000 });
+        assert!(buffer[..read] == expected, "nothing of the old");
+        assert!(fs.t_read(f) == expected, "nothing of it in the cache");
+    }
 }

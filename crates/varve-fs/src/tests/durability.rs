@@ -502,3 +502,22 @@ fn a_large_file_is_logged_piece_by_piece() {
         }
     }
 }
+
+#[test]
+fn an_fsync_waits_for_the_group_that_is_on_its_way() {
+    let fs = Arc::new(fresh());
+    let f = fs.t_create(ROOT, "f").ino;
+    let (weak, (send, receive)) = (Arc::downgrade(&fs), std::sync::mpsc::channel());
+    let hook = move || {
+        let fs = weak.upgrade().unwrap();
+        let wait = std::thread::spawn(move || {
+            fs.t_fsync(f);
+            assert_eq!(crash(&fs, None).t_names(ROOT), ["f"]);
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        send.send(wait).unwrap();
+    };
+    *fs.layout().during_append.lock() = Some(Box::new(hook));
+    fs.append_all(Cause::WriteBack).unwrap();
+    receive.recv().unwrap().join().unwrap();
+}

@@ -30,6 +30,8 @@ pub struct Recorder {
     pub commits: AtomicU64,
     /// Run once, before a group is appended.
     pub during_append: Mutex<Option<Hook>>,
+    /// Run once, after blocks have been read.
+    pub during_read: Mutex<Option<Hook>>,
     /// What the groups held.
     pub groups: Mutex<Vec<Group>>,
 }
@@ -44,6 +46,7 @@ impl Recorder {
             limit: Mutex::new(None),
             commits: AtomicU64::new(0),
             during_append: Mutex::new(None),
+            during_read: Mutex::new(None),
             groups: Mutex::default(),
         })
     }
@@ -121,7 +124,12 @@ impl Layout for Recorder {
         self.memory().next_mapped(view, ino, from)
     }
     fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
-        self.memory().read(ino, blocks)
+        let read = self.memory().read(ino, blocks);
+        let hook = self.during_read.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        read
     }
     fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
         let beyond = |limit: Usage| {
