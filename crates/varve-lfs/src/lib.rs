@@ -11,6 +11,7 @@
 mod apply;
 mod base;
 mod chain;
+pub mod check;
 mod checkpoint;
 pub mod cleaner;
 mod committed;

@@ -30,7 +30,7 @@ use varve_fs::{InodeNo, Usage};
 use zerocopy::FromBytes;
 
 /// What a mount found and did.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveryReport {
     /// Number of the checkpoint it started from.
     pub checkpoint: u64,
@@ -303,7 +303,10 @@ struct Replay<'a> {
 impl Replay<'_> {
     fn claim_head(&mut self) {
         let position = self.out.position;
-        self.out.segments.claim(position.segment.get());
+        // The log may have entered it after the table was written.
+        self.out
+            .segments
+            .entered(position.segment.get(), position.segment_incarnation.get());
         self.out.segments.claim(position.next_segment.get());
     }
 

@@ -1,0 +1,383 @@
+//! The file system check: offline, read-only, on any bytes.
+//!
+//! A check recovers in memory, as a read-only mount does, and verifies the
+//! committed state that results: the image of the newest checkpoint and what
+//! roll-forward put above it. Nothing is written; Varve needs no repair after
+//! a crash, so whatever is found here is a fault of a device or of Varve.
+//!
+//! | phase | thesis | what is verified |
+//! |---|---|---|
+//! | superblocks | | every copy, every slot of the checkpoint ring |
+//! | recovery | | that the image loads and the log replays without loss |
+//! | inodes | I | images, indexes, pointers; no two use the same sectors |
+//! | directories | II | their trees; names lead to what they say |
+//! | links | III, IV | reachability, `..`, link counts, the unfinished list |
+//! | accounts | V | usage table, segment states, free list, totals |
+//! | segments | | summaries describe what lives; with `data`, checksums |
+//!
+//! Memory: two bits per live sector, sixteen bytes per inode, and the replayed
+//! log. Time: every metadata block is read once, directories twice.
+//!
+//! Source: Seltzer 1992, table 6-2, after McKusick & Kowalski's fsck.
+
+mod accounts;
+mod again;
+mod attributes;
+mod claims;
+mod inodes;
+mod links;
+mod names;
+mod paths;
+mod report;
+mod segments;
+mod superblocks;
+mod table;
+mod walk;
+
+pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase, Subject};
+
+use crate::base::Base;
+use crate::delta::Delta;
+use crate::durability::Durability;
+use crate::error::{Error, Result};
+use crate::format::checkpoint::CheckpointRecord;
+use crate::format::{LogPosition, Pointer, SECTOR, Superblock, UsageEntry};
+use crate::geometry::Geometry;
+use crate::lfs::Lfs;
+use crate::reader::Reader;
+use crate::recovery::{Recovered, RecoveryReport, load_base, recover, unfinished_after};
+use crate::segments::SegmentTable;
+use crate::statistics::Counters;
+use claims::{Claims, Refusal, Stored};
+use report::Findings;
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use table::InodeTable;
+use varve_device::{Clock, Device};
+use varve_fs::{InodeNo, Usage};
+
+/// Bytes of decoded metadata kept while checking.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// What to check, and whom to tell how far it is.
+pub struct CheckOptions<'a> {
+    /// Read every live block and verify its checksum, too.
+    pub data: bool,
+    /// Called with the phase, how much of it is done and how much there is.
+    pub progress: &'a dyn Fn(Phase, u64, u64),
+}
+
+impl Default for CheckOptions<'_> {
+    fn default() -> Self {
+        CheckOptions {
+            data: false,
+            progress: &|_, _, _| {},
+        }
+    }
+}
+
+impl std::fmt::Debug for CheckOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CheckOptions")
+            .field("data", &self.data)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Checks a volume that nobody has mounted for writing.
+///
+/// # Errors
+/// If there is no usable superblock or checkpoint record: there is nothing to
+/// check then. Everything else is in the report.
+pub fn check(
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: &CheckOptions<'_>,
+) -> Result<CheckReport> {
+    let started_ns = clock.monotonic_ns();
+    let superblock = Lfs::find_superblock(&*device)?;
+    let geometry = Geometry::from(&superblock);
+    let mut found = Findings::default();
+    found.enter(Phase::Superblocks);
+    (options.progress)(Phase::Superblocks, 0, 1);
+    superblocks::copies(&*device, &superblock, &mut found);
+    let records = superblocks::ring(&*device, &superblock, &mut found)?;
+    found.enter(Phase::Recovery);
+    (options.progress)(Phase::Recovery, 0, 1);
+    let reader = Reader::new(
+        Arc::clone(&device),
+        geometry,
+        CACHE_BYTES,
+        Arc::new(Durability::default()),
+        Arc::new(Counters::default()),
+    );
+    let recovered = recover(&*device, &superblock, &reader, &geometry);
+    let used = recovered.as_ref().ok().map(|r| r.report.checkpoint);
+    let image = load_image(&reader, &geometry, &records, used, &mut found);
+    let (counts, recovery) = match image {
+        None => (
+            Counts::default(),
+            recovered.map(|r| r.report).unwrap_or_default(),
+        ),
+        Some((record, base, table)) => {
+            let state = State::new(recovered, base, &table, &record, &mut found);
+            let checker = Checker {
+                superblock,
+                geometry,
+                reader: &reader,
+                options,
+                record,
+                table,
+                state,
+                claims: Claims::new(geometry),
+                inodes: InodeTable::default(),
+                directories: Vec::new(),
+                below: HashMap::new(),
+                imap_free: 0,
+                base_usage: Usage::default(),
+                usage: Usage::default(),
+                names_lost: false,
+                overlaps: Vec::new(),
+                disagreeing: Vec::new(),
+                found: &mut found,
+                counts: Counts::default(),
+            };
+            checker.run()
+        }
+    };
+    Ok(CheckReport {
+        errors: found.errors,
+        warnings: found.warnings,
+        counts,
+        recovery,
+        elapsed_ns: clock.monotonic_ns().saturating_sub(started_ns),
+    })
+}
+
+/// The record that recovery `used`, or the newest one that can be loaded, with
+/// its image and the usage table as written, without corrections.
+fn load_image(
+    reader: &Reader,
+    geometry: &Geometry,
+    records: &[CheckpointRecord],
+    used: Option<u64>,
+    found: &mut Findings,
+) -> Option<(CheckpointRecord, Base, Vec<UsageEntry>)> {
+    for record in records {
+        let bare = CheckpointRecord {
+            deltas: Vec::new(),
+            ..record.clone()
+        };
+        let serial = record.header.serial.get();
+        match load_base(reader, geometry, &bare) {
+            Ok((base, table)) if used.is_none_or(|used| used == serial) => {
+                return Some((record.clone(), base, table));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                let text = format!(
+                    "the image of checkpoint {serial} cannot be loaded: {}",
+                    plain(&error)
+                );
+                found.error(FindingKind::Recovery, Subject::Volume, text);
+            }
+        }
+    }
+    None
+}
+
+/// The committed state that is checked.
+struct State {
+    base: Arc<Base>,
+    live: Arc<Delta>,
+    segments: SegmentTable,
+    position: LogPosition,
+    usage: Usage,
+    unfinished: BTreeSet<u64>,
+    report: RecoveryReport,
+}
+
+impl State {
+    /// What recovery made, or, if it failed, the image alone.
+    fn new(
+        recovered: Result<Recovered>,
+        base: Base,
+        table: &[UsageEntry],
+        record: &CheckpointRecord,
+        found: &mut Findings,
+    ) -> State {
+        match recovered {
+            Ok(recovered) => {
+                for damage in &recovered.report.damage {
+                    found.error(FindingKind::LogDamage, Subject::Volume, damage.clone());
+                }
+                let unfinished = unfinished_after(&recovered);
+                let committed = recovered.committed.into_inner();
+                State {
+                    base: committed.base,
+                    live: Arc::new(committed.live),
+                    segments: recovered.segments,
+                    position: recovered.position,
+                    usage: recovered.usage,
+                    unfinished,
+                    report: recovered.report,
+                }
+            }
+            Err(error) => {
+                let text = format!(
+                    "the log behind checkpoint {} cannot be replayed: {}",
+                    base.serial,
+                    plain(&error)
+                );
+                found.error(FindingKind::Recovery, Subject::Volume, text);
+                let opened = record.header.segments_opened.get();
+                State {
+                    live: Arc::new(Delta::default()),
+                    segments: SegmentTable::load(table.to_vec(), opened, base.serial),
+                    position: record.header.position,
+                    usage: base.usage,
+                    unfinished: base.unfinished.clone(),
+                    report: RecoveryReport {
+                        checkpoint: base.serial,
+                        ..RecoveryReport::default()
+                    },
+                    base: Arc::new(base),
+                }
+            }
+        }
+    }
+}
+
+/// A directory of the newest state.
+#[derive(Clone, Copy, Debug)]
+struct DirectoryAt {
+    /// Sector of its root node; 0 if it is empty.
+    sector: u64,
+    ino: u64,
+    version: u32,
+    parent: u64,
+}
+
+/// One check under way.
+struct Checker<'a> {
+    superblock: Superblock,
+    geometry: Geometry,
+    reader: &'a Reader,
+    options: &'a CheckOptions<'a>,
+    record: CheckpointRecord,
+    /// The usage table as written, without the record's corrections.
+    table: Vec<UsageEntry>,
+    state: State,
+    claims: Claims,
+    inodes: InodeTable,
+    directories: Vec<DirectoryAt>,
+    /// What the image has of inodes that the replayed log changed.
+    below: HashMap<u64, inodes::Below>,
+    /// Free numbers met in the inode map.
+    imap_free: u64,
+    /// Recount of the image.
+    base_usage: Usage,
+    /// Recount of the newest state.
+    usage: Usage,
+    /// A damaged directory may hold names that were not seen.
+    names_lost: bool,
+    /// Blocks refused because their sectors were taken.
+    overlaps: Vec<(Stored, Subject)>,
+    /// Segments whose summaries say something else than the pointers.
+    disagreeing: Vec<u32>,
+    found: &'a mut Findings,
+    counts: Counts,
+}
+
+/// One phase.
+type Work<'a> = fn(&mut Checker<'a>);
+
+impl Checker<'_> {
+    fn run(mut self) -> (Counts, RecoveryReport) {
+        let phases: [(Phase, Work<'_>); 5] = [
+            (Phase::Inodes, Self::check_inodes),
+            (Phase::Directories, Self::check_directories),
+            (Phase::Links, Self::check_links),
+            (Phase::Accounts, Self::check_accounts),
+            (Phase::Segments, Self::check_segments),
+        ];
+        for (phase, work) in phases {
+            if self.found.full() {
+                break;
+            }
+            self.found.enter(phase);
+            self.progress(phase, 0, 1);
+            work(&mut self);
+        }
+        self.name_findings();
+        (self.counts, self.state.report)
+    }
+
+    fn progress(&self, phase: Phase, done: u64, total: u64) {
+        (self.options.progress)(phase, done, total);
+    }
+
+    fn block_sectors(&self) -> u8 {
+        (u64::from(self.geometry.block_bytes) / SECTOR) as u8
+    }
+}
+
+/// An error without a place that the finding names already.
+fn plain(error: &Error) -> String {
+    match error {
+        Error::Damaged { source, .. } => source.to_string(),
+        Error::BadBlock {
+            sector,
+            found,
+            expected,
+            ..
+        } => {
+            format!("at sector {sector} the checksum is {found:#010x}, want {expected:#010x}")
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Reports a block that cannot be where its pointer says. Whose sectors were
+/// taken is remembered, to find out by whom.
+fn refused(
+    found: &mut Findings,
+    overlaps: &mut Vec<(Stored, Subject)>,
+    subject: Subject,
+    stored: &Stored,
+    refusal: Refusal,
+    what: &str,
+) {
+    let (kind, text) = refusal_text(refusal, stored.byte / SECTOR);
+    found.error(kind, subject, format!("{what}{text}"));
+    if refusal == Refusal::Overlap && !found.full() {
+        overlaps.push((*stored, subject));
+    }
+}
+
+/// Why a block cannot be where a pointer says.
+fn refusal_text(refusal: Refusal, sector: u64) -> (FindingKind, String) {
+    match refusal {
+        Refusal::Outside => (
+            FindingKind::PointerBounds,
+            format!("sector {sector} is outside of every segment, or the block crosses one's end"),
+        ),
+        Refusal::Superblock => (
+            FindingKind::PointerBounds,
+            format!("sector {sector} belongs to a copy of the superblock"),
+        ),
+        Refusal::Overlap => (
+            FindingKind::PointerOverlap,
+            format!("sector {sector} is used by another block as well"),
+        ),
+    }
+}
+
+fn subject_of_block(ino: InodeNo, block: u64) -> Subject {
+    Subject::Block { ino: ino.0, block }
+}
+
+/// Sectors of a pointer as the totals count them.
+fn sectors_of(pointer: &Pointer) -> u64 {
+    u64::from(pointer.sectors())
+}
