@@ -1,3 +1,10 @@
-//! The command line.
+//! The `varve` command.
 
-fn main() {}
+mod bench;
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}

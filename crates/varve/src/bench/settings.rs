@@ -1,0 +1,99 @@
+//! What to run, and how large.
+
+/// A workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Workload {
+    /// Many small files: create, sync, read, stat, list, delete.
+    Smallfile,
+    /// The same bytes as files of 1 KiB to 32 MiB.
+    Sizes,
+    /// One large file, sequential and random.
+    Largefile,
+    /// Random 4 KiB writes, each with fdatasync.
+    Fsyncupdate,
+    /// Transactions shaped like TPC-B's on four files.
+    Tpcb,
+    /// Making, linking, renaming and removing names.
+    Metadata,
+    /// Fill to a share, then overwrite at random until it is old.
+    Fillaging,
+}
+
+impl Workload {
+    /// Every single workload.
+    pub const EACH: [Workload; 7] = [
+        Workload::Smallfile,
+        Workload::Sizes,
+        Workload::Largefile,
+        Workload::Fsyncupdate,
+        Workload::Tpcb,
+        Workload::Metadata,
+        Workload::Fillaging,
+    ];
+
+    /// Its name in the output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Workload::Smallfile => "smallfile",
+            Workload::Sizes => "sizes",
+            Workload::Largefile => "largefile",
+            Workload::Fsyncupdate => "fsyncupdate",
+            Workload::Tpcb => "tpcb",
+            Workload::Metadata => "metadata",
+            Workload::Fillaging => "fillaging",
+        }
+    }
+}
+
+/// One workload, or `all`.
+#[derive(Clone, Debug)]
+pub struct Selection(pub Vec<Workload>);
+
+impl std::str::FromStr for Selection {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all" {
+            return Ok(Selection(Workload::EACH.into()));
+        }
+        let one = Workload::EACH.iter().find(|each| each.name() == text);
+        let one = one.ok_or_else(|| {
+            let names = Workload::EACH.map(Workload::name).join(", ");
+            format!("there are {names} and all")
+        })?;
+        Ok(Selection(vec![*one]))
+    }
+}
+
+/// Sizes and limits; `None` takes the workload's default.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How many: files, accounts.
+    pub n: Option<u64>,
+    /// Bytes of a file.
+    pub file_bytes: Option<u64>,
+    /// Smallest file of `sizes`.
+    pub min_bytes: u64,
+    /// Directories of `smallfile`.
+    pub directories: u64,
+    /// Bytes of a request of `largefile`.
+    pub unit: Option<u64>,
+    /// Bytes in all of `sizes`.
+    pub total: Option<u64>,
+    /// Most seconds of a timed phase.
+    pub seconds: Option<f64>,
+    /// Threads.
+    pub threads: usize,
+    /// Varies content and order.
+    pub seed: u64,
+    /// Per cent to which `fillaging` fills.
+    pub fill_percent: u64,
+    /// Times its capacity that `fillaging` overwrites.
+    pub volume: f64,
+    /// No fdatasync in `fsyncupdate` and `tpcb`.
+    pub no_sync: bool,
+    /// Never drop caches.
+    pub no_drop: bool,
+    /// Leave the files behind.
+    pub keep: bool,
+}

@@ -1,0 +1,25 @@
+//! The workloads, one per file.
+
+mod fillaging;
+mod fsyncupdate;
+mod largefile;
+mod metadata;
+mod sizes;
+mod smallfile;
+mod tpcb;
+
+use super::target::{Outcome, Target};
+use super::{Bench, Workload};
+
+/// Runs one.
+pub fn run<T: Target>(bench: &Bench<'_, T>, workload: Workload) -> Outcome<()> {
+    match workload {
+        Workload::Smallfile => smallfile::run(bench),
+        Workload::Sizes => sizes::run(bench),
+        Workload::Largefile => largefile::run(bench),
+        Workload::Fsyncupdate => fsyncupdate::run(bench),
+        Workload::Tpcb => tpcb::run(bench),
+        Workload::Metadata => metadata::run(bench),
+        Workload::Fillaging => fillaging::run(bench),
+    }
+}

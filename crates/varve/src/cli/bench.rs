@@ -1,0 +1,245 @@
+//! `varve bench`: measures the library, or any mounted directory.
+
+use super::output::{self, Failure, Outcome, Progress};
+use super::size;
+use crate::bench::{
+    self, Fault, Head, Library, Selection, Settings, System, Workload, ratio_table,
+};
+use std::path::{Path, PathBuf};
+use varve::{CreateOptions, IoMode, OpenOptions, Preallocation, Volume};
+
+/// Measure: one JSON line per phase.
+///
+/// With --image, the library is driven on a fresh volume in that file, which
+/// is made, fully written, if it is missing. With --dir, the same workloads
+/// run through system calls on any mounted file system.
+#[derive(clap::Args)]
+pub struct BenchCommand {
+    /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, fillaging or
+    /// all.
+    #[arg(default_value = "all")]
+    workload: Selection,
+    /// Image file for a fresh volume; whatever volume it holds is lost.
+    #[arg(long, required_unless_present_any = ["dir", "table"])]
+    image: Option<PathBuf>,
+    /// Measure this mounted directory instead.
+    #[arg(long, conflicts_with = "image")]
+    dir: Option<PathBuf>,
+    /// Print these results as a Markdown table of ratios instead.
+    #[arg(long, num_args = 1.., conflicts_with_all = ["image", "dir"])]
+    table: Vec<PathBuf>,
+    /// The file system that the table divides by; the first by default.
+    #[arg(long, requires = "table")]
+    baseline: Option<String>,
+    /// Bytes of the image.
+    #[arg(long, value_parser = size::parse, default_value = "2G")]
+    size: u64,
+    /// Name in the output; varve-lib by default.
+    #[arg(long)]
+    tag: Option<String>,
+    /// Times each workload is run.
+    #[arg(long, default_value_t = 1)]
+    runs: u32,
+    /// Number of the first run in the output.
+    #[arg(long, default_value_t = 1)]
+    first_run: u32,
+    /// Bytes of memory for the volume.
+    #[arg(long, value_parser = size::parse, default_value = "128M")]
+    cache: u64,
+    /// How the image is read and written.
+    #[arg(long, value_parser = super::io_mode, default_value = "direct")]
+    io: IoMode,
+    /// How many files, or accounts.
+    #[arg(long, value_parser = size::parse)]
+    n: Option<u64>,
+    /// Bytes of a file.
+    #[arg(long, value_parser = size::parse)]
+    file_size: Option<u64>,
+    /// Smallest file of sizes.
+    #[arg(long, value_parser = size::parse, default_value = "0")]
+    min: u64,
+    /// Directories of smallfile.
+    #[arg(long, default_value_t = 100)]
+    dirs: u64,
+    /// Bytes of a request of largefile; 8K and 1M by default.
+    #[arg(long, value_parser = size::parse)]
+    unit: Option<u64>,
+    /// Bytes in all of sizes; 32M by default.
+    #[arg(long, value_parser = size::parse)]
+    total: Option<u64>,
+    /// Most seconds of a timed phase.
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Threads of fsyncupdate and metadata.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: u16,
+    /// Varies content and order.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Per cent to which fillaging fills.
+    #[arg(long, default_value_t = 75)]
+    util: u64,
+    /// Times the capacity that fillaging overwrites.
+    #[arg(long, default_value_t = 1.0)]
+    volume: f64,
+    /// No fdatasync in fsyncupdate and tpcb.
+    #[arg(long)]
+    nosync: bool,
+    /// Never drop caches.
+    #[arg(long)]
+    nodrop: bool,
+    /// Leave the files behind.
+    #[arg(long)]
+    keep: bool,
+    /// With --dir: a shell command for every cold point, such as a remount.
+    #[arg(long, requires = "dir")]
+    cold_cmd: Option<String>,
+    /// With --dir: sync this file system, too.
+    #[arg(long, requires = "dir")]
+    sync_also: Vec<PathBuf>,
+    /// Print the volume's counters after each workload, on stderr.
+    #[arg(long)]
+    statistics: bool,
+}
+
+impl BenchCommand {
+    pub fn run(self) -> Outcome {
+        if !self.table.is_empty() {
+            return self.print_table();
+        }
+        for &workload in &self.workload.0 {
+            for run in 0..self.runs {
+                let head = Head {
+                    tag: self.tag(),
+                    run: self.first_run + run,
+                    workload: workload.name(),
+                };
+                let done = match &self.dir {
+                    Some(directory) => self.run_system(directory, workload, head),
+                    None => self.run_library(workload, head)?,
+                };
+                match done {
+                    Ok(()) => {}
+                    Err(fault @ Fault::Data(_)) => return Err(Failure::new(2, fault)),
+                    Err(fault) => return Err(Failure::new(1, fault)),
+                }
+            }
+        }
+        Ok(0)
+    }
+
+    fn tag(&self) -> &str {
+        match (&self.tag, &self.dir) {
+            (Some(tag), _) => tag,
+            (None, None) => "varve-lib",
+            (None, Some(_)) => "dir",
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            n: self.n,
+            file_bytes: self.file_size,
+            min_bytes: self.min,
+            directories: self.dirs,
+            unit: self.unit,
+            total: self.total,
+            seconds: self.seconds,
+            threads: self.threads.into(),
+            seed: self.seed,
+            fill_percent: self.util,
+            volume: self.volume,
+            no_sync: self.nosync,
+            no_drop: self.nodrop,
+            keep: self.keep,
+        }
+    }
+
+    fn run_system(
+        &self,
+        directory: &Path,
+        workload: Workload,
+        head: Head<'_>,
+    ) -> Result<(), Fault> {
+        let target = System {
+            directory: directory.to_owned(),
+            sync_also: self.sync_also.clone(),
+            cold_command: self.cold_cmd.clone(),
+        };
+        raise_file_limit();
+        let root = format!("{}/", directory.display());
+        let print = |line: &str| output::line(line);
+        bench::run(&target, &root, workload, &self.settings(), head, &print)
+    }
+
+    fn run_library(
+        &self,
+        workload: Workload,
+        head: Head<'_>,
+    ) -> Result<Result<(), Fault>, Failure> {
+        let image = self.image.as_deref().expect("clap asks for one of them");
+        self.make_volume(image)?;
+        let options = OpenOptions {
+            cache_bytes: self.cache,
+            io: self.io,
+            ..OpenOptions::default()
+        };
+        let target = Library {
+            volume: Volume::open(image, &options)?,
+        };
+        let print = |line: &str| output::line(line);
+        let done = bench::run(&target, "/", workload, &self.settings(), head, &print);
+        if self.statistics {
+            let text = super::stats::describe(&target.volume.statistics());
+            eprintln!("{text}");
+        }
+        target.volume.close()?;
+        Ok(done)
+    }
+
+    /// A fresh volume; the image is written once, and formatted each time.
+    fn make_volume(&self, image: &Path) -> Result<(), Failure> {
+        let exists = image.exists();
+        let options = CreateOptions {
+            size: (!exists).then_some(self.size),
+            preallocate: Preallocation::Written,
+            overwrite: exists && holds_volume(image),
+            ..CreateOptions::default()
+        };
+        let progress = Progress::bytes("writing the image");
+        let made = varve::format::format(image, &options, &mut |done, total| {
+            progress.at(done, total);
+        });
+        progress.finish();
+        made.map(drop).map_err(Failure::from)
+    }
+
+    fn print_table(&self) -> Outcome {
+        let mut text = String::new();
+        for file in &self.table {
+            let read = std::fs::read_to_string(file).map_err(|error| {
+                Failure::new(1, format_args!("cannot read {}: {error}", file.display()))
+            })?;
+            text.push_str(&read);
+        }
+        let table = ratio_table(&text, self.baseline.as_deref()).map_err(Failure::with(1))?;
+        output::line(table.trim());
+        Ok(0)
+    }
+}
+
+/// Only a volume may be overwritten without asking.
+fn holds_volume(image: &Path) -> bool {
+    use std::io::Read;
+    let mut magic = [0; 8];
+    let read = std::fs::File::open(image).and_then(|mut file| file.read_exact(&mut magic));
+    read.is_ok() && magic == varve_lfs::format::superblock::MAGIC
+}
+
+/// fillaging keeps many files open.
+fn raise_file_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    let _ = setrlimit(Resource::Nofile, limit);
+}

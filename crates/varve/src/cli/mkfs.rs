@@ -1,0 +1,117 @@
+//! `varve mkfs`: makes a volume.
+
+use super::output::{self, Outcome, Progress};
+use super::size;
+use serde_json::json;
+use std::path::PathBuf;
+use varve::{CreateOptions, Preallocation};
+use varve_lfs::format::Superblock;
+
+/// Make a volume in an image file or on a block device.
+#[derive(clap::Args)]
+pub struct Mkfs {
+    /// The image file, made if it is missing, or the block device.
+    volume: PathBuf,
+    /// Bytes of a new image file, such as 64M, 10G.
+    #[arg(long, value_parser = size::parse)]
+    size: Option<u64>,
+    /// Write the whole image, so that the host cannot run out of space and
+    /// later writes change none of its metadata.
+    #[arg(long)]
+    preallocate: bool,
+    /// Reserve the image's space without writing it.
+    #[arg(long, conflicts_with = "preallocate")]
+    reserve: bool,
+    /// Bytes in a segment, a power of two; by default chosen by size.
+    #[arg(long, value_parser = size::parse_u32, default_value = "0", hide_default_value = true)]
+    segment_size: u32,
+    /// Bytes in a block: 4K to 64K.
+    #[arg(long, value_parser = size::parse_u32, default_value = "4K")]
+    block_size: u32,
+    /// Bytes in an inode: 256 to 4K. Small files live inside.
+    #[arg(long, value_parser = size::parse_u32, default_value = "256")]
+    inode_size: u32,
+    /// Name for people, at most 64 bytes.
+    #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
+    label: String,
+    /// Compare names without regard to case.
+    #[arg(long)]
+    case_fold: bool,
+    /// Overwrite what is there.
+    #[arg(short, long)]
+    force: bool,
+    /// Tell what was made as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Mkfs {
+    pub fn run(self) -> Outcome {
+        let options = CreateOptions {
+            size: self.size,
+            preallocate: match (self.preallocate, self.reserve) {
+                (true, _) => Preallocation::Written,
+                (_, true) => Preallocation::Reserve,
+                _ => Preallocation::Sparse,
+            },
+            label: self.label,
+            block_bytes: self.block_size,
+            segment_bytes: self.segment_size,
+            inode_bytes: self.inode_size,
+            case_fold: self.case_fold,
+            root_owner: None,
+            overwrite: self.force,
+        };
+        let progress = Progress::bytes("writing the image");
+        let made = varve::format::format(&self.volume, &options, &mut |done, total| {
+            progress.at(done, total);
+        });
+        progress.finish();
+        let superblock = made?;
+        match self.json {
+            true => output::json(&describe(&superblock)),
+            false => output::line(format_args!(
+                "{}: {} in {} segments of {}, blocks of {}, UUID {}",
+                self.volume.display(),
+                size::show(superblock.device_bytes.get()),
+                superblock.segment_count,
+                size::show(superblock.segment_bytes.get().into()),
+                size::show(superblock.block_bytes.get().into()),
+                uuid(&superblock),
+            )),
+        }
+        Ok(0)
+    }
+}
+
+/// The UUID in its usual form.
+pub fn uuid(superblock: &Superblock) -> String {
+    let hex: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}
+
+/// The superblock for scripts.
+pub fn describe(superblock: &Superblock) -> serde_json::Value {
+    json!({
+        "uuid": uuid(superblock),
+        "label": superblock.label_text(),
+        "format_version": superblock.version.get(),
+        "bytes": superblock.device_bytes.get(),
+        "block_bytes": superblock.block_bytes.get(),
+        "segment_bytes": superblock.segment_bytes.get(),
+        "segments": superblock.segment_count.get(),
+        "reserve_segments": superblock.reserve_segments.get(),
+        "inode_bytes": superblock.inode_bytes.get(),
+        "write_unit": superblock.write_unit.get(),
+        "case_fold": superblock.case_fold(),
+        "created_ns": superblock.created_ns.get(),
+        "generation": superblock.generation.get(),
+    })
+}

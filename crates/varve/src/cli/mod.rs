@@ -1,0 +1,90 @@
+//! The command line: one file per subcommand.
+//!
+//! Exit codes are those of the commands people know: mount(8) for `mount` and
+//! `umount`, fsck(8) for `fsck`; elsewhere 0 is success, 1 failure, 2 wrong
+//! usage. A failure is one line on stderr: what happened, to what, what to do.
+
+mod bench;
+mod mkfs;
+mod output;
+mod size;
+mod stats;
+
+use clap::{Parser, Subcommand};
+use output::Failure;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// A log-structured, transactional file system.
+#[derive(Parser)]
+#[command(name = "varve", version, about, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Mkfs(mkfs::Mkfs),
+    Bench(bench::BenchCommand),
+}
+
+/// Runs the command that the arguments ask for.
+pub fn main() -> ExitCode {
+    let arguments = arguments();
+    let usage = usage_code(arguments.get(1));
+    let cli = match Cli::try_parse_from(&arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return match error.use_stderr() {
+                true => ExitCode::from(usage),
+                false => ExitCode::SUCCESS,
+            };
+        }
+    };
+    output::log_to_stderr();
+    let result = match cli.command {
+        Command::Mkfs(command) => command.run(),
+        Command::Bench(command) => command.run(),
+    };
+    match result {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => failure.report(),
+    }
+}
+
+/// The arguments, with `mkfs.varve X` read as `varve mkfs X`, so that links
+/// of that name serve mkfs(8), mount(8) and fsck(8).
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let program = arguments.first().map(Path::new);
+    let helper = program
+        .and_then(Path::file_name)
+        .and_then(|name| name.to_str())
+        .and_then(|name| name.strip_suffix(".varve"));
+    if let Some(helper) = helper {
+        arguments.insert(1, OsString::from(helper));
+    }
+    arguments
+}
+
+/// The exit code for wrong usage of a subcommand.
+fn usage_code(subcommand: Option<&OsString>) -> u8 {
+    match subcommand.and_then(|name| name.to_str()) {
+        Some("fsck") => 16,
+        Some("mount" | "umount") => 1,
+        _ => 2,
+    }
+}
+
+/// How an image is read and written.
+fn io_mode(text: &str) -> Result<varve::IoMode, String> {
+    match text {
+        "direct" => Ok(varve::IoMode::Direct),
+        "buffered" => Ok(varve::IoMode::Buffered),
+        "sync" => Ok(varve::IoMode::Sync),
+        _ => Err("it is direct, buffered or sync".into()),
+    }
+}
