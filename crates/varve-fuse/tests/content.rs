@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use support::Mounted;
-use support::map::SharedMap;
 use varve_fuse::MountOptions;
 
 const MIB: usize = 1 << 20;
@@ -102,36 +101,6 @@ fn direct_io_agrees_with_the_page_cache() {
         fs::metadata(m.path("f")).unwrap().len(),
         3 * MIB as u64 + 4096
     );
-}
-
-#[test]
-fn shared_maps_agree_with_reads_and_writes() {
-    let Some(m) = Mounted::new() else { return };
-    let file = writable(&m, "f");
-    file.set_len(MIB as u64).unwrap();
-    let (map, other) = (SharedMap::new(&file, MIB), SharedMap::new(&file, MIB));
-    map.set(5000, 42);
-    assert_eq!(other.get(5000), 42);
-    let mut byte = [0];
-    file.read_exact_at(&mut byte, 5000).unwrap();
-    assert_eq!(byte, [42]);
-    file.write_all_at(&[43], 5001).unwrap();
-    assert_eq!(map.get(5001), 43);
-    map.sync();
-    file.sync_all().unwrap();
-    let mut held = [0; 2];
-    m.fs.read(Default::default(), ino(&m, "f"), 5000, &mut held)
-        .unwrap();
-    assert_eq!(held, [42, 43]);
-    // A direct write under a map shows up in it.
-    let direct = OFlags::DIRECT.bits() as i32;
-    let unbuffered = File::options()
-        .write(true)
-        .custom_flags(direct)
-        .open(m.path("f"))
-        .unwrap();
-    unbuffered.write_all_at(&[7; 4096], 4096).unwrap();
-    assert_eq!(map.get(5000), 7);
 }
 
 #[test]

@@ -2,95 +2,22 @@
 
 mod support;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
+use support::server::{Server, serve_if_asked};
 use support::{Mounted, can_mount};
-use varve_fuse::{End, MountOptions, Session, signals};
-
-const SERVE_AT: &str = "VARVE_FUSE_TEST_SERVE_AT";
+use varve_fuse::{End, MountOptions, Session};
 
 /// Not a test of its own: the server that other tests start, signal and kill.
 #[test]
 fn server_process() {
-    let Some(at) = std::env::var_os(SERVE_AT) else {
-        return;
-    };
-    let fs = support::file_system(Default::default(), Default::default());
-    let session = Session::new(fs, &PathBuf::from(at), MountOptions::default()).unwrap();
-    let grace = Duration::from_secs(1);
-    let _watch = signals::unmount_on_termination(session.unmounter(), grace).unwrap();
-    println!("\nserving");
-    let end = session.run().unwrap();
-    println!("\nended {end:?}");
-}
-
-struct Server {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-    directory: tempfile::TempDir,
-}
-
-impl Server {
-    fn start() -> Self {
-        Self::start_as(None)
-    }
-
-    /// As an ordinary user, who cannot mount directly.
-    fn start_as(user: Option<u32>) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        if let Some(user) = user {
-            std::os::unix::fs::chown(directory.path(), Some(user), Some(user)).unwrap();
-            command.uid(user).gid(user).current_dir("/");
-        }
-        let mut child = command
-            .args(["--exact", "server_process", "--nocapture"])
-            .env(SERVE_AT, directory.path())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        let mut server = Server {
-            child,
-            output,
-            directory,
-        };
-        server.expect("serving");
-        server
-    }
-
-    fn expect(&mut self, word: &str) {
-        let mut line = String::new();
-        while self.output.read_line(&mut line).unwrap() > 0 {
-            if line.trim() == word {
-                return;
-            }
-            line.clear();
-        }
-        panic!("the server never said {word:?}");
-    }
-
-    fn root(&self) -> &Path {
-        self.directory.path()
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = varve_fuse::unmount(self.directory.path());
-    }
+    serve_if_asked();
 }
 
 fn is_mounted(path: &Path) -> bool {
@@ -143,7 +70,7 @@ fn termination_unmounts() {
         return;
     }
     for signal in [Signal::TERM, Signal::INT] {
-        let mut server = Server::start();
+        let mut server = Server::start("");
         fs::write(server.root().join("f"), b"x").unwrap();
         server.signal(signal);
         server.expect("ended Unmounted");
@@ -157,7 +84,7 @@ fn termination_does_not_wait_for_ever() {
     if !can_mount() {
         return;
     }
-    let mut server = Server::start();
+    let mut server = Server::start("");
     let held = File::create(server.root().join("f")).unwrap();
     let began = Instant::now();
     server.signal(Signal::TERM);
@@ -172,7 +99,7 @@ fn a_killed_server_leaves_an_error_and_no_hang() {
     if !can_mount() {
         return;
     }
-    let mut server = Server::start();
+    let mut server = Server::start("");
     let held = File::create(server.root().join("f")).unwrap();
     // Somebody is in the middle of many requests.
     let root = server.root().to_owned();
@@ -269,7 +196,7 @@ fn an_ordinary_user_mounts_through_the_helper() {
     }
     // Nobody: the helper wants a user with a name.
     let user = 65_534;
-    let mut server = Server::start_as(Some(user));
+    let mut server = Server::start_as("", Some(user));
     let table = fs::read_to_string("/proc/self/mounts").unwrap();
     let line = table
         .lines()

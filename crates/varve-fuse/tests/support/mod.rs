@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "every test file uses its own part")]
 
 pub mod map;
+pub mod server;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
