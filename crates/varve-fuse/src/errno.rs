@@ -18,6 +18,8 @@ impl Errno {
     pub const NOT_A_TTY: Errno = Errno(libc::ENOTTY);
     /// The answer does not fit the caller's buffer.
     pub const RANGE: Errno = Errno(libc::ERANGE);
+    /// No such attribute.
+    pub const NO_DATA: Errno = Errno(libc::ENODATA);
     /// No such file or directory.
     pub const NOT_FOUND: Errno = Errno(libc::ENOENT);
 }
