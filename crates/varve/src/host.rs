@@ -4,14 +4,12 @@
 //! on the volume only names the holder for people, and after an unclean stop
 //! tells whose mount it was.
 
+use crate::unlocked::Unlocked;
 use std::fmt;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use varve_lfs::OwnerIdentity;
-use varve_lfs::format::Superblock;
 use varve_lfs::format::owner::OwnerRecord;
+use varve_lfs::{Lfs, OwnerIdentity};
 
 /// Who had a volume mounted when its owner record was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,17 +91,32 @@ pub fn identity() -> OwnerIdentity {
     }
 }
 
-/// Who holds the volume in `path`, read past its lock. `None` if nobody does,
-/// or if it does not tell.
+/// Who holds the volume in `path`, or held it when it stopped without
+/// unmounting; read past its lock. `None` if nobody does, or if the volume
+/// does not tell.
 pub fn holder(path: &Path) -> Option<Holder> {
-    let file = File::open(path).ok()?;
-    let mut bytes = [0; 512];
-    file.read_exact_at(&mut bytes, 0).ok()?;
-    let superblock = Superblock::parse(&bytes, 0).ok()?;
-    file.read_exact_at(&mut bytes, superblock.owner_offset.get())
-        .ok()?;
-    let record = OwnerRecord::parse(&bytes, superblock.volume_tag()).ok()?;
+    let device = Unlocked::open(path).ok()?;
+    let superblock = Lfs::find_superblock(&device).ok()?;
+    let record = Lfs::read_owner(&device, &superblock).ok()??;
     (record.mounted.get() == 1).then(|| Holder::from(&record))
+}
+
+/// True if a process of this host has the image or device locked.
+pub fn is_locked(path: &Path) -> bool {
+    let (Ok(stat), Ok(locks)) = (
+        rustix::fs::stat(path),
+        std::fs::read_to_string("/proc/locks"),
+    ) else {
+        return false;
+    };
+    let (major, minor) = (
+        rustix::fs::major(stat.st_dev),
+        rustix::fs::minor(stat.st_dev),
+    );
+    let place = format!("{major:02x}:{minor:02x}:{}", stat.st_ino);
+    locks
+        .lines()
+        .any(|lock| lock.contains(" FLOCK ") && lock.split_whitespace().any(|word| word == place))
 }
 
 /// The user and group this process acts as.

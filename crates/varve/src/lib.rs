@@ -44,10 +44,14 @@ mod error;
 pub mod format;
 pub mod host;
 mod options;
+mod unlocked;
 pub mod volume;
 
 pub use error::{Error, Result};
 pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
+#[doc(hidden)]
+pub use volume::open_device;
+pub use volume::read_superblock;
 pub use volume::{DirEntry, File, Metadata, OpenFlags, ReadDir, Statistics, Volume};

@@ -91,7 +91,7 @@ impl Target for System {
 
     fn stat(&self, path: &str) -> Outcome<(u64, u64)> {
         let stat = rustix::fs::stat(path).map_err(|e| fault("stat", path, e))?;
-        Ok((stat.st_size as u64, u64::from(stat.st_nlink)))
+        Ok((stat.st_size as u64, stat.st_nlink as u64))
     }
 
     fn exists(&self, path: &str) -> bool {

@@ -15,7 +15,6 @@ pub fn run_workers(
     work: impl Fn(usize, &mut Record) -> Outcome<()> + Sync,
 ) -> Outcome<(Record, f64)> {
     let barrier = Barrier::new(threads + 1);
-    let mut all = Record::default();
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..threads)
             .map(|number| {
@@ -28,7 +27,7 @@ pub fn run_workers(
             })
             .collect();
         barrier.wait();
-        all = Record::default();
+        let mut all = Record::default();
         for worker in workers {
             let record = worker
                 .join()

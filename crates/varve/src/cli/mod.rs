@@ -5,13 +5,19 @@
 //! usage. A failure is one line on stderr: what happened, to what, what to do.
 
 mod bench;
+mod daemon;
+mod fsck;
+mod info;
 mod mkfs;
+mod mount;
+mod mount_options;
+mod mount_table;
 mod output;
 mod size;
 mod stats;
+mod umount;
 
 use clap::{Parser, Subcommand};
-use output::Failure;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
@@ -27,7 +33,12 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Mkfs(mkfs::Mkfs),
-    Bench(bench::BenchCommand),
+    Mount(mount::Mount),
+    Umount(umount::Umount),
+    Info(info::Info),
+    Fsck(fsck::Fsck),
+    Stats(stats::Stats),
+    Bench(Box<bench::BenchCommand>),
 }
 
 /// Runs the command that the arguments ask for.
@@ -47,6 +58,11 @@ pub fn main() -> ExitCode {
     output::log_to_stderr();
     let result = match cli.command {
         Command::Mkfs(command) => command.run(),
+        Command::Mount(command) => command.run(&arguments),
+        Command::Umount(command) => command.run(),
+        Command::Info(command) => command.run(),
+        Command::Fsck(command) => command.run(),
+        Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),
     };
     match result {

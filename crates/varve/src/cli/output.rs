@@ -29,6 +29,11 @@ impl Failure {
         move |error| Failure::new(code, error)
     }
 
+    /// The same failure with another exit code.
+    pub fn coded(self, code: u8) -> Self {
+        Failure { code, ..self }
+    }
+
     /// Prints it.
     pub fn report(&self) -> ExitCode {
         let _ = writeln!(std::io::stderr(), "varve: {}", self.message);

@@ -1,7 +1,71 @@
-//! `varve stats`: what a mount has done.
+//! `varve stats`: what a mount has done, or how a volume stands.
 
+use super::output::{self, Failure, Outcome};
 use serde_json::{Map, Value, json};
-use varve::Statistics;
+use std::path::{Path, PathBuf};
+use varve::{OpenOptions, Statistics, Volume};
+
+/// Print the counters of a mount, or the state of a volume that is not
+/// mounted.
+#[derive(clap::Args)]
+pub struct Stats {
+    /// The mount's directory, or the image file or block device.
+    target: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Stats {
+    pub fn run(self) -> Outcome {
+        let value = match self.target.is_dir() {
+            true => of_mount(&self.target)?,
+            false => of_volume(&self.target)?,
+        };
+        match self.json {
+            true => output::json(&value),
+            false => print(&value, ""),
+        }
+        Ok(0)
+    }
+}
+
+fn of_mount(directory: &Path) -> Result<Value, Failure> {
+    let text = varve_fuse::query_statistics(directory).map_err(|error| {
+        let shown = directory.display();
+        let advice = "it must be the directory a Varve volume is mounted on";
+        match error.raw_os_error() {
+            Some(code) if code == rustix::io::Errno::NOTTY.raw_os_error() => {
+                Failure::new(1, format_args!("{shown} is no Varve mount; {advice}"))
+            }
+            _ => Failure::new(1, format_args!("cannot ask {shown}: {error}; {advice}")),
+        }
+    })?;
+    serde_json::from_str(&text).map_err(Failure::with(1))
+}
+
+fn of_volume(path: &Path) -> Result<Value, Failure> {
+    let options = OpenOptions {
+        read_only: true,
+        ..OpenOptions::default()
+    };
+    let volume = Volume::open(path, &options)?;
+    Ok(describe(&volume.statistics()))
+}
+
+/// One line per number, with the path of its members.
+fn print(value: &Value, prefix: &str) {
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                let dot = if prefix.is_empty() { "" } else { "." };
+                print(member, &format!("{prefix}{dot}{name}"));
+            }
+        }
+        Value::String(text) => output::line(format_args!("{prefix} {text}")),
+        other => output::line(format_args!("{prefix} {other}")),
+    }
+}
 
 /// The counters of a volume, layer by layer.
 pub fn describe(statistics: &Statistics) -> Value {

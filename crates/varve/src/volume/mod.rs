@@ -28,7 +28,9 @@ mod tests;
 pub use directory::{DirEntry, ReadDir};
 pub use file::{File, OpenFlags};
 pub use metadata::Metadata;
-pub(crate) use open::open_device;
+#[doc(hidden)]
+pub use open::open_device;
+pub use open::read_superblock;
 pub use statistics::Statistics;
 
 use crate::background::Service;
@@ -92,7 +94,7 @@ impl Volume {
 
     /// What the volume has done since it was opened.
     pub fn statistics(&self) -> Statistics {
-        Statistics::of(&self.mounted)
+        Statistics::of(self.fs())
     }
 
     /// What recovery found when the volume was opened.

@@ -5,10 +5,12 @@ use crate::background::Service;
 use crate::error::{Error, Result};
 use crate::host::{self, Holder};
 use crate::options::{CreateOptions, OpenOptions};
+use crate::unlocked::Unlocked;
 use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Clock, Device, FileDevice, HostClock, MemoryDevice, OpenError, OpenMode};
 use varve_fs::FileSystem;
+use varve_lfs::format::Superblock;
 use varve_lfs::{Lfs, MountOptions};
 
 impl Volume {
@@ -136,6 +138,14 @@ impl Volume {
         self.close_once()
     }
 
+    /// Leaves the volume as a crash would: nothing more is written, and the
+    /// next to open it recovers. For front ends that no longer trust what they
+    /// hold in memory, and for tests.
+    pub fn abandon(mut self) {
+        self.closed = true;
+        drop(self.service.take());
+    }
+
     fn close_once(&mut self) -> Result<()> {
         self.closed = true;
         if let Some(mut service) = self.service.take() {
@@ -156,12 +166,20 @@ impl Drop for Volume {
     }
 }
 
+/// The superblock of a volume, read without locking it: it never changes while
+/// the volume is in use.
+///
+/// # Errors
+/// `Layout` if there is no volume, or what the host answers.
+pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
+    Ok(Lfs::find_superblock(&Unlocked::open(path.as_ref())?)?)
+}
+
 /// Opens an image or device, naming the holder if it is in use.
-pub(crate) fn open_device(
-    path: &Path,
-    mode: OpenMode,
-    io: varve_device::IoMode,
-) -> Result<FileDevice> {
+///
+/// # Errors
+/// As [`Volume::open`].
+pub fn open_device(path: &Path, mode: OpenMode, io: varve_device::IoMode) -> Result<FileDevice> {
     FileDevice::open(path, mode, io).map_err(|error| match error {
         OpenError::InUse { path: in_use } => Error::InUse {
             holder: host::holder(path).map(Box::new),

@@ -1,7 +1,7 @@
 //! What a volume has done since it was opened.
 
-use super::Mounted;
-use varve_fs::{FsStatistics, StatFs};
+use varve_fs::{FileSystem, FsStatistics, StatFs};
+use varve_lfs::Lfs;
 
 /// A reading of every counter, layer by layer.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +15,12 @@ pub struct Statistics {
 }
 
 impl Statistics {
-    pub(super) fn of(mounted: &Mounted) -> Self {
+    /// Reads the counters of an open volume's file system.
+    pub fn of(fs: &FileSystem<Lfs>) -> Self {
         Statistics {
-            tree: mounted.fs.statistics(),
-            layout: mounted.fs.layout().statistics(),
-            space: mounted.fs.statfs(),
+            tree: fs.statistics(),
+            layout: fs.layout().statistics(),
+            space: fs.statfs(),
         }
     }
 

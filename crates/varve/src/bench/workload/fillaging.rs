@@ -38,8 +38,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
     }
     aging.overwrite(bench, capacity)?;
     let count = aging.files.len();
-    let closing = aging.files.drain(..);
-    closing.map(TargetFile::close).collect::<Outcome<()>>()?;
+    aging.files.drain(..).try_for_each(TargetFile::close)?;
     aging.read_back(bench, count)
 }
 

@@ -86,7 +86,7 @@ fn one<T: Target>(target: &T, base: &str, step: Step, i: u64, record: &mut Recor
         }
         Step::Rename => {
             timed(record, || target.rename(&file, &renamed))?;
-            let moved = i % 64 != 0 || (!target.exists(&file) && target.exists(&renamed));
+            let moved = !i.is_multiple_of(64) || (!target.exists(&file) && target.exists(&renamed));
             match moved {
                 true => Ok(()),
                 false => Err(Fault::data("rename", i, 0)),

@@ -1,0 +1,89 @@
+//! Serving a mount in the background.
+//!
+//! The parent starts this program again, with a pipe for its output, and
+//! returns once that says that the mount is live, or has ended. The child's
+//! errors appear where the parent's would, up to that moment.
+
+use super::output::Failure;
+use rustix::fs::{Mode, OFlags};
+use std::ffi::OsString;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What the child says once the mount is live.
+const LIVE: &[u8] = b"live\n";
+/// mount(8): the system failed us.
+const SYSTEM: u8 = 2;
+
+/// Starts this program with `arguments` (the program's name left out) and
+/// waits until it is live. Answers the exit code for the parent.
+///
+/// # Errors
+/// If it cannot be started or waited for.
+pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(SYSTEM, format_args!("cannot start the server: {error}"))
+    };
+    let program = std::env::current_exe().map_err(failed)?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let mut said = Vec::new();
+    let mut pipe = child.stdout.take().expect("it was asked for");
+    pipe.read_to_end(&mut said).map_err(failed)?;
+    if said == LIVE {
+        return Ok(0);
+    }
+    let status = child.wait().map_err(failed)?;
+    match status.code() {
+        Some(code) if code != 0 => Ok(u8::try_from(code).unwrap_or(SYSTEM)),
+        _ => Err(Failure::new(
+            SYSTEM,
+            format_args!("the server ended before the mount was live: {status}"),
+        )),
+    }
+}
+
+/// In the child, first: leaves the terminal's session.
+pub fn detach() {
+    // Fails only if we lead a session already.
+    let _ = rustix::process::setsid();
+}
+
+/// In the child: tells the parent that the mount is live, and lets go of the
+/// terminal and of the directory it was started in. Logs go to `log` if given.
+///
+/// # Errors
+/// If the null device or the log cannot be opened.
+pub fn say_live(log: Option<&Path>) -> std::io::Result<()> {
+    let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    match log {
+        Some(path) => rustix::stdio::dup2_stderr(open_log(path)?)?,
+        None => rustix::stdio::dup2_stderr(&null)?,
+    }
+    std::env::set_current_dir("/")?;
+    let mut out = std::io::stdout();
+    // Nobody may be listening any more.
+    let _ = out.write_all(LIVE).and_then(|()| out.flush());
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(())
+}
+
+fn open_log(path: &Path) -> std::io::Result<std::fs::File> {
+    std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+}
+
+/// A path that stays right when the working directory changes.
+///
+/// # Errors
+/// If it does not exist.
+pub fn absolute(path: &Path) -> std::io::Result<PathBuf> {
+    path.canonicalize()
+}

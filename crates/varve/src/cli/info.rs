@@ -1,0 +1,105 @@
+//! `varve info`: what a volume is, and who has it.
+//!
+//! Reads the superblock and the owner record past any lock, so that a mounted
+//! volume can be looked at, too; nothing else of it is touched.
+
+use super::mkfs::describe;
+use super::output::{self, Failure, Outcome};
+use super::{mount_table, size};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use varve::host;
+use varve_lfs::format::Superblock;
+
+/// Print what a volume is, and who has it mounted.
+#[derive(clap::Args)]
+pub struct Info {
+    /// The image file or block device, or the directory it is mounted on.
+    target: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Info {
+    pub fn run(self) -> Outcome {
+        let volume = match self.target.is_dir() {
+            true => volume_behind(&self.target)?,
+            false => self.target.clone(),
+        };
+        let superblock = varve::read_superblock(&volume)?;
+        let holder = host::holder(&volume);
+        let mounted = mount_table::mount_of(&volume);
+        let in_use = host::is_locked(&volume);
+        let state = match (&holder, in_use) {
+            (Some(_), true) => "mounted",
+            (Some(_), false) => "not unmounted cleanly",
+            (None, true) => "in use",
+            (None, false) => "clean",
+        };
+        if self.json {
+            let mut value = describe(&superblock);
+            value["volume"] = json!(volume.display().to_string());
+            value["state"] = state.into();
+            value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
+            value["holder"] = holder.map_or(Value::Null, |holder| {
+                json!({
+                    "host": holder.host,
+                    "boot_id": holder.boot_id,
+                    "pid": holder.pid,
+                    "since_ns": holder.since_ns,
+                })
+            });
+            output::json(&value);
+            return Ok(0);
+        }
+        print(&volume, &superblock);
+        output::line(format_args!("state      {state}"));
+        if let Some(mounted) = mounted {
+            output::line(format_args!("mounted on {}", mounted.directory.display()));
+        }
+        if let Some(holder) = holder {
+            output::line(format_args!("holder     {holder}"));
+        }
+        Ok(0)
+    }
+}
+
+fn print(volume: &Path, superblock: &Superblock) {
+    let segments = superblock.segment_count.get();
+    let lines = [
+        ("volume", volume.display().to_string()),
+        ("label", superblock.label_text()),
+        ("UUID", super::mkfs::uuid(superblock)),
+        ("format", format!("version {}", superblock.version)),
+        ("size", size::show(superblock.device_bytes.get())),
+        (
+            "segments",
+            format!(
+                "{segments} of {}, {} in reserve",
+                size::show(superblock.segment_bytes.get().into()),
+                superblock.reserve_segments
+            ),
+        ),
+        ("blocks", size::show(superblock.block_bytes.get().into())),
+        ("inodes", size::show(superblock.inode_bytes.get().into())),
+        ("write unit", size::show(superblock.write_unit.get().into())),
+    ];
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        output::line(format_args!("{name:10} {value}"));
+    }
+}
+
+fn volume_behind(directory: &Path) -> Result<PathBuf, Failure> {
+    let entry = mount_table::mount_at(directory).filter(|entry| entry.is_varve());
+    let entry = entry.ok_or_else(|| {
+        Failure::new(
+            1,
+            format_args!(
+                "{} is no Varve mount; name the directory a volume is mounted on, or its image",
+                directory.display()
+            ),
+        )
+    })?;
+    Ok(entry.source)
+}

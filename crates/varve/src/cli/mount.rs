@@ -1,0 +1,197 @@
+//! `varve mount`: mounts a volume.
+//!
+//! Exit codes are those of mount(8): 0 mounted, 1 wrong usage, 2 the system
+//! failed, 32 the mount failed.
+
+use super::mount_options::Chosen;
+use super::output::{Failure, Outcome};
+use super::{daemon, mount_table, size, stats};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use varve::{IoMode, Statistics, Volume};
+use varve_fuse::{End, Session, signals};
+
+const USAGE: u8 = 1;
+const FAILED: u8 = 32;
+/// How long a mount in use is waited for when the server is told to end.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Mount a volume on a directory.
+///
+/// Returns once the mount is live. Unmount it with `varve umount DIR` or
+/// umount(8); a SIGTERM to the server does so, too.
+#[derive(clap::Args)]
+pub struct Mount {
+    /// The image file or block device.
+    volume: PathBuf,
+    /// The directory to mount it on.
+    directory: PathBuf,
+    /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
+    /// discard, order=strict, cache=SIZE, io=MODE and more.
+    #[arg(short, value_name = "OPTIONS")]
+    options: Vec<String>,
+    /// Refuse changes.
+    #[arg(short, long)]
+    read_only: bool,
+    /// Bytes of memory for the volume's data and metadata; 128M by default.
+    #[arg(long, value_parser = size::parse)]
+    cache: Option<u64>,
+    /// How the image is read and written: direct, buffered or sync.
+    #[arg(long, value_parser = super::io_mode)]
+    io: Option<IoMode>,
+    /// Serve the mount in this process, until it is unmounted.
+    #[arg(short, long)]
+    foreground: bool,
+    /// In the background, append the server's messages to this file.
+    #[arg(long)]
+    log: Option<PathBuf>,
+    /// Serve in this process and tell the parent when the mount is live.
+    #[arg(long, hide = true)]
+    background_server: bool,
+    /// Flags that mount(8) hands to its helpers; they change nothing here.
+    #[arg(short = 's', hide = true)]
+    sloppy: bool,
+    #[arg(short = 'n', hide = true)]
+    no_table: bool,
+    #[arg(short = 'v', hide = true)]
+    verbose: bool,
+}
+
+impl Mount {
+    /// `arguments` are the program's own, to start it again with.
+    pub fn run(mut self, arguments: &[OsString]) -> Outcome {
+        let chosen = self.choose()?;
+        if self.background_server {
+            daemon::detach();
+        } else if !self.foreground {
+            // Whatever is wrong with the directory is better said by us.
+            self.check_directory()?;
+            let mut again = arguments[1..].to_vec();
+            again.insert(1, "--background-server".into());
+            return daemon::start(&again);
+        }
+        self.volume = absolute(&self.volume)?;
+        self.directory = absolute(&self.directory)?;
+        if let Some(log) = &mut self.log {
+            *log = std::path::absolute(&*log).map_err(Failure::with(USAGE))?;
+        }
+        self.check_directory()?;
+        self.serve(chosen)
+    }
+
+    fn choose(&self) -> Result<Chosen, Failure> {
+        let mut chosen = Chosen::default();
+        for list in &self.options {
+            let help = "`varve help mount` lists some, mount(8) the others";
+            chosen
+                .apply(list)
+                .map_err(|problem| Failure::new(USAGE, format_args!("{problem}; {help}")))?;
+        }
+        if self.read_only {
+            chosen.set_read_only();
+        }
+        if let Some(cache) = self.cache {
+            chosen.volume.cache_bytes = cache;
+        }
+        if let Some(io) = self.io {
+            chosen.set_io(io);
+        }
+        Ok(chosen)
+    }
+
+    fn check_directory(&self) -> Result<(), Failure> {
+        let shown = self.directory.display();
+        if let Some(entry) = mount_table::mount_at(&self.directory).filter(|e| e.is_varve()) {
+            let text = format!(
+                "{} is mounted on {shown} already; unmount it first: varve umount {shown}",
+                entry.source.display()
+            );
+            return Err(Failure::new(FAILED, text));
+        }
+        match std::fs::metadata(&self.directory) {
+            Ok(metadata) if metadata.is_dir() => Ok(()),
+            Ok(_) => Err(Failure::new(
+                FAILED,
+                format_args!("{shown} is not a directory; name one to mount on"),
+            )),
+            Err(error) => Err(Failure::new(
+                FAILED,
+                format_args!("cannot mount on {shown}: {error}"),
+            )),
+        }
+    }
+
+    /// Opens the volume, mounts it, and serves it until it is unmounted.
+    fn serve(self, mut chosen: Chosen) -> Outcome {
+        let volume = Volume::open(&self.volume, &chosen.volume)
+            .map_err(|error| Failure::from(error).coded(FAILED))?;
+        if let Some(reason) = volume
+            .read_only_reason()
+            .filter(|_| !chosen.volume.read_only)
+        {
+            tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
+            chosen.set_read_only();
+        }
+        chosen.mount.source = self.volume.display().to_string();
+        let counted = Arc::clone(volume.file_system());
+        chosen.mount.statistics = Some(Arc::new(move || {
+            stats::describe(&Statistics::of(&counted)).to_string()
+        }));
+        let fs = Arc::clone(volume.file_system());
+        let session = match Session::new(fs, &self.directory, chosen.mount) {
+            Ok(session) => session,
+            Err(error) => {
+                let failure = self.mount_failed(&error);
+                volume.close()?;
+                return Err(failure);
+            }
+        };
+        let watch = signals::unmount_on_termination(session.unmounter(), GRACE)
+            .map_err(Failure::with(FAILED))?;
+        if self.background_server {
+            daemon::say_live(self.log.as_deref()).map_err(Failure::with(2))?;
+        }
+        let ended = session.run();
+        drop(watch);
+        finish(volume, ended)
+    }
+
+    fn mount_failed(&self, error: &std::io::Error) -> Failure {
+        let (volume, directory) = (self.volume.display(), self.directory.display());
+        Failure::new(
+            FAILED,
+            format_args!("cannot mount {volume} on {directory}: {error}"),
+        )
+    }
+}
+
+/// Closes the volume, unless what it holds in memory is not to be trusted.
+fn finish(volume: Volume, ended: std::io::Result<End>) -> Outcome {
+    match ended {
+        Ok(end) => {
+            if end == End::Aborted {
+                tracing::warn!("the connection was cut: what the kernel still held is lost");
+            }
+            volume
+                .close()
+                .map_err(|error| Failure::from(error).coded(FAILED))?;
+            Ok(0)
+        }
+        Err(error) => {
+            tracing::error!(%error, "the server stopped");
+            volume.abandon();
+            Err(Failure::new(FAILED, error))
+        }
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    daemon::absolute(path).map_err(|error| {
+        Failure::new(
+            FAILED,
+            format_args!("cannot open {}: {error}", path.display()),
+        )
+    })
+}

@@ -1,0 +1,89 @@
+//! The words of `mount -o`.
+
+use super::size;
+use varve::{Atime, IoMode, OpenOptions};
+use varve_fuse::MountOptions;
+
+/// Words that other programs understand and we pass over.
+const FOREIGN: [&str; 8] = [
+    "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner",
+];
+
+/// Everything a mount may choose.
+#[derive(Default)]
+pub struct Chosen {
+    /// How the volume is opened.
+    pub volume: OpenOptions,
+    /// How the kernel is to treat the mount.
+    pub mount: MountOptions,
+}
+
+impl Chosen {
+    /// Applies a list such as `ro,noatime,cache=1G`.
+    ///
+    /// # Errors
+    /// Names the word that means nothing.
+    pub fn apply(&mut self, list: &str) -> Result<(), String> {
+        list.split(',')
+            .filter(|word| !word.is_empty())
+            .try_for_each(|word| self.word(word))
+    }
+
+    fn word(&mut self, word: &str) -> Result<(), String> {
+        let foreign =
+            FOREIGN.contains(&word) || ["x-", "X-", "comment="].iter().any(|p| word.starts_with(p));
+        if foreign {
+            return Ok(());
+        }
+        let (name, value) = word.split_once('=').unwrap_or((word, ""));
+        match (name, value) {
+            ("cache", size) => self.volume.cache_bytes = size::parse(size)?,
+            ("io", mode) => self.volume.io = super::io_mode(mode)?,
+            ("discard", "") => self.volume.discard = true,
+            ("nodiscard", "") => self.volume.discard = false,
+            ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),
+            _ if self.mount.apply(word) => {}
+            _ => return Err(format!("`{word}` is no option of a Varve mount")),
+        }
+        self.volume.read_only = self.mount.read_only;
+        self.volume.strict_order = self.mount.strict_order;
+        self.volume.atime = match self.mount.no_atime {
+            true => Atime::Never,
+            false => Atime::Relatime,
+        };
+        Ok(())
+    }
+
+    /// Refuses changes.
+    pub fn set_read_only(&mut self) {
+        self.mount.read_only = true;
+        self.volume.read_only = true;
+    }
+
+    /// Sets how the image is read and written.
+    pub fn set_io(&mut self, io: IoMode) {
+        self.volume.io = io;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_reach_the_layer_they_belong_to() {
+        let mut chosen = Chosen::default();
+        chosen
+            .apply("rw,noatime,cache=64M,io=buffered,discard,nosuid,order=strict,x-y.z=1,_netdev")
+            .unwrap();
+        assert_eq!(chosen.volume.cache_bytes, 64 << 20);
+        assert_eq!(chosen.volume.io, IoMode::Buffered);
+        assert_eq!(chosen.volume.atime, Atime::Never);
+        assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
+        chosen.apply("ro").unwrap();
+        assert!(chosen.volume.read_only);
+        let wrong = chosen.apply("nodev,blue").unwrap_err();
+        assert!(wrong.contains("`blue`"), "{wrong}");
+        assert!(chosen.apply("cache=lots").is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! The host's mount table: who is mounted where.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// One mount.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where.
+    pub directory: PathBuf,
+    /// The file system's type.
+    pub kind: String,
+    /// What is mounted: for a Varve volume its path.
+    pub source: PathBuf,
+}
+
+impl Entry {
+    /// True for a mount of ours.
+    pub fn is_varve(&self) -> bool {
+        self.kind == "fuse.varve"
+    }
+}
+
+/// The topmost mount exactly at `directory`, if there is one. The directory is
+/// not looked into: a dead server would not answer.
+pub fn mount_at(directory: &Path) -> Option<Entry> {
+    let directory = std::path::absolute(directory).ok()?;
+    let real = resolve_parent(&directory);
+    let entries = read();
+    let found = entries.iter().rev();
+    let mut matching =
+        found.filter(|e| e.directory == directory || Some(&e.directory) == real.as_ref());
+    matching.next().cloned()
+}
+
+/// The first mount of a volume of ours that `source` names.
+pub fn mount_of(source: &Path) -> Option<Entry> {
+    let source = source.canonicalize().ok()?;
+    read()
+        .into_iter()
+        .find(|entry| entry.is_varve() && entry.source == source)
+}
+
+/// The path with symbolic links resolved in all but the last component.
+fn resolve_parent(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent()?.canonicalize().ok()?;
+    Some(parent.join(path.file_name()?))
+}
+
+fn read() -> Vec<Entry> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    text.lines().filter_map(parse).collect()
+}
+
+/// One line of mountinfo; see proc(5).
+fn parse(line: &str) -> Option<Entry> {
+    let (left, right) = line.split_once(" - ")?;
+    let directory = left.split(' ').nth(4)?;
+    let mut right = right.split(' ');
+    Some(Entry {
+        directory: unescape(directory),
+        kind: right.next()?.to_owned(),
+        source: unescape(right.next()?),
+    })
+}
+
+/// Blanks and the like stand as three octal digits.
+fn unescape(text: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        let code = match (first, after.get(..3)) {
+            (b'\\', Some(digits)) => std::str::from_utf8(digits)
+                .ok()
+                .and_then(|digits| u8::from_str_radix(digits, 8).ok()),
+            _ => None,
+        };
+        bytes.push(code.unwrap_or(first));
+        rest = &after[if code.is_some() { 3 } else { 0 }..];
+    }
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_parsed_and_unescaped() {
+        let line = r"36 35 98:0 / /mnt/a\040b rw,noatime - fuse.varve /im\134age rw";
+        let entry = parse(line).unwrap();
+        assert_eq!(entry.directory, Path::new("/mnt/a b"));
+        assert_eq!(entry.source, Path::new(r"/im\age"));
+        assert!(entry.is_varve());
+        assert_eq!(parse("nonsense"), None);
+    }
+
+    #[test]
+    fn the_root_is_mounted() {
+        assert!(mount_at(Path::new("/")).is_some_and(|entry| !entry.is_varve()));
+        assert_eq!(mount_at(Path::new("/no/such/directory")), None);
+    }
+}
