@@ -14,9 +14,10 @@
 //! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
 //! | [`statistics`](query_statistics) | requests by kind, over an ioctl on the mount's root |
 //!
-//! Why not the `fuser` crate (0.18): it answers `TMPFILE`, `STATX` and
-//! `SYNCFS` with ENOSYS before a file system sees them and drops the kill
-//! flags of writes and attribute changes, which `HANDLE_KILLPRIV_V2` needs.
+//! Why not the `fuser` crate (0.18): it knows no opcode above 47, so
+//! `SYNCFS`, `TMPFILE`, `STATX` and `COPY_FILE_RANGE_64` get ENOSYS before a
+//! file system sees them, and its `setattr` does not pass on the kill flag,
+//! which a change of owner or size needs under `HANDLE_KILLPRIV_V2`.
 
 mod adapter;
 mod counters;
