@@ -157,6 +157,9 @@ impl Checker<'_> {
         while ino != 0 {
             let subject = Subject::Inode(ino);
             let number = self.inodes.get(ino);
+            if number.has(known::DAMAGED) {
+                return; // its entry was reported, the list ends in it
+            }
             if !number.has(known::FREE) || number.has(known::LISTED) {
                 let text = if number.has(known::LISTED) {
                     format!("the free list returns to it behind {previous}")

@@ -63,21 +63,24 @@ impl Checker<'_> {
         }
     }
 
-    fn lost(&self) -> &'static str {
+    /// Reports what missing names would explain: no error while a damaged
+    /// directory may hold them.
+    fn unnamed(&mut self, kind: FindingKind, ino: u64, text: String) {
+        let subject = Subject::Inode(ino);
         if self.names_lost {
-            ", or one in a damaged directory"
+            let text = format!("{text}, as far as undamaged directories say");
+            self.found.warning(kind, subject, text);
         } else {
-            ""
+            self.found.error(kind, subject, text);
         }
     }
 
     fn directory_links(&mut self, ino: u64, inode: Known) {
-        let subject = Subject::Inode(ino);
         let root = ino == InodeNo::ROOT.0;
         if inode.named_by == 0 && !root {
             if inode.remaining != 0 {
-                let text = format!("a directory without a name{}", self.lost());
-                self.found.error(FindingKind::Unreachable, subject, text);
+                let text = "a directory without a name".into();
+                self.unnamed(FindingKind::Unreachable, ino, text);
             }
             return;
         }
@@ -89,13 +92,8 @@ impl Checker<'_> {
 
     fn file_links(&mut self, ino: u64, inode: Known) {
         if inode.named_by == 0 && inode.remaining > 0 {
-            let text = format!(
-                "counts {} names, but there is none{}",
-                inode.remaining,
-                self.lost()
-            );
-            let subject = Subject::Inode(ino);
-            self.found.error(FindingKind::Unreachable, subject, text);
+            let text = format!("counts {} names, but there is none", inode.remaining);
+            self.unnamed(FindingKind::Unreachable, ino, text);
         } else if inode.named_by != 0 && inode.remaining != 0 {
             self.wrong_count(ino, inode.remaining);
         }
@@ -106,14 +104,12 @@ impl Checker<'_> {
         let counted = self.newest_image(ino).map(|image| image.inode.nlink);
         let text = match counted {
             Some(counted) => format!(
-                "its link count is {counted}, it should be {}{}",
-                counted.wrapping_sub(surplus),
-                self.lost()
+                "its link count is {counted}, it should be {}",
+                counted.wrapping_sub(surplus)
             ),
             None => "its link count is wrong".into(),
         };
-        self.found
-            .error(FindingKind::LinkCount, Subject::Inode(ino), text);
+        self.unnamed(FindingKind::LinkCount, ino, text);
     }
 
     fn newest_image(&self, ino: u64) -> Option<Arc<InodeImage>> {

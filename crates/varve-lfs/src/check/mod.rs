@@ -24,14 +24,17 @@ mod accounts;
 mod again;
 mod attributes;
 mod claims;
+mod imap;
 mod inodes;
 mod links;
 mod names;
 mod paths;
 mod report;
 mod segments;
+mod shape;
 mod superblocks;
 mod table;
+mod visit;
 mod walk;
 
 pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase, Subject};

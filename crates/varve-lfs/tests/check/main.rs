@@ -1,5 +1,9 @@
 //! `varve fsck`: sound volumes give no findings, each kind of damage gives
 //! its own, and no bytes make it panic.
 
+mod crashes;
+mod damage;
+mod mutations;
 mod sound;
+mod surgeon;
 mod volume;

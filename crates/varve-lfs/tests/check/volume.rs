@@ -11,8 +11,8 @@ use varve_lfs::{FormatOptions, Lfs, MountOptions};
 pub type System = FileSystem<Arc<Lfs>>;
 
 /// A mounted volume.
-pub struct Volume {
-    pub device: Arc<MemoryDevice>,
+pub struct Volume<D = MemoryDevice> {
+    pub device: Arc<D>,
     pub clock: Arc<VirtualClock>,
     pub lfs: Arc<Lfs>,
     pub system: System,
@@ -49,7 +49,7 @@ pub fn formatted(bytes: u64, options: FormatOptions) -> (Arc<MemoryDevice>, Arc<
     (device, clock)
 }
 
-impl Volume {
+impl Volume<MemoryDevice> {
     pub fn new(bytes: u64) -> Volume {
         Volume::with(bytes, FormatOptions::default())
     }
@@ -59,7 +59,19 @@ impl Volume {
         Volume::mount(device, clock, 2)
     }
 
-    pub fn mount(device: Arc<MemoryDevice>, clock: Arc<VirtualClock>, seed: u64) -> Volume {
+    /// The server dies; what the device was given is there.
+    pub fn crash(self, seed: u64) -> Volume {
+        let device = Arc::new(MemoryDevice::from_image(&self.device.snapshot()));
+        Volume::mount(device, self.clock, seed)
+    }
+
+    pub fn check(&self) -> CheckReport {
+        checked(&self.device.snapshot().into(), true)
+    }
+}
+
+impl<D: Device + 'static> Volume<D> {
+    pub fn mount(device: Arc<D>, clock: Arc<VirtualClock>, seed: u64) -> Volume<D> {
         let lfs = Lfs::mount(device.clone(), clock.clone(), mount_options(seed)).unwrap();
         let lfs = Arc::new(lfs);
         let system = FileSystem::mount(lfs.clone(), clock.clone(), system_options()).unwrap();
@@ -70,12 +82,6 @@ impl Volume {
             system,
             caller: Caller::root(),
         }
-    }
-
-    /// The server dies; what the device was given is there.
-    pub fn crash(self, seed: u64) -> Volume {
-        let device = Arc::new(MemoryDevice::from_image(&self.device.snapshot()));
-        Volume::mount(device, self.clock, seed)
     }
 
     pub fn unmount(&self) {
@@ -144,16 +150,6 @@ impl Volume {
             .unwrap();
     }
 
-    pub fn truncate(&self, ino: InodeNo, size: u64) {
-        let set = SetAttr {
-            size: Some(size),
-            ..SetAttr::default()
-        };
-        self.system
-            .setattr(View::Live, &self.caller, ino, &set)
-            .unwrap();
-    }
-
     pub fn lookup(&self, parent: InodeNo, name: &str) -> InodeNo {
         self.system
             .lookup(View::Live, &self.caller, parent, name.as_bytes())
@@ -194,10 +190,6 @@ impl Volume {
             self.unlink(home, &format!("file{n}"));
         }
     }
-
-    pub fn check(&self) -> CheckReport {
-        checked(&self.device.snapshot().into(), true)
-    }
 }
 
 /// A device's bytes, to check without its owner noticing.
@@ -229,7 +221,7 @@ pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// One random operation; refusals are part of the game.
-pub fn step(volume: &Volume, rng: &mut Xoshiro256PlusPlus) {
+pub fn step<D: Device + 'static>(volume: &Volume<D>, rng: &mut Xoshiro256PlusPlus) {
     let system = &volume.system;
     let caller = &volume.caller;
     let live = View::Live;

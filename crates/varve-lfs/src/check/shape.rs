@@ -1,0 +1,162 @@
+//! What can be said of one inode by itself: its counts, its shape, its
+//! attributes.
+
+use super::claims::{Role, Stored};
+use super::report::{FindingKind, Subject};
+use super::table::known;
+use super::visit::Tally;
+use super::{Checker, DirectoryAt, attributes, plain};
+use crate::format::{Pointer, SECTOR};
+use varve_fs::{FileKind, Inode, flags};
+
+/// How the sectors of extended attributes are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// They belong to the image.
+    Base,
+    /// They were logged since.
+    Newer,
+    /// They have been taken already.
+    Done,
+}
+
+impl Checker<'_> {
+    /// Counts an inode of the newest state, and checks what can be seen of it
+    /// alone.
+    pub(super) fn register(
+        &mut self,
+        inode: &Inode,
+        tally: &Tally,
+        xattr_sectors: u64,
+        first: u64,
+        damaged: bool,
+    ) {
+        let ino = inode.ino.0;
+        let kind = inode.kind();
+        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let entry = self.inodes.at(ino);
+        entry.set_kind(kind);
+        entry.remaining = inode.nlink;
+        if unfinished {
+            entry.flags |= known::UNFINISHED;
+        }
+        if damaged {
+            entry.flags |= known::INDEX;
+        }
+        self.usage.inodes += 1;
+        self.usage.blocks = self.usage.blocks.saturating_add(tally.blocks);
+        let sectors = tally.sectors.saturating_add(xattr_sectors);
+        self.usage.sectors = self.usage.sectors.saturating_add(sectors);
+        self.counts.inodes += 1;
+        if kind == FileKind::Directory {
+            self.counts.directories += 1;
+            self.directories.push(DirectoryAt {
+                sector: first,
+                ino,
+                version: inode.version,
+                parent: inode.parent.0,
+            });
+        }
+        if !damaged {
+            self.compare(inode, tally, "");
+            self.shape(inode, tally);
+            self.within_size(inode, tally, unfinished);
+        }
+    }
+
+    pub(super) fn compare(&mut self, inode: &Inode, tally: &Tally, when: &str) {
+        if (inode.blocks, inode.sectors) != (tally.blocks, tally.sectors) {
+            let text = format!(
+                "counts {} blocks of {} sectors{when}, but has {} of {}",
+                inode.blocks, inode.sectors, tally.blocks, tally.sectors
+            );
+            let subject = Subject::Inode(inode.ino.0);
+            self.found.error(FindingKind::BlockCount, subject, text);
+        }
+    }
+
+    /// What the kind of a file demands of its content.
+    fn shape(&mut self, inode: &Inode, tally: &Tally) {
+        let inline = inode.flags & flags::INLINE != 0;
+        let kind = inode.kind();
+        let problem = match kind {
+            _ if inode.flags & !(flags::INLINE | flags::TRUNCATING) != 0 => {
+                Some(format!("unknown flags {:#x}", inode.flags))
+            }
+            _ if inline && tally.blocks > 0 => {
+                Some(format!("content in the inode and {} blocks", tally.blocks))
+            }
+            FileKind::Regular => None,
+            FileKind::Symlink if !inline && tally.blocks == 0 => {
+                Some("a symbolic link without a target".into())
+            }
+            FileKind::Directory | FileKind::Symlink if tally.unwritten > 0 => {
+                Some(format!("{} blocks were never written", tally.unwritten))
+            }
+            FileKind::Directory if inline => Some("a directory with content in the inode".into()),
+            FileKind::Directory | FileKind::Symlink => None,
+            _ if inline || tally.blocks > 0 => Some("a special file with content".into()),
+            _ => None,
+        };
+        if let Some(text) = problem {
+            if tally.unwritten > 0 {
+                self.inodes.at(inode.ino.0).flags |= known::INDEX;
+            }
+            let subject = Subject::Inode(inode.ino.0);
+            self.found.error(FindingKind::Inode, subject, text);
+        }
+    }
+
+    /// No written block lies wholly beyond the size, unless a truncate is
+    /// under way or the file is being freed.
+    fn within_size(&mut self, inode: &Inode, tally: &Tally, unfinished: bool) {
+        let unit = u64::from(self.geometry.block_bytes);
+        let end = inode.size.div_ceil(unit);
+        if inode.kind() == FileKind::Regular && !unfinished && tally.written_end > end {
+            let text = format!(
+                "block {} is stored, but the size of {} bytes ends before it",
+                tally.written_end - 1,
+                inode.size
+            );
+            let subject = Subject::Inode(inode.ino.0);
+            self.found.error(FindingKind::BeyondSize, subject, text);
+        }
+    }
+
+    /// The extended attributes of one image.
+    pub(super) fn attributes(&mut self, inode: &Inode, pointer: &Pointer, claim: Claim) {
+        let subject = Subject::Inode(inode.ino.0);
+        let bytes = u64::from(inode.xattr_bytes);
+        if u64::from(pointer.sectors()) != bytes.div_ceil(SECTOR) || pointer.is_unwritten() {
+            let text = format!(
+                "has {bytes} bytes of extended attributes in {} sectors",
+                pointer.sectors()
+            );
+            self.found.error(FindingKind::Attributes, subject, text);
+        }
+        if pointer.is_none() || pointer.is_unwritten() || claim == Claim::Done {
+            return;
+        }
+        let stored = Stored::block(inode.ino, inode.version, Role::Attributes, pointer);
+        if !self.claim(
+            subject,
+            &stored,
+            claim == Claim::Base,
+            "its extended attributes: ",
+        ) {
+            return;
+        }
+        match self.reader.block(pointer, inode.ino, 0) {
+            Ok(mut blob) => {
+                blob.truncate(inode.xattr_bytes as usize);
+                if let Some(problem) = attributes::flaw(&blob) {
+                    self.found.error(FindingKind::Attributes, subject, problem);
+                }
+            }
+            Err(error) => {
+                let text = format!("its extended attributes: {}", plain(&error));
+                self.found.error(FindingKind::Attributes, subject, text);
+            }
+        }
+    }
+}

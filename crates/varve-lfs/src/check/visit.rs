@@ -1,0 +1,162 @@
+//! What an index leads to: claimed, counted, and merged with the log.
+
+use super::claims::{Claims, Role, Stored};
+use super::report::{FindingKind, Findings, Subject};
+use super::walk::Visitor;
+use super::{Checker, plain, refused, sectors_of, subject_of_block};
+use crate::delta::{Answer, InodeDelta};
+use crate::error::Error;
+use crate::format::Pointer;
+use crate::format::node::NodeId;
+use std::collections::HashSet;
+use varve_fs::InodeNo;
+
+/// Blocks found below an index.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    pub blocks: u64,
+    pub sectors: u64,
+    /// Behind the last block that stores something.
+    pub written_end: u64,
+    /// Blocks that are reserved only.
+    pub unwritten: u64,
+}
+
+impl Tally {
+    /// Counts one more.
+    pub fn add(&mut self, block: u64, pointer: &Pointer) {
+        self.blocks += 1;
+        self.sectors = self.sectors.saturating_add(sectors_of(pointer));
+        if pointer.is_unwritten() {
+            self.unwritten += 1;
+        } else {
+            self.written_end = self.written_end.max(block + 1);
+        }
+    }
+}
+
+/// Claims what an index leads to, and counts it.
+pub struct FileVisitor<'v> {
+    claims: &'v mut Claims,
+    found: &'v mut Findings,
+    overlaps: &'v mut Vec<(Stored, Subject)>,
+    delta: Option<&'v InodeDelta>,
+    ino: InodeNo,
+    version: u32,
+    block_sectors: u8,
+    /// The image's blocks.
+    pub whole: Tally,
+    /// Those that still count.
+    pub merged: Tally,
+    /// Blocks whose pointers the log has, too.
+    pub same: HashSet<u64>,
+    /// Sector of block 0.
+    pub first: u64,
+    /// Index nodes, and their bytes.
+    pub nodes: u64,
+    pub node_bytes: u64,
+    /// A node could not be used.
+    pub damaged: bool,
+    /// Of the ifile: every block.
+    pub listed: Vec<(u64, Pointer)>,
+}
+
+impl FileVisitor<'_> {
+    /// True if the sectors were free.
+    fn claim(&mut self, subject: Subject, stored: &Stored) -> bool {
+        let claimed = self.claims.claim(stored, true);
+        if let Err(refusal) = claimed {
+            refused(self.found, self.overlaps, subject, stored, refusal, "");
+        }
+        claimed.is_ok()
+    }
+}
+
+impl Visitor for FileVisitor<'_> {
+    fn node(&mut self, id: NodeId, pointer: &Pointer) -> bool {
+        let stored = Stored::node(id, self.version, pointer);
+        if !self.claim(subject_of_node(id), &stored) {
+            self.damaged = true;
+            return false;
+        }
+        self.nodes += 1;
+        self.node_bytes += stored.length;
+        true
+    }
+
+    fn block(&mut self, block: u64, pointer: &Pointer) {
+        if pointer.sectors() > self.block_sectors {
+            let text = format!(
+                "the pointer says {} sectors, a block has {}",
+                pointer.sectors(),
+                self.block_sectors
+            );
+            let subject = subject_of_block(self.ino, block);
+            self.found.error(FindingKind::PointerBounds, subject, text);
+        }
+        if !pointer.is_unwritten() {
+            let stored = Stored::block(self.ino, self.version, Role::Data(block), pointer);
+            self.claim(subject_of_block(self.ino, block), &stored);
+        }
+        self.whole.add(block, pointer);
+        if block == 0 {
+            self.first = pointer.sector();
+        }
+        if self.ino == InodeNo::IFILE {
+            self.listed.push((block, *pointer));
+        }
+        match self.delta.map(|d| d.block(block, self.block_sectors)) {
+            None | Some(Answer::Pass) => self.merged.add(block, pointer),
+            Some(Answer::At(newer)) if newer == *pointer => {
+                self.same.insert(block);
+            }
+            Some(Answer::At(_) | Answer::Hole) => {}
+        }
+    }
+
+    fn refused(&mut self, id: NodeId, _: &Pointer, error: Error) {
+        self.damaged = true;
+        self.found
+            .error(FindingKind::IndexNode, subject_of_node(id), plain(&error));
+    }
+
+    fn done(&self) -> bool {
+        self.found.full()
+    }
+}
+
+fn subject_of_node(id: NodeId) -> Subject {
+    Subject::Node {
+        ino: id.ino.0,
+        height: id.height,
+        index: id.index,
+    }
+}
+
+impl Checker<'_> {
+    /// A visitor of the index of `ino`, of which the log says `delta`.
+    pub(super) fn visit<'v>(
+        &'v mut self,
+        ino: InodeNo,
+        version: u32,
+        delta: Option<&'v InodeDelta>,
+    ) -> FileVisitor<'v> {
+        FileVisitor {
+            block_sectors: self.block_sectors(),
+            claims: &mut self.claims,
+            found: self.found,
+            overlaps: &mut self.overlaps,
+            delta,
+            ino,
+            version,
+            whole: Tally::default(),
+            merged: Tally::default(),
+            same: HashSet::new(),
+            first: 0,
+            nodes: 0,
+            node_bytes: 0,
+            damaged: false,
+            listed: Vec::new(),
+        }
+    }
+}
