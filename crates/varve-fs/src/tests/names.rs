@@ -1,7 +1,7 @@
 //! Names: what exists where, and who may change it.
 
 use super::harness::*;
-use crate::{Caller, Error, FileKind, InodeNo, Layout, Rename, SetAttr};
+use crate::{Caller, Error, FileKind, InodeNo, Layout, MemoryOptions, Options, Rename, SetAttr};
 
 fn root() -> Caller {
     Caller::root()
@@ -415,4 +415,34 @@ fn special_files_keep_their_numbers() {
     let refused = fs.mknod(LIVE, &user(1), ROOT, b"sda", mode, 1);
     assert!(matches!(refused, Err(Error::NotPermitted)));
     assert!(matches!(fs.getattr(LIVE, InodeNo(1)), Err(Error::Stale)));
+}
+
+#[test]
+fn a_held_file_is_not_evicted() {
+    let options = Options {
+        cache_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let fs = fresh_with(MemoryOptions::default(), options);
+    let held = fs.t_file("held", &pattern(5_000, 1));
+    fs.retain(held).unwrap();
+    for _ in 0..3 {
+        let d = fs.t_mkdir(ROOT, "d");
+        for n in 0..1_000 {
+            fs.t_create(d, &format!("f{n}"));
+        }
+        fs.sync().unwrap();
+        for n in 0..1_000 {
+            let name = format!("f{n}");
+            fs.lookup(LIVE, &root(), d, name.as_bytes()).unwrap();
+        }
+        assert!(fs.statistics().vnodes < 1_500, "{:?}", fs.statistics());
+        fs.t_rename("d", &format!("e{}", fs.usage().inodes))
+            .unwrap();
+    }
+    fs.t_unlink("held");
+    fs.sync().unwrap();
+    assert_eq!(fs.t_read(held), pattern(5_000, 1));
+    fs.release(held, 1);
+    assert!(matches!(fs.getattr(LIVE, held), Err(Error::Stale)));
 }
