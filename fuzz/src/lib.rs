@@ -1,0 +1,92 @@
+//! Attacks every parser of bytes from the device.
+//!
+//! Each target takes any bytes and must return: no panic, no endless loop, no
+//! memory beyond the size of what it was given. A target tries the bytes as
+//! they are and once more with signature and checksums made right, because a
+//! mutation seldom gets past a checksum by itself. Where a parser has an
+//! encoder, what was parsed must survive encoding and parsing again.
+//!
+//! `fuzz_targets/` hands the targets to libFuzzer (nightly toolchain);
+//! `src/bin/smoke.rs` runs them on mutated seeds with the stable one.
+
+pub mod directory;
+pub mod image;
+pub mod input;
+pub mod mutate;
+pub mod sample;
+pub mod structures;
+pub mod walk;
+
+/// One parser under attack.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// Its name, also that of its file in `fuzz_targets/`.
+    pub name: &'static str,
+    /// Its body.
+    pub run: fn(&[u8]),
+    /// Inputs worth mutating.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target {
+        name: "superblock",
+        run: structures::superblock,
+        seeds: sample::superblock_seeds,
+    },
+    Target {
+        name: "owner",
+        run: structures::owner,
+        seeds: sample::owner_seeds,
+    },
+    Target {
+        name: "checkpoint",
+        run: structures::checkpoint,
+        seeds: sample::checkpoint_seeds,
+    },
+    Target {
+        name: "summary",
+        run: structures::summary,
+        seeds: sample::summary_seeds,
+    },
+    Target {
+        name: "inode",
+        run: structures::inode,
+        seeds: sample::inode_seeds,
+    },
+    Target {
+        name: "index_node",
+        run: structures::index_node,
+        seeds: sample::index_node_seeds,
+    },
+    Target {
+        name: "ifile",
+        run: structures::ifile,
+        seeds: sample::ifile_seeds,
+    },
+    Target {
+        name: "directory",
+        run: directory::directory,
+        seeds: directory::seeds,
+    },
+    Target {
+        name: "xattrs",
+        run: structures::xattrs,
+        seeds: structures::xattr_seeds,
+    },
+    Target {
+        name: "mount_image",
+        run: image::mount_image,
+        seeds: image::seeds,
+    },
+];
+
+/// Runs the target called `name` on `data`.
+///
+/// # Panics
+/// If there is no such target, or the target found a bug.
+pub fn run(name: &str, data: &[u8]) {
+    let target = TARGETS.iter().find(|target| target.name == name);
+    (target.expect("a target of that name").run)(data);
+}
