@@ -23,6 +23,7 @@ pub mod format;
 pub mod fuzzing;
 mod geometry;
 mod inodes;
+pub mod inspect;
 mod layout;
 mod lfs;
 mod log;

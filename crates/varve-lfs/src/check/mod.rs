@@ -37,6 +37,7 @@ mod table;
 mod visit;
 mod walk;
 
+pub(crate) use names::{Blocks, FileView};
 pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase, Subject};
 
 use crate::base::Base;
@@ -52,12 +53,13 @@ use crate::recovery::{Recovered, RecoveryReport, load_base, recover, unfinished_
 use crate::segments::SegmentTable;
 use crate::statistics::Counters;
 use claims::{Claims, Refusal, Stored};
-use report::Findings;
+pub(crate) use report::Findings;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use table::InodeTable;
 use varve_device::{Clock, Device};
 use varve_fs::{InodeNo, Usage};
+pub(crate) use walk::{Visitor, walk};
 
 /// Bytes of decoded metadata kept while checking.
 const CACHE_BYTES: u64 = 16 << 20;
@@ -159,7 +161,7 @@ pub fn check(
 
 /// The record that recovery `used`, or the newest one that can be loaded, with
 /// its image and the usage table as written, without corrections.
-fn load_image(
+pub(crate) fn load_image(
     reader: &Reader,
     geometry: &Geometry,
     records: &[CheckpointRecord],
@@ -190,19 +192,19 @@ fn load_image(
 }
 
 /// The committed state that is checked.
-struct State {
-    base: Arc<Base>,
-    live: Arc<Delta>,
-    segments: SegmentTable,
-    position: LogPosition,
-    usage: Usage,
-    unfinished: BTreeSet<u64>,
-    report: RecoveryReport,
+pub(crate) struct State {
+    pub(crate) base: Arc<Base>,
+    pub(crate) live: Arc<Delta>,
+    pub(crate) segments: SegmentTable,
+    pub(crate) position: LogPosition,
+    pub(crate) usage: Usage,
+    pub(crate) unfinished: BTreeSet<u64>,
+    pub(crate) report: RecoveryReport,
 }
 
 impl State {
     /// What recovery made, or, if it failed, the image alone.
-    fn new(
+    pub(crate) fn new(
         recovered: Result<Recovered>,
         base: Base,
         table: &[UsageEntry],
@@ -326,7 +328,7 @@ impl Checker<'_> {
 }
 
 /// An error without a place that the finding names already.
-fn plain(error: &Error) -> String {
+pub(crate) fn plain(error: &Error) -> String {
     match error {
         Error::Damaged { source, .. } => source.to_string(),
         Error::BadBlock {

@@ -319,7 +319,7 @@ impl fmt::Display for CheckReport {
 
 /// Collects findings up to the limit.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
+pub(crate) struct Findings {
     pub errors: Vec<Finding>,
     pub warnings: Vec<Finding>,
     phase: Option<Phase>,

@@ -3,6 +3,7 @@
 
 mod crashes;
 mod damage;
+mod inspect;
 mod mutations;
 mod sound;
 mod surgeon;

@@ -1,5 +1,6 @@
 //! Any bytes: findings perhaps, a panic or an endless loop never.
 
+use crate::inspect::everything;
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, step};
 use rand::{RngExt, SeedableRng};
@@ -9,6 +10,7 @@ use varve_device::VirtualClock;
 use varve_fs::InodeNo;
 use varve_lfs::check::{CheckOptions, check};
 use varve_lfs::format::CheckpointHeader;
+use varve_lfs::inspect::Inspector;
 use zerocopy::IntoBytes;
 
 /// A volume with some history; with `crashed`, log behind the checkpoint.
@@ -26,16 +28,19 @@ fn patient(seed: u64, crashed: bool) -> Surgeon {
     Surgeon::new(&volume.device)
 }
 
-/// The check must end, whatever it says.
+/// Check and inspection must end, whatever they say.
 fn survives(surgeon: &Surgeon) {
     let options = CheckOptions {
         data: true,
         ..CheckOptions::default()
     };
     let clock = Arc::new(VirtualClock::new(0, 0));
-    match check(surgeon.device(), clock, &options) {
+    match check(surgeon.device(), clock.clone(), &options) {
         Ok(report) => drop(report.to_string()),
         Err(error) => drop(error.to_string()),
+    }
+    if let Ok(inspector) = Inspector::open(surgeon.device(), clock) {
+        everything(&inspector);
     }
 }
 
