@@ -136,6 +136,9 @@ impl History {
                 file,
                 data_only: true,
             } => self.last_change(file),
+            Operation::Fsync { file, .. } if self.newest().exact => {
+                self.last_change(file).max(self.last_change_of_names())
+            }
             _ => self.moments.len() - 1,
         };
         self.floors.push(floor.max(promised));
@@ -153,6 +156,15 @@ impl History {
             .rev()
             .find(|&index| changes(index) != changes(newest))
             .map_or(0, |index| index + 1)
+    }
+
+    fn last_change_of_names(&self) -> usize {
+        let newest = self.moments.len() - 1;
+        let hash = self.moments[newest].hash;
+        let differs = (0..newest)
+            .rev()
+            .find(|&index| self.moments[index].hash != hash);
+        differs.map_or(0, |index| index + 1)
     }
 
     /// The process died and its successor found `tree`: adds the moment that

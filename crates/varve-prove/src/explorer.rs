@@ -6,7 +6,7 @@
 //! - it mounts, for writing, and reports no damage: power cuts are not damage;
 //! - the tree is at one allowed moment; no inode is in use without a name.
 //!
-//! For a share of the images, chosen by their hash, moreover:
+//! For a share of the images, drawn by lot, moreover:
 //! - the offline check finds nothing, before and after recovery;
 //! - mounting once more, after the process died, shows the same tree;
 //! - the recovered volume takes operations, a sync, a remount;
@@ -55,6 +55,10 @@ pub struct Plan {
     pub second_life: Option<Vec<Operation>>,
     /// The profile from which it is drawn.
     pub profile: Profile,
+    /// Growing operations may be refused for lack of space.
+    pub may_be_full: bool,
+    /// All data survives as a prefix, too (`order=strict`).
+    pub strict: bool,
     /// Decides everything drawn.
     pub seed: u64,
     /// How long to shrink a failure.
@@ -80,6 +84,8 @@ impl Plan {
             nesting: 0,
             second_life: None,
             profile: Profile::crash(),
+            may_be_full: false,
+            strict: false,
             seed,
             patience: Duration::from_secs(60),
         }
@@ -110,7 +116,7 @@ impl Plan {
                 scattered: 1,
             },
             units: self.units[..1].to_vec(),
-            afterwards_one_in: self.afterwards_one_in * 4,
+            afterwards_one_in: self.afterwards_one_in * 2,
             depth: self.depth - 1,
             nesting: self.nesting + 1,
             seed: mix(self.seed, salt),
@@ -197,7 +203,9 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     }
 
     fn empty_model(&self, plan: &Plan) -> Model {
-        Model::new(plan.profile.block_bytes)
+        let mut model = Model::new(plan.profile.block_bytes);
+        model.exact = plan.strict;
+        model
     }
 
     /// Explores `operations` on an empty volume; a failure comes back shrunk.
@@ -233,6 +241,16 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
             ..plan.clone()
         };
         self.explore(&operations, &plan)
+    }
+
+    /// The device trace that a workload leaves.
+    ///
+    /// # Errors
+    /// If the workload fails.
+    pub fn trace(&self, operations: &[Operation], plan: &Plan) -> Result<Vec<Event>, Failure> {
+        let image = self.fresh_image()?;
+        let recorded = self.live(&image, self.empty_model(plan), operations, plan)?;
+        Ok(recorded.trace)
     }
 
     fn explore_once(&self, operations: &[Operation], plan: &Plan) -> Result<(), Failure> {
@@ -277,6 +295,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         };
         let mut history = History::new(model.clone());
         let mut runner = Runner::new(mount(&switch)?, clock.clone(), model);
+        runner.may_be_full = plan.may_be_full;
         for (index, operation) in operations.iter().enumerate() {
             recorder.mark(Step::begun(index).0);
             let at = |error: String| {
@@ -385,7 +404,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         if plan.afterwards_one_in == u64::MAX {
             return Ok(());
         }
-        let lot = mix(image.fingerprint(), plan.seed);
+        let lot = mix(self.counts().states, plan.seed);
         if lot.is_multiple_of(plan.afterwards_one_in) {
             self.count(|counts| counts.afterwards += 1);
             let used =
@@ -436,6 +455,24 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         }
     }
 
+    /// A read-only mount shows the same tree and writes nothing.
+    fn look_without_writing(&self, image: &MemoryImage, tree: &Tree) -> Result<(), Failure> {
+        let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)));
+        let Some(mounted) = self.subject.mount_read_only(recorder.clone(), new_clock()) else {
+            return Ok(());
+        };
+        let fail = |text: String| Failure::new(Promise::Again, format!("read-only: {text}"));
+        let mounted = mounted.map_err(|error| fail(format!("mount: {error}")))?;
+        let seen = tree::walk(&*mounted, Bounds::default()).map_err(fail)?;
+        same_tree(tree, &seen, "read-only")?;
+        let _ = mounted.unmount();
+        drop(mounted);
+        match recorder.len() {
+            0 => Ok(()),
+            count => Err(fail(format!("{count} writes, flushes or discards"))),
+        }
+    }
+
     /// The recovered volume is checked, dies, mounts, works, and mounts again.
     fn use_further(
         &self,
@@ -449,13 +486,15 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         let raw = MemoryDevice::from_image(image);
         self.check_offline(&raw, "of the crash image")?;
         self.check_offline(device, "after recovery")?;
+        self.look_without_writing(image, tree)?;
         // The process dies: what it had written stays.
         let dead = Arc::new(MemoryDevice::from_image(&device.snapshot()));
         drop(mounted);
         let (mounted, again) = self.mount_and_walk(dead.clone(), plan)?;
         same_tree(tree, &again, "mounted again")?;
         let mut runner = Runner::new(mounted, new_clock(), model.clone());
-        let mut random = Random::new(mix(plan.seed, image.fingerprint()));
+        runner.may_be_full = plan.may_be_full;
+        let mut random = Random::new(mix(plan.seed, self.counts().states));
         let mut generator = Generator::on(
             plan.profile.clone(),
             Random::new(random.word()),

@@ -20,6 +20,11 @@ pub struct Profile {
     pub block_bytes: u64,
     /// Blocks a file may have.
     pub file_blocks: u64,
+    /// Blocks a write may have, where ranges are whole blocks.
+    pub run_blocks: u64,
+    /// Blocks at which ranges and sizes begin, where they are whole blocks; if
+    /// empty, at any.
+    pub hot_blocks: Vec<u64>,
     /// Offsets and lengths may be any; otherwise whole blocks.
     pub odd_ranges: bool,
     /// Operations to draw from, each as often as it is listed.
@@ -79,6 +84,7 @@ impl Profile {
             depth: 2,
             block_bytes: 4096,
             file_blocks: 4,
+            run_blocks: 2,
             odd_ranges: false,
             kinds: times(&[
                 (Create, 6),
@@ -106,8 +112,26 @@ impl Profile {
                 (LayoutCheckpoint, 2),
                 (Clean, 2),
                 (Maintain, 1),
+                (Remount, 1),
+                (Kill, 1),
             ]),
+            hot_blocks: Vec::new(),
         }
+    }
+
+    /// Files with great holes, so that their index has two levels.
+    pub fn sparse() -> Self {
+        use Kind::*;
+        let mut profile = Profile::crash();
+        profile.file_blocks = 900;
+        profile.hot_blocks = vec![0, 2, 3, 100, 128, 129, 300, 380, 381, 898];
+        profile.kinds.extend(times(&[
+            (Write, 6),
+            (Punch, 3),
+            (Truncate, 2),
+            (Reserve, 2),
+        ]));
+        profile
     }
 
     /// Everything, odd sizes included, for comparing without crashes.
@@ -163,6 +187,32 @@ impl Profile {
             (WriteBack, 2),
             (LayoutCheckpoint, 1),
             (DropCaches, 1),
+        ]);
+        profile
+    }
+
+    /// Long writes over few files, and much cleaning: segments are used up,
+    /// cleaned and reused.
+    pub fn churn() -> Self {
+        use Kind::*;
+        let mut profile = Profile::crash();
+        profile.depth = 1;
+        profile.names.push("c".to_owned());
+        profile.file_blocks = 48;
+        profile.run_blocks = 24;
+        profile.kinds = times(&[
+            (Create, 3),
+            (Unlink, 2),
+            (Rename, 1),
+            (Write, 16),
+            (Truncate, 2),
+            (Punch, 1),
+            (Fsync, 4),
+            (Sync, 1),
+            (WriteBack, 2),
+            (LayoutCheckpoint, 3),
+            (Clean, 6),
+            (Maintain, 1),
         ]);
         profile
     }
@@ -254,7 +304,15 @@ impl Generator {
         }
         match self.random.below(8) {
             0 => self.random.below(limit),
-            _ => self.random.below(self.profile.file_blocks + 1) * self.profile.block_bytes,
+            _ => self.block(self.profile.file_blocks + 1) * self.profile.block_bytes,
+        }
+    }
+
+    /// A block below `limit`.
+    fn block(&mut self, limit: u64) -> u64 {
+        match self.profile.hot_blocks.as_slice() {
+            [] => self.random.below(limit),
+            hot => *self.random.pick(hot),
         }
     }
 
@@ -270,8 +328,8 @@ impl Generator {
             };
             return Range { offset, length };
         }
-        let first = self.random.below(self.profile.file_blocks);
-        let count = 1 + self.random.below(2);
+        let first = self.block(self.profile.file_blocks);
+        let count = 1 + self.random.below(self.profile.run_blocks);
         match self.random.below(10) {
             0 => Range {
                 offset: 0,

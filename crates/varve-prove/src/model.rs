@@ -96,6 +96,9 @@ pub struct Model {
     slots: BTreeMap<u8, Id>,
     /// Promises of durability count for nothing: all pasts stay possible.
     pub distrustful: bool,
+    /// Data survives in the order of operations, as names do: no past of it
+    /// is possible once the operation is.
+    pub exact: bool,
 }
 
 fn refuse<T>(errno: i32) -> Result<T, Refusal> {
@@ -116,6 +119,7 @@ impl Model {
             next: ROOT,
             slots: BTreeMap::new(),
             distrustful: false,
+            exact: false,
         };
         let root = model.add(FileKind::Directory, 0o755, ROOT);
         model.change(root).nlink = 2;
@@ -219,6 +223,14 @@ impl Model {
     /// # Errors
     /// The refusal; nothing has changed then.
     pub fn apply(&mut self, operation: &Operation) -> Outcome {
+        let outcome = self.apply_loosely(operation);
+        if self.exact {
+            self.settle();
+        }
+        outcome
+    }
+
+    fn apply_loosely(&mut self, operation: &Operation) -> Outcome {
         use Operation as O;
         match operation {
             O::Create(path) => self.make(path, FileKind::Regular, 0o644).map(drop)?,

@@ -7,8 +7,8 @@
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::{
-    Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, Usage, View,
-    Whence,
+    Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, StatFs, Usage,
+    View, Whence,
 };
 
 /// One name of a directory, owned.
@@ -62,6 +62,7 @@ pub trait Mounted: Send + Sync {
     fn retain(&self, ino: InodeNo) -> Result<()>;
     fn release(&self, ino: InodeNo);
     fn usage(&self) -> Usage;
+    fn statfs(&self) -> StatFs;
     fn unmount(&self) -> Result<()>;
     fn drop_caches(&self);
     /// Why the volume takes no writes, if it does not.
@@ -264,6 +265,10 @@ impl<L: Layout> Mounted for Handle<L> {
         self.system.usage()
     }
 
+    fn statfs(&self) -> StatFs {
+        self.system.statfs()
+    }
+
     fn unmount(&self) -> Result<()> {
         self.system.unmount()?;
         (self.extras.unmount)(&self.system)
@@ -307,6 +312,15 @@ pub trait Subject: Sync {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Result<Box<dyn Mounted>>;
+
+    /// Mounts it so that nothing is written, if it can be.
+    fn mount_read_only(
+        &self,
+        _device: Arc<dyn Device>,
+        _clock: Arc<dyn Clock>,
+    ) -> Option<Result<Box<dyn Mounted>>> {
+        None
+    }
 
     /// What an offline check finds wrong; empty for a sound volume.
     fn check(&self, device: Arc<dyn Device>) -> Vec<String>;

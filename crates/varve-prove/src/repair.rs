@@ -259,7 +259,7 @@ mod tests {
             let mut byte = [0];
             image.read(at, &mut byte);
             image.write(at, &[byte[0] ^ 1]);
-            repair.repair(&mut image, &[at..at + 1]);
+            repair.repair(&mut image, std::slice::from_ref(&(at..at + 1)));
             let device = Arc::new(MemoryDevice::from_image(&image));
             tried += 1;
             if let Ok(fs) = subject.mount(device, new_clock(), 2) {

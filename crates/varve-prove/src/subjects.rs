@@ -1,11 +1,12 @@
 //! The file systems that are put to the proof.
 
 use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::runner::new_clock;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use varve_device::{Clock, Device};
 use varve_fs::{FileSystem, Layout, MemoryLayout, MemoryOptions, Options, Result};
+use varve_lfs::check::{CheckOptions, check};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 /// The options every subject is mounted with: little memory, so that blocks
@@ -64,16 +65,12 @@ impl MemoryVolume {
 pub struct Toy {
     /// The planted bug.
     pub bug: Option<Bug>,
-    lives: AtomicU64,
 }
 
 impl Toy {
     /// The toy with `bug`.
     pub fn with(bug: Bug) -> Self {
-        Toy {
-            bug: Some(bug),
-            ..Toy::default()
-        }
+        Toy { bug: Some(bug) }
     }
 }
 
@@ -90,8 +87,7 @@ impl Subject for Toy {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Result<Box<dyn Mounted>> {
-        let life = seed ^ self.lives.fetch_add(1, Ordering::Relaxed);
-        mount_layout(ToyLayout::open(device, life, self.bug)?, clock)
+        mount_layout(ToyLayout::open(device, seed, self.bug)?, clock)
     }
 
     fn check(&self, _device: Arc<dyn Device>) -> Vec<String> {
@@ -112,6 +108,8 @@ pub struct Log {
     pub format: FormatOptions,
     /// How it is mounted; the seed is set at each mount.
     pub mount: MountOptions,
+    /// How the file system on it is mounted.
+    pub options: Options,
 }
 
 impl Default for Log {
@@ -129,6 +127,7 @@ impl Default for Log {
                 checkpoint_bytes: 1 << 20,
                 ..MountOptions::default()
             },
+            options: options(),
         }
     }
 }
@@ -142,6 +141,30 @@ fn clean(system: &FileSystem<Lfs>) -> Result<()> {
         layout.clean_segment(candidate.segment)?;
     }
     Ok(())
+}
+
+impl Log {
+    fn mount_as(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        read_only: bool,
+    ) -> Result<Box<dyn Mounted>> {
+        let mount = MountOptions {
+            seed: Some(seed),
+            read_only,
+            ..self.mount.clone()
+        };
+        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        let extras = Extras {
+            clean,
+            damage: |system| system.layout().recovery_report().damage.clone(),
+            unmount: |system| Ok(system.layout().unmount()?),
+        };
+        Ok(Box::new(Handle::new(system, extras)))
+    }
 }
 
 impl Subject for Log {
@@ -162,22 +185,26 @@ impl Subject for Log {
         clock: Arc<dyn Clock>,
         seed: u64,
     ) -> Result<Box<dyn Mounted>> {
-        let mount = MountOptions {
-            seed: Some(seed),
-            ..self.mount.clone()
-        };
-        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
-        let system = FileSystem::mount(layout, clock, options())?;
-        let extras = Extras {
-            clean,
-            damage: |system| system.layout().recovery_report().damage.clone(),
-            unmount: |system| Ok(system.layout().unmount()?),
-        };
-        Ok(Box::new(Handle::new(system, extras)))
+        self.mount_as(device, clock, seed, false)
     }
 
-    fn check(&self, _device: Arc<dyn Device>) -> Vec<String> {
-        Vec::new()
+    fn mount_read_only(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Result<Box<dyn Mounted>>> {
+        Some(self.mount_as(device, clock, 3, true))
+    }
+
+    fn check(&self, device: Arc<dyn Device>) -> Vec<String> {
+        let options = CheckOptions {
+            data: true,
+            ..CheckOptions::default()
+        };
+        match check(device, new_clock(), &options) {
+            Ok(report) => report.errors.iter().map(ToString::to_string).collect(),
+            Err(error) => vec![error.to_string()],
+        }
     }
 
     fn device_bytes(&self) -> u64 {

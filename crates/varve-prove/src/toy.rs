@@ -67,11 +67,13 @@ pub enum Bug {
     PanicOnTornHeader,
     /// Extended attributes of an old version return.
     StaleXattrs,
+    /// A mount takes for durable what it reads (rule 12).
+    NoFlushAtMount,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 15] = [
+    pub const ALL: [Bug; 16] = [
         Bug::SkippedFlush,
         Bug::UncheckedPayload,
         Bug::HalfGroups,
@@ -87,6 +89,7 @@ impl Bug {
         Bug::MisplacedBlock,
         Bug::PanicOnTornHeader,
         Bug::StaleXattrs,
+        Bug::NoFlushAtMount,
     ];
 }
 
@@ -147,6 +150,10 @@ impl ToyLayout {
             failed: false,
         };
         let groups = replay(&*device, &mut journal, bug)?;
+        if bug != Some(Bug::NoFlushAtMount) {
+            // What was read may still be in a cache (rule 12).
+            device.flush()?;
+        }
         let kept =
             groups.len() - usize::from(bug == Some(Bug::LostAcknowledged) && groups.len() > 2);
         for items in &groups[..kept] {

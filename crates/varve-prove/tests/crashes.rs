@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use varve_device::{Event, trace_fingerprint};
 use varve_fs::MemoryOptions;
 use varve_prove::explorer::{Counts, Explorer, Plan};
 use varve_prove::failure::Failure;
-use varve_prove::generator::Generator;
+use varve_prove::generator::{Generator, Profile};
 use varve_prove::groups::explore_groups;
 use varve_prove::mounted::Subject;
 use varve_prove::operation::story;
@@ -41,6 +42,110 @@ fn the_log() {
 }
 
 #[test]
+fn the_log_under_cleaning() {
+    let seed = announce_seed("the_log_under_cleaning", 1);
+    let subject = Log {
+        device_bytes: 2560 << 10,
+        ..Log::default()
+    };
+    let mut plan = Plan::quick(seed);
+    (plan.profile, plan.may_be_full) = (Profile::churn(), true);
+    plan.units = vec![4096];
+    let counts = explore(&subject, &plan, scaled(12), 80);
+    assert!(counts.states > 500);
+}
+
+#[test]
+fn the_log_with_other_measures() {
+    let seed = announce_seed("the_log_with_other_measures", 1);
+    let mut subject = Log {
+        device_bytes: 12 << 20,
+        ..Log::default()
+    };
+    subject.format.inode_bytes = 512;
+    subject.format.block_bytes = 8192;
+    subject.format.segment_bytes = 256 << 10;
+    let mut plan = Plan::quick(seed);
+    plan.profile.block_bytes = 8192;
+    let counts = explore(&subject, &plan, scaled(10), 40);
+    assert!(counts.states > 500);
+}
+
+#[test]
+fn the_log_with_deep_indexes() {
+    let seed = announce_seed("the_log_with_deep_indexes", 1);
+    let mut plan = Plan::quick(seed);
+    (plan.profile, plan.units) = (Profile::sparse(), vec![4096]);
+    let counts = explore(&Log::default(), &plan, scaled(3), 30);
+    assert!(counts.states > 200);
+}
+
+#[test]
+fn the_log_in_strict_order() {
+    let seed = announce_seed("the_log_in_strict_order", 1);
+    let mut subject = Log::default();
+    subject.options.strict_order = true;
+    let plan = Plan {
+        strict: true,
+        ..Plan::quick(seed)
+    };
+    let counts = explore(&subject, &plan, scaled(20), 40);
+    assert!(counts.states > 500);
+}
+
+/// How event `at` of two traces differs.
+fn differing(first: &[Event], second: &[Event], at: usize) -> String {
+    match (first.get(at), second.get(at)) {
+        (
+            Some(Event::Write { offset, data }),
+            Some(Event::Write {
+                offset: other_offset,
+                data: other,
+            }),
+        ) => {
+            let byte = data.iter().zip(other.iter()).position(|(a, b)| a != b);
+            let (length, other_length) = (data.len(), other.len());
+            format!("{length} at {offset}, {other_length} at {other_offset}, from byte {byte:?}")
+        }
+        (first, second) => {
+            let kind = |event: Option<&Event>| match event {
+                Some(Event::Write { offset, data }) => format!("{} at {offset}", data.len()),
+                other => format!("{other:?}"),
+            };
+            format!("{}, {}", kind(first), kind(second))
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let seed = announce_seed("the_same_seed_gives_the_same_trace", 1);
+    let subject = Log::default();
+    let explorer = Explorer::new(&subject);
+    for round in seed..seed + scaled(10) {
+        let plan = Plan::quick(round);
+        let operations = Generator::new(plan.profile.clone(), Random::new(round)).take(60);
+        let trace = || match explorer.trace(&operations, &plan) {
+            Ok(trace) => trace,
+            Err(failure) => panic!("{failure}"),
+        };
+        let (first, second) = (trace(), trace());
+        if trace_fingerprint(&first) != trace_fingerprint(&second) {
+            let at = first
+                .iter()
+                .zip(&second)
+                .position(|(one, other)| one != other);
+            let at = at.unwrap_or(first.len().min(second.len()));
+            let story = varve_prove::operation::tell(&operations);
+            panic!(
+                "seed {round}: event {at} differs: {}\n{story}",
+                differing(&first, &second, at)
+            );
+        }
+    }
+}
+
+#[test]
 fn the_file_system_between_groups() {
     let seed = announce_seed("the_file_system_between_groups", 1);
     let (start, plan) = (Instant::now(), Plan::quick(seed));
@@ -59,17 +164,11 @@ fn the_file_system_between_groups() {
 }
 
 /// Goes on after failures, and tells the shortest story of each kind.
-#[test]
-#[ignore = "for finding several mistakes at once"]
-fn collected_failures_of_the_log() {
-    let seed = announce_seed("collected_failures_of_the_log -- --ignored", 1);
-    let mut plan = Plan::quick(seed);
-    plan.patience = Duration::from_secs(5);
-    let subject = Log::default();
-    let explorer = Explorer::new(&subject);
-    let mut kinds: BTreeMap<String, (u64, Failure)> = BTreeMap::new();
-    for index in 0..scaled(100) {
-        let Err(failure) = explorer.explore_generated(index, 40, &plan) else {
+fn collect(subject: &Log, plan: &Plan, workloads: u64, length: u64) {
+    let explorer = Explorer::new(subject);
+    let mut kinds: BTreeMap<String, (u64, u64, Failure)> = BTreeMap::new();
+    for index in 0..workloads {
+        let Err(failure) = explorer.explore_generated(index, length, plan) else {
             continue;
         };
         let last = failure.account.last().cloned().unwrap_or_default();
@@ -78,17 +177,49 @@ fn collected_failures_of_the_log() {
             .filter(char::is_ascii_alphabetic)
             .take(80)
             .collect();
-        let (count, shortest) = kinds.entry(kind).or_insert((0, failure.clone()));
+        eprintln!(
+            "workload {index}: {:?}, {} operations",
+            failure.promise,
+            failure.story.len()
+        );
+        let (count, first, shortest) = kinds.entry(kind).or_insert((0, index, failure.clone()));
         *count += 1;
         if failure.story.len() < shortest.story.len() {
-            *shortest = failure;
+            (*first, *shortest) = (index, failure);
         }
     }
-    for (kind, (count, failure)) in &kinds {
-        eprintln!("=== {count} times {kind}\n{failure}");
+    for (kind, (count, index, failure)) in &kinds {
+        eprintln!("=== {count} times {kind}, workload {index}\n{failure}");
     }
     eprintln!("{:?}", explorer.counts());
     assert!(kinds.is_empty());
+}
+
+#[test]
+#[ignore = "for finding several mistakes at once"]
+fn collected_failures_of_the_log() {
+    let seed = announce_seed("collected_failures_of_the_log -- --ignored", 1);
+    let plan = Plan {
+        patience: Duration::from_secs(20),
+        ..Plan::quick(seed)
+    };
+    collect(&Log::default(), &plan, scaled(100), 40);
+}
+
+/// Much cleaning, many checkpoints, and crash after crash.
+#[test]
+#[ignore = "for finding several mistakes at once"]
+fn collected_failures_of_the_cleaner() {
+    use varve_prove::generator::Kind::{Clean, LayoutCheckpoint};
+    let seed = announce_seed("collected_failures_of_the_cleaner -- --ignored", 1);
+    let mut plan = Plan {
+        patience: Duration::from_secs(60),
+        ..Plan::quick(seed)
+    };
+    plan.profile.kinds.extend([Clean; 10]);
+    plan.profile.kinds.extend([LayoutCheckpoint; 6]);
+    (plan.units, plan.nested_one_in, plan.afterwards_one_in) = (vec![4096], 20, 3);
+    collect(&Log::default(), &plan, scaled(60), 40);
 }
 
 /// Explores the story in the file that `VARVE_STORY` names, thoroughly.

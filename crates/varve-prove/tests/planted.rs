@@ -8,10 +8,16 @@ use varve_prove::subjects::Toy;
 use varve_prove::toy::Bug;
 
 /// What random workloads do not find soon, and what is done after the crash.
-const STORIES: [(&str, &str); 1] = [(
-    "create a; write-back; mkdir c; write-back",
-    "create b; fsync b",
-)];
+const STORIES: [(&str, &str); 2] = [
+    (
+        "create a; write-back; mkdir c; write-back",
+        "create b; fsync b",
+    ),
+    (
+        "create c; write c 0+8192 #1; fsync c; truncate c 0; write c 4096+4096 #2; fsync c",
+        "",
+    ),
+];
 
 #[test]
 fn every_planted_bug_is_caught() {
@@ -34,7 +40,7 @@ fn every_planted_bug_is_caught() {
             };
             explorer.explore_story(first, &plan).err()
         });
-        let caught = (0..40).find_map(|index| explorer.explore_generated(index, 20, &plan).err());
+        let caught = (0..120).find_map(|index| explorer.explore_generated(index, 30, &plan).err());
         match caught.or(stories) {
             Some(failure) => eprintln!("--- {bug:?}\n{failure}"),
             None => missed.push(bug),

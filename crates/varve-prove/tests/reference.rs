@@ -124,3 +124,18 @@ fn a_small_log() {
         on_device(&course, seed + round, &subject);
     }
 }
+
+#[test]
+fn deep_indexes_on_the_log() {
+    let seed = announce_seed("deep_indexes_on_the_log", 1);
+    let subject = Log {
+        device_bytes: 64 << 20,
+        ..Log::default()
+    };
+    let mut profile = Profile::everything();
+    profile.file_blocks = 900;
+    profile.kinds.extend(Profile::sparse().kinds);
+    for round in 0..scaled(1) {
+        on_device(&Course::new(profile.clone(), 600), seed + round, &subject);
+    }
+}

@@ -244,8 +244,9 @@ impl Content {
     }
 
     /// Makes `bytes`, which must be explained, the newest state; the others
-    /// stay possible.
+    /// stay possible. Any blocks may be reserved beyond it: nothing tells.
     pub fn observe(&mut self, bytes: &[u8]) {
+        self.reserved_end = u64::MAX >> 1;
         self.size = bytes.len() as u64;
         let blocks = (self.blocks.len() as u64).max(self.size.div_ceil(self.block_bytes));
         for block in 0..blocks {
