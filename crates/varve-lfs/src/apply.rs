@@ -5,8 +5,9 @@
 //! just assigned it, roll-forward has just derived it from the summary.
 
 use crate::base::{MAX_BLOCK, imap_block};
-use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
+use crate::delta::{Delta, FoldPrice, InodeDelta, PlacedImage, RangeState};
 use crate::format::Pointer;
+use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
 use varve_fs::{InodeNo, Version, flags};
 
@@ -23,30 +24,62 @@ pub enum Record {
     Reserved(u64, u64, u64),
 }
 
+/// A block's new copy.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockChange {
+    /// Whose.
+    pub ino: InodeNo,
+    /// Its version.
+    pub version: Version,
+    /// Logical block number.
+    pub block: u64,
+    /// Where the copy is.
+    pub pointer: Pointer,
+    /// Nanoseconds since 1970 of the last user write.
+    pub written_ns: i64,
+    /// The file's checkpointed index is known to have no nodes.
+    pub flat: bool,
+}
+
 impl Delta {
     fn note(&mut self, geometry: &Geometry, ino: InodeNo) {
         self.imap_blocks.insert(imap_block(geometry, ino.0));
-        self.next_ino = self.next_ino.max(ino.0 + 1);
+        self.next_ino = self.next_ino.max(ino.0.saturating_add(1));
         self.entries += 1;
     }
 
-    /// A block has a new copy at `pointer`.
-    pub fn apply_block(
-        &mut self,
-        geometry: &Geometry,
-        ino: InodeNo,
-        version: Version,
-        block: u64,
-        pointer: Pointer,
-        written_ns: i64,
-    ) {
+    /// A block has a new copy.
+    pub fn apply_block(&mut self, geometry: &Geometry, change: BlockChange) {
+        let BlockChange {
+            ino,
+            version,
+            block,
+            pointer,
+            written_ns,
+            flat,
+        } = change;
         self.note(geometry, ino);
         let former = self.inode_mut(ino, version).blocks.insert(block, pointer);
         if let Some(former) = former {
             self.count_block(geometry, &former, -1);
         }
+        self.price_block(geometry, ino, block, flat);
         self.count_block(geometry, &pointer, 1);
         self.note_age(geometry, pointer.sector(), written_ns);
+    }
+
+    fn price_block(&mut self, geometry: &Geometry, ino: InodeNo, block: u64, flat: bool) {
+        let slots = geometry.root_slots() as u64;
+        let low = block < slots;
+        self.reprice(geometry, ino, |price| {
+            price.rewrite = true;
+            price.flat_blocks = flat.then(|| price.flat_blocks.unwrap_or(slots) + 1);
+            if low {
+                price.low |= !flat;
+            } else {
+                price.leaves.insert(block / FANOUT);
+            }
+        });
     }
 
     fn note_age(&mut self, geometry: &Geometry, sector: u64, written_ns: i64) {
@@ -71,13 +104,15 @@ impl Delta {
         self.count_block(geometry, &pointer, 1);
     }
 
-    /// The inode has a new image.
-    pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage) {
+    /// The inode has a new image; a moved one knows nothing of what this delta
+    /// holds of the file.
+    pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, moved: bool) {
         let inode = &placed.image.inode;
         let (ino, version) = (inode.ino, inode.version);
         let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
         let bytes = i64::from(geometry.inode_bytes);
         let without_xattrs = inode.xattr_bytes == 0;
+        let complete: Option<u8> = placed.image.root.as_ref().map(|root| root.height);
         self.note(geometry, ino);
         if without_xattrs {
             // Removing the last attribute stores no block: the image says it.
@@ -88,6 +123,16 @@ impl Delta {
             self.count(geometry, former.place.sector, -bytes);
         }
         self.unfinished.insert(ino.0, unfinished);
+        self.reprice(geometry, ino, |price| {
+            if moved {
+                return;
+            }
+            price.rewrite = complete.is_none();
+            if complete == Some(0) {
+                price.low = false;
+                price.leaves.clear();
+            }
+        });
     }
 
     /// A record of `ino`.
@@ -143,6 +188,22 @@ impl Delta {
         for pointer in dead {
             self.count_block(geometry, &pointer, -1);
         }
+        // A hole changes the nodes at its ends, a reservation all between.
+        let flat = self
+            .inodes
+            .get(&ino.0)
+            .is_some_and(|entry| entry.price.flat_blocks.is_some());
+        self.price_block(geometry, ino, from, flat);
+        if to < MAX_BLOCK {
+            self.price_block(geometry, ino, to, flat);
+        }
+        if let RangeState::Unwritten(_) = state {
+            for leaf in from / FANOUT..to.div_ceil(FANOUT) {
+                self.price_block(geometry, ino, leaf * FANOUT, false);
+            }
+        }
+        // Folding walks the blocks one by one.
+        self.entries += (to - from).min(65_536) / 4;
     }
 
     fn free(&mut self, geometry: &Geometry, ino: InodeNo, next_version: Version) {
@@ -150,6 +211,7 @@ impl Delta {
             freed: Some(next_version),
             ..InodeDelta::default()
         };
+        self.reprice(geometry, ino, |price| *price = FoldPrice::default());
         if let Some(former) = self.inodes.insert(ino.0, freed) {
             for (_, pointer) in former.blocks.range(0, u64::MAX) {
                 self.count_block(geometry, &pointer, -1);

@@ -217,7 +217,7 @@ impl Tree<'_> {
             },
         )?;
         for (slot, child) in node.iter() {
-            let child_index = index.saturating_mul(FANOUT) + slot as u64;
+            let child_index = index.saturating_mul(FANOUT).saturating_add(slot as u64);
             if !self.descend(child, height - 1, child_index, from, to, visit)? {
                 return Ok(false);
             }
@@ -257,7 +257,7 @@ impl Tree<'_> {
                 self.visit_node(
                     child,
                     height - 1,
-                    index.saturating_mul(FANOUT) + slot as u64,
+                    index.saturating_mul(FANOUT).saturating_add(slot as u64),
                     visit,
                 )?;
             }

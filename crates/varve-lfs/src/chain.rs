@@ -76,6 +76,18 @@ pub enum ChainItem {
     },
 }
 
+impl ChainItem {
+    /// The file it belongs to.
+    pub fn ino(&self) -> InodeNo {
+        match self {
+            ChainItem::Record { ino, .. }
+            | ChainItem::Block { ino, .. }
+            | ChainItem::Inode { ino, .. } => *ino,
+            ChainItem::Node { id, .. } => id.ino,
+        }
+    }
+}
+
 impl Summary {
     /// Bytes of the whole partial segment.
     pub fn bytes(&self) -> u32 {

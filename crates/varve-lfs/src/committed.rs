@@ -138,12 +138,30 @@ pub struct Lookup<'a> {
 }
 
 impl Lookup<'_> {
+    /// Repeats a look-up whose image was replaced, and its segments reused,
+    /// while it was being read.
+    fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+        for _ in 0..8 {
+            let before = self.committed.read().base.serial;
+            match look() {
+                Err(error)
+                    if error.is_of_the_medium() && self.committed.read().base.serial != before => {}
+                outcome => return outcome,
+            }
+        }
+        look()
+    }
+
     /// The newest image of `ino`, with the checkpoint's number if it is the
     /// checkpoint's. Its `root` is not to be relied on otherwise.
     ///
     /// # Errors
     /// `NoInode` for a free number; read errors.
     pub fn inode(&self, ino: InodeNo) -> Result<(Arc<InodeImage>, Option<u64>)> {
+        self.steady(|| self.inode_once(ino))
+    }
+
+    fn inode_once(&self, ino: InodeNo) -> Result<(Arc<InodeImage>, Option<u64>)> {
         let base = {
             let committed = self.committed.read();
             let (entries, below) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
@@ -167,6 +185,10 @@ impl Lookup<'_> {
     /// # Errors
     /// Read errors.
     pub fn inode_place(&self, ino: InodeNo) -> Result<(Option<(Version, InodePlace)>, u64)> {
+        self.steady(|| self.inode_place_once(ino))
+    }
+
+    fn inode_place_once(&self, ino: InodeNo) -> Result<(Option<(Version, InodePlace)>, u64)> {
         let base = {
             let committed = self.committed.read();
             let serial = committed.base.serial;
@@ -187,6 +209,10 @@ impl Lookup<'_> {
     /// # Errors
     /// `NoInode`; read errors.
     pub fn xattrs(&self, ino: InodeNo) -> Result<Pointer> {
+        self.steady(|| self.xattrs_once(ino))
+    }
+
+    fn xattrs_once(&self, ino: InodeNo) -> Result<Pointer> {
         let base = {
             let committed = self.committed.read();
             match committed.delta_xattrs(ino).ok_or(Error::NoInode(ino))? {
@@ -206,6 +232,10 @@ impl Lookup<'_> {
     /// # Errors
     /// `NoInode`; read errors.
     pub fn blocks(&self, ino: InodeNo, from: u64, to: u64) -> Result<(Vec<(u64, Pointer)>, u64)> {
+        self.steady(|| self.blocks_once(ino, from, to))
+    }
+
+    fn blocks_once(&self, ino: InodeNo, from: u64, to: u64) -> Result<(Vec<(u64, Pointer)>, u64)> {
         let (gathered, serial) = {
             let committed = self.committed.read();
             (committed.gather(ino, from, to)?, committed.base.serial)
@@ -258,10 +288,11 @@ impl Lookup<'_> {
             let Some(next) = [candidate, newer].into_iter().flatten().min() else {
                 return Ok(None);
             };
-            if self.blocks(ino, next, next + 1)?.0.first().is_some() {
+            if !self.blocks(ino, next, next + 1)?.0.is_empty() {
                 return Ok(Some(next));
             }
-            from = self.end_of_hole(ino, next)?.max(next + 1);
+            let newer = self.next_in_deltas(ino, next + 1)?.unwrap_or(u64::MAX);
+            from = self.end_of_hole(ino, next)?.max(next + 1).min(newer);
         }
     }
 

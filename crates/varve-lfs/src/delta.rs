@@ -18,7 +18,7 @@ use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
 use crate::ranges::RangeMap;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use varve_fs::{InodeNo, Version};
 
 /// Pointers by logical block. Few blocks live in a sorted vector, many in a tree.
@@ -78,11 +78,11 @@ impl BlockMap {
                 !gone
             }),
             BlockMap::Many(many) => {
-                let mut middle = many.split_off(&from);
-                let mut high = middle.split_off(&to);
-                many.append(&mut high);
-                for (block, pointer) in middle {
-                    dead(block, pointer);
+                let gone: Vec<u64> = many.range(from..to).map(|(&block, _)| block).collect();
+                for block in gone {
+                    if let Some(pointer) = many.remove(&block) {
+                        dead(block, pointer);
+                    }
                 }
             }
         }
@@ -151,6 +151,36 @@ pub struct InodeDelta {
     pub blocks: BlockMap,
     /// The extended attributes' pointer, if this layer changed it.
     pub xattrs: Option<Pointer>,
+    /// What folding this entry may write.
+    pub price: FoldPrice,
+}
+
+/// Which parts of a file's index a fold may have to write.
+#[derive(Clone, Debug, Default)]
+pub struct FoldPrice {
+    /// Index nodes of height 1, by number, beyond the first.
+    pub leaves: BTreeSet<u64>,
+    /// Blocks that an inode's slots may hold changed; perhaps the first node.
+    pub low: bool,
+    /// The inode must be written again.
+    pub rewrite: bool,
+    /// The index below is known to have no nodes: new ones hold only the
+    /// blocks of this delta, which are at most this many.
+    pub flat_blocks: Option<u64>,
+}
+
+impl FoldPrice {
+    /// Bytes, generously: each leaf with its share of the nodes above it.
+    pub fn bytes(&self, geometry: &Geometry) -> u64 {
+        let nodes = self.leaves.len() as u64 + u64::from(self.low);
+        let inode = u64::from(self.rewrite) * (u64::from(geometry.inode_bytes) + 64);
+        inode
+            + match self.flat_blocks {
+                // A node stores the pointers it has, in whole sectors.
+                Some(blocks) => nodes * (512 + 128) + (blocks + nodes) * 33,
+                None => nodes * (4096 + 512),
+            }
+    }
 }
 
 /// What this layer says about one block.
@@ -197,6 +227,8 @@ pub struct Delta {
     pub newest_ns: HashMap<u32, i64>,
     /// Index nodes the cleaner wants moved: the next checkpoint rewrites them.
     pub touched_nodes: HashSet<NodeId>,
+    /// What rewriting those may write, the nodes above them included.
+    pub touched_bytes: u64,
     /// Blocks of the ifile the cleaner wants moved.
     pub touched_ifile: HashSet<u64>,
     /// Inode-map blocks this delta will dirty.
@@ -209,12 +241,37 @@ pub struct Delta {
     pub log_bytes: u64,
     /// Block entries and images held: a measure of memory.
     pub entries: u64,
+    /// Sum of the entries' [`FoldPrice`]s.
+    pub file_fold_bytes: u64,
 }
 
 impl Delta {
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()
+    }
+
+    /// An upper bound of what folding this delta writes, the usage table left
+    /// aside: the checkpoint must find that much room.
+    pub fn fold_bytes(&self) -> u64 {
+        let imap = self.imap_blocks.len() as u64;
+        // Taking a number off the free list dirties its neighbours' blocks.
+        let ifile = self.touched_ifile.len() as u64;
+        self.file_fold_bytes + self.touched_bytes + ifile * 8704 + imap * 4096 * 5 / 4
+    }
+
+    /// Changes an entry's price and keeps the sum.
+    pub fn reprice(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        change: impl FnOnce(&mut FoldPrice),
+    ) {
+        if let Some(entry) = self.inodes.get_mut(&ino.0) {
+            let before = entry.price.bytes(geometry);
+            change(&mut entry.price);
+            self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before;
+        }
     }
 
     /// Counts `bytes` more (or fewer) live bytes in the segment of `sector`.
@@ -240,6 +297,7 @@ impl Delta {
             ..InodeDelta::default()
         });
         if entry.freed.is_some() {
+            // A freed entry has no price.
             *entry = InodeDelta {
                 version,
                 reborn: true,

@@ -83,6 +83,12 @@ impl Durability {
         self.changed.notify_all();
     }
 
+    /// As [`Durability::stop`], where stopping is what was asked for.
+    pub fn stop_quietly(&self, reason: String) {
+        self.progress.lock().stopped.get_or_insert(reason);
+        self.changed.notify_all();
+    }
+
     /// Announces a partial before anybody can see pointers into it.
     pub fn announce(&self, partial: Arc<InFlight>) {
         let serial = partial.serial;
@@ -93,6 +99,11 @@ impl Durability {
         drop(in_flight);
         let mut progress = self.progress.lock();
         progress.appended = progress.appended.max(serial);
+    }
+
+    /// The oldest serial in flight.
+    pub fn oldest_in_flight(&self) -> Option<u64> {
+        self.in_flight.read().keys().next().copied()
     }
 
     /// The partial with this serial, while it is in flight.
@@ -116,6 +127,15 @@ impl Durability {
         self.in_flight_count.load(Ordering::Acquire) > 0
     }
 
+    /// True if any of these sectors is on its way.
+    pub fn overlaps(&self, sector: u64, sectors: u64) -> bool {
+        self.any_in_flight()
+            && self.in_flight.read().values().any(|partial| {
+                let end = partial.sector + partial.bytes.len() as u64 / SECTOR;
+                partial.sector < sector + sectors && sector < end
+            })
+    }
+
     /// Fills `bytes` from a partial in flight, if one covers them.
     pub fn serve(&self, sector: u64, bytes: &mut [u8]) -> bool {
         if !self.any_in_flight() {
@@ -135,6 +155,33 @@ impl Durability {
             }
             None => false,
         }
+    }
+
+    /// Flushes the device now, in line with the flushes of commits: the kernel
+    /// reports a lost write once, and whoever meets that report must stop the
+    /// volume before another flush can succeed.
+    ///
+    /// # Errors
+    /// If the flush fails, or writing has stopped.
+    pub fn barrier(&self, device: &dyn Device) -> Result<()> {
+        let mut progress = self.progress.lock();
+        while progress.flushing {
+            self.changed.wait(&mut progress);
+        }
+        if let Some(reason) = &progress.stopped {
+            return Err(Error::Stopped(reason.clone()));
+        }
+        progress.flushing = true;
+        drop(progress);
+        let outcome = device.flush();
+        progress = self.progress.lock();
+        progress.flushing = false;
+        if let Err(error) = &outcome {
+            let reason = format!("a flush failed and is never retried: {error}");
+            progress.stopped.get_or_insert(reason);
+        }
+        self.changed.notify_all();
+        Ok(outcome?)
     }
 
     /// Waits until something has been appended or written, or `timeout` has
@@ -161,6 +208,12 @@ impl Durability {
             }
             let oldest = self.in_flight.read().keys().next().copied();
             let covered = oldest.map_or(progress.appended, |s| s - 1);
+            if covered < serial && oldest.is_none() {
+                // Never announced: nothing will make it durable.
+                return Err(Error::Stopped(format!(
+                    "partial {serial} was never appended"
+                )));
+            }
             if progress.flushing || covered < serial {
                 self.changed.wait(&mut progress);
                 continue;

@@ -72,6 +72,14 @@ pub enum Error {
 }
 
 impl Error {
+    /// The medium's fault, in one place: not ours, and not everywhere.
+    pub(crate) fn is_of_the_medium(&self) -> bool {
+        matches!(
+            self,
+            Error::Device(_) | Error::Damaged { .. } | Error::BadBlock { .. }
+        )
+    }
+
     pub(crate) fn damaged(segment: Option<u32>, sector: u64, source: Malformed) -> Self {
         Error::Damaged {
             segment: segment.unwrap_or(u32::MAX),

@@ -112,14 +112,22 @@ impl InodeAllocator {
         let ino = self.cursor;
         self.cursor = 0;
         let damaged = |problem: String| {
-            Error::damaged(None, 0, Malformed::new("inode map", format!("free list: {problem}")))
+            Error::damaged(
+                None,
+                0,
+                Malformed::new("inode map", format!("free list: {problem}")),
+            )
         };
         if self.left == 0 {
-            return Err(damaged(format!("longer than the checkpoint says, at inode {ino}")));
+            return Err(damaged(format!(
+                "longer than the checkpoint says, at inode {ino}"
+            )));
         }
         self.left -= 1;
         match base.imap(reader, geometry, InodeNo(ino))? {
-            ImapState::Free { next_version, next, .. } => {
+            ImapState::Free {
+                next_version, next, ..
+            } => {
                 self.cursor = next;
                 Ok(next_version)
             }

@@ -38,7 +38,7 @@ impl Layout for Lfs {
         let base = Arc::clone(&self.committed.read().base);
         let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;
         if ino.0 < base.next_ino {
-            self.base_images.insert(ino.0, (base.serial, None));
+            self.remember(ino, base.serial, None);
         }
         Ok((ino, version))
     }
@@ -181,13 +181,21 @@ impl Layout for Lfs {
 
 impl Lfs {
     /// The newest image of `ino`, remembered if it is the checkpoint's.
-    fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
+    pub(crate) fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
         let (image, serial) = self.lookup().inode(ino)?;
         if let Some(serial) = serial {
-            self.base_images
-                .insert(ino.0, (serial, Some(Arc::clone(&image))));
+            self.remember(ino, serial, Some(Arc::clone(&image)));
         }
         Ok(image)
+    }
+
+    /// Remembers what the checkpoint with this number says of `ino`, unless a
+    /// newer one has been installed.
+    fn remember(&self, ino: InodeNo, serial: u64, image: Option<Arc<InodeImage>>) {
+        let committed = self.committed.read();
+        if committed.base.serial == serial {
+            self.base_images.insert(ino.0, image);
+        }
     }
 
     fn ifile_blocks(&self, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {

@@ -88,9 +88,9 @@ pub struct Lfs {
     pub(crate) log: Mutex<LogState>,
     pub(crate) committed: RwLock<Committed>,
     pub(crate) segments: Mutex<SegmentTable>,
-    /// Checkpointed images, by inode, with the checkpoint they belong to;
-    /// `None` where the checkpoint has no such inode.
-    pub(crate) base_images: Cache<u64, (u64, Option<Arc<InodeImage>>)>,
+    /// Images of the newest checkpoint, by inode; `None` where it has no such
+    /// inode. Changes only while `committed` is locked.
+    pub(crate) base_images: Cache<u64, Option<Arc<InodeImage>>>,
     /// Inodes that recovery found without names or half truncated.
     pub(crate) unfinished: Vec<u64>,
     pub(crate) recovery: RecoveryReport,

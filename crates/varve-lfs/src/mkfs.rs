@@ -62,13 +62,24 @@ fn default_segment_bytes(bytes: u64) -> u32 {
     }
 }
 
-/// Segments held back: two for the cleaner, two for the log's head, and what
+/// Segments held back: two for the cleaner, more where segments are small next
+/// to what a checkpoint writes anyway; two for the log's head; and what
 /// one checkpoint may write: the usage table, the inode-map blocks it may have
 /// dirtied, and as much again for index nodes and inodes.
+///
+/// On top come [`slack_segments`].
 fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -> u64 {
     let table = segment_count * 32 + 8192;
     let imap = crate::checkpoint::imap_limit(volume_bytes) * 4096;
-    4 + (table + 2 * imap).div_ceil(u64::from(segment_bytes))
+    let cleaner = 2 + u64::from((512 << 10) / segment_bytes).min(4);
+    let checkpoint = (table + 2 * imap).div_ceil(u64::from(segment_bytes));
+    2 + cleaner + checkpoint + slack_segments(segment_count)
+}
+
+/// Segments kept from users so that a full volume still has something to clean:
+/// 2 %.
+pub(crate) fn slack_segments(segment_count: u64) -> u64 {
+    (segment_count / 50).max(1)
 }
 
 /// The superblock a volume of this device would have.
@@ -83,7 +94,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         .max(disk.physical_block.min(65536));
     let segment_bytes = match options.segment_bytes {
         0 => default_segment_bytes(disk.size)
-            .max(16 * unit)
+            .max(32 * unit)
             .max(32 * options.block_bytes),
         given => given,
     };

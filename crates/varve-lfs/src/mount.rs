@@ -108,8 +108,9 @@ impl Lfs {
             geometry,
             options,
         };
-        if lfs.read_only.is_none() {
-            lfs.write_owner(true)?;
+        match &lfs.read_only {
+            None => lfs.write_owner(true)?,
+            Some(reason) => lfs.durability.stop_quietly(reason.clone()),
         }
         Ok(lfs)
     }
@@ -125,8 +126,9 @@ impl Lfs {
         }
         self.take_checkpoint(true)?;
         self.write_owner(false)?;
-        self.device.flush()?;
-        self.durability.stop("the volume has been unmounted".into());
+        self.barrier()?;
+        let reason = "the volume has been unmounted".into();
+        self.durability.stop_quietly(reason);
         Ok(())
     }
 

@@ -194,7 +194,7 @@ impl Reader {
         if self.durability.serve(sector, bytes) && crc32c(bytes) == crc {
             return Ok(Ok(()));
         }
-        if self.from_window(sector, bytes) && crc32c(bytes) == crc {
+        if self.take_from_window(sector, bytes) && crc32c(bytes) == crc {
             self.counters.window_hits.fetch_add(1, Relaxed);
             return Ok(Ok(()));
         }
@@ -209,7 +209,7 @@ impl Reader {
         Ok(if found == crc { Ok(()) } else { Err(found) })
     }
 
-    fn from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
+    fn take_from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
         let windows = self.windows.lock();
         let hit = windows.kept.iter().rev().find_map(|window| {
             let offset = (sector.checked_sub(window.first_sector)? * SECTOR) as usize;
@@ -239,7 +239,10 @@ impl Reader {
         };
         let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
         let count = (WINDOW_BYTES / SECTOR).min(end - sector).max(sectors);
-        let (buffer, range) = self.read_aligned(sector, count)?;
+        let Ok((buffer, range)) = self.read_aligned(sector, count) else {
+            // A neighbour may be unreadable; what was asked for may not.
+            return self.read_uncached(sector, bytes);
+        };
         self.counters.windows_read.fetch_add(1, Relaxed);
         bytes.copy_from_slice(&buffer[range.start..range.start + bytes.len()]);
         let first_sector = sector - range.start as u64 / SECTOR;
@@ -348,7 +351,7 @@ impl Reader {
     ) -> Result<()> {
         let sectors: u64 = run.iter().map(|(_, p)| u64::from(p.sectors())).sum();
         let first = run[0].1.sector();
-        if self.durability.any_in_flight() {
+        if self.durability.overlaps(first, sectors) {
             for (block, pointer) in run {
                 contents.push(Arc::new(self.block(pointer, ino, *block)?));
             }
@@ -362,7 +365,7 @@ impl Reader {
             &buffer[range]
         } else {
             small = vec![0; (sectors * SECTOR) as usize];
-            if self.from_window(first, &mut small) {
+            if self.take_from_window(first, &mut small) {
                 self.counters.window_hits.fetch_add(1, Relaxed);
             } else {
                 self.miss(first, &mut small)?;
@@ -503,7 +506,7 @@ impl Reader {
         if self.durability.serve(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
             return Ok(cut(&bytes));
         }
-        if self.from_window(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+        if self.take_from_window(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
             self.counters.window_hits.fetch_add(1, Relaxed);
             return Ok(cut(&bytes));
         }

@@ -34,7 +34,8 @@ pub struct Segment {
     /// A block of it failed its checksum: the cleaner leaves it alone.
     pub suspect: bool,
     /// All its live blocks have been moved; waits for a checkpoint.
-    pub cleaned: bool,
+    /// Serial of the log's end when that was declared.
+    pub cleaned: Option<u64>,
     /// Youngest user write, nanoseconds since 1970.
     pub newest_ns: i64,
     /// First checkpoint that found it empty.
@@ -58,7 +59,9 @@ impl SegmentTable {
             .iter()
             .map(|entry| {
                 let empty_since = entry.empty_since.get();
-                let reusable = entry.live_bytes.get() == 0 && empty_since < serial;
+                let empty = entry.live_bytes.get() == 0;
+                let empty_since = if empty { empty_since } else { NOT_EMPTY };
+                let reusable = empty && empty_since < serial;
                 Segment {
                     live_bytes: entry.live_bytes.get(),
                     incarnation: entry.incarnation.get(),
@@ -68,7 +71,7 @@ impl SegmentTable {
                         SegmentState::Used
                     },
                     suspect: entry.flags.get() & usage_flags::SUSPECT != 0,
-                    cleaned: false,
+                    cleaned: None,
                     newest_ns: entry.newest_ns.get(),
                     empty_since,
                     last_serial: 0,
@@ -134,7 +137,8 @@ impl SegmentTable {
         let entry = self.get_mut(segment);
         entry.state = SegmentState::Open;
         entry.empty_since = NOT_EMPTY;
-        entry.cleaned = false;
+        entry.cleaned = None;
+        entry.suspect = false;
         entry.newest_ns = 0;
     }
 
@@ -212,13 +216,15 @@ impl SegmentTable {
 
     /// Checkpoint `serial` is durable with this table and these corrections;
     /// segments written behind its `boundary` hold what it does not know.
-    /// Returns the segments that became clean.
+    /// Returns the segments that became clean, or with `hold` will when they
+    /// are released.
     pub fn install(
         &mut self,
         serial: u64,
         boundary: u64,
         table: &[UsageEntry],
         corrections: &HashMap<u32, i64>,
+        hold: bool,
     ) -> Vec<u32> {
         let mut freed = Vec::new();
         for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
@@ -238,17 +244,29 @@ impl SegmentTable {
             } else {
                 NOT_EMPTY
             };
-            if entry.live_bytes.get() != 0 {
-                segment.cleaned = false;
+            if entry.live_bytes.get() != 0 && segment.cleaned.is_some_and(|at| at <= boundary) {
+                // Something lives there that its summaries do not tell of.
+                segment.cleaned = None;
+                segment.suspect = true;
             }
             if segment.empty_since < serial {
-                segment.state = SegmentState::Clean;
-                segment.cleaned = false;
-                self.clean.insert(number);
                 freed.push(number);
             }
         }
+        if !hold {
+            self.release(&freed);
+        }
         freed
+    }
+
+    /// Segments that nothing refers to any more may be opened.
+    pub fn release(&mut self, freed: &[u32]) {
+        for &number in freed {
+            let segment = self.get_mut(number);
+            segment.state = SegmentState::Clean;
+            segment.cleaned = None;
+            self.clean.insert(number);
+        }
     }
 }
 

@@ -33,9 +33,12 @@ impl Lfs {
 
     /// The price of what lives, without metadata.
     fn price(&self, usage: Usage) -> u64 {
-        usage.sectors * 512
-            + usage.blocks * BLOCK_OVERHEAD
-            + usage.inodes * (u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD)
+        let inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;
+        let sectors = usage.sectors.saturating_mul(512);
+        let blocks = usage.blocks.saturating_mul(BLOCK_OVERHEAD);
+        sectors
+            .saturating_add(blocks)
+            .saturating_add(usage.inodes.saturating_mul(inode))
     }
 
     /// Metadata bytes: as the last checkpoint counted them, and an estimate
@@ -49,59 +52,126 @@ impl Lfs {
 
     fn fits(&self, total: Usage) -> bool {
         let (counted, pending) = self.metadata();
-        self.price(total) + counted + pending <= self.capacity()
+        self.price(total)
+            .saturating_add(counted)
+            .saturating_add(pending)
+            <= self.capacity()
+    }
+
+    /// Bytes of the usage table and the index above it, written anew by every
+    /// checkpoint at worst.
+    fn table_bytes(&self) -> u64 {
+        let table = u64::from(self.geometry.segment_count) * 32;
+        table + (table / (4096 * 64) + 8) * 4096
+    }
+
+    /// Segments that folding what has changed so far may fill.
+    fn fold_segments(&self) -> u64 {
+        let committed = self.committed.read();
+        let frozen = committed
+            .frozen
+            .as_ref()
+            .map_or(0, |frozen| frozen.fold_bytes());
+        let bytes = committed.live.fold_bytes() + frozen + self.table_bytes();
+        bytes.div_ceil(self.dependable_bytes()) + 1
+    }
+
+    /// True if a checkpoint taken now is sure to find room.
+    pub(crate) fn checkpoint_fits(&self) -> bool {
+        u64::from(self.segments.lock().clean_count()) + 1 >= self.fold_segments()
+    }
+
+    /// True if what a checkpoint may write has begun to eat into the clean
+    /// segments that users could fill.
+    pub(crate) fn checkpoint_presses(&self) -> bool {
+        let fold = self.fold_segments();
+        let clean = u64::from(self.segments.lock().clean_count());
+        fold > 3 && clean < self.floor() + fold
+    }
+
+    /// The reserve without the cleaner's slack: segments users may not fill.
+    fn floor(&self) -> u64 {
+        let reserve = u64::from(self.geometry.reserve_segments);
+        reserve
+            - crate::mkfs::slack_segments(u64::from(self.geometry.segment_count)).min(reserve / 2)
     }
 
     pub(crate) fn make_room(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
-        if self.delta_overdue() {
+        if self.delta_overdue() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
         if purpose == Purpose::Grow && !self.fits(total) {
-            if self.metadata().1 > 0 {
+            if self.metadata().1 > 0 && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
             if !self.fits(total) {
                 return Err(Error::OutOfSegments);
             }
         }
-        for round in 0..MAX_ROUNDS {
+        if purpose == Purpose::Shrink && self.has_room(dirty_bytes, purpose) {
+            // Not yet: but clean up in good time, once there is enough to gain.
+            let written = self.committed.read().live.log_bytes;
+            if written >= u64::from(self.geometry.segment_bytes)
+                && !self.has_room(dirty_bytes, Purpose::Grow)
+            {
+                self.gain_segments()?;
+            }
+            return Ok(());
+        }
+        let mut idle = 0;
+        for _ in 0..MAX_ROUNDS {
             if self.has_room(dirty_bytes, purpose) {
                 return Ok(());
             }
-            let progress = self.gain_segments()?;
-            if !progress && round > 1 {
+            // A round may only prepare the next one's gain: copies and nodes
+            // displaced now come back two checkpoints later.
+            let (gained, cleaned) = self.gain_segments()?;
+            idle = if gained { 0 } else { idle + 1 };
+            if idle > 3 || (idle > 1 && cleaned == 0) {
                 break;
             }
         }
-        if self.has_room(dirty_bytes, purpose) || purpose == Purpose::Shrink {
+        if self.has_room(dirty_bytes, purpose) {
             Ok(())
         } else {
             Err(Error::OutOfSegments)
         }
     }
 
-    /// True if clean segments can take `dirty_bytes` and leave the floor.
+    /// True if clean segments can take `dirty_bytes`, what folding them later
+    /// may write, and what folding everything so far may write, and still
+    /// leave what the purpose must leave.
     fn has_room(&self, dirty_bytes: u64, purpose: Purpose) -> bool {
         let clean = u64::from(self.segments.lock().clean_count());
+        let fold = self.fold_segments();
         let floor = match purpose {
-            Purpose::Grow => u64::from(self.geometry.reserve_segments),
-            Purpose::Shrink => u64::from(self.geometry.reserve_segments) / 2 + 1,
+            Purpose::Grow => self.floor().max(4 + fold),
+            Purpose::Shrink => 2 + fold,
         };
-        let wanted = (dirty_bytes + dirty_bytes / 16).div_ceil(self.dependable_bytes());
+        let wanted = (dirty_bytes * 2 + dirty_bytes / 4).div_ceil(self.dependable_bytes());
         clean >= floor + wanted
     }
 
-    /// Clean segments the cleaner may fill and still leave a checkpoint's room.
+    /// Bytes the cleaner may append now: moving a block may cost a node in the
+    /// next fold, and the fold of what is there already must fit.
     pub(crate) fn cleaner_budget(&self) -> u64 {
         let clean = u64::from(self.segments.lock().clean_count());
-        let checkpoint = u64::from(self.geometry.reserve_segments).saturating_sub(4);
-        clean.saturating_sub(checkpoint.min(clean / 2)) * self.dependable_bytes()
+        let free = clean.saturating_sub(self.fold_segments());
+        // One segment at least, if that and its fold surely fit.
+        let least = if free >= 2 {
+            self.dependable_bytes()
+        } else {
+            0
+        };
+        (free * self.dependable_bytes() / 2).max(least)
     }
 
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {
         let block = u64::from(self.geometry.block_bytes);
         let (counted, pending) = self.metadata();
-        let used = self.price(total) + counted + pending.min(counted);
+        let used = self
+            .price(total)
+            .saturating_add(counted + pending.min(counted));
         let capacity = self.capacity();
         let free = capacity.saturating_sub(used);
         let per_inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;

@@ -395,10 +395,10 @@ fn every_number_is_what_the_document_says() {
 
 /// The volume of the document's example.
 fn example() -> varve_fs::Result<MemoryDevice> {
-    let device = Arc::new(MemoryDevice::new(2 << 20));
+    let device = Arc::new(MemoryDevice::new(4 << 20));
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 0));
     let format = FormatOptions {
-        segment_bytes: 64 << 10,
+        segment_bytes: 128 << 10,
         label: "example".to_owned(),
         seed: Some(1),
         ..FormatOptions::default()

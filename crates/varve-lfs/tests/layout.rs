@@ -190,7 +190,7 @@ fn groups_survive_remount_with_and_without_checkpoint() {
     write(&mut volume, &mut sparse, &[0, 1 << 20, 1 << 40], 1);
     let files = [small.clone(), large.clone(), sparse.clone()];
     check(&volume.lfs, &files);
-    let mut volume = volume.remount();
+    let volume = volume.remount();
     check(&volume.lfs, &files);
     volume.lfs.checkpoint().unwrap();
     check(&volume.lfs, &files);

@@ -26,11 +26,11 @@ impl Checker<'_> {
             if self.found.full() {
                 return;
             }
+            let correction = corrections.get(&segment).copied().unwrap_or(0);
             if !blind {
-                let correction = corrections.get(&segment).copied().unwrap_or(0);
                 self.live_bytes(segment, correction);
             }
-            self.segment_state(segment);
+            self.segment_state(segment, correction);
         }
         self.log_head();
         self.free_list();
@@ -76,7 +76,7 @@ impl Checker<'_> {
         }
     }
 
-    fn segment_state(&mut self, segment: u32) {
+    fn segment_state(&mut self, segment: u32, correction: i64) {
         let entry = self.table[segment as usize];
         let subject = Subject::Segment(segment);
         let used = self.claims.get(segment);
@@ -84,7 +84,11 @@ impl Checker<'_> {
         self.counts.segments += 1;
         self.counts.segments_used += u32::from(used.used());
         self.counts.segments_clean += u32::from(state.state == SegmentState::Clean);
-        if used.base_live > 0 && entry.empty_since.get() != NOT_EMPTY {
+        // Empty when the table was written, then written by the checkpoint
+        // itself: the correction says so.
+        let filled_since = entry.live_bytes.get() == 0 && correction > 0;
+        let marked_empty = entry.empty_since.get() != NOT_EMPTY && !filled_since;
+        if used.base_live > 0 && marked_empty {
             let text = format!(
                 "holds {} live bytes, but is marked empty since checkpoint {}",
                 used.base_live, entry.empty_since

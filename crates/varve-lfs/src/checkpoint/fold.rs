@@ -55,6 +55,8 @@ pub struct Fold<'a> {
     pub(super) usage: HashMap<u32, i64>,
     /// Live bytes of index nodes and ifile.
     pub(super) metadata_bytes: i64,
+    /// What the new image says of each inode of the delta.
+    pub(super) final_images: Vec<(u64, Option<Arc<InodeImage>>)>,
     /// Blocks of the ifile written so far.
     pub(super) ifile_changes: Changes,
 }
@@ -69,6 +71,7 @@ impl<'a> Fold<'a> {
             frozen,
             usage,
             metadata_bytes,
+            final_images: Vec::new(),
             ifile_changes: Changes::new(),
         }
     }
@@ -117,7 +120,7 @@ impl<'a> Fold<'a> {
             if let Some((image, place)) = &below
                 && (delta.freed.is_some() || delta.reborn)
             {
-                self.kill_file(image, place)?;
+                self.kill_file(image, place);
             }
             if let Some(next_version) = delta.freed {
                 imap.insert(
@@ -177,22 +180,28 @@ impl<'a> Fold<'a> {
     }
 
     /// Everything of a file that is gone.
-    fn kill_file(&mut self, image: &InodeImage, place: &InodePlace) -> Result<()> {
+    fn kill_file(&mut self, image: &InodeImage, place: &InodePlace) {
         let root = image.root.clone().unwrap_or_default();
         let lfs = self.lfs;
+        let ino = image.inode.ino;
         let tree = Tree {
             reader: &lfs.reader,
-            ino: image.inode.ino,
+            ino,
             root: &root,
         };
-        tree.blocks(0, u64::MAX, &mut |_, pointer| {
-            self.kill(&pointer);
-            true
-        })?;
-        tree.nodes(&mut |_, pointer| self.kill_metadata(&pointer))?;
+        let walked = tree
+            .blocks(0, u64::MAX, &mut |_, pointer| {
+                self.kill(&pointer);
+                true
+            })
+            .and_then(|()| tree.nodes(&mut |_, pointer| self.kill_metadata(&pointer)));
+        if let Err(error) = walked {
+            // The file goes all the same; what could not be read stays counted
+            // as live, which wastes space and loses nothing.
+            tracing::error!(%error, %ino, "a freed file's index is damaged: space is lost");
+        }
         self.kill(&image.xattrs);
         self.count(place.sector, -i64::from(lfs.geometry.inode_bytes));
-        Ok(())
     }
 
     /// The level-0 changes of one file, and the height its index will have.
@@ -441,6 +450,7 @@ impl<'a> Fold<'a> {
                         self.count(below.sector, -inode_bytes);
                     }
                     imap.insert(ino.0, ImapState::Used { version, place });
+                    self.final_images.push((ino.0, Some(Arc::new(image))));
                 }
                 continue;
             }
@@ -465,6 +475,8 @@ impl<'a> Fold<'a> {
                 };
                 self.count(place.sector, inode_bytes);
                 self.lfs.reader.keep_inode(&place, Arc::clone(image));
+                self.final_images
+                    .push((image.inode.ino.0, Some(Arc::clone(image))));
                 let version = image.inode.version;
                 imap.insert(image.inode.ino.0, ImapState::Used { version, place });
             }

@@ -22,8 +22,9 @@ pub(crate) use table::TableImage;
 
 use crate::base::Base;
 use crate::delta::Delta;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
+use crate::format::inode::InodeImage;
 use crate::format::{CheckpointHeader, LogPosition, SECTOR, UsageDelta};
 use crate::lfs::Lfs;
 use fold::Fold;
@@ -61,12 +62,14 @@ impl Lfs {
 
     /// True if so much has changed that a checkpoint should be taken.
     pub(crate) fn checkpoint_due(&self, now_ns: u64, last_ns: u64) -> bool {
+        let presses = self.checkpoint_presses();
         let committed = self.committed.read();
         let live = &committed.live;
         let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
             || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
+            || presses
             || (age_s >= self.options.checkpoint_seconds && !live.is_empty())
     }
 
@@ -84,7 +87,7 @@ impl Lfs {
     pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
         let last_ns = self.checkpointing.lock().last_ns;
         let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns);
-        if due {
+        if due && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
         Ok(due)
@@ -94,6 +97,10 @@ impl Lfs {
     pub(crate) fn take_checkpoint(&self, clean: bool) -> Result<()> {
         let mut schedule = self.checkpointing.lock();
         self.durability.check()?;
+        if !self.checkpoint_fits() {
+            // Better to refuse than to stop half way.
+            return Err(Error::OutOfSegments);
+        }
         let serial = schedule.next_serial;
         let (frozen, base, boundary, usage) = self.freeze();
         let outcome = self.fold_and_record(serial, &frozen, &base, boundary, usage, clean);
@@ -131,6 +138,7 @@ impl Lfs {
         let imap_changes = fold.files()?;
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial.get())?;
+        let final_images = std::mem::take(&mut fold.final_images);
         let position = self.record_position(boundary);
         self.commit_all()?;
         let record = CheckpointRecord {
@@ -178,7 +186,8 @@ impl Lfs {
             usage,
             metadata_bytes: table.metadata_bytes,
         };
-        self.install(base, boundary.serial.get(), frozen, &table)
+        self.install(base, boundary.serial.get(), frozen, &table, final_images);
+        Ok(())
     }
 
     /// Roll-forward may start at the log's end if only the checkpoint itself
@@ -204,50 +213,70 @@ impl Lfs {
         bytes
     }
 
+    /// A flush of its own, in line with those of commits.
+    pub(crate) fn barrier(&self) -> Result<()> {
+        self.durability.barrier(&*self.device)?;
+        self.counters.flushes.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
     fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
         let slot_bytes = self.superblock.record_bytes.get();
         let slot = record.header.serial.get() % u64::from(self.superblock.record_count.get());
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
         self.device.write(offset, &[IoSlice::new(&bytes)])?;
-        self.device.flush()?;
-        self.counters.flushes.fetch_add(1, Relaxed);
-        Ok(())
+        self.barrier()
     }
 
-    fn install(&self, base: Base, boundary: u64, frozen: &Delta, table: &TableImage) -> Result<()> {
-        for entry in frozen.inodes.values() {
-            if let Some(placed) = &entry.image
-                && placed.image.root.is_some()
-            {
-                self.reader
-                    .keep_inode(&placed.place, Arc::new(placed.image.clone()));
-            }
-        }
+    fn install(
+        &self,
+        base: Base,
+        boundary: u64,
+        frozen: &Delta,
+        table: &TableImage,
+        final_images: Vec<(u64, Option<Arc<InodeImage>>)>,
+    ) {
         let serial = base.serial;
         let log = self.log.lock();
         let mut committed = self.committed.write();
         committed.base = Arc::new(base);
         committed.frozen = None;
-        let freed =
-            self.segments
-                .lock()
-                .install(serial, boundary, &table.entries, &table.corrections);
+        // Inodes the delta did not touch are as the last image had them.
+        for ino in frozen.inodes.keys() {
+            self.base_images.remove(ino);
+        }
+        for (ino, image) in final_images {
+            self.base_images.insert(ino, image);
+        }
+        let hold = self.options.discard;
+        let freed = self.segments.lock().install(
+            serial,
+            boundary,
+            &table.entries,
+            &table.corrections,
+            hold,
+        );
         drop(committed);
         drop(log);
         self.counters
             .segments_emptied
             .fetch_add(freed.len() as u64, Relaxed);
-        if self.options.discard {
-            for segment in freed {
-                let offset = self
-                    .geometry
-                    .byte(segment, self.geometry.payload_start(segment));
-                let length = u64::from(self.geometry.payload_bytes(segment));
-                self.device.discard(offset, length)?;
-            }
+        if hold {
+            // Before anybody can write there again.
+            freed.iter().for_each(|segment| self.discard(*segment));
+            self.segments.lock().release(&freed);
         }
-        Ok(())
+    }
+
+    fn discard(&self, segment: u32) {
+        let offset = self
+            .geometry
+            .byte(segment, self.geometry.payload_start(segment));
+        let length = u64::from(self.geometry.payload_bytes(segment));
+        if let Err(error) = self.device.discard(offset, length) {
+            tracing::warn!(%error, segment, "the device refused a discard");
+        }
     }
 }
 

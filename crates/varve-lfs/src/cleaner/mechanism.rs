@@ -8,6 +8,7 @@ use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
+use crate::segments::SegmentState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub struct BlockInfo {
 /// What one segment holds, dead or alive.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentContents {
+    /// The segment's incarnation when it was read.
+    pub incarnation: u32,
     /// Blocks, nodes and inodes in the order they were written.
     pub blocks: Vec<BlockInfo>,
 }
@@ -36,7 +39,8 @@ pub struct SegmentContents {
 #[derive(Debug, Default)]
 pub struct Found {
     moves: Vec<(LogItem, usize)>,
-    touched_nodes: Vec<NodeId>,
+    /// Live index nodes, and what rewriting each may write.
+    touched_nodes: Vec<(NodeId, u64)>,
     touched_ifile: Vec<u64>,
     base_serial: Option<u64>,
     /// The image changed between two look-ups: judge again.
@@ -69,14 +73,17 @@ impl Lfs {
     /// Device errors.
     pub fn read_segment(&self, segment: u32) -> Result<SegmentContents> {
         let geometry = &self.geometry;
+        let incarnation = self.segments.lock().get(segment).incarnation;
         let mut image = vec![0; geometry.segment_bytes as usize];
         self.reader
             .read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
         self.counters
             .cleaner_read_bytes
             .fetch_add(image.len() as u64, Relaxed);
-        let incarnation = self.segments.lock().get(segment).incarnation;
-        let mut contents = SegmentContents::default();
+        let mut contents = SegmentContents {
+            incarnation,
+            ..SegmentContents::default()
+        };
         for summary in summaries_of(&image, geometry, self.volume_tag, segment, incarnation) {
             let start = summary.offset as usize;
             let partial = &image[start..start + summary.bytes() as usize];
@@ -105,7 +112,9 @@ impl Lfs {
                     pointer,
                     ..
                 } => {
-                    if self.ifile_holds(block, &pointer)? {
+                    if self.ifile_holds(block, &pointer)?
+                        && self.is_whole(info, &pointer, &mut found)
+                    {
                         found.touched_ifile.push(block);
                     }
                 }
@@ -125,8 +134,11 @@ impl Lfs {
                     }
                 }
                 ChainItem::Node { id, pointer, .. } => {
-                    if self.node_is_live(id, &pointer)? {
-                        found.touched_nodes.push(id);
+                    if let Some(above) = self.live_node(id, &pointer)?
+                        && self.is_whole(info, &pointer, &mut found)
+                    {
+                        let price = info.bytes.len() as u64 + above;
+                        found.touched_nodes.push((id, price));
                     }
                 }
                 ChainItem::Inode {
@@ -160,6 +172,8 @@ impl Lfs {
             Some((current, _)) if current == version => {}
             _ => return Ok(false),
         }
+        // Known images keep the price of folding the move low.
+        let _known = self.image(ino);
         let current = if xattrs {
             found.judged_against(self.committed.read().base.serial);
             lookup.xattrs(ino).map(Some).or_else(gone)?
@@ -220,6 +234,18 @@ impl Lfs {
         found.moves.push((item, info.bytes.len()));
     }
 
+    /// Checks a live metadata block before the next checkpoint relies on it.
+    fn is_whole(&self, info: &BlockInfo, pointer: &Pointer, found: &mut Found) -> bool {
+        let whole = crc32c(&info.bytes) == pointer.crc();
+        if !whole {
+            let ino = info.item.ino();
+            tracing::error!(%ino, sector = pointer.sector(), "the cleaner met damaged metadata");
+            self.counters.checksum_failures.fetch_add(1, Relaxed);
+            found.damaged += 1;
+        }
+        whole
+    }
+
     fn found_inode(&self, found: &mut Found, info: &BlockInfo, ino: InodeNo, place: InodePlace) {
         let image = (crc32c(&info.bytes) == place.crc)
             .then(|| InodeImage::decode(&info.bytes, ino).ok())
@@ -253,7 +279,8 @@ impl Lfs {
             .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
-    fn node_is_live(&self, id: NodeId, pointer: &Pointer) -> Result<bool> {
+    /// If the node is live, the bytes that rewriting it costs above it.
+    fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u64>> {
         let base = Arc::clone(&self.committed.read().base);
         let image;
         let root = if id.ino == InodeNo::IFILE {
@@ -267,17 +294,19 @@ impl Lfs {
                         .as_ref()
                         .expect("a checkpoint's images have roots")
                 }
-                None => return Ok(false),
+                None => return Ok(None),
             }
         };
+        // Its parent is another node, or only the inode.
+        let above = if root.height > id.height { 4608 } else { 640 };
         let tree = crate::base::Tree {
             reader: &self.reader,
             ino: id.ino,
             root,
         };
-        Ok(tree
-            .node_at(id)?
-            .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+        let current = tree.node_at(id)?;
+        let live = current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()));
+        Ok(live.then_some(above))
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint
@@ -319,15 +348,24 @@ impl Lfs {
         if committed.base.serial != serial {
             return Ok(false);
         }
-        committed.live.touched_nodes.extend(found.touched_nodes);
+        for (id, price) in found.touched_nodes {
+            if committed.live.touched_nodes.insert(id) {
+                committed.live.touched_bytes += price;
+            }
+        }
         committed.live.touched_ifile.extend(found.touched_ifile);
         Ok(true)
     }
 
-    /// Declares a segment done: it becomes clean once two checkpoints have
-    /// found it empty.
-    pub fn segclean(&self, segment: u32) {
-        self.segments.lock().get_mut(segment).cleaned = true;
+    /// Declares a segment done, if it still is what was read under this
+    /// incarnation: it becomes clean once two checkpoints have found it empty.
+    pub fn segclean(&self, segment: u32, incarnation: u32) {
+        let serial = self.log.lock().position.serial.get();
+        let mut segments = self.segments.lock();
+        let entry = segments.get_mut(segment);
+        if entry.state == SegmentState::Used && entry.incarnation == incarnation {
+            entry.cleaned = Some(serial);
+        }
     }
 
     /// Waits until a group has been appended or `timeout` has passed.

@@ -24,12 +24,15 @@ use std::sync::atomic::Ordering::Relaxed;
 #[derive(Debug)]
 pub struct CleanerState {
     policy: Box<dyn Policy>,
+    /// Serial of the log's end after a pass that gained nothing.
+    fruitless_at: Option<u64>,
 }
 
 impl Default for CleanerState {
     fn default() -> Self {
         CleanerState {
             policy: Box::new(Greedy),
+            fruitless_at: None,
         }
     }
 }
@@ -37,11 +40,13 @@ impl Default for CleanerState {
 impl Lfs {
     /// The segments a policy may choose from: used, whole, not being cleaned.
     pub fn candidates(&self) -> Vec<Candidate> {
-        self.candidates_with(|segment| !segment.suspect && !segment.cleaned)
+        self.candidates_with(|segment| !segment.suspect && segment.cleaned.is_none())
     }
 
     fn candidates_with(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<Candidate> {
         let log_segment = self.log.lock().position.segment.get();
+        // What is still on its way cannot be read whole.
+        let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
         let committed = self.committed.read();
         let segments = self.segments.lock();
         let added = |number: u32| {
@@ -51,7 +56,10 @@ impl Lfs {
         segments
             .iter()
             .filter(|(number, segment)| {
-                segment.state == SegmentState::Used && wanted(segment) && *number != log_segment
+                segment.state == SegmentState::Used
+                    && segment.last_serial < landed
+                    && wanted(segment)
+                    && *number != log_segment
             })
             .map(|(number, segment)| Candidate {
                 segment: number,
@@ -63,22 +71,29 @@ impl Lfs {
     }
 
     /// Makes clean segments: first by checkpoints, if segments only wait for
-    /// those, then by moving live blocks. True if more are clean than before.
-    pub(crate) fn gain_segments(&self) -> Result<bool> {
+    /// those, then by moving live blocks. Returns whether more are clean than
+    /// before, and how many segments were cleaned on the way.
+    pub(crate) fn gain_segments(&self) -> Result<(bool, u32)> {
         let before = self.segments.lock().clean_count();
-        if self.waiting_for_checkpoint() || self.pending_deaths() {
+        let gained = || self.segments.lock().clean_count() > before;
+        let fits = self.checkpoint_fits();
+        if fits && (self.pending_deaths() || self.waiting_for_checkpoint()) {
             self.take_checkpoint(false)?;
-            if self.segments.lock().clean_count() == before && self.waiting_for_checkpoint() {
+            if !gained() && self.waiting_for_checkpoint() && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
-            if self.segments.lock().clean_count() > before {
-                return Ok(true);
+            if gained() {
+                return Ok((true, 0));
             }
         }
-        self.clean_batch()?;
-        self.take_checkpoint(false)?;
-        self.take_checkpoint(false)?;
-        Ok(self.segments.lock().clean_count() > before)
+        let cleaned = self.clean_batch()?;
+        if cleaned > 0 && self.checkpoint_fits() {
+            self.take_checkpoint(false)?;
+            if !gained() && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        Ok((gained(), cleaned))
     }
 
     /// True if a segment is empty, or will be once the running changes are
@@ -91,7 +106,7 @@ impl Lfs {
                 .segments
                 .lock()
                 .iter()
-                .any(|(_, segment)| segment.cleaned)
+                .any(|(_, segment)| segment.cleaned.is_some())
     }
 
     /// Changes that, once folded, may leave segments empty.
@@ -132,14 +147,24 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let contents = self.read_segment(segment)?;
-            let found = self.bmapv(&contents.blocks)?;
+            let judged = self
+                .read_segment(segment)
+                .and_then(|contents| Ok((contents.incarnation, self.bmapv(&contents.blocks)?)));
+            let (incarnation, found) = match judged {
+                Ok(judged) => judged,
+                Err(error) if !error.is_of_the_medium() => return Err(error),
+                Err(error) => {
+                    tracing::error!(%error, segment, "the cleaner leaves a segment alone");
+                    self.segments.lock().get_mut(segment).suspect = true;
+                    return Ok(false);
+                }
+            };
             if found.damaged > 0 {
                 self.segments.lock().get_mut(segment).suspect = true;
                 return Ok(false);
             }
             if self.markv(found)? {
-                self.segclean(segment);
+                self.segclean(segment, incarnation);
                 self.counters.segments_cleaned.fetch_add(1, Relaxed);
                 return Ok(true);
             }
@@ -150,13 +175,21 @@ impl Lfs {
     /// Background work: cleans one batch when clean segments run low and
     /// cleaning pays.
     pub(crate) fn clean_if_due(&self) -> Result<()> {
-        let (clean, count) = {
-            let segments = self.segments.lock();
-            (segments.clean_count(), self.geometry.segment_count)
-        };
-        let low = self.geometry.reserve_segments + (count / 32).max(2);
-        if clean < low {
-            self.gain_segments()?;
+        let clean = self.segments.lock().clean_count();
+        let low = self.geometry.reserve_segments + (self.geometry.segment_count / 32).max(2);
+        if clean >= low {
+            return Ok(());
+        }
+        // On a full volume nothing may be gained however often we try: rest
+        // until something has been written since.
+        let written = self.log.lock().position.serial.get();
+        if self.cleaning.lock().fruitless_at == Some(written) {
+            return Ok(());
+        }
+        let (gained, _) = self.gain_segments()?;
+        if !gained {
+            let written = self.log.lock().position.serial.get();
+            self.cleaning.lock().fruitless_at = Some(written);
         }
         Ok(())
     }

@@ -191,11 +191,10 @@ impl InodeImage {
         if header.height > MAX_HEIGHT || !header.xattrs.is_sane() {
             return Err(bad("impossible index height or attribute pointer".into()));
         }
-        // An image without a root may leave this pointer to the checkpoint's.
+        // Without a root, the attribute pointer is the checkpoint's as well.
         let xattr_bytes = u64::from(header.xattr_bytes.get());
-        if xattr_bytes > 65536
-            || (!header.xattrs.is_none() && xattr_bytes > header.xattrs.stored_bytes())
-        {
+        let known = flags & inode_flags::ROOT != 0;
+        if xattr_bytes > 65536 || (known && xattr_bytes > header.xattrs.stored_bytes()) {
             return Err(bad("extended attributes exceed their block".into()));
         }
         let root = (flags & inode_flags::ROOT != 0)

@@ -28,8 +28,10 @@ pub struct PartialBuffer {
     pub incarnation: u32,
     /// All of it.
     pub bytes: AlignedBuffer,
-    /// Where the next entry goes.
+    /// Where the next entry goes, and where the last one must end: readers
+    /// find the payload behind it.
     entry_at: usize,
+    entry_end: usize,
     entries: u32,
     /// Where the next block goes.
     block_at: usize,
@@ -56,6 +58,7 @@ impl PartialBuffer {
             incarnation,
             bytes: AlignedBuffer::zeroed(stored as usize),
             entry_at: HEADER_BYTES,
+            entry_end: HEADER_BYTES + plan.size.entry_bytes as usize,
             entries: 0,
             block_at,
             inode_start: block_at + (plan.size.block_sectors as u64 * SECTOR) as usize,
@@ -204,6 +207,10 @@ impl PartialBuffer {
 
     /// Writes the header; returns what the successor's `predecessor` must be.
     pub fn finish(&mut self, mut header: SummaryHeader) -> u32 {
+        assert!(
+            self.entry_at == self.entry_end,
+            "entries differ from the plan"
+        );
         header.entry_bytes = ((self.entry_at - HEADER_BYTES) as u32).into();
         header.entry_count = self.entries.into();
         header.crc = header

@@ -49,6 +49,9 @@ pub struct PartialSize {
 impl PartialSize {
     /// With one more item.
     pub fn with(mut self, geometry: &Geometry, item: &LogItem) -> Self {
+        if item.is_empty() {
+            return self;
+        }
         if self.file != Some(item.file()) {
             self.file = Some(item.file());
             self.entry_bytes += size_of::<FileEntry>() as u32;

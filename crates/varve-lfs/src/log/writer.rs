@@ -13,7 +13,7 @@
 use super::build::PartialBuffer;
 use super::image::{Below, compose};
 use super::plan::{PartialPlan, plan};
-use crate::apply::Record;
+use crate::apply::{BlockChange, Record};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::durability::InFlight;
@@ -118,6 +118,11 @@ impl LogItem {
         }
     }
 
+    /// Nothing is stored for it, not even an entry: the image says it all.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, LogItem::Xattrs { data, .. } if data.is_empty())
+    }
+
     /// Sectors the content takes.
     ///
     /// # Panics
@@ -196,10 +201,10 @@ impl Lfs {
         {
             return Ok(None);
         }
+        let plans = self.plan_group(&log, &items)?;
         if let Some(usage) = usage {
             log.usage = usage;
         }
-        let plans = self.plan_group(&log, &items)?;
         if plans.is_empty() {
             let serial = log.position.serial.get();
             return Ok(Some(Written {
@@ -385,10 +390,16 @@ impl Lfs {
             } => {
                 buffer.put_block(&item, &pointer);
                 if apply && self.still_at(committed, ino, version, block, source) {
-                    let ns = written.as_ns();
-                    committed
-                        .live
-                        .apply_block(geometry, ino, version, block, pointer, ns);
+                    let flat = self.is_flat(committed, ino);
+                    let change = BlockChange {
+                        ino,
+                        version,
+                        block,
+                        pointer,
+                        written_ns: written.as_ns(),
+                        flat,
+                    };
+                    committed.live.apply_block(geometry, change);
                 }
                 Placed::Block(pointer)
             }
@@ -424,7 +435,7 @@ impl Lfs {
                 let place = buffer.put_inode(geometry, file, None, |into| image.encode(into));
                 committed
                     .live
-                    .apply_image(geometry, PlacedImage { image, place });
+                    .apply_image(geometry, PlacedImage { image, place }, false);
                 Placed::Inode(place)
             }
             LogItem::MovedInode { image, source } => {
@@ -436,7 +447,7 @@ impl Lfs {
                     let image = (*image).clone();
                     committed
                         .live
-                        .apply_image(geometry, PlacedImage { image, place });
+                        .apply_image(geometry, PlacedImage { image, place }, true);
                 }
                 Placed::Inode(place)
             }
@@ -454,10 +465,21 @@ impl Lfs {
             return Below::Nothing;
         }
         match self.base_images.get(&ino.0) {
-            Some((serial, image)) if serial == committed.base.serial => {
-                image.map_or(Below::Nothing, Below::Image)
-            }
-            _ => Below::Unknown,
+            Some(image) => image.map_or(Below::Nothing, Below::Image),
+            None => Below::Unknown,
+        }
+    }
+
+    /// True if the checkpointed index of `ino` is known to have no nodes.
+    fn is_flat(&self, committed: &Committed, ino: InodeNo) -> bool {
+        let folding = committed.frozen.as_ref();
+        if folding.is_some_and(|frozen| frozen.inodes.contains_key(&ino.0)) {
+            return false;
+        }
+        match self.below(committed, ino) {
+            Below::Nothing => true,
+            Below::Image(image) => image.root.as_ref().is_some_and(|root| root.height == 0),
+            Below::Unknown => false,
         }
     }
 

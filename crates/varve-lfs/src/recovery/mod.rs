@@ -9,13 +9,14 @@
 
 mod tail;
 
+use crate::apply::{BlockChange, Record};
 use crate::base::Base;
 use crate::chain::{ChainItem, Summary};
 use crate::committed::{Committed, Lookup};
 use crate::delta::PlacedImage;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
-use crate::format::ifile::{ENTRY_BYTES, UNFINISHED_OFFSET, USAGE_OFFSET};
+use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET};
 use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
 use crate::format::{LogPosition, Malformed, Superblock, UsageEntry};
@@ -72,37 +73,32 @@ pub fn read_ring(
         .collect()
 }
 
-/// The newest valid record of the ring.
+/// The valid records of the ring, newest first; refused ones are reported.
 ///
 /// # Errors
 /// `NoCheckpoint` if there is none.
-pub fn newest_record(
+pub fn valid_records(
     device: &dyn Device,
     superblock: &Superblock,
     report: &mut RecoveryReport,
-) -> Result<CheckpointRecord> {
-    let mut best: Option<CheckpointRecord> = None;
+) -> Result<Vec<CheckpointRecord>> {
+    let mut records = Vec::new();
     let mut reason = Malformed::new("checkpoint record", "the ring is empty");
     for record in read_ring(device, superblock) {
         match record {
-            Ok(record) => {
-                if best
-                    .as_ref()
-                    .is_none_or(|b| record.header.serial > b.header.serial)
-                {
-                    best = Some(record);
-                }
-            }
+            Ok(record) => records.push(record),
             Err(malformed) => {
                 report.refused_records.push(malformed.to_string());
                 reason = malformed;
             }
         }
     }
-    best.ok_or_else(|| Error::NoCheckpoint {
-        device: device.name(),
-        reason,
-    })
+    records.sort_by_key(|record| std::cmp::Reverse(record.header.serial.get()));
+    if records.is_empty() {
+        let device = device.name();
+        return Err(Error::NoCheckpoint { device, reason });
+    }
+    Ok(records)
 }
 
 /// The image that `record` describes.
@@ -123,6 +119,19 @@ pub fn load_base(
     let ifile = InodeImage::decode(&record.ifile, InodeNo::IFILE)?;
     if ifile.root.is_none() {
         return Err(Malformed::new("checkpoint record", "the ifile's inode has no root").into());
+    }
+    let most_bytes = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes);
+    let most = most_bytes / u64::from(geometry.inode_bytes);
+    let sound = header.serial.get() < 1 << 62
+        && header.next_ino.get() <= MAX_INO
+        && header.free_head.get() < header.next_ino.get().max(1)
+        && header.free_count.get() <= header.next_ino.get()
+        && header.unfinished_count.get() <= most
+        && header.inodes_used.get() <= header.next_ino.get()
+        && header.sectors_used.get() <= most_bytes
+        && header.blocks_used.get() <= most_bytes;
+    if !sound {
+        return Err(Malformed::new("checkpoint record", "its counts are impossible").into());
     }
     let mut base = Base {
         serial: header.serial.get(),
@@ -236,16 +245,17 @@ pub fn recover(
     geometry: &Geometry,
 ) -> Result<Recovered> {
     let mut report = RecoveryReport::default();
-    let record = newest_record(device, superblock, &mut report)?;
-    let (base, table) = load_base(reader, geometry, &record)?;
+    let records = valid_records(device, superblock, &mut report)?;
+    let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
     report.checkpoint = base.serial;
     report.clean = record.header.flags.get() & checkpoint_flags::CLEAN != 0;
-    check_position(geometry, &record.header.position)?;
     let opened = record.header.segments_opened.get();
     let segments = SegmentTable::load(table, opened, base.serial);
     let usage = base.usage;
-    let mut live = crate::delta::Delta::default();
-    live.next_ino = base.next_ino;
+    let live = crate::delta::Delta {
+        next_ino: base.next_ino,
+        ..crate::delta::Delta::default()
+    };
     let unfinished = base.unfinished.clone();
     let committed = Committed {
         base: Arc::new(base),
@@ -265,10 +275,35 @@ pub fn recover(
             report,
         },
         pending: Vec::new(),
+        reserved_blocks: 0,
     };
     replay.claim_head();
     replay.run()?;
     Ok(replay.out)
+}
+
+/// The newest record whose image can be read: falling back is what the older
+/// one is retained for.
+fn first_usable(
+    reader: &Reader,
+    geometry: &Geometry,
+    records: Vec<CheckpointRecord>,
+    report: &mut RecoveryReport,
+) -> Result<(CheckpointRecord, Base, Vec<UsageEntry>)> {
+    let mut refused = None;
+    for record in records {
+        let loaded = check_position(geometry, &record.header.position)
+            .and_then(|()| load_base(reader, geometry, &record));
+        match loaded {
+            Ok((base, table)) => return Ok((record, base, table)),
+            Err(error) => {
+                tracing::error!(%error, serial = record.header.serial.get(), "checkpoint refused");
+                report.refused_records.push(error.to_string());
+                refused.get_or_insert(error);
+            }
+        }
+    }
+    Err(refused.expect("there was at least one record"))
 }
 
 fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
@@ -277,6 +312,9 @@ fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
         && position.next_segment.get() < count
         && position.segment != position.next_segment
         && position.offset.get() <= geometry.segment_bytes
+        && position.serial.get() < 1 << 62
+        && position.segment.get() < count
+        && position.offset.get() >= geometry.payload_start(position.segment.get())
         && position.offset.get().is_multiple_of(geometry.write_unit);
     if sound {
         Ok(())
@@ -289,7 +327,8 @@ fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
 struct Pending {
     summary: Summary,
     items: Vec<ChainItem>,
-    bytes: Vec<u8>,
+    /// Its inodes, in the order of the items.
+    images: Vec<InodeImage>,
 }
 
 struct Replay<'a> {
@@ -298,6 +337,8 @@ struct Replay<'a> {
     volume_tag: u64,
     out: Recovered,
     pending: Vec<Pending>,
+    /// Blocks that records have reserved.
+    reserved_blocks: u64,
 }
 
 impl Replay<'_> {
@@ -321,15 +362,19 @@ impl Replay<'_> {
                 }
             }
         }
-        tail::search(self.geometry, self.reader, self.volume_tag, &mut self.out)
+        tail::search(self.geometry, self.reader, self.volume_tag, &mut self.out);
+        Ok(())
     }
 
     /// The next partial of the chain, or why there is none.
     fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
         let position = self.out.position;
         let (segment, offset, enters) = self.geometry.successor(&position);
-        let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset)?;
-        let summary = match read {
+        // A unit torn by the power may read as an error: like any partial that
+        // is not whole, it ends the chain, and the tail search decides.
+        let unreadable = |error: Error| Malformed::new("partial segment", error.to_string());
+        let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
+        let summary = match read.unwrap_or_else(|error| Err(unreadable(error))) {
             Ok(summary) => summary,
             Err(malformed) => return Ok(Err(malformed)),
         };
@@ -360,19 +405,73 @@ impl Replay<'_> {
             Ok(items) => items,
             Err(malformed) => return Ok(Err(malformed)),
         };
-        let bytes = if items.is_empty() {
-            Vec::new()
-        } else {
-            summary.read_partial(self.reader)?
-        };
-        match summary.verify(self.geometry, &items, &bytes) {
-            Ok(()) => Ok(Ok(Pending {
-                summary,
-                items,
-                bytes,
-            })),
-            Err(malformed) => Ok(Err(malformed)),
+        if let Err(malformed) = self.plausible(&items) {
+            return Ok(Err(malformed));
         }
+        let bytes = match summary.read_partial(self.reader) {
+            _ if items.is_empty() => Vec::new(),
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(unreadable(error))),
+        };
+        let images = summary
+            .verify(self.geometry, &items, &bytes)
+            .and_then(|()| self.images(&summary, &items, &bytes));
+        Ok(images.map(|images| Pending {
+            summary,
+            items,
+            images,
+        }))
+    }
+
+    /// Refuses what no writer of this volume can have meant, however good the
+    /// checksums: it would cost memory without bound.
+    fn plausible(&self, items: &[ChainItem]) -> std::result::Result<(), Malformed> {
+        let volume =
+            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
+        let most =
+            self.out.committed.read().base.next_ino + volume / u64::from(self.geometry.inode_bytes);
+        let mut reserved = self.reserved_blocks;
+        for item in items {
+            if let ChainItem::Record {
+                record: Record::Reserved(from, to, _),
+                ..
+            } = item
+            {
+                reserved += to - from;
+            }
+            let ino = item.ino().0;
+            if ino != InodeNo::IFILE.0 && !(InodeNo::ROOT.0..most).contains(&ino) {
+                return Err(Malformed::new("summary", format!("inode number {ino}")));
+            }
+        }
+        // Freed and reserved again, a block may count several times.
+        if reserved > 64 * (volume / u64::from(self.geometry.block_bytes)) {
+            return Err(Malformed::new("summary", "reserves more than the volume"));
+        }
+        Ok(())
+    }
+
+    /// The inodes of a partial, in the order of its items.
+    fn images(
+        &self,
+        summary: &Summary,
+        items: &[ChainItem],
+        partial: &[u8],
+    ) -> std::result::Result<Vec<InodeImage>, Malformed> {
+        items
+            .iter()
+            .filter(|item| matches!(item, ChainItem::Inode { .. }))
+            .map(|item| {
+                let image =
+                    InodeImage::decode(summary.stored(self.geometry, item, partial), item.ino())?;
+                match item {
+                    ChainItem::Inode { version, .. } if image.inode.version != *version => Err(
+                        Malformed::new("inode", "version differs from the summary's"),
+                    ),
+                    _ => Ok(image),
+                }
+            })
+            .collect()
     }
 
     /// A valid partial: advances, and applies its group if it is the last.
@@ -409,7 +508,7 @@ impl Replay<'_> {
         if header.has(summary_flags::LAST) {
             let group = std::mem::take(&mut self.pending);
             if !header.has(summary_flags::CHECKPOINT) {
-                for partial in &group {
+                for partial in group {
                     self.apply(partial)?;
                 }
                 self.out.report.groups += 1;
@@ -424,12 +523,18 @@ impl Replay<'_> {
         Ok(())
     }
 
-    fn apply(&mut self, partial: &Pending) -> Result<()> {
+    fn apply(&mut self, partial: Pending) -> Result<()> {
         let geometry = self.geometry;
+        let mut images = partial.images.into_iter();
         for item in &partial.items {
+            let image = match item {
+                ChainItem::Inode { .. } => images.next(),
+                _ => None,
+            };
             if !self.stands(item)? {
                 continue;
             }
+            let flat = self.is_flat(item);
             let live = &mut self.out.committed.get_mut().live;
             match *item {
                 ChainItem::Record {
@@ -437,6 +542,9 @@ impl Replay<'_> {
                     version,
                     record,
                 } => {
+                    if let Record::Reserved(from, to, _) = record {
+                        self.reserved_blocks += to - from;
+                    }
                     live.apply_record(geometry, ino, version, record);
                 }
                 ChainItem::Block {
@@ -456,17 +564,54 @@ impl Replay<'_> {
                     written_ns,
                     ..
                 } => {
-                    live.apply_block(geometry, ino, version, block, pointer, written_ns);
+                    let change = BlockChange {
+                        ino,
+                        version,
+                        block,
+                        pointer,
+                        written_ns,
+                        flat,
+                    };
+                    live.apply_block(geometry, change);
                 }
                 ChainItem::Node { .. } => {}
-                ChainItem::Inode { ino, place, .. } => {
-                    let bytes = partial.summary.stored(geometry, item, &partial.bytes);
-                    let image = InodeImage::decode(bytes, ino)?;
-                    live.apply_image(geometry, PlacedImage { image, place });
+                ChainItem::Inode { place, .. } => {
+                    if let Some(image) = image {
+                        let moved = matches!(
+                            item,
+                            ChainItem::Inode {
+                                source: Some(_),
+                                ..
+                            }
+                        );
+                        live.apply_image(geometry, PlacedImage { image, place }, moved);
+                    }
                 }
             }
         }
         Ok(())
+    }
+
+    /// True if a moved block's file is known to have no index nodes: the price
+    /// of folding it must not exceed what it was when the move was admitted.
+    fn is_flat(&self, item: &ChainItem) -> bool {
+        let ChainItem::Block { ino, source, .. } = item else {
+            return false;
+        };
+        let base = Arc::clone(&self.out.committed.read().base);
+        if ino.0 >= base.next_ino {
+            return true;
+        }
+        if source.is_none() {
+            return false;
+        }
+        match base.inode(self.reader, self.geometry, *ino) {
+            Ok(image) => image
+                .as_ref()
+                .and_then(|image| image.root.as_ref())
+                .is_none_or(|root| root.height == 0),
+            Err(_) => false,
+        }
     }
 
     /// Protocol rule 18, at replay: a move counts only if its source stands.
@@ -497,7 +642,10 @@ impl Replay<'_> {
                         Ok(current.is_some_and(|p| p.same_copy(source, pointer.birth())))
                     }
                     Err(Error::NoInode(_)) => Ok(false),
-                    Err(error) => Err(error),
+                    Err(error) => {
+                        tracing::warn!(%error, "a move is dropped: its file cannot be read");
+                        Ok(false)
+                    }
                 }
             }
             ChainItem::Inode {

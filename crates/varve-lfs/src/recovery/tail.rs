@@ -8,7 +8,6 @@
 
 use super::Recovered;
 use crate::chain::{ChainItem, Summary};
-use crate::error::Result;
 use crate::format::SECTOR;
 use crate::geometry::Geometry;
 use crate::reader::Reader;
@@ -16,18 +15,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// Fills the report's `damage` if there is proof of any.
 ///
-/// # Errors
-/// Device errors.
-pub fn search(
-    geometry: &Geometry,
-    reader: &Reader,
-    volume_tag: u64,
-    out: &mut Recovered,
-) -> Result<()> {
+pub fn search(geometry: &Geometry, reader: &Reader, volume_tag: u64, out: &mut Recovered) {
     let last = out.position.serial.get();
-    if out.report.clean && out.report.partials == 0 {
-        return Ok(());
-    }
     let (segment, offset, _) = geometry.successor(&out.position);
     let mut queue = VecDeque::from([(segment, offset)]);
     let next = out.position.next_segment.get();
@@ -39,12 +28,16 @@ pub fn search(
     let mut later: Vec<Summary> = Vec::new();
     while let Some((segment, offset)) = queue.pop_front() {
         let mut image = vec![0; geometry.segment_bytes as usize];
-        reader.read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
+        read_what_is_readable(geometry, reader, segment, &mut image);
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
             at += geometry.write_unit;
-            let Some(summary) = found.filter(|s| s.header.serial.get() > last) else {
+            let later_life = |s: &Summary| {
+                s.header.serial.get() > last
+                    && s.header.incarnation.get() >= out.position.incarnation.get()
+            };
+            let Some(summary) = found.filter(later_life) else {
                 continue;
             };
             let next = summary.header.next_segment.get();
@@ -58,7 +51,7 @@ pub fn search(
         }
     }
     let Some(proof) = proofs.iter().max_by_key(|s| s.header.serial.get()) else {
-        return Ok(());
+        return;
     };
     let through = proof.header.durable_through.get();
     let mut damage = vec![format!(
@@ -77,7 +70,24 @@ pub fn search(
         damage.extend(lost_files(geometry, summary));
     }
     out.report.damage = damage;
-    Ok(())
+}
+
+/// Reads a segment; units that cannot be read count as zeros, as a torn unit
+/// may read as an error.
+fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
+    let first = geometry.byte(segment, 0) / SECTOR;
+    if reader.read_uncached(first, image).is_ok() {
+        return;
+    }
+    let unit = geometry.write_unit as usize;
+    for (nth, bytes) in (0u64..).zip(image.chunks_mut(unit)) {
+        if reader
+            .read_uncached(first + nth * unit as u64 / SECTOR, bytes)
+            .is_err()
+        {
+            bytes.fill(0);
+        }
+    }
 }
 
 /// One line for each file with something in a partial that cannot be applied.

@@ -1,6 +1,7 @@
 //! `varve fsck`: sound volumes give no findings, each kind of damage gives
 //! its own, and no bytes make it panic.
 
+mod concurrent;
 mod crashes;
 mod damage;
 mod inspect;

@@ -1,0 +1,28 @@
+# Shared by the scripts beside it: finds or installs what they need.
+
+say() { printf '%s\n' "$*" >&2; }
+
+# need PROGRAM PACKAGE: installs PACKAGE with apt-get if PROGRAM is missing and
+# we may; otherwise says what to install and fails.
+need() {
+  command -v "$1" >/dev/null 2>&1 && return 0
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+    say "installing $2 (for $1)"
+    if [ -z "${VARVE_APT_UPDATED:-}" ]; then
+      apt-get update -qq >/dev/null 2>&1 || true
+      VARVE_APT_UPDATED=1
+    fi
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "$2" >/dev/null 2>&1 || true
+    command -v "$1" >/dev/null 2>&1 && return 0
+  fi
+  say "missing: $1. Install the package '$2' and run this again."
+  return 1
+}
+
+# A Rust toolchain that can build the workspace.
+need_rust() {
+  command -v cargo >/dev/null 2>&1 || [ ! -f "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
+  command -v cargo >/dev/null 2>&1 && return 0
+  say "missing: cargo. Install Rust 1.95 or later with rustup and run this again."
+  return 1
+}

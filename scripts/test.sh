@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Runs every check: formatting, lints, unit, integration, crash, mount and
+# documentation tests, and a short fuzz of every parser of on-disk bytes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+need_rust
+need cc gcc
+for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3; do
+  need "${pair%%:*}" "${pair#*:}"
+done
+export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-60}
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "format"
+cargo fmt --all --check
+step "lints"
+cargo clippy --workspace --all-targets --quiet -- -D warnings
+step "tests"
+cargo test --workspace
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+if [ -d fuzz ]; then
+  step "fuzz, $VARVE_FUZZ_SECONDS seconds"
+  cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke -- --seconds "$VARVE_FUZZ_SECONDS"
+fi
+printf '\nall checks passed\n'
