@@ -128,7 +128,8 @@ fn seal_summary(bytes: &mut [u8], volume_tag: u64, sector: u64) {
     header.crc = header.computed_crc(&entries[..length]).into();
 }
 
-/// An inode of each size.
+/// An inode of each size; once more with a size that agrees with its inline
+/// content, which no mutation hits on.
 pub fn inode(data: &[u8]) {
     let ino = InodeNo(7);
     let _ = InodeImage::decode(data, ino);
@@ -136,6 +137,15 @@ pub fn inode(data: &[u8]) {
     let (header, _) = DiskInode::mut_from_prefix(&mut bytes).expect("padded");
     header.magic = inode::MAGIC.into();
     header.ino = ino.0.into();
+    inode_of_each_size(&bytes, ino);
+    let (header, _) = DiskInode::mut_from_prefix(&mut bytes).expect("padded");
+    header.flags = (header.flags.get() | varve_fs::flags::INLINE).into();
+    header.size = u64::from(header.inline_bytes.get()).into();
+    inode_of_each_size(&bytes, ino);
+}
+
+fn inode_of_each_size(bytes: &[u8], ino: InodeNo) {
+    let mut bytes = bytes.to_vec();
     for inode_bytes in [256, 512, 4096] {
         bytes.resize(inode_bytes, 0);
         let Ok(image) = InodeImage::decode(&bytes, ino) else {
