@@ -31,6 +31,8 @@ pub struct LayoutGeometry {
     pub block_bytes: u32,
     /// Bytes of content an inode can hold itself.
     pub inline_bytes: usize,
+    /// Most bytes of extended attributes one inode can have.
+    pub xattr_bytes: usize,
     /// Largest file size in bytes.
     pub max_file_bytes: u64,
     /// Payload bytes after which the file system closes a group.

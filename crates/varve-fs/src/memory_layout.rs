@@ -240,6 +240,7 @@ impl Layout for MemoryLayout {
         LayoutGeometry {
             block_bytes: self.options.block_bytes,
             inline_bytes: self.options.inline_bytes,
+            xattr_bytes: 1 << 16,
             max_file_bytes: self.options.max_file_bytes,
             group_bytes: self.options.group_bytes,
             hash_seed: self.options.hash_seed,

@@ -55,7 +55,13 @@ impl<L: Layout> FileSystem<L> {
         state.inode.size = size;
         state.inode.mtime = now;
         state.inode.ctime = now;
-        state.logged.size = state.logged.size.min(size);
+        // An extension is logged with the epoch's next image, unless data that
+        // lies below it still waits.
+        state.logged.size = if state.has_data() {
+            state.logged.size.min(size)
+        } else {
+            size
+        };
         state
             .logged
             .inline

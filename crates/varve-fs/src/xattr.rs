@@ -268,6 +268,9 @@ impl<L: Layout> FileSystem<L> {
                 .then_some(list);
         }
         let blob = with(&blob, name, new)?;
+        if blob.len() > self.store.geometry.xattr_bytes {
+            return Err(Error::NoSpace);
+        }
         let before = state.usage();
         self.set_blob(&mut state, blob);
         self.space.settle(before, state.usage());

@@ -122,6 +122,12 @@ impl Geometry {
         self.inode_bytes as usize - crate::format::inode::HEADER_BYTES
     }
 
+    /// Most bytes of extended attributes: they must fit one partial segment.
+    pub fn xattr_bytes(&self) -> usize {
+        let room = self.max_partial() as usize - self.write_unit as usize;
+        room.min(1 << 16)
+    }
+
     /// Inodes in a sector.
     pub fn inodes_per_sector(&self) -> u32 {
         (SECTOR as u32 / self.inode_bytes).max(1)

@@ -21,6 +21,7 @@ impl Layout for Lfs {
         LayoutGeometry {
             block_bytes: self.geometry.block_bytes,
             inline_bytes: self.geometry.inline_bytes(),
+            xattr_bytes: self.geometry.xattr_bytes(),
             max_file_bytes: 1 << 60,
             group_bytes: (volume / 64).clamp(64 << 10, 16 << 20),
             hash_seed: self.superblock.hash_seed.get(),

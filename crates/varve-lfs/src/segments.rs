@@ -9,7 +9,7 @@
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What may be done with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -223,7 +223,7 @@ impl SegmentTable {
         serial: u64,
         boundary: u64,
         table: &[UsageEntry],
-        corrections: &HashMap<u32, i64>,
+        corrections: &BTreeMap<u32, i64>,
         hold: bool,
     ) -> Vec<u32> {
         let mut freed = Vec::new();
@@ -244,7 +244,7 @@ impl SegmentTable {
             } else {
                 NOT_EMPTY
             };
-            if entry.live_bytes.get() != 0 && segment.cleaned.is_some_and(|at| at <= boundary) {
+            if segment.live_bytes != 0 && segment.cleaned.is_some_and(|at| at <= boundary) {
                 // Something lives there that its summaries do not tell of.
                 segment.cleaned = None;
                 segment.suspect = true;

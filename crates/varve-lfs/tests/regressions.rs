@@ -372,7 +372,7 @@ fn the_largest_attributes_fit_the_smallest_segments() {
     let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
     let format = FormatOptions {
         seed: Some(7),
-        segment_bytes: 128 << 10,
+        segment_bytes: 64 << 10,
         ..FormatOptions::default()
     };
     Lfs::format(&*device, &*clock, &format).unwrap();
@@ -388,9 +388,9 @@ fn the_largest_attributes_fit_the_smallest_segments() {
         Item::Xattrs {
             ino: f.ino,
             version: f.version,
-            data: Arc::new(vec![7; 60000]),
+            data: Arc::new(vec![7; 49152]),
         },
-        xinode(&f, 60000, 1),
+        xinode(&f, 49152, 1),
     ]);
 }
 

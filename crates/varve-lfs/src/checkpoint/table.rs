@@ -15,7 +15,7 @@ use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, USAGE_OFFSET};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Pointer, UsageEntry};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 use zerocopy::IntoBytes;
@@ -27,7 +27,7 @@ pub struct TableImage {
     /// The table as written.
     pub entries: Vec<UsageEntry>,
     /// What must be added to it.
-    pub corrections: HashMap<u32, i64>,
+    pub corrections: BTreeMap<u32, i64>,
     /// Live bytes of index nodes and ifile.
     pub metadata_bytes: u64,
 }
@@ -51,8 +51,10 @@ impl Fold<'_> {
             self.write_table(&entries, &written, &mut changes)?;
             root = self.fold_ifile(old_root, std::mem::take(&mut changes), &known_dead)?;
             known_dead.clear();
-            let mut corrections = std::mem::replace(&mut self.usage, before);
-            corrections.retain(|_, bytes| *bytes != 0);
+            let corrections: BTreeMap<u32, i64> = std::mem::replace(&mut self.usage, before)
+                .into_iter()
+                .filter(|(_, bytes)| *bytes != 0)
+                .collect();
             if corrections.len() <= self.record_room() {
                 return Ok(TableImage {
                     ifile: self.ifile_image(root),

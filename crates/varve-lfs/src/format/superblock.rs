@@ -158,13 +158,7 @@ impl Superblock {
         };
         power("block size", block, 4096, 65536)?;
         power("write unit", unit, 4096, 65536)?;
-        // The largest attribute blob must fit a partial segment with room to spare.
-        power(
-            "segment size",
-            segment,
-            (32 * unit.max(block)).max(128 << 10),
-            1 << 30,
-        )?;
+        power("segment size", segment, 16 * unit.max(block), 1 << 30)?;
         power("inode size", inode, 256, 4096)?;
         let count = u64::from(self.segment_count.get());
         let end = self

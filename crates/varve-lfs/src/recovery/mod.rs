@@ -362,6 +362,8 @@ impl Replay<'_> {
                 }
             }
         }
+        // Log behind the checkpoint: the mount after it never unmounted.
+        self.out.report.clean &= self.out.report.partials == 0;
         tail::search(self.geometry, self.reader, self.volume_tag, &mut self.out);
         Ok(())
     }
