@@ -317,6 +317,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
                         .mounted()
                         .unmount()
                         .map_err(|error| at(format!("unmount: {error}")))?;
+                    self.check_offline(recorder.inner(), "after unmount")
+                        .map_err(|failure| failure.context(format!("at operation {index}")))?;
                     switch.cut();
                     switch = SwitchedDevice::new(recorder.clone());
                     let _ = runner.step(operation).map_err(at)?;
@@ -520,7 +522,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         let mut expected = runner.model.clone();
         expected.close_all();
         drop(runner);
-        self.check_offline(&dead, "after unmount")?;
+        self.check_offline(&dead, "after unmount")
+            .map_err(|failure| failure.context(told.clone()))?;
         let (mounted, _) = self.mount_and_walk(dead, plan)?;
         let runner = Runner::new(mounted, new_clock(), expected);
         runner

@@ -116,9 +116,9 @@ impl Default for Log {
     /// Segments as small as they may be, so that few operations fill one.
     fn default() -> Self {
         Log {
-            device_bytes: 6 << 20,
+            device_bytes: 8 << 20,
             format: FormatOptions {
-                segment_bytes: 64 << 10,
+                segment_bytes: 128 << 10,
                 seed: Some(1),
                 ..FormatOptions::default()
             },

@@ -45,7 +45,7 @@ fn the_log() {
 fn the_log_under_cleaning() {
     let seed = announce_seed("the_log_under_cleaning", 1);
     let subject = Log {
-        device_bytes: 2560 << 10,
+        device_bytes: 4 << 20,
         ..Log::default()
     };
     let mut plan = Plan::quick(seed);
@@ -222,7 +222,8 @@ fn collected_failures_of_the_cleaner() {
     collect(&Log::default(), &plan, scaled(60), 40);
 }
 
-/// Explores the story in the file that `VARVE_STORY` names, thoroughly.
+/// Explores the story in the file that `VARVE_STORY` names, thoroughly; with
+/// `VARVE_SECOND_LIFE`, does that after each crash and crashes again.
 #[test]
 fn a_story_from_the_environment() {
     let Ok(path) = std::env::var("VARVE_STORY") else {
@@ -230,7 +231,11 @@ fn a_story_from_the_environment() {
     };
     let seed = announce_seed("a_story_from_the_environment", 1);
     let text = std::fs::read_to_string(path).expect("the file that VARVE_STORY names");
-    let (plan, operations) = (Plan::thorough(seed), story(&text));
+    let (mut plan, operations) = (Plan::thorough(seed), story(&text));
+    if let Ok(second_life) = std::env::var("VARVE_SECOND_LIFE") {
+        plan.second_life = Some(story(&second_life));
+        (plan.nested_one_in, plan.afterwards_one_in) = (1, 1);
+    }
     let grouped = explore_groups(&operations, &MemoryOptions::default(), plan.patience);
     eprintln!("between groups: {grouped:?}");
     if let Err(failure) = Explorer::new(&Toy::default()).explore(&operations, &plan) {

@@ -196,7 +196,7 @@ fn fill_and_delete_cycles() {
     let seed = announce_seed("fill_and_delete_cycles", 1);
     cycles(
         &Log {
-            device_bytes: 4 << 20,
+            device_bytes: 6 << 20,
             ..Log::default()
         },
         seed,
@@ -209,7 +209,7 @@ fn fill_and_delete_cycles_of_a_tiny_volume() {
     let seed = announce_seed("fill_and_delete_cycles_of_a_tiny_volume", 2);
     cycles(
         &Log {
-            device_bytes: 1536 << 10,
+            device_bytes: 3584 << 10,
             ..Log::default()
         },
         seed,

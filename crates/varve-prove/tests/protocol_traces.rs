@@ -15,7 +15,7 @@ use varve_prove::random::announce_seed;
 use varve_prove::subjects::{Log, Toy};
 
 /// Long enough for a group of several partials.
-const LONG: &str = "0+122880";
+const LONG: &str = "0+204800";
 
 struct Trace {
     name: &'static str,

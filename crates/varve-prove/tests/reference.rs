@@ -113,7 +113,7 @@ fn wide_directories_on_the_log() {
 fn a_small_log() {
     let seed = announce_seed("a_small_log", 1);
     let subject = Log {
-        device_bytes: 3 << 20,
+        device_bytes: 4 << 20,
         ..Log::default()
     };
     for round in 0..scaled(3) {
