@@ -8,7 +8,7 @@
 
 mod signature;
 
-pub use signature::{Found, probe};
+pub use signature::{Found, VARVE, probe};
 
 use crate::error::{Error, Result};
 use crate::host;
@@ -82,7 +82,7 @@ fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
     }
     varve_lfs::plan_volume(&device, &layout_options(options), 0)?;
     if !options.overwrite {
-        let advice = "overwriting it must be asked for (--force)";
+        let advice = "to overwrite it, say so (--force)";
         if let Some(found) = probe(&device)? {
             return Err(refused(found.to_string(), advice));
         }

@@ -34,15 +34,15 @@ impl fmt::Display for Holder {
         let since = u64::try_from(self.since_ns).unwrap_or(0);
         let since = SystemTime::UNIX_EPOCH + Duration::from_nanos(since);
         if let Ok(age) = since.elapsed() {
-            write!(f, " since {} ago", Ago(age))?;
+            write!(f, " for {}", Age(age))?;
         }
         Ok(())
     }
 }
 
-struct Ago(Duration);
+struct Age(Duration);
 
-impl fmt::Display for Ago {
+impl fmt::Display for Age {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0.as_secs() {
             s @ 0..=119 => write!(f, "{s} s"),
@@ -192,7 +192,7 @@ mod tests {
         };
         let text = holder.to_string();
         assert!(
-            text.starts_with("held by process 12 on alpha since"),
+            text.starts_with("held by process 12 on alpha for"),
             "{text}"
         );
     }

@@ -71,7 +71,9 @@ impl Fsck {
 
     fn print(&self, report: &CheckReport) {
         output::line(report);
-        let verdict = match (report.errors.is_empty(), report.recovery.clean) {
+        // Log behind a clean checkpoint is that of a mount that never ended.
+        let closed = report.recovery.clean && report.recovery.partials == 0;
+        let verdict = match (report.errors.is_empty(), closed) {
             (true, true) => "clean",
             (true, false) => "sound; not unmounted cleanly, the next mount recovers it",
             (false, _) => "DAMAGED",

@@ -1,15 +1,19 @@
 //! `varve info`: what a volume is, and who has it.
 //!
 //! Reads the superblock and the owner record past any lock, so that a mounted
-//! volume can be looked at, too; nothing else of it is touched.
+//! volume can be looked at, too. How full it is can only be told of one that
+//! is not in use; `varve stats` tells it of a mount.
 
 use super::mkfs::describe;
 use super::output::{self, Failure, Outcome};
 use super::{mount_table, size};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use varve::host;
+use std::sync::Arc;
+use varve::{IoMode, host};
+use varve_device::{HostClock, OpenMode};
 use varve_lfs::format::Superblock;
+use varve_lfs::inspect::{Inspector, VolumeView};
 
 /// Print what a volume is, and who has it mounted.
 #[derive(clap::Args)]
@@ -37,8 +41,10 @@ impl Info {
             (None, true) => "in use",
             (None, false) => "clean",
         };
+        let contents = contents(&volume);
         if self.json {
             let mut value = describe(&superblock);
+            value["contents"] = json!(contents);
             value["volume"] = json!(volume.display().to_string());
             value["state"] = state.into();
             value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
@@ -54,6 +60,11 @@ impl Info {
             return Ok(0);
         }
         print(&volume, &superblock);
+        if let Some(contents) = contents {
+            let [inodes, _, sectors] = contents.used;
+            let bytes = size::show(sectors.saturating_mul(512));
+            output::line(format_args!("in use     {inodes} inodes, {bytes}"));
+        }
         output::line(format_args!("state      {state}"));
         if let Some(mounted) = mounted {
             output::line(format_args!("mounted on {}", mounted.directory.display()));
@@ -88,6 +99,13 @@ fn print(volume: &Path, superblock: &Superblock) {
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         output::line(format_args!("{name:10} {value}"));
     }
+}
+
+/// What a volume holds, if nobody else has it.
+fn contents(volume: &Path) -> Option<VolumeView> {
+    let device = varve::open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
+    let inspector = Inspector::open(Arc::new(device), Arc::new(HostClock::default())).ok()?;
+    Some(inspector.volume())
 }
 
 fn volume_behind(directory: &Path) -> Result<PathBuf, Failure> {

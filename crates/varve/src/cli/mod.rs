@@ -6,6 +6,7 @@
 
 mod bench;
 mod daemon;
+mod dump;
 mod fsck;
 mod info;
 mod mkfs;
@@ -36,6 +37,7 @@ enum Command {
     Mount(mount::Mount),
     Umount(umount::Umount),
     Info(info::Info),
+    Dump(dump::Dump),
     Fsck(fsck::Fsck),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
         Command::Mount(command) => command.run(&arguments),
         Command::Umount(command) => command.run(),
         Command::Info(command) => command.run(),
+        Command::Dump(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -11,6 +11,9 @@ use varve_lfs::format::superblock::MAGIC;
 /// Bytes looked at from the front; the farthest signature is btrfs's.
 const FRONT: u64 = 128 << 10;
 
+/// The name of a volume of ours.
+pub const VARVE: &str = "a Varve volume";
+
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -45,7 +48,7 @@ const fn signature(name: &'static str, offset: usize, bytes: &'static [u8]) -> S
 
 /// The boot signature comes last: it stands beside many others.
 const SIGNATURES: &[Signature] = &[
-    signature("a Varve volume", 0, &MAGIC),
+    signature(VARVE, 0, &MAGIC),
     signature("an ext2, ext3 or ext4 file system", 0x438, &[0x53, 0xef]),
     signature("an XFS file system", 0, b"XFSB"),
     signature("a btrfs file system", 0x1_0040, b"_BHRfS_M"),

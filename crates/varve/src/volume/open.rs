@@ -3,6 +3,7 @@
 use super::{Mounted, Volume};
 use crate::background::Service;
 use crate::error::{Error, Result};
+use crate::format::{Found, VARVE, probe};
 use crate::host::{self, Holder};
 use crate::options::{CreateOptions, OpenOptions};
 use crate::unlocked::Unlocked;
@@ -172,7 +173,7 @@ impl Drop for Volume {
 /// # Errors
 /// `Layout` if there is no volume, or what the host answers.
 pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
-    Ok(Lfs::find_superblock(&Unlocked::open(path.as_ref())?)?)
+    find_superblock(&Unlocked::open(path.as_ref())?)
 }
 
 /// Opens an image or device, naming the holder if it is in use.
@@ -189,8 +190,24 @@ pub fn open_device(path: &Path, mode: OpenMode, io: varve_device::IoMode) -> Res
     })
 }
 
+/// Says what is there instead, where there is no volume.
+fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+    let missing = match Lfs::find_superblock(device) {
+        Ok(superblock) => return Ok(superblock),
+        Err(error) => error,
+    };
+    match probe(device)? {
+        Some(Found::Known(name)) if name != VARVE => Err(Error::Refused {
+            path: device.name().into(),
+            problem: format!("holds {name}, not a Varve volume"),
+            advice: "name another image, or make a volume with mkfs",
+        }),
+        _ => Err(missing.into()),
+    }
+}
+
 fn report_unclean_owner(device: &dyn Device) -> Result<()> {
-    let superblock = Lfs::find_superblock(device)?;
+    let superblock = find_superblock(device)?;
     let owner = Lfs::read_owner(device, &superblock)?;
     if let Some(record) = owner.filter(|record| record.mounted.get() == 1) {
         let (gone, text) = host::unclean_owner(&Holder::from(&record));

@@ -1,0 +1,131 @@
+//! `varve dump`: a volume's structures, for people and scripts.
+
+use super::output::{self, Failure, Outcome};
+use serde_json::{Value, json};
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use varve::{InodeNo, IoMode};
+use varve_device::{HostClock, OpenMode};
+use varve_lfs::inspect::Inspector;
+
+/// Print the structures of a volume that is not mounted.
+#[derive(clap::Args)]
+pub struct Dump {
+    /// The image file or block device.
+    volume: PathBuf,
+    #[command(subcommand)]
+    what: What,
+    /// As JSON.
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(clap::Subcommand)]
+enum What {
+    /// The superblock, its copies and the owner record.
+    Superblock,
+    /// The checkpoint ring.
+    Checkpoints,
+    /// The segment usage table.
+    Segments {
+        /// Leave clean segments out.
+        #[arg(long)]
+        used: bool,
+    },
+    /// The partial segments of one segment, as their summaries tell.
+    Summary {
+        /// Number of the segment.
+        segment: u32,
+        /// Read the payload and verify it, too.
+        #[arg(long)]
+        data: bool,
+    },
+    /// One inode: map entry, attributes, blocks.
+    Inode {
+        /// Its number, or a path that begins with a slash.
+        inode: String,
+    },
+    /// The ifile: regions, inode map, free list, unfinished inodes.
+    Ifile,
+}
+
+impl Dump {
+    pub fn run(self) -> Outcome {
+        let device = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
+        let volume = Inspector::open(Arc::new(device), Arc::new(HostClock::default()))
+            .map_err(Failure::with(1))?;
+        for problem in volume.problems() {
+            tracing::warn!(volume = %self.volume.display(), "{problem}");
+        }
+        match &self.what {
+            What::Superblock => self.superblock(&volume),
+            What::Checkpoints => self.list(&volume.checkpoints()),
+            What::Segments { used } => {
+                let mut segments = volume.segments();
+                segments.retain(|segment| !used || segment.state != "clean");
+                self.list(&segments);
+            }
+            What::Summary { segment, data } => {
+                let contents = volume.contents(*segment, *data);
+                let contents = contents.map_err(|problem| self.failed(problem))?;
+                self.one(&contents);
+            }
+            What::Inode { inode } => {
+                let ino = self.inode(&volume, inode)?;
+                self.one(&volume.inode(ino));
+            }
+            What::Ifile => self.one(&volume.ifile().map_err(|error| self.failed(error))?),
+        }
+        Ok(0)
+    }
+
+    fn failed(&self, problem: impl Display) -> Failure {
+        Failure::new(1, format_args!("{}: {problem}", self.volume.display()))
+    }
+
+    fn one(&self, view: &(impl Display + serde::Serialize)) {
+        match self.json {
+            true => output::json(&json!(view)),
+            false => output::line(view),
+        }
+    }
+
+    fn list(&self, views: &[impl Display + serde::Serialize]) {
+        match self.json {
+            true => output::json(&json!(views)),
+            false => views.iter().for_each(output::line),
+        }
+    }
+
+    fn superblock(&self, volume: &Inspector) {
+        let (view, copies, owner) = (volume.volume(), volume.superblocks(), volume.owner());
+        if self.json {
+            let mut value = json!(view);
+            value["copies"] = json!(copies);
+            value["owner"] = owner.map_or(Value::Null, |owner| json!(owner));
+            return output::json(&value);
+        }
+        output::line(view);
+        for copy in copies {
+            output::line(format_args!("copy:       {copy}"));
+        }
+        match owner {
+            Ok(owner) => output::line(format_args!("owner:      {owner}")),
+            Err(reason) => output::line(format_args!("owner:      {reason}")),
+        }
+    }
+
+    fn inode(&self, volume: &Inspector, text: &str) -> Result<InodeNo, Failure> {
+        if let Ok(number) = text.parse() {
+            return Ok(InodeNo(number));
+        }
+        if !Path::new(text).is_absolute() {
+            let problem = format!("`{text}` is neither a number nor a path that begins with /");
+            return Err(self.failed(problem));
+        }
+        volume
+            .lookup(text.as_bytes())
+            .map_err(|error| self.failed(format_args!("{text}: {error}")))
+    }
+}

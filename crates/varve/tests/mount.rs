@@ -1,0 +1,453 @@
+//! Real mounts: the built binary, the kernel, and programs people use.
+//!
+//! Every test has an image of its own. Without /dev/fuse, or without the
+//! program a test needs, it is skipped loudly, but fails in CI.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+use support::{Scratch, VARVE, has, shell, varve};
+
+/// True if the test must be skipped for want of something; fails in CI.
+fn lacks(what: &str, present: bool) -> bool {
+    if !present {
+        assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
+        eprintln!("SKIPPED: no {what}");
+    }
+    !present
+}
+
+fn no_fuse() -> bool {
+    let device = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    lacks("/dev/fuse", device.is_ok())
+}
+
+/// How long a test may take before its server is killed, so that whoever waits
+/// for it gets an error instead of waiting for ever.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A mounted volume, unmounted and checked at the end.
+struct Mount {
+    image: String,
+    dir: String,
+    scratch: Scratch,
+    /// Dropped when the test is over.
+    over: Option<Sender<()>>,
+}
+
+impl Mount {
+    fn new(size: &str) -> Self {
+        let scratch = Scratch::new();
+        let image = scratch.volume("image", size);
+        fs::create_dir(scratch.path("mnt")).unwrap();
+        let (over, is_over) = channel();
+        let mount = Mount {
+            image,
+            dir: scratch.text("mnt"),
+            scratch,
+            over: Some(over),
+        };
+        mount.mount();
+        let (image, dir) = (mount.image.clone(), mount.dir.clone());
+        std::thread::spawn(move || watch(&is_over, &image, &dir));
+        mount
+    }
+
+    fn mount(&self) {
+        varve(["mount", &self.image, &self.dir, "--cache", "64M"]).expect(0, "");
+    }
+
+    fn umount(&self) {
+        varve(["umount", &self.dir]).expect(0, "");
+    }
+
+    /// Unmounts, checks everything, mounts again: nothing comes from a cache.
+    fn remount_checked(&self) {
+        self.umount();
+        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
+        self.mount();
+    }
+
+    /// Unmounts and checks everything.
+    fn finish(self) {
+        self.umount();
+        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.dir).join(name)
+    }
+
+    fn server(&self) -> String {
+        let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
+        info["holder"]["pid"].to_string()
+    }
+}
+
+/// Ends the server of a test that takes too long.
+fn watch(is_over: &Receiver<()>, image: &str, dir: &str) {
+    if is_over.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let info = varve(["info", "--json", image]).json();
+    let server = info["holder"]["pid"].to_string();
+    eprintln!("{dir}: no end after {PATIENCE:?}: killing server {server}");
+    let _ = Command::new("kill").args(["-KILL", &server]).status();
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        if std::thread::panicking() {
+            let _ = Command::new("umount").args(["-l", &self.dir]).status();
+        }
+    }
+}
+
+#[test]
+fn a_mount_lives_from_mount_to_umount() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    fs::write(m.path("hello"), b"world").unwrap();
+    varve(["mount", &m.image, &m.dir]).expect(32, "mounted on");
+    let other = m.scratch.text("other");
+    fs::create_dir(&other).unwrap();
+    varve(["mount", &m.image, &other]).expect(32, "held by process");
+    let info = varve(["info", "--json", &m.dir]).expect(0, "").json();
+    assert_eq!(info["state"], "mounted");
+    assert_eq!(info["mounted_on"], m.dir.as_str());
+    let stats = varve(["stats", "--json", &m.dir]).expect(0, "").json();
+    assert!(stats["tree"]["creates"].as_u64().unwrap() >= 1);
+
+    let open = fs::File::open(m.path("hello")).unwrap();
+    varve(["umount", &m.dir]).expect(32, "files are open");
+    drop(open);
+    m.umount();
+    varve(["umount", &m.dir]).expect(32, "nothing is mounted");
+    assert!(!m.path("hello").exists());
+    varve(["mount", "-r", &m.image, &m.dir]).expect(0, "");
+    assert_eq!(fs::read(m.path("hello")).unwrap(), b"world");
+    let refused = fs::write(m.path("hello"), b"x").unwrap_err();
+    assert_eq!(refused.raw_os_error(), Some(30));
+    m.finish();
+}
+
+#[test]
+fn a_signal_unmounts_cleanly() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    fs::write(m.path("f"), vec![3; 1 << 20]).unwrap();
+    shell(&format!("kill -TERM {}", m.server()));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while m.path("f").exists() || varve(["fsck", &m.image]).code != 0 {
+        assert!(Instant::now() < deadline, "the server did not end");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    varve(["fsck", &m.image]).expect(0, ": clean");
+    m.mount();
+    assert_eq!(fs::read(m.path("f")).unwrap(), vec![3; 1 << 20]);
+    m.finish();
+}
+
+#[test]
+fn git_works_in_a_mount() {
+    if no_fuse() || lacks("git", has("git")) {
+        return;
+    }
+    let m = Mount::new("256M");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    shell(&format!(
+        "cd {dir}; export GIT_CONFIG_GLOBAL=/dev/null HOME={dir}
+        git init -q -b main r; cd r
+        export GIT_AUTHOR_NAME=n GIT_AUTHOR_EMAIL=e@example.org
+        export GIT_COMMITTER_NAME=n GIT_COMMITTER_EMAIL=e@example.org
+        cp -r {source}/*/src {source}/*/Cargo.toml . 2>/dev/null || cp -r {source}/varve/src .
+        git add .; git commit -q -m one
+        for i in $(seq 30); do echo $i >> log; git add log; git commit -q -m $i; done
+        git clone -q . ../clone; git gc -q; git fsck --full --strict
+        cd ../clone; git checkout -q -b side; git mv log moved; git commit -q -m moved
+        git rebase -q main; git fsck --full",
+        dir = m.dir,
+        source = source.display(),
+    ));
+    m.remount_checked();
+    shell(&format!(
+        "cd {}/clone; export GIT_CONFIG_GLOBAL=/dev/null GIT_CONFIG_COUNT=1 \
+         GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='*'
+        git fsck --full; git status --porcelain | (! grep .); cd ../r; git fsck --full",
+        m.dir
+    ));
+    m.finish();
+}
+
+#[test]
+fn a_large_tree_is_copied_and_comes_back_equal() {
+    if no_fuse() || lacks("/usr/include", Path::new("/usr/include").is_dir()) {
+        return;
+    }
+    let m = Mount::new("512M");
+    shell(&format!(
+        "tar -C /usr -cf - include | tar -C {} -xf -",
+        m.dir
+    ));
+    m.remount_checked();
+    shell(&format!(
+        "diff -r --no-dereference /usr/include {dir}/include
+        tar -C /usr -cf - include | tar -C {dir} --compare -f -
+        rm -rf {dir}/include; test -z \"$(ls -A {dir})\"",
+        dir = m.dir
+    ));
+    m.finish();
+}
+
+#[test]
+fn cargo_builds_a_crate_in_a_mount() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("512M");
+    let source = m.path("c/src");
+    fs::create_dir_all(&source).unwrap();
+    let manifest =
+        "[package]\nname = \"c\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n";
+    fs::write(m.path("c/Cargo.toml"), manifest).unwrap();
+    let (mut modules, mut calls) = (String::new(), String::new());
+    for i in 0..40 {
+        let module = format!("pub fn f(x: u64) -> u64 {{ x + {i} }}\n");
+        fs::write(source.join(format!("m{i}.rs")), module).unwrap();
+        modules += &format!("mod m{i};\n");
+        calls += &format!("    sum = m{i}::f(sum);\n");
+    }
+    let main =
+        format!("{modules}fn main() {{\n    let mut sum = 0;\n{calls}    print!(\"{{sum}}\");\n}}");
+    fs::write(source.join("main.rs"), main).unwrap();
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let build = |word: &str| {
+        let target = m.path("target");
+        let script = format!(
+            "cd {}/c; export CARGO_TARGET_DIR={}; unset RUSTFLAGS; {cargo} {word} --offline -q",
+            m.dir,
+            target.display()
+        );
+        shell(&script)
+    };
+    build("build");
+    assert_eq!(build("run"), "780");
+    m.remount_checked();
+    fs::write(source.join("m7.rs"), "pub fn f(x: u64) -> u64 { x + 27 }\n").unwrap();
+    assert_eq!(build("run"), "800");
+    m.finish();
+}
+
+#[test]
+fn sqlite_keeps_its_database_whole() {
+    if no_fuse() || lacks("sqlite3", has("sqlite3")) {
+        return;
+    }
+    let m = Mount::new("256M");
+    for mode in ["DELETE", "WAL", "PERSIST"] {
+        let mut script = format!(
+            "PRAGMA journal_mode={mode}; PRAGMA synchronous=FULL;
+             CREATE TABLE t(id INTEGER PRIMARY KEY, v BLOB); CREATE INDEX i ON t(v);\n"
+        );
+        for i in 0..60 {
+            script += &format!(
+                "BEGIN; INSERT INTO t(v) SELECT randomblob(200) FROM \
+                 (WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x+1 FROM c WHERE x<40) \
+                 SELECT x FROM c); UPDATE t SET v = randomblob(300) WHERE id % 7 = {}; \
+                 DELETE FROM t WHERE id % 11 = {}; COMMIT;\n",
+                i % 7,
+                i % 11
+            );
+        }
+        script += "VACUUM; PRAGMA integrity_check;\n";
+        let file = m.scratch.path(mode);
+        fs::write(&file, script).unwrap();
+        let database = m.path(&format!("{mode}.db"));
+        let out = shell(&format!(
+            "sqlite3 {} < {}",
+            database.display(),
+            file.display()
+        ));
+        assert!(out.trim().ends_with("ok"), "{mode}: {out}");
+    }
+    m.remount_checked();
+    for mode in ["DELETE", "WAL", "PERSIST"] {
+        let database = m.path(&format!("{mode}.db"));
+        let out = shell(&format!(
+            "sqlite3 {} 'PRAGMA integrity_check; SELECT count(*) > 100 FROM t;'",
+            database.display()
+        ));
+        assert_eq!(out, "ok\n1\n", "{mode}");
+    }
+    m.finish();
+}
+
+/// Writes numbered files, each synced before it is written down as safe, next
+/// to work that is not synced.
+fn load(m: &Mount, safe: &Mutex<Vec<u32>>, stop: &AtomicBool) {
+    let content = |i: u32| format!("file {i} ").repeat(500 + i as usize % 3000);
+    for i in 0..u32::MAX {
+        let attempt = || -> std::io::Result<()> {
+            fs::write(m.path(&format!("loose{}", i % 50)), content(i))?;
+            let temporary = m.path(&format!("tmp{i}"));
+            let mut file = fs::File::create(&temporary)?;
+            file.write_all(content(i).as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&temporary, m.path(&format!("safe{i}")))?;
+            fs::File::open(&m.dir)?.sync_all()
+        };
+        if stop.load(Relaxed) || attempt().is_err() {
+            return;
+        }
+        safe.lock().unwrap().push(i);
+    }
+}
+
+#[test]
+fn what_was_synced_survives_the_servers_death() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("256M");
+    let content = |i: u32| format!("file {i} ").repeat(500 + i as usize % 3000);
+    let mut known = 0;
+    for round in 0..3 {
+        let (safe, stop) = (Mutex::new(Vec::new()), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| load(&m, &safe, &stop));
+            std::thread::sleep(Duration::from_millis(700 + 300 * round));
+            shell(&format!("kill -KILL {}", m.server()));
+            stop.store(true, Relaxed);
+            worker.join().unwrap();
+        });
+        m.umount();
+        varve(["fsck", "--data", &m.image]).expect(0, "0 errors");
+        m.mount();
+        let safe = safe.into_inner().unwrap();
+        for i in &safe {
+            let found = fs::read_to_string(m.path(&format!("safe{i}")));
+            let found = found.unwrap_or_else(|error| panic!("safe{i}: {error}"));
+            assert!(found == content(*i), "safe{i} differs");
+        }
+        known += safe.len();
+        shell(&format!("cd {}; rm -f safe* tmp* loose*", m.dir));
+    }
+    assert!(known > 10, "the load did too little: {known}");
+    m.finish();
+}
+
+#[test]
+fn fio_reads_back_what_it_wrote() {
+    if no_fuse() || lacks("fio", has("fio")) {
+        return;
+    }
+    let m = Mount::new("256M");
+    let jobs = [
+        "--name=random --rw=randwrite --bs=4k --size=32M --fsync=64 --verify=crc32c",
+        "--name=odd --rw=randrw --bsrange=512-64k --bs_unaligned --size=24M --verify=md5",
+        "--name=mapped --ioengine=mmap --rw=randwrite --bs=4k --size=16M --verify=crc32c",
+        "--name=direct --rw=randwrite --bs=8k --size=24M --direct=1 --verify=crc32c",
+    ];
+    for job in jobs {
+        shell(&format!(
+            "cd {dir}; timeout 100 fio --directory={dir} --do_verify=1 --verify_fatal=1 \
+             --verify_state_save=0 --randseed=7 --output=/dev/null {job}",
+            dir = m.dir
+        ));
+    }
+    m.finish();
+}
+
+/// Writes until the volume is full; answers how many bytes went in.
+fn fill(m: &Mount, round: u32) -> u64 {
+    let mut written = 0;
+    let piece: Vec<u8> = (0..1 << 20)
+        .map(|i: u32| (i ^ (i >> 8) ^ round) as u8)
+        .collect();
+    let mut size = piece.len();
+    for number in 0.. {
+        let file = fs::File::create(m.path(&format!("fill{round}-{number}")));
+        let Ok(file) = file else { break };
+        let mut offset = 0;
+        while offset < 8 << 20 {
+            match file.write_at(&piece[..size], offset) {
+                Ok(n) => offset += n as u64,
+                Err(error) => {
+                    assert_eq!(error.raw_os_error(), Some(28), "{error}");
+                    size /= 2;
+                    if size < 512 {
+                        break;
+                    }
+                }
+            }
+        }
+        match file.sync_all() {
+            Ok(()) => written += offset,
+            Err(error) => assert_eq!(error.raw_os_error(), Some(28), "{error}"),
+        }
+        if size < 512 {
+            break;
+        }
+    }
+    written
+}
+
+#[test]
+fn a_full_volume_can_be_emptied_and_filled_again() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("96M");
+    fs::write(m.path("kept"), vec![9; 100_000]).unwrap();
+    let first = fill(&m, 1);
+    assert!(first > 60 << 20, "only {first} bytes fit");
+    assert_eq!(fs::read(m.path("kept")).unwrap(), vec![9; 100_000]);
+    for round in 2..4 {
+        shell(&format!("rm {}/fill*", m.dir));
+        let again = fill(&m, round);
+        assert!(
+            again * 100 >= first * 95,
+            "round {round}: {again} of {first}"
+        );
+    }
+    m.remount_checked();
+    assert_eq!(fs::read(m.path("kept")).unwrap(), vec![9; 100_000]);
+    shell(&format!("rm {}/fill*", m.dir));
+    m.finish();
+}
+
+#[test]
+fn mount_by_the_usual_helper_name() {
+    if no_fuse() {
+        return;
+    }
+    let s = Scratch::new();
+    let (image, dir) = (s.volume("image", "64M"), s.text("mnt"));
+    fs::create_dir(&dir).unwrap();
+    let helper = s.text("mount.varve");
+    std::os::unix::fs::symlink(VARVE, &helper).unwrap();
+    shell(&format!(
+        "{helper} {image} {dir} -s -o rw,noatime,nofail,cache=32M"
+    ));
+    shell(&format!(
+        "touch {dir}/x; grep -q '{dir} .*noatime' /proc/self/mountinfo"
+    ));
+    varve(["umount", &dir]).expect(0, "");
+    varve(["fsck", &image]).expect(0, ": clean");
+}
