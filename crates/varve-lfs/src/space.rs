@@ -78,7 +78,9 @@ impl Lfs {
 
     /// True if a checkpoint taken now is sure to find room.
     pub(crate) fn checkpoint_fits(&self) -> bool {
-        u64::from(self.segments.lock().clean_count()) + 1 >= self.fold_segments()
+        // Not in one expression: the lock of the committed state comes first.
+        let clean = u64::from(self.segments.lock().clean_count());
+        clean + 1 >= self.fold_segments()
     }
 
     /// True if what a checkpoint may write has begun to eat into the clean
