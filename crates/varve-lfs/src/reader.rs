@@ -42,7 +42,7 @@ struct MetaKey {
 /// Decoded metadata, verified once.
 #[derive(Clone)]
 enum Meta {
-    Node(Arc<Node>),
+    Node(NodeId, Arc<Node>),
     Block(Arc<Vec<u8>>),
     Inode(Arc<InodeImage>),
 }
@@ -53,7 +53,7 @@ struct ByBytes;
 impl Weighter<MetaKey, Meta> for ByBytes {
     fn weight(&self, _: &MetaKey, value: &Meta) -> u64 {
         match value {
-            Meta::Node(_) => 4096 + 64,
+            Meta::Node(..) => 4096 + 64,
             Meta::Block(bytes) => bytes.len() as u64 + 64,
             Meta::Inode(image) => 512 + image.inode.inline.len() as u64,
         }

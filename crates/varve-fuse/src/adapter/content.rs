@@ -47,7 +47,7 @@ impl<L: Layout> Adapter<L> {
         Ok(())
     }
 
-    /// FSYNC and FSYNCDIR: for a directory, everything before it.
+    /// FSYNC of a file.
     pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
