@@ -394,7 +394,11 @@ impl Reader {
             slot: 0xff,
             incarnation: pointer.incarnation(),
         };
-        if let Some(Meta::Node(node)) = self.meta.get(&key) {
+        // A second pointer to a node is not answered from memory: decoding
+        // refuses it, so that no crafted index is larger than its volume.
+        if let Some(Meta::Node(place, node)) = self.meta.get(&key)
+            && place == id
+        {
             return Ok(node);
         }
         let bytes = self.block(pointer, id.ino, id.index)?;
@@ -406,18 +410,18 @@ impl Reader {
             )
         })?;
         let node = Arc::new(node);
-        self.meta.insert(key, Meta::Node(Arc::clone(&node)));
+        self.meta.insert(key, Meta::Node(id, Arc::clone(&node)));
         Ok(node)
     }
 
     /// Keeps a node that has just been written.
-    pub fn keep_node(&self, pointer: &Pointer, node: Arc<Node>) {
+    pub fn keep_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
         let key = MetaKey {
             sector: pointer.sector(),
             slot: 0xff,
             incarnation: pointer.incarnation(),
         };
-        self.meta.insert(key, Meta::Node(node));
+        self.meta.insert(key, Meta::Node(id, node));
     }
 
     /// A block of the ifile, filled up to the block size.
@@ -455,7 +459,9 @@ impl Reader {
     /// # Errors
     /// If it is damaged or is another inode; device errors.
     pub fn inode(&self, place: &InodePlace, ino: InodeNo) -> Result<Arc<InodeImage>> {
-        if let Some(image) = self.cached_inode(place) {
+        if let Some(image) = self.cached_inode(place)
+            && image.inode.ino == ino
+        {
             return Ok(image);
         }
         let bytes = self.inode_bytes(place, ino)?;

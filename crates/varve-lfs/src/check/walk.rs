@@ -94,7 +94,7 @@ impl Walk<'_> {
             return Err(Malformed::new("index node", problem).into());
         }
         let node = Arc::new(node);
-        self.reader.keep_node(pointer, Arc::clone(&node));
+        self.reader.keep_node(pointer, id, Arc::clone(&node));
         Ok(node)
     }
 }

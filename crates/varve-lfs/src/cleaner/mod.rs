@@ -44,7 +44,10 @@ impl Lfs {
     }
 
     fn candidates_with(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<Candidate> {
-        let log_segment = self.log.lock().position.segment.get();
+        // Under the log's lock, or the log may enter and leave a segment
+        // between one question and the next.
+        let log = self.log.lock();
+        let log_segment = log.position.segment.get();
         // What is still on its way cannot be read whole.
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
         let committed = self.committed.read();
@@ -147,20 +150,23 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
+            let Some(incarnation) = self.settled(segment) else {
+                return Ok(false);
+            };
             let judged = self
                 .read_segment(segment)
-                .and_then(|contents| Ok((contents.incarnation, self.bmapv(&contents.blocks)?)));
-            let (incarnation, found) = match judged {
-                Ok(judged) => judged,
+                .and_then(|contents| self.bmapv(&contents.blocks));
+            let found = match judged {
+                Ok(found) => found,
                 Err(error) if !error.is_of_the_medium() => return Err(error),
                 Err(error) => {
                     tracing::error!(%error, segment, "the cleaner leaves a segment alone");
-                    self.segments.lock().get_mut(segment).suspect = true;
+                    self.distrust(segment, incarnation);
                     return Ok(false);
                 }
             };
             if found.damaged > 0 {
-                self.segments.lock().get_mut(segment).suspect = true;
+                self.distrust(segment, incarnation);
                 return Ok(false);
             }
             if self.markv(found)? {
@@ -170,6 +176,29 @@ impl Lfs {
             }
         }
         Ok(false)
+    }
+
+    /// The incarnation of a used segment, all of which has reached the device.
+    fn settled(&self, segment: u32) -> Option<u32> {
+        let log = self.log.lock();
+        let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
+        let segments = self.segments.lock();
+        let entry = segments.get(segment);
+        let settled = entry.state == SegmentState::Used
+            && entry.last_serial < landed
+            && segment != log.position.segment.get();
+        settled.then_some(entry.incarnation)
+    }
+
+    /// Something in a segment was damaged when it was read in this
+    /// incarnation: it is kept.
+    fn distrust(&self, segment: u32, incarnation: u32) {
+        let mut segments = self.segments.lock();
+        let entry = segments.get_mut(segment);
+        // If it has been written anew meanwhile, what was read is no damage.
+        if entry.state == SegmentState::Used && entry.incarnation == incarnation {
+            entry.suspect = true;
+        }
     }
 
     /// Background work: cleans one batch when clean segments run low and

@@ -451,9 +451,9 @@ impl Lfs {
                 }
                 Placed::Inode(place)
             }
-            LogItem::Node { ref node, .. } => {
+            LogItem::Node { id, ref node, .. } => {
                 buffer.put_block(&item, &pointer);
-                self.reader.keep_node(&pointer, Arc::clone(node));
+                self.reader.keep_node(&pointer, id, Arc::clone(node));
                 Placed::Block(pointer)
             }
         }

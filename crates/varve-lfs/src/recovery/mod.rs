@@ -128,6 +128,7 @@ pub fn load_base(
         && header.free_count.get() <= header.next_ino.get()
         && header.unfinished_count.get() <= most
         && header.inodes_used.get() <= header.next_ino.get()
+        && header.metadata_bytes.get() <= most_bytes
         && header.sectors_used.get() <= most_bytes
         && header.blocks_used.get() <= most_bytes;
     if !sound {
@@ -246,6 +247,7 @@ pub fn recover(
 ) -> Result<Recovered> {
     let mut report = RecoveryReport::default();
     let records = valid_records(device, superblock, &mut report)?;
+    let recorded = records.iter().map(|r| r.header.durable_through.get()).max();
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
     report.checkpoint = base.serial;
     report.clean = record.header.flags.get() & checkpoint_flags::CLEAN != 0;
@@ -266,6 +268,7 @@ pub fn recover(
         geometry,
         reader,
         volume_tag: superblock.volume_tag(),
+        recorded: recorded.unwrap_or(0),
         out: Recovered {
             committed: RwLock::new(committed),
             segments,
@@ -335,6 +338,8 @@ struct Replay<'a> {
     geometry: &'a Geometry,
     reader: &'a Reader,
     volume_tag: u64,
+    /// Up to which serial checkpoint records say that the log was durable.
+    recorded: u64,
     out: Recovered,
     pending: Vec<Pending>,
     /// Blocks that records have reserved.
@@ -364,7 +369,8 @@ impl Replay<'_> {
         }
         // Log behind the checkpoint: the mount after it never unmounted.
         self.out.report.clean &= self.out.report.partials == 0;
-        tail::search(self.geometry, self.reader, self.volume_tag, &mut self.out);
+        let (tag, recorded) = (self.volume_tag, self.recorded);
+        tail::search(self.geometry, self.reader, tag, recorded, &mut self.out);
         Ok(())
     }
 

@@ -4,7 +4,8 @@
 //! That is the normal end, unless a later summary says that it was durable:
 //! then acknowledged data has been lost. The search reads the rest of the
 //! current segment and the next one, and follows the `next` fields of every
-//! later summary it finds there, to their end.
+//! later summary it finds there, to their end. Checkpoint records testify, too:
+//! what they name was flushed before them, their own blocks included.
 
 use super::Recovered;
 use crate::chain::{ChainItem, Summary};
@@ -13,9 +14,15 @@ use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Fills the report's `damage` if there is proof of any.
-///
-pub fn search(geometry: &Geometry, reader: &Reader, volume_tag: u64, out: &mut Recovered) {
+/// Fills the report's `damage` if there is proof of any. Checkpoint records say
+/// that the log was durable up to serial `recorded`.
+pub fn search(
+    geometry: &Geometry,
+    reader: &Reader,
+    volume_tag: u64,
+    recorded: u64,
+    out: &mut Recovered,
+) {
     let last = out.position.serial.get();
     let (segment, offset, _) = geometry.successor(&out.position);
     let mut queue = VecDeque::from([(segment, offset)]);
@@ -50,17 +57,22 @@ pub fn search(geometry: &Geometry, reader: &Reader, volume_tag: u64, out: &mut R
             later.push(summary);
         }
     }
-    let Some(proof) = proofs.iter().max_by_key(|s| s.header.serial.get()) else {
+    let proof = proofs.iter().max_by_key(|s| s.header.serial.get());
+    let summarised = proof.map_or(0, |s| s.header.durable_through.get());
+    let through = summarised.max(recorded);
+    if through <= last {
         return;
+    }
+    let witness = match proof {
+        Some(proof) if summarised >= recorded => format!("partial {}", proof.header.serial),
+        _ => "the checkpoint record".into(),
     };
-    let through = proof.header.durable_through.get();
     let mut damage = vec![format!(
-        "partial segment {} at sector {} is missing or damaged ({}), but partial {} says it was \
-         durable up to {through}: acknowledged data is lost",
+        "partial segment {} at sector {} is missing or damaged ({}), but {witness} says the log \
+         was durable up to {through}: acknowledged data is lost",
         last + 1,
         geometry.byte(segment, offset) / SECTOR,
         out.report.end,
-        proof.header.serial,
     )];
     later.sort_by_key(|s| s.header.serial.get());
     for summary in later
