@@ -1,0 +1,181 @@
+#!/bin/bash
+# bench-peers.sh - measure Varve beside other file systems in the same run.
+#
+#   scripts/bench-peers.sh [options]
+#     --peers "a b ..."      default: "varve-lib varve-mount ext4 fuse2fs"
+#     --workloads "a b ..."  default: smallfile sizes largefile fsyncupdate
+#                            tpcb metadata fillaging
+#     --runs N               repetitions of smallfile, largefile, metadata (3)
+#     --seconds S            length of the timed phases (10; aging 25)
+#     --size BYTES           image of the general workloads (4G)
+#     --age-size BYTES       image of fillaging (1G)
+#     --utils "50 75 90"     fill levels of fillaging, in per cent
+#     --cache BYTES          memory of a Varve volume (128M)
+#     --out FILE             results are appended here (./peers.jsonl)
+#     --table                print the table of ratios to ext4 at the end
+#   environment: WORK (images and mount point; default /tmp/varve-peers),
+#   VARVE (the binary; default: the release build of this tree)
+#
+# Every peer gets a fresh file system on a fully written image: ext4 and
+# fuse2fs on a loop device with direct I/O and default options, Varve on the
+# image file itself with direct I/O. All run the same program, `varve bench`:
+# varve-lib in this process, the others through system calls. Peers take turns
+# workload by workload, so that a disturbed minute hits all of them. Cold means
+# a remount for FUSE servers, as their own caches cannot be dropped otherwise,
+# and dropped kernel caches for all.
+# Needs root. Ends only processes it started; unmounts and frees its loops.
+set -u
+HERE=$(cd "$(dirname "$0")/.." && pwd)
+WORK=${WORK:-/tmp/varve-peers}
+PEERS="varve-lib varve-mount ext4 fuse2fs"
+WORKLOADS="smallfile sizes largefile fsyncupdate tpcb metadata fillaging"
+RUNS=3 SECONDS_EACH=10 SIZE=4G AGE_SIZE=1G UTILS="50 75 90" CACHE=128M
+OUT=$PWD/peers.jsonl TABLE=
+
+while [ $# -gt 0 ]; do
+	case $1 in
+	--peers) PEERS=$2; shift 2 ;;
+	--workloads) WORKLOADS=$2; shift 2 ;;
+	--runs) RUNS=$2; shift 2 ;;
+	--seconds) SECONDS_EACH=$2; shift 2 ;;
+	--size) SIZE=$2; shift 2 ;;
+	--age-size) AGE_SIZE=$2; shift 2 ;;
+	--utils) UTILS=$2; shift 2 ;;
+	--cache) CACHE=$2; shift 2 ;;
+	--out) OUT=$(realpath -m "$2"); shift 2 ;;
+	--table) TABLE=1; shift ;;
+	-h|--help) sed -n '2,/^set -u/{/^set -u/d;s/^# \{0,1\}//;p}' "$0"; exit 0 ;;
+	*) echo "bench-peers.sh: unknown option $1" >&2; exit 2 ;;
+	esac
+done
+
+if [ -z "${VARVE:-}" ]; then
+	(cd "$HERE" && cargo build --release -q -p varve) || exit 1
+	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
+fi
+MNT=$WORK/mnt LOOP= SERVER=
+mkdir -p "$MNT" || exit 1
+ulimit -n "$(ulimit -Hn)"
+
+say() { echo "[$(date +%T)] $*" >&2; }
+
+teardown() {
+	if mountpoint -q "$MNT"; then
+		if [ "$(findmnt -n -o FSTYPE --target "$MNT")" = fuse.varve ]; then
+			"$VARVE" umount "$MNT"
+		else
+			umount "$MNT" || { sleep 2; umount -l "$MNT"; }
+		fi
+	fi
+	if [ -n "$SERVER" ]; then	# let the server write its last data
+		for _ in $(seq 100); do kill -0 "$SERVER" 2>/dev/null || break; sleep 0.1; done
+		kill "$SERVER" 2>/dev/null && say "server $SERVER did not end by itself"
+		wait "$SERVER" 2>/dev/null
+		SERVER=
+	fi
+	[ -n "$LOOP" ] && losetup -d "$LOOP"
+	LOOP=
+}
+cleanup() { teardown; rm -f "$WORK"/image-*; rmdir "$MNT" 2>/dev/null; }
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# A fully written image, so that the host allocates nothing while we measure.
+image() {
+	IMG=$WORK/image-$1
+	[ -f "$IMG" ] && return 0
+	truncate -s "$1" "$IMG" &&
+		dd if=/dev/zero of="$IMG" bs=1M count=$(($(stat -c %s "$IMG") >> 20)) \
+			conv=notrunc,fsync status=none
+}
+
+loop() {
+	LOOP=$(losetup --direct-io=on -f --show "$IMG" 2>/dev/null) ||
+		LOOP=$(losetup -f --show "$IMG")
+}
+
+mk_ext4() { mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$LOOP"; }
+
+fuse2fs_up() {
+	fuse2fs -f "$LOOP" "$MNT" >"$WORK/server.log" 2>&1 &
+	SERVER=$!
+	for _ in $(seq 100); do
+		mountpoint -q "$MNT" && return 0
+		kill -0 "$SERVER" 2>/dev/null || break
+		sleep 0.1
+	done
+	say "fuse2fs failed: $(tail -3 "$WORK/server.log")"
+	return 1
+}
+
+# setup PEER SIZE: mounts the peer; WHERE and COLD are what bench needs. 2: not
+# available here.
+setup() {
+	COLD=()
+	image "$2" || return 1
+	WHERE=(--dir "$MNT")
+	case $1 in
+	varve-lib)
+		# bench makes the volume itself; whatever stood here has to go
+		"$VARVE" mkfs --force "$IMG" >/dev/null || return 1
+		WHERE=(--image "$IMG" --cache "$CACHE") ;;
+	varve-mount)
+		"$VARVE" mkfs --force "$IMG" >/dev/null || return 1
+		"$VARVE" mount "$IMG" "$MNT" --cache "$CACHE" || return 1
+		COLD=(--cold-cmd "'$VARVE' umount '$MNT' && '$VARVE' mount '$IMG' '$MNT' --cache $CACHE") ;;
+	ext4) loop && mk_ext4 && mount -t ext4 "$LOOP" "$MNT" ;;
+	fuse2fs)
+		command -v fuse2fs >/dev/null || return 2
+		loop && mk_ext4 && fuse2fs_up ;;
+	*) say "unknown peer $1"; return 2 ;;
+	esac
+}
+
+# measure PEER SIZE WORKLOAD RUN OPTIONS...
+measure() {
+	local peer=$1 size=$2 workload=$3 run=$4 rc; shift 4
+	setup "$peer" "$size"; rc=$?
+	if [ $rc -eq 0 ]; then
+		say "$peer $workload $run $*"
+		timeout 300 "$VARVE" bench "$workload" "${WHERE[@]}" "${COLD[@]}" --tag "$peer" \
+			--first-run "$run" "$@" >>"$OUT"
+		rc=$?
+		[ $rc -eq 124 ] && echo "{\"fs\":\"$peer\",\"run\":$run,\"workload\":\"$workload\",\"phase\":\"\",\"error\":\"timeout\"}" >>"$OUT"
+		[ $rc -ne 0 ] && say "$peer $workload run $run: exit $rc"
+	else
+		say "$peer: skipped (setup $rc)"
+	fi
+	teardown
+}
+
+for workload in $WORKLOADS; do
+	case $workload in
+	smallfile|largefile|metadata)
+		for run in $(seq "$RUNS"); do
+			for peer in $PEERS; do measure "$peer" "$SIZE" "$workload" "$run"; done
+		done ;;
+	sizes)
+		for peer in $PEERS; do measure "$peer" "$SIZE" sizes 1; done ;;
+	fsyncupdate)
+		for threads in 1 4; do
+			for peer in $PEERS; do
+				measure "$peer" "$SIZE" fsyncupdate 1 --threads $threads --seconds "$SECONDS_EACH"
+			done
+		done ;;
+	tpcb)
+		for peer in $PEERS; do
+			measure "$peer" "$SIZE" tpcb 1 --seconds "$SECONDS_EACH"
+			measure "$peer" "$SIZE" tpcb 1 --seconds 2 --nosync
+		done ;;
+	fillaging)
+		for util in $UTILS; do
+			for peer in $PEERS; do
+				measure "$peer" "$AGE_SIZE" fillaging 1 --util "$util" --seconds $((SECONDS_EACH * 5 / 2))
+			done
+		done ;;
+	*) say "unknown workload $workload"; exit 2 ;;
+	esac
+done
+say "done: $OUT"
+[ -n "$TABLE" ] && "$VARVE" bench --table "$OUT" --baseline ext4
+exit 0

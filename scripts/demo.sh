@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# The main job in a minute: builds Varve, makes a volume in an image file,
+# mounts it, works on it with ordinary programs, kills the server, mounts again
+# and checks. Everything happens in a directory that is removed at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. scripts/lib.sh
+
+need_rust
+need cc gcc
+need git git
+need sqlite3 sqlite3
+if [ "$(id -u)" != 0 ]; then need fusermount3 fuse3; fi
+say "building (the first time takes some minutes)"
+cargo build --release --quiet -p varve
+varve=${CARGO_TARGET_DIR:-$PWD/target}/release/varve
+
+work=$(mktemp -d)
+mnt=$work/mnt
+mkdir "$mnt"
+cleanup() { "$varve" umount "$mnt" >/dev/null 2>&1 || true; rm -rf "$work"; }
+trap cleanup EXIT
+show() { printf '\n$ %s\n' "$*"; "$@"; }
+
+show "$varve" mkfs --size 512M --label demo "$work/demo.img"
+if [ ! -w /dev/fuse ]; then
+  say "no /dev/fuse here, so nothing can be mounted: showing the volume offline"
+  show "$varve" info "$work/demo.img"
+  show "$varve" fsck --data "$work/demo.img"
+  exit 0
+fi
+show "$varve" mount "$work/demo.img" "$mnt"
+show df -h "$mnt"
+
+printf '\n# a repository, cloned and packed on the volume\n'
+git clone --quiet . "$mnt/repository" 2>/dev/null || {
+  git init --quiet "$mnt/repository"
+  cp -r crates docs "$mnt/repository/"
+  git -C "$mnt/repository" add .
+  git -C "$mnt/repository" -c user.name=demo -c user.email=demo@localhost commit --quiet -m demo
+}
+show git -C "$mnt/repository" gc --quiet
+show git -C "$mnt/repository" fsck
+
+printf '\n# a database\n'
+sqlite3 "$mnt/demo.db" 'create table n(i integer); with recursive c(i) as (values(1) union all select i+1 from c where i<100000) insert into n select i from c;'
+show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
+
+printf '\n# the server is killed in the middle of writing; the next mount recovers\n'
+dd if=/dev/zero of="$mnt/unfinished" bs=64k count=4096 2>/dev/null &
+writer=$!
+sleep 0.3
+server=$(pgrep -f "varve.*$work/demo.img" | head -1)
+kill -9 "$server"
+wait "$writer" 2>/dev/null || true
+"$varve" umount "$mnt" >/dev/null 2>&1 || true
+show "$varve" mount "$work/demo.img" "$mnt"
+show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
+show git -C "$mnt/repository" fsck
+
+printf '\n# what it cost\n'
+"$varve" stats "$mnt" | grep -E 'data_bytes|summary_bytes|padding_bytes|checkpoints|partials' || true
+show "$varve" umount "$mnt"
+show "$varve" fsck --data "$work/demo.img"
