@@ -69,11 +69,13 @@ pub enum Bug {
     StaleXattrs,
     /// A mount takes for durable what it reads (rule 12).
     NoFlushAtMount,
+    /// A mount leaves in place what it found torn at the journal's end.
+    NoFreshStart,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Bug; 16] = [
+    pub const ALL: [Bug; 17] = [
         Bug::SkippedFlush,
         Bug::UncheckedPayload,
         Bug::HalfGroups,
@@ -90,6 +92,7 @@ impl Bug {
         Bug::PanicOnTornHeader,
         Bug::StaleXattrs,
         Bug::NoFlushAtMount,
+        Bug::NoFreshStart,
     ];
 }
 
@@ -165,13 +168,25 @@ impl ToyLayout {
             journal.state.misplace();
         }
         journal.state.mounted();
-        let unfinished = journal.state.unfinished();
-        Ok(ToyLayout {
+        let layout = ToyLayout {
             device,
             bug,
-            unfinished,
+            unfinished: journal.state.unfinished(),
             journal: Mutex::new(journal),
-        })
+        };
+        if bug != Some(Bug::NoFreshStart) {
+            layout.start_afresh()?;
+        }
+        Ok(layout)
+    }
+
+    /// Replaces what stands at the tail by an empty group, in one atomic unit
+    /// and before any other write. Without this the rest of a torn partial
+    /// there could be filled in by ours, should ours be torn as well, and a
+    /// group that was given up would count.
+    fn start_afresh(&self) -> Result<()> {
+        self.write_group(&mut self.journal(), &[])?;
+        Ok(self.device.flush()?)
     }
 
     fn journal(&self) -> MutexGuard<'_, Journal> {

@@ -8,7 +8,7 @@ use varve_prove::subjects::Toy;
 use varve_prove::toy::Bug;
 
 /// What random workloads do not find soon, and what is done after the crash.
-const STORIES: [(&str, &str); 2] = [
+const STORIES: [(&str, &str); 3] = [
     (
         "create a; write-back; mkdir c; write-back",
         "create b; fsync b",
@@ -16,6 +16,10 @@ const STORIES: [(&str, &str); 2] = [
     (
         "create c; write c 0+8192 #1; fsync c; truncate c 0; write c 4096+4096 #2; fsync c",
         "",
+    ),
+    (
+        "create b; sync; mkdir c; write b 0+12288 #1; write-back",
+        "mkdir d; write b 0+12288 #1; write-back",
     ),
 ];
 
@@ -31,17 +35,21 @@ fn every_planted_bug_is_caught() {
     for bug in Bug::ALL {
         let subject = Toy::with(bug);
         let explorer = Explorer::new(&subject);
-        let stories = STORIES.iter().find_map(|(first, second)| {
-            let second_life = Some(story(second));
-            let plan = Plan {
-                second_life,
-                nested_one_in: 1,
-                ..plan.clone()
-            };
-            explorer.explore_story(first, &plan).err()
-        });
-        let caught = (0..120).find_map(|index| explorer.explore_generated(index, 30, &plan).err());
-        match caught.or(stories) {
+        let told = |round: u64| {
+            STORIES.iter().find_map(|(first, second)| {
+                let plan = Plan {
+                    second_life: Some(story(second)),
+                    nested_one_in: 1,
+                    seed: seed + round,
+                    ..plan.clone()
+                };
+                explorer.explore_story(first, &plan).err()
+            })
+        };
+        let caught = (0..120)
+            .find_map(|index| explorer.explore_generated(index, 30, &plan).err())
+            .or_else(|| (0..40).find_map(told));
+        match caught {
             Some(failure) => eprintln!("--- {bug:?}\n{failure}"),
             None => missed.push(bug),
         }
