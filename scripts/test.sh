@@ -10,7 +10,7 @@ need cc gcc
 for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3; do
   need "${pair%%:*}" "${pair#*:}"
 done
-export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-60}
+export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-6}
 
 step() { printf '\n== %s\n' "$*"; }
 
@@ -23,7 +23,7 @@ cargo test --workspace
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 if [ -d fuzz ]; then
-  step "fuzz, $VARVE_FUZZ_SECONDS seconds"
+  step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
   cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke -- --seconds "$VARVE_FUZZ_SECONDS"
 fi
 printf '\nall checks passed\n'
