@@ -8,11 +8,13 @@
 
 mod ifile;
 mod inode;
+mod runs;
 mod segments;
 mod volume;
 
 pub use ifile::{IfileRegion, IfileView, NumberRange};
-pub use inode::{InodeView, Place, Run, RunState};
+pub use inode::{InodeView, Place};
+pub use runs::{Run, RunState};
 pub use segments::{EntryView, PartialView, SegmentContentsView, SegmentView};
 pub use volume::{OwnerView, PositionView, RecordView, SlotView, SuperblockView, VolumeView};
 

@@ -4,6 +4,7 @@
 mod concurrent;
 mod crashes;
 mod damage;
+mod found;
 mod inspect;
 mod mutations;
 mod sound;
