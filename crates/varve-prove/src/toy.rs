@@ -180,12 +180,17 @@ impl ToyLayout {
         Ok(layout)
     }
 
-    /// Replaces what stands at the tail by an empty group, in one atomic unit
-    /// and before any other write. Without this the rest of a torn partial
-    /// there could be filled in by ours, should ours be torn as well, and a
-    /// group that was given up would count.
+    /// Clears the sector that a header at the tail would be in, before any
+    /// other write. Without this the rest of a torn partial there could be
+    /// filled in by ours, should ours be torn as well, and a group that was
+    /// given up would count. One sector, because more could be torn itself.
     fn start_afresh(&self) -> Result<()> {
-        self.write_group(&mut self.journal(), &[])?;
+        let zeros = [0; SECTOR as usize];
+        self.device
+            .write(self.journal().tail, &[IoSlice::new(&zeros)])?;
+        if self.bug == Some(Bug::NoFlushAtMount) {
+            return Ok(());
+        }
         Ok(self.device.flush()?)
     }
 

@@ -45,13 +45,13 @@ fn the_log() {
 fn the_log_under_cleaning() {
     let seed = announce_seed("the_log_under_cleaning", 1);
     let subject = Log {
-        device_bytes: 4 << 20,
+        device_bytes: 3584 << 10,
         ..Log::default()
     };
     let mut plan = Plan::quick(seed);
     (plan.profile, plan.may_be_full) = (Profile::churn(), true);
     plan.units = vec![4096];
-    let counts = explore(&subject, &plan, scaled(12), 80);
+    let counts = explore(&subject, &plan, scaled(5), 160);
     assert!(counts.states > 500);
 }
 

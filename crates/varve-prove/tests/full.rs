@@ -200,7 +200,7 @@ fn fill_and_delete_cycles() {
             ..Log::default()
         },
         seed,
-        scaled(50),
+        scaled(25),
     );
 }
 
@@ -213,6 +213,6 @@ fn fill_and_delete_cycles_of_a_tiny_volume() {
             ..Log::default()
         },
         seed,
-        scaled(50),
+        scaled(25),
     );
 }

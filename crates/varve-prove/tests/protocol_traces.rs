@@ -8,6 +8,7 @@
 //! several partials where a trace needs them.
 
 use std::time::Duration;
+use varve_device::Event;
 use varve_prove::explorer::{Explorer, Plan};
 use varve_prove::mounted::Subject;
 use varve_prove::operation::{Operation, story};
@@ -22,6 +23,8 @@ struct Trace {
     story: String,
     second_life: Option<&'static str>,
     depth: u32,
+    device_bytes: u64,
+    quick: bool,
 }
 
 fn trace(name: &'static str, story: &str) -> Trace {
@@ -31,6 +34,8 @@ fn trace(name: &'static str, story: &str) -> Trace {
         story,
         second_life: None,
         depth: 2,
+        device_bytes: Log::default().device_bytes,
+        quick: false,
     }
 }
 
@@ -47,27 +52,75 @@ impl Trace {
         Trace { depth, ..self }
     }
 
+    /// On a device so small that segments are reused.
+    fn on_little(self) -> Self {
+        Trace {
+            device_bytes: 3584 << 10,
+            ..self
+        }
+    }
+
+    /// With fewer states at each stop: for long stories.
+    fn quickly(self) -> Self {
+        Trace {
+            quick: true,
+            ..self
+        }
+    }
+
     fn hold(self) {
         self.hold_on(&Toy::default());
-        self.hold_on(&Log::default());
+        self.hold_on(&Log {
+            device_bytes: self.device_bytes,
+            ..Log::default()
+        });
     }
 
     fn hold_on(&self, subject: &impl Subject) {
         let seed = announce_seed(self.name, 1);
         let second_life: Option<Vec<Operation>> = self.second_life.map(story);
-        let plan = Plan {
+        let mut plan = Plan {
             nested_one_in: if second_life.is_some() { 2 } else { 20 },
+            ..Plan::thorough(seed)
+        };
+        if self.quick {
+            plan = Plan {
+                units: vec![4096],
+                ..Plan::quick(seed)
+            };
+        }
+        plan = Plan {
             second_life,
             depth: self.depth,
+            may_be_full: true,
             patience: Duration::from_secs(30),
-            ..Plan::thorough(seed)
+            ..plan
         };
         let explorer = Explorer::new(subject);
         if let Err(failure) = explorer.explore_story(&self.story, &plan) {
             panic!("{failure}");
         }
         eprintln!("{:?}", explorer.counts());
+        if self.device_bytes < Log::default().device_bytes {
+            let written = explorer
+                .trace(&story(&self.story), &plan)
+                .map(|trace| written(&trace));
+            let written = written.unwrap_or_default();
+            assert!(
+                written > self.device_bytes,
+                "only {written} bytes: nothing was reused"
+            );
+        }
     }
+}
+
+/// Bytes written in all.
+fn written(trace: &[Event]) -> u64 {
+    let lengths = trace.iter().map(|event| match event {
+        Event::Write { data, .. } => data.len() as u64,
+        _ => 0,
+    });
+    lengths.sum()
 }
 
 #[test]
@@ -148,7 +201,9 @@ fn missing_rule_7_frees_once_logged() {
 fn missing_rule_8_place_of_the_next_partial() {
     let text = "create c; write c 4096+4096 #1; fsync c; write c LONG #2; fsync c;
         write c LONG #3; fsync c; write c LONG #4; fsync c; write c LONG #5; fsync c";
-    trace("missing_rule_8_place_of_the_next_partial", text).hold();
+    trace("missing_rule_8_place_of_the_next_partial", text)
+        .quickly()
+        .hold();
 }
 
 #[test]
@@ -195,7 +250,7 @@ fn missing_rule_12_flush_before_the_first_write() {
 fn missing_rule_13_boundary() {
     let text = "create c; write c LONG #1; write-back; layout-checkpoint; write c LONG #2;
         create a; write-back; layout-checkpoint";
-    trace("missing_rule_13_boundary", text).hold();
+    trace("missing_rule_13_boundary", text).quickly().hold();
 }
 
 #[test]
@@ -219,14 +274,16 @@ fn missing_rule_18_check_at_append() {
     let text =
         "create a; write a LONG #1; create b; write b LONG #2; checkpoint; write a 0+4096 #3;
         fsync a; unlink b; clean; fsync a; clean; layout-checkpoint; clean; create c; fsync c";
-    trace("missing_rule_18_check_at_append", text).hold();
+    trace("missing_rule_18_check_at_append", text)
+        .quickly()
+        .hold();
 }
 
 #[test]
 fn missing_rule_20_reuse_waits() {
     let round = "write a LONG #1; fsync a; write b LONG #2; fsync b; unlink b; clean; create b;
         write a 4096+8192 #3; fsync a; clean; layout-checkpoint; clean;";
-    let text = format!("create a; create b; {round} {round} {round} {round}");
-    let trace = trace("missing_rule_20_reuse_waits", &text);
-    trace.hold();
+    let text = format!("create a; create b; {}", round.repeat(8));
+    let trace = trace("missing_rule_20_reuse_waits", &text).on_little();
+    trace.quickly().hold();
 }

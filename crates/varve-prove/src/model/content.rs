@@ -181,9 +181,13 @@ impl Content {
     }
 
     /// Makes `range` read as zeros. Whole blocks are punched in every
-    /// version; the edges are writes.
+    /// version; the edges are writes, and so is all of it in a file so small
+    /// that the inode may hold it.
     pub fn punch(&mut self, range: Range) {
-        let whole = range.offset.div_ceil(self.block_bytes)..range.end() / self.block_bytes;
+        let mut whole = range.offset.div_ceil(self.block_bytes)..range.end() / self.block_bytes;
+        if self.size <= self.block_bytes {
+            whole = 0..0;
+        }
         self.change_all(|block, version| match version {
             Some(bytes) if whole.contains(&block) => Some(vec![0; bytes.len()].into()),
             other => other.clone(),
@@ -382,7 +386,7 @@ mod tests {
         assert_eq!(content.explains(&bytes(&[1, 0, 1])), Ok(()));
         assert!(content.explains(&bytes(&[1, 2, 1])).is_err());
         assert!(content.explains(&bytes(&[1, 1, 1])).is_err());
-        let mut content = written(&[1]);
+        let mut content = written(&[1, 1]);
         content.punch(Range {
             offset: 0,
             length: B,
