@@ -54,6 +54,12 @@ impl<L: Layout> Adapter<L> {
         Ok(self.fs.fsync(self.view, inode_of(request), data_only)?)
     }
 
+    /// FSYNCDIR: everything, as no other request is sure to say so.
+    pub(super) fn fsyncdir(&self, request: &Request<'_>) -> Done {
+        let _: FsyncIn = request.arguments().take()?;
+        Ok(self.fs.sync()?)
+    }
+
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Done {
         let asked: FallocateIn = request.arguments().take()?;
         let (caller, ino) = (self.caller(request), inode_of(request));

@@ -179,8 +179,8 @@ impl<L: Layout> Adapter<L> {
             Opcode::Read => self.read(request, reply)?,
             Opcode::Write => self.write(request, reply)?,
             Opcode::Fsync => self.fsync(request)?,
-            // No other request says "everything": syncfs reaches us only in part.
-            Opcode::Fsyncdir | Opcode::Syncfs => self.fs.sync()?,
+            Opcode::Fsyncdir => self.fsyncdir(request)?,
+            Opcode::Syncfs => self.fs.sync()?,
             Opcode::Fallocate => self.fallocate(request)?,
             Opcode::CopyFileRange | Opcode::CopyFileRange64 => {
                 self.copy_file_range(opcode, request, reply)?;
