@@ -10,7 +10,7 @@
 #     --size BYTES           image of the general workloads (4G)
 #     --age-size BYTES       image of fillaging (1G)
 #     --utils "50 75 90"     fill levels of fillaging, in per cent
-#     --cache BYTES          memory of a Varve volume (128M)
+#     --cache BYTES          memory of a Varve volume (1G)
 #     --out FILE             results are appended here (./peers.jsonl)
 #     --table                print the table of ratios to ext4 at the end
 #   environment: WORK (images and mount point; default /tmp/varve-peers),
@@ -29,7 +29,7 @@ HERE=$(cd "$(dirname "$0")/.." && pwd)
 WORK=${WORK:-/tmp/varve-peers}
 PEERS="varve-lib varve-mount ext4 fuse2fs"
 WORKLOADS="smallfile sizes largefile fsyncupdate tpcb metadata fillaging"
-RUNS=3 SECONDS_EACH=10 SIZE=4G AGE_SIZE=1G UTILS="50 75 90" CACHE=128M
+RUNS=3 SECONDS_EACH=10 SIZE=4G AGE_SIZE=1G UTILS="50 75 90" CACHE=1G
 OUT=$PWD/peers.jsonl TABLE=
 
 while [ $# -gt 0 ]; do

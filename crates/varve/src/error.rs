@@ -63,7 +63,8 @@ fn holder_text(holder: Option<&Holder>) -> String {
         Some(holder) => {
             format!(": {holder}; unmount it there, or wait until it is done, and try again")
         }
-        None => ": another process has it open; end that process and try again".into(),
+        None => ": it is mounted, or another process has it open; unmount it or end that process, and try \
+                 again".into(),
     }
 }
 

@@ -81,13 +81,18 @@ fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
         return Err(refused(problem, "leave the size out to use it as it is"));
     }
     varve_lfs::plan_volume(&device, &layout_options(options), 0)?;
+    let shown_by = host::loop_device_of(path);
+    if let Some(name) = shown_by.as_deref().filter(|name| host::is_claimed(name)) {
+        let problem = format!("is shown by /dev/{name}, which is in use");
+        return Err(refused(problem, "unmount that first"));
+    }
     if !options.overwrite {
         let advice = "to overwrite it, say so (--force)";
         if let Some(found) = probe(&device)? {
             return Err(refused(found.to_string(), advice));
         }
-        if let Some(device) = host::loop_device_of(path) {
-            return Err(refused(format!("is shown by /dev/{device}"), advice));
+        if let Some(name) = shown_by {
+            return Err(refused(format!("is shown by /dev/{name}"), advice));
         }
     }
     format_device(Arc::new(device), options)
@@ -96,7 +101,7 @@ fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
 /// Makes a volume on any device, whatever it holds.
 ///
 /// # Errors
-/// As [`format`].
+/// As [`format()`].
 pub fn format_device(device: Arc<dyn Device>, options: &CreateOptions) -> Result<Superblock> {
     let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
     Lfs::format(&*device, &*clock, &layout_options(options))?;

@@ -136,6 +136,14 @@ pub(crate) fn loop_device_of(path: &Path) -> Option<String> {
     })
 }
 
+/// True if a block device is mounted or otherwise claimed.
+pub(crate) fn is_claimed(name: &str) -> bool {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let opened = rustix::fs::open(Path::new("/dev").join(name), flags, Mode::empty());
+    matches!(opened, Err(rustix::io::Errno::BUSY))
+}
+
 /// What the owner record says after an unclean stop, given that the lock is
 /// ours: whether its writer is certainly gone, and words for people.
 pub(crate) fn unclean_owner(holder: &Holder) -> (bool, String) {

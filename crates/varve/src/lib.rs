@@ -32,7 +32,7 @@
 //! | module | its part |
 //! |---|---|
 //! | [`volume`] | the facade: paths in, results out |
-//! | [`format`] | making a volume, and what it refuses to overwrite |
+//! | [`mod@format`] | making a volume, and what it refuses to overwrite |
 //! | [`host`] | who we are, and who holds a volume |
 //! | `background` | the threads that write back, checkpoint and clean |
 //!

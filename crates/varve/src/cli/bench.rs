@@ -43,8 +43,9 @@ pub struct BenchCommand {
     /// Number of the first run in the output.
     #[arg(long, default_value_t = 1)]
     first_run: u32,
-    /// Bytes of memory for the volume.
-    #[arg(long, value_parser = size::parse, default_value = "128M")]
+    /// Bytes of memory for the volume; what other file systems get from the
+    /// host's page cache.
+    #[arg(long, value_parser = size::parse, default_value = "1G")]
     cache: u64,
     /// How the image is read and written.
     #[arg(long, value_parser = super::io_mode, default_value = "direct")]
