@@ -9,7 +9,7 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
 
-        /// A reading of [`Counters`].
+        /// A reading of the counters.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
         pub struct Statistics { $($(#[$doc])* pub $name: u64),* }
 

@@ -66,7 +66,7 @@ impl<L: Layout> Adapter<L> {
         Ok(())
     }
 
-    /// The statistics as JSON text, shorter than [`STATISTICS_BYTES`].
+    /// The statistics as JSON text, shorter than `STATISTICS_BYTES`.
     pub fn statistics_text(&self) -> String {
         let mut all = self.counters.to_json();
         all.insert("protocol".into(), self.protocol().into());
