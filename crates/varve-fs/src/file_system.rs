@@ -61,6 +61,8 @@ pub struct FileSystem<L: Layout> {
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
     pub(crate) has_failed: AtomicBool,
+    /// Threads inside a step of the reaper.
+    pub(crate) reaping: AtomicU64,
 
     pub(crate) start_write_bytes: u64,
     pub(crate) stop_access_bytes: u64,
@@ -162,6 +164,7 @@ impl<L: Layout> FileSystem<L> {
             dirty_bytes: AtomicU64::new(0),
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
+            reaping: AtomicU64::new(0),
             start_write_bytes: options.start_write_bytes(),
             stop_access_bytes: options.stop_access_bytes(),
             strict_order: options.strict_order,

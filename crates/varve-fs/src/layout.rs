@@ -277,6 +277,13 @@ pub trait Layout: Send + Sync + 'static {
     /// `NoSpace`, `ReadOnly`, or what stopped the cleaner.
     fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()>;
 
+    /// True if clean space is so short that `dirty_bytes` of waiting changes
+    /// should be appended before more is admitted: what they cost is then
+    /// known, where [`Layout::admit`] must assume the worst.
+    fn wants_write_back(&self, _dirty_bytes: u64) -> bool {
+        false
+    }
+
     /// Appends one group: afterwards every read sees it.
     ///
     /// # Errors
@@ -349,6 +356,9 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
         (**self).admit(total, dirty_bytes, purpose)
+    }
+    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
+        (**self).wants_write_back(dirty_bytes)
     }
     fn append(&self, group: Group) -> Result<Position> {
         (**self).append(group)

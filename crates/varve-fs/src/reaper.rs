@@ -22,6 +22,13 @@ impl<L: Layout> FileSystem<L> {
         if self.check_writable().is_err() {
             return Ok(false);
         }
+        self.reaping.fetch_add(1, Relaxed);
+        let outcome = self.take_step();
+        self.reaping.fetch_sub(1, Relaxed);
+        outcome
+    }
+
+    fn take_step(&self) -> Result<bool> {
         let first = self.queues().reap.pop_front();
         let Some(vnode) = first else { return Ok(false) };
         if self.free_step(&vnode)? {

@@ -6,9 +6,11 @@
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, StatFs, Usage};
 use crate::locks::{Rank, Ranked, assert_none};
 use crate::statistics::count;
+use crate::vnode::Life;
 use parking_lot::RwLockReadGuard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -147,6 +149,10 @@ impl<L: Layout> FileSystem<L> {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
         }
+        let waiting = self.dirty_bytes.load(Relaxed);
+        if waiting > 0 && self.store.layout.wants_write_back(waiting) {
+            self.append_all(Cause::WriteBack)?;
+        }
         let operation = Operation {
             account: &self.space,
             growth,
@@ -160,11 +166,28 @@ impl<L: Layout> FileSystem<L> {
             // new copies of blocks whose old ones could go.
             Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
                 self.append_all(Cause::WriteBack)?;
-                self.ask(purpose)?;
+                match self.ask(purpose) {
+                    Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits()?,
+                    answer => answer?,
+                }
             }
+            Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits()?,
             answer => answer?,
         }
         Ok(operation)
+    }
+
+    /// What has been deleted counts as free although it is freed in steps:
+    /// whoever needs it takes the steps.
+    fn free_until_it_fits(&self) -> Result<()> {
+        loop {
+            let freed = self.reap_step()?;
+            match self.ask(Purpose::Grow) {
+                Err(Error::NoSpace) if freed => {}
+                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => std::thread::yield_now(),
+                answer => return answer,
+            }
+        }
     }
 
     /// Asks the layout whether all that is there and promised fits.
@@ -209,8 +232,33 @@ impl<L: Layout> FileSystem<L> {
         self.space.present()
     }
 
-    /// Room on the volume.
+    /// Room on the volume. What has been deleted or cut off counts as free,
+    /// even where its blocks are freed later.
     pub fn statfs(&self) -> StatFs {
-        self.store.layout.statfs(self.space.present())
+        let ending = self.ending();
+        let total = difference(self.space.present(), ending);
+        self.store.layout.statfs(total)
+    }
+
+    /// What waits to be freed.
+    fn ending(&self) -> Usage {
+        let waiting: Vec<_> = self.queues().reap.iter().cloned().collect();
+        waiting.iter().fold(Usage::default(), |all, vnode| {
+            let state = vnode.read();
+            let waits = match state.life {
+                Life::Doomed => state.usage(),
+                Life::Live if state.inode.flags & flags::TRUNCATING != 0 => {
+                    let left = self.store.blocks_of(state.inode.size);
+                    let held = left * self.store.sectors_per_block();
+                    Usage {
+                        inodes: 0,
+                        blocks: state.inode.blocks.saturating_sub(left),
+                        sectors: state.inode.sectors.saturating_sub(held),
+                    }
+                }
+                Life::Live | Life::Freed => Usage::default(),
+            };
+            sum(all, waits)
+        })
     }
 }

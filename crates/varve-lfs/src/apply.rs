@@ -144,6 +144,7 @@ impl Delta {
         record: Record,
     ) {
         self.note(geometry, ino);
+        self.removes |= !matches!(record, Record::Reserved(..));
         match record {
             Record::Freed(next_version) => self.free(geometry, ino, next_version),
             Record::Truncated(from) => {

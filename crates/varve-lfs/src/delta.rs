@@ -243,6 +243,8 @@ pub struct Delta {
     pub entries: u64,
     /// Sum of the entries' [`FoldPrice`]s.
     pub file_fold_bytes: u64,
+    /// Files or blocks ended in this delta: folding it may shrink an index.
+    pub removes: bool,
 }
 
 impl Delta {

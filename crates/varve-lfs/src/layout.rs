@@ -120,6 +120,10 @@ impl Layout for Lfs {
         Ok(self.make_room(total, dirty_bytes, purpose)?)
     }
 
+    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
+        self.is_short_of(dirty_bytes)
+    }
+
     fn append(&self, group: Group) -> Result<Position> {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));

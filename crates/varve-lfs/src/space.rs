@@ -6,6 +6,7 @@
 //! takes a checkpoint first. The second form asks whether the *clean* segments
 //! can take what waits in memory; if not, the caller helps to clean.
 
+use crate::cleaner::Urgency;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
 use varve_fs::{Purpose, StatFs, Usage};
@@ -19,10 +20,19 @@ const PENDING_ENTRY: u64 = 48;
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 256;
 
+/// Whether everything on the volume fits into its capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    Yes,
+    /// Not by the estimate of what has not been folded; a checkpoint will tell.
+    PerhapsFolded,
+    No,
+}
+
 impl Lfs {
     /// Bytes of a segment that can be counted on: what is lost to a superblock
     /// copy, the tail and padding is left out.
-    fn dependable_bytes(&self) -> u64 {
+    pub(crate) fn dependable_bytes(&self) -> u64 {
         u64::from(self.geometry.segment_bytes) - 4 * u64::from(self.geometry.write_unit)
     }
 
@@ -50,12 +60,20 @@ impl Lfs {
         (committed.base.metadata_bytes, pending)
     }
 
-    fn fits(&self, total: Usage) -> bool {
+    fn fits(&self, total: Usage) -> Fit {
         let (counted, pending) = self.metadata();
-        self.price(total)
-            .saturating_add(counted)
-            .saturating_add(pending)
-            <= self.capacity()
+        let folded = self.price(total).saturating_add(counted);
+        if folded.saturating_add(pending) <= self.capacity() {
+            return Fit::Yes;
+        }
+        // Only an index that lost blocks can become smaller.
+        let committed = self.committed.read();
+        let frozen = committed.frozen.as_ref().is_some_and(|f| f.removes);
+        if folded <= self.capacity() || committed.live.removes || frozen {
+            Fit::PerhapsFolded
+        } else {
+            Fit::No
+        }
     }
 
     /// Bytes of the usage table and the index above it, written anew by every
@@ -102,11 +120,12 @@ impl Lfs {
         if self.delta_overdue() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
-        if purpose == Purpose::Grow && !self.fits(total) {
-            if self.metadata().1 > 0 && self.checkpoint_fits() {
+        if purpose == Purpose::Grow {
+            // A refusal costs nothing, however often it is asked for.
+            if self.fits(total) == Fit::PerhapsFolded && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
-            if !self.fits(total) {
+            if self.fits(total) != Fit::Yes {
                 return Err(Error::OutOfSegments);
             }
         }
@@ -116,7 +135,7 @@ impl Lfs {
             if written >= u64::from(self.geometry.segment_bytes)
                 && !self.has_room(dirty_bytes, Purpose::Grow)
             {
-                self.gain_segments()?;
+                self.gain_segments(Urgency::Waiting)?;
             }
             return Ok(());
         }
@@ -127,7 +146,7 @@ impl Lfs {
             }
             // A round may only prepare the next one's gain: copies and nodes
             // displaced now come back two checkpoints later.
-            let (gained, cleaned) = self.gain_segments()?;
+            let (gained, cleaned) = self.gain_segments(Urgency::Waiting)?;
             idle = if gained { 0 } else { idle + 1 };
             if idle > 3 || (idle > 1 && cleaned == 0) {
                 break;
@@ -138,6 +157,13 @@ impl Lfs {
         } else {
             Err(Error::OutOfSegments)
         }
+    }
+
+    /// True if the cleaner would have to run for `dirty_bytes` that may well
+    /// need less: more than two segments.
+    pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
+        dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
+            && !self.has_room(dirty_bytes, Purpose::Grow)
     }
 
     /// True if clean segments can take `dirty_bytes`, what folding them later

@@ -181,3 +181,28 @@ fn memory_does_not_grow_with_files_that_are_gone() {
         assert_eq!((statistics.vnodes, statistics.dirty_bytes), (1, 0));
     }
 }
+
+#[test]
+fn what_is_freed_in_steps_counts_as_free_at_once() {
+    let mut fs = small(4 << 20);
+    fs.step_blocks = 8;
+    let size = 2 << 20;
+    let empty = fs.statfs().free;
+    for round in 0..2 {
+        let f = fs.t_file("f", &pattern(size, 1));
+        fs.sync().unwrap();
+        let full = fs.statfs().free;
+        assert!(full + 500 < empty);
+        if round == 0 {
+            fs.t_unlink("f");
+        } else {
+            fs.t_truncate(f, 10);
+        }
+        assert!(fs.statfs().free > full + 500, "round {round}");
+        // Nothing has been freed yet, and nobody but the writer can do it.
+        let g = fs.t_file("g", &pattern(size, 2));
+        assert_eq!(fs.t_read(g), pattern(size, 2));
+        fs.t_unlink("g");
+        fs.sync().unwrap();
+    }
+}

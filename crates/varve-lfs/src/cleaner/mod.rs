@@ -20,6 +20,15 @@ use crate::segments::{Segment, SegmentState};
 use policy::{Candidate, Greedy, Policy};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// How much a pass may cost for what it gains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Nobody waits: segments are cleaned that give an eighth back at least.
+    Background,
+    /// A caller waits for room: every segment the policy finds worth it.
+    Waiting,
+}
+
 /// What the cleaner keeps between passes.
 #[derive(Debug)]
 pub struct CleanerState {
@@ -67,7 +76,7 @@ impl Lfs {
             .map(|(number, segment)| Candidate {
                 segment: number,
                 live_bytes: (i64::from(segment.live_bytes) + added(number)).max(0) as u64,
-                segment_bytes: u64::from(self.geometry.payload_bytes(number)),
+                segment_bytes: self.dependable_bytes(),
                 newest_ns: segment.newest_ns,
             })
             .collect()
@@ -76,11 +85,11 @@ impl Lfs {
     /// Makes clean segments: first by checkpoints, if segments only wait for
     /// those, then by moving live blocks. Returns whether more are clean than
     /// before, and how many segments were cleaned on the way.
-    pub(crate) fn gain_segments(&self) -> Result<(bool, u32)> {
+    pub(crate) fn gain_segments(&self, urgency: Urgency) -> Result<(bool, u32)> {
         let before = self.segments.lock().clean_count();
         let gained = || self.segments.lock().clean_count() > before;
         let fits = self.checkpoint_fits();
-        if fits && (self.pending_deaths() || self.waiting_for_checkpoint()) {
+        if fits && (self.pending_deaths(urgency) || self.waiting_for_checkpoint()) {
             self.take_checkpoint(false)?;
             if !gained() && self.waiting_for_checkpoint() && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
@@ -89,7 +98,7 @@ impl Lfs {
                 return Ok((true, 0));
             }
         }
-        let cleaned = self.clean_batch()?;
+        let cleaned = self.clean_segments(urgency)?;
         if cleaned > 0 && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
             if !gained() && self.checkpoint_fits() {
@@ -112,9 +121,18 @@ impl Lfs {
                 .any(|(_, segment)| segment.cleaned.is_some())
     }
 
-    /// Changes that, once folded, may leave segments empty.
-    fn pending_deaths(&self) -> bool {
-        self.committed.read().live.entries > 0
+    /// Changes that, once folded, may leave segments empty: enough of them to
+    /// pay for the checkpoint if nobody waits.
+    fn pending_deaths(&self, urgency: Urgency) -> bool {
+        let committed = self.committed.read();
+        let live = &committed.live;
+        match urgency {
+            Urgency::Background => {
+                live.log_bytes >= 8 * u64::from(self.geometry.segment_bytes)
+                    || (live.removes && live.entries > 1000)
+            }
+            Urgency::Waiting => live.entries > 0,
+        }
     }
 
     /// Cleans as many segments as pay, within the space the cleaner may use.
@@ -123,6 +141,10 @@ impl Lfs {
     /// # Errors
     /// Device errors; a damaged block keeps its segment and is no error.
     pub fn clean_batch(&self) -> Result<u32> {
+        self.clean_segments(Urgency::Waiting)
+    }
+
+    fn clean_segments(&self, urgency: Urgency) -> Result<u32> {
         let cleaning = self.cleaning.lock();
         let candidates = self.candidates();
         let chosen = cleaning.policy.choose(&candidates, self.clock.now_ns());
@@ -132,6 +154,10 @@ impl Lfs {
             let Some(candidate) = candidates.iter().find(|c| c.segment == segment) else {
                 continue;
             };
+            let dear = candidate.live_bytes * 8 > candidate.segment_bytes * 7;
+            if urgency == Urgency::Background && dear {
+                continue;
+            }
             if candidate.live_bytes > budget {
                 break;
             }
@@ -215,7 +241,7 @@ impl Lfs {
         if self.cleaning.lock().fruitless_at == Some(written) {
             return Ok(());
         }
-        let (gained, _) = self.gain_segments()?;
+        let (gained, _) = self.gain_segments(Urgency::Background)?;
         if !gained {
             let written = self.log.lock().position.serial.get();
             self.cleaning.lock().fruitless_at = Some(written);

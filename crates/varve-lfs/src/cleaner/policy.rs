@@ -10,7 +10,8 @@ pub struct Candidate {
     pub segment: u32,
     /// Live bytes, never less than there are.
     pub live_bytes: u64,
-    /// Bytes it can hold.
+    /// Bytes that live in it when it is packed as densely as can be counted
+    /// on: summaries and padding left out.
     pub segment_bytes: u64,
     /// Youngest user write, nanoseconds since 1970.
     pub newest_ns: i64,
