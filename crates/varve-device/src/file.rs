@@ -10,7 +10,6 @@
 //! - In [`IoMode::Sync`] the host sees nothing but `pread`, `pwrite` and
 //!   `fdatasync`, so that an outside recorder can tell the whole story.
 
-mod bounce;
 mod lock;
 mod open;
 mod transfer;
@@ -26,9 +25,14 @@ use rustix::io::Errno;
 
 use crate::counters::DeviceCounters;
 use crate::device::{Device, DeviceError, Geometry, Operation, Result};
+use crate::pool::BufferPool;
 use crate::request::{check_request, total_length};
-use bounce::{BOUNCE_BYTES, BouncePool};
 pub use open::{OpenError, OpenMode, Preallocate};
+
+/// Bytes in a bounce buffer; a longer transfer goes through it in steps.
+const BOUNCE_BYTES: usize = 1 << 20;
+/// Bounce buffers kept.
+const BOUNCE_KEPT: usize = 4;
 
 /// How bytes travel between the process and the host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +62,7 @@ pub struct FileDevice {
     /// The file behind a loop device, held for its lock.
     _backing: Option<OwnedFd>,
     discards: AtomicBool,
-    pool: BouncePool,
+    pool: Arc<BufferPool>,
     counters: Arc<DeviceCounters>,
 }
 
@@ -141,37 +145,35 @@ impl FileDevice {
 
     fn read_bounced(&self, mut offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.counters.count_copy(buffer.len() as u64);
-        self.pool.with(|bounce| {
-            for part in buffer.chunks_mut(BOUNCE_BYTES) {
-                let through = &mut bounce[..part.len()];
-                transfer::read_whole(&self.fd, offset, through, self.granule())?;
-                part.copy_from_slice(through);
-                offset += part.len() as u64;
-            }
-            Ok(())
-        })
+        let mut bounce = self.pool.take(BOUNCE_BYTES);
+        for part in buffer.chunks_mut(BOUNCE_BYTES) {
+            let through = &mut bounce[..part.len()];
+            transfer::read_whole(&self.fd, offset, through, self.granule())?;
+            part.copy_from_slice(through);
+            offset += part.len() as u64;
+        }
+        Ok(())
     }
 
     fn write_bounced(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {
         self.counters.count_copy(total_length(buffers));
-        self.pool.with(|bounce| {
-            let mut filled = 0;
-            for buffer in buffers {
-                let mut rest: &[u8] = buffer;
-                while !rest.is_empty() {
-                    let step = rest.len().min(BOUNCE_BYTES - filled);
-                    bounce[filled..filled + step].copy_from_slice(&rest[..step]);
-                    rest = &rest[step..];
-                    filled += step;
-                    if filled == BOUNCE_BYTES {
-                        transfer::write_whole(&self.fd, offset, bounce, self.granule())?;
-                        offset += BOUNCE_BYTES as u64;
-                        filled = 0;
-                    }
+        let mut bounce = self.pool.take(BOUNCE_BYTES);
+        let mut filled = 0;
+        for buffer in buffers {
+            let mut rest: &[u8] = buffer;
+            while !rest.is_empty() {
+                let step = rest.len().min(BOUNCE_BYTES - filled);
+                bounce[filled..filled + step].copy_from_slice(&rest[..step]);
+                rest = &rest[step..];
+                filled += step;
+                if filled == BOUNCE_BYTES {
+                    transfer::write_whole(&self.fd, offset, &bounce, self.granule())?;
+                    offset += BOUNCE_BYTES as u64;
+                    filled = 0;
                 }
             }
-            transfer::write_whole(&self.fd, offset, &bounce[..filled], self.granule())
-        })
+        }
+        transfer::write_whole(&self.fd, offset, &bounce[..filled], self.granule())
     }
 
     fn write_plain(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> io::Result<()> {

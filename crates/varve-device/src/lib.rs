@@ -12,7 +12,7 @@
 //! | [`recorder`] | a device that keeps the trace of what was asked of it |
 //! | [`crash`] | the images a power cut may leave behind, from such a trace |
 //! | [`fault`] | a device that misbehaves according to a plan |
-//! | [`aligned`], [`counters`] | aligned buffers, counts of requests and bytes |
+//! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
 //!
 //! Invariants:
 //! - The same seed gives the same bytes, the same faults and the same crash
@@ -32,6 +32,7 @@ pub mod file;
 mod forward;
 mod hash;
 pub mod memory;
+pub mod pool;
 mod random;
 pub mod recorder;
 pub mod request;
@@ -44,5 +45,6 @@ pub use device::*;
 pub use fault::*;
 pub use file::*;
 pub use memory::*;
+pub use pool::*;
 pub use recorder::*;
 pub use request::*;

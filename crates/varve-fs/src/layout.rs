@@ -188,7 +188,8 @@ pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'stat
     fn sectors(&self) -> u32;
     /// The block exists but was never written: it reads as zeros.
     fn unwritten(&self) -> bool;
-    /// `self` lies directly behind `previous`, so one request reads both.
+    /// `self` lies so closely behind `previous` that one request reads both
+    /// with what is between them.
     fn follows(&self, previous: &Self) -> bool;
 }
 

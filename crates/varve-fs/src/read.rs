@@ -87,6 +87,7 @@ impl<L: Layout> Store<L> {
         let mut state = vnode.read();
         let mut done = 0;
         let mut overtaken = 0;
+        let mut waited_for = None;
         loop {
             state.live()?;
             let end = state
@@ -103,6 +104,13 @@ impl<L: Layout> Store<L> {
                 return Ok(done);
             }
             let block = at >> self.block_shift;
+            if waited_for != Some(block) && vnode.ahead.is_fetching(block) {
+                drop(state);
+                vnode.ahead.wait_for(block);
+                waited_for = Some(block);
+                state = vnode.read();
+                continue;
+            }
             let wanted = self.blocks_of(end) - block;
             let file_blocks = self.blocks_of(state.inode.size);
             let plan = self.plan(vnode, &state, block, wanted, file_blocks)?;

@@ -4,12 +4,17 @@
 //! where the last fetch ended, up to 256 blocks, and halves when it does not
 //! (thesis, section 7.7). What lies beyond the request is fetched only as far
 //! as it lies behind it on the device. With threads, the next window is
-//! fetched while the reader is in the last half of the present one.
+//! fetched while the reader is in the last half of the present one, and of
+//! large windows two are on their way at any time, so that the device always
+//! has something to do. A reader who arrives where a fetch is under way waits
+//! for that instead of asking the device for the same blocks again.
 
 use crate::layout::{BlockPointer, Layout, Mapping};
 use crate::statistics::count;
 use crate::store::Store;
 use crate::vnode::{State, Vnode};
+use parking_lot::{Condvar, Mutex};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::JoinHandle;
@@ -17,6 +22,8 @@ use std::thread::JoinHandle;
 /// The largest window, in blocks.
 pub(crate) const WINDOW_MAX: u64 = 256;
 const WINDOW_START: u64 = 4;
+/// Windows of so many blocks and more are fetched two ahead of the reader.
+const WINDOW_LARGE: u64 = 64;
 /// Fetches that may wait for a thread; more are dropped.
 const QUEUE_MAX: usize = 64;
 
@@ -26,6 +33,8 @@ pub(crate) struct Window {
     /// The block after the last one fetched.
     next: u64,
     blocks: u64,
+    /// What threads are fetching now.
+    under_way: Vec<Range<u64>>,
 }
 
 impl Default for Window {
@@ -33,6 +42,7 @@ impl Default for Window {
         Window {
             next: 0,
             blocks: WINDOW_START / 2,
+            under_way: Vec::new(),
         }
     }
 }
@@ -53,7 +63,12 @@ impl Window {
 
     /// A reader is at `block`: the next window, if it is time to fetch it.
     fn on_progress(&mut self, block: u64) -> Option<(u64, u64)> {
-        let inside = block < self.next && block + self.blocks / 2 >= self.next;
+        let lead = if self.blocks < WINDOW_LARGE {
+            self.blocks / 2
+        } else {
+            self.blocks * 2
+        };
+        let inside = block < self.next && block + lead >= self.next;
         if !inside || self.blocks < WINDOW_START {
             return None;
         }
@@ -61,6 +76,37 @@ impl Window {
         let first = self.next;
         self.next += self.blocks;
         Some((first, self.blocks))
+    }
+}
+
+/// A file's window, and whoever waits for what is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    window: Mutex<Window>,
+    arrived: Condvar,
+}
+
+impl Ahead {
+    /// True if a thread is fetching `block`.
+    pub fn is_fetching(&self, block: u64) -> bool {
+        let window = self.window.lock();
+        window.under_way.iter().any(|range| range.contains(&block))
+    }
+
+    /// Waits while a thread is fetching `block`. No lock is held.
+    pub fn wait_for(&self, block: u64) {
+        let mut window = self.window.lock();
+        while window.under_way.iter().any(|range| range.contains(&block)) {
+            self.arrived.wait(&mut window);
+        }
+    }
+
+    fn ended(&self, range: &Range<u64>) {
+        let mut window = self.window.lock();
+        if let Some(at) = window.under_way.iter().position(|r| r == range) {
+            window.under_way.swap_remove(at);
+        }
+        self.arrived.notify_all();
     }
 }
 
@@ -76,7 +122,7 @@ impl<L: Layout> Store<L> {
         wanted: u64,
         file_blocks: u64,
     ) -> crate::Result<Plan<L::Pointer>> {
-        let look = vnode.ahead.lock().on_miss(block, wanted);
+        let look = vnode.ahead.window.lock().on_miss(block, wanted);
         let look = look.min(file_blocks - block);
         self.plan_range(vnode, state, block, wanted, look)
     }
@@ -119,15 +165,16 @@ impl<L: Layout> Store<L> {
     }
 
     /// Fetches into the cache, on a thread of the pool.
-    fn fetch_ahead(&self, vnode: &Vnode, first: u64, blocks: u64) {
+    fn fetch_ahead(&self, vnode: &Vnode, range: &Range<u64>) {
+        let first = range.start;
         let (plan, change) = {
             let state = vnode.read();
             let file_blocks = self.blocks_of(state.inode.size);
             if state.live().is_err() || first >= file_blocks {
                 return;
             }
-            let look = blocks.min(file_blocks - first);
-            let Ok(plan) = self.plan_range(vnode, &state, first, 1, look) else {
+            let look = range.end.min(file_blocks) - first;
+            let Ok(plan) = self.plan_range(vnode, &state, first, look, look) else {
                 return;
             };
             (plan, state.change)
@@ -155,10 +202,16 @@ pub(crate) struct Plan<P> {
     pub fetch: Vec<Mapping<P>>,
 }
 
+/// A range to fetch; when it is dropped, nobody waits for it any longer.
 struct Order {
     vnode: Arc<Vnode>,
-    first: u64,
-    blocks: u64,
+    range: Range<u64>,
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        self.vnode.ahead.ended(&self.range);
+    }
 }
 
 /// Threads that fetch ahead.
@@ -177,7 +230,7 @@ impl ReadAhead {
             };
         }
         let (orders, receiver) = sync_channel(QUEUE_MAX);
-        let receiver = Arc::new(parking_lot::Mutex::new(receiver));
+        let receiver = Arc::new(Mutex::new(receiver));
         let spawn = |_| {
             let (store, receiver) = (Arc::clone(store), Arc::clone(&receiver));
             std::thread::spawn(move || serve(&store, &receiver))
@@ -192,17 +245,25 @@ impl ReadAhead {
     #[inline]
     pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
         let Some(orders) = &self.orders else { return };
-        let Some(mut window) = vnode.ahead.try_lock() else {
-            return;
-        };
-        if let Some((first, blocks)) = window.on_progress(block) {
+        loop {
+            let range = {
+                let Some(mut window) = vnode.ahead.window.try_lock() else {
+                    return;
+                };
+                let Some((first, blocks)) = window.on_progress(block) else {
+                    return;
+                };
+                let range = first..first + blocks;
+                window.under_way.push(range.clone());
+                range
+            };
             let order = Order {
                 vnode: Arc::clone(vnode),
-                first,
-                blocks,
+                range,
             };
             match orders.try_send(order) {
-                Ok(()) | Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {}
+                Ok(()) => {}
+                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return,
             }
         }
     }
@@ -219,11 +280,11 @@ impl Drop for ReadAhead {
     }
 }
 
-fn serve<L: Layout>(store: &Store<L>, orders: &parking_lot::Mutex<Receiver<Order>>) {
+fn serve<L: Layout>(store: &Store<L>, orders: &Mutex<Receiver<Order>>) {
     loop {
         let order = orders.lock().recv();
         let Ok(order) = order else { return };
-        store.fetch_ahead(&order.vnode, order.first, order.blocks);
+        store.fetch_ahead(&order.vnode, &order.range);
     }
 }
 
@@ -252,5 +313,17 @@ mod tests {
         assert_eq!(window.on_progress(6), Some((8, 8)));
         assert_eq!(window.on_progress(7), None);
         assert_eq!(window.on_progress(12), Some((16, 16)));
+    }
+
+    #[test]
+    fn two_large_windows_are_on_their_way() {
+        let mut window = Window::default();
+        window.on_miss(0, 256);
+        window.blocks = 256;
+        assert_eq!(window.on_progress(255), Some((256, 256)));
+        assert_eq!(window.on_progress(255), Some((512, 256)));
+        assert_eq!(window.on_progress(255), None);
+        assert_eq!(window.on_progress(511), Some((768, 256)));
+        assert_eq!(window.on_progress(511), None);
     }
 }

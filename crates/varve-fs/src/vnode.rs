@@ -16,10 +16,10 @@ use crate::inode::{Inode, flags};
 use crate::layout::Usage;
 use crate::locks::{Rank, Ranked};
 use crate::overlay::Overlay;
-use crate::read_ahead::Window;
+use crate::read_ahead::Ahead;
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use crate::{Attr, Error, Result};
-use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -179,7 +179,7 @@ pub(crate) struct Vnode {
     /// It is on the list of those whose access time waits.
     pub atime_listed: AtomicBool,
     /// Where the reader is.
-    pub ahead: Mutex<Window>,
+    pub ahead: Ahead,
     state: RwLock<State>,
 }
 
@@ -228,7 +228,7 @@ impl Vnode {
             touched: AtomicBool::new(true),
             atime_ns: AtomicI64::new(0),
             atime_listed: AtomicBool::new(false),
-            ahead: Mutex::new(Window::default()),
+            ahead: Ahead::default(),
             state: RwLock::new(state),
         }
     }

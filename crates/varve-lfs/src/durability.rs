@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use varve_device::{AlignedBuffer, Device};
+use varve_device::{Device, PooledBuffer};
 
 /// A partial segment on its way to the device.
 #[derive(Debug)]
@@ -23,7 +23,14 @@ pub struct InFlight {
     /// Its place.
     pub sector: u64,
     /// All of it.
-    pub bytes: AlignedBuffer,
+    pub bytes: PooledBuffer,
+}
+
+impl InFlight {
+    /// The sector behind it.
+    pub fn end_sector(&self) -> u64 {
+        self.sector + self.bytes.len() as u64 / SECTOR
+    }
 }
 
 #[derive(Debug, Default)]
@@ -130,10 +137,11 @@ impl Durability {
     /// True if any of these sectors is on its way.
     pub fn overlaps(&self, sector: u64, sectors: u64) -> bool {
         self.any_in_flight()
-            && self.in_flight.read().values().any(|partial| {
-                let end = partial.sector + partial.bytes.len() as u64 / SECTOR;
-                partial.sector < sector + sectors && sector < end
-            })
+            && self
+                .in_flight
+                .read()
+                .values()
+                .any(|partial| partial.sector < sector + sectors && sector < partial.end_sector())
     }
 
     /// Fills `bytes` from a partial in flight, if one covers them.

@@ -112,6 +112,12 @@ impl Geometry {
         (self.usable_bytes() - 2 * self.write_unit.max(self.block_bytes)).min(1 << 20)
     }
 
+    /// Bytes of content that one group of the file system holds at most.
+    pub fn group_bytes(&self) -> u64 {
+        let volume = u64::from(self.segment_count) * u64::from(self.segment_bytes);
+        (volume / 64).clamp(64 << 10, 16 << 20)
+    }
+
     /// Pointers in an inode.
     pub fn root_slots(&self) -> usize {
         crate::format::inode::slots(self.inode_bytes as usize)

@@ -16,14 +16,12 @@ impl Layout for Lfs {
     type Pointer = Pointer;
 
     fn geometry(&self) -> LayoutGeometry {
-        let volume =
-            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
         LayoutGeometry {
             block_bytes: self.geometry.block_bytes,
             inline_bytes: self.geometry.inline_bytes(),
             xattr_bytes: self.geometry.xattr_bytes(),
             max_file_bytes: 1 << 60,
-            group_bytes: (volume / 64).clamp(64 << 10, 16 << 20),
+            group_bytes: self.geometry.group_bytes(),
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.case_fold(),
             read_only: self.stopped(),

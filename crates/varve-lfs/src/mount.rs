@@ -19,7 +19,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, Device};
+use varve_device::{BufferPool, Clock, Device};
 use zerocopy::IntoBytes;
 
 /// Checkpointed images remembered by inode.
@@ -95,6 +95,7 @@ impl Lfs {
                 mount_id: rng.next_u64(),
                 incarnation: position.incarnation.get().wrapping_add(1),
                 usage: recovered.usage,
+                pool: partial_pool(&geometry),
             }),
             committed: recovered.committed,
             segments: Mutex::new(recovered.segments),
@@ -203,4 +204,10 @@ fn allocator_after(committed: &crate::committed::Committed) -> InodeAllocator {
     }
     freed.sort_unstable();
     InodeAllocator::new(&committed.base, committed.live.next_ino, taken, freed)
+}
+
+/// Buffers for the partial segments of one group.
+fn partial_pool(geometry: &Geometry) -> Arc<BufferPool> {
+    let partial = geometry.max_partial() as usize;
+    BufferPool::new(partial, geometry.group_bytes() as usize / partial + 1)
 }

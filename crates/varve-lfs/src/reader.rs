@@ -21,13 +21,17 @@ use quick_cache::sync::Cache;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::{AlignedBuffer, Device};
+use varve_device::{BufferPool, Device, PooledBuffer};
 use varve_fs::InodeNo;
 
 /// Bytes fetched at once when misses are neighbours in the log.
 const WINDOW_BYTES: u64 = 256 << 10;
 /// Windows kept.
 const WINDOWS: usize = 16;
+/// Most bytes one request reads.
+const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
+/// Buffers for requests that are kept for the next one.
+const POOLED: usize = 8;
 /// Attempts at a failing read before giving up.
 const ATTEMPTS: u32 = 3;
 
@@ -62,7 +66,7 @@ impl Weighter<MetaKey, Meta> for ByBytes {
 
 struct Window {
     first_sector: u64,
-    bytes: Arc<AlignedBuffer>,
+    bytes: Arc<PooledBuffer>,
 }
 
 /// Streams of misses told apart: a file's inode and its data may lie in
@@ -102,6 +106,8 @@ pub struct Reader {
     geometry: Geometry,
     align: u64,
     meta: Cache<MetaKey, Meta, ByBytes>,
+    /// For runs, and for windows.
+    pools: [Arc<BufferPool>; 2],
     windows: Mutex<Windows>,
     durability: Arc<Durability>,
     counters: Arc<Counters>,
@@ -123,6 +129,10 @@ impl Reader {
             geometry,
             align,
             meta,
+            pools: [
+                BufferPool::new(RUN_BYTES as usize + 8192, POOLED),
+                BufferPool::new(WINDOW_BYTES as usize + 8192, POOLED),
+            ],
             windows: Mutex::default(),
             durability,
             counters,
@@ -155,11 +165,13 @@ impl Reader {
         &self,
         sector: u64,
         sectors: u64,
-    ) -> Result<(AlignedBuffer, std::ops::Range<usize>)> {
+    ) -> Result<(PooledBuffer, std::ops::Range<usize>)> {
         let step = self.align / SECTOR;
         let first = sector - sector % step;
         let end = (sector + sectors).next_multiple_of(step);
-        let mut buffer = AlignedBuffer::zeroed(((end - first) * SECTOR) as usize);
+        let bytes = ((end - first) * SECTOR) as usize;
+        let pool = usize::from(bytes <= WINDOW_BYTES as usize + 8192);
+        let mut buffer = self.pools[pool].take(bytes);
         self.device_read(first, &mut buffer)?;
         let start = ((sector - first) * SECTOR) as usize;
         Ok((buffer, start..start + (sectors * SECTOR) as usize))
@@ -324,11 +336,14 @@ impl Reader {
         let mut contents = Vec::with_capacity(blocks.len());
         let mut rest = blocks;
         while let Some((first, tail)) = rest.split_first() {
+            let last = first.1.sector() + RUN_BYTES / SECTOR;
             let more = tail
                 .iter()
                 .zip(rest)
                 .take_while(|(next, before)| {
-                    varve_fs::BlockPointer::follows(&next.1, &before.1) && self.in_bounds(&next.1)
+                    varve_fs::BlockPointer::follows(&next.1, &before.1)
+                        && self.in_bounds(&next.1)
+                        && next.1.end_sector() <= last
                 })
                 .count();
             if more == 0 || first.1.is_unwritten() || !self.in_bounds(&first.1) {
@@ -349,8 +364,8 @@ impl Reader {
         run: &[(u64, Pointer)],
         contents: &mut Vec<Arc<Vec<u8>>>,
     ) -> Result<()> {
-        let sectors: u64 = run.iter().map(|(_, p)| u64::from(p.sectors())).sum();
         let first = run[0].1.sector();
+        let sectors = run[run.len() - 1].1.end_sector() - first;
         if self.durability.overlaps(first, sectors) {
             for (block, pointer) in run {
                 contents.push(Arc::new(self.block(pointer, ino, *block)?));

@@ -15,10 +15,10 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, StatxFlags};
 use rustix::io::Errno;
 
-use super::bounce::BouncePool;
-use super::{FileDevice, IoMode, lock, transfer};
+use super::{BOUNCE_BYTES, BOUNCE_KEPT, FileDevice, IoMode, lock, transfer};
 use crate::aligned::AlignedBuffer;
 use crate::device::Geometry;
+use crate::pool::BufferPool;
 
 /// What a device is opened for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -343,7 +343,7 @@ fn finish(
         fd: opened.fd,
         _backing: opened.backing,
         discards: AtomicBool::new(false),
-        pool: BouncePool::default(),
+        pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_KEPT),
         counters: Arc::default(),
     })
 }

@@ -103,6 +103,11 @@ impl Pointer {
         (self.place.get() >> 48) as u8
     }
 
+    /// The sector behind it.
+    pub fn end_sector(&self) -> u64 {
+        self.sector() + u64::from(self.sectors())
+    }
+
     /// Stored bytes; an unwritten block stores none.
     pub fn stored_bytes(&self) -> u64 {
         if self.is_unwritten() {
@@ -151,6 +156,10 @@ impl Pointer {
     }
 }
 
+/// Sectors that are read along rather than asked for in two requests: a
+/// summary, inodes and padding between two partial segments of one file.
+const GAP_SECTORS: u64 = 32;
+
 impl varve_fs::BlockPointer for Pointer {
     fn sectors(&self) -> u32 {
         u32::from(Pointer::sectors(self))
@@ -161,8 +170,9 @@ impl varve_fs::BlockPointer for Pointer {
     }
 
     fn follows(&self, previous: &Self) -> bool {
+        let behind = previous.end_sector();
         !self.is_unwritten()
             && !previous.is_unwritten()
-            && self.sector() == previous.sector() + u64::from(Pointer::sectors(previous))
+            && (behind..=behind + GAP_SECTORS).contains(&self.sector())
     }
 }

@@ -14,7 +14,8 @@ use crate::format::summary::{
 };
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::Geometry;
-use varve_device::AlignedBuffer;
+use std::sync::Arc;
+use varve_device::{BufferPool, PooledBuffer};
 use varve_fs::{InodeNo, Version};
 use zerocopy::IntoBytes;
 
@@ -27,7 +28,7 @@ pub struct PartialBuffer {
     /// Incarnation of its segment.
     pub incarnation: u32,
     /// All of it.
-    pub bytes: AlignedBuffer,
+    pub bytes: PooledBuffer,
     /// Where the next entry goes, and where the last one must end: readers
     /// find the payload behind it.
     entry_at: usize,
@@ -43,7 +44,13 @@ pub struct PartialBuffer {
 
 impl PartialBuffer {
     /// An empty buffer for `plan`.
-    pub fn new(geometry: &Geometry, plan: &PartialPlan, serial: u64, incarnation: u32) -> Self {
+    pub fn new(
+        geometry: &Geometry,
+        pool: &Arc<BufferPool>,
+        plan: &PartialPlan,
+        serial: u64,
+        incarnation: u32,
+    ) -> Self {
         let sector = geometry.byte(plan.segment, plan.offset) / SECTOR;
         let block_at = (plan.size.summary_sectors() as u64 * SECTOR) as usize;
         // A filler stores its summary only; the rest is left as it is.
@@ -52,16 +59,26 @@ impl PartialBuffer {
         } else {
             plan.bytes
         };
+        let inode_start = block_at + (plan.size.block_sectors as u64 * SECTOR) as usize;
+        let mut bytes = pool.take(stored as usize);
+        // The blocks in between are written over.
+        let ends = if plan.items.is_empty() {
+            (stored as usize, stored as usize)
+        } else {
+            (block_at, inode_start)
+        };
+        bytes[..ends.0].fill(0);
+        bytes[ends.1..].fill(0);
         PartialBuffer {
             sector,
             serial,
             incarnation,
-            bytes: AlignedBuffer::zeroed(stored as usize),
+            bytes,
             entry_at: HEADER_BYTES,
             entry_end: HEADER_BYTES + plan.size.entry_bytes as usize,
             entries: 0,
             block_at,
-            inode_start: block_at + (plan.size.block_sectors as u64 * SECTOR) as usize,
+            inode_start,
             inodes: 0,
             file: None,
         }
@@ -73,6 +90,7 @@ impl PartialBuffer {
         let end = self.block_at + sectors * SECTOR as usize;
         let stored = &mut self.bytes[self.block_at..end];
         stored[..content.len()].copy_from_slice(content);
+        stored[content.len()..].fill(0);
         let crc = crc32c(stored);
         let sector = self.sector + self.block_at as u64 / SECTOR;
         self.block_at = end;
@@ -210,6 +228,10 @@ impl PartialBuffer {
         assert!(
             self.entry_at == self.entry_end,
             "entries differ from the plan"
+        );
+        assert!(
+            self.block_at == self.inode_start,
+            "blocks differ from the plan"
         );
         header.entry_bytes = ((self.entry_at - HEADER_BYTES) as u32).into();
         header.entry_count = self.entries.into();

@@ -28,10 +28,13 @@ use crate::lfs::Lfs;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::BufferPool;
 use varve_fs::{Inode, InodeNo, Timestamp, Usage, Version};
 
 /// Attempts at a failing write before the volume stops.
 const ATTEMPTS: u32 = 3;
+/// Most bytes handed to the device in one request.
+const REQUEST_BYTES: usize = 4 << 20;
 
 /// What a group is made of, in arrival order.
 #[derive(Debug)]
@@ -182,6 +185,8 @@ pub struct LogState {
     pub incarnation: u32,
     /// What lives on the volume.
     pub usage: Usage,
+    /// Buffers for large partial segments.
+    pub pool: Arc<BufferPool>,
 }
 
 impl Lfs {
@@ -259,7 +264,8 @@ impl Lfs {
                     previous = plan.segment;
                 }
                 serial += 1;
-                let mut buffer = PartialBuffer::new(&self.geometry, plan, serial, incarnation);
+                let mut buffer =
+                    PartialBuffer::new(&self.geometry, &log.pool, plan, serial, incarnation);
                 let pointers = items[plan.items.clone()]
                     .iter()
                     .map(|item| match item {
@@ -543,31 +549,48 @@ impl Lfs {
         by_cause.fetch_add(blocks, Relaxed);
     }
 
-    /// Hands the last `count` partials up to `serial` to the device.
+    /// Hands the last `count` partials up to `serial` to the device, those
+    /// that follow each other there in one request.
     fn write_out(&self, serial: u64, count: u64) -> Result<()> {
-        for serial in serial + 1 - count..=serial {
-            let Some(partial) = self.durability.partial(serial) else {
-                continue;
-            };
-            let offset = partial.sector * SECTOR;
-            let mut attempt = 1;
-            loop {
-                self.counters.device_writes.fetch_add(1, Relaxed);
-                match self.device.write(offset, &[IoSlice::new(&partial.bytes)]) {
-                    Ok(()) => break,
-                    Err(error) if attempt < ATTEMPTS => {
-                        self.counters.write_retries.fetch_add(1, Relaxed);
-                        tracing::warn!(%error, attempt, "write failed, trying again");
-                        attempt += 1;
-                    }
-                    Err(error) => {
-                        self.durability
-                            .stop(format!("a write to the log failed: {error}"));
-                        return Err(Error::Device(error));
-                    }
+        let partials: Vec<Arc<InFlight>> = (serial + 1 - count..=serial)
+            .filter_map(|serial| self.durability.partial(serial))
+            .collect();
+        let mut rest = &partials[..];
+        while let Some(first) = rest.first() {
+            let mut bytes = first.bytes.len();
+            let more = rest.windows(2).take_while(|pair| {
+                bytes += pair[1].bytes.len();
+                pair[0].end_sector() == pair[1].sector && bytes <= REQUEST_BYTES
+            });
+            let (together, behind) = rest.split_at(1 + more.count());
+            self.write_partials(together)?;
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    fn write_partials(&self, partials: &[Arc<InFlight>]) -> Result<()> {
+        let offset = partials[0].sector * SECTOR;
+        let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
+        let mut attempt = 1;
+        loop {
+            self.counters.device_writes.fetch_add(1, Relaxed);
+            match self.device.write(offset, &buffers) {
+                Ok(()) => break,
+                Err(error) if attempt < ATTEMPTS => {
+                    self.counters.write_retries.fetch_add(1, Relaxed);
+                    tracing::warn!(%error, attempt, "write failed, trying again");
+                    attempt += 1;
+                }
+                Err(error) => {
+                    self.durability
+                        .stop(format!("a write to the log failed: {error}"));
+                    return Err(Error::Device(error));
                 }
             }
-            self.durability.landed(serial);
+        }
+        for partial in partials {
+            self.durability.landed(partial.serial);
         }
         Ok(())
     }

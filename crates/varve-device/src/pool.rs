@@ -1,0 +1,106 @@
+//! Aligned buffers that are used again.
+//!
+//! Fresh memory costs a page fault for every 4 KiB and is zeroed by the host:
+//! more than the copy that fills it. A pool keeps a few buffers of one size.
+//!
+//! Invariant: at most `keep` buffers wait; a burst beyond that allocates and
+//! frees.
+
+use crate::aligned::AlignedBuffer;
+use parking_lot::Mutex;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+/// Buffers of one size, ready for use.
+#[derive(Debug)]
+pub struct BufferPool {
+    buffer_bytes: usize,
+    keep: usize,
+    waiting: Mutex<Vec<AlignedBuffer>>,
+}
+
+impl BufferPool {
+    /// A pool that keeps at most `keep` buffers of `buffer_bytes` bytes.
+    pub fn new(buffer_bytes: usize, keep: usize) -> Arc<Self> {
+        Arc::new(BufferPool {
+            buffer_bytes,
+            keep,
+            waiting: Mutex::default(),
+        })
+    }
+
+    /// A buffer that shows `len` bytes, whose content is whatever the last
+    /// user left there. What is larger than the pool's buffers, or less than
+    /// a quarter of one, is allocated for this use alone.
+    pub fn take(self: &Arc<Self>, len: usize) -> PooledBuffer {
+        if len > self.buffer_bytes || len < self.buffer_bytes / 4 {
+            return PooledBuffer {
+                buffer: AlignedBuffer::zeroed(len),
+                len,
+                pool: None,
+            };
+        }
+        let waiting = self.waiting.lock().pop();
+        PooledBuffer {
+            buffer: waiting.unwrap_or_else(|| AlignedBuffer::zeroed(self.buffer_bytes)),
+            len,
+            pool: Some(Arc::clone(self)),
+        }
+    }
+}
+
+/// A buffer on loan; it goes back when it is dropped.
+#[derive(Debug)]
+pub struct PooledBuffer {
+    buffer: AlignedBuffer,
+    len: usize,
+    pool: Option<Arc<BufferPool>>,
+}
+
+impl Deref for PooledBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.buffer[..self.len]
+    }
+}
+
+impl DerefMut for PooledBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[..self.len]
+    }
+}
+
+impl Drop for PooledBuffer {
+    fn drop(&mut self) {
+        let Some(pool) = &self.pool else { return };
+        let mut waiting = pool.waiting.lock();
+        if waiting.len() < pool.keep {
+            waiting.push(std::mem::take(&mut self.buffer));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_reused_and_few_are_kept() {
+        let pool = BufferPool::new(1 << 16, 4);
+        let first = pool.take(1 << 16).as_ptr().addr();
+        assert_eq!(pool.take(40_000).as_ptr().addr(), first);
+        let many: Vec<_> = (0..10).map(|_| pool.take(1 << 16)).collect();
+        drop(many);
+        assert_eq!(pool.waiting.lock().len(), 4);
+    }
+
+    #[test]
+    fn odd_sizes_are_allocated_for_one_use() {
+        let pool = BufferPool::new(1 << 16, 4);
+        for len in [0, 1, 1000, 70_000, 1 << 20] {
+            assert_eq!(pool.take(len).len(), len);
+        }
+        assert!(pool.waiting.lock().is_empty());
+    }
+}
