@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::format::ifile::InodePlace;
 use crate::format::node::NodeId;
 use crate::format::summary::{BlockEntry, Entries, Entry, HEADER_BYTES, entry_flags, entry_kind};
-use crate::format::{Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
+use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
 use crate::geometry::Geometry;
 use crate::log::inode_place;
 use crate::reader::Reader;
@@ -138,7 +138,13 @@ impl Summary {
         Self::finish(header, bytes, segment, offset)
     }
 
-    fn header(
+    /// The fixed part alone, from `bytes` that begin at its place. It lies in
+    /// one sector, which the power does not tear: while these bytes stand,
+    /// everything behind them may still change.
+    ///
+    /// # Errors
+    /// Says why there is none.
+    pub fn header(
         bytes: &[u8],
         geometry: &Geometry,
         volume_tag: u64,
@@ -331,6 +337,39 @@ impl Summary {
         reader.read_uncached(self.header.sector.get(), &mut bytes)?;
         Ok(bytes)
     }
+}
+
+/// True to rules 8 and 9: `header`, found at the successor's place, was written
+/// behind the partial that ends at `position`, and behind no other.
+///
+/// # Errors
+/// Says what disagrees.
+pub fn follows(
+    geometry: &Geometry,
+    position: &LogPosition,
+    header: &SummaryHeader,
+) -> std::result::Result<(), Malformed> {
+    let bad = |problem: String| Err(Malformed::new("summary", problem));
+    let (segment, _, enters) = geometry.successor(position);
+    let serial = position.serial.get() + 1;
+    if header.serial.get() != serial {
+        return bad(format!("serial {}, want {serial}", header.serial));
+    }
+    if header.predecessor != position.predecessor {
+        return bad("does not follow its predecessor: of a former life".into());
+    }
+    if header.incarnation.get() < position.incarnation.get() {
+        return bad("written by an earlier mount than its predecessor".into());
+    }
+    let same_segment = header.next_segment == position.next_segment
+        && header.segment_incarnation == position.segment_incarnation;
+    if !enters && !same_segment {
+        return bad("disagrees with its predecessor about the segment".into());
+    }
+    if header.next_segment.get() == segment {
+        return bad("names its own segment as the next".into());
+    }
+    Ok(())
 }
 
 /// A reservation is never larger than the volume, no range beyond the index.

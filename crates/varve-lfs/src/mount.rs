@@ -10,7 +10,7 @@ use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::log::LogState;
 use crate::reader::Reader;
-use crate::recovery::{recover, unfinished_after};
+use crate::recovery::{clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
@@ -63,6 +63,9 @@ impl Lfs {
         let mut recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
         if read_only.is_none() {
+            if let Some(byte) = recovered.leftover {
+                clear_leftover(&*device, byte)?;
+            }
             // Protocol rule 12: what recovery read may still be in a cache.
             device.flush()?;
         }

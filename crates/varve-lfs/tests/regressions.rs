@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, Device, DeviceError, MemoryDevice, VirtualClock};
+use varve_device::{
+    Clock, Device, DeviceError, Event, MemoryDevice, MemoryImage, RecordingDevice, VirtualClock,
+};
 use varve_fs::{
     Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Timestamp, Usage, View,
 };
@@ -647,4 +649,133 @@ fn a_block_written_into_a_hole_being_folded_is_found() {
         t.join().unwrap();
         assert_eq!((m, n), (vec![50], Some(50)));
     });
+}
+
+/// What a mount of `image` and then one group give to the device.
+fn recorded(v: &Volume, image: &MemoryImage, options: MountOptions, then: &[Item]) -> Vec<Event> {
+    let device = Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)));
+    let lfs = Lfs::mount(device.clone(), v.clock.clone(), options).unwrap();
+    if !then.is_empty() {
+        let (items, usage) = (then.to_vec(), v.usage);
+        lfs.append(Group {
+            items,
+            usage,
+            cause: Cause::Sync,
+        })
+        .unwrap();
+    }
+    device.take_trace()
+}
+
+/// The writes of a trace to the segments, and their bytes.
+fn to_segments(trace: &[Event]) -> Vec<(u64, Arc<[u8]>)> {
+    let of_segment = |event: &Event| match event {
+        Event::Write { offset, data } if *offset >= 64 << 10 => Some((*offset, data.clone())),
+        _ => None,
+    };
+    trace.iter().filter_map(of_segment).collect()
+}
+
+/// A group that leaves `f`'s owner at `uid`, and block 0 as it was.
+fn owned_by(f: &File, uid: u32) -> Vec<Item> {
+    let mut image = inode(f.ino, f.version, 1);
+    image.uid = uid;
+    vec![block(f.ino, f.version, 0, 1), Item::Inode(Box::new(image))]
+}
+
+/// A unit that kept a partial from counting is written by the next life, whose
+/// own header is lost: at every place in a segment, its start included.
+#[test]
+fn a_torn_partial_is_not_completed_by_the_next_life() {
+    let mut v = Volume::new(8 << 20);
+    let mut f = create(&mut v);
+    write(&mut v, &mut f, &[0], 1);
+    let segment_bytes = u64::from(v.lfs.geometry_of_volume().segment_bytes);
+    let (mut entered, mut torn) = (0, 0);
+    for _ in 0..2 * segment_bytes / (12 << 10) {
+        let before = v.device.snapshot();
+        let first = to_segments(&recorded(&v, &before, options(), &owned_by(&f, 77)));
+        let (place, partial) = first.last().expect("the group was written");
+        entered += u64::from((place - (64 << 10)) % segment_bytes <= 4096);
+        for missing in (512..partial.len()).step_by(512) {
+            let mut image = before.clone();
+            image.write(*place, &partial[..missing]);
+            image.write(place + missing as u64 + 512, &partial[missing + 512..]);
+            let uid_of = |image: &MemoryImage| {
+                let device = Arc::new(MemoryDevice::from_image(image));
+                let lfs = Lfs::mount(device, v.clock.clone(), options()).unwrap();
+                assert_eq!(lfs.recovery_report().damage, Vec::<String>::new());
+                lfs.read_inode(View::Live, f.ino).unwrap().uid
+            };
+            if uid_of(&image) == 77 {
+                continue; // padding
+            }
+            torn += 1;
+            let second = to_segments(&recorded(&v, &image, options(), &owned_by(&f, 78)));
+            let [(cleared, zeros), (again, bytes)] = &second[..] else {
+                panic!("{} writes", second.len());
+            };
+            assert_eq!((cleared, zeros.len(), again), (place, 512, place));
+            image.write(*cleared, zeros);
+            let unit = place + missing as u64;
+            image.write(unit, &bytes[missing..missing + 512]);
+            assert_eq!(uid_of(&image), 1, "completed by unit {missing} at {place}");
+        }
+        write(&mut v, &mut f, &[0], 1);
+    }
+    assert!(entered > 0, "no group began a segment");
+    assert!(torn > 100, "only {torn}");
+}
+
+/// One block is written to a place where a torn partial stands, once; nothing
+/// where none does, and nothing by a mount that must not write.
+#[test]
+fn only_a_leftover_is_cleared() {
+    let mut v = Volume::new(8 << 20);
+    let mut f = create(&mut v);
+    write(&mut v, &mut f, &[0], 1);
+    let whole = v.device.snapshot();
+    let writes = |image: &MemoryImage, options| to_segments(&recorded(&v, image, options, &[]));
+    assert_eq!(writes(&whole, options()), [], "after a kill");
+    let (place, partial) = to_segments(&recorded(&v, &whole, options(), &owned_by(&f, 77)))
+        .pop()
+        .expect("the group was written");
+    let mut torn = whole.clone();
+    torn.write(place, &partial[..512]);
+    let read_only = MountOptions {
+        read_only: true,
+        ..options()
+    };
+    assert_eq!(writes(&torn, read_only), [], "read-only");
+    let trace = recorded(&v, &torn, options(), &[]);
+    assert_eq!(to_segments(&trace), [(place, vec![0; 512].into())]);
+    let flushed = |event: &Event| matches!(event, Event::Flush { .. });
+    assert_eq!(trace.iter().position(flushed), Some(1), "{trace:?}");
+    torn.write(place, &[0; 512]);
+    assert_eq!(writes(&torn, options()), [], "a second time");
+    v.lfs.unmount().unwrap();
+    assert_eq!(writes(&v.device.snapshot(), options()), [], "unmounted");
+}
+
+/// The header of a torn partial is whole, a sector beside it is not to be read.
+#[test]
+fn a_leftover_is_cleared_beside_an_unreadable_sector() {
+    let mut v = Volume::new(8 << 20);
+    let mut f = create(&mut v);
+    write(&mut v, &mut f, &[0], 1);
+    let before = v.device.snapshot();
+    let (place, partial) = to_segments(&recorded(&v, &before, options(), &owned_by(&f, 77)))
+        .pop()
+        .expect("the group was written");
+    v.device
+        .write(place, &[IoSlice::new(&partial[..512])])
+        .unwrap();
+    let bad = Arc::new(BadSector {
+        inner: v.device.clone(),
+        bad: vec![place + 1024].into(),
+    });
+    Lfs::mount(bad, v.clock.clone(), options()).unwrap();
+    let mut found = [1; 512];
+    v.device.read(place, &mut found).unwrap();
+    assert_eq!(found, [0; 512]);
 }

@@ -222,6 +222,25 @@ fn collected_failures_of_the_cleaner() {
     collect(&Log::default(), &plan, scaled(60), 40);
 }
 
+/// Much that is written and not flushed, a crash, a short life that writes
+/// much the same, and another crash: what one leaves torn the other may complete.
+#[test]
+#[ignore = "for finding several mistakes at once"]
+fn collected_failures_of_second_lives() {
+    use varve_prove::generator::Kind::{Fsync, Sync, WriteBack};
+    let seed = announce_seed("collected_failures_of_second_lives -- --ignored", 1);
+    let mut plan = Plan {
+        patience: Duration::from_secs(60),
+        ..Plan::quick(seed)
+    };
+    plan.profile = plan.profile.without(&[Fsync, Sync]);
+    plan.profile.kinds.extend([WriteBack; 16]);
+    plan.profile.kinds.push(Fsync);
+    (plan.units, plan.nested_one_in) = (vec![512], 3);
+    plan.limits.torn_writes = 3;
+    collect(&Log::default(), &plan, scaled(20), 20);
+}
+
 /// Explores the story in the file that `VARVE_STORY` names, thoroughly; with
 /// `VARVE_SECOND_LIFE`, does that after each crash and crashes again.
 #[test]

@@ -7,9 +7,11 @@
 
 use std::sync::Arc;
 use varve_device::{Device, Event, MemoryDevice, MemoryImage, RecordingDevice};
+use varve_prove::generator::{Generator, Kind, Profile};
 use varve_prove::model::Model;
 use varve_prove::mounted::Subject;
-use varve_prove::operation::story;
+use varve_prove::operation::{Operation, story};
+use varve_prove::random::{Random, announce_seed, scaled};
 use varve_prove::runner::{Runner, new_clock};
 use varve_prove::subjects::{Log, Toy};
 use varve_prove::tree::{Bounds, Tree, walk};
@@ -102,6 +104,114 @@ fn returned(subject: &impl Subject, unit: usize) -> (u64, u64) {
     (tried, returned)
 }
 
+fn told(operations: &[Operation]) -> String {
+    let told: Vec<String> = operations.iter().map(ToString::to_string).collect();
+    told.join("; ")
+}
+
+/// `image` with the units of `writes` that `lands` says, by their addresses.
+fn landed(
+    image: &MemoryImage,
+    writes: &[(u64, Vec<u8>)],
+    unit: usize,
+    mut lands: impl FnMut(u64) -> bool,
+) -> MemoryImage {
+    let mut image = image.clone();
+    for (offset, data) in writes {
+        for (at, bytes) in (*offset..).step_by(unit).zip(data.chunks(unit)) {
+            if lands(at) {
+                image.write(at, bytes);
+            }
+        }
+    }
+    image
+}
+
+/// A random life, torn at random; much the same life again, of which what was
+/// missing lands, and something else perhaps; five times over.
+fn returned_at_random(subject: &impl Subject, unit: usize, seed: u64) -> (u64, u64) {
+    let unwanted = [
+        Kind::Open,
+        Kind::Close,
+        Kind::WriteOpen,
+        Kind::Fsync,
+        Kind::FsyncDirectory,
+        Kind::Sync,
+        Kind::Checkpoint,
+        Kind::LayoutCheckpoint,
+        Kind::Clean,
+        Kind::Maintain,
+        Kind::Remount,
+        Kind::Kill,
+    ];
+    let profile = Profile::crash().without(&unwanted);
+    let mut random = Random::new(seed);
+    let mut generator = Generator::new(profile, Random::new(random.word()));
+    let before = told(&generator.take(random.below(40)));
+    let length = random.below(6);
+    let again = told(&generator.take(length));
+    let long = ["", "write b 0+98304 #1; write-back"][random.below(2) as usize];
+    let first = live(
+        subject,
+        &formatted(subject),
+        &format!(
+            "{before}; {long}; create b; sync; mkdir c; {again}; write b 0+24576 #1; write-back"
+        ),
+        1,
+    );
+    let (mut tried, mut returned) = (0, 0);
+    for _ in 0..20 {
+        let mut missing = Vec::new();
+        let few = random.below(24) + 1;
+        let mut torn = landed(&first.durable, &first.unflushed, unit, |at| {
+            let lost = random.once_in(few);
+            missing.extend(lost.then_some(at));
+            !lost
+        });
+        // Names that a recovery has seen to be gone.
+        let (mut refused, mut newest): (Vec<&str>, _) = (Vec::new(), "c");
+        for name in ["d", "e", "f", "g", "h"] {
+            let tree = tree_of(subject, &torn);
+            let there = |name: &str| tree.lines.iter().any(|line| line.path == name.as_bytes());
+            tried += refused.len() as u64;
+            returned += refused.iter().filter(|name| there(name)).count() as u64;
+            if !there(newest) {
+                refused.push(newest);
+            }
+            let text = format!("mkdir {name}; {again}; write b 0+24576 #1; write-back");
+            let next = live(subject, &torn, &text, random.word());
+            let others = random.below(20) + 1;
+            let (mut lost, same) = (Vec::new(), random.once_in(2));
+            torn = landed(&next.durable, &next.unflushed, unit, |at| {
+                let lands = missing.contains(&at) || others > 1 && random.once_in(others);
+                lost.extend((!lands).then_some(at));
+                lands
+            });
+            if !same {
+                missing = lost;
+            }
+            newest = name;
+        }
+    }
+    (tried, returned)
+}
+
+fn hold_at_random(subject: &impl Subject, seed: u64, rounds: u64) {
+    for unit in [512, 4096] {
+        let (mut tried, mut returned) = (0, 0);
+        for round in 0..rounds {
+            let found = returned_at_random(subject, unit, seed.wrapping_mul(1_000_003) + round);
+            if found.1 > 0 {
+                eprintln!("round {round}, units of {unit}: {} came back", found.1);
+            }
+            (tried, returned) = (tried + found.0, returned + found.1);
+        }
+        eprintln!("units of {unit}: {returned} of {tried} leftovers came back");
+        assert!(tried > 0, "no leftover was torn");
+        assert_eq!(returned, 0, "with units of {unit} bytes");
+    }
+}
+
 fn hold(subject: &impl Subject) {
     for unit in [512, 4096] {
         let (tried, returned) = returned(subject, unit);
@@ -116,7 +226,18 @@ fn no_leftover_is_completed_on_the_toy() {
 }
 
 #[test]
-#[ignore = "the log does not clear what it continues behind yet"]
 fn no_leftover_is_completed_on_the_log() {
     hold(&Log::default());
+}
+
+#[test]
+fn no_random_leftover_is_completed_on_the_toy() {
+    let seed = announce_seed("no_random_leftover_is_completed_on_the_toy", 1);
+    hold_at_random(&Toy::default(), seed, scaled(10));
+}
+
+#[test]
+fn no_random_leftover_is_completed_on_the_log() {
+    let seed = announce_seed("no_random_leftover_is_completed_on_the_log", 1);
+    hold_at_random(&Log::default(), seed, scaled(10));
 }

@@ -5,13 +5,17 @@
 //! group when its last partial has proved valid (rule 1). It goes on after
 //! the last valid partial even if that one's group is incomplete (rule 10).
 //! Where the chain ends, [`tail`] looks for proof that it should not.
-//! Nothing is written here; the mount flushes before its first write (rule 12).
+//! None of this writes. A mount that will flushes before its first write
+//! (rule 12), and clears with that flush what [`leftover`] finds.
 
+mod leftover;
 mod tail;
+
+pub use leftover::clear as clear_leftover;
 
 use crate::apply::{BlockChange, Record};
 use crate::base::Base;
-use crate::chain::{ChainItem, Summary};
+use crate::chain::{ChainItem, Summary, follows};
 use crate::committed::{Committed, Lookup};
 use crate::delta::PlacedImage;
 use crate::error::{Error, Result};
@@ -227,6 +231,8 @@ pub struct Recovered {
     pub segments: SegmentTable,
     /// Behind the last valid partial.
     pub position: LogPosition,
+    /// Byte address of what a torn partial left there, if it could follow.
+    pub leftover: Option<u64>,
     /// What lives on the volume.
     pub usage: Usage,
     /// Inodes without names or half truncated.
@@ -273,6 +279,7 @@ pub fn recover(
             committed: RwLock::new(committed),
             segments,
             position: record.header.position,
+            leftover: None,
             usage,
             unfinished,
             report,
@@ -377,7 +384,7 @@ impl Replay<'_> {
     /// The next partial of the chain, or why there is none.
     fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
         let position = self.out.position;
-        let (segment, offset, enters) = self.geometry.successor(&position);
+        let (segment, offset, _) = self.geometry.successor(&position);
         // A unit torn by the power may read as an error: like any partial that
         // is not whole, it ends the chain, and the tail search decides.
         let unreadable = |error: Error| Malformed::new("partial segment", error.to_string());
@@ -386,28 +393,8 @@ impl Replay<'_> {
             Ok(summary) => summary,
             Err(malformed) => return Ok(Err(malformed)),
         };
-        let bad = |problem: String| Ok(Err(Malformed::new("summary", problem)));
-        let header = &summary.header;
-        if header.serial.get() != position.serial.get() + 1 {
-            return bad(format!(
-                "serial {}, want {}",
-                header.serial,
-                position.serial.get() + 1
-            ));
-        }
-        if header.predecessor != position.predecessor {
-            return bad("does not follow its predecessor: of a former life".into());
-        }
-        if header.incarnation.get() < position.incarnation.get() {
-            return bad("written by an earlier mount than its predecessor".into());
-        }
-        let same_segment = header.next_segment == position.next_segment
-            && header.segment_incarnation == position.segment_incarnation;
-        if !enters && !same_segment {
-            return bad("disagrees with its predecessor about the segment".into());
-        }
-        if header.next_segment.get() == segment {
-            return bad("names its own segment as the next".into());
+        if let Err(malformed) = follows(self.geometry, &position, &summary.header) {
+            return Ok(Err(malformed));
         }
         let items = match summary.items(self.geometry) {
             Ok(items) => items,

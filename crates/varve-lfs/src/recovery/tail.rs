@@ -6,16 +6,19 @@
 //! current segment and the next one, and follows the `next` fields of every
 //! later summary it finds there, to their end. Checkpoint records testify, too:
 //! what they name was flushed before them, their own blocks included.
+//!
+//! The first segment searched holds the place where the log will go on; what a
+//! torn partial left there is noted in passing, for the mount to clear.
 
-use super::Recovered;
+use super::{Recovered, leftover};
 use crate::chain::{ChainItem, Summary};
 use crate::format::SECTOR;
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::{BTreeSet, VecDeque};
 
-/// Fills the report's `damage` if there is proof of any. Checkpoint records say
-/// that the log was durable up to serial `recorded`.
+/// Fills the report's `damage` if there is proof of any, and `leftover`.
+/// Checkpoint records say that the log was durable up to serial `recorded`.
 pub fn search(
     geometry: &Geometry,
     reader: &Reader,
@@ -24,18 +27,21 @@ pub fn search(
     out: &mut Recovered,
 ) {
     let last = out.position.serial.get();
-    let (segment, offset, _) = geometry.successor(&out.position);
-    let mut queue = VecDeque::from([(segment, offset)]);
+    let (place, offset, _) = geometry.successor(&out.position);
+    let mut queue = VecDeque::from([(place, offset)]);
     let next = out.position.next_segment.get();
-    if next != segment {
+    if next != place {
         queue.push_back((next, geometry.payload_start(next)));
     }
-    let mut seen = BTreeSet::from([segment, next]);
+    let mut seen = BTreeSet::from([place, next]);
     let mut proofs: Vec<Summary> = Vec::new();
     let mut later: Vec<Summary> = Vec::new();
     while let Some((segment, offset)) = queue.pop_front() {
         let mut image = vec![0; geometry.segment_bytes as usize];
         read_what_is_readable(geometry, reader, segment, &mut image);
+        if segment == place {
+            out.leftover = leftover::find(&image, geometry, volume_tag, &out.position);
+        }
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
@@ -71,7 +77,7 @@ pub fn search(
         "partial segment {} at sector {} is missing or damaged ({}), but {witness} says the log \
          was durable up to {through}: acknowledged data is lost",
         last + 1,
-        geometry.byte(segment, offset) / SECTOR,
+        geometry.byte(place, offset) / SECTOR,
         out.report.end,
     )];
     later.sort_by_key(|s| s.header.serial.get());
@@ -84,8 +90,9 @@ pub fn search(
     out.report.damage = damage;
 }
 
-/// Reads a segment; units that cannot be read count as zeros, as a torn unit
-/// may read as an error.
+/// Reads a segment; what cannot be read counts as zeros, as a torn unit may
+/// read as an error. Of such a unit the first sector is tried by itself: a
+/// header may be whole where its entries are not.
 fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
     let first = geometry.byte(segment, 0) / SECTOR;
     if reader.read_uncached(first, image).is_ok() {
@@ -93,11 +100,14 @@ fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, ima
     }
     let unit = geometry.write_unit as usize;
     for (nth, bytes) in (0u64..).zip(image.chunks_mut(unit)) {
-        if reader
-            .read_uncached(first + nth * unit as u64 / SECTOR, bytes)
-            .is_err()
-        {
-            bytes.fill(0);
+        let sector = first + nth * unit as u64 / SECTOR;
+        if reader.read_uncached(sector, bytes).is_ok() {
+            continue;
+        }
+        bytes.fill(0);
+        let header = &mut bytes[..SECTOR as usize];
+        if reader.read_uncached(sector, header).is_err() {
+            header.fill(0);
         }
     }
 }
