@@ -8,7 +8,7 @@
 //! captured.
 
 use crate::capture::Take;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position};
 use crate::statistics::count;
@@ -24,10 +24,14 @@ impl<L: Layout> FileSystem<L> {
     /// operation so far, and no file's data.
     ///
     /// # Errors
-    /// What made a write or flush fail, now or before; nothing is written
-    /// afterwards.
+    /// What made a write or flush fail; nothing is written afterwards.
+    /// `NotDurable` if that was before.
     pub fn fsync(&self, view: View, ino: InodeNo, data_only: bool) -> Result<()> {
         let View::Live = view;
+        self.make_durable(ino, data_only).map_err(too_late)
+    }
+
+    fn make_durable(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         count(&self.store.counters.fsyncs, 1);
         if self.store.geometry.read_only.is_some() {
             return Ok(());
@@ -94,8 +98,8 @@ impl<L: Layout> FileSystem<L> {
         if self.store.geometry.read_only.is_some() {
             return Ok(());
         }
-        let position = self.append_all(Cause::SyncAll)?;
-        self.commit(position)
+        let position = self.append_all(Cause::SyncAll).map_err(too_late)?;
+        self.commit(position).map_err(too_late)
     }
 
     /// [`Self::sync`], access times included, and the layout's checkpoint.
@@ -121,5 +125,14 @@ impl<L: Layout> FileSystem<L> {
         committed.inspect_err(|error| self.fail(error))?;
         self.committed.fetch_max(position.0, AcqRel);
         Ok(())
+    }
+}
+
+/// That the volume takes no writes any more is what writers are told. Who
+/// waits for data that was accepted must not take it for a refusal.
+fn too_late(error: Error) -> Error {
+    match error {
+        Error::ReadOnly(reason) => Error::NotDurable(reason),
+        other => other,
     }
 }

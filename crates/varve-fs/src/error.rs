@@ -43,6 +43,10 @@ pub enum Error {
     /// The volume, or this view of it, cannot be changed.
     #[error("the volume is read-only: {0}")]
     ReadOnly(String),
+    /// A sync came too late: the volume had stopped taking writes, and what
+    /// had not been durable may be lost.
+    #[error("not durable: {0}")]
+    NotDurable(String),
     /// The file would exceed the largest size the format can hold.
     #[error("file too large")]
     TooLarge,
@@ -113,7 +117,7 @@ impl Error {
             Error::Stale => 116,
             Error::NoData => 6,
             Error::Busy => 16,
-            Error::Damaged { .. } | Error::Device(_) => 5,
+            Error::NotDurable(_) | Error::Damaged { .. } | Error::Device(_) => 5,
         }
     }
 }

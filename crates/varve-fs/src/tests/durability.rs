@@ -288,6 +288,9 @@ fn after_a_failed_write_nothing_is_written_and_reads_go_on() {
             fs.fsync(LIVE, f, false).is_err(),
             "a failed flush is never retried"
         );
+        // What is lost is EIO, what is refused is EROFS.
+        assert_eq!(fs.fsync(LIVE, f, false).unwrap_err().errno(), 5);
+        assert_eq!(fs.sync().unwrap_err().errno(), 5);
         let write = fs.write(LIVE, &Caller::root(), f, 0, b"x");
         assert!(matches!(write, Err(Error::ReadOnly(_))));
         let rename = fs.t_rename("f", "g");

@@ -71,7 +71,11 @@ fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result
 fn expected(error: &Error) -> bool {
     !matches!(
         error,
-        Error::Damaged { .. } | Error::Device(_) | Error::ReadOnly(_) | Error::NoSpace
+        Error::Damaged { .. }
+            | Error::Device(_)
+            | Error::ReadOnly(_)
+            | Error::NotDurable(_)
+            | Error::NoSpace
     )
 }
 
