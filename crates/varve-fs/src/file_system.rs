@@ -8,7 +8,7 @@
 //! | file | |
 //! |---|---|
 //! | `names.rs`, `create.rs`, `unlink.rs`, `rename.rs`, `readdir.rs` | names |
-//! | `read.rs`, `write.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
+//! | `read.rs`, `write.rs`, `held.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
 //! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
 //! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
 //! | `vnode.rs`, `vnode_table.rs`, `cache.rs`, `overlay.rs`, `store.rs`, `read_ahead.rs` | memory |

@@ -20,6 +20,7 @@ mod file_system;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hash;
+mod held;
 mod inode;
 mod layout;
 mod locks;
@@ -53,6 +54,7 @@ mod tests;
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
 pub use file_system::FileSystem;
+pub use held::HeldWrite;
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,

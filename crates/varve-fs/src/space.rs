@@ -80,6 +80,8 @@ pub(crate) struct SpaceAccount {
     promised: Sum,
     /// Bytes running operations may add to what waits in memory.
     promised_bytes: AtomicU64,
+    /// See `held.rs`.
+    pub kept_bytes: AtomicU64,
 }
 
 impl SpaceAccount {
@@ -143,6 +145,22 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
         purpose: Purpose,
     ) -> Result<Operation<'_>> {
+        let keep = match purpose {
+            // What adds nothing takes no room from anybody.
+            Purpose::Grow if growth != Usage::default() => self.kept(),
+            Purpose::Grow | Purpose::Shrink => Usage::default(),
+        };
+        self.promise_keeping(growth, bytes, purpose, keep)
+    }
+
+    /// [`Self::promise`], if there is room for `keep` beside it.
+    pub(crate) fn promise_keeping(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        purpose: Purpose,
+        keep: Usage,
+    ) -> Result<Operation<'_>> {
         assert_none();
         self.check_writable()?;
         if self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
@@ -161,17 +179,19 @@ impl<L: Layout> FileSystem<L> {
         };
         self.space.promised.add(growth);
         self.space.promised_bytes.fetch_add(bytes, Relaxed);
-        match self.ask(purpose) {
+        match self.ask(purpose, keep) {
             // What waits in memory may be what would make room: deletes, or
             // new copies of blocks whose old ones could go.
             Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
                 self.append_all(Cause::WriteBack)?;
-                match self.ask(purpose) {
-                    Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits()?,
+                match self.ask(purpose, keep) {
+                    Err(Error::NoSpace) if purpose == Purpose::Grow => {
+                        self.free_until_it_fits(keep)?;
+                    }
                     answer => answer?,
                 }
             }
-            Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits()?,
+            Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits(keep)?,
             answer => answer?,
         }
         Ok(operation)
@@ -179,10 +199,10 @@ impl<L: Layout> FileSystem<L> {
 
     /// What has been deleted counts as free although it is freed in steps:
     /// whoever needs it takes the steps.
-    fn free_until_it_fits(&self) -> Result<()> {
+    fn free_until_it_fits(&self, keep: Usage) -> Result<()> {
         loop {
             let freed = self.reap_step()?;
-            match self.ask(Purpose::Grow) {
+            match self.ask(Purpose::Grow, keep) {
                 Err(Error::NoSpace) if freed => {}
                 Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => std::thread::yield_now(),
                 answer => return answer,
@@ -190,9 +210,11 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Asks the layout whether all that is there and promised fits.
-    fn ask(&self, purpose: Purpose) -> Result<()> {
+    /// Asks the layout whether all that is there, promised and to be kept
+    /// fits.
+    fn ask(&self, purpose: Purpose, keep: Usage) -> Result<()> {
         let total = sum(self.space.present.get(), self.space.promised.get());
+        let total = sum(total, keep);
         let promised = self.space.promised_bytes.load(Relaxed);
         let dirty_bytes = self.dirty_bytes.load(Relaxed) + promised;
         self.store.layout.admit(total, dirty_bytes, purpose)
@@ -232,12 +254,17 @@ impl<L: Layout> FileSystem<L> {
         self.space.present()
     }
 
-    /// Room on the volume. What has been deleted or cut off counts as free,
-    /// even where its blocks are freed later.
+    /// Room on the volume, what is kept for held writes included. What has
+    /// been deleted or cut off counts as free, even where its blocks are freed
+    /// later.
     pub fn statfs(&self) -> StatFs {
-        let ending = self.ending();
-        let total = difference(self.space.present(), ending);
-        self.store.layout.statfs(total)
+        self.statfs_beside(Usage::default())
+    }
+
+    /// Room on the volume if it also held `more`.
+    pub(crate) fn statfs_beside(&self, more: Usage) -> StatFs {
+        let total = difference(self.space.present(), self.ending());
+        self.store.layout.statfs(sum(total, more))
     }
 
     /// What waits to be freed.

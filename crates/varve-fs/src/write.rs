@@ -21,6 +21,14 @@ use std::sync::atomic::Ordering::Relaxed;
 /// Longer writes take the lock once per so many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// One locked step of a write.
+pub(crate) struct Chunk {
+    /// Where it went.
+    pub offset: u64,
+    /// The file takes more room than before.
+    pub grew: bool,
+}
+
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
     /// how much: less than all only if the volume filled up on the way. Clears
@@ -42,7 +50,7 @@ impl<L: Layout> FileSystem<L> {
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_chunk(&vnode, caller, Some(at), chunk) {
+            match self.write_chunk(&vnode, caller, Some(at), chunk, false) {
                 Ok(_) => done += chunk.len(),
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
@@ -60,21 +68,23 @@ impl<L: Layout> FileSystem<L> {
     pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let offset = self.write_chunk(&vnode, caller, None, data)?;
+        let chunk = self.write_chunk(&vnode, caller, None, data, false)?;
         self.dirtied();
-        Ok(offset)
+        Ok(chunk.offset)
     }
 
-    fn write_chunk(
+    /// `held` as in `held.rs`.
+    pub(crate) fn write_chunk(
         &self,
         vnode: &Arc<Vnode>,
         caller: &Caller,
         at: Option<u64>,
         data: &[u8],
-    ) -> Result<u64> {
+        held: bool,
+    ) -> Result<Chunk> {
         vnode.regular()?;
         loop {
-            let operation = self.begin_write(vnode, at, data.len())?;
+            let operation = self.begin_write(vnode, at, data.len(), held)?;
             let mut state = vnode.write();
             state.live()?;
             let offset = at.unwrap_or(state.inode.size);
@@ -90,6 +100,7 @@ impl<L: Layout> FileSystem<L> {
                 self.finish_truncate(vnode)?;
                 continue;
             }
+            let before = state.usage();
             if !data.is_empty() {
                 let now = self.now();
                 self.put(vnode, &mut state, offset, data, now)?;
@@ -97,13 +108,30 @@ impl<L: Layout> FileSystem<L> {
             }
             count(&self.store.counters.writes, 1);
             count(&self.store.counters.written_bytes, data.len() as u64);
-            return Ok(offset);
+            let after = state.usage();
+            let grew = after.sectors > before.sectors || after.blocks > before.blocks;
+            return Ok(Chunk { offset, grew });
         }
     }
 
     /// Admits a write for its worst growth, or, where that does not fit, for
     /// what it really adds: a full volume can be overwritten.
-    fn begin_write(&self, vnode: &Vnode, at: Option<u64>, bytes: usize) -> Result<Operation<'_>> {
+    fn begin_write(
+        &self,
+        vnode: &Vnode,
+        at: Option<u64>,
+        bytes: usize,
+        held: bool,
+    ) -> Result<Operation<'_>> {
+        let begin = |growth: Usage, bytes: u64| {
+            if held {
+                let none = Usage::default();
+                let operation = self.promise_keeping(growth, bytes, Purpose::Grow, none)?;
+                Ok(self.enter(operation))
+            } else {
+                self.begin(growth, bytes, Purpose::Grow)
+            }
+        };
         let block_bytes = self.store.block_bytes;
         let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
         let sectors = sectors_of(bytes) + 2 * self.store.sectors_per_block();
@@ -112,7 +140,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: worst,
             sectors,
         };
-        match self.begin(growth, (bytes + block_bytes) as u64, Purpose::Grow) {
+        match begin(growth, (bytes + block_bytes) as u64) {
             Err(Error::NoSpace) => {}
             other => return other,
         }
@@ -121,7 +149,7 @@ impl<L: Layout> FileSystem<L> {
             let offset = at.unwrap_or(state.inode.size);
             self.growth_of_write(vnode, &state, offset, bytes as u64)?
         };
-        self.begin(growth, bytes as u64, Purpose::Grow)
+        begin(growth, bytes as u64)
     }
 
     fn growth_of_write(

@@ -206,3 +206,52 @@ fn what_is_freed_in_steps_counts_as_free_at_once() {
         fs.sync().unwrap();
     }
 }
+
+#[test]
+fn held_writes_have_room_that_nothing_else_gets() {
+    let fs = small(4 << 20);
+    let caller = Caller::root();
+    fs.keep_room(1 << 20);
+    let f = fs.t_file("f", &pattern(20_000, 1));
+    let mut end = 20_480;
+    while let Ok(n) = fs.write(LIVE, &caller, f, end, &[1; 40_960]) {
+        end += n as u64;
+    }
+    assert!((2_900_000..3 << 20).contains(&end), "{end} bytes fit");
+    assert!(fs.available() < 12 && fs.statfs().free >= 256);
+    while fs.available() > 0 {
+        fs.t_write(f, end, &[1; 4096]);
+        end += 4096;
+    }
+    // Nothing that grows gets in, and what does not grow does.
+    let made = fs.mknod(LIVE, &caller, ROOT, b"g", 0o644, 0);
+    assert!(matches!(made, Err(Error::NoSpace)));
+    assert!(matches!(
+        fs.fallocate(LIVE, &caller, f, 0, end, 40_960),
+        Err(Error::NoSpace)
+    ));
+    fs.t_write(f, 0, &[2; 20_000]);
+    fs.t_rename("f", "h").unwrap();
+    // A held write does, and says so; one that does not grow has no need to.
+    let held = |at: u64| fs.write_held(LIVE, &caller, f, at, &[3; 40_960]);
+    assert!(!held(0).unwrap().used_kept_room);
+    let mut used = 0;
+    let refused = loop {
+        match held(end) {
+            Ok(held) => assert!(held.used_kept_room),
+            Err(error) => break error,
+        }
+        end += 40_960;
+        used += 40_960;
+    };
+    assert!(matches!(refused, Error::NoSpace));
+    assert!(
+        (900_000..1 << 20).contains(&used),
+        "{used} bytes of held writes"
+    );
+    assert!(!held(8192).unwrap().used_kept_room);
+    fs.t_truncate(f, 1 << 20);
+    assert!(fs.available() > 400);
+    assert!(!held(1 << 20).unwrap().used_kept_room);
+    fs.unmount().unwrap();
+}
