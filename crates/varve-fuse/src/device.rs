@@ -164,54 +164,9 @@ pub(crate) fn fusermount_unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     Err(io::Error::other(said))
 }
 
-/// Lets the kernel read `kib` KiB ahead on the mount at `mountpoint`: the
-/// protocol alone cannot raise its default of 128. Best effort; needs root.
-pub(crate) fn set_read_ahead(mountpoint: &Path, kib: u32) {
-    let Ok(table) = std::fs::read("/proc/self/mountinfo") else {
-        return;
-    };
-    // "36 35 0:52 / /mnt ..."; the newest mount at a path is the last line.
-    let line = table.split(|&b| b == b'\n').rev().find(|line| {
-        let path = line.split(|&b| b == b' ').nth(4);
-        path.is_some_and(|p| unescape(p) == mountpoint.as_os_str().as_encoded_bytes())
-    });
-    let device = line.and_then(|line| line.split(|&b| b == b' ').nth(2));
-    if let Some(device) = device.and_then(|d| std::str::from_utf8(d).ok()) {
-        let knob = format!("/sys/class/bdi/{device}/read_ahead_kb");
-        if let Err(error) = std::fs::write(&knob, kib.to_string()) {
-            tracing::debug!(%knob, %error, "read-ahead stays at the kernel's default");
-        }
-    }
-}
-
-/// Undoes the mount table's octal escapes.
-fn unescape(text: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((&first, tail)) = rest.split_first() {
-        let octal = tail.get(..3).and_then(|d| std::str::from_utf8(d).ok());
-        match octal.and_then(|d| u8::from_str_radix(d, 8).ok()) {
-            Some(byte) if first == b'\\' => {
-                out.push(byte);
-                rest = &tail[3..];
-            }
-            _ => {
-                out.push(first);
-                rest = tail;
-            }
-        }
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn mount_table_paths_are_unescaped() {
-        assert_eq!(unescape(br"/a\040b\134c\"), b"/a b\\c\\");
-    }
 
     #[test]
     fn sources_cannot_smuggle_options() {

@@ -20,6 +20,8 @@ impl Errno {
     pub const RANGE: Errno = Errno(libc::ERANGE);
     /// No such attribute.
     pub const NO_DATA: Errno = Errno(libc::ENODATA);
+    /// The volume is full.
+    pub const NO_SPACE: Errno = Errno(libc::ENOSPC);
     /// No such file or directory.
     pub const NOT_FOUND: Errno = Errno(libc::ENOENT);
 }

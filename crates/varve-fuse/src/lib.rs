@@ -10,7 +10,7 @@
 //! | [`transport`] | the seam: how requests come and replies go |
 //! | `adapter` | one request, one file-system call |
 //! | `negotiate` | which capabilities are agreed on, and why |
-//! | [`mount`](MountOptions), `device` | mount(2) or fusermount3, unmounting |
+//! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
 //! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
 //! | [`statistics`](query_statistics) | requests by kind, over an ioctl on the mount's root |
 //!
@@ -20,6 +20,7 @@
 //! which a change of owner or size needs under `HANDLE_KILLPRIV_V2`.
 
 mod adapter;
+mod bdi;
 mod counters;
 mod device;
 mod errno;

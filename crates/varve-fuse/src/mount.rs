@@ -40,9 +40,9 @@ pub struct MountOptions {
     /// kernel checks a file's group permissions it wants to see its list.
     /// Without this they can be neither seen nor set. Default off.
     pub acl: bool,
-    /// Seconds the kernel may trust a name or an attribute it was told. Every
-    /// change comes through the mount, so this only bounds what a bug can do.
-    /// Default 3600.
+    /// Seconds the kernel may trust a name it was told and, without write-back,
+    /// an attribute. Every change comes through the mount, so this only bounds
+    /// what a bug can do. Default 3600.
     pub trust_s: u64,
     /// Most serving threads. They start as they are needed. Default: four per
     /// processor, at least 4, at most 16.
@@ -50,6 +50,11 @@ pub struct MountOptions {
     /// KiB the kernel reads ahead of a sequential reader, where we may set
     /// it. Default 1024.
     pub read_ahead_kib: u32,
+    /// Most bytes the kernel may hold back from us, where we may bound it; no
+    /// more than a sixty-fourth part of the volume in any case. Twice as much
+    /// room is kept on the volume, so that what the kernel accepted fits.
+    /// Default 64 MiB.
+    pub held_bytes_max: u64,
     /// More to say in the statistics: a JSON object, merged into ours.
     pub statistics: Option<StatisticsSource>,
     /// Answers ioctls on the mount's root that this crate does not know.
@@ -74,6 +79,7 @@ impl Default for MountOptions {
             trust_s: 3600,
             threads_max: (4 * processors).clamp(4, 16),
             read_ahead_kib: 1024,
+            held_bytes_max: 64 << 20,
             statistics: None,
             ioctl: None,
         }

@@ -3,8 +3,8 @@
 //! Invariants:
 //! - A thread that takes the last idle place starts another one, up to the
 //!   limit, so a request that waits for the device does not stop the rest.
-//! - What makes the kernel write pages back (see [`Seek`]) runs on a thread
-//!   that serves nothing, so it cannot wait for itself.
+//! - What makes the kernel wait for requests of its own (see [`Errand`]) runs
+//!   on a thread that serves nothing, so it cannot wait for itself.
 //! - Every request is answered, even if serving it panics.
 
 use crate::adapter::{Adapter, Outcome, Seek};
@@ -20,6 +20,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Builder, Scope};
 use varve_fs::Layout;
+
+/// What must not be done by a thread that serves requests.
+enum Errand {
+    /// Answer this; it makes the kernel write pages back.
+    Seek(Seek),
+    /// Have the kernel forget this node's attributes.
+    Outdate(u64),
+}
 
 /// Serving threads that start at once.
 const THREADS_MIN: usize = 2;
@@ -61,14 +69,14 @@ impl<'a, L: Layout> Pool<'a, L> {
     /// Serves until the transport ends.
     pub(crate) fn run(&self) -> io::Result<End> {
         thread::scope(|scope| {
-            // Every serving thread owns a sender: the seek thread ends after
-            // the last of them.
-            let (seeks, queue) = channel();
+            // Every serving thread owns a sender: the errands end after the
+            // last of them.
+            let (errands, queue) = channel();
             Builder::new()
-                .name("varve-seek".into())
-                .spawn_scoped(scope, move || self.serve_seeks(&queue))?;
+                .name("varve-errands".into())
+                .spawn_scoped(scope, move || self.run_errands(&queue))?;
             for _ in 0..THREADS_MIN {
-                self.start(scope, &seeks)?;
+                self.start(scope, &errands)?;
             }
             Ok::<(), io::Error>(())
         })?;
@@ -84,21 +92,21 @@ impl<'a, L: Layout> Pool<'a, L> {
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        seeks: &Sender<Seek>,
+        errands: &Sender<Errand>,
     ) -> io::Result<()> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         if number >= self.threads_max {
             self.started.fetch_sub(1, Ordering::Relaxed);
             return Ok(());
         }
-        let seeks = seeks.clone();
+        let errands = errands.clone();
         Builder::new()
             .name(format!("varve-fuse-{number}"))
-            .spawn_scoped(scope, move || self.serve(scope, &seeks))?;
+            .spawn_scoped(scope, move || self.serve(scope, &errands))?;
         Ok(())
     }
 
-    fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, seeks: &Sender<Seek>) {
+    fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, errands: &Sender<Errand>) {
         become_io_flusher();
         let mut buffer = vec![0; REQUEST_BYTES];
         let mut reply = Reply::new();
@@ -114,42 +122,48 @@ impl<'a, L: Layout> Pool<'a, L> {
             };
             if was_idle == 1 && self.started.load(Ordering::Relaxed) < self.threads_max {
                 // Without another thread we are slower, not wrong.
-                let _ = self.start(scope, seeks);
+                let _ = self.start(scope, errands);
             }
             let request = &buffer[..bytes];
             let answered = catch_unwind(AssertUnwindSafe(|| self.answer(request, &mut reply)));
             match answered {
                 Ok(None) => {}
-                Ok(Some(seek)) => {
-                    let queued = seeks.send(seek);
-                    queued.expect("the seek thread outlives the serving ones");
+                Ok(Some(errand)) => {
+                    let queued = errands.send(errand);
+                    queued.expect("the errands outlive the serving threads");
                 }
                 Err(_) => return self.give_up(unique_of(request)),
             }
         }
     }
 
-    /// Serves one request, or says what must be done elsewhere.
-    fn answer(&self, request: &[u8], reply: &mut Reply) -> Option<Seek> {
+    /// Serves one request, and says what is left to be done elsewhere.
+    fn answer(&self, request: &[u8], reply: &mut Reply) -> Option<Errand> {
         let (unique, outcome) = self.adapter.handle(request, reply);
         if let Outcome::Seek(seek) = outcome {
-            return Some(seek);
+            return Some(Errand::Seek(seek));
         }
         deliver(self.transport, self.adapter, unique, &outcome, reply);
-        None
+        reply.outdated().map(Errand::Outdate)
     }
 
-    fn serve_seeks(&self, queue: &Receiver<Seek>) {
+    fn run_errands(&self, queue: &Receiver<Errand>) {
         become_io_flusher();
         let mut reply = Reply::new();
-        for seek in queue {
-            let unique = seek.unique;
-            let finished = catch_unwind(AssertUnwindSafe(|| {
-                let outcome = self.adapter.finish_seek(&seek, self.transport, &mut reply);
-                deliver(self.transport, self.adapter, unique, &outcome, &reply);
+        for errand in queue {
+            let (transport, adapter) = (self.transport, self.adapter);
+            let finished = catch_unwind(AssertUnwindSafe(|| match &errand {
+                Errand::Seek(seek) => {
+                    let outcome = adapter.finish_seek(seek, transport, &mut reply);
+                    deliver(transport, adapter, seek.unique, &outcome, &reply);
+                }
+                Errand::Outdate(nodeid) => adapter.outdate(*nodeid, transport),
             }));
             if finished.is_err() {
-                self.give_up(Some(unique));
+                self.give_up(match errand {
+                    Errand::Seek(seek) => Some(seek.unique),
+                    Errand::Outdate(_) => None,
+                });
             }
         }
     }

@@ -13,6 +13,8 @@ pub struct Reply {
     /// Inodes the reply hands to the kernel, each retained once. If the reply
     /// cannot be delivered they must be released again.
     retained: Vec<InodeNo>,
+    /// See [`Reply::outdated`].
+    outdated: Option<u64>,
 }
 
 impl Reply {
@@ -25,6 +27,7 @@ impl Reply {
     pub fn clear(&mut self) {
         self.len = 0;
         self.retained.clear();
+        self.outdated = None;
     }
 
     /// The body.
@@ -39,6 +42,16 @@ impl Reply {
 
     pub(crate) fn retain(&mut self, ino: InodeNo) {
         self.retained.push(ino);
+    }
+
+    /// The node whose attributes the kernel is to forget after the reply, be
+    /// it an error: hand it to [`crate::Adapter::outdate`].
+    pub fn outdated(&self) -> Option<u64> {
+        self.outdated
+    }
+
+    pub(crate) fn outdate(&mut self, nodeid: u64) {
+        self.outdated = Some(nodeid);
     }
 
     /// Appends a struct.

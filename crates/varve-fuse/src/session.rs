@@ -1,6 +1,7 @@
 //! A mount from beginning to end.
 
 use crate::adapter::{Adapter, Outcome};
+use crate::bdi::Bdi;
 use crate::device;
 use crate::mount::MountOptions;
 use crate::pool::{Pool, deliver};
@@ -12,6 +13,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use varve_fs::{FileSystem, Layout};
+
+/// The kernel may hold back one part in so many of the volume.
+const HELD_SHARE: u64 = 64;
+/// Room is kept for so many times what the kernel may hold back: writers go on
+/// until they are told, and metadata takes its part.
+const KEPT_FACTOR: u64 = 2;
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,8 +67,26 @@ impl<L: Layout> Session<L> {
             served: false,
         };
         session.initialise()?;
-        device::set_read_ahead(session.unmounter.mountpoint(), options.read_ahead_kib);
+        session.turn_knobs(&options);
         Ok(session)
+    }
+
+    /// What INIT cannot say: how far to read ahead, and how much to hold back.
+    fn turn_knobs(&self, options: &MountOptions) {
+        let fs = self.adapter.file_system();
+        let bdi = Bdi::of(self.unmounter.mountpoint());
+        if let Some(bdi) = &bdi {
+            bdi.set_read_ahead(options.read_ahead_kib);
+        }
+        if !self.adapter.write_back() {
+            fs.keep_room(0);
+            return;
+        }
+        let block_bytes = u64::from(fs.layout().geometry().block_bytes);
+        let share = fs.statfs().blocks.saturating_mul(block_bytes) / HELD_SHARE;
+        let wanted = options.held_bytes_max.min(share);
+        let held = bdi.map_or(wanted, |bdi| bdi.bound_dirty(wanted));
+        fs.keep_room(KEPT_FACTOR * held);
     }
 
     /// Answers INIT, which always comes first.

@@ -69,6 +69,23 @@ pub fn invalidate_pages(
     transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
 }
 
+/// Makes the kernel ask for the attributes of an inode when they are next
+/// wanted. Its pages stay.
+///
+/// Waits while the kernel evicts the inode, which waits for WRITE requests,
+/// so it must never run on a serving thread.
+///
+/// # Errors
+/// ENOENT if the kernel does not hold the inode.
+pub fn invalidate_attributes(transport: &dyn Transport, nodeid: u64) -> io::Result<()> {
+    let body = NotifyInvalInode {
+        ino: nodeid,
+        off: -1,
+        len: 0,
+    };
+    transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
+}
+
 /// Makes the kernel look a name up again. For changes that did not come
 /// through this mount.
 ///

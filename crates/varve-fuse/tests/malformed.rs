@@ -47,6 +47,7 @@ fn short_bodies_are_invalid() {
     let adapter = adapter(true);
     // Every kind that has a fixed part, one byte short of it.
     let fixed = [
+        (3, 16),
         (4, 88),
         (8, 16),
         (9, 8),

@@ -432,6 +432,48 @@ fn a_full_volume_can_be_emptied_and_filled_again() {
 }
 
 #[test]
+fn a_program_that_fills_the_volume_is_told_by_write() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("96M");
+    let (dir, big) = (m.dir.clone(), m.path("big"));
+    let fill = || {
+        // Without a count: it ends because the volume does.
+        let command = format!("! timeout 100 dd if=/dev/zero of={dir}/big bs=1M 2>{dir}.says");
+        shell(&command);
+        let said = fs::read_to_string(format!("{dir}.says")).unwrap();
+        assert!(said.contains("No space left on device"), "{said}");
+        // What was accepted fits.
+        fs::File::open(&big).unwrap().sync_all().unwrap();
+        shell(&format!(
+            "test $(stat -f -c %a {dir}) = 0; cd {dir}; cmp -n $(stat -c %s big) big /dev/zero
+            test $(cat big | wc -c) = $(stat -c %s big); test -z \"$(tail -c +1G big)\"
+            touch new 2>/dev/null && exit 1
+            cp /dev/null big2 2>/dev/null && exit 1; true"
+        ));
+        fs::metadata(&big).unwrap().len()
+    };
+    let first = fill();
+    assert!(first > 75 << 20, "only {first} bytes fit");
+    // Overwriting adds nothing.
+    let file = fs::File::options().write(true).open(&big).unwrap();
+    for at in 0..16 {
+        file.write_all_at(&[7; 100_000], at << 22).unwrap();
+    }
+    file.sync_all().unwrap();
+    drop(file);
+    for _ in 0..2 {
+        fs::remove_file(&big).unwrap();
+        let again = fill();
+        assert!(again * 100 >= first * 97, "{again} of {first}");
+    }
+    m.remount_checked();
+    shell(&format!("rm {}/big", m.dir));
+    m.finish();
+}
+
+#[test]
 fn mount_by_the_usual_helper_name() {
     if no_fuse() {
         return;

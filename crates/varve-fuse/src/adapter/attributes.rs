@@ -6,14 +6,19 @@
 
 use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
-use crate::protocol::{AttrOut, SetattrIn, StatfsOut, StatxIn, fattr};
+use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
 use varve_fs::{Attr, Caller, FileKind, InodeNo, Layout, Result, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        let attr = self.fs.getattr(self.view, inode_of(request))?;
+        let asked: GetattrIn = request.arguments().take()?;
+        let ino = inode_of(request);
+        if asked.getattr_flags & GETATTR_FH != 0 {
+            self.tell_writer(ino)?;
+        }
+        let attr = self.fs.getattr(self.view, ino)?;
         self.attr(&attr, reply);
         Ok(())
     }
@@ -44,6 +49,9 @@ impl<L: Layout> Adapter<L> {
         let mut set = translate(&asked);
         if asked.valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
             set.mode = self.mode_without_set_id(ino)?;
+        }
+        if set.size.is_some() {
+            self.writers.forget(ino);
         }
         let attr = if set == SetAttr::default() {
             self.fs.getattr(self.view, ino)?
@@ -86,7 +94,7 @@ impl<L: Layout> Adapter<L> {
         reply.put(&StatfsOut {
             blocks: room.blocks,
             bfree: room.free,
-            bavail: room.free,
+            bavail: self.fs.available(),
             files: room.files.saturating_add(room.files_free),
             ffree: room.files_free,
             bsize: block_bytes,

@@ -4,7 +4,7 @@ use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
     CopyFileRangeIn, CopyFileRangeOut, FSYNC_DATA_ONLY, FallocateIn, FsyncIn, MAX_PAYLOAD_BYTES,
-    Opcode, ReadIn, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    Opcode, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -38,7 +38,12 @@ impl<L: Layout> Adapter<L> {
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
             self.kill_set_id(&caller, ino)?;
         }
-        let written = self.fs.write(self.view, &caller, ino, write.offset, data)?;
+        let written = if write.write_flags & WRITE_CACHE != 0 {
+            self.write_held(&caller, ino, write.offset, data, reply)?;
+            data.len()
+        } else {
+            self.fs.write(self.view, &caller, ino, write.offset, data)?
+        };
         self.counters.written(written);
         reply.put(&WriteOut {
             size: written as u32,

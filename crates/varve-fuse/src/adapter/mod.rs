@@ -14,6 +14,7 @@ mod attributes;
 mod content;
 mod convert;
 mod directories;
+mod full;
 mod ioctls;
 mod names;
 mod seek;
@@ -52,13 +53,15 @@ pub struct Adapter<L: Layout> {
     view: View,
     negotiated: OnceLock<Negotiated>,
     wishes: Wishes,
-    /// Seconds the kernel may trust attributes.
+    /// Seconds the kernel may trust attributes; endless under write-back, see
+    /// `full.rs`.
     attr_valid_s: u64,
     /// Seconds the kernel may trust names. 0 where names fold case: one
     /// change then affects spellings the kernel does not connect.
     entry_valid_s: u64,
     birth_times: bool,
     extended_attributes: bool,
+    writers: full::Writers,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -79,10 +82,15 @@ impl<L: Layout> Adapter<L> {
                 write_back: options.write_back(),
                 acl: options.acl,
             },
-            attr_valid_s: options.trust_s,
+            attr_valid_s: if options.write_back() {
+                full::TRUST_S
+            } else {
+                options.trust_s
+            },
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
+            writers: full::Writers::default(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -108,7 +116,7 @@ impl<L: Layout> Adapter<L> {
         self.negotiated.get().is_some_and(|n| n.has(capability))
     }
 
-    fn write_back(&self) -> bool {
+    pub(crate) fn write_back(&self) -> bool {
         self.has(capability::WRITEBACK_CACHE)
     }
 

@@ -63,15 +63,20 @@ impl<L: Layout> Adapter<L> {
         let mut arguments = request.arguments();
         if opcode == Opcode::Forget {
             let forget: ForgetIn = arguments.take()?;
-            self.fs.release(inode_of(request), forget.nlookup);
+            self.release(inode_of(request), forget.nlookup);
             return Ok(());
         }
         let batch: BatchForgetIn = arguments.take()?;
         for _ in 0..batch.count {
             let one: ForgetOne = arguments.take()?;
-            self.fs.release(convert::inode(one.nodeid), one.nlookup);
+            self.release(convert::inode(one.nodeid), one.nlookup);
         }
         Ok(())
+    }
+
+    fn release(&self, ino: InodeNo, count: u64) {
+        self.writers.forget(ino);
+        self.fs.release(ino, count);
     }
 
     pub(super) fn mknod(&self, request: &Request<'_>, reply: &mut Reply) -> Done {

@@ -73,6 +73,10 @@ pub(crate) mod fopen {
     pub(crate) const CACHE_DIR: u32 = 1 << 3;
 }
 
+/// `GetattrIn::getattr_flags`: `fh` is valid; somebody uses an open file.
+pub(crate) const GETATTR_FH: u32 = 1 << 0;
+/// `WriteIn::write_flags`: out of the write-back cache.
+pub(crate) const WRITE_CACHE: u32 = 1 << 0;
 /// `WriteIn::write_flags`: the writer lacks `CAP_FSETID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `SetxattrExtIn::setxattr_flags`: the setter of an access list is neither in

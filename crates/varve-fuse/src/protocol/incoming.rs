@@ -34,6 +34,8 @@ incoming! {
     BatchForgetIn, 8 { count: u32, dummy: u32, }
     /// One inode the kernel forgot.
     ForgetOne, 16 { nodeid: u64, nlookup: u64, }
+    /// `GETATTR`.
+    GetattrIn, 16 { getattr_flags: u32, dummy: u32, fh: u64, }
     /// `SETATTR`.
     SetattrIn, 88 {
         valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64,
