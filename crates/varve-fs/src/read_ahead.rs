@@ -5,7 +5,7 @@
 //! (thesis, section 7.7). What lies beyond the request is fetched only as far
 //! as it lies behind it on the device. With threads, the next window is
 //! fetched while the reader is in the last half of the present one, and of
-//! large windows two are on their way at any time, so that the device always
+//! large windows four are on their way at any time, so that the device always
 //! has something to do. A reader who arrives where a fetch is under way waits
 //! for that instead of asking the device for the same blocks again.
 
@@ -22,8 +22,10 @@ use std::thread::JoinHandle;
 /// The largest window, in blocks.
 pub(crate) const WINDOW_MAX: u64 = 256;
 const WINDOW_START: u64 = 4;
-/// Windows of so many blocks and more are fetched two ahead of the reader.
+/// Of windows of so many blocks and more, several are fetched ahead.
 const WINDOW_LARGE: u64 = 64;
+/// How many.
+const WINDOWS_AHEAD: u64 = 4;
 /// Fetches that may wait for a thread; more are dropped.
 const QUEUE_MAX: usize = 64;
 
@@ -66,7 +68,7 @@ impl Window {
         let lead = if self.blocks < WINDOW_LARGE {
             self.blocks / 2
         } else {
-            self.blocks * 2
+            self.blocks * WINDOWS_AHEAD
         };
         let inside = block < self.next && block + lead >= self.next;
         if !inside || self.blocks < WINDOW_START {
@@ -316,14 +318,15 @@ mod tests {
     }
 
     #[test]
-    fn two_large_windows_are_on_their_way() {
+    fn several_large_windows_are_on_their_way() {
         let mut window = Window::default();
         window.on_miss(0, 256);
         window.blocks = 256;
-        assert_eq!(window.on_progress(255), Some((256, 256)));
-        assert_eq!(window.on_progress(255), Some((512, 256)));
+        for first in [256, 512, 768, 1024] {
+            assert_eq!(window.on_progress(255), Some((first, 256)));
+        }
         assert_eq!(window.on_progress(255), None);
-        assert_eq!(window.on_progress(511), Some((768, 256)));
+        assert_eq!(window.on_progress(511), Some((1280, 256)));
         assert_eq!(window.on_progress(511), None);
     }
 }

@@ -17,7 +17,7 @@ use crate::format::inode::InodeImage;
 use crate::format::{Malformed, Superblock};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
-use crate::log::LogState;
+use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
@@ -42,6 +42,8 @@ pub struct MountOptions {
     pub checkpoint_seconds: u64,
     /// Tell the device about segments that became clean.
     pub discard: bool,
+    /// Threads that hand large groups to the device; 0 for none: callers do.
+    pub write_threads: usize,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
 }
@@ -55,6 +57,7 @@ impl Default for MountOptions {
             checkpoint_bytes: 128 << 20,
             checkpoint_seconds: 30,
             discard: false,
+            write_threads: 0,
             owner: OwnerIdentity::default(),
         }
     }
@@ -86,6 +89,7 @@ pub struct Lfs {
     pub(crate) checkpointing: Mutex<crate::checkpoint::Schedule>,
     pub(crate) allocator: Mutex<InodeAllocator>,
     pub(crate) log: Mutex<LogState>,
+    pub(crate) output: Output,
     pub(crate) committed: RwLock<Committed>,
     pub(crate) segments: Mutex<SegmentTable>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such

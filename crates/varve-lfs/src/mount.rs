@@ -8,7 +8,7 @@ use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
-use crate::log::LogState;
+use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::{clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
@@ -82,6 +82,16 @@ impl Lfs {
             None => rand::make_rng(),
         };
         let next_serial = recovered.report.checkpoint + 1;
+        let threads = match read_only {
+            None => options.write_threads,
+            Some(_) => 0,
+        };
+        let output = Output::new(
+            Arc::clone(&device),
+            Arc::clone(&durability),
+            Arc::clone(&counters),
+            threads,
+        );
         let lfs = Lfs {
             volume_tag: superblock.volume_tag(),
             reader,
@@ -100,6 +110,7 @@ impl Lfs {
                 usage: recovered.usage,
                 pool: partial_pool(&geometry),
             }),
+            output,
             committed: recovered.committed,
             segments: Mutex::new(recovered.segments),
             base_images: Cache::new(BASE_IMAGES),

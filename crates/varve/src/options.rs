@@ -98,7 +98,7 @@ pub struct OpenOptions {
     /// writers do that work when thresholds are passed. Default: on.
     pub background: bool,
     /// Threads that fetch ahead of sequential readers; 0 fetches within the
-    /// read that missed. Default: 2.
+    /// read that missed. Default: 4.
     pub read_ahead_threads: usize,
     /// After a crash data, too, survives as a prefix of its order. Default:
     /// off: directory operations and what was synced do.
@@ -119,7 +119,7 @@ impl Default for OpenOptions {
             cache_bytes: 128 << 20,
             io: IoMode::Direct,
             background: true,
-            read_ahead_threads: 2,
+            read_ahead_threads: 4,
             strict_order: false,
             atime: Atime::Relatime,
             discard: false,

@@ -2,8 +2,10 @@
 
 mod build;
 mod image;
+mod output;
 mod plan;
 mod writer;
 
 pub use build::inode_place;
+pub use output::Output;
 pub use writer::{GroupKind, LogItem, LogState, Placed};

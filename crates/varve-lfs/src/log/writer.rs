@@ -6,7 +6,8 @@
 //! 3. apply: under the committed state's lock, test moves, write entries and
 //!    inodes, change pointers, announce the buffers as in flight. From here
 //!    on every read sees the group;
-//! 4. write: after the log lock is released, hand the buffers to the device.
+//! 4. write: after the log lock is released, hand the buffers to the device
+//!    ([`super::Output`]).
 //!
 //! Nothing here waits for the device while a lock is held.
 
@@ -17,7 +18,7 @@ use crate::apply::{BlockChange, Record};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::durability::InFlight;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};
@@ -25,16 +26,10 @@ use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Pointer, SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::lfs::Lfs;
-use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::BufferPool;
 use varve_fs::{Inode, InodeNo, Timestamp, Usage, Version};
-
-/// Attempts at a failing write before the volume stops.
-const ATTEMPTS: u32 = 3;
-/// Most bytes handed to the device in one request.
-const REQUEST_BYTES: usize = 4 << 20;
 
 /// What a group is made of, in arrival order.
 #[derive(Debug)]
@@ -223,7 +218,10 @@ impl Lfs {
         let count = plans.len() as u64;
         self.counters.groups.fetch_add(1, Relaxed);
         self.counters.partials.fetch_add(count, Relaxed);
-        self.write_out(written.serial, count)?;
+        let partials = (written.serial + 1 - count..=written.serial)
+            .filter_map(|serial| self.durability.partial(serial))
+            .collect();
+        self.output.write(partials)?;
         Ok(Some(written))
     }
 
@@ -547,52 +545,6 @@ impl Lfs {
             GroupKind::Cleaner(_) => &c.cleaner_bytes,
         };
         by_cause.fetch_add(blocks, Relaxed);
-    }
-
-    /// Hands the last `count` partials up to `serial` to the device, those
-    /// that follow each other there in one request.
-    fn write_out(&self, serial: u64, count: u64) -> Result<()> {
-        let partials: Vec<Arc<InFlight>> = (serial + 1 - count..=serial)
-            .filter_map(|serial| self.durability.partial(serial))
-            .collect();
-        let mut rest = &partials[..];
-        while let Some(first) = rest.first() {
-            let mut bytes = first.bytes.len();
-            let more = rest.windows(2).take_while(|pair| {
-                bytes += pair[1].bytes.len();
-                pair[0].end_sector() == pair[1].sector && bytes <= REQUEST_BYTES
-            });
-            let (together, behind) = rest.split_at(1 + more.count());
-            self.write_partials(together)?;
-            rest = behind;
-        }
-        Ok(())
-    }
-
-    fn write_partials(&self, partials: &[Arc<InFlight>]) -> Result<()> {
-        let offset = partials[0].sector * SECTOR;
-        let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
-        let mut attempt = 1;
-        loop {
-            self.counters.device_writes.fetch_add(1, Relaxed);
-            match self.device.write(offset, &buffers) {
-                Ok(()) => break,
-                Err(error) if attempt < ATTEMPTS => {
-                    self.counters.write_retries.fetch_add(1, Relaxed);
-                    tracing::warn!(%error, attempt, "write failed, trying again");
-                    attempt += 1;
-                }
-                Err(error) => {
-                    self.durability
-                        .stop(format!("a write to the log failed: {error}"));
-                    return Err(Error::Device(error));
-                }
-            }
-        }
-        for partial in partials {
-            self.durability.landed(partial.serial);
-        }
-        Ok(())
     }
 }
 

@@ -91,6 +91,7 @@ impl Volume {
             cache_bytes: metadata_bytes,
             discard: options.discard,
             owner: host::identity(),
+            write_threads: if options.background { 2 } else { 0 },
             ..MountOptions::default()
         };
         let layout = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), mount)?;

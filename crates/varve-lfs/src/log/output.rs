@@ -1,0 +1,172 @@
+//! Handing partial segments to the device.
+//!
+//! Small groups are written by their caller, who most likely waits for them.
+//! Large ones go through threads, if there are any, so that the next group is
+//! copied and summed while the device takes this one. Order does not matter:
+//! a flush covers a partial only once all before it have landed.
+//!
+//! Invariant: what waits for a thread is bounded, and whoever would exceed
+//! that waits.
+
+use crate::durability::{Durability, InFlight};
+use crate::error::{Error, Result};
+use crate::format::SECTOR;
+use crate::statistics::Counters;
+use parking_lot::Mutex;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{Builder, JoinHandle};
+use varve_device::Device;
+
+/// Attempts at a failing write before the volume stops.
+const ATTEMPTS: u32 = 3;
+/// Most bytes handed to the device in one request.
+const REQUEST_BYTES: usize = 4 << 20;
+/// Groups of fewer bytes are written by their caller.
+const LARGE_BYTES: usize = 1 << 20;
+/// Requests that may wait for a thread.
+const WAITING: usize = 2;
+
+/// Partials that follow each other on the device.
+type Request = Vec<Arc<InFlight>>;
+
+struct Writer {
+    device: Arc<dyn Device>,
+    durability: Arc<Durability>,
+    counters: Arc<Counters>,
+}
+
+/// The way to the device.
+pub struct Output {
+    writer: Arc<Writer>,
+    requests: Option<SyncSender<Request>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Output {
+    /// Writes to `device` by up to `threads` threads, as many as the host
+    /// grants; without any, callers write.
+    pub fn new(
+        device: Arc<dyn Device>,
+        durability: Arc<Durability>,
+        counters: Arc<Counters>,
+        threads: usize,
+    ) -> Self {
+        let writer = Arc::new(Writer {
+            device,
+            durability,
+            counters,
+        });
+        let (sender, receiver) = sync_channel(WAITING);
+        let receiver = Arc::new(Mutex::new(receiver));
+        let spawn = |number| {
+            let (writer, receiver) = (Arc::clone(&writer), Arc::clone(&receiver));
+            Builder::new()
+                .name(format!("varve-log-{number}"))
+                .spawn(move || writer.serve(&receiver))
+        };
+        let threads: Vec<_> = (0..threads)
+            .map_while(|number| spawn(number).ok())
+            .collect();
+        Output {
+            writer,
+            requests: (!threads.is_empty()).then_some(sender),
+            threads,
+        }
+    }
+
+    /// Writes announced partials, or has them written. Whether they reached
+    /// the device, [`Durability::commit`] tells.
+    ///
+    /// # Errors
+    /// If the caller itself failed to write; the volume takes no more writes.
+    pub fn write(&self, partials: Vec<Arc<InFlight>>) -> Result<()> {
+        let bytes: usize = partials.iter().map(|p| p.bytes.len()).sum();
+        let requests = contiguous(partials);
+        let queue = self.requests.as_ref().filter(|_| bytes >= LARGE_BYTES);
+        for request in requests {
+            match queue {
+                None => self.writer.write(&request)?,
+                // The threads end only when this sender is gone.
+                Some(queue) => queue.send(request).expect("a thread serves the log"),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.requests = None;
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a thread that writes the log panicked");
+            }
+        }
+    }
+}
+
+/// Cuts `partials` where they do not follow each other, or become too many
+/// for one request.
+fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
+    let mut requests: Vec<Request> = Vec::new();
+    let mut bytes = 0;
+    for partial in partials {
+        bytes += partial.bytes.len();
+        match requests.last_mut() {
+            Some(request)
+                if bytes <= REQUEST_BYTES
+                    && request.last().map(|p| p.end_sector()) == Some(partial.sector) =>
+            {
+                request.push(partial);
+            }
+            _ => {
+                bytes = partial.bytes.len();
+                requests.push(vec![partial]);
+            }
+        }
+    }
+    requests
+}
+
+impl Writer {
+    fn serve(&self, requests: &Mutex<Receiver<Request>>) {
+        // Writing out must never wait for memory that only it can free.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        loop {
+            let request = requests.lock().recv();
+            let Ok(request) = request else { return };
+            // A failure has stopped the volume; whoever waits is told.
+            let _ = self.write(&request);
+        }
+    }
+
+    fn write(&self, partials: &[Arc<InFlight>]) -> Result<()> {
+        self.durability.check()?;
+        let offset = partials[0].sector * SECTOR;
+        let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
+        let mut attempt = 1;
+        loop {
+            self.counters.device_writes.fetch_add(1, Relaxed);
+            match self.device.write(offset, &buffers) {
+                Ok(()) => break,
+                Err(error) if attempt < ATTEMPTS => {
+                    self.counters.write_retries.fetch_add(1, Relaxed);
+                    tracing::warn!(%error, attempt, "write failed, trying again");
+                    attempt += 1;
+                }
+                Err(error) => {
+                    self.durability
+                        .stop(format!("a write to the log failed: {error}"));
+                    return Err(Error::Device(error));
+                }
+            }
+        }
+        for partial in partials {
+            self.durability.landed(partial.serial);
+        }
+        Ok(())
+    }
+}
