@@ -4,16 +4,21 @@
 //! moment its group is applied until the device has taken it; readers are
 //! served from its buffer meanwhile. A flush covers every serial below the
 //! oldest one in flight when it starts; callers that wait at the same time
-//! share one (group commit). After a failed flush or an abandoned write
-//! nothing more is claimed durable.
+//! share one (group commit). After a failed flush nothing more is claimed
+//! durable.
+//!
+//! A partial whose write fails for good leaves a *hole* in the log: recovery
+//! cannot pass it, so nothing behind it counts as durable. A checkpoint moves
+//! what lives in the failed partial, gives it up, and lets recovery start
+//! behind the hole ([`crate::checkpoint`]).
 
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use parking_lot::{Condvar, Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use varve_device::{Device, PooledBuffer};
+use varve_device::{Device, DeviceError, PooledBuffer};
 
 /// A partial segment on its way to the device.
 #[derive(Debug)]
@@ -37,12 +42,28 @@ impl InFlight {
 struct Progress {
     /// Highest serial appended.
     appended: u64,
-    /// Highest serial a completed flush covers.
-    durable: u64,
+    /// Highest serial a completed flush covers: all before it have landed or
+    /// have been given up.
+    flushed: u64,
+    /// Serials in flight whose write failed for good.
+    failed: BTreeSet<u64>,
+    /// What the device said.
+    failure: String,
+    /// The first serial that was given up and that the newest checkpoint does
+    /// not lie behind.
+    hole: Option<u64>,
     /// Somebody is in `Device::flush`.
     flushing: bool,
     /// Why nothing more will become durable.
     stopped: Option<String>,
+}
+
+impl Progress {
+    /// Highest serial that recovery is sure to reach.
+    fn durable(&self) -> u64 {
+        let before = self.hole.map_or(u64::MAX, |hole| hole - 1);
+        self.flushed.min(before)
+    }
 }
 
 /// Tracks the three states. Lock order: below every other lock of the crate.
@@ -59,12 +80,12 @@ impl Durability {
     pub fn reset(&self, serial: u64) {
         let mut progress = self.progress.lock();
         progress.appended = serial;
-        progress.durable = serial;
+        progress.flushed = serial;
     }
 
     /// Highest serial known to be flushed.
     pub fn durable(&self) -> u64 {
-        self.progress.lock().durable
+        self.progress.lock().durable()
     }
 
     /// Why writing stopped, if it did.
@@ -199,20 +220,105 @@ impl Durability {
         let _ = self.changed.wait_for(&mut progress, timeout);
     }
 
+    /// The device has refused a partial for good. It stays in flight, so that
+    /// readers find it, until it is given up.
+    pub fn failed(&self, serial: u64, error: &DeviceError) {
+        let mut progress = self.progress.lock();
+        progress.failed.insert(serial);
+        progress.failure = error.to_string();
+        self.changed.notify_all();
+    }
+
+    /// The partials in flight whose write has failed, oldest first.
+    pub fn failed_partials(&self) -> Vec<Arc<InFlight>> {
+        let failed = self.progress.lock().failed.clone();
+        let in_flight = self.in_flight.read();
+        failed
+            .iter()
+            .filter_map(|s| in_flight.get(s).cloned())
+            .collect()
+    }
+
+    /// What the device said when it last refused a partial.
+    pub fn failure(&self) -> String {
+        self.progress.lock().failure.clone()
+    }
+
+    /// Waits until nothing in `sectors` is on its way but what has failed.
+    pub fn settle(&self, sectors: std::ops::Range<u64>) {
+        let mut progress = self.progress.lock();
+        while progress.stopped.is_none()
+            && self.in_flight.read().values().any(|partial| {
+                let inside = partial.sector < sectors.end && sectors.start < partial.end_sector();
+                inside && !progress.failed.contains(&partial.serial)
+            })
+        {
+            self.changed.wait(&mut progress);
+        }
+    }
+
+    /// Nothing that lives is in a failed partial any more.
+    pub fn give_up(&self, serial: u64) {
+        let mut in_flight = self.in_flight.write();
+        in_flight.remove(&serial);
+        self.in_flight_count
+            .store(in_flight.len(), Ordering::Release);
+        drop(in_flight);
+        let mut progress = self.progress.lock();
+        progress.failed.remove(&serial);
+        let hole = progress.hole.map_or(serial, |hole| hole.min(serial));
+        progress.hole = Some(hole);
+        self.changed.notify_all();
+    }
+
+    /// A checkpoint is complete from which recovery starts behind `serial`.
+    pub fn recovers_behind(&self, serial: u64) {
+        let mut progress = self.progress.lock();
+        if progress.hole.is_some_and(|hole| hole <= serial) {
+            progress.hole = None;
+            self.changed.notify_all();
+        }
+    }
+
     /// Waits until everything up to `serial` is durable, flushing if nobody
     /// else is about to. Returns whether this call flushed.
     ///
     /// # Errors
-    /// If a write or flush failed; none of the waiting callers may believe
-    /// their data is safe.
+    /// If a flush failed, or `Unwritten` if a write did; none of the waiting
+    /// callers may believe their data is safe.
     pub fn commit(&self, serial: u64, device: &dyn Device) -> Result<bool> {
+        self.flush_through(serial, device, Progress::durable)
+    }
+
+    /// As [`Durability::commit`], for what a checkpoint writes: it is on the
+    /// device, and recovery will reach it through the checkpoint.
+    ///
+    /// # Errors
+    /// As [`Durability::commit`].
+    pub fn commit_past_holes(&self, serial: u64, device: &dyn Device) -> Result<bool> {
+        self.flush_through(serial, device, |progress| progress.flushed)
+    }
+
+    fn flush_through(
+        &self,
+        serial: u64,
+        device: &dyn Device,
+        reached: impl Fn(&Progress) -> u64,
+    ) -> Result<bool> {
         let mut progress = self.progress.lock();
         loop {
-            if progress.durable >= serial {
+            if reached(&progress) >= serial {
                 return Ok(false);
             }
             if let Some(reason) = &progress.stopped {
                 return Err(Error::Stopped(reason.clone()));
+            }
+            let failed = progress
+                .failed
+                .first()
+                .is_some_and(|first| *first <= serial);
+            if failed || progress.flushed >= serial {
+                return Err(Error::Unwritten(progress.failure.clone()));
             }
             let oldest = self.in_flight.read().keys().next().copied();
             let covered = oldest.map_or(progress.appended, |s| s - 1);
@@ -232,7 +338,7 @@ impl Durability {
             progress = self.progress.lock();
             progress.flushing = false;
             match outcome {
-                Ok(()) => progress.durable = progress.durable.max(covered),
+                Ok(()) => progress.flushed = progress.flushed.max(covered),
                 Err(error) => {
                     let reason = format!("a flush failed and is never retried: {error}");
                     tracing::error!(reason, "the volume takes no more writes");
@@ -240,7 +346,7 @@ impl Durability {
                 }
             }
             self.changed.notify_all();
-            if progress.durable >= serial {
+            if reached(&progress) >= serial {
                 return Ok(true);
             }
         }

@@ -63,6 +63,10 @@ pub enum Error {
     /// No clean segment is left, the reserve included.
     #[error("no clean segment left")]
     OutOfSegments,
+    /// A write to the log failed for good; the next checkpoint stores what it
+    /// held elsewhere.
+    #[error("a write to the log failed: {0}")]
+    Unwritten(String),
     /// Writing stopped after a failure.
     #[error("writing stopped: {0}")]
     Stopped(String),
@@ -105,7 +109,7 @@ impl From<Error> for varve_fs::Error {
             }
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
             Error::OutOfSegments => varve_fs::Error::NoSpace,
-            Error::Stopped(reason) => varve_fs::Error::ReadOnly(reason),
+            Error::Stopped(reason) | Error::Unwritten(reason) => varve_fs::Error::ReadOnly(reason),
             Error::NoInode(_) => varve_fs::Error::NotFound,
         }
     }

@@ -6,7 +6,6 @@ use crate::format::inode::InodeImage;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
     StatFs, Usage, Version, View,
@@ -155,10 +154,7 @@ impl Layout for Lfs {
     }
 
     fn commit(&self, position: Position) -> Result<()> {
-        if self.durability.commit(position.0, &*self.device)? {
-            self.counters.flushes.fetch_add(1, Relaxed);
-        }
-        Ok(())
+        Ok(self.commit_through(position.0)?)
     }
 
     fn checkpoint(&self) -> Result<()> {

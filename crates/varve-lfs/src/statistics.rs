@@ -48,6 +48,9 @@ counters! {
     device_writes,
     /// Writes tried again after a device error.
     write_retries,
+    /// Partial segments whose write failed for good and whose content was
+    /// stored elsewhere.
+    relocated_partials,
     /// Flushes issued.
     flushes,
     /// Groups appended.

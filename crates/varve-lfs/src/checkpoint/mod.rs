@@ -37,6 +37,9 @@ use varve_fs::Usage;
 /// 30 MiB of memory.
 const MAX_ENTRIES: u64 = 100_000;
 
+/// Times a fold is repeated because the device refused some of its writes.
+const FOLDS: u32 = 3;
+
 /// When the last checkpoint was, and which one comes next.
 #[derive(Debug)]
 pub struct Schedule {
@@ -86,7 +89,8 @@ impl Lfs {
     /// Takes a checkpoint if one is due.
     pub(crate) fn checkpoint_if_due(&self) -> Result<bool> {
         let last_ns = self.checkpointing.lock().last_ns;
-        let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns);
+        let due = self.checkpoint_due(self.clock.monotonic_ns(), last_ns)
+            || !self.durability.failed_partials().is_empty();
         if due && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
@@ -101,9 +105,19 @@ impl Lfs {
             // Better to refuse than to stop half way.
             return Err(Error::OutOfSegments);
         }
+        self.relocate_failed()?;
         let serial = schedule.next_serial;
         let (frozen, base, boundary, usage) = self.freeze();
-        let outcome = self.fold_and_record(serial, &frozen, &base, boundary, usage, clean);
+        let mut outcome = self.fold_and_record(serial, &frozen, &base, boundary, usage, clean);
+        for _ in 0..FOLDS {
+            if !matches!(outcome, Err(Error::Unwritten(_))) {
+                break;
+            }
+            // The fold's own writes go elsewhere like any others.
+            outcome = self.relocate_failed().and_then(|()| {
+                self.fold_and_record(serial, &frozen, &base, boundary, usage, clean)
+            });
+        }
         if let Err(error) = &outcome {
             self.durability
                 .stop(format!("checkpoint {serial} failed: {error}"));
@@ -176,6 +190,7 @@ impl Lfs {
                 .collect(),
         };
         self.write_record(&record)?;
+        self.durability.recovers_behind(position.serial.get());
         let base = Base {
             serial,
             ifile: table.ifile.clone(),
@@ -198,12 +213,11 @@ impl Lfs {
         if quiet { log.position } else { boundary }
     }
 
-    /// Makes everything appended so far durable.
+    /// Has everything appended so far on the device.
     pub(crate) fn commit_all(&self) -> Result<()> {
         let serial = self.log.lock().position.serial.get();
-        if self.durability.commit(serial, &*self.device)? {
-            self.counters.flushes.fetch_add(1, Relaxed);
-        }
+        let flushed = self.durability.commit_past_holes(serial, &*self.device)?;
+        self.counters.flushes.fetch_add(flushed.into(), Relaxed);
         Ok(())
     }
 

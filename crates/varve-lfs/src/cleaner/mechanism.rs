@@ -77,6 +77,14 @@ impl Lfs {
         let mut image = vec![0; geometry.segment_bytes as usize];
         self.reader
             .read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
+        for partial in self.durability.failed_partials() {
+            // What the device refused is in memory only.
+            if let Some(at) = (partial.sector * SECTOR).checked_sub(geometry.byte(segment, 0))
+                && let Some(place) = image.get_mut(at as usize..at as usize + partial.bytes.len())
+            {
+                place.copy_from_slice(&partial.bytes);
+            }
+        }
         self.counters
             .cleaner_read_bytes
             .fetch_add(image.len() as u64, Relaxed);

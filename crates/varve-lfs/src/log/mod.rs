@@ -4,6 +4,7 @@ mod build;
 mod image;
 mod output;
 mod plan;
+mod relocate;
 mod writer;
 
 pub use build::inode_place;

@@ -9,7 +9,6 @@
 //! that waits.
 
 use crate::durability::{Durability, InFlight};
-use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::statistics::Counters;
 use parking_lot::Mutex;
@@ -18,9 +17,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{Builder, JoinHandle};
-use varve_device::Device;
+use varve_device::{Device, DeviceError};
 
-/// Attempts at a failing write before the volume stops.
+/// Attempts at a failing write before it is given up.
 const ATTEMPTS: u32 = 3;
 /// Most bytes handed to the device in one request.
 const REQUEST_BYTES: usize = 4 << 20;
@@ -79,21 +78,17 @@ impl Output {
 
     /// Writes announced partials, or has them written. Whether they reached
     /// the device, [`Durability::commit`] tells.
-    ///
-    /// # Errors
-    /// If the caller itself failed to write; the volume takes no more writes.
-    pub fn write(&self, partials: Vec<Arc<InFlight>>) -> Result<()> {
+    pub fn write(&self, partials: Vec<Arc<InFlight>>) {
         let bytes: usize = partials.iter().map(|p| p.bytes.len()).sum();
         let requests = contiguous(partials);
         let queue = self.requests.as_ref().filter(|_| bytes >= LARGE_BYTES);
         for request in requests {
             match queue {
-                None => self.writer.write(&request)?,
+                None => self.writer.write(&request),
                 // The threads end only when this sender is gone.
                 Some(queue) => queue.send(request).expect("a thread serves the log"),
             }
         }
-        Ok(())
     }
 }
 
@@ -138,35 +133,43 @@ impl Writer {
         loop {
             let request = requests.lock().recv();
             let Ok(request) = request else { return };
-            // A failure has stopped the volume; whoever waits is told.
-            let _ = self.write(&request);
+            self.write(&request);
         }
     }
 
-    fn write(&self, partials: &[Arc<InFlight>]) -> Result<()> {
-        self.durability.check()?;
+    fn write(&self, partials: &[Arc<InFlight>]) {
+        if self.durability.stopped().is_some() {
+            return;
+        }
+        match self.try_write(partials) {
+            Ok(()) => partials
+                .iter()
+                .for_each(|partial| self.durability.landed(partial.serial)),
+            Err(error) if partials.len() == 1 => {
+                tracing::error!(%error, "a write to the log failed for good");
+                self.durability.failed(partials[0].serial, &error);
+            }
+            // A bad spot under one is no reason to lose the others.
+            Err(_) => partials
+                .iter()
+                .for_each(|partial| self.write(std::slice::from_ref(partial))),
+        }
+    }
+
+    fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
         let offset = partials[0].sector * SECTOR;
         let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
         let mut attempt = 1;
         loop {
             self.counters.device_writes.fetch_add(1, Relaxed);
             match self.device.write(offset, &buffers) {
-                Ok(()) => break,
                 Err(error) if attempt < ATTEMPTS => {
                     self.counters.write_retries.fetch_add(1, Relaxed);
                     tracing::warn!(%error, attempt, "write failed, trying again");
                     attempt += 1;
                 }
-                Err(error) => {
-                    self.durability
-                        .stop(format!("a write to the log failed: {error}"));
-                    return Err(Error::Device(error));
-                }
+                outcome => return outcome,
             }
         }
-        for partial in partials {
-            self.durability.landed(partial.serial);
-        }
-        Ok(())
     }
 }
