@@ -130,7 +130,7 @@ impl Committed {
 /// Answers questions about the committed state.
 pub struct Lookup<'a> {
     /// The layers.
-    pub committed: &'a parking_lot::RwLock<Committed>,
+    pub committed: &'a crate::locks::RankedRwLock<Committed>,
     /// Reads the image.
     pub reader: &'a Reader,
     /// The volume's measures.

@@ -1,14 +1,6 @@
 //! The log-structured layout of one mounted volume.
 //!
-//! Lock order, top first; nobody holds a lower one while asking for a higher:
-//! 1. `cleaning`, then `checkpointing`: one cleaner pass, one checkpoint;
-//! 2. `allocator`: inode numbers;
-//! 3. `log`: the head of the log, one append at a time;
-//! 4. `committed`: the three layers;
-//! 5. `segments`: the usage table;
-//! 6. the locks inside [`Reader`] and [`Durability`].
-//!
-//! The device is asked under 1 and 2 only.
+//! The order of its locks is in [`crate::locks`].
 
 use crate::committed::{Committed, Lookup};
 use crate::durability::Durability;
@@ -17,12 +9,12 @@ use crate::format::inode::InodeImage;
 use crate::format::{Malformed, Superblock};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
+use crate::locks::{RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::statistics::{Counters, Statistics};
-use parking_lot::{Mutex, RwLock};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -85,13 +77,13 @@ pub struct Lfs {
     pub(crate) reader: Reader,
     pub(crate) durability: Arc<Durability>,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) cleaning: Mutex<crate::cleaner::CleanerState>,
-    pub(crate) checkpointing: Mutex<crate::checkpoint::Schedule>,
-    pub(crate) allocator: Mutex<InodeAllocator>,
-    pub(crate) log: Mutex<LogState>,
+    pub(crate) cleaning: RankedMutex<crate::cleaner::CleanerState>,
+    pub(crate) checkpointing: RankedMutex<crate::checkpoint::Schedule>,
+    pub(crate) allocator: RankedMutex<InodeAllocator>,
+    pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
-    pub(crate) committed: RwLock<Committed>,
-    pub(crate) segments: Mutex<SegmentTable>,
+    pub(crate) committed: RankedRwLock<Committed>,
+    pub(crate) segments: RankedMutex<SegmentTable>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such
     /// inode. Changes only while `committed` is locked.
     pub(crate) base_images: Cache<u64, Option<Arc<InodeImage>>>,

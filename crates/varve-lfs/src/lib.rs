@@ -26,6 +26,7 @@ mod inodes;
 pub mod inspect;
 mod layout;
 mod lfs;
+mod locks;
 mod log;
 mod mkfs;
 mod mount;

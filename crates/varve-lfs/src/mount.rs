@@ -8,11 +8,11 @@ use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
+use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::{clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
-use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -97,22 +97,28 @@ impl Lfs {
             reader,
             durability,
             counters,
-            cleaning: Mutex::new(CleanerState::default()),
-            checkpointing: Mutex::new(Schedule {
-                next_serial,
-                last_ns: clock.monotonic_ns(),
-            }),
-            allocator: Mutex::new(allocator),
-            log: Mutex::new(LogState {
-                position,
-                mount_id: rng.next_u64(),
-                incarnation: position.incarnation.get().wrapping_add(1),
-                usage: recovered.usage,
-                pool: partial_pool(&geometry),
-            }),
+            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::default()),
+            checkpointing: RankedMutex::new(
+                Rank::Checkpointing,
+                Schedule {
+                    next_serial,
+                    last_ns: clock.monotonic_ns(),
+                },
+            ),
+            allocator: RankedMutex::new(Rank::Allocator, allocator),
+            log: RankedMutex::new(
+                Rank::Log,
+                LogState {
+                    position,
+                    mount_id: rng.next_u64(),
+                    incarnation: position.incarnation.get().wrapping_add(1),
+                    usage: recovered.usage,
+                    pool: partial_pool(&geometry),
+                },
+            ),
             output,
             committed: recovered.committed,
-            segments: Mutex::new(recovered.segments),
+            segments: RankedMutex::new(Rank::Segments, recovered.segments),
             base_images: Cache::new(BASE_IMAGES),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,

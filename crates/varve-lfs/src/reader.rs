@@ -14,6 +14,7 @@ use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
 use crate::geometry::Geometry;
+use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
@@ -141,6 +142,7 @@ impl Reader {
 
     /// Reads whole sectors from the device, trying again if it fails.
     fn device_read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        assert_may_wait();
         let mut attempt = 1;
         loop {
             self.counters.device_reads.fetch_add(1, Relaxed);

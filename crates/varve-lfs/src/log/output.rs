@@ -10,6 +10,7 @@
 
 use crate::durability::{Durability, InFlight};
 use crate::format::SECTOR;
+use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
 use parking_lot::Mutex;
 use std::io::IoSlice;
@@ -79,6 +80,7 @@ impl Output {
     /// Writes announced partials, or has them written. Whether they reached
     /// the device, [`Durability::commit`] tells.
     pub fn write(&self, partials: Vec<Arc<InFlight>>) {
+        assert_may_wait();
         let bytes: usize = partials.iter().map(|p| p.bytes.len()).sum();
         let requests = contiguous(partials);
         let queue = self.requests.as_ref().filter(|_| bytes >= LARGE_BYTES);

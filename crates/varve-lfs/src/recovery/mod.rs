@@ -25,9 +25,9 @@ use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
 use crate::format::{LogPosition, Malformed, Superblock, UsageEntry};
 use crate::geometry::Geometry;
+use crate::locks::{Rank, RankedRwLock};
 use crate::reader::Reader;
 use crate::segments::SegmentTable;
-use parking_lot::RwLock;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use varve_device::Device;
@@ -226,7 +226,7 @@ fn load_unfinished(
 /// Everything roll-forward produces.
 pub struct Recovered {
     /// The committed state, the replayed groups in its live delta.
-    pub committed: RwLock<Committed>,
+    pub(crate) committed: RankedRwLock<Committed>,
     /// The usage table, segments of the replayed log marked.
     pub segments: SegmentTable,
     /// Behind the last valid partial.
@@ -276,7 +276,7 @@ pub fn recover(
         volume_tag: superblock.volume_tag(),
         recorded: recorded.unwrap_or(0),
         out: Recovered {
-            committed: RwLock::new(committed),
+            committed: RankedRwLock::new(Rank::Committed, committed),
             segments,
             position: record.header.position,
             leftover: None,
