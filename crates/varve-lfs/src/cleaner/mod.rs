@@ -11,6 +11,8 @@
 
 mod mechanism;
 pub mod policy;
+#[cfg(test)]
+mod tests;
 
 pub use mechanism::{BlockInfo, Found, SegmentContents};
 
