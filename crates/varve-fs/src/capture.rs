@@ -163,12 +163,15 @@ impl<L: Layout> FileSystem<L> {
                 continue;
             };
             let mut landed = 0;
+            let keep = self.keep_written || vnode.kind != FileKind::Regular;
             let clean = state
                 .dirty
                 .extract_if(first..=last, |_, dirty| dirty.flying);
             for (block, dirty) in clean {
                 landed += dirty_charge(dirty.data.len());
-                self.store.cache.insert(state.generation, block, dirty.data);
+                if keep {
+                    self.store.cache.insert(state.generation, block, dirty.data);
+                }
             }
             self.dirty_bytes.fetch_sub(landed, Relaxed);
         }

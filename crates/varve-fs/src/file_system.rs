@@ -60,6 +60,7 @@ pub struct FileSystem<L: Layout> {
     pub(crate) dirty_bytes: AtomicU64,
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
+    pub(crate) keep_written: bool,
     pub(crate) has_failed: AtomicBool,
     /// Threads inside a step of the reaper.
     pub(crate) reaping: AtomicU64,
@@ -163,6 +164,7 @@ impl<L: Layout> FileSystem<L> {
             committed: AtomicU64::new(0),
             dirty_bytes: AtomicU64::new(0),
             failed: Mutex::new(None),
+            keep_written: options.keep_written,
             has_failed: AtomicBool::new(false),
             reaping: AtomicU64::new(0),
             start_write_bytes: options.start_write_bytes(),

@@ -22,6 +22,9 @@ pub struct Options {
     pub strict_order: bool,
     /// How access times are kept. Default: relatime.
     pub relatime: Atime,
+    /// Files' blocks stay in the cache once they have been appended. Off where
+    /// somebody above keeps them anyway, as a kernel does. Default: on.
+    pub keep_written: bool,
     /// Threads that fetch ahead of sequential readers. 0 fetches within the
     /// read that missed, which is deterministic. Default: 0.
     pub read_ahead_threads: usize,
@@ -33,6 +36,7 @@ impl Default for Options {
             cache_bytes: 64 << 20,
             strict_order: false,
             relatime: Atime::Relatime,
+            keep_written: true,
             read_ahead_threads: 0,
         }
     }

@@ -100,6 +100,9 @@ pub struct OpenOptions {
     /// Threads that fetch ahead of sequential readers; 0 fetches within the
     /// read that missed. Default: 4.
     pub read_ahead_threads: usize,
+    /// Files' blocks stay in the cache once they have been written back. Off
+    /// under a mount, whose kernel keeps them. Default: on.
+    pub keep_written: bool,
     /// After a crash data, too, survives as a prefix of its order. Default:
     /// off: directory operations and what was synced do.
     pub strict_order: bool,
@@ -120,6 +123,7 @@ impl Default for OpenOptions {
             io: IoMode::Direct,
             background: true,
             read_ahead_threads: 4,
+            keep_written: true,
             strict_order: false,
             atime: Atime::Relatime,
             discard: false,

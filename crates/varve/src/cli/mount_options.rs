@@ -10,12 +10,24 @@ const FOREIGN: [&str; 8] = [
 ];
 
 /// Everything a mount may choose.
-#[derive(Default)]
 pub struct Chosen {
     /// How the volume is opened.
     pub volume: OpenOptions,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
+}
+
+impl Default for Chosen {
+    fn default() -> Self {
+        Chosen {
+            volume: OpenOptions {
+                // The kernel does.
+                keep_written: false,
+                ..OpenOptions::default()
+            },
+            mount: MountOptions::default(),
+        }
+    }
 }
 
 impl Chosen {

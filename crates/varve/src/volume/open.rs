@@ -101,6 +101,7 @@ impl Volume {
         let tree = varve_fs::Options {
             cache_bytes: data_bytes,
             strict_order: options.strict_order,
+            keep_written: options.keep_written,
             relatime: options.atime,
             read_ahead_threads: options.read_ahead_threads,
         };
