@@ -42,9 +42,17 @@ git clone --quiet . "$mnt/repository" 2>/dev/null || {
 show git -C "$mnt/repository" gc --quiet
 show git -C "$mnt/repository" fsck
 
+printf '\n# a program, compiled and run there\n'
+cargo new --quiet --vcs none "$mnt/hello"
+show cargo build --quiet --release --manifest-path "$mnt/hello/Cargo.toml" --target-dir "$mnt/hello/target"
+show "$mnt/hello/target/release/hello"
+
 printf '\n# a database\n'
 sqlite3 "$mnt/demo.db" 'create table n(i integer); with recursive c(i) as (values(1) union all select i+1 from c where i<100000) insert into n select i from c;'
 show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
+
+printf '\n# what it has cost so far\n'
+"$varve" stats "$mnt" | grep -E '^(layout\.(data|inode|summary|padding|node)_bytes|layout\.(checkpoints|flushes|partials)|requests_total) '
 
 printf '\n# the server is killed in the middle of writing; the next mount recovers\n'
 dd if=/dev/zero of="$mnt/unfinished" bs=64k count=4096 2>/dev/null &
@@ -54,11 +62,11 @@ server=$(pgrep -f "varve.*$work/demo.img" | head -1)
 kill -9 "$server"
 wait "$writer" 2>/dev/null || true
 "$varve" umount "$mnt" >/dev/null 2>&1 || true
+begun=$(date +%s%N)
 show "$varve" mount "$work/demo.img" "$mnt"
+printf '(mounted after %s ms, recovery included)\n' $((($(date +%s%N) - begun) / 1000000))
 show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
 show git -C "$mnt/repository" fsck
 
-printf '\n# what it cost\n'
-"$varve" stats "$mnt" | grep -E 'data_bytes|summary_bytes|padding_bytes|checkpoints|partials' || true
 show "$varve" umount "$mnt"
 show "$varve" fsck --data "$work/demo.img"

@@ -23,6 +23,9 @@ need() {
 need_rust() {
   command -v cargo >/dev/null 2>&1 || [ ! -f "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
   command -v cargo >/dev/null 2>&1 && return 0
+  if need rustup rustup 2>/dev/null && rustup default stable >/dev/null 2>&1; then
+    command -v cargo >/dev/null 2>&1 && return 0
+  fi
   say "missing: cargo. Install Rust 1.95 or later with rustup and run this again."
   return 1
 }
