@@ -3,7 +3,9 @@
 use crate::directory::{DirectoryBlocks, Key};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::inode::Inode;
 use crate::layout::Layout;
+use crate::overlay::Overlay;
 use crate::store::Store;
 use crate::types::{InodeNo, Timestamp};
 use crate::vnode::{Dirty, State, Vnode, adjust, dirty_charge, sectors_of};
@@ -79,28 +81,83 @@ impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
     }
 }
 
+/// What a directory was before changes that may have to be undone, without
+/// asking the layout, which may fail. Only rename makes several that can.
+#[derive(Debug)]
+pub(crate) struct Former {
+    inode: Inode,
+    logged_blocks: u64,
+    logged_sectors: u64,
+    pending: Overlay,
+    /// What each block was that a change touched: dirty, or as the layout has
+    /// it.
+    blocks: Vec<(u64, Option<Dirty>)>,
+}
+
+impl State {
+    /// From here on, changes of names can be undone.
+    pub fn keep_former(&mut self) {
+        self.former = Some(Box::new(Former {
+            inode: self.inode.clone(),
+            logged_blocks: self.logged.blocks,
+            logged_sectors: self.logged.sectors,
+            pending: self.pending.clone(),
+            blocks: Vec::new(),
+        }));
+    }
+
+    /// To be called before each change of a block.
+    fn keep_block(&mut self, block: u64) {
+        if let Some(former) = &mut self.former
+            && former.blocks.iter().all(|(kept, _)| *kept != block)
+        {
+            let dirty = self.dirty.get(&block).cloned();
+            former.blocks.push((block, dirty));
+        }
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Undoes all changes of names since [`State::keep_former`]. The directory
+    /// has been locked all the while.
+    pub(crate) fn restore(&self, state: &mut State) {
+        let former = state.former.take().expect("kept by the caller");
+        let before = state.usage();
+        for (block, dirty) in former.blocks {
+            let charge = |dirty: Option<&Dirty>| dirty.map_or(0, |d| dirty_charge(d.data.len()));
+            self.dirty_bytes.fetch_add(charge(dirty.as_ref()), Relaxed);
+            let changed = match dirty {
+                Some(dirty) => state.dirty.insert(block, dirty),
+                None => state.dirty.remove(&block),
+            };
+            self.dirty_bytes
+                .fetch_sub(charge(changed.as_ref()), Relaxed);
+        }
+        state.inode = former.inode;
+        state.logged.blocks = former.logged_blocks;
+        state.logged.sectors = former.logged_sectors;
+        state.pending = former.pending;
+        state.change += 1;
+        self.space.settle(before, state.usage());
+    }
+}
+
 /// A directory whose entries change.
 pub(crate) struct Changed<'a, L: Layout> {
     pub fs: &'a FileSystem<L>,
     pub vnode: &'a Vnode,
     pub state: &'a mut State,
     pub now: Timestamp,
+    /// Blocks that are not dirty and may be written or freed, with the sectors
+    /// they occupy; 0 for a hole.
+    pub prepared: Vec<(u64, u64)>,
 }
 
 impl<L: Layout> Changed<'_, L> {
-    /// Sectors of a block that is not dirty; 0 for a hole.
-    ///
-    /// The directory module has looked at the block before, so the answer is
-    /// in memory. Were it not, the change could not be undone: the volume then
-    /// takes no more of them, as after a failed write.
+    /// Sectors of a prepared block that is not dirty.
     fn sectors_before(&self, block: u64) -> u64 {
-        match self.fs.store.mapped_one(self.vnode, self.state, block) {
-            Ok(mapped) => mapped.map_or(0, |m| m.sectors),
-            Err(error) => {
-                self.fs.fail(&error);
-                0
-            }
-        }
+        let found = self.prepared.iter().find(|(at, _)| *at == block);
+        found.expect("prepared before the first change").1
     }
 
     fn make_dirty(&mut self, block: u64, data: Arc<Vec<u8>>, mapped: u64) {
@@ -144,7 +201,17 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             .directory_block_exists(self.vnode, self.state, block)
     }
 
+    fn prepare(&mut self, block: u64) -> Result<()> {
+        if !self.state.dirty.contains_key(&block) {
+            let mapped = self.fs.store.mapped_one(self.vnode, self.state, block)?;
+            self.prepared
+                .push((block, mapped.map_or(0, |mapped| mapped.sectors)));
+        }
+        Ok(())
+    }
+
     fn write(&mut self, block: u64, data: Vec<u8>) {
+        self.state.keep_block(block);
         self.state.change += 1;
         if self.state.dirty.contains_key(&block) {
             self.change_dirty(block, |old| *old = Arc::new(data));
@@ -156,9 +223,12 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
     }
 
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
-        if !self.state.dirty.contains_key(&block) {
+        if self.state.dirty.contains_key(&block) {
+            self.state.keep_block(block);
+        } else {
             let loaded = self.fs.store.load(self.vnode, self.state, block)?;
             let loaded = loaded.ok_or_else(|| missing(self.vnode.ino, block))?;
+            self.state.keep_block(block);
             self.fs.store.cache.take(self.state.generation, block);
             self.make_dirty(block, loaded.data, loaded.sectors);
         }
@@ -168,6 +238,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
     }
 
     fn free(&mut self, block: u64) {
+        self.state.keep_block(block);
         self.state.change += 1;
         let state = &mut *self.state;
         let (sectors, logged_sectors) = match state.dirty.remove(&block) {

@@ -177,6 +177,7 @@ impl<L: Layout> FileSystem<L> {
             vnode,
             state,
             now,
+            prepared: Vec::new(),
         });
         self.space.settle(before, state.usage());
         if changed.is_ok() {

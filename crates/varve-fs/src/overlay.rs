@@ -25,7 +25,7 @@ struct Span {
 }
 
 /// Ranges of blocks, by their first; disjoint. An end of `u64::MAX` is open.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Overlay {
     spans: BTreeMap<u64, Span>,
 }

@@ -254,8 +254,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// The directories' part of a rename. What can fail comes first: adding
-    /// or replacing the new name, which is undone if removing the old fails.
+    /// The directories' part of a rename: the new name, then the old one,
+    /// both or neither.
     fn exchange_entries(
         &self,
         parents: &mut Parents<'_>,
@@ -270,28 +270,28 @@ impl<L: Layout> FileSystem<L> {
             return self.respell(&from, &mut parents.from_state, names, source, now);
         }
         let key = self.store.key(&to);
-        if replaces {
+        parents.to_state_mut().keep_former();
+        let entered = if replaces {
             self.change_names(&to, parents.to_state_mut(), now, |blocks| {
                 directory::replace(&key, blocks, names.new, source.ino, source.kind).map(|_| ())
-            })?;
+            })
         } else {
             let state = parents.to_state_mut();
-            self.add_name(&to, state, names.new, source.ino, source.kind, now)?;
+            self.add_name(&to, state, names.new, source.ino, source.kind, now)
+        };
+        let both =
+            entered.and_then(|()| self.remove_name(&from, &mut parents.from_state, names.old, now));
+        self.keep_or_restore(parents.to_state_mut(), both)
+    }
+
+    /// The second of two changes went well, or the first is undone: half a
+    /// rename must never be seen, nor logged.
+    fn keep_or_restore(&self, state: &mut State, both: Result<()>) -> Result<()> {
+        match &both {
+            Ok(()) => state.former = None,
+            Err(_) => self.restore(state),
         }
-        let removed = self.remove_name(&from, &mut parents.from_state, names.old, now);
-        if removed.is_err() {
-            let undone = match names.target {
-                Some((ino, kind)) if replaces => {
-                    self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-                        directory::replace(&key, blocks, names.new, ino, kind).map(|_| ())
-                    })
-                }
-                _ => self.remove_name(&to, parents.to_state_mut(), names.new, now),
-            };
-            // Half a rename must never be logged.
-            undone.inspect_err(|error| self.fail(error))?;
-        }
-        removed
+        both
     }
 
     /// Where case is folded: spells a name anew. Had the file two names that
@@ -304,16 +304,17 @@ impl<L: Layout> FileSystem<L> {
         source: &Vnode,
         now: Timestamp,
     ) -> Result<()> {
-        self.remove_name(directory, state, names.old, now)?;
-        let kind = source.kind;
-        if self
-            .add_name(directory, state, names.new, source.ino, kind, now)
-            .is_ok()
-        {
-            return Ok(());
+        state.keep_former();
+        let both = self
+            .remove_name(directory, state, names.old, now)
+            .and_then(|()| {
+                let kind = source.kind;
+                self.add_name(directory, state, names.new, source.ino, kind, now)
+            });
+        match self.keep_or_restore(state, both) {
+            Err(Error::Exists) => Ok(()),
+            other => other,
         }
-        let back = self.add_name(directory, state, names.old, source.ino, kind, now);
-        back.inspect_err(|error| self.fail(error))
     }
 
     fn exchange(
@@ -339,19 +340,17 @@ impl<L: Layout> FileSystem<L> {
         }
         let (from, to) = (Arc::clone(parents.from), Arc::clone(parents.to));
         let (from_key, to_key) = (self.store.key(&from), self.store.key(&to));
-        self.change_names(&to, parents.to_state_mut(), now, |blocks| {
+        parents.to_state_mut().keep_former();
+        let first = self.change_names(&to, parents.to_state_mut(), now, |blocks| {
             directory::replace(&to_key, blocks, names.new, source.ino, source.kind).map(|_| ())
-        })?;
-        let second = self.change_names(&from, &mut parents.from_state, now, |blocks| {
-            directory::replace(&from_key, blocks, names.old, target.ino, target.kind).map(|_| ())
         });
-        if let Err(error) = second {
-            let undone = self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-                directory::replace(&to_key, blocks, names.new, target.ino, target.kind).map(|_| ())
-            });
-            undone.inspect_err(|error| self.fail(error))?;
-            return Err(error);
-        }
+        let both = first.and_then(|()| {
+            self.change_names(&from, &mut parents.from_state, now, |blocks| {
+                directory::replace(&from_key, blocks, names.old, target.ino, target.kind)
+                    .map(|_| ())
+            })
+        });
+        self.keep_or_restore(parents.to_state_mut(), both)?;
         if across {
             move_directory_link(&source, &mut state, parents, true);
             move_directory_link(&target, &mut target_state, parents, false);

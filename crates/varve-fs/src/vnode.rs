@@ -12,6 +12,7 @@
 //! - Dirty data never reaches beyond the size. What the layout holds may:
 //!   readers cut it, and whoever moves the size past it cuts it for good.
 
+use crate::directory_blocks::Former;
 use crate::inode::{Inode, flags};
 use crate::layout::Usage;
 use crate::locks::{Rank, Ranked};
@@ -109,6 +110,8 @@ pub(crate) struct State {
     pub queued: u64,
     /// The last capture after which all data was logged.
     pub captured: u64,
+    /// What a directory was, while a rename may have to undo its changes.
+    pub former: Option<Box<Former>>,
 }
 
 impl State {
@@ -206,6 +209,7 @@ impl Vnode {
             linkable: false,
             queued: 0,
             captured: 0,
+            former: None,
             inode,
         };
         if logged {

@@ -69,11 +69,21 @@ pub trait DirectoryBlocks {
     /// Whatever reading the block can fail with.
     fn read(&mut self, block: u64) -> Result<Arc<Vec<u8>>>;
 
+    /// Sees to it that a later write or free of this block cannot fail. An
+    /// operation asks for every block that it will write or free, but for
+    /// those it edits, before its first change. The default has nothing to do.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    fn prepare(&mut self, _block: u64) -> Result<()> {
+        Ok(())
+    }
+
     /// Replaces a block's content, or makes the block: at most
-    /// [`NODE_BYTES`] bytes.
+    /// [`NODE_BYTES`] bytes. It was prepared.
     fn write(&mut self, block: u64, data: Vec<u8>);
 
-    /// Makes a hole of the block.
+    /// Makes a hole of the block. It was prepared.
     fn free(&mut self, block: u64);
 
     /// True if the block is not a hole.
@@ -101,12 +111,14 @@ pub trait DirectoryBlocks {
     /// The default copies the block. A cache that owns it can run `change` on
     /// `Arc::make_mut` of its own reference, which copies only what is shared.
     /// `change` may leave the vector shorter or longer, and must be called
-    /// exactly once unless the answer is an error.
+    /// exactly once unless the answer is an error. An edit is an operation's
+    /// only change, so it need not be prepared.
     ///
     /// # Errors
     /// As [`Self::read`]; then nothing was changed.
     fn edit(&mut self, block: u64, change: &mut dyn FnMut(&mut Vec<u8>)) -> Result<()> {
         let mut data = Arc::unwrap_or_clone(self.read(block)?);
+        self.prepare(block)?;
         change(&mut data);
         self.write(block, data);
         Ok(())
@@ -186,6 +198,7 @@ pub fn insert(
     match place {
         Some(place) => reshape::insert(key, blocks, place, &entry),
         None => {
+            blocks.prepare(0)?;
             blocks.write(0, make::first_leaf(key, &entry));
             Ok(())
         }

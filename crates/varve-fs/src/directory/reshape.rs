@@ -122,13 +122,20 @@ impl Plan {
         self.frees.push(block);
     }
 
-    fn carry_out(self, blocks: &mut (impl DirectoryBlocks + ?Sized)) {
+    /// # Errors
+    /// If a block cannot be prepared. Nothing has changed then.
+    fn carry_out(self, blocks: &mut (impl DirectoryBlocks + ?Sized)) -> Result<()> {
+        let written = self.writes.iter().map(|(block, _)| block);
+        for &block in written.chain(&self.frees) {
+            blocks.prepare(block)?;
+        }
         for (block, data) in self.writes {
             blocks.write(block, data);
         }
         for block in self.frees {
             blocks.free(block);
         }
+        Ok(())
     }
 }
 
@@ -158,8 +165,7 @@ pub(super) fn insert(
         Some((top, below)) => split(key, blocks, &mut plan, (&descent, top, below), halves)?,
     };
     plan.writes.push((0, root.encode(key)));
-    plan.carry_out(blocks);
-    Ok(())
+    plan.carry_out(blocks)
 }
 
 /// Moves a root that was the only leaf to two new blocks.
@@ -266,8 +272,7 @@ pub(super) fn remove(
             root.collapse(key, blocks, &mut plan)?;
         }
     }
-    plan.carry_out(blocks);
-    Ok(())
+    plan.carry_out(blocks)
 }
 
 /// Takes the lowest of the children chosen on the way down from its parent,
