@@ -130,7 +130,14 @@ impl<L: Layout> FileSystem<L> {
                 usage,
                 cause,
             });
-            let position = appended.inspect_err(|error| self.fail(error))?;
+            let position = match appended {
+                Ok(position) => position,
+                Err(error) => {
+                    self.fail(&error);
+                    self.strand(flights);
+                    return Err(error);
+                }
+            };
             self.appended.store(position.0, Release);
             writer.usage = usage;
             let counters = &self.store.counters;
@@ -144,6 +151,13 @@ impl<L: Layout> FileSystem<L> {
             .fetch_sub(EPOCH_CHARGE_BYTES * members, Relaxed);
         self.captures_finished.store(number, Release);
         Ok(Position(self.appended.load(Acquire)))
+    }
+
+    /// Keeps what a group took along that was not appended: its members look
+    /// clean now, and what the layout says of them is out of date for good.
+    fn strand(&self, flights: Vec<Flight>) {
+        let vnodes = flights.into_iter().map(|flight| flight.vnode);
+        self.queues().stranded.extend(vnodes);
     }
 
     /// Marks clean what the appended group carried and nobody changed since.

@@ -34,6 +34,9 @@ pub(crate) struct Queues {
     pub wanted: Vec<Arc<Vnode>>,
     /// Files of which only the access time changed.
     pub atimes: Vec<Arc<Vnode>>,
+    /// What a group took along that could not be appended. The layout never
+    /// heard of it, so it must stay in memory.
+    pub stranded: Vec<Arc<Vnode>>,
     /// Files whose blocks are to be freed in steps.
     pub reap: VecDeque<Arc<Vnode>>,
 }
