@@ -9,6 +9,7 @@ use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::truncate::Survey;
 use crate::types::{InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode, adjust};
+use crate::write::Put;
 use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;
@@ -51,6 +52,9 @@ impl<L: Layout> FileSystem<L> {
             0 => self.reserve_range(&vnode, caller, offset, end, keep_size),
             PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end),
             ZERO_RANGE => {
+                // Lest zeros are made and then there is no room to keep.
+                let first = offset >> self.store.block_shift;
+                self.admit_range(&vnode, first, self.store.blocks_of(end))?;
                 self.punch_range(&vnode, caller, offset, end)?;
                 self.reserve_range(&vnode, caller, offset, end, keep_size)
             }
@@ -147,10 +151,14 @@ impl<L: Layout> FileSystem<L> {
                 continue;
             }
             let now = self.now();
-            self.reserve_holes(vnode, &mut state, from, to, now)?;
+            let holes = self.holes(vnode, &state, from, to)?;
+            // An image never has both inline content and blocks.
+            let was_inline = state.is_inline() || !state.logged.inline.is_empty();
             if size > state.inode.size {
                 self.resize(vnode, &mut state, size, now)?;
             }
+            // Nothing fails from here on.
+            self.reserve_holes(vnode, &mut state, &holes, was_inline, now);
             state.inode.ctime = now;
             self.join(vnode, &mut state);
             self.clear_set_id(vnode, &mut state, caller);
@@ -162,19 +170,17 @@ impl<L: Layout> FileSystem<L> {
         &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
-        from: u64,
-        to: u64,
+        holes: &[(u64, u64)],
+        was_inline: bool,
         now: Timestamp,
-    ) -> Result<()> {
-        let holes = self.holes(vnode, state, from, to)?;
+    ) {
         let before = state.usage();
-        if state.is_inline() || !state.logged.inline.is_empty() {
-            // An image never has both inline content and blocks.
+        if was_inline {
             self.leave_inline(state, now);
             state.join_epoch = true;
             self.enqueue(vnode, state);
         }
-        for (start, end) in holes {
+        for &(start, end) in holes {
             let start = start + u64::from(state.dirty.contains_key(&start));
             if start >= end {
                 continue; // block 0 has just left the inode
@@ -189,7 +195,6 @@ impl<L: Layout> FileSystem<L> {
         }
         state.change += 1;
         self.space.settle(before, state.usage());
-        Ok(())
     }
 
     /// The ranges of `from..to` where nothing exists.
@@ -229,7 +234,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let block_bytes = self.store.block_bytes as u64;
         let (first, last) = (self.store.blocks_of(offset), end >> self.store.block_shift);
-        let edge = self.begin(
+        let operation = self.begin(
             Usage {
                 inodes: 0,
                 blocks: 2,
@@ -238,57 +243,68 @@ impl<L: Layout> FileSystem<L> {
             2 * block_bytes,
             Purpose::Shrink,
         )?;
-        {
+        let mut next = {
             let mut state = vnode.write();
             state.live()?;
-            let now = self.now();
             let limit = state.inode.size.min(end);
-            if state.is_inline() || first > last {
-                self.zero_edge(vnode, &mut state, offset, limit, now)?;
+            let edges = if state.is_inline() || first > last {
+                [(offset, limit), (0, 0)]
             } else {
                 let head = limit.min(first * block_bytes);
-                self.zero_edge(vnode, &mut state, offset, head, now)?;
                 let tail = offset.max(last * block_bytes);
-                self.zero_edge(vnode, &mut state, tail, limit, now)?;
+                [(offset, head), (tail, limit)]
+            };
+            // All that can fail comes before the first change.
+            let mut zeroed = Vec::new();
+            for (from, to) in edges {
+                if let Some(put) = self.plan_zeros(vnode, &mut state, from, to)? {
+                    zeroed.push((put, vec![0; (to - from) as usize]));
+                }
             }
+            let step = if first < last {
+                Some(self.survey_step(vnode, &state, first, last)?)
+            } else {
+                None
+            };
+            let now = self.now();
+            for (put, zeros) in zeroed {
+                self.carry_out_put(vnode, &mut state, put, &zeros, now);
+            }
+            let next = step.and_then(|step| self.take_out(vnode, &mut state, first, step));
             state.inode.mtime = now;
             state.inode.ctime = now;
             self.join(vnode, &mut state);
             self.clear_set_id(vnode, &mut state, caller);
-        }
-        drop(edge);
-        let mut at = first;
-        while at < last {
-            let Some(next) = self.punch_step(vnode, at, last)? else {
-                break;
-            };
+            next
+        };
+        drop(operation);
+        while let Some(at) = next {
             self.seal_step()?;
-            at = next;
+            next = self.punch_step(vnode, at, last)?;
         }
         self.dirtied();
         Ok(())
     }
 
-    /// Zeros part of a block, unless it is a hole anyway.
-    fn zero_edge(
+    /// What it takes to zero part of a block, unless it is a hole anyway.
+    fn plan_zeros(
         &self,
-        vnode: &Arc<Vnode>,
+        vnode: &Vnode,
         state: &mut State,
         from: u64,
         to: u64,
-        now: Timestamp,
-    ) -> Result<()> {
+    ) -> Result<Option<Put>> {
         if from >= to {
-            return Ok(());
+            return Ok(None);
         }
         let block = from >> self.store.block_shift;
         let exists = state.is_inline()
             || state.dirty.contains_key(&block)
             || self.store.mapped_one(vnode, state, block)?.is_some();
-        if exists {
-            self.put(vnode, state, from, &vec![0; (to - from) as usize], now)?;
+        if !exists {
+            return Ok(None);
         }
-        Ok(())
+        self.plan_put(vnode, state, from, to - from).map(Some)
     }
 
     /// Removes a step's worth of blocks from `from` on; answers where to go
@@ -296,18 +312,30 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn punch_step(&self, vnode: &Arc<Vnode>, from: u64, to: u64) -> Result<Option<u64>> {
         let _operation = self.begin(Usage::default(), 0, Purpose::Shrink)?;
         let mut state = vnode.write();
-        let (end, survey, next) = self.survey_step(vnode, &state, from, to)?;
+        let step = self.survey_step(vnode, &state, from, to)?;
+        Ok(self.take_out(vnode, &mut state, from, step))
+    }
+
+    /// Removes what was surveyed from `from` on; answers as
+    /// [`Self::punch_step`].
+    fn take_out(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        from: u64,
+        (end, survey, next): (u64, Survey, Option<u64>),
+    ) -> Option<u64> {
         if end > from {
             let before = state.usage();
-            self.remove(&mut state, from, end, survey);
+            self.remove(state, from, end, survey);
             state.change += 1;
             self.space.settle(before, state.usage());
-            self.join(vnode, &mut state);
+            self.join(vnode, state);
             if !state.has_data() {
-                self.dequeue(&mut state);
+                self.dequeue(state);
             }
         }
-        Ok(next)
+        next
     }
 
     /// How far a step from `from` on may go, what it removes, and where the

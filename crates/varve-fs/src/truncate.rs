@@ -2,7 +2,7 @@
 //!
 //! A truncate is a record that waits for the epoch's group. It reads nothing:
 //! what the last block holds beyond the new size stays there, unseen, until
-//! the size passes it again ([`FileSystem::cut_tail`]). A truncate that would
+//! the size passes it again ([`FileSystem::tail`]). A truncate that would
 //! free more than a step's worth of blocks only sets the size and
 //! [`flags::TRUNCATING`]; the reaper frees the blocks in steps, and so does
 //! whoever would extend the file before that is done.
@@ -36,6 +36,9 @@ pub(crate) enum Survey {
 impl<L: Layout> FileSystem<L> {
     /// Sets the size. Answers false, with nothing changed, if an earlier
     /// truncate has to be finished first.
+    ///
+    /// # Errors
+    /// What a layout fails to be read with; nothing has changed then.
     pub(crate) fn resize(
         &self,
         vnode: &Arc<Vnode>,
@@ -86,7 +89,9 @@ impl<L: Layout> FileSystem<L> {
             state.inline_dirty = true;
             return Ok(());
         }
-        self.cut_tail(vnode, state)?;
+        if let Some(tail) = self.tail(vnode, state)? {
+            self.cut_tail(state, tail);
+        }
         self.leave_inline(state, now);
         Ok(())
     }

@@ -29,6 +29,27 @@ pub(crate) struct Chunk {
     pub grew: bool,
 }
 
+/// What had to be read before bytes can be put into a file. It is out of date
+/// once the file's lock is released, or its size changes.
+#[derive(Default)]
+pub(crate) struct Put {
+    offset: u64,
+    /// What the blocks at both ends hold, where it is to be kept.
+    old_first: Option<Loaded>,
+    old_last: Option<Loaded>,
+    /// Blocks that are not dirty, and the sectors they occupy.
+    mapped: Vec<(u64, u64)>,
+    tail: Option<Tail>,
+}
+
+/// A block that holds more than belongs to the file.
+pub(crate) struct Tail {
+    block: u64,
+    /// Bytes of it that belong to the file.
+    keep: usize,
+    loaded: Loaded,
+}
+
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
     /// how much: less than all only if the volume filled up on the way. Clears
@@ -181,6 +202,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// Puts bytes into a regular file in memory. Times, size, counts and the
     /// queue follow.
+    ///
+    /// # Errors
+    /// What a layout fails to be read with; nothing has changed then.
     pub(crate) fn put(
         &self,
         vnode: &Arc<Vnode>,
@@ -189,52 +213,29 @@ impl<L: Layout> FileSystem<L> {
         data: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        let before = state.usage();
-        let end = offset + data.len() as u64;
-        let inline_bytes = self.store.geometry.inline_bytes as u64;
-        if state.inode.blocks == 0 && end.max(state.inode.size) <= inline_bytes {
-            let mut content = std::mem::take(&mut state.inode.inline);
-            content.resize(end.max(state.inode.size) as usize, 0);
-            content[offset as usize..end as usize].copy_from_slice(data);
-            state.set_inline(content);
-            state.inline_dirty = true;
-        } else {
-            let put = self.put_blocks(vnode, state, offset, data, now);
-            if put.is_err() {
-                // The tail may have been cut, or inline content moved out.
-                self.space.settle(before, state.usage());
-                if state.has_data() {
-                    self.enqueue(vnode, state);
-                }
-                return put;
-            }
-        }
-        let inode = &mut state.inode;
-        inode.size = inode.size.max(end);
-        inode.mtime = now;
-        inode.ctime = now;
-        state.change += 1;
-        self.space.settle(before, state.usage());
-        self.enqueue(vnode, state);
+        let put = self.plan_put(vnode, state, offset, data.len() as u64)?;
+        self.carry_out_put(vnode, state, put, data, now);
         Ok(())
     }
 
-    fn put_blocks(
+    /// All of [`Self::put`] that can fail.
+    pub(crate) fn plan_put(
         &self,
         vnode: &Vnode,
         state: &mut State,
         offset: u64,
-        data: &[u8],
-        now: Timestamp,
-    ) -> Result<()> {
+        bytes: u64,
+    ) -> Result<Put> {
         let (shift, block_bytes) = (self.store.block_shift, self.store.block_bytes);
         let size = state.inode.size;
-        let end = offset + data.len() as u64;
-        let (first, last) = (offset >> shift, (end - 1) >> shift);
-        if offset > size {
-            self.cut_tail(vnode, state)?;
+        let end = offset + bytes;
+        if self.stays_inline(state, end) {
+            return Ok(Put {
+                offset,
+                ..Put::default()
+            });
         }
-        self.leave_inline(state, now);
+        let (first, last) = (offset >> shift, (end - 1) >> shift);
         // The blocks at both ends may keep some of what they hold.
         let keeps = |block: u64| {
             let start = block << shift;
@@ -247,9 +248,71 @@ impl<L: Layout> FileSystem<L> {
         } else {
             self.old_content(vnode, state, last, keeps(last))?
         };
-        let between = self.old_sectors(vnode, state, first, last)?;
-        let mut between = between.iter().peekable();
-        let (mut old_first, mut old_last) = (old_first, old_last);
+        Ok(Put {
+            offset,
+            old_first,
+            old_last,
+            mapped: self.old_sectors(vnode, state, first, last)?,
+            tail: if offset > size {
+                self.tail(vnode, state)?
+            } else {
+                None
+            },
+        })
+    }
+
+    /// True if a file that is written up to `end` fits its inode.
+    fn stays_inline(&self, state: &State, end: u64) -> bool {
+        let inline_bytes = self.store.geometry.inline_bytes as u64;
+        state.inode.blocks == 0 && end.max(state.inode.size) <= inline_bytes
+    }
+
+    /// The rest of [`Self::put`], with as many bytes as were planned for.
+    pub(crate) fn carry_out_put(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        put: Put,
+        data: &[u8],
+        now: Timestamp,
+    ) {
+        let before = state.usage();
+        let (offset, end) = (put.offset, put.offset + data.len() as u64);
+        if self.stays_inline(state, end) {
+            let mut content = std::mem::take(&mut state.inode.inline);
+            content.resize(end.max(state.inode.size) as usize, 0);
+            content[offset as usize..end as usize].copy_from_slice(data);
+            state.set_inline(content);
+            state.inline_dirty = true;
+        } else {
+            self.put_blocks(state, put, data, now);
+        }
+        let inode = &mut state.inode;
+        inode.size = inode.size.max(end);
+        inode.mtime = now;
+        inode.ctime = now;
+        state.change += 1;
+        self.space.settle(before, state.usage());
+        self.enqueue(vnode, state);
+    }
+
+    fn put_blocks(&self, state: &mut State, put: Put, data: &[u8], now: Timestamp) {
+        let (shift, block_bytes) = (self.store.block_shift, self.store.block_bytes);
+        let size = state.inode.size;
+        let Put {
+            offset,
+            mut old_first,
+            mut old_last,
+            mapped,
+            tail,
+        } = put;
+        let end = offset + data.len() as u64;
+        let (first, last) = (offset >> shift, (end - 1) >> shift);
+        if let Some(tail) = tail {
+            self.cut_tail(state, tail);
+        }
+        self.leave_inline(state, now);
+        let mut mapped = mapped.iter().peekable();
         for block in first..=last {
             let start = block << shift;
             let from = offset.max(start);
@@ -262,13 +325,12 @@ impl<L: Layout> FileSystem<L> {
                 _ if block == last => old_last.take(),
                 _ => None,
             };
-            while between.next_if(|(b, _)| *b < block).is_some() {}
-            let mapped = between
+            while mapped.next_if(|(b, _)| *b < block).is_some() {}
+            let mapped = mapped
                 .next_if(|(b, _)| *b == block)
                 .map_or(0, |(_, sectors)| *sectors);
             self.put_block(state, block, within, piece, held, old, mapped, now);
         }
-        Ok(())
     }
 
     /// What a block holds that is not dirty, if some of it is to be kept.
@@ -408,21 +470,35 @@ impl<L: Layout> FileSystem<L> {
         state.dirty.insert(0, dirty);
     }
 
-    /// Before the size grows: what the last block holds beyond it, left there
-    /// by a truncate, must not come back. Counts are the caller's to settle.
-    pub(crate) fn cut_tail(&self, vnode: &Vnode, state: &mut State) -> Result<()> {
+    /// What the last block holds beyond the size, if anything, left there by
+    /// a truncate. Before the size grows, it has to be cut.
+    pub(crate) fn tail(&self, vnode: &Vnode, state: &State) -> Result<Option<Tail>> {
         let size = state.inode.size;
         let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
         let block = size >> self.store.block_shift;
         if keep == 0 || state.is_inline() || state.dirty.contains_key(&block) {
-            return Ok(());
+            return Ok(None);
         }
         let Some(loaded) = self.store.load(vnode, state, block)? else {
-            return Ok(());
+            return Ok(None);
         };
         if loaded.data.len() <= keep || loaded.data[keep..].iter().all(|byte| *byte == 0) {
-            return Ok(());
+            return Ok(None);
         }
+        Ok(Some(Tail {
+            block,
+            keep,
+            loaded,
+        }))
+    }
+
+    /// Cuts what must not come back. Counts are the caller's to settle.
+    pub(crate) fn cut_tail(&self, state: &mut State, tail: Tail) {
+        let Tail {
+            block,
+            keep,
+            loaded,
+        } = tail;
         self.store.cache.take(state.generation, block);
         let mut data = Arc::unwrap_or_clone(loaded.data);
         data.truncate(keep);
@@ -436,7 +512,6 @@ impl<L: Layout> FileSystem<L> {
             flying: false,
         };
         state.dirty.insert(block, dirty);
-        Ok(())
     }
 
     /// A change of content by anyone but root ends set-id rights.
