@@ -67,6 +67,7 @@ impl<L: Layout> FileSystem<L> {
             state.live()?;
             self.permit_setattr(caller, &vnode, &state, set)?;
             let now = self.now();
+            let modes = self.modes_after(caller, &vnode, &state, set)?;
             if let Some(size) = set.size {
                 if !self.resize(&vnode, &mut state, size, now)? {
                     drop(state);
@@ -76,7 +77,8 @@ impl<L: Layout> FileSystem<L> {
                 }
                 self.clear_set_id(&vnode, &mut state, caller);
             }
-            self.apply(caller, &vnode, &mut state, set, now)?;
+            // Nothing fails from here on.
+            self.apply(&vnode, &mut state, set, modes, now);
             count(&self.store.counters.setattrs, 1);
             let attr = vnode.attr(&state, self.store.geometry.block_bytes);
             drop(state);
@@ -124,42 +126,57 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    fn apply(
+    /// What the mode will be, and the list that follows it: all of a change
+    /// that can fail, but for that of the size.
+    fn modes_after(
         &self,
         caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        set: &SetAttr,
+    ) -> Result<Modes> {
+        let inode = &state.inode;
+        let mut mode = inode.mode;
+        if (set.uid.is_some() || set.gid.is_some()) && vnode.kind != FileKind::Directory {
+            mode = without_set_id(mode);
+        }
+        let Some(new) = set.mode else {
+            return Ok(Modes { mode, blob: None });
+        };
+        let gid = set.gid.unwrap_or(inode.gid);
+        let mut bits = new & 0o7777;
+        if !caller.is_root() && !caller.checked && !caller.in_group(gid) {
+            bits &= !0o2000;
+        }
+        mode = inode.mode & !0o7777 | bits;
+        let blob = if mode == inode.mode {
+            None
+        } else {
+            self.acl_after_chmod(vnode, state, mode)?
+        };
+        Ok(Modes { mode, blob })
+    }
+
+    fn apply(
+        &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
         set: &SetAttr,
+        modes: Modes,
         now: Timestamp,
-    ) -> Result<()> {
+    ) {
         let at = |time: SetTime| match time {
             SetTime::Now => now,
             SetTime::At(time) => time,
         };
-        let former = state.inode.mode;
-        if set.uid.is_some() || set.gid.is_some() {
-            let inode = &mut state.inode;
-            inode.uid = set.uid.unwrap_or(inode.uid);
-            inode.gid = set.gid.unwrap_or(inode.gid);
-            if vnode.kind != FileKind::Directory {
-                inode.mode = without_set_id(inode.mode);
-            }
+        let inode = &mut state.inode;
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() {
+            inode.mode = modes.mode;
         }
-        if let Some(mode) = set.mode {
-            let inode = &mut state.inode;
-            let mut bits = mode & 0o7777;
-            let foreign = !caller.is_root() && !caller.checked && !caller.in_group(inode.gid);
-            if foreign {
-                bits &= !0o2000;
-            }
-            inode.mode = inode.mode & !0o7777 | bits;
-        }
-        if set.mode.is_some()
-            && former != state.inode.mode
-            && let Err(error) = self.chmod_acl(vnode, state)
-        {
-            state.inode.mode = former;
-            return Err(error);
+        if let Some(blob) = modes.blob {
+            self.set_blob(state, blob);
         }
         if let Some(time) = set.atime {
             vnode.atime_ns.store(0, Relaxed);
@@ -173,6 +190,12 @@ impl<L: Layout> FileSystem<L> {
             state.inode.ctime = set.ctime.unwrap_or(now);
             self.join(vnode, state);
         }
-        Ok(())
     }
+}
+
+/// A mode to be set, and the attribute blob with the list that follows it, if
+/// there is one.
+struct Modes {
+    mode: u32,
+    blob: Option<Vec<u8>>,
 }

@@ -260,18 +260,21 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::NoAttribute);
         }
         let mut new = new;
+        let mut mode = state.inode.mode;
         if space == Space::Acl
             && let Some(list) = new
         {
-            new = self
-                .apply_acl(caller, &vnode, &mut state, name, list)?
-                .then_some(list);
+            let (follows, keep) = judge_acl(caller, &vnode, &state, name, list)?;
+            mode = follows;
+            new = keep.then_some(list);
         }
         let blob = with(&blob, name, new)?;
         if blob.len() > self.store.geometry.xattr_bytes {
             return Err(Error::NoSpace);
         }
+        // Nothing fails from here on.
         let before = state.usage();
+        state.inode.mode = mode;
         self.set_blob(&mut state, blob);
         self.space.settle(before, state.usage());
         state.inode.ctime = self.now();
@@ -302,34 +305,6 @@ impl<L: Layout> FileSystem<L> {
             Space::Acl if vnode.kind == FileKind::Symlink => Err(Error::NotSupported),
             Space::Acl => permit_owner(caller, &state.inode),
         }
-    }
-
-    /// Lets the permission bits follow a new list. Answers whether the list
-    /// says more than they do and has to be kept.
-    fn apply_acl(
-        &self,
-        caller: &Caller,
-        vnode: &Vnode,
-        state: &mut State,
-        name: &[u8],
-        list: &[u8],
-    ) -> Result<bool> {
-        if name == acl::DEFAULT {
-            if vnode.kind != FileKind::Directory {
-                return Err(Error::AccessDenied);
-            }
-            return Ok(list.len() > 4 && acl::parse(list).map(|_| true)?);
-        }
-        if list.len() <= 4 {
-            return Ok(false);
-        }
-        let entries = acl::parse(list)?;
-        let inode = &mut state.inode;
-        inode.mode = inode.mode & !0o777 | acl::mode_bits(&entries);
-        if !caller.is_root() && !caller.in_group(inode.gid) {
-            inode.mode &= !0o2000;
-        }
-        Ok(!acl::is_minimal(&entries))
     }
 
     /// The attribute blob, loaded once.
@@ -380,17 +355,49 @@ impl<L: Layout> FileSystem<L> {
         value(&blob, name)?.map(acl::parse).transpose()
     }
 
-    /// Lets a list follow new permission bits.
-    pub(crate) fn chmod_acl(&self, vnode: &Vnode, state: &mut State) -> Result<()> {
+    /// The blob with the list that follows new permission bits, if there is
+    /// one.
+    pub(crate) fn acl_after_chmod(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        mode: u32,
+    ) -> Result<Option<Vec<u8>>> {
         let Some(mut entries) = self.access_acl(vnode, state)? else {
-            return Ok(());
+            return Ok(None);
         };
-        acl::set_mode(&mut entries, state.inode.mode);
+        acl::set_mode(&mut entries, mode);
         let blob = self.blob(vnode, state)?;
-        let blob = with(&blob, acl::ACCESS, Some(&acl::encode(&entries)))?;
-        self.set_blob(state, blob);
-        Ok(())
+        with(&blob, acl::ACCESS, Some(&acl::encode(&entries))).map(Some)
     }
+}
+
+/// The mode that follows a new list, and whether the list says more than it
+/// does and has to be kept.
+fn judge_acl(
+    caller: &Caller,
+    vnode: &Vnode,
+    state: &State,
+    name: &[u8],
+    list: &[u8],
+) -> Result<(u32, bool)> {
+    let inode = &state.inode;
+    if name == acl::DEFAULT {
+        if vnode.kind != FileKind::Directory {
+            return Err(Error::AccessDenied);
+        }
+        let keep = list.len() > 4 && acl::parse(list).map(|_| true)?;
+        return Ok((inode.mode, keep));
+    }
+    if list.len() <= 4 {
+        return Ok((inode.mode, false));
+    }
+    let entries = acl::parse(list)?;
+    let mut mode = inode.mode & !0o777 | acl::mode_bits(&entries);
+    if !caller.is_root() && !caller.in_group(inode.gid) {
+        mode &= !0o2000;
+    }
+    Ok((mode, !acl::is_minimal(&entries)))
 }
 
 #[cfg(test)]
