@@ -10,11 +10,11 @@ const BUFFER_BYTES: u64 = 1 << 20;
 
 impl<L: Layout> FileSystem<L> {
     /// Copies up to `length` bytes between files, or within one if the ranges
-    /// do not overlap, and returns how many: fewer only at the source's end or
-    /// when the volume fills up on the way.
+    /// do not overlap, and returns how many: fewer only at the end that the
+    /// source has now, or when the volume fills up on the way.
     ///
     /// # Errors
-    /// `Invalid` for overlapping ranges; otherwise as [`Self::read`] and
+    /// `Invalid` for ranges that overlap before the source's end; otherwise as [`Self::read`] and
     /// [`Self::write`].
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn copy_range(
@@ -27,8 +27,13 @@ impl<L: Layout> FileSystem<L> {
         to_offset: u64,
         length: u64,
     ) -> Result<u64> {
-        self.vnode(from)?.regular()?;
+        let source = self.vnode(from)?;
+        source.regular()?;
         self.vnode(to)?.regular()?;
+        // As Linux does, once and before all else: the copy may itself extend
+        // the source, and whether ranges overlap depends on it.
+        let size = source.read().inode.size;
+        let length = length.min(size.saturating_sub(from_offset));
         let overlap = from_offset < to_offset.saturating_add(length)
             && to_offset < from_offset.saturating_add(length);
         if from == to && overlap {

@@ -375,11 +375,6 @@ impl Model {
         let count = data.len() as u64;
         let overlap =
             |length: u64| offset < range.offset + length && range.offset < offset + length;
-        if source == target && count < range.length {
-            // Whether the range is shortened to the file's end before or after
-            // it is looked at: the kernel decides.
-            return Err(Refusal::Skip);
-        }
         if source == target && overlap(count) {
             return refuse(EINVAL);
         }

@@ -270,6 +270,25 @@ fn copying_within_and_between_files() {
 }
 
 #[test]
+fn a_copy_within_a_file_ends_where_the_file_ended() {
+    let fs = fresh();
+    let data = pattern(8_192, 5);
+    let a = fs.t_file("a", &data);
+    let copied = fs.copy_range(LIVE, &root(), a, 4_096, a, 16_384, 8_192);
+    assert_eq!(copied.unwrap(), 4_096, "the rest came with the copy itself");
+    let mut expected = data.clone();
+    expected.resize(16_384, 0);
+    expected.extend(&data[4_096..]);
+    everywhere(&fs, a, &expected);
+    // The ranges overlap only behind the end.
+    let size = expected.len() as u64;
+    let copied = fs.copy_range(LIVE, &root(), a, size - 10, a, size, 100);
+    assert_eq!(copied.unwrap(), 10);
+    let behind = fs.copy_range(LIVE, &root(), a, size + 10, a, 0, 100);
+    assert_eq!(behind.unwrap(), 0);
+}
+
+#[test]
 fn a_block_that_the_cleaner_moved_is_found_again() {
     let fs = fresh();
     let data = pattern(100_000, 2);
