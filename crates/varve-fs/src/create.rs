@@ -7,6 +7,7 @@ use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::names::{LINKS_MAX, new_name};
+use crate::permission::EXECUTE;
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{Dirty, State, Vnode, dirty_charge, sectors_of};
@@ -141,7 +142,7 @@ impl<L: Layout> FileSystem<L> {
         new_name(name)?;
         let vnode = self.vnode(ino)?;
         if vnode.kind == FileKind::Directory {
-            return Err(Error::NotPermitted);
+            return self.refuse_link(caller, parent, name);
         }
         let (directory, _operation) = self.begin_in(parent, Usage::default(), Purpose::Grow)?;
         let now = self.now();
@@ -162,6 +163,20 @@ impl<L: Layout> FileSystem<L> {
         self.join(&vnode, &mut state);
         count(&self.store.counters.creates, 1);
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// A directory gets no second name; but of a name that is taken, Linux
+    /// tells first.
+    fn refuse_link(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let state = directory.read_directory();
+        state.live()?;
+        self.permit(caller, &directory, &state, EXECUTE)?;
+        Err(match self.find(&directory, &state, name)? {
+            Some(_) => Error::Exists,
+            None => Error::NotPermitted,
+        })
     }
 
     /// Makes a regular file without a name, held once on the caller's behalf:

@@ -106,6 +106,11 @@ impl<L: Layout> FileSystem<L> {
                 .ok_or(Error::NotFound)?,
             target: self.find(&to, parents.to_state(), new_name)?,
         };
+        match names.target {
+            Some(_) if flags.no_replace => return Err(Error::Exists),
+            None if flags.exchange => return Err(Error::NotFound),
+            _ => {}
+        }
         if let Some((above_from, above_to)) = &above {
             if above_to.contains(&names.source.0) {
                 return Err(Error::Invalid("a directory cannot move below itself"));
@@ -121,17 +126,14 @@ impl<L: Layout> FileSystem<L> {
                 });
             }
         }
-        match names.target {
-            Some(_) if flags.no_replace => return Err(Error::Exists),
-            None if flags.exchange => return Err(Error::NotFound),
-            // Two names of one file: nothing happens, says POSIX. But where
-            // case is folded, the two may be one name, spelled anew.
-            Some(target)
-                if target.0 == names.source.0 && !self.respells(across, name, new_name) =>
-            {
-                return Ok(());
-            }
-            _ => {}
+        // Two names of one file: nothing happens, says POSIX. But where case is
+        // folded, the two may be one name, spelled anew.
+        if names
+            .target
+            .is_some_and(|target| target.0 == names.source.0)
+            && !self.respells(across, name, new_name)
+        {
+            return Ok(());
         }
         if flags.exchange {
             self.exchange(caller, &mut parents, &names, now)?;

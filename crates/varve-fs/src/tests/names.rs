@@ -271,6 +271,38 @@ fn rename_flags() {
 }
 
 #[test]
+fn of_two_reasons_to_refuse_the_one_that_linux_tells() {
+    let fs = fresh();
+    let a = fs.t_mkdir(ROOT, "a");
+    fs.t_create(a, "b");
+    let c = fs.t_mkdir(a, "c");
+    let link = |name: &[u8]| fs.link(LIVE, &root(), c, a, name).unwrap_err().errno();
+    assert_eq!((link(b"b"), link(b"new")), (17, 1));
+    let rename = |from, old: &[u8], to, new: &[u8], no_replace, exchange| {
+        let flags = Rename {
+            no_replace,
+            exchange,
+        };
+        let renamed = fs.rename(LIVE, &root(), from, old, to, new, flags);
+        renamed.unwrap_err().errno()
+    };
+    assert_eq!(
+        rename(a, b"b", ROOT, b"a", true, false),
+        17,
+        "the target is taken, and above the source"
+    );
+    assert_eq!(rename(ROOT, b"a", a, b"c", true, false), 17);
+    assert_eq!(
+        rename(ROOT, b"a", c, b"missing", false, true),
+        2,
+        "there is no target, and it would be below the source"
+    );
+    assert_eq!(rename(a, b"b", ROOT, b"a", false, false), 39);
+    assert_eq!(rename(ROOT, b"a", c, b"new", false, false), 22);
+    fs.unmount().unwrap();
+}
+
+#[test]
 fn sticky_directories_protect_their_entries() {
     let fs = fresh();
     let d = fs.t_mkdir(ROOT, "tmp");

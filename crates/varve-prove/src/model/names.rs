@@ -69,11 +69,7 @@ impl Model {
     pub(super) fn link(&mut self, from: &Path, to: &Path) -> Result<()> {
         let id = self.resolve(from)?;
         let is_directory = self.node(id).kind == FileKind::Directory;
-        let (directory, name) = match self.vacancy(to) {
-            // Two reasons to refuse; the kernel decides which is told.
-            Err(Refusal::Errno(_)) if is_directory => return Err(Refusal::Skip),
-            vacancy => vacancy?,
-        };
+        let (directory, name) = self.vacancy(to)?;
         if is_directory {
             return refuse(EPERM);
         }
@@ -142,12 +138,7 @@ impl Model {
             Err(other) => return Err(other),
         };
         let below_itself = self.is_within(to_directory, source);
-        let above = target.is_some_and(|target| self.is_within(from_directory, target));
         match (over, target) {
-            // Two reasons to refuse; the kernel decides which is told.
-            (Over::Refuse, Some(_)) | (Over::Exchange, None) if below_itself || above => {
-                return Err(Refusal::Skip);
-            }
             (Over::Refuse, Some(_)) => return refuse(EEXIST),
             (Over::Exchange, None) => return refuse(ENOENT),
             _ => {}

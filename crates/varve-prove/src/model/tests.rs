@@ -60,6 +60,31 @@ fn renames_are_refused_as_linux_does() {
 }
 
 #[test]
+fn of_two_reasons_to_refuse_linux_tells_one() {
+    assert_eq!(
+        answers("mkdir a; mkdir a/b; link a a/b; rename-noreplace a/b a"),
+        [0, 0, EEXIST, EEXIST]
+    );
+    assert_eq!(
+        answers("mkdir a; mkdir a/b; rename-noreplace a a/b; exchange a a/b/c"),
+        [0, 0, EEXIST, ENOENT]
+    );
+}
+
+#[test]
+fn a_copy_within_a_file_ends_where_the_file_ended() {
+    let mut model = Model::new(4096);
+    let copies = "create b; write b 0+8192 #1; copy b 4096+8192 b 16384; copy b 20470+9 b 20480";
+    let answers: Vec<_> = story(copies).iter().map(|o| model.apply(o)).collect();
+    assert_eq!(
+        answers[2..],
+        [Ok(Answer::Count(4096)), Ok(Answer::Count(9))]
+    );
+    let overlaps = model.apply(&story("copy b 20480+100 b 20485")[0]);
+    assert_eq!(overlaps, refuse(EINVAL));
+}
+
+#[test]
 fn open_files_outlive_their_names() {
     let open = "create a; open a @1; unlink a; write @1 0+5 #1; read @1 0+5; close @1; read @1 0+5";
     assert_eq!(answers(open), [0, 0, 0, 0, 0, 0, -1]);
