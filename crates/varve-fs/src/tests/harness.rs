@@ -15,6 +15,7 @@ use varve_device::VirtualClock;
 pub const LIVE: View = View::Live;
 pub const ROOT: InodeNo = InodeNo::ROOT;
 
+pub type FailRead = Box<dyn FnMut() -> bool + Send>;
 pub type Hook = Box<dyn FnOnce() + Send>;
 
 /// Passes everything on to a [`MemoryLayout`], which asserts the order of
@@ -24,10 +25,15 @@ pub struct Recorder {
     /// No test makes holes: then every byte below a logged size is stored.
     pub dense: AtomicBool,
     pub fail_append: AtomicBool,
+    /// A group that fails is applied all the same, as by a log that noticed
+    /// only when it wrote.
+    pub apply_failed: AtomicBool,
     pub fail_commit: AtomicBool,
     /// Nothing may grow beyond this.
     pub limit: Mutex<Option<Usage>>,
     pub commits: AtomicU64,
+    /// Asked before each look at what is stored, whether it fails.
+    pub fail_read: Mutex<Option<FailRead>>,
     /// Run once, before a group is appended.
     pub during_append: Mutex<Option<Hook>>,
     /// Run once, after blocks have been read.
@@ -42,9 +48,11 @@ impl Recorder {
             memory: Mutex::new(Arc::new(memory)),
             dense: AtomicBool::new(false),
             fail_append: AtomicBool::new(false),
+            apply_failed: AtomicBool::new(false),
             fail_commit: AtomicBool::new(false),
             limit: Mutex::new(None),
             commits: AtomicU64::new(0),
+            fail_read: Mutex::new(None),
             during_append: Mutex::new(None),
             during_read: Mutex::new(None),
             groups: Mutex::default(),
@@ -53,6 +61,18 @@ impl Recorder {
 
     pub fn memory(&self) -> Arc<MemoryLayout> {
         Arc::clone(&self.memory.lock())
+    }
+
+    /// The memory, unless looking at it is to fail.
+    fn stored(&self) -> Result<Arc<MemoryLayout>> {
+        let fails = self.fail_read.lock().as_mut().is_some_and(|fails| fails());
+        if fails {
+            return Err(Error::Damaged {
+                ino: None,
+                detail: "the test said so".into(),
+            });
+        }
+        Ok(self.memory())
     }
 
     /// Rule 4: no length whose data never arrived.
@@ -97,16 +117,16 @@ impl Layout for Recorder {
         self.memory().usage()
     }
     fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
-        self.memory().allocate_inode()
+        self.stored()?.allocate_inode()
     }
     fn forget_inode(&self, ino: InodeNo) {
         self.memory().forget_inode(ino);
     }
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
-        self.memory().read_inode(view, ino)
+        self.stored()?.read_inode(view, ino)
     }
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        self.memory().read_xattrs(view, ino)
+        self.stored()?.read_xattrs(view, ino)
     }
     fn unfinished(&self) -> Result<Vec<InodeNo>> {
         self.memory().unfinished()
@@ -118,13 +138,13 @@ impl Layout for Recorder {
         first: u64,
         count: u64,
     ) -> Result<Vec<Mapping<MemoryPointer>>> {
-        self.memory().map(view, ino, first, count)
+        self.stored()?.map(view, ino, first, count)
     }
     fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
-        self.memory().next_mapped(view, ino, from)
+        self.stored()?.next_mapped(view, ino, from)
     }
     fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
-        let read = self.memory().read(ino, blocks);
+        let read = self.stored()?.read(ino, blocks);
         let hook = self.during_read.lock().take();
         if let Some(hook) = hook {
             hook();
@@ -144,6 +164,9 @@ impl Layout for Recorder {
     }
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {
+            if self.apply_failed.load(Relaxed) {
+                self.memory().append(group)?;
+            }
             return Err(broken());
         }
         let hook = self.during_append.lock().take();

@@ -7,6 +7,7 @@
 mod attributes;
 mod content;
 mod durability;
+mod failures;
 mod harness;
 mod model;
 mod names;
