@@ -213,7 +213,7 @@ impl Delta {
             ..InodeDelta::default()
         };
         self.reprice(geometry, ino, |price| *price = FoldPrice::default());
-        if let Some(former) = self.inodes.insert(ino.0, freed) {
+        if let Some(former) = self.inodes.insert(ino.0, Box::new(freed)) {
             for (_, pointer) in former.blocks.range(0, u64::MAX) {
                 self.count_block(geometry, &pointer, -1);
             }

@@ -52,7 +52,7 @@ impl Committed {
     fn entries(&self, ino: InodeNo) -> Option<(Vec<&InodeDelta>, bool)> {
         let mut entries = Vec::new();
         for layer in self.layers() {
-            let Some(entry) = layer.inodes.get(&ino.0) else {
+            let Some(entry) = layer.inode(ino.0) else {
                 continue;
             };
             if entry.freed.is_some() {

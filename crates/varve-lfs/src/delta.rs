@@ -18,7 +18,8 @@ use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
 use crate::ranges::RangeMap;
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use foldhash::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::{InodeNo, Version};
 
 /// Pointers by logical block. Few blocks live in a sorted vector, many in a tree.
@@ -219,8 +220,8 @@ impl InodeDelta {
 /// The changes of one span of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
-    /// By inode number.
-    pub inodes: HashMap<u64, InodeDelta>,
+    /// By inode number. Boxed, as the table moves its entries when it grows.
+    pub inodes: HashMap<u64, Box<InodeDelta>>,
     /// Net live bytes this delta added to each segment.
     pub usage: HashMap<u32, i64>,
     /// Youngest user write this delta put into each segment.
@@ -248,6 +249,11 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// What it knows of an inode.
+    pub fn inode(&self, ino: u64) -> Option<&InodeDelta> {
+        self.inodes.get(&ino).map(Box::as_ref)
+    }
+
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()
@@ -294,13 +300,15 @@ impl Delta {
     /// The inode's entry, made for `version` if there is none. An entry of an
     /// older version is one whose number was freed: it starts anew.
     pub fn inode_mut(&mut self, ino: InodeNo, version: Version) -> &mut InodeDelta {
-        let entry = self.inodes.entry(ino.0).or_insert_with(|| InodeDelta {
-            version,
-            ..InodeDelta::default()
+        let entry = self.inodes.entry(ino.0).or_insert_with(|| {
+            Box::new(InodeDelta {
+                version,
+                ..InodeDelta::default()
+            })
         });
         if entry.freed.is_some() {
             // A freed entry has no price.
-            *entry = InodeDelta {
+            **entry = InodeDelta {
                 version,
                 reborn: true,
                 ..InodeDelta::default()

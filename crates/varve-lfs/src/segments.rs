@@ -9,7 +9,8 @@
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use foldhash::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What may be done with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

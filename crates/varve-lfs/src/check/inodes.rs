@@ -68,7 +68,7 @@ impl Checker<'_> {
             place,
         } = mapped;
         let live = Arc::clone(&self.state.live);
-        let delta = live.inodes.get(&ino);
+        let delta = live.inode(ino);
         self.base_usage.inodes += 1;
         let below = match self.image_at(ino, version, &place) {
             Some(image) => self.image_below(mapped, image, delta),

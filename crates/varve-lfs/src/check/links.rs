@@ -113,7 +113,7 @@ impl Checker<'_> {
     }
 
     fn newest_image(&self, ino: u64) -> Option<Arc<InodeImage>> {
-        let delta = self.state.live.inodes.get(&ino);
+        let delta = self.state.live.inode(ino);
         if let Some(placed) = delta.and_then(|delta| delta.image.as_ref()) {
             return Some(Arc::new(placed.image.clone()));
         }

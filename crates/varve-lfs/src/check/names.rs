@@ -41,7 +41,7 @@ impl<'a> FileView<'a> {
         live: &'a Delta,
         ino: InodeNo,
     ) -> Result<Self> {
-        let delta = live.inodes.get(&ino.0);
+        let delta = live.inode(ino.0);
         let mut image = None;
         let mut place = None;
         if !delta.is_some_and(|d| d.reborn || d.freed.is_some()) {

@@ -17,7 +17,8 @@ use crate::format::inode::{InodeImage, Root};
 use crate::format::node::{FANOUT, Node, NodeId};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
-use std::collections::{BTreeMap, HashMap};
+use foldhash::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
 
@@ -115,7 +116,7 @@ impl<'a> Fold<'a> {
         let none = InodeDelta::default();
         for number in numbers {
             let ino = InodeNo(number);
-            let delta = self.frozen.inodes.get(&number).unwrap_or(&none);
+            let delta = self.frozen.inode(number).unwrap_or(&none);
             let below = self.below(ino)?;
             if let Some((image, place)) = &below
                 && (delta.freed.is_some() || delta.reborn)
@@ -487,7 +488,7 @@ impl<'a> Fold<'a> {
     /// The attribute pointer in the stored image of `ino`.
     fn stored_xattrs(&self, ino: InodeNo, logged: bool) -> Option<Pointer> {
         if logged {
-            let entry = self.frozen.inodes.get(&ino.0)?;
+            let entry = self.frozen.inode(ino.0)?;
             return entry.image.as_ref().map(|placed| placed.image.xattrs);
         }
         Some(self.below(ino).ok()??.0.xattrs)

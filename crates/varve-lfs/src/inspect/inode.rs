@@ -154,7 +154,7 @@ impl Inspector {
             self.runs(&mut view, ino, 0, Some(base.ifile_root()), None);
             return view;
         }
-        let delta = loaded.state.live.inodes.get(&ino.0);
+        let delta = loaded.state.live.inode(ino.0);
         match base.imap(&self.reader, &self.geometry, ino) {
             Ok(ImapState::Unused) => {}
             Ok(ImapState::Free { next_version, .. }) => {
@@ -283,7 +283,7 @@ impl Inspector {
                     .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()))
             }
             ChainItem::Inode { ino, place, .. } => {
-                let delta = loaded.state.live.inodes.get(&ino.0);
+                let delta = loaded.state.live.inode(ino.0);
                 match delta.and_then(|delta| delta.image.as_ref()) {
                     Some(placed) => placed.place == place,
                     None if delta.is_some_and(|d| d.freed.is_some() || d.reborn) => false,

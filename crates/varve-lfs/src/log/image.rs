@@ -32,11 +32,8 @@ pub fn compose(
     inode: Inode,
 ) -> InodeImage {
     let none = InodeDelta::default();
-    let live = committed.live.inodes.get(&inode.ino.0).unwrap_or(&none);
-    let in_frozen = committed
-        .frozen
-        .as_ref()
-        .and_then(|f| f.inodes.get(&inode.ino.0));
+    let live = committed.live.inode(inode.ino.0).unwrap_or(&none);
+    let in_frozen = committed.frozen.as_ref().and_then(|f| f.inode(inode.ino.0));
     let below = match in_frozen {
         _ if live.reborn => Below::Nothing,
         Some(entry) if entry.freed.is_some() => Below::Nothing,

@@ -28,7 +28,7 @@ use crate::geometry::Geometry;
 use crate::locks::{Rank, RankedRwLock};
 use crate::reader::Reader;
 use crate::segments::SegmentTable;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::{InodeNo, Usage};
@@ -663,7 +663,7 @@ impl Replay<'_> {
 pub fn unfinished_after(recovered: &Recovered) -> BTreeSet<u64> {
     let mut list = recovered.unfinished.clone();
     let committed = recovered.committed.read();
-    let changes: &HashMap<u64, bool> = &committed.live.unfinished;
+    let changes = &committed.live.unfinished;
     for (&ino, &joined) in changes {
         if joined {
             list.insert(ino);
