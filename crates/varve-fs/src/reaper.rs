@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::types::InodeNo;
 use crate::vnode::{Life, Vnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -89,31 +90,38 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// At mount: files without names are freed, truncates finished, the large
-    /// ones later.
+    /// ones later. One that cannot be read keeps its space, and the mount goes
+    /// on without it.
     pub(crate) fn recover(&self) -> Result<()> {
         if self.check_writable().is_err() {
             return Ok(());
         }
         for ino in self.store.layout.unfinished()? {
-            let vnode = match self.vnode(ino) {
-                Ok(vnode) => vnode,
-                Err(Error::Stale) => continue,
-                Err(error) => return Err(error),
-            };
-            let small = {
-                let _operation = self.begin_unasked();
-                let mut state = vnode.write();
-                if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
-                    state.life = Life::Doomed;
+            match self.finish(ino) {
+                Ok(()) | Err(Error::Stale) => {}
+                Err(error @ (Error::Damaged { .. } | Error::Device(_))) => {
+                    tracing::error!(%error, ino = ino.0, "an unfinished file is left as it is");
                 }
-                state.inode.blocks <= self.step_blocks
-            };
-            if small {
-                self.finish_truncate(&vnode)?;
-            } else {
-                self.queues().reap.push_back(vnode);
+                Err(error) => return Err(error),
             }
         }
+        Ok(())
+    }
+
+    fn finish(&self, ino: InodeNo) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let small = {
+            let _operation = self.begin_unasked();
+            let mut state = vnode.write();
+            if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
+                state.life = Life::Doomed;
+            }
+            state.inode.blocks <= self.step_blocks
+        };
+        if small {
+            return self.finish_truncate(&vnode);
+        }
+        self.queues().reap.push_back(vnode);
         Ok(())
     }
 }

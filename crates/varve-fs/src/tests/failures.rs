@@ -3,8 +3,8 @@
 
 use super::harness::*;
 use crate::{
-    Atime, Attr, Caller, Error, FileKind, InodeNo, Layout, MemoryOptions, Options, Rename, Result,
-    SetAttr,
+    Atime, Attr, Caller, Error, FileKind, FileSystem, InodeNo, Layout, MemoryOptions, Options,
+    Rename, Result, SetAttr,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -555,5 +555,34 @@ fn the_tree_stays_whole_when_the_volume_stops() {
             }
             run.step(step, reads_fail);
         }
+    }
+}
+
+#[test]
+fn an_unfinished_file_that_cannot_be_read_does_not_keep_the_volume_from_mounting() {
+    let fs = fresh();
+    for n in 0..3 {
+        let f = fs.t_file(&format!("f{n}"), &[7; 50_000]);
+        fs.retain(f).unwrap();
+        fs.t_unlink(&format!("f{n}"));
+    }
+    let kept = fs.t_file("kept", b"kept");
+    fs.sync().unwrap();
+    // The first look at what is stored is for the root.
+    for after in 1..20 {
+        let crashed = Recorder::new(fs.layout().memory().crash());
+        let mut left = after;
+        *crashed.fail_read.lock() = Some(Box::new(move || {
+            left -= 1;
+            left < 0
+        }));
+        let again = FileSystem::mount(crashed, clock(), Options::default()).unwrap();
+        mend(&again);
+        assert_eq!(again.t_read(kept), b"kept");
+        again.sync().unwrap();
+        // The next mount finishes what this one had to leave.
+        let crashed = Recorder::new(again.layout().memory().crash());
+        let last = FileSystem::mount(crashed, clock(), Options::default()).unwrap();
+        assert_eq!(last.usage().inodes, 2);
     }
 }
