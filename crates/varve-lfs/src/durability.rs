@@ -49,9 +49,9 @@ struct Progress {
     failed: BTreeSet<u64>,
     /// What the device said.
     failure: String,
-    /// The first serial that was given up and that the newest checkpoint does
-    /// not lie behind.
-    hole: Option<u64>,
+    /// Serials that were given up and that the newest checkpoint does not lie
+    /// behind.
+    holes: BTreeSet<u64>,
     /// Somebody is in `Device::flush`.
     flushing: bool,
     /// Why nothing more will become durable.
@@ -61,7 +61,7 @@ struct Progress {
 impl Progress {
     /// Highest serial that recovery is sure to reach.
     fn durable(&self) -> u64 {
-        let before = self.hole.map_or(u64::MAX, |hole| hole - 1);
+        let before = self.holes.first().map_or(u64::MAX, |hole| hole - 1);
         self.flushed.min(before)
     }
 }
@@ -266,18 +266,15 @@ impl Durability {
         drop(in_flight);
         let mut progress = self.progress.lock();
         progress.failed.remove(&serial);
-        let hole = progress.hole.map_or(serial, |hole| hole.min(serial));
-        progress.hole = Some(hole);
+        progress.holes.insert(serial);
         self.changed.notify_all();
     }
 
     /// A checkpoint is complete from which recovery starts behind `serial`.
     pub fn recovers_behind(&self, serial: u64) {
         let mut progress = self.progress.lock();
-        if progress.hole.is_some_and(|hole| hole <= serial) {
-            progress.hole = None;
-            self.changed.notify_all();
-        }
+        progress.holes = progress.holes.split_off(&(serial + 1));
+        self.changed.notify_all();
     }
 
     /// Waits until everything up to `serial` is durable, flushing if nobody

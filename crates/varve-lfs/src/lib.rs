@@ -8,6 +8,7 @@
 //!
 //! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
 
+mod absorb;
 mod apply;
 mod base;
 mod chain;

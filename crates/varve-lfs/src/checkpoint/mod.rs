@@ -37,8 +37,8 @@ use varve_fs::Usage;
 /// 30 MiB of memory.
 const MAX_ENTRIES: u64 = 100_000;
 
-/// Times a fold is repeated because the device refused some of its writes.
-const FOLDS: u32 = 3;
+/// Attempts at one checkpoint while the device refuses some of its writes.
+const ATTEMPTS: u32 = 16;
 
 /// When the last checkpoint was, and which one comes next.
 #[derive(Debug)]
@@ -101,54 +101,53 @@ impl Lfs {
     pub(crate) fn take_checkpoint(&self, clean: bool) -> Result<()> {
         let mut schedule = self.checkpointing.lock();
         self.durability.check()?;
-        if !self.checkpoint_fits() {
-            // Better to refuse than to stop half way.
-            return Err(Error::OutOfSegments);
-        }
-        self.relocate_failed()?;
         let serial = schedule.next_serial;
-        let (frozen, base, boundary, usage) = self.freeze();
-        let mut outcome = self.fold_and_record(serial, &frozen, &base, boundary, usage, clean);
-        for _ in 0..FOLDS {
-            if !matches!(outcome, Err(Error::Unwritten(_))) {
-                break;
+        for _ in 0..ATTEMPTS {
+            if !self.checkpoint_fits() {
+                // Better to refuse than to stop half way.
+                return Err(Error::OutOfSegments);
             }
-            // The fold's own writes go elsewhere like any others.
-            outcome = self.relocate_failed().and_then(|()| {
-                self.fold_and_record(serial, &frozen, &base, boundary, usage, clean)
-            });
+            self.relocate_failed()?;
+            match self.fold_and_record(serial, clean) {
+                Ok(()) => {
+                    schedule.next_serial += 1;
+                    schedule.last_ns = self.clock.monotonic_ns();
+                    self.counters.checkpoints.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                // The device refused a write. From this boundary recovery
+                // would not reach what the checkpoint has written behind the
+                // hole, and go on over it: begin anew, behind the hole.
+                Err(Error::Unwritten(_)) => {}
+                Err(error) => {
+                    self.durability
+                        .stop(format!("checkpoint {serial} failed: {error}"));
+                    return Err(error);
+                }
+            }
         }
-        if let Err(error) = &outcome {
-            self.durability
-                .stop(format!("checkpoint {serial} failed: {error}"));
-        }
-        outcome?;
-        schedule.next_serial += 1;
-        schedule.last_ns = self.clock.monotonic_ns();
-        self.counters.checkpoints.fetch_add(1, Relaxed);
-        Ok(())
+        Err(self.give_in())
     }
 
+    /// The live delta becomes the frozen one, with what an attempt that came
+    /// to nothing has left frozen.
     fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogPosition, Usage) {
         let log = self.log.lock();
         let mut committed = self.committed.write();
-        assert!(committed.frozen.is_none(), "one checkpoint at a time");
-        let frozen = Arc::new(std::mem::take(&mut committed.live));
+        let mut frozen = std::mem::take(&mut committed.live);
+        if let Some(left) = committed.frozen.take() {
+            let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
+            frozen.absorb(&self.geometry, younger);
+        }
+        let frozen = Arc::new(frozen);
         committed.live.next_ino = frozen.next_ino;
         committed.frozen = Some(Arc::clone(&frozen));
         (frozen, Arc::clone(&committed.base), log.position, log.usage)
     }
 
-    fn fold_and_record(
-        &self,
-        serial: u64,
-        frozen: &Delta,
-        base: &Base,
-        boundary: LogPosition,
-        usage: Usage,
-        clean: bool,
-    ) -> Result<()> {
-        let mut fold = Fold::new(self, base, frozen);
+    fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
+        let (frozen, base, boundary, usage) = self.freeze();
+        let mut fold = Fold::new(self, &base, &frozen);
         let imap_changes = fold.files()?;
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial.get())?;
@@ -201,7 +200,7 @@ impl Lfs {
             usage,
             metadata_bytes: table.metadata_bytes,
         };
-        self.install(base, boundary.serial.get(), frozen, &table, final_images);
+        self.install(base, boundary.serial.get(), &frozen, &table, final_images);
         Ok(())
     }
 

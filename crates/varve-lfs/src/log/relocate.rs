@@ -87,7 +87,7 @@ impl Lfs {
         }
     }
 
-    fn give_in(&self) -> Error {
+    pub(crate) fn give_in(&self) -> Error {
         let reason = format!(
             "writes to the log keep failing: {}",
             self.durability.failure()

@@ -1,0 +1,65 @@
+//! Two deltas made one.
+//!
+//! A checkpoint that could not be completed leaves its frozen delta behind;
+//! the next attempt folds that together with what came since.
+
+use crate::apply::{BlockChange, Record};
+use crate::delta::{Delta, RangeState};
+use crate::geometry::Geometry;
+use varve_fs::InodeNo;
+
+impl Delta {
+    /// Adds what a younger delta says, as if its groups had been applied here.
+    pub fn absorb(&mut self, geometry: &Geometry, younger: Delta) {
+        for (number, entry) in younger.inodes {
+            let (ino, version) = (InodeNo(number), entry.version);
+            if let Some(next_version) = entry.freed {
+                self.apply_record(geometry, ino, version, Record::Freed(next_version));
+                continue;
+            }
+            if entry.reborn {
+                let former = version.wrapping_sub(1);
+                self.apply_record(geometry, ino, former, Record::Freed(version));
+                self.inode_mut(ino, version);
+            }
+            for (from, to, state) in entry.ranges.within(0, u64::MAX) {
+                let record = match state {
+                    RangeState::Hole => Record::Punched(from, to),
+                    RangeState::Unwritten(serial) => Record::Reserved(from, to, serial),
+                };
+                self.apply_record(geometry, ino, version, record);
+            }
+            for (block, pointer) in entry.blocks.range(0, u64::MAX) {
+                let change = BlockChange {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    written_ns: i64::MIN,
+                    flat: false,
+                };
+                self.apply_block(geometry, change);
+            }
+            if let Some(pointer) = entry.xattrs {
+                self.apply_xattrs(geometry, ino, version, pointer);
+            }
+            if let Some(placed) = entry.image {
+                self.apply_image(geometry, placed, true);
+            }
+            // Whatever its image says: a bound, and the dear side of it.
+            self.reprice(geometry, ino, |price| price.rewrite = true);
+        }
+        for (segment, written_ns) in younger.newest_ns {
+            let newest = self.newest_ns.entry(segment).or_insert(written_ns);
+            *newest = (*newest).max(written_ns);
+        }
+        self.touched_nodes.extend(younger.touched_nodes);
+        self.touched_bytes += younger.touched_bytes;
+        self.touched_ifile.extend(younger.touched_ifile);
+        self.imap_blocks.extend(younger.imap_blocks);
+        self.unfinished.extend(younger.unfinished);
+        self.next_ino = self.next_ino.max(younger.next_ino);
+        self.log_bytes += younger.log_bytes;
+        self.removes |= younger.removes;
+    }
+}
