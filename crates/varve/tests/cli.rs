@@ -220,6 +220,23 @@ fn statistics_are_told_for_people_and_scripts() {
     let json = varve(["stats", &image, "--json"]).expect(0, "").json();
     assert!(json["space"]["free"].as_u64().unwrap() > 1000);
     assert_eq!(json["layout"]["device_writes"], 0);
+    let gauge = "# TYPE varve_space_free gauge\nvarve_space_free{target=";
+    varve(["stats", &image, "--prometheus"]).expect(0, gauge);
+    varve(["stats", &image, "--prometheus", "--json"]).expect(2, "cannot be used with");
+}
+
+#[test]
+fn manual_pages_and_completions_come_from_the_commands() {
+    let s = Scratch::new();
+    let directory = s.text("man1");
+    varve(["manual", &directory]).expect(1, "cannot write manual pages to");
+    fs::create_dir(&directory).unwrap();
+    varve(["manual", &directory]).expect(0, "");
+    let page = fs::read_to_string(s.path("man1").join("varve-mkfs.1")).unwrap();
+    assert!(page.contains("preallocate"));
+    for shell in ["bash", "zsh", "fish"] {
+        varve(["completions", shell]).expect(0, "preallocate");
+    }
 }
 
 #[test]

@@ -8,12 +8,14 @@ mod bench;
 mod daemon;
 mod dump;
 mod fsck;
+mod generate;
 mod info;
 mod mkfs;
 mod mount;
 mod mount_options;
 mod mount_table;
 mod output;
+mod prometheus;
 mod size;
 mod stats;
 mod umount;
@@ -41,6 +43,8 @@ enum Command {
     Fsck(fsck::Fsck),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
+    Manual(generate::Manual),
+    Completions(generate::Completions),
 }
 
 /// Runs the command that the arguments ask for.
@@ -67,6 +71,8 @@ pub fn main() -> ExitCode {
         Command::Fsck(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Manual(command) => command.run(),
+        Command::Completions(command) => command.run(),
     };
     match result {
         Ok(code) => ExitCode::from(code),

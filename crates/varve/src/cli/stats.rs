@@ -1,6 +1,7 @@
 //! `varve stats`: what a mount has done, or how a volume stands.
 
 use super::output::{self, Failure, Outcome};
+use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use varve::{OpenOptions, Statistics, Volume};
@@ -14,6 +15,9 @@ pub struct Stats {
     /// As JSON.
     #[arg(long)]
     json: bool,
+    /// In Prometheus' text format.
+    #[arg(long, conflicts_with = "json")]
+    prometheus: bool,
 }
 
 impl Stats {
@@ -22,9 +26,13 @@ impl Stats {
             true => of_mount(&self.target)?,
             false => of_volume(&self.target)?,
         };
-        match self.json {
-            true => output::json(&value),
-            false => print(&value, ""),
+        if self.json {
+            output::json(&value);
+        } else if self.prometheus {
+            let metrics = prometheus::text(&value, &self.target);
+            metrics.lines().for_each(output::line);
+        } else {
+            print(&value, "");
         }
         Ok(0)
     }
