@@ -58,6 +58,20 @@ fn mount_directly(mountpoint: &Path, options: &MountOptions) -> io::Result<Owned
     Ok(device)
 }
 
+/// Gives the mount at `mountpoint` the flags of `options`; what the server
+/// was told when it started stays.
+///
+/// # Errors
+/// What mount(2) said: EBUSY if it is to become read-only while files are
+/// open for writing, EPERM for anybody but root.
+pub(crate) fn remount(mountpoint: &Path, options: &MountOptions) -> io::Result<()> {
+    Ok(rustix::mount::mount_remount(
+        mountpoint,
+        flags_of(options),
+        c"",
+    )?)
+}
+
 fn flags_of(options: &MountOptions) -> MountFlags {
     let chosen = [
         (options.read_only, MountFlags::RDONLY),

@@ -40,7 +40,7 @@ mod unmounter;
 pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Outcome, Seek, StatisticsSource};
 pub use counters::RequestCounters;
 pub use errno::Errno;
-pub use mount::{MountOptions, unmount};
+pub use mount::{MountOptions, remount, unmount};
 pub use reply::Reply;
 pub use session::{End, Session};
 pub use statistics::{VARVE_IOC_STATS, query_statistics};

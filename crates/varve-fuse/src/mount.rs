@@ -115,6 +115,16 @@ impl MountOptions {
     }
 }
 
+/// Changes the flags of the mount at `dir` (read-only, nosuid, nodev, noexec,
+/// noatime) to those of `options`. The server goes on as it is.
+///
+/// # Errors
+/// What mount(2) said: EBUSY if it is to become read-only while files are
+/// open for writing, EPERM for anybody but root.
+pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
+    crate::device::remount(dir, options)
+}
+
 /// Unmounts `dir`. A mount whose server is gone is detached even while it is
 /// in use: there is nothing behind it to lose.
 ///

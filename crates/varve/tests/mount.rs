@@ -489,6 +489,23 @@ fn mount_by_the_usual_helper_name() {
     shell(&format!(
         "touch {dir}/x; grep -q '{dir} .*noatime' /proc/self/mountinfo"
     ));
+    let server = varve(["info", "--json", &dir]).json();
+    shell(&format!(
+        "{helper} {image} {dir} -o remount,ro,nosuid && ! touch {dir}/y 2>/dev/null &&
+         grep -q '{dir} ro,.*nosuid' /proc/self/mountinfo &&
+         exec 3<{dir}/x && {helper} {image} {dir} -o remount,rw && touch {dir}/y"
+    ));
+    assert_eq!(
+        varve(["info", "--json", &dir]).json()["holder"]["pid"],
+        server["holder"]["pid"]
+    );
+    varve(["mount", &image, &s.text("."), "-o", "remount"]).expect(32, "nothing of Varve");
+    // umount(8) does not wait for the server; the next mount does.
+    for _ in 0..5 {
+        shell(&format!(
+            "umount {dir}; {helper} {image} {dir} && touch {dir}/z"
+        ));
+    }
     varve(["umount", &dir]).expect(0, "");
     varve(["fsck", &image]).expect(0, ": clean");
 }

@@ -9,12 +9,14 @@ use super::{daemon, mount_table, size, stats};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use varve::{IoMode, Statistics, Volume};
 use varve_fuse::{End, Session, signals};
 
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
+/// How long the volume's last server may take to let go of it.
+const RELEASE: Duration = Duration::from_secs(5);
 /// How long a mount in use is waited for when the server is told to end.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -63,6 +65,9 @@ impl Mount {
     /// `arguments` are the program's own, to start it again with.
     pub fn run(mut self, arguments: &[OsString]) -> Outcome {
         let chosen = self.choose()?;
+        if chosen.remount {
+            return self.remount(&chosen);
+        }
         if self.background_server {
             daemon::detach();
         } else if !self.foreground {
@@ -79,6 +84,28 @@ impl Mount {
         }
         self.check_directory()?;
         self.serve(chosen)
+    }
+
+    /// What `mount -o remount` asks for. The kernel takes care of the flags;
+    /// nothing is started.
+    fn remount(&self, chosen: &Chosen) -> Outcome {
+        let shown = self.directory.display();
+        let mounted = mount_table::mount_at(&self.directory).filter(|e| e.is_varve());
+        let Some(entry) = mounted else {
+            let text = format_args!("nothing of Varve is mounted on {shown} to remount");
+            return Err(Failure::new(FAILED, text));
+        };
+        varve_fuse::remount(&entry.directory, &chosen.mount).map_err(|error| {
+            let advice = match error.raw_os_error() {
+                Some(code) if code == rustix::io::Errno::BUSY.raw_os_error() => {
+                    "; files are open for writing there"
+                }
+                _ => "",
+            };
+            let text = format_args!("cannot remount {shown}: {error}{advice}");
+            Failure::new(FAILED, text)
+        })?;
+        Ok(0)
     }
 
     fn choose(&self) -> Result<Chosen, Failure> {
@@ -125,7 +152,8 @@ impl Mount {
 
     /// Opens the volume, mounts it, and serves it until it is unmounted.
     fn serve(self, mut chosen: Chosen) -> Outcome {
-        let volume = Volume::open(&self.volume, &chosen.volume)
+        let volume = self
+            .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
         if let Some(reason) = volume
             .read_only_reason()
@@ -156,6 +184,22 @@ impl Mount {
         let ended = session.run();
         drop(watch);
         finish(volume, ended)
+    }
+
+    /// umount(8) returns while the server may still be writing its last
+    /// checkpoint: a volume that is in use, but mounted nowhere, is waited for.
+    fn open(&self, chosen: &Chosen) -> varve::Result<Volume> {
+        let until = Instant::now() + RELEASE;
+        loop {
+            match Volume::open(&self.volume, &chosen.volume) {
+                Err(varve::Error::InUse { .. })
+                    if mount_table::mount_of(&self.volume).is_none() && Instant::now() < until =>
+                {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     fn mount_failed(&self, error: &std::io::Error) -> Failure {

@@ -15,6 +15,8 @@ pub struct Chosen {
     pub volume: OpenOptions,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
+    /// Only the flags of a mount that is there already are to change.
+    pub remount: bool,
 }
 
 impl Default for Chosen {
@@ -26,6 +28,7 @@ impl Default for Chosen {
                 ..OpenOptions::default()
             },
             mount: MountOptions::default(),
+            remount: false,
         }
     }
 }
@@ -49,6 +52,7 @@ impl Chosen {
         }
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match (name, value) {
+            ("remount", "") => self.remount = true,
             ("cache", size) => self.volume.cache_bytes = size::parse(size)?,
             ("io", mode) => self.volume.io = super::io_mode(mode)?,
             ("discard", "") => self.volume.discard = true,
