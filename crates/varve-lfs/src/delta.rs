@@ -246,6 +246,8 @@ pub struct Delta {
     pub file_fold_bytes: u64,
     /// Files or blocks ended in this delta: folding it may shrink an index.
     pub removes: bool,
+    /// Serial of the last partial before it was frozen; 0 while it is live.
+    pub boundary: u64,
 }
 
 impl Delta {

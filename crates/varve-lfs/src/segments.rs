@@ -34,8 +34,8 @@ pub struct Segment {
     pub state: SegmentState,
     /// A block of it failed its checksum: the cleaner leaves it alone.
     pub suspect: bool,
-    /// All its live blocks have been moved; waits for a checkpoint.
-    /// Serial of the log's end when that was declared.
+    /// All its live blocks have been moved: number of the first checkpoint
+    /// that folds every move, and finds the segment empty.
     pub cleaned: Option<u64>,
     /// Youngest user write, nanoseconds since 1970.
     pub newest_ns: i64,
@@ -245,8 +245,10 @@ impl SegmentTable {
             } else {
                 NOT_EMPTY
             };
-            if segment.live_bytes != 0 && segment.cleaned.is_some_and(|at| at <= boundary) {
+            if segment.live_bytes != 0 && segment.cleaned.is_some_and(|by| by <= serial) {
                 // Something lives there that its summaries do not tell of.
+                let live_bytes = segment.live_bytes;
+                tracing::error!(number, live_bytes, "a cleaned segment is not empty");
                 segment.cleaned = None;
                 segment.suspect = true;
             }

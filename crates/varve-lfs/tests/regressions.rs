@@ -779,3 +779,44 @@ fn a_leftover_is_cleared_beside_an_unreadable_sector() {
     v.device.read(place, &mut found).unwrap();
     assert_eq!(found, [0; 512]);
 }
+
+/// Segments that a running checkpoint fills look dead until it is complete.
+/// Cleaned in that time, they were taken for damaged once it was.
+#[test]
+fn what_a_running_checkpoint_writes_is_not_cleaned() {
+    let mut v = Volume::new(60 << 20);
+    let mut f = create(&mut v);
+    for first in (0..9000).step_by(250) {
+        let blocks: Vec<u64> = (first..first + 250).collect();
+        write(&mut v, &mut f, &blocks, 1);
+    }
+    let gate = Arc::new(Gate {
+        inner: v.device.clone(),
+        armed: false.into(),
+        reached: std::sync::Barrier::new(2),
+        go: std::sync::Barrier::new(2),
+    });
+    v.lfs = Lfs::mount(gate.clone(), v.clock.clone(), options()).unwrap();
+    gate.armed.store(true, std::sync::atomic::Ordering::SeqCst);
+    std::thread::scope(|s| {
+        let running = s.spawn(|| v.lfs.checkpoint().unwrap());
+        gate.reached.wait();
+        let cleaned = v.lfs.clean_batch();
+        gate.go.wait();
+        running.join().unwrap();
+        cleaned.unwrap();
+    });
+    for _ in 0..3 {
+        v.lfs.checkpoint().unwrap();
+    }
+    v.lfs.unmount().unwrap();
+    let check_options = varve_lfs::check::CheckOptions::default();
+    let report = varve_lfs::check::check(v.device.clone(), v.clock.clone(), &check_options);
+    let suspects: Vec<_> = report
+        .unwrap()
+        .warnings
+        .into_iter()
+        .filter(|finding| finding.kind == varve_lfs::check::FindingKind::Suspect)
+        .collect();
+    assert!(suspects.is_empty(), "{suspects:?}");
+}

@@ -139,6 +139,7 @@ impl Lfs {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
             frozen.absorb(&self.geometry, younger);
         }
+        frozen.boundary = log.position.serial.get();
         let frozen = Arc::new(frozen);
         committed.live.next_ino = frozen.next_ino;
         committed.frozen = Some(Arc::clone(&frozen));

@@ -318,13 +318,14 @@ impl Lfs {
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint
-    /// must rewrite. False if the image changed since it was judged.
+    /// must rewrite. Returns the number of the checkpoint that will have
+    /// folded all of it, or `None` if the image changed since it was judged.
     ///
     /// # Errors
     /// As appending.
-    pub fn markv(&self, found: Found) -> Result<bool> {
+    pub fn markv(&self, found: Found) -> Result<Option<u64>> {
         if found.inconsistent {
-            return Ok(false);
+            return Ok(None);
         }
         let serial = match found.base_serial {
             Some(serial) => serial,
@@ -338,7 +339,7 @@ impl Lfs {
                     .write_group(std::mem::take(&mut group), GroupKind::Cleaner(serial), None)?
                     .is_none()
                 {
-                    return Ok(false);
+                    return Ok(None);
                 }
                 bytes = 0;
             }
@@ -350,11 +351,11 @@ impl Lfs {
                 .write_group(group, GroupKind::Cleaner(serial), None)?
                 .is_none()
         {
-            return Ok(false);
+            return Ok(None);
         }
         let mut committed = self.committed.write();
         if committed.base.serial != serial {
-            return Ok(false);
+            return Ok(None);
         }
         for (id, price) in found.touched_nodes {
             if committed.live.touched_nodes.insert(id) {
@@ -362,17 +363,18 @@ impl Lfs {
             }
         }
         committed.live.touched_ifile.extend(found.touched_ifile);
-        Ok(true)
+        // A checkpoint that runs already leaves the live delta to the next.
+        Ok(Some(serial + 1 + u64::from(committed.frozen.is_some())))
     }
 
     /// Declares a segment done, if it still is what was read under this
-    /// incarnation: it becomes clean once two checkpoints have found it empty.
-    pub fn segclean(&self, segment: u32, incarnation: u32) {
-        let serial = self.log.lock().position.serial.get();
+    /// incarnation: it becomes clean once two checkpoints have found it empty,
+    /// the first of them `checkpoint`.
+    pub fn segclean(&self, segment: u32, incarnation: u32, checkpoint: u64) {
         let mut segments = self.segments.lock();
         let entry = segments.get_mut(segment);
         if entry.state == SegmentState::Used && entry.incarnation == incarnation {
-            entry.cleaned = Some(serial);
+            entry.cleaned = Some(checkpoint);
         }
     }
 

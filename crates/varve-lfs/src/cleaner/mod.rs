@@ -16,6 +16,7 @@ mod tests;
 
 pub use mechanism::{BlockInfo, Found, SegmentContents};
 
+use crate::committed::Committed;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::segments::{Segment, SegmentState};
@@ -62,6 +63,7 @@ impl Lfs {
         // What is still on its way cannot be read whole.
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
         let committed = self.committed.read();
+        let known = judged_through(&committed);
         let segments = self.segments.lock();
         let added = |number: u32| {
             let frozen = committed.frozen.as_ref().and_then(|f| f.usage.get(&number));
@@ -72,6 +74,7 @@ impl Lfs {
             .filter(|(number, segment)| {
                 segment.state == SegmentState::Used
                     && segment.last_serial < landed
+                    && segment.last_serial <= known
                     && wanted(segment)
                     && *number != log_segment
             })
@@ -197,8 +200,8 @@ impl Lfs {
                 self.distrust(segment, incarnation);
                 return Ok(false);
             }
-            if self.markv(found)? {
-                self.segclean(segment, incarnation);
+            if let Some(checkpoint) = self.markv(found)? {
+                self.segclean(segment, incarnation, checkpoint);
                 self.counters.segments_cleaned.fetch_add(1, Relaxed);
                 return Ok(true);
             }
@@ -206,14 +209,17 @@ impl Lfs {
         Ok(false)
     }
 
-    /// The incarnation of a used segment, all of which has reached the device.
+    /// The incarnation of a used segment, all of which has reached the device
+    /// and can be judged.
     fn settled(&self, segment: u32) -> Option<u32> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
+        let known = judged_through(&self.committed.read());
         let segments = self.segments.lock();
         let entry = segments.get(segment);
         let settled = entry.state == SegmentState::Used
             && entry.last_serial < landed
+            && entry.last_serial <= known
             && segment != log.position.segment.get();
         settled.then_some(entry.incarnation)
     }
@@ -250,4 +256,13 @@ impl Lfs {
         }
         Ok(())
     }
+}
+
+/// Serial of the last partial of which the newest image tells: what a running
+/// checkpoint writes looks dead until it is complete.
+fn judged_through(committed: &Committed) -> u64 {
+    committed
+        .frozen
+        .as_ref()
+        .map_or(u64::MAX, |frozen| frozen.boundary)
 }

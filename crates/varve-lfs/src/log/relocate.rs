@@ -72,7 +72,7 @@ impl Lfs {
         for _ in 0..ROUNDS {
             let contents = self.read_segment(segment)?;
             let found = self.bmapv(&contents.blocks)?;
-            if self.markv(found)? {
+            if self.markv(found)?.is_some() {
                 return Ok(());
             }
         }
