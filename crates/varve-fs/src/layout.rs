@@ -69,6 +69,16 @@ pub struct StatFs {
     pub files_free: u64,
 }
 
+/// Bytes of changes that are to be appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waiting {
+    /// Dirty, or promised to operations that have been admitted: these will
+    /// come without asking again.
+    pub certain: u64,
+    /// Asked for by operations that are not admitted yet.
+    pub asked: u64,
+}
+
 /// Why an operation asks for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -270,13 +280,14 @@ pub trait Layout: Send + Sync + 'static {
     /// was mapped also fails so: map again, and retry if the pointer changed.
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>>;
 
-    /// Asks whether the volume may hold `total` while `dirty_bytes` of changes
-    /// wait in memory. Waits for the cleaner where that helps. Call it before
-    /// taking any lock.
+    /// Asks whether the volume may hold `total` while `waiting` changes are in
+    /// memory. Waits for the cleaner where that helps. Call it before taking
+    /// any lock.
     ///
     /// # Errors
-    /// `NoSpace`, `ReadOnly`, or what stopped the cleaner.
-    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()>;
+    /// `NoSpace`, which [`Purpose::Shrink`] does not meet on a healthy volume;
+    /// `ReadOnly`, or what stopped the cleaner.
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()>;
 
     /// True if clean space is so short that `dirty_bytes` of waiting changes
     /// should be appended before more is admitted: what they cost is then
@@ -355,8 +366,8 @@ impl<L: Layout> Layout for Arc<L> {
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
         (**self).read(ino, blocks)
     }
-    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
-        (**self).admit(total, dirty_bytes, purpose)
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+        (**self).admit(total, waiting, purpose)
     }
     fn wants_write_back(&self, dirty_bytes: u64) -> bool {
         (**self).wants_write_back(dirty_bytes)

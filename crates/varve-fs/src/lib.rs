@@ -58,7 +58,7 @@ pub use held::HeldWrite;
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,
-    Usage,
+    Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{
     BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
+    Waiting,
 };
 use crate::types::{InodeNo, Timestamp, Version, View};
 use parking_lot::Mutex;
@@ -325,7 +326,7 @@ impl Layout for MemoryLayout {
         })?
     }
 
-    fn admit(&self, total: Usage, _dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {
         if let Some(reason) = &self.volume.lock().read_only {
             return Err(Error::ReadOnly(reason.clone()));
         }

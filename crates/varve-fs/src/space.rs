@@ -7,7 +7,7 @@
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
-use crate::layout::{Cause, Layout, Purpose, StatFs, Usage};
+use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
 use crate::locks::{Rank, Ranked, assert_none};
 use crate::statistics::count;
 use crate::vnode::Life;
@@ -78,8 +78,11 @@ pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
 pub(crate) struct SpaceAccount {
     present: Sum,
     promised: Sum,
-    /// Bytes running operations may add to what waits in memory.
+    /// Bytes that operations which were admitted may add to what waits in
+    /// memory.
     promised_bytes: AtomicU64,
+    /// The same of operations that wait for the answer.
+    asked_bytes: AtomicU64,
     /// See `held.rs`.
     pub kept_bytes: AtomicU64,
 }
@@ -110,6 +113,7 @@ pub(crate) struct Operation<'a> {
     account: &'a SpaceAccount,
     growth: Usage,
     bytes: u64,
+    admitted: bool,
     gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
 }
 
@@ -117,7 +121,23 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.gate = None;
         self.account.promised.subtract(self.growth);
-        self.account.promised_bytes.fetch_sub(self.bytes, Relaxed);
+        self.bytes_of_its_kind().fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+impl Operation<'_> {
+    fn bytes_of_its_kind(&self) -> &AtomicU64 {
+        match self.admitted {
+            true => &self.account.promised_bytes,
+            false => &self.account.asked_bytes,
+        }
+    }
+
+    /// It will come, and need what it asked for.
+    fn admit(&mut self) {
+        self.account.promised_bytes.fetch_add(self.bytes, Relaxed);
+        self.account.asked_bytes.fetch_sub(self.bytes, Relaxed);
+        self.admitted = true;
     }
 }
 
@@ -171,38 +191,42 @@ impl<L: Layout> FileSystem<L> {
         if waiting > 0 && self.store.layout.wants_write_back(waiting) {
             self.append_all(Cause::WriteBack)?;
         }
-        let operation = Operation {
+        let mut operation = Operation {
             account: &self.space,
             growth,
             bytes,
+            admitted: false,
             gate: None,
         };
         self.space.promised.add(growth);
-        self.space.promised_bytes.fetch_add(bytes, Relaxed);
-        match self.ask(purpose, keep) {
+        self.space.asked_bytes.fetch_add(bytes, Relaxed);
+        match self.ask(bytes, purpose, keep) {
             // What waits in memory may be what would make room: deletes, or
             // new copies of blocks whose old ones could go.
             Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
                 self.append_all(Cause::WriteBack)?;
-                match self.ask(purpose, keep) {
+                match self.ask(bytes, purpose, keep) {
                     Err(Error::NoSpace) if purpose == Purpose::Grow => {
-                        self.free_until_it_fits(keep)?;
+                        self.free_until_it_fits(bytes, keep)?;
                     }
                     answer => answer?,
                 }
             }
-            Err(Error::NoSpace) if purpose == Purpose::Grow => self.free_until_it_fits(keep)?,
+            Err(Error::NoSpace) if purpose == Purpose::Grow => {
+                self.free_until_it_fits(bytes, keep)?;
+            }
             answer => answer?,
         }
+        operation.admit();
         Ok(operation)
     }
 
     /// What has been deleted counts as free although it is freed in steps:
     /// whoever needs it takes the steps.
-    fn free_until_it_fits(&self, keep: Usage) -> Result<()> {
+    fn free_until_it_fits(&self, bytes: u64, keep: Usage) -> Result<()> {
         loop {
             let freed = self.reap_step()?;
-            match self.ask(Purpose::Grow, keep) {
+            match self.ask(bytes, Purpose::Grow, keep) {
                 Err(Error::NoSpace) if freed => {}
                 Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => std::thread::yield_now(),
                 answer => return answer,
@@ -211,13 +235,22 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Asks the layout whether all that is there, promised and to be kept
-    /// fits.
-    fn ask(&self, purpose: Purpose, keep: Usage) -> Result<()> {
+    /// fits, for an operation of `bytes`.
+    fn ask(&self, bytes: u64, purpose: Purpose, keep: Usage) -> Result<()> {
         let total = sum(self.space.present.get(), self.space.promised.get());
         let total = sum(total, keep);
         let promised = self.space.promised_bytes.load(Relaxed);
-        let dirty_bytes = self.dirty_bytes.load(Relaxed) + promised;
-        self.store.layout.admit(total, dirty_bytes, purpose)
+        let waiting = Waiting {
+            certain: self.dirty_bytes.load(Relaxed) + promised,
+            asked: match purpose {
+                // Nobody may be admitted into what another was promised.
+                Purpose::Grow => self.space.asked_bytes.load(Relaxed),
+                // Those who grow the tree may be refused; this one may not,
+                // and does not wait for them.
+                Purpose::Shrink => bytes,
+            },
+        };
+        self.store.layout.admit(total, waiting, purpose)
     }
 
     /// The second half of [`Self::begin`].
@@ -232,6 +265,7 @@ impl<L: Layout> FileSystem<L> {
             account: &self.space,
             growth: Usage::default(),
             bytes: 0,
+            admitted: true,
             gate: None,
         })
     }

@@ -8,7 +8,7 @@ use crate::log::{GroupKind, LogItem};
 use std::sync::Arc;
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    StatFs, Usage, Version, View,
+    StatFs, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {
@@ -110,11 +110,11 @@ impl Layout for Lfs {
         Ok(self.reader.run(ino, &run)?)
     }
 
-    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
-        Ok(self.make_room(total, dirty_bytes, purpose)?)
+        Ok(self.make_room(total, waiting, purpose)?)
     }
 
     fn wants_write_back(&self, dirty_bytes: u64) -> bool {

@@ -130,6 +130,13 @@ impl<T> RankedMutex<T> {
         let guard = self.inner.lock();
         Ranked { guard, _held: held }
     }
+
+    /// The lock, if nobody holds it.
+    pub fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, T>>> {
+        let held = Held::enter(self.rank);
+        let guard = self.inner.try_lock()?;
+        Some(Ranked { guard, _held: held })
+    }
 }
 
 /// A lock for readers and writers, with a rank.

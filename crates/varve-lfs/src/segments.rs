@@ -51,6 +51,11 @@ pub struct SegmentTable {
     segments: Vec<Segment>,
     clean: BTreeSet<u32>,
     opened: u32,
+    /// Live bytes of all segments at the last completed checkpoint.
+    live_bytes: u64,
+    /// Bytes that wait in memory to be appended and must find room, as far as
+    /// the last operation that asked for some knew.
+    pub waiting_bytes: u64,
 }
 
 impl SegmentTable {
@@ -84,10 +89,13 @@ impl SegmentTable {
             .filter(|(_, s)| s.state == SegmentState::Clean)
             .map(|(n, _)| n)
             .collect();
+        let live_bytes = segments.iter().map(|s| u64::from(s.live_bytes)).sum();
         SegmentTable {
             segments,
             clean,
             opened,
+            live_bytes,
+            waiting_bytes: 0,
         }
     }
 
@@ -109,6 +117,11 @@ impl SegmentTable {
     /// Segments that may be opened.
     pub fn clean_count(&self) -> u32 {
         self.clean.len() as u32
+    }
+
+    /// Live bytes of all segments at the last completed checkpoint.
+    pub fn live_bytes(&self) -> u64 {
+        self.live_bytes
     }
 
     /// Segments opened in the volume's life.
@@ -228,9 +241,11 @@ impl SegmentTable {
         hold: bool,
     ) -> Vec<u32> {
         let mut freed = Vec::new();
+        self.live_bytes = 0;
         for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
             let correction = corrections.get(&number).copied().unwrap_or(0);
             segment.live_bytes = apply_change(number, entry.live_bytes.get(), correction);
+            self.live_bytes += u64::from(segment.live_bytes);
             segment.newest_ns = segment.newest_ns.max(entry.newest_ns.get());
             if segment.state != SegmentState::Used {
                 continue;

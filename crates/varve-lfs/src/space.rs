@@ -9,16 +9,24 @@
 use crate::cleaner::Urgency;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
-use varve_fs::{Purpose, StatFs, Usage};
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::{Purpose, StatFs, Usage, Waiting};
 
 /// Summary bytes charged for a block.
 const BLOCK_OVERHEAD: u64 = 48;
 /// Bytes charged for an inode beside its image: entry, map entry, padding.
 const INODE_OVERHEAD: u64 = 80;
-/// Metadata bytes assumed for a change that no checkpoint has folded yet.
+/// Metadata bytes assumed for a block or inode that no group holds yet.
 const PENDING_ENTRY: u64 = 48;
+/// Metadata bytes one block can cost: an index node that holds only it, and
+/// its share of the nodes above.
+const ENTRY_AT_MOST: u64 = 700;
+/// Most bytes the cleaner tries to have in hand ahead of need.
+const BATCH_BYTES: u64 = 32 << 20;
 /// Rounds of cleaning one caller helps with before giving up.
-const MAX_ROUNDS: u32 = 256;
+const MAX_ROUNDS: u32 = 64;
+/// Rounds without gain after which the volume counts as full.
+const MAX_IDLE_ROUNDS: u32 = 3;
 
 /// Whether everything on the volume fits into its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +35,34 @@ enum Fit {
     /// Not by the estimate of what has not been folded; a checkpoint will tell.
     PerhapsFolded,
     No,
+}
+
+/// Bytes of index, inode map and usage table.
+#[derive(Clone, Copy, Debug)]
+struct Metadata {
+    /// As the last checkpoint counted them.
+    counted: u64,
+    /// What the next checkpoint may add for groups appended since: an upper
+    /// bound.
+    unfolded: u64,
+    /// An estimate for what waits in memory.
+    unlogged: u64,
+    /// What the next checkpoint may find gone: an upper bound.
+    perhaps_gone: u64,
+}
+
+/// When a caller was refused although everything would have fitted: asking
+/// again is in vain until something has changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    bytes: u64,
+    data_bytes: u64,
+    sectors: u64,
+}
+
+/// Blocks and inodes in `a` beyond those in `b`.
+fn entries_beyond(a: Usage, b: Usage) -> u64 {
+    a.blocks.saturating_sub(b.blocks) + a.inodes.saturating_sub(b.inodes)
 }
 
 impl Lfs {
@@ -51,25 +87,45 @@ impl Lfs {
             .saturating_add(usage.inodes.saturating_mul(inode))
     }
 
-    /// Metadata bytes: as the last checkpoint counted them, and an estimate
-    /// for what has changed since.
-    fn metadata(&self) -> (u64, u64) {
+    /// What the index, the inode map and the table take.
+    fn metadata(&self, total: Usage) -> Metadata {
+        let logged = self.log.lock().usage;
         let committed = self.committed.read();
-        let frozen = committed.frozen.as_ref().map_or(0, |frozen| frozen.entries);
-        let pending = (committed.live.entries + frozen) * PENDING_ENTRY;
-        (committed.base.metadata_bytes, pending)
+        let base = &committed.base;
+        let deltas = [Some(&committed.live), committed.frozen.as_deref()];
+        let deltas = || deltas.iter().flatten();
+        let folds: u64 = deltas().map(|delta| delta.file_fold_bytes).sum();
+        let written: u64 = deltas().map(|delta| delta.log_bytes).sum();
+        let grown = entries_beyond(logged, base.usage);
+        let perhaps_gone = if !deltas().any(|delta| delta.removes) {
+            0
+        } else if written >= u64::from(self.geometry.segment_bytes) {
+            base.metadata_bytes
+        } else {
+            entries_beyond(base.usage, logged) * ENTRY_AT_MOST
+        };
+        Metadata {
+            counted: base.metadata_bytes,
+            unfolded: folds.min(grown * ENTRY_AT_MOST),
+            unlogged: entries_beyond(total, logged) * PENDING_ENTRY,
+            perhaps_gone: perhaps_gone.min(base.metadata_bytes),
+        }
     }
 
     fn fits(&self, total: Usage) -> Fit {
-        let (counted, pending) = self.metadata();
-        let folded = self.price(total).saturating_add(counted);
-        if folded.saturating_add(pending) <= self.capacity() {
+        let (price, capacity) = (self.price(total), self.capacity());
+        let at_most = {
+            let base = &self.committed.read().base;
+            base.metadata_bytes + entries_beyond(total, base.usage) * ENTRY_AT_MOST
+        };
+        if price.saturating_add(at_most) <= capacity {
             return Fit::Yes;
         }
-        // Only an index that lost blocks can become smaller.
-        let committed = self.committed.read();
-        let frozen = committed.frozen.as_ref().is_some_and(|f| f.removes);
-        if folded <= self.capacity() || committed.live.removes || frozen {
+        let metadata = self.metadata(total);
+        let known = price.saturating_add(metadata.counted + metadata.unlogged);
+        if known.saturating_add(metadata.unfolded) <= capacity {
+            Fit::Yes
+        } else if known <= capacity.saturating_add(metadata.perhaps_gone) {
             Fit::PerhapsFolded
         } else {
             Fit::No
@@ -101,12 +157,11 @@ impl Lfs {
         clean + 1 >= self.fold_segments()
     }
 
-    /// True if what a checkpoint may write has begun to eat into the clean
-    /// segments that users could fill.
+    /// True if what a checkpoint may write is about to take the segments that
+    /// users could fill.
     pub(crate) fn checkpoint_presses(&self) -> bool {
         let fold = self.fold_segments();
-        let clean = u64::from(self.segments.lock().clean_count());
-        fold > 3 && clean < self.floor() + fold
+        fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
     }
 
     /// The reserve without the cleaner's slack: segments users may not fill.
@@ -116,47 +171,118 @@ impl Lfs {
             - crate::mkfs::slack_segments(u64::from(self.geometry.segment_count)).min(reserve / 2)
     }
 
-    pub(crate) fn make_room(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+    /// Segments the cleaner tries to have in hand beyond what is needed, so
+    /// that one pair of checkpoints pays for many of them: a quarter of what
+    /// is neither live nor reserved.
+    pub(crate) fn batch_segments(&self) -> u64 {
+        let segments = u64::from(self.geometry.segment_count);
+        let most = (segments / 32).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
+        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
+        let spare = segments.saturating_sub(self.floor() + live);
+        (spare / 4).clamp(2, most.max(2))
+    }
+
+    /// Answers for [`varve_fs::Layout::admit`].
+    ///
+    /// # Errors
+    /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
+    pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         if self.delta_overdue() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
+        let bytes = waiting.certain + waiting.asked;
         if purpose == Purpose::Grow {
-            // A refusal costs nothing, however often it is asked for.
-            if self.fits(total) == Fit::PerhapsFolded && self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
-            }
-            if self.fits(total) != Fit::Yes {
-                return Err(Error::OutOfSegments);
-            }
+            self.fit(total)?;
         }
-        if purpose == Purpose::Shrink && self.has_room(dirty_bytes, purpose) {
-            // Not yet: but clean up in good time, once there is enough to gain.
-            let written = self.committed.read().live.log_bytes;
-            if written >= u64::from(self.geometry.segment_bytes)
-                && !self.has_room(dirty_bytes, Purpose::Grow)
-            {
-                self.gain_segments(Urgency::Waiting)?;
-            }
-            return Ok(());
+        self.segments.lock().waiting_bytes = waiting.certain;
+        if self.has_room(bytes, purpose) {
+            self.segments.lock().waiting_bytes = bytes;
+            return self.clean_ahead(bytes, purpose);
         }
-        let mut idle = 0;
+        let mut cleaning = self.cleaning.lock();
+        let refusal = Refusal {
+            bytes,
+            data_bytes: self.counters.data_bytes.load(Relaxed),
+            sectors: self.log.lock().usage.sectors,
+        };
+        let again = cleaning
+            .refused
+            .is_some_and(|last| self.nothing_changed(last, refusal));
+        if again && purpose == Purpose::Grow && !self.has_room(bytes, purpose) {
+            return Err(Error::OutOfSegments);
+        }
+        let (mut idle, mut most) = (0, self.clean_segments_now());
         for _ in 0..MAX_ROUNDS {
-            if self.has_room(dirty_bytes, purpose) {
+            if self.has_room(bytes, purpose) {
+                cleaning.refused = None;
                 return Ok(());
             }
             // A round may only prepare the next one's gain: copies and nodes
             // displaced now come back two checkpoints later.
-            let (gained, cleaned) = self.gain_segments(Urgency::Waiting)?;
-            idle = if gained { 0 } else { idle + 1 };
-            if idle > 3 || (idle > 1 && cleaned == 0) {
+            let goal = self.goal(bytes, purpose) + self.batch_segments();
+            let cleaned = self.gain_segments(&cleaning, Urgency::Waiting, goal)?;
+            let clean = self.clean_segments_now();
+            idle = if clean > most { 0 } else { idle + 1 };
+            most = most.max(clean);
+            if idle > MAX_IDLE_ROUNDS || (idle > 1 && cleaned == 0) {
                 break;
             }
         }
-        if self.has_room(dirty_bytes, purpose) {
-            Ok(())
-        } else {
-            Err(Error::OutOfSegments)
+        if self.has_room(bytes, purpose) {
+            return Ok(());
         }
+        cleaning.refused = Some(refusal);
+        Err(Error::OutOfSegments)
+    }
+
+    /// The first form of accounting: `total` fits, folded if need be.
+    fn fit(&self, total: Usage) -> Result<()> {
+        // A refusal costs nothing, however often it is asked for.
+        if self.fits(total) == Fit::PerhapsFolded {
+            let _one_at_a_time = self.cleaning.lock();
+            if self.fits(total) == Fit::PerhapsFolded && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        match self.fits(total) {
+            Fit::Yes => Ok(()),
+            Fit::PerhapsFolded | Fit::No => Err(Error::OutOfSegments),
+        }
+    }
+
+    fn nothing_changed(&self, last: Refusal, now: Refusal) -> bool {
+        let segment = u64::from(self.geometry.segment_bytes);
+        now.bytes >= last.bytes
+            && now.data_bytes - last.data_bytes < segment
+            && now.sectors + segment / 2048 > last.sectors
+    }
+
+    /// Cleans before it is needed, if nobody else does and enough has been
+    /// used up since the last time.
+    fn clean_ahead(&self, bytes: u64, purpose: Purpose) -> Result<()> {
+        let goal = self.goal(bytes, Purpose::Grow);
+        let clean = self.clean_segments_now();
+        let batch = match purpose {
+            Purpose::Grow => self.batch_segments() / 2,
+            // Only what has been taken from the reserve is made good.
+            Purpose::Shrink => 0,
+        };
+        if clean >= goal + batch {
+            return Ok(());
+        }
+        let Some(mut cleaning) = self.cleaning.try_lock() else {
+            return Ok(());
+        };
+        let step = (batch / 2).max(1);
+        if cleaning
+            .rested_at
+            .is_some_and(|at| clean.abs_diff(at) < step)
+        {
+            return Ok(());
+        }
+        let outcome = self.gain_segments(&cleaning, Urgency::Ahead, goal + 2 * batch + 1);
+        cleaning.rested_at = Some(self.clean_segments_now());
+        outcome.map(|_| ())
     }
 
     /// True if the cleaner would have to run for `dirty_bytes` that may well
@@ -166,40 +292,55 @@ impl Lfs {
             && !self.has_room(dirty_bytes, Purpose::Grow)
     }
 
-    /// True if clean segments can take `dirty_bytes`, what folding them later
-    /// may write, and what folding everything so far may write, and still
-    /// leave what the purpose must leave.
-    fn has_room(&self, dirty_bytes: u64, purpose: Purpose) -> bool {
-        let clean = u64::from(self.segments.lock().clean_count());
+    pub(crate) fn clean_segments_now(&self) -> u64 {
+        u64::from(self.segments.lock().clean_count())
+    }
+
+    /// True if clean segments can take `bytes`, what folding them later may
+    /// write, and what folding everything so far may write, and still leave
+    /// what the purpose must leave.
+    fn has_room(&self, bytes: u64, purpose: Purpose) -> bool {
+        let goal = self.goal(bytes, purpose);
+        self.clean_segments_now() >= goal
+    }
+
+    /// Clean segments that [`Lfs::has_room`] asks for.
+    fn goal(&self, bytes: u64, purpose: Purpose) -> u64 {
         let fold = self.fold_segments();
         let floor = match purpose {
             Purpose::Grow => self.floor().max(4 + fold),
             Purpose::Shrink => 2 + fold,
         };
-        let wanted = (dirty_bytes * 2 + dirty_bytes / 4).div_ceil(self.dependable_bytes());
-        clean >= floor + wanted
+        floor + (bytes * 2 + bytes / 4).div_ceil(self.dependable_bytes())
     }
 
-    /// Bytes the cleaner may append now: moving a block may cost a node in the
-    /// next fold, and the fold of what is there already must fit.
-    pub(crate) fn cleaner_budget(&self) -> u64 {
-        let clean = u64::from(self.segments.lock().clean_count());
-        let free = clean.saturating_sub(self.fold_segments());
-        // One segment at least, if that and its fold surely fit.
-        let least = if free >= 2 {
-            self.dependable_bytes()
-        } else {
-            0
-        };
-        (free * self.dependable_bytes() / 2).max(least)
+    /// Clean segments at which the background cleans ahead, and how many it
+    /// then tries to reach.
+    pub(crate) fn background_goal(&self) -> (u64, u64) {
+        let waiting = self.segments.lock().waiting_bytes;
+        let goal = self.goal(waiting, Purpose::Grow);
+        let batch = self.batch_segments();
+        (goal + batch, goal + 2 * batch)
+    }
+
+    /// True if the cleaner may append `bytes` now: moving a block may cost a
+    /// node in the next fold, and what waits, its fold and the fold of what is
+    /// there already must fit beside it.
+    pub(crate) fn may_move(&self, bytes: u64) -> bool {
+        let fold = self.fold_segments();
+        let segments = self.segments.lock();
+        let clean = u64::from(segments.clean_count());
+        let waiting = segments.waiting_bytes;
+        let free = clean.saturating_sub(fold + 1) * self.dependable_bytes();
+        (bytes + waiting) * 2 + (bytes + waiting) / 4 <= free
     }
 
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {
         let block = u64::from(self.geometry.block_bytes);
-        let (counted, pending) = self.metadata();
+        let metadata = self.metadata(total);
         let used = self
             .price(total)
-            .saturating_add(counted + pending.min(counted));
+            .saturating_add(metadata.counted + metadata.unlogged);
         let capacity = self.capacity();
         let free = capacity.saturating_sub(used);
         let per_inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;

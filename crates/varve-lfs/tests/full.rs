@@ -210,3 +210,124 @@ fn a_full_volume_takes_overwrites_renames_and_deletes() {
     }
     assert!(fill(&fs, 0, 20_000) >= count - 1);
 }
+
+/// Writes of any size to a file of its own, until a full volume refuses; then
+/// something that must not be refused. Returns how often growth was refused.
+fn write_and_shrink(fs: &Fs, thread: u64, rounds: u64) -> u64 {
+    let caller = Caller::root();
+    let data = vec![b'z'; 1 << 20];
+    let mut random = Random(thread * 7919 + 1);
+    let mut refused = 0;
+    let file = name(thread);
+    for _ in 0..rounds {
+        let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, &file, 0o100_644, 0);
+        let attr = match made {
+            Ok(attr) => attr,
+            Err(Error::Exists) => fs
+                .lookup(View::Live, &caller, InodeNo::ROOT, &file)
+                .unwrap(),
+            Err(Error::NoSpace) => {
+                refused += 1;
+                continue;
+            }
+            Err(error) => panic!("create: {error}"),
+        };
+        let mut size = attr.size;
+        for _ in 0..random.below(40) {
+            let bytes = [100, 5000, 1 << 20][random.below(3) as usize];
+            match fs.write(View::Live, &caller, attr.ino, size, &data[..bytes]) {
+                Ok(written) => size += written as u64,
+                Err(Error::NoSpace) => {
+                    refused += 1;
+                    break;
+                }
+                Err(error) => panic!("write: {error}"),
+            }
+        }
+        let shrunk = match random.below(5) {
+            0 => {
+                let cut = varve_fs::SetAttr {
+                    size: Some(random.below(1 << 20).min(size)),
+                    ..varve_fs::SetAttr::default()
+                };
+                fs.setattr(View::Live, &caller, attr.ino, &cut).map(|_| ())
+            }
+            1 => fs.fsync(View::Live, attr.ino, false),
+            2 => {
+                let root = InodeNo::ROOT;
+                let how = varve_fs::Rename::default();
+                fs.rename(View::Live, &caller, root, &file, root, &file, how)
+            }
+            _ => fs.unlink(View::Live, &caller, InodeNo::ROOT, &file),
+        };
+        shrunk.unwrap_or_else(|error| panic!("thread {thread}, shrinking: {error}"));
+    }
+    refused
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % bound
+    }
+}
+
+/// Twelve threads keep a volume full: what shrinks is never refused, and once
+/// everything is deleted, all room is back and nothing looks damaged.
+#[test]
+fn twelve_writers_on_a_full_volume_are_refused_nothing_that_shrinks() {
+    let volume = Volume::new(48 << 20);
+    let caller = Caller::root();
+    let mut empty = None;
+    for cycle in 0..4 {
+        let fs = volume.mount();
+        let empty = *empty.get_or_insert(fs.statfs().free);
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let refused: u64 = std::thread::scope(|scope| {
+            let background = scope.spawn(|| {
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    fs.maintain().unwrap();
+                    std::thread::yield_now();
+                }
+            });
+            let fs = &fs;
+            let writers: Vec<_> = (0..12)
+                .map(|i| scope.spawn(move || write_and_shrink(fs, cycle * 12 + i + 1, 40)))
+                .collect();
+            let refused = writers.into_iter().map(|w| w.join()).collect::<Vec<_>>();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            background.join().unwrap();
+            refused.into_iter().map(|r| r.unwrap()).sum()
+        });
+        assert!(refused > 0, "the volume was never full");
+        for i in 0..12 {
+            let gone = fs.unlink(
+                View::Live,
+                &caller,
+                InodeNo::ROOT,
+                &name(cycle * 12 + i + 1),
+            );
+            assert!(matches!(gone, Ok(()) | Err(Error::NotFound)), "{gone:?}");
+        }
+        fs.sync().unwrap();
+        let free = fs.statfs().free;
+        assert!(
+            free * 100 >= empty * 95,
+            "{free} of {empty} blocks are back"
+        );
+        fs.unmount().unwrap();
+        fs.layout().unmount().unwrap();
+        drop(fs);
+        let options = varve_lfs::check::CheckOptions {
+            data: true,
+            ..varve_lfs::check::CheckOptions::default()
+        };
+        let report =
+            varve_lfs::check::check(volume.device.clone(), volume.clock.clone(), &options).unwrap();
+        assert!(report.is_spotless(), "cycle {cycle}: {report:?}");
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{
     Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Mapping, Purpose, Timestamp, Usage, View,
+    Waiting,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -14,6 +15,14 @@ struct Volume {
     clock: Arc<dyn Clock>,
     lfs: Lfs,
     usage: Usage,
+}
+
+/// What an operation that nothing waits beside asks for.
+fn asked(bytes: u64) -> Waiting {
+    Waiting {
+        certain: 0,
+        asked: bytes,
+    }
 }
 
 fn options() -> MountOptions {
@@ -238,7 +247,9 @@ fn overwriting_forever_needs_the_cleaner_and_loses_nothing() {
     let mut files: Vec<File> = (0..4).map(|_| create(&mut volume)).collect();
     let mut opened = 0;
     for generation in 0..2000 {
-        let admitted = volume.lfs.admit(volume.usage, 64 << 10, Purpose::Grow);
+        let admitted = volume
+            .lfs
+            .admit(volume.usage, asked(64 << 10), Purpose::Grow);
         admitted.unwrap_or_else(|error| panic!("generation {generation}: {error}"));
         let which = rng.random_range(0..4);
         let mut file = files[which].clone();

@@ -7,7 +7,7 @@ use varve_device::{
     Clock, Device, DeviceError, Event, MemoryDevice, MemoryImage, RecordingDevice, VirtualClock,
 };
 use varve_fs::{
-    Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Timestamp, Usage, View,
+    Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Purpose, Timestamp, Usage, View, Waiting,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -16,6 +16,14 @@ struct Volume {
     clock: Arc<dyn Clock>,
     lfs: Lfs,
     usage: Usage,
+}
+
+/// What an operation that nothing waits beside asks for.
+fn asked(bytes: u64) -> Waiting {
+    Waiting {
+        certain: 0,
+        asked: bytes,
+    }
 }
 
 fn options() -> MountOptions {
@@ -413,7 +421,7 @@ fn reserve(mib: u64, fill_percent: u64, purpose: Purpose) {
         let mut usage = v.usage;
         usage.blocks += n;
         usage.sectors += 8 * n;
-        if let Err(e) = v.lfs.admit(usage, n * 4096, Purpose::Grow) {
+        if let Err(e) = v.lfs.admit(usage, asked(n * 4096), Purpose::Grow) {
             println!("full at {at} of {total}: {e}");
             break;
         }
@@ -427,7 +435,7 @@ fn reserve(mib: u64, fill_percent: u64, purpose: Purpose) {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
     for round in 0..600u64 {
-        if let Err(e) = v.lfs.admit(v.usage, 64 * 4096, purpose) {
+        if let Err(e) = v.lfs.admit(v.usage, asked(64 * 4096), purpose) {
             panic!("round {round}: admit {e}; stopped {:?}", v.lfs.stopped());
         }
         let mut blocks: Vec<u64> = (0..64).map(|_| rng.random_range(0..at)).collect();
@@ -466,7 +474,10 @@ fn a_volume_short_of_segments_can_still_truncate() {
     use rand::{RngExt, SeedableRng};
     let mut rng = rand_xoshiro::Xoshiro256PlusPlus::seed_from_u64(1);
     for _ in 0..4000u64 {
-        if v.lfs.admit(v.usage, 64 * 4096, Purpose::Shrink).is_err() {
+        if v.lfs
+            .admit(v.usage, asked(64 * 4096), Purpose::Shrink)
+            .is_err()
+        {
             break;
         }
         let mut blocks: Vec<u64> = (0..64).map(|_| rng.random_range(0..at)).collect();
@@ -491,7 +502,7 @@ fn a_volume_short_of_segments_can_still_truncate() {
     println!("stopped {:?}", v.lfs.stopped());
     for round in 0..3 {
         v.lfs = Lfs::mount(v.device.clone(), v.clock.clone(), options()).unwrap();
-        let a = v.lfs.admit(v.usage, 4096, Purpose::Shrink);
+        let a = v.lfs.admit(v.usage, asked(4096), Purpose::Shrink);
         let d = v.lfs.append(Group {
             items: vec![
                 Item::Truncated {

@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Device, SECTOR};
 use varve_fs::{
     BlockPointer, Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
-    Purpose, Result, StatFs, Usage, Version, View,
+    Purpose, Result, StatFs, Usage, Version, View, Waiting,
 };
 
 /// Where the first partial lies.
@@ -405,7 +405,7 @@ impl Layout for ToyLayout {
         blocks.iter().map(one).collect()
     }
 
-    fn admit(&self, total: Usage, _dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {
         let journal = self.journal();
         if journal.failed {
             return Err(Error::ReadOnly("a request failed".to_owned()));

@@ -196,12 +196,20 @@ fn growth_is_refused_by_price_and_shrinking_never() {
         blocks: 1,
         sectors,
     };
-    assert!(layout.admit(total(8, 4), 0, Purpose::Grow).is_ok());
+    assert!(
+        layout
+            .admit(total(8, 4), Waiting::default(), Purpose::Grow)
+            .is_ok()
+    );
     assert!(matches!(
-        layout.admit(total(9, 4), 0, Purpose::Grow),
+        layout.admit(total(9, 4), Waiting::default(), Purpose::Grow),
         Err(Error::NoSpace)
     ));
-    assert!(layout.admit(total(9, 4), 0, Purpose::Shrink).is_ok());
+    assert!(
+        layout
+            .admit(total(9, 4), Waiting::default(), Purpose::Shrink)
+            .is_ok()
+    );
     assert_eq!(layout.statfs(total(8, 0)).files_free, 8);
 }
 

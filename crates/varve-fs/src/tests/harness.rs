@@ -1,7 +1,7 @@
 //! A layout that watches, and short names for what tests do all the time.
 
 use crate::layout::{
-    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
+    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage, Waiting,
 };
 use crate::{
     Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
@@ -34,6 +34,10 @@ pub struct Recorder {
     pub commits: AtomicU64,
     /// Asked before each look at what is stored, whether it fails.
     pub fail_read: Mutex<Option<FailRead>>,
+    /// Run once, while an operation that grows the tree is being admitted.
+    pub during_admit: Mutex<Option<Hook>>,
+    /// What the last operation that must not be refused was told to need.
+    pub shrinking: Mutex<Waiting>,
     /// Run once, before a group is appended.
     pub during_append: Mutex<Option<Hook>>,
     /// Run once, after blocks have been read.
@@ -53,6 +57,8 @@ impl Recorder {
             limit: Mutex::new(None),
             commits: AtomicU64::new(0),
             fail_read: Mutex::new(None),
+            during_admit: Mutex::new(None),
+            shrinking: Mutex::default(),
             during_append: Mutex::new(None),
             during_read: Mutex::new(None),
             groups: Mutex::default(),
@@ -151,16 +157,26 @@ impl Layout for Recorder {
         }
         read
     }
-    fn admit(&self, total: Usage, dirty_bytes: u64, purpose: Purpose) -> Result<()> {
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         let beyond = |limit: Usage| {
             total.inodes > limit.inodes
                 || total.blocks > limit.blocks
                 || total.sectors > limit.sectors
         };
+        let hook = match purpose {
+            Purpose::Grow => self.during_admit.lock().take(),
+            Purpose::Shrink => {
+                *self.shrinking.lock() = waiting;
+                None
+            }
+        };
+        if let Some(hook) = hook {
+            hook();
+        }
         if purpose == Purpose::Grow && self.limit.lock().is_some_and(beyond) {
             return Err(Error::NoSpace);
         }
-        self.memory().admit(total, dirty_bytes, purpose)
+        self.memory().admit(total, waiting, purpose)
     }
     fn append(&self, group: Group) -> Result<Position> {
         if self.fail_append.load(Relaxed) {

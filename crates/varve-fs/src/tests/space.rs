@@ -255,3 +255,21 @@ fn held_writes_have_room_that_nothing_else_gets() {
     assert!(!held(1 << 20).unwrap().used_kept_room);
     fs.unmount().unwrap();
 }
+
+/// A dozen writers that asked for a mebibyte each, and would be refused, made
+/// the layout refuse an unlink.
+#[test]
+fn removing_a_name_needs_no_room_for_writes_that_wait_for_their_answer() {
+    let fs = std::sync::Arc::new(small(64 << 20));
+    fs.t_file("gone", &[1; 100]);
+    let big = fs.t_file("big", &[1; 100]);
+    fs.sync().unwrap();
+    let other = std::sync::Arc::clone(&fs);
+    *fs.layout().during_admit.lock() = Some(Box::new(move || {
+        other.unlink(LIVE, &Caller::root(), ROOT, b"gone").unwrap();
+    }));
+    fs.write(LIVE, &Caller::root(), big, 0, &[1; 1 << 20])
+        .unwrap();
+    let asked = *fs.layout().shrinking.lock();
+    assert!(asked.certain + asked.asked < 64 << 10, "{asked:?}");
+}

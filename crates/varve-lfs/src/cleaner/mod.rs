@@ -20,6 +20,7 @@ use crate::committed::Committed;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::segments::{Segment, SegmentState};
+use crate::space::Refusal;
 use policy::{Candidate, Greedy, Policy};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -28,6 +29,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) enum Urgency {
     /// Nobody waits: segments are cleaned that give an eighth back at least.
     Background,
+    /// Nobody waits, but somebody soon will: a sixteenth at least.
+    Ahead,
     /// A caller waits for room: every segment the policy finds worth it.
     Waiting,
 }
@@ -38,6 +41,10 @@ pub struct CleanerState {
     policy: Box<dyn Policy>,
     /// Serial of the log's end after a pass that gained nothing.
     fruitless_at: Option<u64>,
+    /// Clean segments when cleaning ahead of need last ended.
+    pub(crate) rested_at: Option<u64>,
+    /// The last refusal for want of clean segments.
+    pub(crate) refused: Option<Refusal>,
 }
 
 impl Default for CleanerState {
@@ -45,6 +52,8 @@ impl Default for CleanerState {
         CleanerState {
             policy: Box::new(Greedy),
             fruitless_at: None,
+            rested_at: None,
+            refused: None,
         }
     }
 }
@@ -87,53 +96,60 @@ impl Lfs {
             .collect()
     }
 
-    /// Makes clean segments: first by checkpoints, if segments only wait for
-    /// those, then by moving live blocks. Returns whether more are clean than
-    /// before, and how many segments were cleaned on the way.
-    pub(crate) fn gain_segments(&self, urgency: Urgency) -> Result<(bool, u32)> {
-        let before = self.segments.lock().clean_count();
-        let gained = || self.segments.lock().clean_count() > before;
-        let fits = self.checkpoint_fits();
-        if fits && (self.pending_deaths(urgency) || self.waiting_for_checkpoint()) {
+    /// Makes clean segments until there are `goal`: first by checkpoints, if
+    /// segments only wait for those, then by moving live blocks, as many as
+    /// the room allows before the checkpoints that give theirs back. Returns
+    /// how many segments were cleaned on the way.
+    pub(crate) fn gain_segments(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        goal: u64,
+    ) -> Result<u32> {
+        let pays = match urgency {
+            Urgency::Background | Urgency::Ahead => self.batch_segments().div_ceil(2),
+            Urgency::Waiting => 1,
+        };
+        let waits = || self.waiting_for_checkpoint() >= pays;
+        if (self.pending_deaths(urgency) || waits()) && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
-            if !gained() && self.waiting_for_checkpoint() && self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
-            }
-            if gained() {
-                return Ok((true, 0));
-            }
-        }
-        let cleaned = self.clean_segments(urgency)?;
-        if cleaned > 0 && self.checkpoint_fits() {
-            self.take_checkpoint(false)?;
-            if !gained() && self.checkpoint_fits() {
+            if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
         }
-        Ok((gained(), cleaned))
+        let clean = self.clean_segments_now();
+        if clean >= goal {
+            return Ok(0);
+        }
+        let cleaned = self.clean_segments(cleaning, urgency, goal - clean)?;
+        for _ in 0..2 {
+            if cleaned > 0 && self.waiting_for_checkpoint() > 0 && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        Ok(cleaned)
     }
 
-    /// True if a segment is empty, or will be once the running changes are
-    /// folded, and only waits for checkpoints to say so twice.
-    fn waiting_for_checkpoint(&self) -> bool {
-        self.candidates_with(|segment| !segment.suspect)
-            .iter()
-            .any(|candidate| candidate.live_bytes == 0)
-            || self
-                .segments
-                .lock()
-                .iter()
-                .any(|(_, segment)| segment.cleaned.is_some())
+    /// Segments that are empty, or will be once the running changes are folded,
+    /// and only wait for checkpoints to say so twice.
+    fn waiting_for_checkpoint(&self) -> u64 {
+        let empty = self.candidates_with(|segment| !segment.suspect && segment.cleaned.is_none());
+        let empty = empty.iter().filter(|candidate| candidate.live_bytes == 0);
+        let segments = self.segments.lock();
+        let cleaned = segments.iter().filter(|(_, s)| s.cleaned.is_some());
+        (empty.count() + cleaned.count()) as u64
     }
 
     /// Changes that, once folded, may leave segments empty: enough of them to
     /// pay for the checkpoint if nobody waits.
     fn pending_deaths(&self, urgency: Urgency) -> bool {
+        let batch = self.batch_segments();
         let committed = self.committed.read();
         let live = &committed.live;
+        let segment_bytes = u64::from(self.geometry.segment_bytes);
         match urgency {
-            Urgency::Background => {
-                live.log_bytes >= 8 * u64::from(self.geometry.segment_bytes)
+            Urgency::Background | Urgency::Ahead => {
+                live.log_bytes >= batch.max(8) * segment_bytes
                     || (live.removes && live.entries > 1000)
             }
             Urgency::Waiting => live.entries > 0,
@@ -146,29 +162,45 @@ impl Lfs {
     /// # Errors
     /// Device errors; a damaged block keeps its segment and is no error.
     pub fn clean_batch(&self) -> Result<u32> {
-        self.clean_segments(Urgency::Waiting)
+        let cleaning = self.cleaning.lock();
+        self.clean_segments(&cleaning, Urgency::Waiting, u64::MAX)
     }
 
-    fn clean_segments(&self, urgency: Urgency) -> Result<u32> {
-        let cleaning = self.cleaning.lock();
+    /// Cleans until what is freed adds up to `wanted` segments.
+    fn clean_segments(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        wanted: u64,
+    ) -> Result<u32> {
         let candidates = self.candidates();
         let chosen = cleaning.policy.choose(&candidates, self.clock.now_ns());
-        let mut budget = self.cleaner_budget();
+        let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
         let mut cleaned = 0;
         for segment in chosen {
             let Some(candidate) = candidates.iter().find(|c| c.segment == segment) else {
                 continue;
             };
-            let dear = candidate.live_bytes * 8 > candidate.segment_bytes * 7;
-            if urgency == Urgency::Background && dear {
+            let Candidate {
+                live_bytes,
+                segment_bytes,
+                ..
+            } = *candidate;
+            let freed = segment_bytes.saturating_sub(live_bytes);
+            let dear = match urgency {
+                Urgency::Background => freed * 8 < segment_bytes,
+                Urgency::Ahead => freed * 16 < segment_bytes,
+                Urgency::Waiting => false,
+            };
+            if dear {
                 continue;
             }
-            if candidate.live_bytes > budget {
+            if wanted_bytes == 0 || !self.may_move(live_bytes) {
                 break;
             }
-            budget -= candidate.live_bytes;
             if self.clean_segment(segment)? {
                 cleaned += 1;
+                wanted_bytes = wanted_bytes.saturating_sub(freed);
             }
         }
         Ok(cleaned)
@@ -238,21 +270,21 @@ impl Lfs {
     /// Background work: cleans one batch when clean segments run low and
     /// cleaning pays.
     pub(crate) fn clean_if_due(&self) -> Result<()> {
-        let clean = self.segments.lock().clean_count();
-        let low = self.geometry.reserve_segments + (self.geometry.segment_count / 32).max(2);
-        if clean >= low {
+        let (low, goal) = self.background_goal();
+        if self.clean_segments_now() >= low {
             return Ok(());
         }
+        let mut cleaning = self.cleaning.lock();
         // On a full volume nothing may be gained however often we try: rest
         // until something has been written since.
-        let written = self.log.lock().position.serial.get();
-        if self.cleaning.lock().fruitless_at == Some(written) {
+        let end = || self.log.lock().position.serial.get();
+        if cleaning.fruitless_at == Some(end()) {
             return Ok(());
         }
-        let (gained, _) = self.gain_segments(Urgency::Background)?;
-        if !gained {
-            let written = self.log.lock().position.serial.get();
-            self.cleaning.lock().fruitless_at = Some(written);
+        let before = self.clean_segments_now();
+        self.gain_segments(&cleaning, Urgency::Background, goal)?;
+        if self.clean_segments_now() <= before {
+            cleaning.fruitless_at = Some(end());
         }
         Ok(())
     }
