@@ -20,6 +20,8 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "tests"
 cargo test --workspace
+step "planted bugs"
+cargo test -p varve-prove --features planted --test planted_log
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 if [ -d fuzz ]; then

@@ -20,6 +20,7 @@ use crate::inode::flags;
 use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
 use crate::locks::{Rank, Ranked};
 use crate::overlay::Overlay;
+use crate::planted::{self, Planted};
 use crate::space::{difference, sum};
 use crate::statistics::count;
 use crate::types::{FileKind, Timestamp};
@@ -116,7 +117,7 @@ impl<L: Layout> FileSystem<L> {
         capture.queue(take);
         drop(gate);
         let Capture {
-            items,
+            mut items,
             usage,
             flights,
             payload,
@@ -124,6 +125,17 @@ impl<L: Layout> FileSystem<L> {
             images,
             ..
         } = capture;
+        if planted::is(Planted::RecordsLast) {
+            items.sort_by_key(is_range_record);
+        }
+        if let Some(items) = torn_off(&mut items) {
+            let usage = writer.usage;
+            self.store.layout.append(Group {
+                items,
+                usage,
+                cause,
+            })?;
+        }
         if !items.is_empty() {
             let appended = self.store.layout.append(Group {
                 items,
@@ -202,7 +214,13 @@ impl<L: Layout> Capture<'_, L> {
                 Take::Part(_) => Vec::new(),
                 Take::Wanted | Take::Queue { .. } | Take::All => std::mem::take(&mut queues.wanted),
             };
-            (std::mem::take(&mut queues.epoch), wanted)
+            let mut members = std::mem::take(&mut queues.epoch);
+            if planted::is(Planted::FsyncSkipsEpoch) && matches!(take, Take::Wanted) {
+                let left =
+                    members.extract_if(.., |vnode| !wanted.iter().any(|w| Arc::ptr_eq(w, vnode)));
+                queues.epoch = left.collect();
+            }
+            (members, wanted)
         };
         for vnode in &wanted {
             vnode.write().join_epoch = true;
@@ -287,6 +305,15 @@ impl<L: Layout> Capture<'_, L> {
                 version: vnode.version,
                 data,
             });
+        }
+        if planted::is(Planted::DirtyKillsCommitted) && data_bytes == 0 {
+            self.items
+                .extend(state.dirty.keys().map(|&block| Item::Punched {
+                    ino: vnode.ino,
+                    version: vnode.version,
+                    from_block: block,
+                    to_block: block + 1,
+                }));
         }
         let blocks = self.data(vnode, state, data_bytes);
         let left = state.dirty.values().next_back().is_some_and(|d| !d.flying);
@@ -379,6 +406,9 @@ impl<L: Layout> Capture<'_, L> {
         logged.size = logged.size.min(state.inode.size);
         let mut image = Box::new(state.inode.clone());
         image.size = logged.size;
+        if planted::is(Planted::SizeAhead) {
+            image.size = state.inode.size;
+        }
         image.blocks = logged.blocks;
         image.sectors = logged.sectors;
         if vnode.kind == FileKind::Regular {
@@ -403,4 +433,28 @@ impl<L: Layout> Capture<'_, L> {
     fn subtract(&mut self, state: &State) {
         self.usage = difference(self.usage, state.logged.counted);
     }
+}
+
+/// What [`Planted::RecordsLast`] puts behind the blocks.
+fn is_range_record(item: &Item) -> bool {
+    matches!(
+        item,
+        Item::Truncated { .. } | Item::Punched { .. } | Item::Reserved { .. }
+    )
+}
+
+/// What a planted bug appends as a group of its own, ahead of the rest.
+fn torn_off(items: &mut Vec<Item>) -> Option<Vec<Item>> {
+    let early: Vec<Item> = if planted::is(Planted::RenameSplit) {
+        let image = items
+            .iter()
+            .position(|item| matches!(item, Item::Inode(_)))?;
+        items.drain(..=image).collect()
+    } else if planted::is(Planted::FreesFirst) {
+        let is_free = |item: &mut Item| matches!(item, Item::Freed { .. });
+        items.extract_if(.., is_free).collect()
+    } else {
+        return None;
+    };
+    (!early.is_empty()).then_some(early)
 }

@@ -29,6 +29,8 @@ mod names;
 mod options;
 mod overlay;
 mod permission;
+#[doc(hidden)]
+pub mod planted;
 mod read;
 mod read_ahead;
 mod readdir;

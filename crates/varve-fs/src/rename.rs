@@ -17,6 +17,7 @@ use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
 use crate::names::{LINKS_MAX, NAME_BYTES};
 use crate::permission::WRITE;
+use crate::planted::{self, Planted};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::unlink::Found;
@@ -242,7 +243,8 @@ impl<L: Layout> FileSystem<L> {
             source.move_below(&mut state, parents.to.ino);
         }
         state.inode.ctime = now;
-        if target.is_some() && state.has_data() {
+        let carries = !planted::is(Planted::RenameLeavesData);
+        if target.is_some() && state.has_data() && carries {
             state.join_epoch = true;
         }
         self.join(&source, &mut state);

@@ -20,6 +20,7 @@ use crate::geometry::Geometry;
 use crate::ranges::RangeMap;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
+use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 
 /// Pointers by logical block. Few blocks live in a sorted vector, many in a tree.
@@ -312,7 +313,7 @@ impl Delta {
             // A freed entry has no price.
             **entry = InodeDelta {
                 version,
-                reborn: true,
+                reborn: !planted::is(Planted::StaleVersion),
                 ..InodeDelta::default()
             };
         }

@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{BufferPool, Clock, Device};
+use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
 
 /// Checkpointed images remembered by inode.
@@ -63,15 +64,21 @@ impl Lfs {
         let mut recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
         if read_only.is_none() {
-            if let Some(byte) = recovered.leftover {
+            let clears = !planted::is(Planted::LeftoverKept);
+            if let Some(byte) = recovered.leftover.filter(|_| clears) {
                 clear_leftover(&*device, byte)?;
             }
             // Protocol rule 12: what recovery read may still be in a cache.
-            device.flush()?;
+            if !planted::is(Planted::NoFlushAtMount) {
+                device.flush()?;
+            }
         }
         let position = recovered.position;
         durability.reset(position.serial.get());
-        let unfinished = unfinished_after(&recovered);
+        let mut unfinished = unfinished_after(&recovered);
+        if planted::is(Planted::OrphansNotFreed) {
+            unfinished.clear();
+        }
         let mut allocator = allocator_after(recovered.committed.get_mut());
         if read_only.is_none() {
             let base = Arc::clone(&recovered.committed.get_mut().base);

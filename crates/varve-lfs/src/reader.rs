@@ -24,6 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{BufferPool, Device, PooledBuffer};
 use varve_fs::InodeNo;
+use varve_fs::planted::{self, Planted};
 
 /// Bytes fetched at once when misses are neighbours in the log.
 const WINDOW_BYTES: u64 = 256 << 10;
@@ -213,6 +214,9 @@ impl Reader {
             return Ok(Ok(()));
         }
         self.miss(sector, bytes)?;
+        if planted::is(Planted::UncheckedRead) {
+            return Ok(Ok(()));
+        }
         let mut found = crc32c(bytes);
         if found != crc {
             // The first answer may be a stale window or a transient fault.

@@ -11,6 +11,7 @@ use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
+use varve_fs::planted::{self, Planted};
 
 /// What may be done with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,7 +268,8 @@ impl SegmentTable {
                 segment.cleaned = None;
                 segment.suspect = true;
             }
-            if segment.empty_since < serial {
+            let waited = segment.empty_since < serial;
+            if waited || planted::is(Planted::ReuseAfterOne) && empty {
                 freed.push(number);
             }
         }

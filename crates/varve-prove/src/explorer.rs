@@ -8,7 +8,8 @@
 //!
 //! For a share of the images, drawn by lot, moreover:
 //! - the offline check finds nothing, before and after recovery;
-//! - mounting once more, after the process died, shows the same tree;
+//! - mounting once more, after the process died, shows the same tree, and so
+//!   does mounting with the newest checkpoint damaged;
 //! - the recovered volume takes operations, a sync, a remount;
 //! - **nested**: the recovery, and a short workload after it, are recorded
 //!   and explored in the same way, down to a given depth.
@@ -358,6 +359,25 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         }
     }
 
+    /// The older checkpoint leads to the same tree.
+    fn look_from_older_checkpoint(&self, image: &MemoryImage, tree: &Tree) -> Result<(), Failure> {
+        let Some(image) = self.subject.without_newest_checkpoint(image) else {
+            return Ok(());
+        };
+        let device = Arc::new(MemoryDevice::from_image(&image));
+        let Some(mounted) = self.subject.mount_read_only(device, new_clock()) else {
+            return Ok(());
+        };
+        let when = "from the older checkpoint";
+        let fail = |text: String| Failure::new(Promise::Again, format!("{when}: {text}"));
+        let mounted = mounted.map_err(|error| fail(format!("mount: {error}")))?;
+        if let Some(damage) = mounted.damage().first() {
+            return Err(fail(damage.clone()));
+        }
+        let seen = tree::walk(&*mounted, Bounds::default()).map_err(fail)?;
+        same_tree(tree, &seen, when)
+    }
+
     /// The recovered volume is checked, dies, mounts, works, and mounts again.
     fn use_further(
         &self,
@@ -372,6 +392,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         self.check_offline(&raw, "of the crash image")?;
         self.check_offline(device, "after recovery")?;
         self.look_without_writing(image, tree)?;
+        self.look_from_older_checkpoint(image, tree)?;
         // The process dies: what it had written stays.
         let dead = Arc::new(MemoryDevice::from_image(&device.snapshot()));
         drop(mounted);

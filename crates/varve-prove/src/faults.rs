@@ -192,6 +192,31 @@ impl<S: Subject + ?Sized> Attack<'_, S> {
         Ok(())
     }
 
+    /// Every kind at every `stride`th request it can strike, from number
+    /// `from` on, once and sticky; each tally is handed to `told`.
+    ///
+    /// # Errors
+    /// As [`Attack::attack`].
+    pub fn attack_everywhere(
+        &self,
+        operations: &[Operation],
+        kinds: &[FaultKind],
+        (from, stride): (u64, u64),
+        told: &mut dyn FnMut(FaultKind, &Tally),
+    ) -> Result<(), Failure> {
+        let requests = self
+            .requests(operations)
+            .map_err(|failure| failure.context("without faults"))?;
+        for &kind in kinds {
+            for skip in (from..matching(kind, requests)).step_by(stride as usize) {
+                for fault in [Fault::once(kind), Fault::sticky(kind)] {
+                    told(kind, &self.attack(operations, &[fault.after(skip)])?);
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The bytes that `device` would now deliver.
     fn read_all(&self, device: &FaultDevice<MemoryDevice>) -> Result<MemoryImage, Failure> {
         let mut image = device.inner().snapshot();

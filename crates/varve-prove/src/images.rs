@@ -9,7 +9,7 @@
 //!
 //! A hang is ended by a watchdog that tells how to repeat it.
 
-use crate::explorer::mix;
+use crate::explorer::{Plan, mix};
 use crate::failure::{Failure, Promise};
 use crate::generator::Generator;
 use crate::model::Model;
@@ -72,6 +72,16 @@ impl Watchdog {
     fn expect(&self, story: String) {
         let _ = self.0.send(story);
     }
+}
+
+/// A workload with enough files for index nodes and directory nodes.
+pub fn workload(seed: u64) -> Vec<Operation> {
+    let mut profile = Plan::quick(seed).profile;
+    profile
+        .names
+        .extend((0..30).map(|number| format!("{number}^9")));
+    profile.file_blocks = 40;
+    Generator::new(profile, Random::new(seed)).take(250)
 }
 
 /// Makes mutants of the images of one workload.

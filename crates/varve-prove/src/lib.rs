@@ -8,26 +8,35 @@
 //! | [`contract`] | which trees a crash may leave, and the check |
 //! | [`runner`], [`reference`](mod@reference) | operations on the real thing and the model, side by side |
 //! | [`explorer`] | the power cut at every write, in every way |
+//! | [`between`] | flushes between the partials of a group |
 //! | [`bounded`] | all short workloads over a small tree |
 //! | [`groups`] | crashes between groups, without a device |
 //! | [`faults`] | devices that fail, lie and decay |
+//! | [`variants`] | the logs that it explores |
+//! | [`full`] | volumes filled and emptied again |
+//! | [`traces`] | stories that catch a missing rule |
+//! | [`leftover`] | what one life left torn and the next completes |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`] | what is tested, behind one interface |
 //! | [`tree`] | a whole tree as seen from outside |
+//! | [`rows`] | all of this by name, for as long as there is time |
 //! | [`failure`] | failures as stories, made short |
 //!
 //! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
 //! it, `VARVE_PROVE_SCALE` multiplies the work.
 
+pub mod between;
 pub mod bounded;
 pub mod contract;
 pub mod explorer;
 pub mod failure;
 pub mod faults;
+pub mod full;
 pub mod generator;
 pub mod groups;
 pub mod images;
+pub mod leftover;
 pub mod model;
 pub mod mounted;
 pub mod operation;
@@ -35,8 +44,11 @@ pub mod panics;
 pub mod random;
 pub mod reference;
 pub mod repair;
+pub mod rows;
 pub mod runner;
 pub mod subjects;
 pub mod switch;
 pub mod toy;
+pub mod traces;
 pub mod tree;
+pub mod variants;

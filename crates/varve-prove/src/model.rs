@@ -286,6 +286,8 @@ impl Model {
             O::WriteBack
             | O::LayoutCheckpoint
             | O::Clean
+            | O::Claim
+            | O::Move
             | O::Maintain
             | O::DropCaches
             | O::Kill => {}

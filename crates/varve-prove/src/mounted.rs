@@ -4,8 +4,8 @@
 //! filled in and the layout forgotten; [`Subject`] is how to make, mount and
 //! check one on a device.
 
-use std::sync::Arc;
-use varve_device::{Clock, Device};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use varve_device::{Clock, Device, MemoryImage};
 use varve_fs::{
     Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, StatFs, Usage,
     View, Whence,
@@ -59,6 +59,10 @@ pub trait Mounted: Send + Sync {
     fn maintain(&self) -> Result<()>;
     /// The layout cleans what it can.
     fn clean(&self) -> Result<()>;
+    /// The layout's cleaner judges what lives in a few segments, and waits.
+    fn claim(&self) -> Result<()>;
+    /// It moves what it last found living.
+    fn move_claimed(&self) -> Result<()>;
     fn retain(&self, ino: InodeNo) -> Result<()>;
     fn release(&self, ino: InodeNo);
     fn usage(&self) -> Usage;
@@ -73,10 +77,15 @@ pub trait Mounted: Send + Sync {
     fn measures(&self) -> (u32, usize);
 }
 
+/// Moves what a cleaner has found living.
+pub type Claimed<L> = Box<dyn FnOnce(&FileSystem<L>) -> Result<()> + Send>;
+
 /// What a layout adds to a file system.
 pub struct Extras<L: Layout> {
     /// Cleans what can be cleaned.
     pub clean: fn(&FileSystem<L>) -> Result<()>,
+    /// Judges what lives, and says how to move it.
+    pub claim: fn(&FileSystem<L>) -> Result<Claimed<L>>,
     /// Damage that mounting found.
     pub damage: fn(&FileSystem<L>) -> Vec<String>,
     /// Releases the layout once the file system is unmounted.
@@ -87,6 +96,7 @@ impl<L: Layout> Default for Extras<L> {
     fn default() -> Self {
         Extras {
             clean: |system| system.layout().maintain(),
+            claim: |_| Ok(Box::new(|_| Ok(()))),
             damage: |_| Vec::new(),
             unmount: |_| Ok(()),
         }
@@ -98,6 +108,7 @@ pub struct Handle<L: Layout> {
     system: FileSystem<L>,
     caller: Caller,
     extras: Extras<L>,
+    claimed: Mutex<Option<Claimed<L>>>,
 }
 
 impl<L: Layout> Handle<L> {
@@ -107,7 +118,12 @@ impl<L: Layout> Handle<L> {
             system,
             caller: Caller::root(),
             extras,
+            claimed: Mutex::default(),
         }
+    }
+
+    fn claimed(&self) -> MutexGuard<'_, Option<Claimed<L>>> {
+        self.claimed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The file system.
@@ -253,6 +269,16 @@ impl<L: Layout> Mounted for Handle<L> {
         (self.extras.clean)(&self.system)
     }
 
+    fn claim(&self) -> Result<()> {
+        *self.claimed() = Some((self.extras.claim)(&self.system)?);
+        Ok(())
+    }
+
+    fn move_claimed(&self) -> Result<()> {
+        let claimed = self.claimed().take();
+        claimed.map_or(Ok(()), |moves| moves(&self.system))
+    }
+
     fn retain(&self, ino: InodeNo) -> Result<()> {
         self.system.retain(ino)
     }
@@ -319,6 +345,12 @@ pub trait Subject: Sync {
         _device: Arc<dyn Device>,
         _clock: Arc<dyn Clock>,
     ) -> Option<Result<Box<dyn Mounted>>> {
+        None
+    }
+
+    /// The image with its newest checkpoint damaged, if an older one is kept for
+    /// that: it must lead to the same tree.
+    fn without_newest_checkpoint(&self, _image: &MemoryImage) -> Option<MemoryImage> {
         None
     }
 

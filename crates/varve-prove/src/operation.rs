@@ -165,6 +165,10 @@ pub enum Operation {
     LayoutCheckpoint,
     /// The layout cleans what it can.
     Clean,
+    /// The layout's cleaner judges what lives in a few segments, and waits.
+    Claim,
+    /// It moves what it last found living, whatever has happened since.
+    Move,
     /// The file system's background step.
     Maintain,
     /// Forgets what is clean.

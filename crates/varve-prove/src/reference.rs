@@ -3,14 +3,14 @@
 use crate::failure::{Failure, Promise, shrink};
 use crate::generator::{Generator, Profile};
 use crate::model::Model;
-use crate::mounted::Mounted;
+use crate::mounted::{Mounted, Subject};
 use crate::operation::Operation;
 use crate::panics;
 use crate::random::Random;
 use crate::runner::{Runner, new_clock};
 use std::sync::Arc;
 use std::time::Duration;
-use varve_device::Clock;
+use varve_device::{Clock, MemoryDevice};
 use varve_fs::Result as FsResult;
 
 /// Mounts a volume, each time anew, after the last mount was unmounted.
@@ -72,6 +72,22 @@ impl Course {
             self.attempt(story, every, &volume).err()
         };
         Err(shrink(failure, self.patience, attempt))
+    }
+
+    /// Runs the course drawn from `seed` on a fresh volume of `subject`.
+    ///
+    /// # Errors
+    /// As [`Course::run`].
+    pub fn run_on(&self, seed: u64, subject: &impl Subject) -> Result<(), Failure> {
+        self.run(seed, |clock: Arc<dyn Clock>| {
+            let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
+            subject.format(device.clone(), clock.clone())?;
+            let mut mounts = 0;
+            Ok(Box::new(move || {
+                mounts += 1;
+                subject.mount(device.clone(), clock.clone(), mounts)
+            }) as Mount<'_>)
+        })
     }
 
     /// Runs a given story.

@@ -8,6 +8,7 @@
 //! replaced by the new one in all that is used, which changes other extents,
 //! and so on until nothing changes.
 
+use crate::images::Repair;
 use std::collections::HashMap;
 use std::ops::Range;
 use varve_device::MemoryImage;
@@ -213,6 +214,12 @@ fn summary_extents(
         }
         at += length;
     }
+}
+
+/// Learns where the checksums of `original` are.
+pub fn learn_repair(original: &MemoryImage) -> Repair {
+    let repair = LogRepair::new(original);
+    Box::new(move |image: &mut MemoryImage, changed: &[Range<u64>]| repair.repair(image, changed))
 }
 
 #[cfg(test)]

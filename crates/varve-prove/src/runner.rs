@@ -216,6 +216,8 @@ impl Runner {
             O::Checkpoint => fs.checkpoint()?,
             O::LayoutCheckpoint => fs.layout_checkpoint()?,
             O::Clean => fs.clean()?,
+            O::Claim => fs.claim()?,
+            O::Move => fs.move_claimed()?,
             O::Maintain => {
                 self.clock.advance(OLD);
                 fs.maintain()?;

@@ -1,12 +1,14 @@
 //! The file systems that are put to the proof.
 
-use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::between;
+use crate::mounted::{Claimed, Extras, Handle, Mounted, Subject};
 use crate::runner::new_clock;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
-use varve_device::{Clock, Device};
+use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
 use varve_fs::{FileSystem, Layout, MemoryLayout, MemoryOptions, Options, Result};
 use varve_lfs::check::{CheckOptions, check};
+use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 /// The options every subject is mounted with: little memory, so that blocks
@@ -110,6 +112,8 @@ pub struct Log {
     pub mount: MountOptions,
     /// How the file system on it is mounted.
     pub options: Options,
+    /// Flush between the partials of a group, as another thread may.
+    pub flush_between: bool,
 }
 
 impl Default for Log {
@@ -128,19 +132,49 @@ impl Default for Log {
                 ..MountOptions::default()
             },
             options: options(),
+            flush_between: false,
         }
     }
 }
 
-/// Moves the live blocks out of the emptiest segments, whether it pays or not.
-fn clean(system: &FileSystem<Lfs>) -> Result<()> {
-    let layout = system.layout();
+/// The emptiest segments.
+fn emptiest(layout: &Lfs) -> Vec<u32> {
     let mut candidates = layout.candidates();
     candidates.sort_by_key(|candidate| candidate.live_bytes);
-    for candidate in candidates.iter().take(3) {
-        layout.clean_segment(candidate.segment)?;
+    let emptiest = candidates.iter().take(3);
+    emptiest.map(|candidate| candidate.segment).collect()
+}
+
+/// Moves the live blocks out of the emptiest segments, whether it pays or not.
+fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+    let layout = system.layout();
+    for segment in emptiest(layout) {
+        layout.clean_segment(segment)?;
     }
     Ok(())
+}
+
+/// As [`clean`], with whatever else happens between finding and moving, as if
+/// another thread had done it.
+fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
+    let layout = system.layout();
+    let mut claims = Vec::new();
+    for segment in emptiest(layout) {
+        let contents = layout.read_segment(segment)?;
+        let found = layout.bmapv(&contents.blocks)?;
+        if found.damaged == 0 {
+            claims.push((segment, contents.incarnation, found));
+        }
+    }
+    Ok(Box::new(move |system| {
+        let layout = system.layout();
+        for (segment, incarnation, found) in claims {
+            if layout.markv(found)? {
+                layout.segclean(segment, incarnation);
+            }
+        }
+        Ok(())
+    }))
 }
 
 impl Log {
@@ -156,10 +190,14 @@ impl Log {
             read_only,
             ..self.mount.clone()
         };
-        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+        let layout = match self.flush_between {
+            true => between::mount(device, Arc::clone(&clock), mount)?,
+            false => Arc::new(Lfs::mount(device, Arc::clone(&clock), mount)?),
+        };
         let system = FileSystem::mount(layout, clock, self.options.clone())?;
         let extras = Extras {
             clean,
+            claim,
             damage: |system| system.layout().recovery_report().damage.clone(),
             unmount: |system| Ok(system.layout().unmount()?),
         };
@@ -194,6 +232,24 @@ impl Subject for Log {
         clock: Arc<dyn Clock>,
     ) -> Option<Result<Box<dyn Mounted>>> {
         Some(self.mount_as(device, clock, 3, true))
+    }
+
+    fn without_newest_checkpoint(&self, image: &MemoryImage) -> Option<MemoryImage> {
+        let superblock = Lfs::find_superblock(&MemoryDevice::from_image(image)).ok()?;
+        let slot_bytes = u64::from(superblock.record_bytes.get());
+        let mut records = Vec::new();
+        for slot in 0..u64::from(superblock.record_count.get()) {
+            let at = superblock.ring_offset.get() + slot * slot_bytes;
+            let mut bytes = vec![0; slot_bytes as usize];
+            image.read(at, &mut bytes);
+            if let Ok(record) = CheckpointRecord::decode(&bytes, superblock.volume_tag()) {
+                records.push((record.header.serial.get(), at));
+            }
+        }
+        let newest = records.iter().max().filter(|_| records.len() > 1)?;
+        let mut image = image.clone();
+        image.write(newest.1, &[0; 512]);
+        Some(image)
     }
 
     fn check(&self, device: Arc<dyn Device>) -> Vec<String> {

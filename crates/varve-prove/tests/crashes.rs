@@ -6,12 +6,13 @@ use varve_device::{Event, trace_fingerprint};
 use varve_fs::MemoryOptions;
 use varve_prove::explorer::{Counts, Explorer, Plan};
 use varve_prove::failure::Failure;
-use varve_prove::generator::{Generator, Profile};
+use varve_prove::generator::Generator;
 use varve_prove::groups::explore_groups;
 use varve_prove::mounted::Subject;
 use varve_prove::operation::story;
 use varve_prove::random::{Random, announce_seed, scaled};
 use varve_prove::subjects::{Log, Toy};
+use varve_prove::variants::Variant;
 
 fn explore(subject: &impl Subject, plan: &Plan, workloads: u64, length: u64) -> Counts {
     let start = Instant::now();
@@ -27,6 +28,10 @@ fn explore(subject: &impl Subject, plan: &Plan, workloads: u64, length: u64) -> 
     counts
 }
 
+fn explore_variant(variant: &Variant, workloads: u64) -> Counts {
+    explore(&variant.subject, &variant.plan, workloads, variant.length)
+}
+
 #[test]
 fn the_file_system_on_the_toy() {
     let seed = announce_seed("the_file_system_on_the_toy", 1);
@@ -37,59 +42,49 @@ fn the_file_system_on_the_toy() {
 #[test]
 fn the_log() {
     let seed = announce_seed("the_log", 1);
-    let counts = explore(&Log::default(), &Plan::quick(seed), scaled(40), 40);
+    let counts = explore_variant(&Variant::plain(seed), scaled(40));
     assert!(counts.states > 500);
 }
 
 #[test]
 fn the_log_under_cleaning() {
     let seed = announce_seed("the_log_under_cleaning", 1);
-    let subject = Log {
-        device_bytes: 3584 << 10,
-        ..Log::default()
-    };
-    let mut plan = Plan::quick(seed);
-    (plan.profile, plan.may_be_full) = (Profile::churn(), true);
-    plan.units = vec![4096];
-    let counts = explore(&subject, &plan, scaled(5), 160);
+    let counts = explore_variant(&Variant::under_cleaning(seed), scaled(5));
     assert!(counts.states > 500);
 }
 
 #[test]
 fn the_log_with_other_measures() {
     let seed = announce_seed("the_log_with_other_measures", 1);
-    let mut subject = Log {
-        device_bytes: 12 << 20,
-        ..Log::default()
-    };
-    subject.format.inode_bytes = 512;
-    subject.format.block_bytes = 8192;
-    subject.format.segment_bytes = 256 << 10;
-    let mut plan = Plan::quick(seed);
-    plan.profile.block_bytes = 8192;
-    let counts = explore(&subject, &plan, scaled(10), 40);
+    let counts = explore_variant(&Variant::with_other_measures(seed), scaled(10));
     assert!(counts.states > 500);
 }
 
 #[test]
 fn the_log_with_deep_indexes() {
     let seed = announce_seed("the_log_with_deep_indexes", 1);
-    let mut plan = Plan::quick(seed);
-    (plan.profile, plan.units) = (Profile::sparse(), vec![4096]);
-    let counts = explore(&Log::default(), &plan, scaled(3), 30);
+    let counts = explore_variant(&Variant::with_deep_indexes(seed), scaled(3));
     assert!(counts.states > 200);
+}
+
+#[test]
+fn the_log_with_flushes_between() {
+    let seed = announce_seed("the_log_with_flushes_between", 1);
+    let counts = explore_variant(&Variant::with_flushes_between(seed), scaled(10));
+    assert!(counts.states > 500);
+}
+
+#[test]
+fn the_log_with_claims() {
+    let seed = announce_seed("the_log_with_claims", 1);
+    let counts = explore_variant(&Variant::with_claims(seed), scaled(15));
+    assert!(counts.states > 500);
 }
 
 #[test]
 fn the_log_in_strict_order() {
     let seed = announce_seed("the_log_in_strict_order", 1);
-    let mut subject = Log::default();
-    subject.options.strict_order = true;
-    let plan = Plan {
-        strict: true,
-        ..Plan::quick(seed)
-    };
-    let counts = explore(&subject, &plan, scaled(20), 40);
+    let counts = explore_variant(&Variant::in_strict_order(seed), scaled(20));
     assert!(counts.states > 500);
 }
 
@@ -222,23 +217,17 @@ fn collected_failures_of_the_cleaner() {
     collect(&Log::default(), &plan, scaled(60), 40);
 }
 
-/// Much that is written and not flushed, a crash, a short life that writes
-/// much the same, and another crash: what one leaves torn the other may complete.
+/// What one life leaves torn and the next may complete.
 #[test]
 #[ignore = "for finding several mistakes at once"]
 fn collected_failures_of_second_lives() {
-    use varve_prove::generator::Kind::{Fsync, Sync, WriteBack};
     let seed = announce_seed("collected_failures_of_second_lives -- --ignored", 1);
-    let mut plan = Plan {
-        patience: Duration::from_secs(60),
-        ..Plan::quick(seed)
-    };
-    plan.profile = plan.profile.without(&[Fsync, Sync]);
-    plan.profile.kinds.extend([WriteBack; 16]);
-    plan.profile.kinds.push(Fsync);
-    (plan.units, plan.nested_one_in) = (vec![512], 3);
-    plan.limits.torn_writes = 3;
-    collect(&Log::default(), &plan, scaled(20), 20);
+    let Variant {
+        subject,
+        plan,
+        length,
+    } = Variant::second_lives(seed);
+    collect(&subject, &plan, scaled(20), length);
 }
 
 /// Explores the story in the file that `VARVE_STORY` names, thoroughly; with

@@ -1,8 +1,8 @@
 //! Faults at every request, and decay: an error or right data.
 
-use varve_device::{Fault, FaultKind};
+use varve_device::FaultKind;
 use varve_prove::explorer::Plan;
-use varve_prove::faults::{Attack, Decay, REPORTED, SILENT, Tally, matching};
+use varve_prove::faults::{Attack, Decay, REPORTED, SILENT, Tally};
 use varve_prove::generator::Generator;
 use varve_prove::mounted::Subject;
 use varve_prove::operation::Operation;
@@ -22,20 +22,10 @@ fn attack(subject: &impl Subject, kinds: &[FaultKind], seed: u64, stride: u64) -
         seed,
         block_bytes: 4096,
     };
-    let requests = match attack.requests(&operations) {
-        Ok(requests) => requests,
-        Err(failure) => panic!("without faults\n{failure}"),
-    };
-    for &kind in kinds {
-        let limit = matching(kind, requests);
-        for skip in (seed % stride..limit).step_by(stride as usize) {
-            for fault in [Fault::once(kind), Fault::sticky(kind)] {
-                match attack.attack(&operations, &[fault.after(skip)]) {
-                    Ok(found) => tally.add(&found),
-                    Err(failure) => panic!("{failure}"),
-                }
-            }
-        }
+    let places = (seed % stride, stride);
+    let told = &mut |_, found: &Tally| tally.add(found);
+    if let Err(failure) = attack.attack_everywhere(&operations, kinds, places, told) {
+        panic!("{failure}");
     }
     report(&tally);
     tally

@@ -1,7 +1,5 @@
 //! Random operations against the model, without crashes.
 
-use std::sync::Arc;
-use varve_device::MemoryDevice;
 use varve_fs::MemoryOptions;
 use varve_prove::generator::Profile;
 use varve_prove::mounted::Subject;
@@ -20,16 +18,7 @@ fn on_memory(course: &Course, seed: u64, memory: &MemoryOptions) {
 }
 
 fn on_device(course: &Course, seed: u64, subject: &impl Subject) {
-    let volume = |clock: Arc<dyn varve_device::Clock>| {
-        let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
-        subject.format(device.clone(), clock.clone())?;
-        let mut mounts = 0;
-        Ok(Box::new(move || {
-            mounts += 1;
-            subject.mount(device.clone(), clock.clone(), mounts)
-        }) as Mount<'_>)
-    };
-    if let Err(failure) = course.run(seed, volume) {
+    if let Err(failure) = course.run_on(seed, subject) {
         panic!("{failure}");
     }
 }

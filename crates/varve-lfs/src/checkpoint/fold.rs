@@ -20,6 +20,7 @@ use crate::log::{GroupKind, LogItem, Placed};
 use foldhash::HashMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 
 /// Nodes and inodes written in one group, so that no fsync waits for more
@@ -84,7 +85,11 @@ impl<'a> Fold<'a> {
     }
 
     fn kill(&mut self, pointer: &Pointer) {
-        self.count(pointer.sector(), -live_bytes(pointer));
+        let left = i64::from(planted::is(Planted::UsageOffByOne)) * 512;
+        self.count(
+            pointer.sector(),
+            left.min(live_bytes(pointer)) - live_bytes(pointer),
+        );
     }
 
     fn kill_metadata(&mut self, pointer: &Pointer) {

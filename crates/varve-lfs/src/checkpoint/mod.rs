@@ -21,7 +21,7 @@ mod table;
 pub(crate) use table::TableImage;
 
 use crate::base::Base;
-use crate::delta::Delta;
+use crate::delta::{Delta, FoldPrice};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
@@ -32,6 +32,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
+use varve_fs::planted::{self, Planted};
 
 /// Block entries and images a delta may hold before a checkpoint is due: some
 /// 30 MiB of memory.
@@ -140,8 +141,16 @@ impl Lfs {
             frozen.absorb(&self.geometry, younger);
         }
         frozen.boundary = log.position.serial.get();
-        let frozen = Arc::new(frozen);
         committed.live.next_ino = frozen.next_ino;
+        if planted::is(Planted::BoundaryCutsGroup)
+            && frozen.inodes.len() > 1
+            && let Some(last) = frozen.inodes.keys().max().copied()
+            && let Some(mut entry) = frozen.inodes.remove(&last)
+        {
+            entry.price = FoldPrice::default();
+            committed.live.inodes.insert(last, entry);
+        }
+        let frozen = Arc::new(frozen);
         committed.frozen = Some(Arc::clone(&frozen));
         (frozen, Arc::clone(&committed.base), log.position, log.usage)
     }
@@ -154,7 +163,10 @@ impl Lfs {
         let table = fold.usage_table(serial, boundary.serial.get())?;
         let final_images = std::mem::take(&mut fold.final_images);
         let position = self.record_position(boundary);
-        self.commit_all()?;
+        let early = planted::is(Planted::RecordEarly);
+        if !early && !planted::is(Planted::NoFlushBeforeRecord) {
+            self.commit_all()?;
+        }
         let record = CheckpointRecord {
             header: CheckpointHeader {
                 serial: serial.into(),
@@ -168,7 +180,10 @@ impl Lfs {
                 next_ino: lists.next_ino.into(),
                 free_head: lists.free_head.into(),
                 free_count: lists.free_count.into(),
-                unfinished_count: (lists.unfinished.len() as u64).into(),
+                unfinished_count: match planted::is(Planted::OrphansUnlisted) {
+                    true => 0.into(),
+                    false => (lists.unfinished.len() as u64).into(),
+                },
                 inodes_used: usage.inodes.into(),
                 blocks_used: usage.blocks.into(),
                 sectors_used: usage.sectors.into(),
@@ -182,6 +197,7 @@ impl Lfs {
             deltas: table
                 .corrections
                 .iter()
+                .filter(|_| !planted::is(Planted::CorrectionsForgotten))
                 .map(|(&segment, &bytes)| UsageDelta {
                     segment: segment.into(),
                     spare: 0.into(),
@@ -190,6 +206,9 @@ impl Lfs {
                 .collect(),
         };
         self.write_record(&record)?;
+        if early {
+            self.commit_all()?;
+        }
         self.durability.recovers_behind(position.serial.get());
         let base = Base {
             serial,
@@ -236,10 +255,16 @@ impl Lfs {
 
     fn write_record(&self, record: &CheckpointRecord) -> Result<()> {
         let slot_bytes = self.superblock.record_bytes.get();
-        let slot = record.header.serial.get() % u64::from(self.superblock.record_count.get());
+        let mut slot = record.header.serial.get() % u64::from(self.superblock.record_count.get());
+        if planted::is(Planted::OneRecordSlot) {
+            slot = 0;
+        }
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
         self.device.write(offset, &[IoSlice::new(&bytes)])?;
+        if planted::is(Planted::NoFlushAfterRecord) {
+            return Ok(());
+        }
         self.barrier()
     }
 

@@ -31,6 +31,7 @@ use crate::segments::SegmentTable;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_device::Device;
+use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Usage};
 use zerocopy::FromBytes;
 
@@ -364,15 +365,24 @@ impl Replay<'_> {
     }
 
     fn run(&mut self) -> Result<()> {
+        let mut boundary = self.out.position;
         loop {
             match self.next()? {
-                Ok(partial) => self.take(partial)?,
+                Ok(partial) => {
+                    self.take(partial)?;
+                    if self.pending.is_empty() {
+                        boundary = self.out.position;
+                    }
+                }
                 Err(reason) => {
                     self.out.report.end = reason.to_string();
                     self.out.report.dropped_partials = self.pending.len() as u64;
                     break;
                 }
             }
+        }
+        if planted::is(Planted::ResumeBeforeGroup) {
+            self.out.position = boundary;
         }
         // Log behind the checkpoint: the mount after it never unmounted.
         self.out.report.clean &= self.out.report.partials == 0;
@@ -384,7 +394,11 @@ impl Replay<'_> {
     /// The next partial of the chain, or why there is none.
     fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
         let position = self.out.position;
-        let (segment, offset, _) = self.geometry.successor(&position);
+        let (mut segment, mut offset, _) = self.geometry.successor(&position);
+        if planted::is(Planted::PlaceNotShared) && offset > self.geometry.segment_bytes / 4 * 3 {
+            segment = position.next_segment.get();
+            offset = self.geometry.payload_start(segment);
+        }
         // A unit torn by the power may read as an error: like any partial that
         // is not whole, it ends the chain, and the tail search decides.
         let unreadable = |error: Error| Malformed::new("partial segment", error.to_string());
@@ -496,11 +510,11 @@ impl Replay<'_> {
         if header.has(summary_flags::FIRST) {
             self.out.report.dropped_partials += self.pending.len() as u64;
             self.pending.clear();
-        } else if self.pending.is_empty() {
+        } else if self.pending.is_empty() && !planted::is(Planted::HalfGroups) {
             return Ok(());
         }
         self.pending.push(partial);
-        if header.has(summary_flags::LAST) {
+        if header.has(summary_flags::LAST) || planted::is(Planted::HalfGroups) {
             let group = std::mem::take(&mut self.pending);
             if !header.has(summary_flags::CHECKPOINT) {
                 for partial in group {
@@ -539,6 +553,14 @@ impl Replay<'_> {
                 } => {
                     if let Record::Reserved(from, to, _) = record {
                         self.reserved_blocks += to - from;
+                    }
+                    let lost = match record {
+                        Record::Freed(_) => planted::is(Planted::FreedLost),
+                        Record::Truncated(_) => planted::is(Planted::TruncateLost),
+                        _ => false,
+                    };
+                    if lost {
+                        continue;
                     }
                     live.apply_record(geometry, ino, version, record);
                 }

@@ -1,0 +1,164 @@
+//! Mistakes that can be planted, so that the proof harness can show that it
+//! catches them: a harness that misses them proves nothing.
+//!
+//! Only the feature `planted` compiles them in. Without it [`is`] is the
+//! constant `false`, and its sites are gone. With it, a bug lives on the
+//! thread that is inside [`with`], and nowhere else: tests that run beside it
+//! see none. Each site is one line, in this crate or in the layout's.
+
+/// A mistake. The rules' numbers are those of the log protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Planted {
+    /// Rule 1: partials count although the last of their group is missing.
+    HalfGroups,
+    /// Rule 1: roll-forward does not compare the payload's checksums.
+    UncheckedPayload,
+    /// Rule 2: an fsync takes the file and leaves the epoch behind.
+    FsyncSkipsEpoch,
+    /// Rule 3: a group's records come after its blocks.
+    RecordsLast,
+    /// Rule 4: images state the size in memory, ahead of the data.
+    SizeAhead,
+    /// Rule 5: truncates take effect in memory, and not at replay.
+    TruncateLost,
+    /// Rule 5: frees take effect in memory, and not at replay.
+    FreedLost,
+    /// Rule 6: a rename over a name leaves the source's dirty data behind.
+    RenameLeavesData,
+    /// Rule 6: a group is cut in two behind its first inode.
+    RenameSplit,
+    /// Rule 7: a dirty buffer makes the committed block under it dead.
+    DirtyKillsCommitted,
+    /// Rule 7: a free is appended before the removal of the name.
+    FreesFirst,
+    /// Rule 8: roll-forward has another idea of when a segment is full.
+    PlaceNotShared,
+    /// Rule 9: neither predecessor nor incarnation are compared.
+    PredecessorUnchecked,
+    /// Rule 10: the log resumes before an incomplete group.
+    ResumeBeforeGroup,
+    /// Rule 11: `durable_through` names what was appended.
+    DurableThroughEarly,
+    /// Rule 12: no flush between recovery and the first write.
+    NoFlushAtMount,
+    /// Rule 13: the boundary cuts a group: the image lacks one of its inodes.
+    BoundaryCutsGroup,
+    /// Rule 14: no flush before the checkpoint record.
+    NoFlushBeforeRecord,
+    /// Rule 14: the record is written before what it names is flushed.
+    RecordEarly,
+    /// Rule 14: no flush behind the record.
+    NoFlushAfterRecord,
+    /// Rule 14: all records go to one slot.
+    OneRecordSlot,
+    /// The checkpoint record's checksum is not compared.
+    UncheckedRecord,
+    /// Rule 15: the record does not carry what writing the table changed.
+    CorrectionsForgotten,
+    /// Rule 16: the checkpoint does not list orphans.
+    OrphansUnlisted,
+    /// Rule 16: a mount does not free the orphans it finds.
+    OrphansNotFreed,
+    /// Rule 18: a move is applied whatever became of its source.
+    MoveUnchecked,
+    /// Rule 19: a claim outlives the checkpoint it was judged against.
+    StaleClaim,
+    /// Rule 20: a segment is reused after one checkpoint found it empty.
+    ReuseAfterOne,
+    /// A dead block leaves a sector behind in the usage count.
+    UsageOffByOne,
+    /// A number's new version inherits the blocks of the old one.
+    StaleVersion,
+    /// What a torn partial left where the log goes on is not cleared.
+    LeftoverKept,
+    /// A commit returns without a flush.
+    CommitWithoutFlush,
+    /// A failed flush is forgotten, and the next one believed.
+    FlushFailureForgotten,
+    /// Blocks that are read are not compared with their checksums.
+    UncheckedRead,
+    /// A summary may describe more than its partial holds.
+    UncheckedLength,
+}
+
+impl Planted {
+    /// Every one.
+    pub const ALL: [Planted; 35] = [
+        Planted::HalfGroups,
+        Planted::UncheckedPayload,
+        Planted::FsyncSkipsEpoch,
+        Planted::RecordsLast,
+        Planted::SizeAhead,
+        Planted::TruncateLost,
+        Planted::FreedLost,
+        Planted::RenameLeavesData,
+        Planted::RenameSplit,
+        Planted::DirtyKillsCommitted,
+        Planted::FreesFirst,
+        Planted::PlaceNotShared,
+        Planted::PredecessorUnchecked,
+        Planted::ResumeBeforeGroup,
+        Planted::DurableThroughEarly,
+        Planted::NoFlushAtMount,
+        Planted::BoundaryCutsGroup,
+        Planted::NoFlushBeforeRecord,
+        Planted::RecordEarly,
+        Planted::NoFlushAfterRecord,
+        Planted::OneRecordSlot,
+        Planted::UncheckedRecord,
+        Planted::CorrectionsForgotten,
+        Planted::OrphansUnlisted,
+        Planted::OrphansNotFreed,
+        Planted::MoveUnchecked,
+        Planted::StaleClaim,
+        Planted::ReuseAfterOne,
+        Planted::UsageOffByOne,
+        Planted::StaleVersion,
+        Planted::LeftoverKept,
+        Planted::CommitWithoutFlush,
+        Planted::FlushFailureForgotten,
+        Planted::UncheckedRead,
+        Planted::UncheckedLength,
+    ];
+}
+
+/// True if bugs can be planted in this build.
+pub const COMPILED: bool = cfg!(feature = "planted");
+
+/// True if `bug` is planted on this thread.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub const fn is(_bug: Planted) -> bool {
+    false
+}
+
+#[cfg(feature = "planted")]
+pub use armed::{is, with};
+
+#[cfg(feature = "planted")]
+mod armed {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static BUG: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// True if `bug` is planted on this thread.
+    pub fn is(bug: Planted) -> bool {
+        BUG.get() == Some(bug)
+    }
+
+    /// Runs `work` with `bug` planted on this thread.
+    pub fn with<T>(bug: Planted, work: impl FnOnce() -> T) -> T {
+        struct Pulled;
+        impl Drop for Pulled {
+            fn drop(&mut self) {
+                BUG.set(None);
+            }
+        }
+        BUG.set(Some(bug));
+        let _pulled = Pulled;
+        work()
+    }
+}

@@ -1,0 +1,200 @@
+//! The rows of the proof's table: each a kind of attack, in rounds, without end.
+//!
+//! A row does round after round for as long as it may. What a round does is
+//! decided by the seed and the round's number, so that a failure is repeated
+//! by naming both. The tests run the same code at a fixed size; rows that need
+//! a mount are tests only, and named here with the command that runs them.
+
+mod report;
+mod rounds;
+
+pub use report::{Broken, FaultCount, Report, RowReport};
+
+use crate::failure::Failure;
+use std::time::{Duration, Instant};
+
+/// One row.
+#[derive(Clone, Copy, Debug)]
+pub struct Row {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What it does.
+    pub about: &'static str,
+    /// What is counted.
+    pub unit: &'static str,
+    /// The test that runs it at CI size, or the only command there is.
+    pub command: &'static str,
+    /// One round; none if it is a test only.
+    pub round: Option<Round>,
+}
+
+/// Does round `index` of `seed`; counts what it does, failing or not.
+pub type Round = fn(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>;
+
+/// Every row, in the order of the table.
+pub const ROWS: [Row; 13] = [
+    Row {
+        name: "crash-states",
+        about: "power cuts at every write and flush of random workloads; unflushed writes \
+                survive in any subset, torn at 512 and 4096 bytes",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test crashes",
+        round: Some(rounds::crash_states),
+    },
+    Row {
+        name: "traces",
+        about: "the shortest stories that catch a missing rule of the log protocol",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test protocol_traces",
+        round: Some(rounds::traces),
+    },
+    Row {
+        name: "bounded",
+        about: "every single operation on a small tree, then pairs, the power cut at every write",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test bounded",
+        round: Some(rounds::bounded),
+    },
+    Row {
+        name: "nested",
+        about: "crashes during recovery and during the short life after it, three in a row",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test leftover",
+        round: Some(rounds::nested),
+    },
+    Row {
+        name: "io-errors",
+        about: "faults that the device reports, at every request of a workload, once and sticky",
+        unit: "runs",
+        command: "cargo test --release -p varve-prove --test faults reported",
+        round: Some(rounds::io_errors),
+    },
+    Row {
+        name: "silent-faults",
+        about: "lost, stale, misdirected, torn and damaged requests, and flushes that lie",
+        unit: "runs",
+        command: "cargo test --release -p varve-prove --test faults silent",
+        round: Some(rounds::silent_faults),
+    },
+    Row {
+        name: "bit-rot",
+        about: "single bits of an unmounted or a dead volume, padding included",
+        unit: "bits",
+        command: "cargo test --release -p varve-prove --test faults decay",
+        round: Some(rounds::bit_rot),
+    },
+    Row {
+        name: "images",
+        about: "mutated images, half of them with checksums repaired, mounted and used",
+        unit: "images",
+        command: "cargo test --release -p varve-prove --test images",
+        round: Some(rounds::images),
+    },
+    Row {
+        name: "enospc",
+        about: "a volume filled to the last byte and emptied again, with the cleaner",
+        unit: "cycles",
+        command: "cargo test --release -p varve-prove --test full",
+        round: Some(rounds::enospc),
+    },
+    Row {
+        name: "model",
+        about: "random operations against the naive model, and remounts",
+        unit: "operations",
+        command: "cargo test --release -p varve-prove --test reference",
+        round: Some(rounds::model),
+    },
+    Row {
+        name: "planted-bugs",
+        about: "mistakes planted in the log, all of which the rows above must catch",
+        unit: "bugs",
+        command: "cargo test --release -p varve-prove --features planted --test planted_log",
+        round: None,
+    },
+    Row {
+        name: "kill",
+        about: "a server killed under load; what was synced is there",
+        unit: "kills",
+        command: "cargo test --release -p varve --test mount what_was_synced",
+        round: None,
+    },
+    Row {
+        name: "applications",
+        about: "git, SQLite, cargo and fio on real mounts",
+        unit: "runs",
+        command: "cargo test --release -p varve --test mount",
+        round: None,
+    },
+];
+
+/// The row with this name.
+pub fn named(name: &str) -> Option<&'static Row> {
+    ROWS.iter().find(|row| row.name == name)
+}
+
+/// How much of a row to do.
+#[derive(Clone, Copy, Debug)]
+pub enum Extent {
+    /// Rounds from the first on, until this much time has passed.
+    Time(Duration),
+    /// This round alone.
+    Round(u64),
+}
+
+/// Failures of one row after which it ends: more would be of the same kind.
+const FAILURES: usize = 3;
+
+impl Row {
+    /// Runs it; `watch` hears after every round. None if it is a test only.
+    pub fn run(
+        &'static self,
+        seed: u64,
+        extent: Extent,
+        watch: &mut dyn FnMut(&RowReport),
+    ) -> Option<RowReport> {
+        let round = self.round?;
+        let start = Instant::now();
+        let mut done = RowReport::new(self);
+        let mut index = match extent {
+            Extent::Time(_) => 0,
+            Extent::Round(index) => index,
+        };
+        loop {
+            if let Err(failure) = round(seed, index, &mut done) {
+                done.broken
+                    .push(Broken::new(self.name, seed, index, &failure));
+            }
+            done.rounds += 1;
+            index += 1;
+            done.seconds = start.elapsed().as_secs_f64();
+            watch(&done);
+            let over = match extent {
+                Extent::Time(time) => start.elapsed() >= time,
+                Extent::Round(_) => true,
+            };
+            if over || done.broken.len() >= FAILURES {
+                return Some(done);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_repeated_by_its_number() {
+        for row in ROWS.iter().filter(|row| row.round.is_some()) {
+            if matches!(row.name, "nested" | "traces" | "images") {
+                continue; // too long for a test that proves little more
+            }
+            let run = || row.run(7, Extent::Round(1), &mut |_| {}).unwrap();
+            let (first, second) = (run(), run());
+            assert!(first.broken.is_empty(), "{:?}", first.broken);
+            assert!(first.done > 0, "{} did nothing", row.name);
+            assert_eq!(first.done, second.done, "{}", row.name);
+            assert_eq!(first.faults, second.faults, "{}", row.name);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! One round of each row.
+
+use super::RowReport;
+use crate::bounded;
+use crate::explorer::{Counts, Explorer, Plan, mix};
+use crate::failure::Failure;
+use crate::faults::{Attack, Decay, REPORTED, SILENT, Tally};
+use crate::full;
+use crate::generator::{Generator, Profile};
+use crate::images::{self, Mutants, Outcomes};
+use crate::mounted::Subject;
+use crate::operation::Operation;
+use crate::random::Random;
+use crate::reference::Course;
+use crate::repair::learn_repair;
+use crate::subjects::Log;
+use crate::traces;
+use crate::variants::Variant;
+use std::time::Duration;
+use varve_device::FaultKind;
+
+/// How long a failure is shrunk.
+const PATIENCE: Duration = Duration::from_secs(30);
+const BLOCK_BYTES: u64 = 4096;
+
+fn count(done: &mut RowReport, counts: Counts) {
+    done.done += counts.states;
+    done.detail("workloads", counts.workloads);
+    done.detail("power cuts", counts.stops);
+    done.detail("duplicates", counts.duplicates);
+    done.detail("after a second crash", counts.nested_states);
+    done.detail("used further", counts.afterwards);
+}
+
+/// Runs `explore` and counts what it did, failing or not.
+fn explored<S: Subject>(
+    subject: &S,
+    done: &mut RowReport,
+    explore: impl FnOnce(&Explorer<'_, S>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let explorer = Explorer::new(subject);
+    let outcome = explore(&explorer);
+    count(done, explorer.counts());
+    outcome
+}
+
+fn variant(
+    mut variant: Variant,
+    seed: u64,
+    index: u64,
+    done: &mut RowReport,
+) -> Result<(), Failure> {
+    variant.plan.seed = seed;
+    variant.plan.patience = PATIENCE;
+    explored(&variant.subject, done, |explorer| {
+        variant.explore(explorer, index)
+    })
+}
+
+/// A random workload on each variant of the log in turn, the plain one often.
+pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let chosen = match index % 8 {
+        1 => Variant::with_claims(seed),
+        2 => Variant::with_flushes_between(seed),
+        3 => Variant::under_cleaning(seed),
+        5 => Variant::with_other_measures(seed),
+        6 => Variant::in_strict_order(seed),
+        7 => Variant::with_deep_indexes(seed),
+        _ => Variant::plain(seed),
+    };
+    variant(chosen, seed, index, done)
+}
+
+/// One trace after the other, then all again with other subsets.
+pub fn traces(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let all = traces::all();
+    let trace = &all[(index % all.len() as u64) as usize];
+    let plan = Plan {
+        patience: PATIENCE,
+        ..trace.plan(seed.wrapping_add(index / all.len() as u64))
+    };
+    explored(&trace.log(), done, |explorer| {
+        trace.explore(explorer, &plan)
+    })
+}
+
+/// Every single operation, then pairs in an order drawn by the seed.
+pub fn bounded(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let (singles, pairs) = (bounded::count(1), bounded::count(2));
+    let workload = match index.checked_sub(singles) {
+        None => bounded::sequence(1, index),
+        // Any odd stride that shares no factor visits every pair once.
+        Some(nth) => bounded::sequence(2, (seed % pairs + nth * 7919) % pairs),
+    };
+    let plan = Plan {
+        units: vec![4096],
+        patience: PATIENCE,
+        ..Plan::quick(seed)
+    };
+    explored(&Log::default(), done, |explorer| {
+        explorer.explore(&workload, &plan)
+    })
+}
+
+/// Short lives, one after the other, each cut short.
+pub fn nested(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let mut chosen = if index.is_multiple_of(2) {
+        Variant::second_lives(seed)
+    } else {
+        Variant::plain(seed)
+    };
+    chosen.length = 12;
+    (chosen.plan.nested_one_in, chosen.plan.depth) = (40, 3);
+    variant(chosen, seed, index, done)
+}
+
+fn workload(seed: u64, length: u64) -> Vec<Operation> {
+    Generator::new(Plan::quick(seed).profile, Random::new(seed)).take(length)
+}
+
+/// A share of the requests of a workload: each seed begins elsewhere.
+fn faults(kinds: &[FaultKind], seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let subject = Log::default();
+    let attack = Attack {
+        subject: &subject,
+        seed: mix(seed, index),
+        block_bytes: BLOCK_BYTES,
+    };
+    // A workload's requests are spread over eight rounds.
+    let operations = workload(mix(seed, index / 8), 40);
+    let told = &mut |kind, tally: &Tally| done.fault_of_kind(kind, tally);
+    attack.attack_everywhere(&operations, kinds, (index % 8, 8), told)
+}
+
+/// Faults that the device reports.
+pub fn io_errors(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    faults(&REPORTED, seed, index, done)
+}
+
+/// Faults that only checksums can find.
+pub fn silent_faults(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    faults(&SILENT, seed, index, done)
+}
+
+/// A hundred single bits of one volume.
+pub fn bit_rot(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let seed = mix(seed, index);
+    let subject = Log::default();
+    let attack = Attack {
+        subject: &subject,
+        seed,
+        block_bytes: BLOCK_BYTES,
+    };
+    let unmounted = index.is_multiple_of(2);
+    let decay = Decay::new(attack, &workload(seed, 60), unmounted)?;
+    let mut random = Random::new(seed);
+    let name = if unmounted {
+        "bit, unmounted"
+    } else {
+        "bit, dead"
+    };
+    for _ in 0..100 {
+        let mut tally = Tally::default();
+        let outcome = decay.flip(&mut random, &mut tally);
+        done.fault(name, &tally);
+        outcome?;
+    }
+    Ok(())
+}
+
+/// Two hundred mutants of one workload's images.
+pub fn images(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let seed = mix(seed, index);
+    let generator = Generator::new(Plan::quick(seed).profile, Random::new(seed));
+    let subject = Log::default();
+    let operations = images::workload(seed);
+    let mut mutants = Mutants::new(
+        &subject,
+        Some(learn_repair),
+        &operations,
+        generator,
+        BLOCK_BYTES,
+    )?;
+    let mut outcomes = Outcomes::default();
+    let mut tried = (0..200).map(|number| mutants.try_one(seed, number, &mut outcomes));
+    let outcome = tried.find(Result::is_err).unwrap_or(Ok(()));
+    drop(tried);
+    done.done += outcomes.mutants;
+    done.detail("refused", outcomes.refused);
+    done.detail("reported as damaged", outcomes.reported);
+    done.detail("walked", outcomes.walked);
+    done.detail("found by the check", outcomes.found_by_check);
+    outcome
+}
+
+/// Five cycles, on a small volume and on a tiny one in turn.
+pub fn enospc(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let device_bytes = [6 << 20, 3584 << 10][(index % 2) as usize];
+    let subject = Log {
+        device_bytes,
+        ..Log::default()
+    };
+    full::cycles(&subject, mix(seed, index), 5)?;
+    done.done += 5;
+    Ok(())
+}
+
+/// A thousand operations, of another kind each round.
+pub fn model(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let (mut device_bytes, mut may_be_full) = (64 << 20, false);
+    let mut profile = Profile::everything();
+    match index % 4 {
+        1 => profile = Profile::wide(),
+        2 => (device_bytes, may_be_full) = (4 << 20, true),
+        3 => {
+            profile.file_blocks = 900;
+            profile.kinds.extend(Profile::sparse().kinds);
+        }
+        _ => {}
+    }
+    let course = Course {
+        may_be_full,
+        patience: PATIENCE,
+        ..Course::new(profile, 1000)
+    };
+    let subject = Log {
+        device_bytes,
+        ..Log::default()
+    };
+    course.run_on(mix(seed, index), &subject)?;
+    done.done += course.operations;
+    Ok(())
+}

@@ -1,0 +1,275 @@
+//! The shortest stories that catch a missing rule of the log protocol, each
+//! explored at every power cut. The rules' numbers are those of the table in
+//! the protocol's description; file 0 is `a`, 1 is `b`, 2 is `c`. Rules 15 and
+//! 17 have none of their own: the offline check and replay hold them.
+//!
+//! A write-back whose first partial somebody else flushed is not an operation
+//! of its own: the explorer keeps every subset of the unflushed writes, and
+//! with it the first partial alone; where the log must know that it is durable,
+//! [`crate::between`] flushes it. Groups are made long enough to have several
+//! partials where a trace needs them.
+
+use crate::explorer::{Explorer, Plan};
+use crate::failure::{Failure, Promise};
+use crate::mounted::Subject;
+use crate::operation::{Operation, story};
+use crate::subjects::Log;
+use varve_device::Event;
+
+/// Long enough for a group of several partials.
+const LONG: &str = "0+204800";
+
+/// A story, and how it is explored.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// The rule without which it fails.
+    pub name: &'static str,
+    /// What is done.
+    pub story: String,
+    /// What is done after every crash, and crashed everywhere.
+    pub second_life: Option<&'static str>,
+    /// Crashes in a row.
+    pub depth: u32,
+    /// Bytes of the device.
+    pub device_bytes: u64,
+    /// With fewer states at each stop: for long stories.
+    pub quick: bool,
+    /// Somebody flushes between the partials of a group.
+    pub flush_between: bool,
+}
+
+fn trace(name: &'static str, story: &str) -> Trace {
+    Trace {
+        name,
+        story: story.replace("LONG", LONG),
+        second_life: None,
+        depth: 2,
+        device_bytes: Log::default().device_bytes,
+        quick: false,
+        flush_between: false,
+    }
+}
+
+/// Every trace.
+pub fn all() -> Vec<Trace> {
+    let round = "write a LONG #1; fsync a; write b LONG #2; fsync b; unlink b; clean; create b;
+        write a 4096+8192 #3; fsync a; clean; layout-checkpoint; clean;";
+    let reuse = format!("create a; create b; {}", round.repeat(8));
+    let partly = "create b; write b 4096+40960 #1; write-back";
+    vec![
+        trace(
+            "missing_rule_1_last_partial",
+            "create a; create c; write c LONG #1; rename c a; write-back",
+        ),
+        trace(
+            "missing_rule_1_payload_checksum",
+            "create c; write c LONG #1; write-back",
+        ),
+        trace("missing_rule_2_fsync_seals_the_epoch", "create b; fsync b"),
+        trace(
+            "missing_rule_3_one_order",
+            "create c; create b; rename c a; write b 4096+4096 #1; rename b a; truncate a 0;
+             create b; truncate a 8192; fsync b; create c; rename c a; write a 0+4096 #2",
+        ),
+        trace(
+            "missing_rule_4_logged_size",
+            "create c; create b; write b 0+4096 #1; write b 4096+4096 #2; truncate b 4096;
+             write-back; write b 4096+40960 #3; chmod b 600; fsync c",
+        ),
+        trace(
+            "missing_rule_5_truncate_record",
+            "create c; write c 0+4096 #1; fsync c; truncate c 0; write c 4096+4096 #2; fsync c",
+        ),
+        trace(
+            "missing_rule_5_freed_record",
+            "create a; create b; sync; unlink a; fsync b",
+        ),
+        trace(
+            "missing_rule_5_freed_record",
+            "create a; create b; unlink a; fsync b",
+        ),
+        trace(
+            "missing_rule_6_rename_carries_data",
+            "create b; create a; create c; write b 4096+4096 #1; rename b a; fsync c",
+        ),
+        trace(
+            "missing_rule_6_one_group",
+            "create c; create a; write a LONG #1; rename a c; write-back",
+        ),
+        trace(
+            "missing_rule_7_committed_pointers",
+            "create b; write b 0+4096 #1; fsync b; write b 0+4096 #2; layout-checkpoint; clean;
+             layout-checkpoint; clean; layout-checkpoint",
+        ),
+        trace(
+            "missing_rule_7_what_is_dirty_kills_nothing",
+            "create b; write b 0+4096 #1; fsync b; create c; write b 0+4096 #2; chmod b 600;
+             fsync c",
+        ),
+        trace(
+            "missing_rule_7_frees_once_logged",
+            "create c; write c 0+4096 #1; write-back; unlink c; layout-checkpoint; clean;
+             layout-checkpoint",
+        ),
+        Trace {
+            quick: true,
+            ..trace(
+                "missing_rule_8_place_of_the_next_partial",
+                "create c; write c 4096+4096 #1; fsync c; write c LONG #2; fsync c;
+                 write c LONG #3; fsync c; write c LONG #4; fsync c; write c LONG #5; fsync c",
+            )
+        },
+        Trace {
+            second_life: Some("create b; fsync b"),
+            depth: 3,
+            ..trace(
+                "missing_rule_9_predecessor_and_incarnation",
+                "create a; write-back; mkdir c; write-back",
+            )
+        },
+        Trace {
+            second_life: Some(""),
+            depth: 3,
+            ..trace("missing_rule_10_where_recovery_resumes", partly)
+        },
+        Trace {
+            second_life: Some("create c; sync"),
+            depth: 3,
+            ..trace("missing_rule_10_where_recovery_resumes", partly)
+        },
+        Trace {
+            // Where segments lie apart, a group needs several requests.
+            flush_between: true,
+            device_bytes: 3584 << 10,
+            quick: true,
+            ..trace(
+                "missing_rule_10_a_durable_partial_without_the_rest",
+                &reuse.replace("; fsync b;", "; write-back; mkdir d; write-back; rmdir d;"),
+            )
+        },
+        Trace {
+            second_life: Some("create c; fsync c"),
+            ..trace(
+                "missing_rule_11_only_what_is_flushed",
+                "create b; write b 4096+4096 #1; write-back; create a; write-back",
+            )
+        },
+        Trace {
+            second_life: Some(""),
+            ..trace(
+                "missing_rule_12_flush_before_the_first_write",
+                "create a; layout-checkpoint; create b; write-back; kill; create c; write-back;
+                 kill; kill; mkdir d; layout-checkpoint; kill; fsync c",
+            )
+        },
+        Trace {
+            quick: true,
+            ..trace(
+                "missing_rule_13_boundary",
+                "create c; write c LONG #1; write-back; layout-checkpoint; write c LONG #2;
+                 create a; write-back; layout-checkpoint",
+            )
+        },
+        trace(
+            "missing_rule_14_flush_before_record",
+            "create a; layout-checkpoint; create b; layout-checkpoint; unlink a; checkpoint;
+             layout-checkpoint",
+        ),
+        Trace {
+            second_life: Some("create c; write c 0+8192 #3; fsync c"),
+            ..trace(
+                "missing_rule_16_orphans",
+                "create b; write b 0+8192 #1; fsync b; open b @1; unlink b; write-back;
+                 layout-checkpoint; write @1 0+4096 #2; fsync @1",
+            )
+        },
+        Trace {
+            quick: true,
+            ..trace(
+                "missing_rule_18_check_at_append",
+                "create a; write a LONG #1; create b; write b LONG #2; checkpoint;
+                 write a 0+4096 #3; fsync a; unlink b; clean; fsync a; clean; layout-checkpoint;
+                 clean; create c; fsync c",
+            )
+        },
+        trace(
+            "missing_rule_18_a_claim_and_what_happens_next",
+            "create a; write a LONG #1; create b; write b 0+4096 #2; checkpoint; claim;
+             write a 0+8192 #3; unlink b; fsync a; move; fsync a; layout-checkpoint",
+        ),
+        trace(
+            "missing_rule_19_a_claim_and_a_checkpoint",
+            "create a; write a LONG #1; create b; write b 0+4096 #2; checkpoint; claim;
+             write a 0+8192 #3; unlink b; fsync a; layout-checkpoint; move; create c; fsync c;
+             layout-checkpoint; drop-caches; read a 0+8192",
+        ),
+        Trace {
+            // So small that segments are reused.
+            device_bytes: 3584 << 10,
+            quick: true,
+            ..trace("missing_rule_20_reuse_waits", &reuse)
+        },
+    ]
+}
+
+impl Trace {
+    /// How it is explored.
+    pub fn plan(&self, seed: u64) -> Plan {
+        let second_life: Option<Vec<Operation>> = self.second_life.map(story);
+        let mut plan = Plan {
+            nested_one_in: if second_life.is_some() { 2 } else { 20 },
+            ..Plan::thorough(seed)
+        };
+        if self.quick {
+            plan = Plan {
+                units: vec![4096],
+                ..Plan::quick(seed)
+            };
+        }
+        Plan {
+            second_life,
+            depth: self.depth,
+            may_be_full: true,
+            ..plan
+        }
+    }
+
+    /// Explores it with `explorer`, whose subject has as many bytes as
+    /// [`Trace::device_bytes`] or more.
+    ///
+    /// # Errors
+    /// The shortest failing story found.
+    pub fn explore(
+        &self,
+        explorer: &Explorer<'_, impl Subject>,
+        plan: &Plan,
+    ) -> Result<(), Failure> {
+        explorer.explore_story(&self.story, plan)?;
+        if self.device_bytes < Log::default().device_bytes {
+            let written = written(&explorer.trace(&story(&self.story), plan)?);
+            if written <= self.device_bytes {
+                let text = format!("only {written} bytes were written: nothing was reused");
+                return Err(Failure::new(Promise::Bounds, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// The log on a device of the trace's size.
+    pub fn log(&self) -> Log {
+        Log {
+            device_bytes: self.device_bytes,
+            flush_between: self.flush_between,
+            ..Log::default()
+        }
+    }
+}
+
+/// Bytes written in all.
+fn written(trace: &[Event]) -> u64 {
+    let lengths = trace.iter().map(|event| match event {
+        Event::Write { data, .. } => data.len() as u64,
+        _ => 0,
+    });
+    lengths.sum()
+}

@@ -1,0 +1,110 @@
+//! The ways in which the log is put before the crash explorer.
+
+use crate::explorer::{Explorer, Plan};
+use crate::failure::Failure;
+use crate::generator::{Kind, Profile};
+use crate::subjects::Log;
+
+/// A log, how it is explored, and how long its workloads are.
+#[derive(Clone, Debug)]
+pub struct Variant {
+    /// The log.
+    pub subject: Log,
+    /// How it is explored.
+    pub plan: Plan,
+    /// Operations in a workload.
+    pub length: u64,
+}
+
+impl Variant {
+    /// Small segments, blocks of 4096 bytes, the default order.
+    pub fn plain(seed: u64) -> Self {
+        Variant {
+            subject: Log::default(),
+            plan: Plan::quick(seed),
+            length: 40,
+        }
+    }
+
+    /// So small that segments are cleaned and reused.
+    pub fn under_cleaning(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        variant.subject.device_bytes = 3584 << 10;
+        let plan = &mut variant.plan;
+        (plan.profile, plan.may_be_full) = (Profile::churn(), true);
+        plan.units = vec![4096];
+        variant.length = 160;
+        variant
+    }
+
+    /// The cleaner finds what lives, anything happens, and then it moves it.
+    pub fn with_claims(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        variant.plan.profile.kinds.extend([Kind::Claim; 4]);
+        variant.plan.profile.kinds.extend([Kind::Move; 4]);
+        variant.plan.units = vec![4096];
+        variant
+    }
+
+    /// Groups of several partials, and a flush behind the first of each.
+    pub fn with_flushes_between(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        variant.subject.flush_between = true;
+        let profile = &mut variant.plan.profile;
+        (profile.file_blocks, profile.run_blocks) = (64, 48);
+        variant.plan.units = vec![4096];
+        variant
+    }
+
+    /// Larger blocks, inodes and segments.
+    pub fn with_other_measures(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        variant.subject.device_bytes = 12 << 20;
+        variant.subject.format.inode_bytes = 512;
+        variant.subject.format.block_bytes = 8192;
+        variant.subject.format.segment_bytes = 256 << 10;
+        variant.plan.profile.block_bytes = 8192;
+        variant
+    }
+
+    /// Files with great holes.
+    pub fn with_deep_indexes(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        let plan = &mut variant.plan;
+        (plan.profile, plan.units) = (Profile::sparse(), vec![4096]);
+        variant.length = 30;
+        variant
+    }
+
+    /// Everything survives as a prefix, data too.
+    pub fn in_strict_order(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        variant.subject.options.strict_order = true;
+        variant.plan.strict = true;
+        variant
+    }
+
+    /// Much that is written and not flushed, a crash, a short life that writes
+    /// much the same, and another crash: what one leaves torn the other may
+    /// complete.
+    pub fn second_lives(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        let plan = &mut variant.plan;
+        let syncs = [Kind::Fsync, Kind::Sync];
+        plan.profile = plan.profile.clone().without(&syncs);
+        plan.profile.kinds.extend([Kind::WriteBack; 16]);
+        plan.profile.kinds.push(Kind::Fsync);
+        (plan.units, plan.nested_one_in) = (vec![512], 3);
+        plan.limits.torn_writes = 3;
+        variant.length = 20;
+        variant
+    }
+
+    /// Explores workload number `index` of the plan's seed.
+    ///
+    /// # Errors
+    /// As [`Explorer::explore`].
+    pub fn explore(&self, explorer: &Explorer<'_, Log>, index: u64) -> Result<(), Failure> {
+        explorer.explore_generated(index, self.length, &self.plan)
+    }
+}
