@@ -5,6 +5,9 @@ mod cli;
 
 use std::process::ExitCode;
 
+// What the proof harness plants must never reach anybody's volume.
+const _: () = assert!(!varve_fs::planted::COMPILED || cfg!(debug_assertions));
+
 fn main() -> ExitCode {
     cli::main()
 }

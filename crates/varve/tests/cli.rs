@@ -372,3 +372,56 @@ fn bench_overwrites_volumes_only() {
     varve(["bench", "metadata", "--image", &precious]).expect(1, "holds data");
     assert_eq!(fs::read(&precious).unwrap(), b"thesis".repeat(1 << 20));
 }
+
+#[test]
+fn prove_runs_rows_and_counts() {
+    varve(["prove", "--list"]).expect(0, "crash-states");
+    varve(["prove", "--list"]).expect(0, "cargo test --release -p varve --test mount");
+    let list = varve(["prove", "--list", "--json"]).expect(0, "").json();
+    assert!(list.as_array().unwrap().len() >= 12);
+    let rows = [
+        "prove",
+        "--rows",
+        "bounded,io-errors",
+        "--minutes",
+        "0.01",
+        "--seed",
+        "7",
+    ];
+    let told = varve(rows).expect(0, "no failure");
+    assert!(told.err.starts_with("seed 7\n"), "{}", told.err);
+    assert!(told.out.contains("injected"), "{}", told.out);
+    let report = varve(rows.iter().chain(&["--json"])).expect(0, "").json();
+    assert_eq!(report["seed"], 7);
+    assert_eq!(report["rows"][0]["unit"], "states");
+    assert!(report["rows"][0]["done"].as_u64().unwrap() > 0);
+    let errors = &report["rows"][1]["faults"]["WriteError"];
+    assert!(errors["injected"].as_u64().unwrap() > 0, "{report}");
+}
+
+#[test]
+fn prove_repeats_one_round() {
+    let round = [
+        "prove",
+        "--rows",
+        "crash-states",
+        "--seed",
+        "3",
+        "--round",
+        "2",
+        "--json",
+    ];
+    let run = || varve(round).expect(0, "").json()["rows"][0].clone();
+    let (first, second) = (run(), run());
+    assert_eq!(first["rounds"], 1);
+    assert_eq!(first["done"], second["done"]);
+    assert_eq!(first["details"], second["details"]);
+}
+
+#[test]
+fn prove_refuses_what_it_does_not_know() {
+    varve(["prove", "--rows", "luck"]).expect(2, "no such row");
+    varve(["prove", "--rows", "kill"]).expect(2, "it is a test only");
+    varve(["prove", "--minutes", "-1"]).expect(2, "no number of minutes");
+    varve(["prove", "--round", "1"]).expect(2, "--seed");
+}

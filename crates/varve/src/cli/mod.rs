@@ -16,6 +16,7 @@ mod mount_options;
 mod mount_table;
 mod output;
 mod prometheus;
+mod prove;
 mod size;
 mod stats;
 mod umount;
@@ -45,6 +46,7 @@ enum Command {
     Bench(Box<bench::BenchCommand>),
     Manual(generate::Manual),
     Completions(generate::Completions),
+    Prove(prove::Prove),
 }
 
 /// Runs the command that the arguments ask for.
@@ -73,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Bench(command) => command.run(),
         Command::Manual(command) => command.run(),
         Command::Completions(command) => command.run(),
+        Command::Prove(command) => command.run(),
     };
     match result {
         Ok(code) => ExitCode::from(code),

@@ -115,3 +115,29 @@ impl Progress {
         self.bar.finish_and_clear();
     }
 }
+
+/// A line that changes on a terminal, nothing elsewhere.
+pub struct Spinner {
+    bar: ProgressBar,
+}
+
+impl Spinner {
+    /// A line that begins with `what`.
+    pub fn new(what: &'static str) -> Self {
+        let bar = ProgressBar::new_spinner();
+        let style = ProgressStyle::with_template("{prefix} {elapsed} {msg}");
+        bar.set_style(style.expect("the template is ours"));
+        bar.set_prefix(what);
+        Spinner { bar }
+    }
+
+    /// Goes on with `text`.
+    pub fn say(&self, text: impl Display) {
+        self.bar.set_message(text.to_string());
+    }
+
+    /// Takes the line away.
+    pub fn finish(&self) {
+        self.bar.finish_and_clear();
+    }
+}
