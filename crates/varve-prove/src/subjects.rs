@@ -169,8 +169,8 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
     Ok(Box::new(move |system| {
         let layout = system.layout();
         for (segment, incarnation, found) in claims {
-            if layout.markv(found)? {
-                layout.segclean(segment, incarnation);
+            if let Some(checkpoint) = layout.markv(found)? {
+                layout.segclean(segment, incarnation, checkpoint);
             }
         }
         Ok(())
