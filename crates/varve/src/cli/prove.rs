@@ -16,7 +16,7 @@ pub struct Prove {
     #[arg(long, value_delimiter = ',', value_parser = row)]
     rows: Vec<&'static Row>,
     /// Minutes in all, shared by the rows.
-    #[arg(long, default_value = "1", value_parser = minutes)]
+    #[arg(long, default_value = "1", value_parser = minutes, allow_hyphen_values = true)]
     minutes: Duration,
     /// Decides everything; drawn from the clock by default.
     #[arg(long)]
