@@ -3,7 +3,7 @@
 //!
 //! Only the feature `planted` compiles them in. Without it [`is`] is the
 //! constant `false`, and its sites are gone. With it, a bug lives on the
-//! thread that is inside [`with`], and nowhere else: tests that run beside it
+//! thread that is inside `with`, and nowhere else: tests that run beside it
 //! see none. Each site is one line, in this crate or in the layout's.
 
 /// A mistake. The rules' numbers are those of the log protocol.
