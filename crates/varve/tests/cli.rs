@@ -422,6 +422,6 @@ fn prove_repeats_one_round() {
 fn prove_refuses_what_it_does_not_know() {
     varve(["prove", "--rows", "luck"]).expect(2, "no such row");
     varve(["prove", "--rows", "kill"]).expect(2, "it is a test only");
-    varve(["prove", "--minutes", "-1"]).expect(2, "no number of minutes");
+    varve(["prove", "--minutes=-1"]).expect(2, "no number of minutes");
     varve(["prove", "--round", "1"]).expect(2, "--seed");
 }
