@@ -305,7 +305,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         Ok(())
     }
 
-    fn mount_and_walk(
+    pub(crate) fn mount_and_walk(
         &self,
         device: Arc<dyn Device>,
         plan: &Plan,
@@ -330,7 +330,7 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     }
 
     /// What the offline check says of the image that `device` holds.
-    fn check_offline(&self, device: &MemoryDevice, when: &str) -> Result<(), Failure> {
+    pub(crate) fn check_offline(&self, device: &MemoryDevice, when: &str) -> Result<(), Failure> {
         let copy = MemoryDevice::from_image(&device.snapshot());
         match self.subject.check(Arc::new(copy)).first() {
             None => Ok(()),

@@ -12,6 +12,7 @@
 //! | [`bounded`] | all short workloads over a small tree |
 //! | [`groups`] | crashes between groups, without a device |
 //! | [`faults`] | devices that fail, lie and decay |
+//! | [`applications`] | real programs on a recorded mount, and their own checkers |
 //! | [`variants`] | the logs that it explores |
 //! | [`full`] | volumes filled and emptied again |
 //! | [`traces`] | stories that catch a missing rule |
@@ -26,6 +27,7 @@
 //! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
 //! it, `VARVE_PROVE_SCALE` multiplies the work.
 
+pub mod applications;
 pub mod between;
 pub mod bounded;
 pub mod contract;

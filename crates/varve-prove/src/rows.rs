@@ -2,8 +2,9 @@
 //!
 //! A row does round after round for as long as it may. What a round does is
 //! decided by the seed and the round's number, so that a failure is repeated
-//! by naming both. The tests run the same code at a fixed size; rows that need
-//! a mount are tests only, and named here with the command that runs them.
+//! by naming both; only `applications` also depends on threads and the kernel.
+//! The tests run the same code at a fixed size; rows that cannot be run from
+//! here are named with the command that does.
 
 mod report;
 mod rounds;
@@ -120,10 +121,11 @@ pub const ROWS: [Row; 13] = [
     },
     Row {
         name: "applications",
-        about: "git, SQLite, cargo and fio on real mounts",
-        unit: "runs",
-        command: "cargo test --release -p varve --test mount",
-        round: None,
+        about: "SQLite, git, renaming over files, and a log with a manifest on a recorded \
+                mount; the power is cut, and their own checkers look; needs /dev/fuse",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test applications",
+        round: Some(rounds::applications),
     },
 ];
 
@@ -164,6 +166,9 @@ impl Row {
                 done.broken
                     .push(Broken::new(self.name, seed, index, &failure));
             }
+            if done.skipped.is_some() {
+                return Some(done);
+            }
             done.rounds += 1;
             index += 1;
             done.seconds = start.elapsed().as_secs_f64();
@@ -188,6 +193,9 @@ mod tests {
         for row in ROWS.iter().filter(|row| row.round.is_some()) {
             if matches!(row.name, "nested" | "traces" | "images") {
                 continue; // too long for a test that proves little more
+            }
+            if row.name == "applications" {
+                continue; // the kernel decides, too
             }
             let run = || row.run(7, Extent::Round(1), &mut |_| {}).unwrap();
             let (first, second) = (run(), run());

@@ -146,7 +146,7 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 }
 
 /// Moves the live blocks out of the emptiest segments, whether it pays or not.
-fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+pub(crate) fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
         layout.clean_segment(segment)?;
@@ -178,13 +178,26 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
 }
 
 impl Log {
-    fn mount_as(
+    /// The file system itself, mounted for writing.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub fn system(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<FileSystem<Arc<Lfs>>> {
+        self.system_as(device, clock, seed, false)
+    }
+
+    fn system_as(
         &self,
         device: Arc<dyn Device>,
         clock: Arc<dyn Clock>,
         seed: u64,
         read_only: bool,
-    ) -> Result<Box<dyn Mounted>> {
+    ) -> Result<FileSystem<Arc<Lfs>>> {
         let mount = MountOptions {
             seed: Some(seed),
             read_only,
@@ -194,7 +207,17 @@ impl Log {
             true => between::mount(device, Arc::clone(&clock), mount)?,
             false => Arc::new(Lfs::mount(device, Arc::clone(&clock), mount)?),
         };
-        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        FileSystem::mount(layout, clock, self.options.clone())
+    }
+
+    fn mount_as(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        read_only: bool,
+    ) -> Result<Box<dyn Mounted>> {
+        let system = self.system_as(device, clock, seed, read_only)?;
         let extras = Extras {
             clean,
             claim,

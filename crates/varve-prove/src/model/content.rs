@@ -417,7 +417,7 @@ mod tests {
                 offset: 9 * B,
                 length: 9
             }),
-            []
+            [0; 0]
         );
     }
 }

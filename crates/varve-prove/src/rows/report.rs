@@ -65,6 +65,8 @@ pub struct RowReport {
     pub faults: BTreeMap<String, FaultCount>,
     /// What went wrong.
     pub broken: Vec<Broken>,
+    /// Why it could not be run here.
+    pub skipped: Option<String>,
 }
 
 impl RowReport {
@@ -78,6 +80,7 @@ impl RowReport {
             details: BTreeMap::new(),
             faults: BTreeMap::new(),
             broken: Vec::new(),
+            skipped: None,
         }
     }
 
@@ -116,6 +119,9 @@ impl RowReport {
 
 impl fmt::Display for RowReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(missing) = &self.skipped {
+            return write!(f, "{:<14} skipped: {missing}", self.row);
+        }
         let failures = match self.broken.len() {
             0 => "no failure".to_owned(),
             1 => "1 FAILURE".to_owned(),

@@ -1,6 +1,7 @@
 //! One round of each row.
 
 use super::RowReport;
+use crate::applications;
 use crate::bounded;
 use crate::explorer::{Counts, Explorer, Plan, mix};
 use crate::failure::Failure;
@@ -229,5 +230,33 @@ pub fn model(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>
     };
     course.run_on(mix(seed, index), &subject)?;
     done.done += course.operations;
+    Ok(())
+}
+
+/// One application after the other, each on a mount of its own. One whose
+/// program is not installed is left out.
+pub fn applications(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let all = applications::all();
+    let missing = |application| applications::missing(application);
+    if let Some(why) = all.into_iter().map(missing).reduce(Option::and).flatten() {
+        done.skipped = Some(why);
+        return Ok(());
+    }
+    let application = all[(index % all.len() as u64) as usize];
+    if missing(application).is_some() {
+        done.detail("rounds without a program", 1);
+        return Ok(());
+    }
+    let extent = applications::Extent {
+        steps: 24,
+        cuts: 60,
+        seed: mix(seed, index),
+        lie_one_in: 0,
+    };
+    let explored = applications::explore(application, &extent)?;
+    done.done += explored.counts.states;
+    done.detail("recordings", 1);
+    done.detail("power cuts", explored.counts.stops);
+    done.detail("different for the checker", explored.counts.checked);
     Ok(())
 }

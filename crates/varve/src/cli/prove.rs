@@ -5,14 +5,15 @@ use serde_json::json;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use varve_prove::rows::{Extent, ROWS, Report, Row, named};
 
-/// Put this build to the proof, in memory.
+/// Put this build to the proof.
 ///
 /// Each row attacks a volume in memory in one way, round after round, for its
-/// share of the time, and counts what it did. The seed decides everything: a
-/// failure names the command that repeats it. Exit code 1 if anything failed.
+/// share of the time, and counts what it did. The seed decides everything, but
+/// for `applications`, which mounts and so needs /dev/fuse: a failure names the
+/// command that repeats it. Exit code 1 if anything failed.
 #[derive(clap::Args)]
 pub struct Prove {
-    /// Rows by name, separated by commas; all that need no mount by default.
+    /// Rows by name, separated by commas; all that can be run from here by default.
     #[arg(long, value_delimiter = ',', value_parser = row)]
     rows: Vec<&'static Row>,
     /// Minutes in all, shared by the rows.
