@@ -5,8 +5,9 @@
 //! explorer and the simulated disks, where the same seed must give the same
 //! instants.
 
+use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A source of time. Shared by everything that belongs to one volume.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -19,6 +20,11 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 }
 
 /// The host's clocks.
+///
+/// Wall-clock time is the one that moves with the kernel's tick, as the kernel
+/// stamps files with it. Under write-back it stamps what is written and we
+/// what is made: with a finer clock of our own, a file written after another
+/// was made could appear to be the older one.
 #[derive(Debug)]
 pub struct HostClock {
     origin: std::time::Instant,
@@ -34,11 +40,10 @@ impl Default for HostClock {
 
 impl Clock for HostClock {
     fn now_ns(&self) -> i64 {
-        let signed = |d: Duration| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX);
-        match SystemTime::now().duration_since(UNIX_EPOCH) {
-            Ok(after) => signed(after),
-            Err(before) => -signed(before.duration()),
-        }
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        now.tv_sec
+            .saturating_mul(1_000_000_000)
+            .saturating_add(now.tv_nsec)
     }
 
     fn monotonic_ns(&self) -> u64 {
