@@ -86,6 +86,10 @@ pub struct SetAttr {
     pub mtime: Option<SetTime>,
     /// Change time; now if anything else changes and this is absent.
     pub ctime: Option<Timestamp>,
+    /// A regular file loses its set-id bits, as by a write of the caller. For
+    /// a caller whose rights the kernel has checked this does not happen by
+    /// itself.
+    pub kill_set_id: bool,
 }
 
 /// On whose behalf an operation runs.
@@ -98,7 +102,8 @@ pub struct Caller {
     /// Supplementary groups.
     pub groups: Vec<u32>,
     /// The kernel has checked permissions: permission-bit and sticky checks
-    /// are skipped, and so is the clearing of set-id bits on write.
+    /// are skipped, and so is the clearing of set-id bits on write and on
+    /// creation in a set-group-id directory.
     pub checked: bool,
     /// Bits removed from the mode of what is created; 0 if the kernel has
     /// removed them.

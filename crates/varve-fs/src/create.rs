@@ -271,6 +271,10 @@ impl<L: Layout> FileSystem<L> {
         let set_gid = above.mode & 0o2000 != 0;
         let gid = if set_gid { above.gid } else { caller.gid };
         let mut bits = new.mode & 0o7777;
+        let outsider = !caller.checked && !caller.is_root() && !caller.in_group(gid);
+        if bits & 0o2010 == 0o2010 && outsider {
+            bits &= !0o2000;
+        }
         match (new.kind, acls) {
             (FileKind::Symlink, _) => bits = 0o777,
             (_, Some(acls)) => bits = bits & !0o777 | acls.mode(bits),
@@ -278,8 +282,6 @@ impl<L: Layout> FileSystem<L> {
         }
         if new.kind == FileKind::Directory {
             bits |= above.mode & 0o2000;
-        } else if bits & 0o2010 == 0o2010 && !caller.is_root() && !caller.in_group(gid) {
-            bits &= !0o2000;
         }
         Inode {
             ino,

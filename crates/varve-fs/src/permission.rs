@@ -102,3 +102,17 @@ pub(crate) fn permit_owner(caller: &Caller, inode: &Inode) -> Result<()> {
         Err(Error::NotPermitted)
     }
 }
+
+/// The mode of `inode` once `caller` has changed its owner or its content.
+///
+/// A set-group-id bit without group execution gives no rights. It goes all
+/// the same if the caller is not in the group, as in Linux since 6.2.
+pub(crate) fn without_set_id(inode: &Inode, caller: &Caller) -> u32 {
+    let mode = inode.mode & !0o4000;
+    let in_group = caller.is_root() || caller.in_group(inode.gid);
+    if mode & 0o010 == 0 && in_group {
+        mode
+    } else {
+        mode & !0o2000
+    }
+}

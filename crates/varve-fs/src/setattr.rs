@@ -4,11 +4,10 @@ use crate::attr::{Attr, Caller, SetAttr, SetTime};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
-use crate::permission::{WRITE, permit_owner};
+use crate::permission::{WRITE, permit_owner, without_set_id};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode};
-use crate::write::without_set_id;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -137,8 +136,9 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Modes> {
         let inode = &state.inode;
         let mut mode = inode.mode;
-        if (set.uid.is_some() || set.gid.is_some()) && vnode.kind != FileKind::Directory {
-            mode = without_set_id(mode);
+        let owner = (set.uid.is_some() || set.gid.is_some()) && vnode.kind != FileKind::Directory;
+        if owner || (set.kill_set_id && vnode.kind == FileKind::Regular) {
+            mode = without_set_id(inode, caller);
         }
         let Some(new) = set.mode else {
             return Ok(Modes { mode, blob: None });
@@ -170,11 +170,14 @@ impl<L: Layout> FileSystem<L> {
             SetTime::At(time) => time,
         };
         let inode = &mut state.inode;
+        let asked = SetAttr {
+            kill_set_id: false,
+            ..*set
+        };
+        let changes = asked != SetAttr::default() || modes.mode != inode.mode;
         inode.uid = set.uid.unwrap_or(inode.uid);
         inode.gid = set.gid.unwrap_or(inode.gid);
-        if set.uid.is_some() || set.gid.is_some() || set.mode.is_some() {
-            inode.mode = modes.mode;
-        }
+        inode.mode = modes.mode;
         if let Some(blob) = modes.blob {
             self.set_blob(state, blob);
         }
@@ -185,7 +188,6 @@ impl<L: Layout> FileSystem<L> {
         if let Some(time) = set.mtime {
             state.inode.mtime = at(time);
         }
-        let changes = *set != SetAttr::default();
         if changes {
             state.inode.ctime = set.ctime.unwrap_or(now);
             self.join(vnode, state);

@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::permission::without_set_id;
 use crate::space::Operation;
 use crate::statistics::count;
 use crate::store::Loaded;
@@ -519,22 +520,11 @@ impl<L: Layout> FileSystem<L> {
         if caller.is_root() || caller.checked || vnode.kind != FileKind::Regular {
             return;
         }
-        let kept = without_set_id(state.inode.mode);
+        let kept = without_set_id(&state.inode, caller);
         if kept != state.inode.mode {
             state.inode.mode = kept;
             self.join(vnode, state);
         }
-    }
-}
-
-/// A mode without set-id bits; set-gid without group execution is another
-/// thing (mandatory locking, once) and stays.
-pub(crate) fn without_set_id(mode: u32) -> u32 {
-    let mode = mode & !0o4000;
-    if mode & 0o010 != 0 {
-        mode & !0o2000
-    } else {
-        mode
     }
 }
 

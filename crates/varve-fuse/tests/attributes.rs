@@ -103,10 +103,16 @@ fn writes_by_others_clear_set_id_bits() {
             assert_eq!(mode_of(&m, "f"), 0o777, "{script}, strict {strict_order}");
             assert_eq!(held_mode(&m, "f"), 0o777, "{script}, strict {strict_order}");
         }
-        // Without group execution the set-group-id bit means something else.
+        // Without group execution the set-group-id bit gives no rights. Those
+        // who are not in the group take it away all the same.
+        reset(0o6767);
+        assert!(as_user(&m, "echo more >>f"));
+        assert_eq!(mode_of(&m, "f"), 0o767);
+        chown(m.path("f"), None, Some(1234)).unwrap();
         reset(0o6767);
         assert!(as_user(&m, "echo more >>f"));
         assert_eq!(mode_of(&m, "f"), 0o2767);
+        chown(m.path("f"), None, Some(0)).unwrap();
         // Root keeps them.
         reset(0o6777);
         File::options()

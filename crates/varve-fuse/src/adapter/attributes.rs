@@ -3,13 +3,16 @@
 //! With `HANDLE_KILLPRIV_V2` the kernel marks what must clear set-id bits
 //! (changes of owner; writes and truncates by those who lack CAP_FSETID) and
 //! leaves the clearing to us. File capabilities it removes itself.
+//!
+//! Requests carry no supplementary groups: a set-group-id bit without group
+//! execution, which gives no rights, goes also when one of those matches.
 
 use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Caller, FileKind, InodeNo, Layout, Result, SetAttr, SetTime};
+use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
@@ -46,10 +49,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn setattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let asked: SetattrIn = request.arguments().take()?;
         let ino = inode_of(request);
-        let mut set = translate(&asked);
-        if asked.valid & fattr::KILL_SUIDGID != 0 && set.mode.is_none() {
-            set.mode = self.mode_without_set_id(ino)?;
-        }
+        let set = translate(&asked);
         if set.size.is_some() {
             self.writers.forget(ino);
         }
@@ -63,28 +63,16 @@ impl<L: Layout> Adapter<L> {
         Ok(())
     }
 
-    /// The permission bits `ino` has once its set-id bits are cleared, or
-    /// nothing if it has none to clear.
-    fn mode_without_set_id(&self, ino: InodeNo) -> Result<Option<u32>> {
-        let attr = self.fs.getattr(self.view, ino)?;
-        let mut mode = attr.mode & !libc::S_ISUID;
-        // Without group execution the bit means mandatory locking.
-        if mode & libc::S_IXGRP != 0 {
-            mode &= !libc::S_ISGID;
-        }
-        let changes = attr.kind == FileKind::Regular && mode != attr.mode;
-        Ok(changes.then_some(mode & 0o7777))
-    }
-
     /// Clears the set-id bits of `ino`, if it has any.
-    pub(super) fn kill_set_id(&self, caller: &Caller, ino: InodeNo) -> Result<()> {
-        if let Some(mode) = self.mode_without_set_id(ino)? {
-            let set = SetAttr {
-                mode: Some(mode),
-                ..SetAttr::default()
-            };
-            self.fs.setattr(self.view, caller, ino, &set)?;
+    pub(super) fn kill_set_id(&self, caller: &Caller, ino: InodeNo) -> Done {
+        if self.fs.getattr(self.view, ino)?.mode & (libc::S_ISUID | libc::S_ISGID) == 0 {
+            return Ok(());
         }
+        let set = SetAttr {
+            kill_set_id: true,
+            ..SetAttr::default()
+        };
+        self.fs.setattr(self.view, caller, ino, &set)?;
         Ok(())
     }
 
@@ -126,6 +114,7 @@ fn translate(asked: &SetattrIn) -> SetAttr {
         atime: time(fattr::ATIME, fattr::ATIME_NOW, asked.atime, asked.atimensec),
         mtime: time(fattr::MTIME, fattr::MTIME_NOW, asked.mtime, asked.mtimensec),
         ctime: has(fattr::CTIME).then(|| convert::timestamp(asked.ctime, asked.ctimensec)),
+        kill_set_id: has(fattr::KILL_SUIDGID),
     }
 }
 

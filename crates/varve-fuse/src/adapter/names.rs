@@ -8,10 +8,14 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Error, FileKind, InodeNo, Layout, Rename};
+use varve_fs::{Attr, Caller, Error, FileKind, InodeNo, Layout, Rename};
 
 /// Permission, set-id and sticky bits.
 const PERMISSIONS: u32 = 0o7777;
+
+/// The protocol's minor version since which the kernel drops a set-group-id
+/// bit that the maker of a file may not give (Linux 6.1).
+const SET_GID_CHECKED: u32 = 37;
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn lookup(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
@@ -84,10 +88,11 @@ impl<L: Layout> Adapter<L> {
         let mknod: MknodIn = arguments.take()?;
         let name = arguments.name()?;
         let (caller, parent) = (self.maker(request, mknod.umask), inode_of(request));
+        let mode = self.mode_in(parent, &caller, mknod.mode)?;
         let rdev = u64::from(mknod.rdev);
         let attr = self
             .fs
-            .mknod(self.view, &caller, parent, name, mknod.mode, rdev)?;
+            .mknod(self.view, &caller, parent, name, mode, rdev)?;
         self.entry(&attr, reply)
     }
 
@@ -107,6 +112,7 @@ impl<L: Layout> Adapter<L> {
         let name = arguments.name()?;
         let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
+        let mode = self.mode_in(parent, &caller, mode)?;
         let attr = self.fs.mknod(self.view, &caller, parent, name, mode, 0)?;
         self.entry(&attr, reply)?;
         reply.put(&opened());
@@ -118,12 +124,33 @@ impl<L: Layout> Adapter<L> {
         let create: CreateIn = request.arguments().take()?;
         let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
+        let mode = self.mode_in(parent, &caller, mode)?;
         // Comes retained once: nothing else would keep it.
         let attr = self.fs.tmpfile(self.view, &caller, parent, mode)?;
         reply.retain(attr.ino);
         reply.put(&self.entry_of(&attr));
         reply.put(&opened());
         Ok(())
+    }
+
+    /// The mode of what `caller` makes in `parent`. In a set-group-id directory
+    /// of somebody else's group nobody may make a set-group-id program. Newer
+    /// kernels see to it, and know all the caller's groups; requests name one.
+    fn mode_in(&self, parent: InodeNo, caller: &Caller, mode: u32) -> Result<u32, Errno> {
+        let program = libc::S_ISGID | libc::S_IXGRP;
+        let checked = self
+            .negotiated
+            .get()
+            .is_some_and(|n| n.minor >= SET_GID_CHECKED);
+        if checked || caller.uid == 0 || mode & program != program {
+            return Ok(mode);
+        }
+        let above = self.fs.getattr(self.view, parent)?;
+        if above.mode & libc::S_ISGID != 0 && above.gid != caller.gid {
+            Ok(mode & !libc::S_ISGID)
+        } else {
+            Ok(mode)
+        }
     }
 
     pub(super) fn symlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
