@@ -50,7 +50,9 @@ impl<L: Layout> FileSystem<L> {
             return Ok(false);
         }
         let before = state.usage();
-        if size < state.inode.size {
+        // Of the same size, what is reserved beyond it goes.
+        let same = size == state.inode.size && state.inode.blocks > 0;
+        if size < state.inode.size || same {
             self.shrink(vnode, state, size)?;
         } else if size > state.inode.size {
             self.extend(vnode, state, size, now)?;
