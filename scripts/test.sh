@@ -22,6 +22,8 @@ step "tests"
 cargo test --workspace
 step "planted bugs"
 cargo test -p varve-prove --features planted --test planted_log
+step "schedules of threads"
+cargo test -p varve-prove --features planted,shuttle --test schedules
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
 if [ -d fuzz ]; then

@@ -12,6 +12,7 @@
 //! | [`recorder`] | a device that keeps the trace of what was asked of it |
 //! | [`crash`] | the images a power cut may leave behind, from such a trace |
 //! | [`fault`] | a device that misbehaves according to a plan |
+//! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
 //! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
 //!
 //! Invariants:
@@ -36,6 +37,7 @@ pub mod pool;
 mod random;
 pub mod recorder;
 pub mod request;
+pub mod sync;
 
 pub use aligned::*;
 pub use clock::*;

@@ -10,10 +10,10 @@ use crate::layout::Layout;
 use crate::locks::{Rank, Ranked};
 use crate::types::Timestamp;
 use crate::vnode::{State, Vnode};
-use parking_lot::MutexGuard;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use varve_device::sync::MutexGuard;
 
 /// What a member of the epoch, or a file in the queue, counts for against the
 /// thresholds: its image, written once for each.

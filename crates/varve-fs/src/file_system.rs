@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::options::{Atime, Options};
+use crate::planted::{self, Planted};
 use crate::read_ahead::ReadAhead;
 use crate::reaper::STEP_BLOCKS;
 use crate::space::SpaceAccount;
@@ -27,10 +28,10 @@ use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::Vnode;
 use crate::vnode_table::VnodeTable;
-use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::Clock;
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::{Mutex, RwLock};
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
@@ -240,7 +241,8 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Stale); // a layout's own
         }
         let _loading = self.table.loading(ino);
-        if let Some(vnode) = self.table.get(ino) {
+        let loaded = self.table.get(ino);
+        if let Some(vnode) = loaded.filter(|_| !planted::is(Planted::LoadedTwice)) {
             return Ok(vnode);
         }
         let inode = self

@@ -34,7 +34,7 @@ mod held {
     use super::Rank;
     use std::cell::RefCell;
 
-    thread_local! {
+    varve_device::sync::thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -43,7 +43,8 @@ mod held {
 
     impl Held {
         pub fn enter(rank: Rank) -> Self {
-            HELD.with_borrow_mut(|held| {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
                 let highest = held.iter().max().copied();
                 let shared = matches!(rank, Rank::Directory | Rank::Child);
                 let fits = highest.is_none_or(|h| h < rank || (h == rank && shared));
@@ -56,7 +57,8 @@ mod held {
 
     impl Drop for Held {
         fn drop(&mut self) {
-            HELD.with_borrow_mut(|held| {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
                 let at = held.iter().rposition(|rank| *rank == self.0);
                 held.remove(at.expect("entered and not yet left"));
             });
@@ -65,7 +67,10 @@ mod held {
 
     /// Asserts that this thread holds no lock.
     pub(crate) fn assert_none() {
-        HELD.with_borrow(|held| assert!(held.is_empty(), "{held:?} held across a wait"));
+        HELD.with(|held| {
+            let held = held.borrow();
+            assert!(held.is_empty(), "{held:?} held across a wait");
+        });
     }
 }
 

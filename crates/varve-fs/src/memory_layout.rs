@@ -21,10 +21,10 @@ use crate::layout::{
     Waiting,
 };
 use crate::types::{InodeNo, Timestamp, Version, View};
-use parking_lot::Mutex;
 use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use varve_device::sync::Mutex;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: usize = 512;

@@ -79,10 +79,33 @@ pub enum Planted {
     UncheckedRead,
     /// A summary may describe more than its partial holds.
     UncheckedLength,
+    /// Between threads: who waits for a partial is woken without the lock under
+    /// which he looked for it.
+    WakeUpLost,
+    /// Between threads: a flush covers what was written while it ran.
+    FlushCoversLater,
+    /// Between threads: the table is not asked again once the lock is held
+    /// under which inodes are read.
+    LoadedTwice,
+    /// Between threads: blocks that were read enter the cache whatever became
+    /// of the file meanwhile.
+    OvertakenFetch,
+    /// Between threads: an fsync is content with a capture that began before
+    /// it was called.
+    EarlierCapture,
 }
 
 impl Planted {
-    /// Every one.
+    /// Those that show only between threads.
+    pub const BETWEEN_THREADS: [Planted; 5] = [
+        Planted::WakeUpLost,
+        Planted::FlushCoversLater,
+        Planted::LoadedTwice,
+        Planted::OvertakenFetch,
+        Planted::EarlierCapture,
+    ];
+
+    /// Every other one.
     pub const ALL: [Planted; 35] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::options::Atime;
+use crate::planted::{self, Planted};
 use crate::read_ahead::Plan;
 use crate::statistics::count;
 use crate::store::Store;
@@ -191,7 +192,7 @@ impl<L: Layout> Store<L> {
             let read = self.fetch(vnode, &plan.fetch);
             (vnode.read(), read)
         };
-        if state.change != change {
+        if state.change != change && !planted::is(Planted::OvertakenFetch) {
             return Ok(Fetched::Overtaken(state));
         }
         match read {

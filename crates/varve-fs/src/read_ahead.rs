@@ -13,11 +13,11 @@ use crate::layout::{BlockPointer, Layout, Mapping};
 use crate::statistics::count;
 use crate::store::Store;
 use crate::vnode::{State, Vnode};
-use parking_lot::{Condvar, Mutex};
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::thread::JoinHandle;
+use varve_device::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use varve_device::sync::thread::{self, JoinHandle};
+use varve_device::sync::{Condvar, Mutex};
 
 /// The largest window, in blocks.
 pub(crate) const WINDOW_MAX: u64 = 256;
@@ -235,7 +235,7 @@ impl ReadAhead {
         let receiver = Arc::new(Mutex::new(receiver));
         let spawn = |_| {
             let (store, receiver) = (Arc::clone(store), Arc::clone(&receiver));
-            std::thread::spawn(move || serve(&store, &receiver))
+            thread::spawn(move || serve(&store, &receiver))
         };
         ReadAhead {
             orders: Some(orders),

@@ -11,8 +11,8 @@ use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
 use crate::locks::{Rank, Ranked, assert_none};
 use crate::statistics::count;
 use crate::vnode::Life;
-use parking_lot::RwLockReadGuard;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::sync::RwLockReadGuard;
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Debug, Default)]
 struct Sum {
@@ -228,7 +228,9 @@ impl<L: Layout> FileSystem<L> {
             let freed = self.reap_step()?;
             match self.ask(bytes, Purpose::Grow, keep) {
                 Err(Error::NoSpace) if freed => {}
-                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => std::thread::yield_now(),
+                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
+                    varve_device::sync::thread::yield_now()
+                }
                 answer => return answer,
             }
         }

@@ -20,10 +20,10 @@ use crate::overlay::Overlay;
 use crate::read_ahead::Ahead;
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use crate::{Attr, Error, Result};
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use varve_device::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use varve_device::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) const SECTOR_BYTES: u64 = 512;
 

@@ -11,10 +11,10 @@ use crate::hash::MixBuilder;
 use crate::locks::{Rank, Ranked};
 use crate::types::InodeNo;
 use crate::vnode::Vnode;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use varve_device::sync::atomic::{AtomicU64, Ordering};
+use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
 const SHARDS: usize = 64;
 /// Candidates looked at per insertion beyond the bound.

@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
-use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::MutexGuard;
 
 /// How long a change may wait in memory, in nanoseconds.
 const AGE_NS_MAX: u64 = 30_000_000_000;

@@ -38,6 +38,10 @@ mod segments;
 mod space;
 mod statistics;
 
+/// For the model checker, which runs it alone.
+#[cfg(feature = "shuttle")]
+#[doc(hidden)]
+pub use durability::{Durability, InFlight};
 pub use error::{Error, Result};
 pub use geometry::Geometry;
 pub use lfs::{Lfs, MountOptions, OwnerIdentity};

@@ -14,8 +14,8 @@
 //! buffer pools lie below all these and hold nothing else. The device is
 //! asked under the first three only.
 
-use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::ops::{Deref, DerefMut};
+use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -33,7 +33,7 @@ mod held {
     use super::Rank;
     use std::cell::RefCell;
 
-    thread_local! {
+    varve_device::sync::thread_local! {
         static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
     }
 
@@ -42,7 +42,8 @@ mod held {
 
     impl Held {
         pub fn enter(rank: Rank) -> Self {
-            HELD.with_borrow_mut(|held| {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
                 let fits = held.iter().all(|h| *h < rank);
                 assert!(fits, "{rank:?} taken while {held:?} are held");
                 held.push(rank);
@@ -53,7 +54,8 @@ mod held {
 
     impl Drop for Held {
         fn drop(&mut self) {
-            HELD.with_borrow_mut(|held| {
+            HELD.with(|held| {
+                let mut held = held.borrow_mut();
                 let at = held.iter().rposition(|rank| *rank == self.0);
                 held.remove(at.expect("entered and not yet left"));
             });
@@ -62,7 +64,8 @@ mod held {
 
     /// Asserts that this thread may wait for the device.
     pub(crate) fn assert_may_wait() {
-        HELD.with_borrow(|held| {
+        HELD.with(|held| {
+            let held = held.borrow();
             let may = held.iter().all(|rank| *rank <= Rank::Allocator);
             assert!(may, "{held:?} held while the device is asked");
         });

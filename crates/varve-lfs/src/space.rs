@@ -9,7 +9,7 @@
 use crate::cleaner::Urgency;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
-use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, StatFs, Usage, Waiting};
 
 /// Summary bytes charged for a block.

@@ -146,7 +146,7 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 }
 
 /// Moves the live blocks out of the emptiest segments, whether it pays or not.
-pub(crate) fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {
         layout.clean_segment(segment)?;

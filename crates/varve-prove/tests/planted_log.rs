@@ -258,6 +258,11 @@ fn first(bug: Planted) -> Net {
         Planted::FlushFailureForgotten => Net::Reported,
         Planted::UncheckedRead => Net::Decay,
         Planted::UncheckedLength => Net::Images,
+        Planted::WakeUpLost
+        | Planted::FlushCoversLater
+        | Planted::LoadedTwice
+        | Planted::OvertakenFetch
+        | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
     }
 }
 

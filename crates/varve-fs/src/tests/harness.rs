@@ -7,10 +7,10 @@ use crate::{
     Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
     MemoryOptions, MemoryPointer, Options, Result, Version, View, flags,
 };
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::VirtualClock;
+use varve_device::sync::Mutex;
 
 pub const LIVE: View = View::Live;
 pub const ROOT: InodeNo = InodeNo::ROOT;

@@ -12,12 +12,12 @@ use crate::durability::{Durability, InFlight};
 use crate::format::SECTOR;
 use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
-use parking_lot::Mutex;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{Builder, JoinHandle};
+use varve_device::sync::Mutex;
+use varve_device::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use varve_device::sync::thread::{Builder, JoinHandle};
 use varve_device::{Device, DeviceError};
 
 /// Attempts at a failing write before it is given up.

@@ -1,0 +1,29 @@
+//! Locks, condition variables, atomics, channels and threads, for everything
+//! above.
+//!
+//! They are `parking_lot`'s and the standard library's, by re-export. With the
+//! feature `shuttle`, which only tests of schedules turn on, they are a model
+//! checker's with the same interface: it runs one thread at a time and decides
+//! at each of these calls which, so that the product's own code is run under
+//! schedules that a host would produce once in years. What never blocks and
+//! calls none of these under its lock (the buffer pool, the memory device) may
+//! use `parking_lot` directly.
+
+/// True if this build takes its locks from a model checker, outside of which
+/// it cannot run.
+pub const MODEL: bool = cfg!(feature = "shuttle");
+
+#[cfg(feature = "shuttle")]
+mod model;
+#[cfg(feature = "shuttle")]
+pub use model::*;
+
+#[cfg(not(feature = "shuttle"))]
+pub use native::*;
+
+#[cfg(not(feature = "shuttle"))]
+mod native {
+    pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+    pub use std::sync::{atomic, mpsc};
+    pub use std::{thread, thread_local};
+}

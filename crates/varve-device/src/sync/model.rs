@@ -1,0 +1,127 @@
+//! The model checker's locks with `parking_lot`'s interface. A panic under a
+//! lock ends the run, so poison is never met by anybody but destructors.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{PoisonError, TryLockError};
+use std::time::Duration;
+
+pub use shuttle::sync::{atomic, mpsc};
+pub use shuttle::{thread, thread_local};
+
+fn taken<G>(result: Result<G, TryLockError<G>>) -> Option<G> {
+    match result {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poison)) => Some(poison.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
+    }
+}
+
+/// See `parking_lot::Mutex`.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(shuttle::sync::Mutex<T>);
+
+/// See `parking_lot::MutexGuard`.
+#[derive(Debug)]
+pub struct MutexGuard<'a, T> {
+    mutex: &'a Mutex<T>,
+    /// Empty only while a condition variable has it.
+    held: Option<shuttle::sync::MutexGuard<'a, T>>,
+}
+
+#[allow(missing_docs)]
+impl<T> Mutex<T> {
+    pub fn new(value: T) -> Self {
+        Mutex(shuttle::sync::Mutex::new(value))
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        let held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.guard(held)
+    }
+
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        taken(self.0.try_lock()).map(|held| self.guard(held))
+    }
+
+    fn guard<'a>(&'a self, held: shuttle::sync::MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        MutexGuard {
+            mutex: self,
+            held: Some(held),
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.held.as_ref().expect("nobody waits with it")
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        self.held.as_mut().expect("nobody waits with it")
+    }
+}
+
+/// See `parking_lot::RwLock`.
+#[derive(Debug, Default)]
+pub struct RwLock<T>(shuttle::sync::RwLock<T>);
+
+pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
+
+#[allow(missing_docs)]
+impl<T> RwLock<T> {
+    pub fn new(value: T) -> Self {
+        RwLock(shuttle::sync::RwLock::new(value))
+    }
+
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        taken(self.0.try_read())
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// See `parking_lot::Condvar`.
+#[derive(Debug, Default)]
+pub struct Condvar(shuttle::sync::Condvar);
+
+#[allow(missing_docs)]
+impl Condvar {
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        let held = guard.held.take().expect("nobody else waits with it");
+        let held = self.0.wait(held).unwrap_or_else(PoisonError::into_inner);
+        guard.held = Some(held);
+    }
+
+    /// Time does not pass here: it is always over, once others have run.
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _timeout: Duration) {
+        guard.held = None;
+        thread::yield_now();
+        guard.held = guard.mutex.lock().held;
+    }
+
+    pub fn notify_one(&self) {
+        self.0.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}
