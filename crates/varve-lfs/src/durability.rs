@@ -13,7 +13,9 @@
 //! behind the hole ([`crate::checkpoint`]).
 
 use crate::error::{Error, Result};
+use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::SECTOR;
+use crate::statistics::Counters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicUsize, Ordering};
@@ -74,9 +76,27 @@ pub struct Durability {
     in_flight_count: AtomicUsize,
     progress: Mutex<Progress>,
     changed: Condvar,
+    counters: Arc<Counters>,
 }
 
 impl Durability {
+    /// Counts failed flushes in `counters`.
+    pub fn new(counters: Arc<Counters>) -> Self {
+        Durability {
+            counters,
+            ..Durability::default()
+        }
+    }
+
+    fn flush(&self, device: &dyn Device) -> std::result::Result<(), DeviceError> {
+        device.flush().inspect_err(|error| {
+            self.counters.flushes_failed.fetch_add(1, Ordering::Relaxed);
+            let (kind, lost) = (FailureKind::Flush, FailureOutcome::Failed);
+            let log = &self.counters.failures;
+            log.note(kind, lost, (0, 0), None, &error.source);
+        })
+    }
+
     /// Declares everything up to `serial` durable: recovery has flushed.
     pub fn reset(&self, serial: u64) {
         let mut progress = self.progress.lock();
@@ -204,7 +224,7 @@ impl Durability {
         }
         progress.flushing = true;
         drop(progress);
-        let outcome = device.flush();
+        let outcome = self.flush(device);
         progress = self.progress.lock();
         progress.flushing = false;
         if let Err(error) = &outcome {
@@ -333,7 +353,7 @@ impl Durability {
             }
             progress.flushing = true;
             drop(progress);
-            let outcome = device.flush();
+            let outcome = self.flush(device);
             progress = self.progress.lock();
             progress.flushing = false;
             if planted::is(Planted::FlushCoversLater) {

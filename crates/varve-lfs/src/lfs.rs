@@ -115,6 +115,11 @@ impl Lfs {
         self.counters.read()
     }
 
+    /// The last failures of the device, oldest first.
+    pub fn failures(&self) -> Vec<crate::Failure> {
+        self.counters.failures.recent()
+    }
+
     /// Why the volume takes no writes, if it does not.
     pub fn stopped(&self) -> Option<String> {
         self.read_only.clone().or_else(|| self.durability.stopped())
@@ -155,7 +160,8 @@ impl Lfs {
                 reason,
             });
         }
-        let reason = match read(0) {
+        // Once more before a copy takes its place.
+        let reason = match read(0).or_else(|_| read(0)) {
             Ok(superblock) => return check_size(device, superblock),
             Err(reason) => reason,
         };

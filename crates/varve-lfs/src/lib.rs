@@ -19,6 +19,7 @@ mod committed;
 mod delta;
 mod durability;
 mod error;
+mod failures;
 pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -43,6 +44,7 @@ mod statistics;
 #[doc(hidden)]
 pub use durability::{Durability, InFlight};
 pub use error::{Error, Result};
+pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
 pub use lfs::{Lfs, MountOptions, OwnerIdentity};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};

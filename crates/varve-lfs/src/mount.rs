@@ -9,7 +9,7 @@ use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
-use crate::log::{LogState, Output};
+use crate::log::{LogState, Output, write_patiently};
 use crate::reader::Reader;
 use crate::recovery::{clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
@@ -52,8 +52,9 @@ impl Lfs {
     ) -> Result<Lfs> {
         let superblock = Self::find_superblock(&*device)?;
         let geometry = Geometry::from(&superblock);
-        let durability = Arc::new(Durability::default());
         let counters = Arc::new(Counters::default());
+        counters.failures.set_clock(Arc::clone(&clock));
+        let durability = Arc::new(Durability::new(Arc::clone(&counters)));
         let reader = Reader::new(
             Arc::clone(&device),
             geometry,
@@ -178,9 +179,14 @@ impl Lfs {
         fill(&mut record.host, &owner.host);
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         bytes[..512].copy_from_slice(record.sealed().as_bytes());
-        self.device
-            .write(self.superblock.owner_offset.get(), &[IoSlice::new(&bytes)])?;
-        Ok(())
+        let offset = self.superblock.owner_offset.get();
+        let buffers = [IoSlice::new(&bytes)];
+        Ok(write_patiently(
+            &*self.device,
+            &self.counters,
+            offset,
+            &buffers,
+        )?)
     }
 
     /// The owner record as it stands on the device, if it is whole.

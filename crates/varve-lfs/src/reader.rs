@@ -9,6 +9,7 @@
 
 use crate::durability::Durability;
 use crate::error::{Error, Result};
+use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};
@@ -145,17 +146,35 @@ impl Reader {
     fn device_read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
         assert_may_wait();
         let mut attempt = 1;
+        let mut failed = None;
         loop {
             self.counters.device_reads.fetch_add(1, Relaxed);
             self.counters
                 .bytes_read
                 .fetch_add(bytes.len() as u64, Relaxed);
-            match self.device.read(sector * SECTOR, bytes) {
-                Ok(()) => return Ok(()),
-                Err(error) if attempt == ATTEMPTS => return Err(error.into()),
+            let tried = self.device.read(sector * SECTOR, bytes);
+            let place = (sector * SECTOR, bytes.len() as u64);
+            let segment = self.geometry.segment_of(sector);
+            let log = &self.counters.failures;
+            match tried {
+                Ok(()) => {
+                    if let Some(error) = failed {
+                        self.counters.reads_cured.fetch_add(1, Relaxed);
+                        let cured = FailureOutcome::Cured;
+                        log.note(FailureKind::Read, cured, place, segment, error);
+                    }
+                    return Ok(());
+                }
+                Err(error) if attempt == ATTEMPTS => {
+                    self.counters.reads_failed.fetch_add(1, Relaxed);
+                    let lost = FailureOutcome::Failed;
+                    log.note(FailureKind::Read, lost, place, segment, &error.source);
+                    return Err(error.into());
+                }
                 Err(error) => {
                     self.counters.read_retries.fetch_add(1, Relaxed);
                     tracing::warn!(%error, attempt, "read failed, trying again");
+                    failed = Some(error.source);
                     attempt += 1;
                 }
             }
@@ -221,10 +240,34 @@ impl Reader {
         if found != crc {
             // The first answer may be a stale window or a transient fault.
             self.counters.checksum_retries.fetch_add(1, Relaxed);
+            let first = found;
             self.read_uncached(sector, bytes)?;
             found = crc32c(bytes);
+            self.tell_mismatch(sector, bytes.len(), crc, first, found);
         }
         Ok(if found == crc { Ok(()) } else { Err(found) })
+    }
+
+    /// Counts and notes a checksum that was `first` and, read again, `found`.
+    pub(crate) fn tell_mismatch(
+        &self,
+        sector: u64,
+        bytes: usize,
+        want: u32,
+        first: u32,
+        found: u32,
+    ) {
+        let (counter, outcome) = if found == want {
+            (&self.counters.checksums_cured, FailureOutcome::Cured)
+        } else {
+            (&self.counters.checksum_failures, FailureOutcome::Failed)
+        };
+        counter.fetch_add(1, Relaxed);
+        let place = (sector * SECTOR, bytes as u64);
+        let segment = self.geometry.segment_of(sector);
+        let text = format!("checksum {first:#010x}, want {want:#010x}");
+        let log = &self.counters.failures;
+        log.note(FailureKind::Checksum, outcome, place, segment, text);
     }
 
     fn take_from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
@@ -309,7 +352,12 @@ impl Reader {
         if !self.in_bounds(pointer) {
             return Err(self.bad_pointer(pointer, ino, block));
         }
-        match self.read_checked(pointer.sector(), &mut bytes, pointer.crc())? {
+        let read = self.read_checked(pointer.sector(), &mut bytes, pointer.crc());
+        if !matches!(read, Ok(Ok(()))) {
+            let byte = pointer.sector() * SECTOR;
+            self.counters.failures.attribute(byte, ino, block);
+        }
+        match read? {
             Ok(()) => Ok(bytes),
             Err(found) => Err(self.bad_block(pointer, ino, block, found)),
         }
@@ -321,7 +369,6 @@ impl Reader {
     }
 
     fn bad_block(&self, pointer: &Pointer, ino: InodeNo, block: u64, found: u32) -> Error {
-        self.counters.checksum_failures.fetch_add(1, Relaxed);
         let sector = pointer.sector();
         let error = Error::BadBlock {
             ino,
@@ -380,6 +427,7 @@ impl Reader {
         }
         let (buffer, range);
         let mut small;
+        let mut fresh = true;
         let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
             (buffer, range) = self.read_aligned(first, sectors)?;
             self.windows.lock().note(first, sectors);
@@ -388,6 +436,7 @@ impl Reader {
             small = vec![0; (sectors * SECTOR) as usize];
             if self.take_from_window(first, &mut small) {
                 self.counters.window_hits.fetch_add(1, Relaxed);
+                fresh = false;
             } else {
                 self.miss(first, &mut small)?;
             }
@@ -396,10 +445,18 @@ impl Reader {
         for (block, pointer) in run {
             let start = ((pointer.sector() - first) * SECTOR) as usize;
             let stored = &bytes[start..start + pointer.stored_bytes() as usize];
-            if crc32c(stored) == pointer.crc() {
+            let found = crc32c(stored);
+            if found == pointer.crc() {
                 contents.push(Arc::new(stored.to_vec()));
-            } else {
-                contents.push(Arc::new(self.block(pointer, ino, *block)?));
+                continue;
+            }
+            contents.push(Arc::new(self.block(pointer, ino, *block)?));
+            if fresh {
+                self.counters.checksum_retries.fetch_add(1, Relaxed);
+                let (sector, want) = (pointer.sector(), pointer.crc());
+                self.tell_mismatch(sector, stored.len(), want, found, want);
+                let byte = sector * SECTOR;
+                self.counters.failures.attribute(byte, ino, *block);
             }
         }
         Ok(())
@@ -537,16 +594,22 @@ impl Reader {
             self.counters.window_hits.fetch_add(1, Relaxed);
             return Ok(cut(&bytes));
         }
-        self.miss(place.sector, &mut bytes)?;
-        if crc32c(&cut(&bytes)) != place.crc {
+        let byte = place.sector * SECTOR;
+        let whose = |_: &Error| self.counters.failures.attribute(byte, ino, 0);
+        self.miss(place.sector, &mut bytes).inspect_err(whose)?;
+        let first = crc32c(&cut(&bytes));
+        if first != place.crc {
             self.counters.checksum_retries.fetch_add(1, Relaxed);
-            self.read_uncached(place.sector, &mut bytes)?;
+            self.read_uncached(place.sector, &mut bytes)
+                .inspect_err(whose)?;
+            let found = crc32c(&cut(&bytes));
+            self.tell_mismatch(place.sector, inode_bytes, place.crc, first, found);
+            self.counters.failures.attribute(byte, ino, 0);
         }
         let found = crc32c(&cut(&bytes));
         if found == place.crc {
             Ok(cut(&bytes))
         } else {
-            self.counters.checksum_failures.fetch_add(1, Relaxed);
             Err(damaged(format!(
                 "checksum is {found:#010x}, want {:#010x}",
                 place.crc

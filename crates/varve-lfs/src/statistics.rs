@@ -1,5 +1,6 @@
 //! Counters of the layout: what was written and read, and why.
 
+use crate::failures::FailureLog;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -7,7 +8,11 @@ macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
         /// Live counters, bumped without locks.
         #[derive(Debug, Default)]
-        pub struct Counters { $($(#[$doc])* pub $name: AtomicU64),* }
+        pub struct Counters {
+            $($(#[$doc])* pub $name: AtomicU64,)*
+            /// The last failures of the device.
+            pub failures: FailureLog,
+        }
 
         /// A reading of the counters.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -36,8 +41,14 @@ counters! {
     bytes_read,
     /// Reads tried again after a device error.
     read_retries,
+    /// Reads that trying again cured.
+    reads_cured,
+    /// Reads that failed for good.
+    reads_failed,
     /// Reads tried again after a wrong checksum.
     checksum_retries,
+    /// Wrong checksums that reading again cured.
+    checksums_cured,
     /// Blocks whose checksum stayed wrong.
     checksum_failures,
     /// Misses served from a window read for a neighbour.
@@ -48,11 +59,17 @@ counters! {
     device_writes,
     /// Writes tried again after a device error.
     write_retries,
+    /// Writes that trying again cured.
+    writes_cured,
+    /// Writes that failed for good at their place.
+    writes_failed,
     /// Partial segments whose write failed for good and whose content was
     /// stored elsewhere.
     relocated_partials,
     /// Flushes issued.
     flushes,
+    /// Flushes that failed: the first one stops the volume.
+    flushes_failed,
     /// Groups appended.
     groups,
     /// Partial segments written.

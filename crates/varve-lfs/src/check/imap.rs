@@ -8,6 +8,7 @@ use crate::format::Pointer;
 use crate::format::ifile::{
     ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, InodePlace, UNFINISHED_OFFSET, USAGE_OFFSET,
 };
+use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::InodeNo;
 use zerocopy::FromBytes;
@@ -23,6 +24,20 @@ pub struct Mapped {
     pub place: InodePlace,
 }
 
+/// The blocks of the usage table, of the list of unfinished inodes and of the
+/// inode map while numbers end at `next_ino`.
+pub fn ifile_regions(geometry: &Geometry, next_ino: u64) -> [std::ops::Range<u64>; 3] {
+    let unit = u64::from(geometry.block_bytes);
+    let usage_bytes = u64::from(geometry.segment_count) * ENTRY_BYTES as u64;
+    let imap_bytes = next_ino.saturating_mul(ENTRY_BYTES as u64);
+    [
+        (USAGE_OFFSET, usage_bytes),
+        (UNFINISHED_OFFSET, IMAP_OFFSET - UNFINISHED_OFFSET),
+        (IMAP_OFFSET, imap_bytes),
+    ]
+    .map(|(start, length)| start / unit..start.saturating_add(length).div_ceil(unit))
+}
+
 impl Checker<'_> {
     /// Walks the ifile and returns the blocks of the inode map.
     pub(super) fn walk_ifile(&mut self) -> Vec<(u64, Pointer)> {
@@ -35,14 +50,7 @@ impl Checker<'_> {
         self.counts.nodes += nodes;
         self.counts.metadata_bytes += bytes;
         let unit = u64::from(self.geometry.block_bytes);
-        let usage_bytes = u64::from(self.geometry.segment_count) * ENTRY_BYTES as u64;
-        let imap_bytes = base.next_ino.saturating_mul(ENTRY_BYTES as u64);
-        let regions = [
-            (USAGE_OFFSET, usage_bytes),
-            (UNFINISHED_OFFSET, IMAP_OFFSET - UNFINISHED_OFFSET),
-            (IMAP_OFFSET, imap_bytes),
-        ]
-        .map(|(start, length)| start / unit..start.saturating_add(length).div_ceil(unit));
+        let regions = ifile_regions(&self.geometry, base.next_ino);
         for (block, pointer) in &listed {
             self.counts.metadata_bytes += pointer.stored_bytes();
             if pointer.is_unwritten() || !regions.iter().any(|region| region.contains(block)) {

@@ -65,40 +65,14 @@ impl Checker<'_> {
     }
 
     pub(super) fn compare(&mut self, inode: &Inode, tally: &Tally, when: &str) {
-        if (inode.blocks, inode.sectors) != (tally.blocks, tally.sectors) {
-            let text = format!(
-                "counts {} blocks of {} sectors{when}, but has {} of {}",
-                inode.blocks, inode.sectors, tally.blocks, tally.sectors
-            );
+        if let Some(text) = count_flaw(inode, tally, when) {
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::BlockCount, subject, text);
         }
     }
 
-    /// What the kind of a file demands of its content.
     fn shape(&mut self, inode: &Inode, tally: &Tally) {
-        let inline = inode.flags & flags::INLINE != 0;
-        let kind = inode.kind();
-        let problem = match kind {
-            _ if inode.flags & !(flags::INLINE | flags::TRUNCATING) != 0 => {
-                Some(format!("unknown flags {:#x}", inode.flags))
-            }
-            _ if inline && tally.blocks > 0 => {
-                Some(format!("content in the inode and {} blocks", tally.blocks))
-            }
-            FileKind::Regular => None,
-            FileKind::Symlink if !inline && tally.blocks == 0 => {
-                Some("a symbolic link without a target".into())
-            }
-            FileKind::Directory | FileKind::Symlink if tally.unwritten > 0 => {
-                Some(format!("{} blocks were never written", tally.unwritten))
-            }
-            FileKind::Directory if inline => Some("a directory with content in the inode".into()),
-            FileKind::Directory | FileKind::Symlink => None,
-            _ if inline || tally.blocks > 0 => Some("a special file with content".into()),
-            _ => None,
-        };
-        if let Some(text) = problem {
+        if let Some(text) = content_flaw(inode, tally) {
             if tally.unwritten > 0 {
                 self.inodes.at(inode.ino.0).flags |= known::INDEX;
             }
@@ -107,17 +81,9 @@ impl Checker<'_> {
         }
     }
 
-    /// No written block lies wholly beyond the size, unless a truncate is
-    /// under way or the file is being freed.
     fn within_size(&mut self, inode: &Inode, tally: &Tally, unfinished: bool) {
-        let unit = u64::from(self.geometry.block_bytes);
-        let end = inode.size.div_ceil(unit);
-        if inode.kind() == FileKind::Regular && !unfinished && tally.written_end > end {
-            let text = format!(
-                "block {} is stored, but the size of {} bytes ends before it",
-                tally.written_end - 1,
-                inode.size
-            );
+        let flaw = size_flaw(inode, tally, self.geometry.block_bytes);
+        if let Some(text) = flaw.filter(|_| !unfinished) {
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::BeyondSize, subject, text);
         }
@@ -159,4 +125,51 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+/// What is wrong with an inode's own count of its blocks, `when` it was made.
+pub fn count_flaw(inode: &Inode, tally: &Tally, when: &str) -> Option<String> {
+    ((inode.blocks, inode.sectors) != (tally.blocks, tally.sectors)).then(|| {
+        format!(
+            "counts {} blocks of {} sectors{when}, but has {} of {}",
+            inode.blocks, inode.sectors, tally.blocks, tally.sectors
+        )
+    })
+}
+
+/// What the kind of a file demands of its content.
+pub fn content_flaw(inode: &Inode, tally: &Tally) -> Option<String> {
+    let inline = inode.flags & flags::INLINE != 0;
+    match inode.kind() {
+        _ if inode.flags & !(flags::INLINE | flags::TRUNCATING) != 0 => {
+            Some(format!("unknown flags {:#x}", inode.flags))
+        }
+        _ if inline && tally.blocks > 0 => {
+            Some(format!("content in the inode and {} blocks", tally.blocks))
+        }
+        FileKind::Regular => None,
+        FileKind::Symlink if !inline && tally.blocks == 0 => {
+            Some("a symbolic link without a target".into())
+        }
+        FileKind::Directory | FileKind::Symlink if tally.unwritten > 0 => {
+            Some(format!("{} blocks were never written", tally.unwritten))
+        }
+        FileKind::Directory if inline => Some("a directory with content in the inode".into()),
+        FileKind::Directory | FileKind::Symlink => None,
+        _ if inline || tally.blocks > 0 => Some("a special file with content".into()),
+        _ => None,
+    }
+}
+
+/// No written block lies wholly beyond the size, unless a truncate is under
+/// way or the file is being freed.
+pub fn size_flaw(inode: &Inode, tally: &Tally, block_bytes: u32) -> Option<String> {
+    let end = inode.size.div_ceil(block_bytes.into());
+    (inode.kind() == FileKind::Regular && tally.written_end > end).then(|| {
+        format!(
+            "block {} is stored, but the size of {} bytes ends before it",
+            tally.written_end - 1,
+            inode.size
+        )
+    })
 }

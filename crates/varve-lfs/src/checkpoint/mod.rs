@@ -27,6 +27,7 @@ use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
 use crate::format::{CheckpointHeader, LogPosition, SECTOR, UsageDelta};
 use crate::lfs::Lfs;
+use crate::log::write_patiently;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -261,7 +262,8 @@ impl Lfs {
         }
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
-        self.device.write(offset, &[IoSlice::new(&bytes)])?;
+        let buffers = [IoSlice::new(&bytes)];
+        write_patiently(&*self.device, &self.counters, offset, &buffers)?;
         if planted::is(Planted::NoFlushAfterRecord) {
             return Ok(());
         }

@@ -214,13 +214,14 @@ impl Lfs {
         written_ns: i64,
         xattrs: bool,
     ) {
-        if crc32c(&info.bytes) != pointer.crc() {
+        let Some(bytes) = self.whole(info, pointer.sector(), 0, pointer.crc()) else {
             tracing::error!(%ino, block, sector = pointer.sector(), "the cleaner met a damaged block");
-            self.counters.checksum_failures.fetch_add(1, Relaxed);
+            let byte = pointer.sector() * SECTOR;
+            self.counters.failures.attribute(byte, ino, block);
             found.damaged += 1;
             return;
-        }
-        let data = Arc::new(info.bytes.clone());
+        };
+        let data = Arc::new(bytes);
         let source = Some(pointer);
         let item = if xattrs {
             LogItem::Xattrs {
@@ -245,20 +246,39 @@ impl Lfs {
 
     /// Checks a live metadata block before the next checkpoint relies on it.
     fn is_whole(&self, info: &BlockInfo, pointer: &Pointer, found: &mut Found) -> bool {
-        let whole = crc32c(&info.bytes) == pointer.crc();
-        if !whole {
+        let whole = self.whole(info, pointer.sector(), 0, pointer.crc());
+        if whole.is_none() {
             let ino = info.item.ino();
             tracing::error!(%ino, sector = pointer.sector(), "the cleaner met damaged metadata");
-            self.counters.checksum_failures.fetch_add(1, Relaxed);
             found.damaged += 1;
         }
-        whole
+        whole.is_some()
+    }
+
+    /// The bytes of a block that must have checksum `want`, read again before
+    /// they are given up. They begin `offset` bytes behind the start of
+    /// `sector`.
+    fn whole(&self, info: &BlockInfo, sector: u64, offset: usize, want: u32) -> Option<Vec<u8>> {
+        let first = crc32c(&info.bytes);
+        if first == want {
+            return Some(info.bytes.clone());
+        }
+        self.counters.checksum_retries.fetch_add(1, Relaxed);
+        let end = offset + info.bytes.len();
+        let mut sectors = vec![0; end.next_multiple_of(SECTOR as usize)];
+        let again = self.reader.read_uncached(sector, &mut sectors);
+        let bytes = sectors[offset..end].to_vec();
+        let found = again.map_or(first, |()| crc32c(&bytes));
+        self.reader
+            .tell_mismatch(sector, bytes.len(), want, first, found);
+        (found == want).then_some(bytes)
     }
 
     fn found_inode(&self, found: &mut Found, info: &BlockInfo, ino: InodeNo, place: InodePlace) {
-        let image = (crc32c(&info.bytes) == place.crc)
-            .then(|| InodeImage::decode(&info.bytes, ino).ok())
-            .flatten();
+        let offset = usize::from(place.slot) * self.geometry.inode_bytes as usize;
+        let image = self
+            .whole(info, place.sector, offset, place.crc)
+            .and_then(|bytes| InodeImage::decode(&bytes, ino).ok());
         match image {
             Some(image) => {
                 let item = LogItem::MovedInode {
@@ -269,7 +289,6 @@ impl Lfs {
             }
             None => {
                 tracing::error!(%ino, sector = place.sector, "the cleaner met a damaged inode");
-                self.counters.checksum_failures.fetch_add(1, Relaxed);
                 found.damaged += 1;
             }
         }

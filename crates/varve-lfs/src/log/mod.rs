@@ -8,5 +8,5 @@ mod relocate;
 mod writer;
 
 pub use build::inode_place;
-pub use output::Output;
+pub use output::{Output, write_patiently};
 pub use writer::{GroupKind, LogItem, LogState, Placed};

@@ -9,6 +9,7 @@
 //! that waits.
 
 use crate::durability::{Durability, InFlight};
+use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::SECTOR;
 use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
@@ -161,17 +162,47 @@ impl Writer {
     fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
         let offset = partials[0].sector * SECTOR;
         let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
-        let mut attempt = 1;
-        loop {
-            self.counters.device_writes.fetch_add(1, Relaxed);
-            match self.device.write(offset, &buffers) {
-                Err(error) if attempt < ATTEMPTS => {
-                    self.counters.write_retries.fetch_add(1, Relaxed);
-                    tracing::warn!(%error, attempt, "write failed, trying again");
-                    attempt += 1;
-                }
-                outcome => return outcome,
+        write_patiently(&*self.device, &self.counters, offset, &buffers)
+    }
+}
+
+/// Writes, trying again at the same place if the device refuses: a write that
+/// is repeated stores the same bytes.
+///
+/// # Errors
+/// What the device said the last time.
+pub fn write_patiently(
+    device: &dyn Device,
+    counters: &Counters,
+    offset: u64,
+    buffers: &[IoSlice<'_>],
+) -> Result<(), DeviceError> {
+    let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
+    let note = |outcome, error: &std::io::Error| {
+        let place = (offset, length);
+        let log = &counters.failures;
+        log.note(FailureKind::Write, outcome, place, None, error);
+    };
+    let mut failed = None;
+    for attempt in 1.. {
+        counters.device_writes.fetch_add(1, Relaxed);
+        match device.write(offset, buffers) {
+            Ok(()) => break,
+            Err(error) if attempt == ATTEMPTS => {
+                counters.writes_failed.fetch_add(1, Relaxed);
+                note(FailureOutcome::Failed, &error.source);
+                return Err(error);
+            }
+            Err(error) => {
+                counters.write_retries.fetch_add(1, Relaxed);
+                tracing::warn!(%error, attempt, "write failed, trying again");
+                failed = Some(error.source);
             }
         }
     }
+    if let Some(error) = failed {
+        counters.writes_cured.fetch_add(1, Relaxed);
+        note(FailureOutcome::Cured, &error);
+    }
+    Ok(())
 }

@@ -67,14 +67,16 @@ pub fn read_ring(
     superblock: &Superblock,
 ) -> Vec<std::result::Result<CheckpointRecord, Malformed>> {
     let slot_bytes = u64::from(superblock.record_bytes.get());
+    let read = |slot| {
+        let mut bytes = vec![0; slot_bytes as usize];
+        device
+            .read(superblock.ring_offset.get() + slot * slot_bytes, &mut bytes)
+            .map_err(|error| Malformed::new("checkpoint record", error.to_string()))?;
+        CheckpointRecord::decode(&bytes, superblock.volume_tag())
+    };
+    // What is refused is read again before that is believed.
     (0..u64::from(superblock.record_count.get()))
-        .map(|slot| {
-            let mut bytes = vec![0; slot_bytes as usize];
-            device
-                .read(superblock.ring_offset.get() + slot * slot_bytes, &mut bytes)
-                .map_err(|error| Malformed::new("checkpoint record", error.to_string()))?;
-            CheckpointRecord::decode(&bytes, superblock.volume_tag())
-        })
+        .map(|slot| read(slot).or_else(|_| read(slot)))
         .collect()
 }
 
@@ -367,7 +369,13 @@ impl Replay<'_> {
     fn run(&mut self) -> Result<()> {
         let mut boundary = self.out.position;
         loop {
-            match self.next()? {
+            // What ends the log is believed when it was read twice: to take a
+            // misread for the end would drop what was acknowledged.
+            let next = match self.next()? {
+                Err(_) => self.next()?,
+                found => found,
+            };
+            match next {
                 Ok(partial) => {
                     self.take(partial)?;
                     if self.pending.is_empty() {

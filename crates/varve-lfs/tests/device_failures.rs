@@ -1,0 +1,207 @@
+//! Failures of the device in service: tried again, told, never hidden.
+
+use std::sync::Arc;
+use varve_device::{Fault, FaultDevice, FaultKind, MemoryDevice, Repeat, VirtualClock};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_lfs::{FailureKind, FailureOutcome, FormatOptions, Lfs, MountOptions};
+
+type Device = FaultDevice<MemoryDevice>;
+
+struct Volume {
+    device: Arc<Device>,
+    lfs: Arc<Lfs>,
+    system: FileSystem<Arc<Lfs>>,
+}
+
+fn volume() -> Volume {
+    let device = Arc::new(FaultDevice::new(MemoryDevice::new(16 << 20), 7));
+    let clock = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+    let format = FormatOptions {
+        seed: Some(7),
+        ..FormatOptions::default()
+    };
+    Lfs::format(&*device, &*clock, &format).unwrap();
+    let options = MountOptions {
+        seed: Some(1),
+        ..MountOptions::default()
+    };
+    let lfs = Arc::new(Lfs::mount(device.clone(), clock.clone(), options).unwrap());
+    FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+    let system = FileSystem::mount(lfs.clone(), clock, Options::default()).unwrap();
+    Volume {
+        device,
+        lfs,
+        system,
+    }
+}
+
+impl Volume {
+    fn file(&self, name: &str, data: &[u8]) -> InodeNo {
+        let (root, caller) = (InodeNo::ROOT, Caller::root());
+        let made = self
+            .system
+            .mknod(View::Live, &caller, root, name.as_bytes(), 0o644, 0);
+        let ino = made.unwrap().ino;
+        self.system
+            .write(View::Live, &caller, ino, 0, data)
+            .unwrap();
+        ino
+    }
+
+    fn read(&self, ino: InodeNo, length: usize) -> varve_fs::Result<Vec<u8>> {
+        let mut buffer = vec![0; length];
+        let read = self.system.read(View::Live, ino, 0, &mut buffer)?;
+        buffer.truncate(read);
+        Ok(buffer)
+    }
+
+    fn forget(&self) {
+        self.system.drop_caches();
+        self.lfs.drop_caches();
+    }
+
+    fn inject(&self, kind: FaultKind, repeat: Repeat) {
+        self.device.inject(Fault::once(kind).repeat(repeat));
+    }
+}
+
+#[test]
+fn a_read_that_fails_once_is_cured_and_told() {
+    let v = volume();
+    let data = vec![7; 10_000];
+    let ino = v.file("a", &data);
+    v.system.sync().unwrap();
+    v.forget();
+    v.inject(FaultKind::ReadError, Repeat::Times(1));
+    assert_eq!(v.read(ino, 20_000).unwrap(), data);
+    let s = v.lfs.statistics();
+    assert_eq!((s.read_retries, s.reads_cured, s.reads_failed), (1, 1, 0));
+    let failure = &v.lfs.failures()[0];
+    assert_eq!(failure.kind, FailureKind::Read);
+    assert_eq!(failure.outcome, FailureOutcome::Cured);
+    assert!(failure.segment.is_some() && failure.time_ns > 0);
+    assert_eq!(v.lfs.stopped(), None);
+}
+
+#[test]
+fn a_misread_is_read_again_before_it_is_believed() {
+    let v = volume();
+    let data = vec![9; 10_000];
+    let ino = v.file("a", &data);
+    v.system.sync().unwrap();
+    v.forget();
+    v.inject(FaultKind::BitFlipOnRead, Repeat::Times(1));
+    assert_eq!(v.read(ino, 20_000).unwrap(), data);
+    let s = v.lfs.statistics();
+    assert_eq!(
+        (s.checksum_retries, s.checksums_cured, s.checksum_failures),
+        (1, 1, 0)
+    );
+}
+
+#[test]
+fn a_read_that_keeps_failing_names_its_file_and_leaves_the_volume_writable() {
+    let v = volume();
+    let ino = v.file("a", &[7; 10_000]);
+    v.system.sync().unwrap();
+    v.read(ino, 1).unwrap(); // the inode is in memory
+    v.system.drop_caches();
+    v.read(ino, 0).unwrap();
+    v.inject(FaultKind::ReadError, Repeat::Sticky);
+    let error = v.read(ino, 20_000).unwrap_err();
+    assert_eq!(error.errno(), 5, "{error}");
+    v.device.clear_faults();
+    let s = v.lfs.statistics();
+    assert!(s.reads_failed > 0);
+    let failures = v.lfs.failures();
+    let named = failures.iter().any(|f| f.inode == Some(ino.0));
+    assert!(named, "{failures:?}");
+    assert_eq!(v.read(ino, 20_000).unwrap().len(), 10_000);
+    v.file("b", b"still writable");
+    v.system.sync().unwrap();
+}
+
+#[test]
+fn a_write_that_fails_once_is_cured_and_one_that_keeps_failing_goes_elsewhere() {
+    let v = volume();
+    let a = v.file("a", &[1; 5000]);
+    v.inject(FaultKind::WriteError, Repeat::Times(1));
+    v.system.fsync(View::Live, a, false).unwrap();
+    let s = v.lfs.statistics();
+    assert_eq!(
+        (s.write_retries, s.writes_cured, s.writes_failed),
+        (1, 1, 0)
+    );
+    let b = v.file("b", &[2; 5000]);
+    v.inject(FaultKind::WriteError, Repeat::Times(3));
+    v.system.fsync(View::Live, b, false).unwrap();
+    let s = v.lfs.statistics();
+    assert_eq!((s.writes_failed, s.relocated_partials), (1, 1));
+    v.forget();
+    assert_eq!(v.read(a, 5000).unwrap(), vec![1; 5000]);
+    assert_eq!(v.read(b, 5000).unwrap(), vec![2; 5000]);
+    let outcomes: Vec<_> = v.lfs.failures().iter().map(|f| f.outcome).collect();
+    assert_eq!(
+        outcomes,
+        [FailureOutcome::Cured, FailureOutcome::Failed],
+        "{:?}",
+        v.lfs.failures()
+    );
+}
+
+#[test]
+fn a_checkpoint_record_is_written_again_before_the_volume_stops() {
+    let v = volume();
+    v.file("a", &[1; 5000]);
+    v.system.sync().unwrap();
+    for kind in [FaultKind::WriteError, FaultKind::TornWrite] {
+        // Of a checkpoint's writes, each in turn.
+        for nth in 0..6 {
+            v.file(&format!("{kind:?}{nth}"), &[1; 100]);
+            v.device.inject(Fault::once(kind).after(nth));
+            v.system.checkpoint().unwrap();
+            v.device.clear_faults();
+        }
+    }
+    assert_eq!(v.lfs.stopped(), None);
+    assert!(v.lfs.statistics().writes_cured >= 6);
+}
+
+#[test]
+fn a_failed_flush_is_reported_and_stops_the_volume() {
+    let v = volume();
+    let a = v.file("a", &[1; 5000]);
+    v.inject(FaultKind::FlushFails, Repeat::Times(1));
+    assert!(v.system.fsync(View::Live, a, false).is_err());
+    assert_eq!(v.lfs.statistics().flushes_failed, 1);
+    assert!(v.lfs.stopped().unwrap().contains("never retried"));
+    let failure = v.lfs.failures().pop().unwrap();
+    assert_eq!(failure.kind, FailureKind::Flush);
+    assert_eq!(v.read(a, 5000).unwrap(), vec![1; 5000]);
+}
+
+#[test]
+fn a_misread_at_the_logs_end_loses_nothing() {
+    // Every read of a mount in turn has a bit wrong, once.
+    let v = volume();
+    let a = v.file("a", &[1; 5000]);
+    v.system.fsync(View::Live, a, false).unwrap();
+    let image = v.device.inner().snapshot();
+    for nth in 0..200 {
+        let device = Arc::new(FaultDevice::new(MemoryDevice::from_image(&image), nth));
+        device.inject(Fault::once(FaultKind::BitFlipOnRead).after(nth));
+        let clock = Arc::new(VirtualClock::new(2_000_000_000_000, 1000));
+        let lfs = Lfs::mount(device.clone(), clock.clone(), MountOptions::default()).unwrap();
+        let struck = device.report().total() > 0;
+        assert!(lfs.recovery_report().groups > 0, "read {nth}");
+        assert_eq!(lfs.stopped(), None, "read {nth}");
+        let system = FileSystem::mount(lfs, clock, Options::default()).unwrap();
+        let mut buffer = vec![0; 5000];
+        let read = system.read(View::Live, a, 0, &mut buffer).unwrap();
+        assert!(read == 5000 && buffer == vec![1; 5000], "read {nth}");
+        if !struck {
+            assert!(nth > 5, "only {nth} reads");
+            return;
+        }
+    }
+}
