@@ -280,7 +280,11 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::ReadOnly(reason.clone()));
         }
         if self.has_failed.load(Relaxed) {
-            return Err(Error::ReadOnly("an earlier write failed".to_owned()));
+            let reason = match &*self.failed.lock() {
+                Some(Error::ReadOnly(reason)) => reason.clone(),
+                _ => "an earlier write failed".to_owned(),
+            };
+            return Err(Error::ReadOnly(reason));
         }
         Ok(())
     }

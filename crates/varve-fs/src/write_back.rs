@@ -155,6 +155,15 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
+    /// From now on nothing is changed, for this reason, unless there is one
+    /// already. Reads go on.
+    pub fn refuse_changes(&self, reason: &str) {
+        self.failed
+            .lock()
+            .get_or_insert_with(|| Error::ReadOnly(reason.to_owned()));
+        self.has_failed.store(true, Relaxed);
+    }
+
     /// After a failed append or commit nothing is written any more.
     pub(crate) fn fail(&self, error: &Error) {
         let mut failed = self.failed.lock();

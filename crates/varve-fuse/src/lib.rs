@@ -12,7 +12,7 @@
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
 //! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
-//! | [`statistics`](query_statistics) | requests by kind, over an ioctl on the mount's root |
+//! | [`statistics`](query_statistics), [`question`](ask) | requests by kind, and what else the server can tell, over ioctls on the mount's root |
 //!
 //! Why not the `fuser` crate (0.18): it knows no opcode above 47, so
 //! `SYNCFS`, `TMPFILE`, `STATX` and `COPY_FILE_RANGE_64` get ENOSYS before a
@@ -28,6 +28,7 @@ mod mount;
 mod negotiate;
 mod pool;
 mod protocol;
+mod question;
 mod reply;
 mod request;
 mod session;
@@ -41,6 +42,7 @@ pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Outcome, Seek, Statistics
 pub use counters::RequestCounters;
 pub use errno::Errno;
 pub use mount::{MountOptions, remount, unmount};
+pub use question::{QUESTION_BYTES, VARVE_IOC_ASK, answer, ask, text as question_text};
 pub use reply::Reply;
 pub use session::{End, Session};
 pub use statistics::{VARVE_IOC_STATS, query_statistics};

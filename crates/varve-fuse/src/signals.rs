@@ -1,9 +1,11 @@
-//! Unmounts cleanly when the process is asked to end.
+//! What happens when the process is asked to end: a clean unmount, or a note.
 
 use crate::unmounter::Unmounter;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +22,17 @@ impl Drop for Watch {
             let _ = thread.join();
         }
     }
+}
+
+/// On SIGTERM, SIGINT or SIGHUP sets `noted`, and does nothing else.
+///
+/// # Errors
+/// If signals cannot be watched.
+pub fn note_termination(noted: &Arc<AtomicBool>) -> io::Result<()> {
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(noted))?;
+    }
+    Ok(())
 }
 
 /// On SIGTERM, SIGINT or SIGHUP unmounts; [`crate::Session::run`] then writes

@@ -21,7 +21,5 @@ pub fn query_statistics(dir: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let directory = rustix::fs::open(dir, flags, Mode::empty())?;
     let buffer = crate::sys::statistics_ioctl(directory)?;
-    let end = buffer.iter().position(|&b| b == 0).unwrap_or(buffer.len());
-    String::from_utf8(buffer[..end].to_vec())
-        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+    crate::question::text(&buffer[..])
 }

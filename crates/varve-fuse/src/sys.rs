@@ -1,6 +1,7 @@
-//! The one system call without a safe wrapper.
+//! The system call without a safe wrapper.
 #![allow(unsafe_code)]
 
+use crate::question::{QUESTION_BYTES, VARVE_IOC_ASK};
 use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
 use std::io;
@@ -19,4 +20,16 @@ pub(crate) fn statistics_ioctl(directory: impl AsFd) -> io::Result<Box<[u8; STAT
         ioctl(directory, request)?;
     }
     Ok(buffer)
+}
+
+/// Sends a question to the mount whose root `directory` is open on; the answer
+/// takes its place.
+pub(crate) fn ask_ioctl(directory: impl AsFd, buffer: &mut [u8; QUESTION_BYTES]) -> io::Result<()> {
+    // SAFETY: as above; the opcode is an `_IOWR` of QUESTION_BYTES, and the
+    // buffer, initialised and that long, is read before it is written.
+    unsafe {
+        let request = Updater::<'_, { VARVE_IOC_ASK as _ }, _>::new(buffer);
+        ioctl(directory, request)?;
+    }
+    Ok(())
 }

@@ -89,7 +89,8 @@ impl Durability {
     }
 
     fn flush(&self, device: &dyn Device) -> std::result::Result<(), DeviceError> {
-        device.flush().inspect_err(|error| {
+        let flushed = self.counters.using(|| device.flush());
+        flushed.inspect_err(|error| {
             self.counters.flushes_failed.fetch_add(1, Ordering::Relaxed);
             let (kind, lost) = (FailureKind::Flush, FailureOutcome::Failed);
             let log = &self.counters.failures;

@@ -4,9 +4,9 @@
 //! failure is noted once its outcome is known: cured by trying again, or for
 //! good. Memory is bounded: [`KEPT`] entries of short texts.
 
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
+use varve_device::sync::Mutex;
 use varve_device::{Clock, Operation};
 use varve_fs::InodeNo;
 

@@ -77,6 +77,7 @@ pub struct Lfs {
     pub(crate) reader: Reader,
     pub(crate) durability: Arc<Durability>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) verifying: RankedMutex<()>,
     pub(crate) cleaning: RankedMutex<crate::cleaner::CleanerState>,
     pub(crate) checkpointing: RankedMutex<crate::checkpoint::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,

@@ -38,6 +38,7 @@ mod recovery;
 mod segments;
 mod space;
 mod statistics;
+pub mod verify;
 
 /// For the model checker, which runs it alone.
 #[cfg(feature = "shuttle")]

@@ -2,6 +2,7 @@
 //!
 //! | rank | lock |
 //! |---|---|
+//! | `Verifying` | one verification |
 //! | `Cleaning` | one cleaner pass |
 //! | `Checkpointing` | one checkpoint |
 //! | `Allocator` | inode numbers |
@@ -12,7 +13,7 @@
 //! Nobody holds a lower one while asking for a higher, and nobody asks for one
 //! he holds. The locks inside the reader, the durability tracker and the
 //! buffer pools lie below all these and hold nothing else. The device is
-//! asked under the first three only.
+//! asked under the first four only.
 
 use std::ops::{Deref, DerefMut};
 use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -20,6 +21,7 @@ use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    Verifying,
     Cleaning,
     Checkpointing,
     Allocator,

@@ -105,6 +105,7 @@ impl Lfs {
             reader,
             durability,
             counters,
+            verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::default()),
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,

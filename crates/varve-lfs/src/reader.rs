@@ -152,7 +152,8 @@ impl Reader {
             self.counters
                 .bytes_read
                 .fetch_add(bytes.len() as u64, Relaxed);
-            let tried = self.device.read(sector * SECTOR, bytes);
+            let read = || self.device.read(sector * SECTOR, bytes);
+            let tried = self.counters.using(read);
             let place = (sector * SECTOR, bytes.len() as u64);
             let segment = self.geometry.segment_of(sector);
             let log = &self.counters.failures;

@@ -54,6 +54,10 @@ pub struct SegmentTable {
     opened: u32,
     /// Live bytes of all segments at the last completed checkpoint.
     live_bytes: u64,
+    /// Number of the last completed checkpoint.
+    installed: u64,
+    /// A checkpoint whose image somebody reads: its segments are not opened.
+    held: Option<u64>,
     /// Bytes that wait in memory to be appended and must find room, as far as
     /// the last operation that asked for some knew.
     pub waiting_bytes: u64,
@@ -96,6 +100,8 @@ impl SegmentTable {
             clean,
             opened,
             live_bytes,
+            installed: serial,
+            held: None,
             waiting_bytes: 0,
         }
     }
@@ -242,6 +248,8 @@ impl SegmentTable {
         hold: bool,
     ) -> Vec<u32> {
         let mut freed = Vec::new();
+        let held = self.held.unwrap_or(u64::MAX);
+        self.installed = serial;
         self.live_bytes = 0;
         for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
             let correction = corrections.get(&number).copied().unwrap_or(0);
@@ -268,7 +276,7 @@ impl SegmentTable {
                 segment.cleaned = None;
                 segment.suspect = true;
             }
-            let waited = segment.empty_since < serial;
+            let waited = segment.empty_since < serial && segment.empty_since <= held;
             if waited || planted::is(Planted::ReuseAfterOne) && empty {
                 freed.push(number);
             }
@@ -277,6 +285,40 @@ impl SegmentTable {
             self.release(&freed);
         }
         freed
+    }
+
+    /// From now on segments that the image of checkpoint `serial`, the newest,
+    /// uses are not opened.
+    pub fn hold(&mut self, serial: u64) {
+        self.held = Some(serial);
+    }
+
+    /// True if that has been so all the time.
+    pub fn holds(&self, serial: u64) -> bool {
+        self.held == Some(serial)
+    }
+
+    /// Nobody reads that image any more. What was kept for it becomes clean
+    /// with the next checkpoint.
+    pub fn let_go(&mut self, serial: u64) {
+        if self.holds(serial) {
+            self.held = None;
+        }
+    }
+
+    /// As [`SegmentTable::let_go`], if segments are kept that could be opened:
+    /// room goes before reading.
+    pub fn let_go_of_withheld(&mut self) {
+        let Some(held) = self.held else { return };
+        // Empty since then: clean now or with the next checkpoint, but for us.
+        let withheld = |segment: &Segment| {
+            segment.state == SegmentState::Used
+                && segment.empty_since > held
+                && segment.empty_since <= self.installed
+        };
+        if self.segments.iter().any(withheld) {
+            self.held = None;
+        }
     }
 
     /// Segments that nothing refers to any more may be opened.

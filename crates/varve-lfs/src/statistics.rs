@@ -10,6 +10,8 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Requests that wait for the device at this moment.
+            pub users: AtomicU64,
             /// The last failures of the device.
             pub failures: FailureLog,
         }
@@ -19,6 +21,14 @@ macro_rules! counters {
         pub struct Statistics { $($(#[$doc])* pub $name: u64),* }
 
         impl Counters {
+            /// Does something while counted among those who use the device.
+            pub fn using<T>(&self, request: impl FnOnce() -> T) -> T {
+                self.users.fetch_add(1, Relaxed);
+                let outcome = request();
+                self.users.fetch_sub(1, Relaxed);
+                outcome
+            }
+
             /// Reads every counter.
             pub fn read(&self) -> Statistics {
                 Statistics { $($name: self.$name.load(Relaxed)),* }

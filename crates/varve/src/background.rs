@@ -3,10 +3,12 @@
 //! One writes back: it is woken when too much is dirty and looks every second
 //! for what has grown old. One maintains: checkpoints, cleaning, freeing. It
 //! looks often while the log grows and once a second while it does not. They
-//! are two so that a checkpoint never keeps dirty data waiting.
+//! are two so that a checkpoint never keeps dirty data waiting. A third
+//! verifies ([`crate::verifier`]).
 //!
-//! Invariant: after [`Service::stop`] neither touches the volume.
+//! Invariant: after [`Service::stop`] none touches the volume.
 
+use crate::verifier::Verifier;
 use parking_lot::{Condvar, Mutex};
 use std::io;
 use std::sync::Arc;
@@ -58,23 +60,29 @@ impl Signal {
 /// The running threads. Dropping it stops them.
 pub(crate) struct Service {
     signals: [Arc<Signal>; 2],
+    verifier: Arc<Verifier>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Service {
-    /// Starts both threads and has the file system wake the first.
+    /// Starts the threads, the last of which serves `verifier`, and has the file system wake the first.
     ///
     /// # Errors
     /// If a thread cannot be started; then none is left.
-    pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>) -> io::Result<Self> {
+    pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::Result<Self> {
         let signals: [Arc<Signal>; 2] = Default::default();
         let [writing, maintaining] = &signals;
         let mut service = Service {
             signals: [Arc::clone(writing), Arc::clone(maintaining)],
+            verifier: Arc::clone(verifier),
             threads: Vec::new(),
         };
-        service.spawn("varve-write", fs, Arc::clone(writing), write_back)?;
-        service.spawn("varve-clean", fs, Arc::clone(maintaining), maintain)?;
+        let signal = Arc::clone(writing);
+        service.spawn("varve-write", fs, move |fs| write_back(fs, &signal))?;
+        let signal = Arc::clone(maintaining);
+        service.spawn("varve-clean", fs, move |fs| maintain(fs, &signal))?;
+        let serves = Arc::clone(verifier);
+        service.spawn("varve-verify", fs, move |fs| serves.serve(fs))?;
         let waker = Arc::clone(writing);
         fs.set_waker(Box::new(move || waker.wake()));
         Ok(service)
@@ -84,22 +92,22 @@ impl Service {
         &mut self,
         name: &str,
         fs: &Arc<FileSystem<Lfs>>,
-        signal: Arc<Signal>,
-        work: fn(&FileSystem<Lfs>, &Signal),
+        work: impl FnOnce(&FileSystem<Lfs>) + Send + 'static,
     ) -> io::Result<()> {
         let fs = Arc::clone(fs);
         let run = move || {
             // Writing out must never wait for memory that only it can free.
             let _ = rustix::process::configure_io_flusher_behavior(true);
-            work(&fs, &signal);
+            work(&fs);
         };
         let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
         self.threads.push(thread);
         Ok(())
     }
 
-    /// Ends both threads and waits for them.
+    /// Ends the threads and waits for them.
     pub(crate) fn stop(&mut self) {
+        self.verifier.close();
         self.signals.iter().for_each(|signal| signal.stop());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -135,6 +143,10 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
     while signal.wait(pause) {
         if let Err(error) = fs.maintain() {
             tracing::warn!(%error, "maintenance failed");
+        }
+        // A verification may have found something.
+        if let Some(reason) = fs.layout().stopped() {
+            fs.refuse_changes(&reason);
         }
         let before = std::mem::replace(&mut groups, fs.layout().statistics().groups);
         pause = if groups == before { IDLE } else { BUSY };

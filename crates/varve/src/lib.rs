@@ -34,7 +34,7 @@
 //! | [`volume`] | the facade: paths in, results out |
 //! | [`mod@format`] | making a volume, and what it refuses to overwrite |
 //! | [`host`] | who we are, and who holds a volume |
-//! | `background` | the threads that write back, checkpoint and clean |
+//! | `background`, [`Verifier`] | the threads that write back, checkpoint, clean and verify |
 //!
 //! Paths are those of the volume's own tree: `/` is its root, and a path
 //! without a leading `/` means the same. Sizes and offsets are in bytes.
@@ -45,12 +45,15 @@ pub mod format;
 pub mod host;
 mod options;
 mod unlocked;
+mod verifier;
 pub mod volume;
 
 pub use error::{Error, Result};
 pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
+pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
+pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
 #[doc(hidden)]
 pub use volume::open_device;
 pub use volume::read_superblock;

@@ -110,6 +110,9 @@ pub struct OpenOptions {
     pub atime: Atime,
     /// Tell the device about segments that became clean. Default: off.
     pub discard: bool,
+    /// Verify the tree in the background after a roll-forward; needs
+    /// `background`. Default: on.
+    pub verify: bool,
     /// On whose behalf operations run. Default: this process's user and group,
     /// umask 022, and no permission bit refuses anything.
     pub caller: Option<Caller>,
@@ -127,6 +130,7 @@ impl Default for OpenOptions {
             strict_order: false,
             atime: Atime::Relatime,
             discard: false,
+            verify: true,
             caller: None,
         }
     }

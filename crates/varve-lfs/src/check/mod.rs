@@ -37,6 +37,8 @@ mod table;
 mod visit;
 mod walk;
 
+pub(crate) use attributes::flaw as attributes_flaw;
+pub(crate) use imap::{Mapped, ifile_regions};
 pub(crate) use names::{Blocks, FileView};
 pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase, Subject};
 
@@ -54,11 +56,13 @@ use crate::segments::SegmentTable;
 use crate::statistics::Counters;
 use claims::{Claims, Refusal, Stored};
 pub(crate) use report::Findings;
+pub(crate) use shape::{content_flaw, count_flaw, size_flaw};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use table::InodeTable;
 use varve_device::{Clock, Device};
 use varve_fs::{InodeNo, Usage};
+pub(crate) use visit::Tally;
 pub(crate) use walk::{Visitor, walk};
 
 /// Bytes of decoded metadata kept while checking.

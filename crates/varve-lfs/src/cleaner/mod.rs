@@ -111,8 +111,12 @@ impl Lfs {
             Urgency::Waiting => 1,
         };
         let waits = || self.waiting_for_checkpoint() >= pays;
+        // A verification must not cost anybody room.
+        let make_way = || self.segments.lock().let_go_of_withheld();
+        make_way();
         if (self.pending_deaths(urgency) || waits()) && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
+            make_way();
             if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
@@ -123,6 +127,7 @@ impl Lfs {
         }
         let cleaned = self.clean_segments(cleaning, urgency, goal - clean)?;
         for _ in 0..2 {
+            make_way();
             if cleaned > 0 && self.waiting_for_checkpoint() > 0 && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }

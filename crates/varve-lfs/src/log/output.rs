@@ -186,7 +186,7 @@ pub fn write_patiently(
     let mut failed = None;
     for attempt in 1.. {
         counters.device_writes.fetch_add(1, Relaxed);
-        match device.write(offset, buffers) {
+        match counters.using(|| device.write(offset, buffers)) {
             Ok(()) => break,
             Err(error) if attempt == ATTEMPTS => {
                 counters.writes_failed.fetch_add(1, Relaxed);

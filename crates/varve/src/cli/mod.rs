@@ -17,6 +17,8 @@ mod mount_table;
 mod output;
 mod prometheus;
 mod prove;
+mod scrub;
+mod scrub_server;
 mod size;
 mod stats;
 mod umount;
@@ -42,6 +44,7 @@ enum Command {
     Info(info::Info),
     Dump(dump::Dump),
     Fsck(fsck::Fsck),
+    Scrub(scrub::Scrub),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
     Manual(generate::Manual),
@@ -74,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Info(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Scrub(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Manual(command) => command.run(),
@@ -104,7 +108,7 @@ fn arguments() -> Vec<OsString> {
 /// The exit code for wrong usage of a subcommand.
 fn usage_code(subcommand: Option<&OsString>) -> u8 {
     match subcommand.and_then(|name| name.to_str()) {
-        Some("fsck") => 16,
+        Some("fsck" | "scrub") => 16,
         Some("mount" | "umount") => 1,
         _ => 2,
     }

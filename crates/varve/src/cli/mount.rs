@@ -5,7 +5,7 @@
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
-use super::{daemon, mount_table, size, stats};
+use super::{daemon, mount_table, scrub_server, size, stats};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub struct Mount {
     /// The directory to mount it on.
     directory: PathBuf,
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
-    /// discard, order=strict, cache=SIZE, io=MODE and more.
+    /// discard, noverify, order=strict, cache=SIZE, io=MODE and more.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     /// Refuse changes.
@@ -164,9 +164,14 @@ impl Mount {
         }
         chosen.mount.source = self.volume.display().to_string();
         let counted = Arc::clone(volume.file_system());
+        let verifier = Arc::clone(volume.verifier());
         chosen.mount.statistics = Some(Arc::new(move || {
-            stats::describe(&Statistics::of(&counted)).to_string()
+            let mut all = stats::describe(&Statistics::of(&counted));
+            stats::add_health(&mut all, counted.layout(), &verifier);
+            all.to_string()
         }));
+        let fs = Arc::clone(volume.file_system());
+        chosen.mount.ioctl = Some(scrub_server::handler(Arc::clone(volume.verifier()), fs));
         let fs = Arc::clone(volume.file_system());
         let session = match Session::new(fs, &self.directory, chosen.mount) {
             Ok(session) => session,

@@ -55,6 +55,8 @@ impl Chosen {
             ("remount", "") => self.remount = true,
             ("cache", size) => self.volume.cache_bytes = size::parse(size)?,
             ("io", mode) => self.volume.io = super::io_mode(mode)?,
+            ("verify", "") => self.volume.verify = true,
+            ("noverify", "") => self.volume.verify = false,
             ("discard", "") => self.volume.discard = true,
             ("nodiscard", "") => self.volume.discard = false,
             ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),

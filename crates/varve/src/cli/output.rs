@@ -104,6 +104,11 @@ impl Progress {
         Progress { bar }
     }
 
+    /// Changes what stands before the bar.
+    pub fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
     /// Shows how far it is.
     pub fn at(&self, done: u64, total: u64) {
         self.bar.set_length(total);

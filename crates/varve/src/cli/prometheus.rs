@@ -21,6 +21,9 @@ const GAUGES: [&str; 9] = [
     "write_amplification",
 ];
 
+/// Beginnings of names that tell how something stands.
+const STATES: [&str; 3] = ["state_", "verification_", "scrub_"];
+
 /// The numbers of `value` as metrics of `target`.
 pub fn text(value: &Value, target: &Path) -> String {
     let mut metrics = Metrics {
@@ -56,7 +59,8 @@ impl Metrics {
                 }
             }
             Value::Number(number) => {
-                let gauge = GAUGES.contains(&name);
+                let gauge =
+                    GAUGES.contains(&name) || STATES.iter().any(|state| name.starts_with(state));
                 let full = match gauge || name.ends_with("_total") {
                     true => name.to_owned(),
                     false => format!("{name}_total"),

@@ -4,7 +4,8 @@ use super::output::{self, Failure, Outcome};
 use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use varve::{OpenOptions, Statistics, Volume};
+use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
+use varve_lfs::Lfs;
 
 /// Print the counters of a mount, or the state of a volume that is not
 /// mounted.
@@ -58,7 +59,9 @@ fn of_volume(path: &Path) -> Result<Value, Failure> {
         ..OpenOptions::default()
     };
     let volume = Volume::open(path, &options)?;
-    Ok(describe(&volume.statistics()))
+    let mut all = describe(&volume.statistics());
+    add_health(&mut all, volume.file_system().layout(), volume.verifier());
+    Ok(all)
 }
 
 /// One line per number, with the path of its members.
@@ -70,9 +73,74 @@ fn print(value: &Value, prefix: &str) {
                 print(member, &format!("{prefix}{dot}{name}"));
             }
         }
+        Value::Array(list) if list.iter().any(Value::is_object) => {
+            for (number, member) in list.iter().enumerate() {
+                print(member, &format!("{prefix}.{number}"));
+            }
+        }
         Value::String(text) => output::line(format_args!("{prefix} {text}")),
         other => output::line(format_args!("{prefix} {other}")),
     }
+}
+
+/// Adds how the volume is: failures of the device and what became of them,
+/// whether it takes changes, and what verifications found.
+pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
+    all["device"] = device(layout);
+    let stopped = layout.stopped();
+    all["state"] = json!({
+        "read_only": u8::from(stopped.is_some()),
+        "reason": stopped,
+    });
+    all["verification"] = job(verifier.tree());
+    all["scrub"] = job(verifier.scrub());
+}
+
+fn device(layout: &Lfs) -> Value {
+    let s = layout.statistics();
+    json!({
+        "reads": {
+            "requests": s.device_reads,
+            "retries": s.read_retries,
+            "cured": s.reads_cured,
+            "failed": s.reads_failed,
+        },
+        "writes": {
+            "requests": s.device_writes,
+            "retries": s.write_retries,
+            "cured": s.writes_cured,
+            "failed": s.writes_failed,
+            "relocated": s.relocated_partials,
+        },
+        "flushes": {
+            "requests": s.flushes,
+            "failed": s.flushes_failed,
+        },
+        "checksums": {
+            "retries": s.checksum_retries,
+            "cured": s.checksums_cured,
+            "failed": s.checksum_failures,
+        },
+        "last_failures": layout.failures(),
+    })
+}
+
+fn job(status: Option<JobStatus>) -> Value {
+    let Some(status) = status else {
+        return json!({"state": "none"});
+    };
+    let mut value = json!(status.progress);
+    value["state"] = match &status.report {
+        None => "running".into(),
+        Some(report) => json!(report.outcome),
+    };
+    if let Some(report) = &status.report {
+        value["errors"] = report.found.into();
+        if let Some(first) = report.errors.first() {
+            value["first_error"] = first.to_string().into();
+        }
+    }
+    value
 }
 
 /// The counters of a volume, layer by layer.

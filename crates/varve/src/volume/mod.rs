@@ -35,11 +35,13 @@ pub use statistics::Statistics;
 
 use crate::background::Service;
 use crate::error::{Error, Result};
+use crate::verifier::Verifier;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::{Caller, FileSystem, StatFs};
+use varve_lfs::verify::{Control, Verification, VerifyOptions};
 use varve_lfs::{Lfs, RecoveryReport};
 
 /// An open volume. Every method may be called from any thread.
@@ -48,6 +50,7 @@ use varve_lfs::{Lfs, RecoveryReport};
 pub struct Volume {
     mounted: Arc<Mounted>,
     service: Option<Service>,
+    verifier: Arc<Verifier>,
     closed: bool,
 }
 
@@ -105,6 +108,37 @@ impl Volume {
     /// Why the volume takes no changes, if it does not.
     pub fn read_only_reason(&self) -> Option<String> {
         self.layout().stopped()
+    }
+
+    /// Verifies the tree and every live block's checksum, on this thread and
+    /// beside whatever else goes on; `control` tells how far it is and can end
+    /// it. `None` if another verification is under way.
+    ///
+    /// ```
+    /// # let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.write("/a", b"something")?;
+    /// let control = std::sync::Arc::new(varve::Control::new(0));
+    /// let report = volume.scrub(&control, false).expect("nobody else scrubs");
+    /// assert!(report.is_sound());
+    /// # Ok::<(), varve::Error>(())
+    /// ```
+    ///
+    /// Damaged metadata makes the volume read-only, with `strict` damaged data
+    /// as well.
+    pub fn scrub(&self, control: &Arc<Control>, strict: bool) -> Option<Verification> {
+        let options = VerifyOptions { data: true, strict };
+        let report = self.layout().verify(control, &options);
+        if let Some(reason) = self.layout().stopped() {
+            self.fs().refuse_changes(&reason);
+        }
+        report
+    }
+
+    /// The thread that verifies, to ask for scrubs in the background. It
+    /// answers for as long as the volume is open, and only if that is so with
+    /// threads of its own.
+    pub fn verifier(&self) -> &Arc<Verifier> {
+        &self.verifier
     }
 
     /// Forgets every clean block and inode, so that what is read next comes

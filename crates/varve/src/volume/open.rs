@@ -7,6 +7,7 @@ use crate::format::{Found, VARVE, probe};
 use crate::host::{self, Holder};
 use crate::options::{CreateOptions, OpenOptions};
 use crate::unlocked::Unlocked;
+use crate::verifier::Verifier;
 use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Clock, Device, FileDevice, HostClock, MemoryDevice, OpenError, OpenMode};
@@ -107,9 +108,9 @@ impl Volume {
         };
         let fs = FileSystem::mount(layout, clock, tree).map_err(Error::tree("open the tree"))?;
         let fs = Arc::new(fs);
-        let writable = fs.layout().stopped().is_none();
-        let service = match options.background && writable {
-            true => Some(Service::start(&fs).map_err(|source| {
+        let verifier = Arc::new(Verifier::default());
+        let service = match options.background {
+            true => Some(Service::start(&fs, &verifier).map_err(|source| {
                 Error::Open(OpenError::Io {
                     path: device.name().into(),
                     action: "start threads for",
@@ -118,6 +119,9 @@ impl Volume {
             })?),
             false => None,
         };
+        if options.background && options.verify && fs.layout().wants_verification() {
+            verifier.start_tree();
+        }
         let mounted = Mounted {
             fs,
             device,
@@ -126,6 +130,7 @@ impl Volume {
         Ok(Volume {
             mounted: Arc::new(mounted),
             service,
+            verifier,
             closed: false,
         })
     }

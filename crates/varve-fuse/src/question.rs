@@ -1,0 +1,49 @@
+//! Questions to the program behind a mount, over an ioctl on its root: text
+//! in, text out. What may be asked, and by whom, is that program's affair.
+
+use crate::statistics::STATISTICS_BYTES;
+use std::io;
+use std::path::Path;
+
+/// Most bytes of a question and of an answer, less one for the NUL that ends
+/// it.
+pub const QUESTION_BYTES: usize = STATISTICS_BYTES;
+
+/// `_IOWR('V', 2, [u8; 16376])`: a question, and in its place the answer.
+pub const VARVE_IOC_ASK: u32 =
+    (3 << 30) | ((QUESTION_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 2;
+
+/// Asks the program behind the mount at `dir`.
+///
+/// # Errors
+/// ENOTTY if `dir` is not the root of a mount that answers; E2BIG if the
+/// question is too long; what the program refuses it with.
+pub fn ask(dir: &Path, question: &str) -> io::Result<String> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(dir, flags, Mode::empty())?;
+    let mut buffer = Box::new([0u8; QUESTION_BYTES]);
+    let room = buffer.get_mut(..question.len());
+    let room = room.filter(|room| room.len() < QUESTION_BYTES);
+    room.ok_or(rustix::io::Errno::TOOBIG)?
+        .copy_from_slice(question.as_bytes());
+    crate::sys::ask_ioctl(directory, &mut buffer)?;
+    text(&buffer[..])
+}
+
+/// The text of a question or an answer, up to its NUL.
+///
+/// # Errors
+/// `InvalidData` unless it is UTF-8.
+pub fn text(bytes: &[u8]) -> io::Result<String> {
+    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
+    String::from_utf8(bytes[..end].to_vec())
+        .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e))
+}
+
+/// The bytes of an answer, with the NUL that ends it.
+pub fn answer(text: &str) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    bytes.push(0);
+    bytes
+}

@@ -1,0 +1,32 @@
+//! Verification in service: what is damaged is found and named, what is whole
+//! never is, whatever goes on beside.
+
+#[path = "../check/surgeon.rs"]
+#[allow(dead_code, reason = "shared with the offline check")]
+mod surgeon;
+#[path = "../check/volume.rs"]
+#[allow(dead_code, reason = "shared with the offline check")]
+mod volume;
+
+mod beside;
+mod flipped;
+mod forced;
+mod tree;
+
+use std::sync::Arc;
+use varve_device::Device;
+use varve_lfs::verify::{Control, Outcome, Verification, VerifyOptions};
+use volume::Volume;
+
+/// Verifies the tree and all data.
+fn scrub<D: Device + 'static>(volume: &Volume<D>) -> Verification {
+    let options = VerifyOptions {
+        data: true,
+        ..VerifyOptions::default()
+    };
+    let control = Arc::new(Control::new(0));
+    let report = volume.lfs.verify(&control, &options).expect("nobody else");
+    assert_eq!(report.outcome, Outcome::Complete);
+    assert_eq!(control.progress().errors, report.found);
+    report
+}

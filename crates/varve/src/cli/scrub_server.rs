@@ -1,0 +1,189 @@
+//! What the server of a mount answers to `varve scrub`, and how answers that
+//! come in pages are put together again.
+//!
+//! | question | answer |
+//! |---|---|
+//! | `{"start": {"rate": 0, "strict": false}}` | `{"number": 1}`, or EBUSY |
+//! | `{"status": 0}` | how the scrub stands; once it is over, what was found from item 0 on, and `next` if there is more |
+//! | `{"cancel": true}` | `{}` |
+
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use varve::{JobStatus, ScrubOptions, Verification, Verifier};
+use varve_fs::FileSystem;
+use varve_fuse::{Errno, IoctlHandler, IoctlRequest, QUESTION_BYTES, VARVE_IOC_ASK};
+use varve_lfs::Lfs;
+
+/// Bytes of found items in one answer; the rest of it needs less than what is
+/// left.
+const PAGE_BYTES: usize = QUESTION_BYTES - 4096;
+
+/// Answers questions about `verifier`, which verifies `fs`.
+pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandler {
+    let owner = rustix::process::geteuid().as_raw();
+    Arc::new(move |request: &IoctlRequest<'_>| {
+        if request.command != VARVE_IOC_ASK {
+            return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
+        }
+        if request.uid != 0 && request.uid != owner {
+            return Err(Errno(rustix::io::Errno::PERM.raw_os_error()));
+        }
+        let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
+        let text = varve_fuse::question_text(request.input).map_err(|_| invalid)?;
+        let question: Value = serde_json::from_str(&text).map_err(|_| invalid)?;
+        let answer = if let Some(start) = question.get("start") {
+            let options = ScrubOptions {
+                rate: start["rate"].as_u64().unwrap_or(0),
+                strict: start["strict"].as_bool().unwrap_or(false),
+            };
+            let busy = Errno(rustix::io::Errno::BUSY.raw_os_error());
+            json!({"number": verifier.start_scrub(options).ok_or(busy)?})
+        } else if let Some(from) = question["status"].as_u64() {
+            status(verifier.scrub(), fs.layout().stopped(), from)
+        } else if question["cancel"] == true {
+            verifier.cancel_scrub();
+            json!({})
+        } else {
+            return Err(invalid);
+        };
+        Ok(varve_fuse::answer(&answer.to_string()))
+    })
+}
+
+fn status(scrub: Option<JobStatus>, stopped: Option<String>, from: u64) -> Value {
+    let Some(scrub) = scrub else {
+        return json!({"number": null});
+    };
+    let mut answer = json!({
+        "number": scrub.number,
+        "state": if scrub.report.is_some() { "over" } else { "running" },
+        "progress": scrub.progress,
+        "read_only": stopped,
+    });
+    if let Some(report) = &scrub.report {
+        answer["outcome"] = json!(report.outcome);
+        answer["found"] = report.found.into();
+        let (items, next) = page(report, from);
+        answer["items"] = items.into();
+        answer["next"] = json!(next);
+    }
+    answer
+}
+
+/// As many items from number `from` on as fit an answer, and the number of the
+/// first that does not.
+fn page(report: &Verification, from: u64) -> (Vec<Value>, Option<u64>) {
+    let findings = |list: &'static str| {
+        let findings = match list {
+            "errors" => &report.errors,
+            _ => &report.warnings,
+        };
+        findings.iter().map(move |finding| {
+            let mut value = json!(finding);
+            value["shown"] = finding.to_string().into();
+            json!([list, value])
+        })
+    };
+    let ranges = report.files.iter().flat_map(|file| {
+        file.ranges.iter().map(
+            move |range| json!(["files", {"inode": file.inode, "path": file.path, "range": range}]),
+        )
+    });
+    let all = findings("errors").chain(findings("warnings")).chain(ranges);
+    let mut bytes = 0;
+    let mut items = Vec::new();
+    for (number, item) in (0..).zip(all).skip(from as usize) {
+        bytes += item.to_string().len() + 1;
+        if bytes > PAGE_BYTES && !items.is_empty() {
+            return (items, Some(number));
+        }
+        items.push(item);
+    }
+    (items, None)
+}
+
+/// Sorts items into `errors`, `warnings` and `files` of the answer they belong
+/// to.
+pub fn assemble(answer: &mut Value, items: Vec<Value>) {
+    let mut lists: [Vec<Value>; 2] = Default::default();
+    let mut files: Vec<Map<String, Value>> = Vec::new();
+    for item in items {
+        let Value::Array(mut pair) = item else {
+            continue;
+        };
+        let (Some(value), Some(list)) = (pair.pop(), pair.pop()) else {
+            continue;
+        };
+        match list.as_str() {
+            Some("errors") => lists[0].push(value),
+            Some("warnings") => lists[1].push(value),
+            _ => {
+                if files
+                    .last()
+                    .is_none_or(|file| file["inode"] != value["inode"])
+                {
+                    let mut file = Map::new();
+                    file.insert("inode".into(), value["inode"].clone());
+                    file.insert("path".into(), value["path"].clone());
+                    file.insert("ranges".into(), json!([]));
+                    files.push(file);
+                }
+                if let Some(Value::Array(ranges)) =
+                    files.last_mut().and_then(|file| file.get_mut("ranges"))
+                {
+                    ranges.push(value["range"].clone());
+                }
+            }
+        }
+    }
+    let [errors, warnings] = lists;
+    answer["errors"] = errors.into();
+    answer["warnings"] = warnings.into();
+    answer["files"] = json!(files);
+    if let Value::Object(members) = answer {
+        members.remove("items");
+        members.remove("next");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve::{BadFile, BadRange};
+
+    #[test]
+    fn what_comes_in_pages_is_put_together_again() {
+        let files: Vec<BadFile> = (0..40)
+            .map(|inode| BadFile {
+                inode,
+                path: Some("/a/long/path".repeat(20)),
+                ranges: (0..20)
+                    .map(|n| BadRange {
+                        offset: n * 8192,
+                        length: 4096,
+                        sector: n,
+                        problem: "at sector 1 the checksum is wrong".into(),
+                    })
+                    .collect(),
+            })
+            .collect();
+        let report = Verification {
+            files: files.clone(),
+            found: 800,
+            ..Verification::default()
+        };
+        let (mut items, mut next) = (Vec::new(), Some(0));
+        let mut pages = 0;
+        while let Some(from) = next {
+            let (more, then) = page(&report, from);
+            assert!(json!(more).to_string().len() < PAGE_BYTES + 1024);
+            items.extend(more);
+            next = then;
+            pages += 1;
+        }
+        assert!(pages > 10);
+        let mut answer = json!({});
+        assemble(&mut answer, items);
+        assert_eq!(answer["files"], json!(files));
+    }
+}

@@ -1,0 +1,232 @@
+//! The thread that verifies an open volume: the tree after a roll-forward,
+//! and everything on demand.
+//!
+//! One verification at a time. A scrub that is asked for while the tree is
+//! being verified ends that and begins: it does the same and more. What was
+//! found stays until the next one begins.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_fs::FileSystem;
+use varve_lfs::Lfs;
+use varve_lfs::verify::{Control, Progress, Verification, VerifyOptions};
+
+/// Bytes per second that the tree is verified at after a roll-forward.
+const TREE_RATE: u64 = 64 << 20;
+/// Rest after mounting, for whoever mounted to begin his work.
+const REST: Duration = Duration::from_millis(200);
+
+/// What a scrub is to be like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScrubOptions {
+    /// Most bytes read per second; 0 for no limit. Default: none.
+    pub rate: u64,
+    /// Damaged data makes the volume read-only, as damaged metadata always
+    /// does. Default: off.
+    pub strict: bool,
+}
+
+/// What is, or was, verified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// The tree, after a roll-forward.
+    Tree,
+    /// Everything.
+    Scrub(ScrubOptions),
+}
+
+/// How a verification stands.
+#[derive(Clone, Debug)]
+pub struct JobStatus {
+    /// Counts up from 1 with each one.
+    pub number: u64,
+    /// How far it is.
+    pub progress: Progress,
+    /// What it found; `None` while it runs.
+    pub report: Option<Arc<Verification>>,
+}
+
+#[derive(Default)]
+struct State {
+    wanted: Option<(u64, Job)>,
+    running: Option<(u64, Job, Arc<Control>)>,
+    tree: Option<JobStatus>,
+    scrub: Option<JobStatus>,
+    begun: u64,
+    closing: bool,
+}
+
+/// Asks for verifications and tells how they stand.
+#[derive(Default)]
+pub struct Verifier {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Verifier {
+    /// Has a scrub begin. `None` if one is running, or the volume is being
+    /// closed. The number tells it from others.
+    pub fn start_scrub(&self, options: ScrubOptions) -> Option<u64> {
+        self.start(Job::Scrub(options))
+    }
+
+    pub(crate) fn start_tree(&self) {
+        let _ = self.start(Job::Tree);
+    }
+
+    fn start(&self, job: Job) -> Option<u64> {
+        let mut state = self.state.lock();
+        let scrubs = |job: &Job| matches!(job, Job::Scrub(_));
+        let waits = state.wanted.as_ref().is_some_and(|(_, job)| scrubs(job));
+        let runs = state
+            .running
+            .as_ref()
+            .is_some_and(|(_, job, _)| scrubs(job));
+        if state.closing || waits || runs {
+            return None;
+        }
+        state.begun += 1;
+        let number = state.begun;
+        state.wanted = Some((number, job));
+        if let Some((_, _, control)) = &state.running {
+            control.stop();
+        }
+        self.changed.notify_all();
+        Some(number)
+    }
+
+    /// Ends the scrub that is running or about to.
+    pub fn cancel_scrub(&self) {
+        let mut state = self.state.lock();
+        if let Some((_, Job::Scrub(_), control)) = &state.running {
+            control.stop();
+        }
+        if let Some((number, Job::Scrub(_))) = state.wanted {
+            state.wanted = None;
+            state.scrub = Some(JobStatus {
+                number,
+                progress: Progress::default(),
+                report: Some(Arc::default()),
+            });
+        }
+    }
+
+    /// The last scrub, or the one that runs or is about to.
+    pub fn scrub(&self) -> Option<JobStatus> {
+        let state = self.state.lock();
+        Self::status(&state, |job| matches!(job, Job::Scrub(_)), &state.scrub)
+    }
+
+    /// The verification of the tree after roll-forward, if there was one.
+    pub fn tree(&self) -> Option<JobStatus> {
+        let state = self.state.lock();
+        Self::status(&state, |job| *job == Job::Tree, &state.tree)
+    }
+
+    fn status(
+        state: &State,
+        of: impl Fn(&Job) -> bool,
+        last: &Option<JobStatus>,
+    ) -> Option<JobStatus> {
+        let standing = |number, progress| JobStatus {
+            number,
+            progress,
+            report: None,
+        };
+        if let Some((number, job, control)) = &state.running
+            && of(job)
+        {
+            return Some(standing(*number, control.progress()));
+        }
+        match &state.wanted {
+            Some((number, job)) if of(job) => Some(standing(*number, Progress::default())),
+            _ => last.clone(),
+        }
+    }
+
+    /// Ends what runs, and the thread.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        state.closing = true;
+        state.wanted = None;
+        if let Some((_, _, control)) = &state.running {
+            control.stop();
+        }
+        self.changed.notify_all();
+    }
+
+    /// What the thread does.
+    pub(crate) fn serve(&self, fs: &FileSystem<Lfs>) {
+        while let Some((number, job, control)) = self.next() {
+            let options = match job {
+                Job::Tree => VerifyOptions::default(),
+                Job::Scrub(options) => VerifyOptions {
+                    data: true,
+                    strict: options.strict,
+                },
+            };
+            let report = fs.layout().verify(&control, &options);
+            if let Some(reason) = fs.layout().stopped() {
+                fs.refuse_changes(&reason);
+            }
+            let mut state = self.state.lock();
+            state.running = None;
+            let status = JobStatus {
+                number,
+                progress: control.progress(),
+                report: Some(Arc::new(report.unwrap_or_default())),
+            };
+            match job {
+                Job::Tree => state.tree = Some(status),
+                Job::Scrub(_) => state.scrub = Some(status),
+            }
+        }
+    }
+
+    /// Waits for something to do; `None` when the volume is being closed.
+    fn next(&self) -> Option<(u64, Job, Arc<Control>)> {
+        let mut state = self.state.lock();
+        loop {
+            if state.closing {
+                return None;
+            }
+            if let Some((_, Job::Tree)) = state.wanted {
+                self.changed.wait_for(&mut state, REST);
+                if state.closing {
+                    return None;
+                }
+            }
+            if let Some((number, job)) = state.wanted.take() {
+                let control = Arc::new(Control::new(match job {
+                    Job::Tree => TREE_RATE,
+                    Job::Scrub(options) => options.rate,
+                }));
+                state.running = Some((number, job, Arc::clone(&control)));
+                return Some((number, job, control));
+            }
+            self.changed.wait(&mut state);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_scrub_at_a_time_and_none_while_closing() {
+        let verifier = Verifier::default();
+        verifier.start_tree();
+        let first = verifier.start_scrub(ScrubOptions::default());
+        assert_eq!(first, Some(2));
+        assert_eq!(verifier.start_scrub(ScrubOptions::default()), None);
+        assert!(verifier.scrub().is_some_and(|scrub| scrub.report.is_none()));
+        verifier.cancel_scrub();
+        assert!(verifier.scrub().is_some_and(|scrub| scrub.report.is_some()));
+        assert_eq!(verifier.start_scrub(ScrubOptions::default()), Some(3));
+        verifier.close();
+        assert_eq!(verifier.start_scrub(ScrubOptions::default()), None);
+        assert!(verifier.next().is_none());
+    }
+}
