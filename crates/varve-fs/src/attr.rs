@@ -102,8 +102,8 @@ pub struct Caller {
     /// Supplementary groups.
     pub groups: Vec<u32>,
     /// The kernel has checked permissions: permission-bit and sticky checks
-    /// are skipped, and so is the clearing of set-id bits on write and on
-    /// creation in a set-group-id directory.
+    /// are skipped, and so is the clearing of set-id bits on write, on
+    /// creation in a set-group-id directory and on setting an access list.
     pub checked: bool,
     /// Bits removed from the mode of what is created; 0 if the kernel has
     /// removed them.
@@ -161,4 +161,7 @@ pub struct Rename {
     pub no_replace: bool,
     /// Swap the two names.
     pub exchange: bool,
+    /// Leave a whiteout under the old name: a character device 0:0, by which
+    /// overlay file systems tell that a name of a lower layer is gone.
+    pub whiteout: bool,
 }

@@ -34,6 +34,13 @@ struct New<'a> {
     pub nlink: u32,
 }
 
+/// A number taken for a whiteout.
+#[derive(Clone, Copy)]
+pub(crate) struct Whiteout {
+    pub ino: InodeNo,
+    version: u32,
+}
+
 impl<L: Layout> FileSystem<L> {
     /// Makes a regular or special file. `mode` holds type and permission bits;
     /// no type means a regular file.
@@ -206,6 +213,29 @@ impl<L: Layout> FileSystem<L> {
         });
         let attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         Ok(attr)
+    }
+
+    /// The number of a whiteout that is not made yet: see [`Self::make_whiteout`].
+    ///
+    /// # Errors
+    /// `NoSpace`.
+    pub(crate) fn whiteout(&self) -> Result<Whiteout> {
+        let (ino, version) = self.store.layout.allocate_inode()?;
+        Ok(Whiteout { ino, version })
+    }
+
+    /// Makes the inode of a whiteout whose name in `above` has been entered.
+    pub(crate) fn make_whiteout(&self, caller: &Caller, above: &Inode, whiteout: Whiteout) {
+        let new = New {
+            kind: FileKind::CharDevice,
+            mode: 0,
+            rdev: 0,
+            target: b"",
+            nlink: 1,
+        };
+        let Whiteout { ino, version } = whiteout;
+        let inode = self.new_inode(caller, above, &new, ino, version, None);
+        self.enter_new(inode, &new, None, |_, _| {});
     }
 
     fn make(

@@ -10,6 +10,7 @@
 //! whether one lies below the other is asked before any directory is locked.
 
 use crate::attr::{Caller, Rename};
+use crate::create::Whiteout;
 use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -33,6 +34,8 @@ struct Names<'a> {
     new: &'a [u8],
     source: Found,
     target: Option<Found>,
+    /// What takes the old name.
+    whiteout: Option<Whiteout>,
 }
 
 /// Both directories, locked; the second is absent if they are the same.
@@ -55,14 +58,14 @@ impl Parents<'_> {
 
 impl<L: Layout> FileSystem<L> {
     /// Moves a name, replacing what has the new one; or, by `flags`, refuses
-    /// to replace, or exchanges the two.
+    /// to replace, exchanges the two, or leaves a whiteout.
     ///
     /// # Errors
     /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would
     /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
     /// for `.` and `..`, `NotPermitted` in sticky directories, `AccessDenied`,
     /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors. A full
-    /// volume is none.
+    /// volume is none, but for a whiteout.
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,
@@ -82,12 +85,23 @@ impl<L: Layout> FileSystem<L> {
         if flags.exchange && flags.no_replace {
             return Err(Error::Invalid("exchange without replacing"));
         }
+        if flags.exchange && flags.whiteout {
+            return Err(Error::Invalid("exchange leaves no name for a whiteout"));
+        }
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;
         to.directory()?;
         self.write_back_source(&from, name, &to, new_name)?;
-        let growth = self.with_name(Usage::default());
-        let operation = self.begin(growth, 2 * NAME_BYTES, Purpose::Shrink)?;
+        let growth = self.with_name(Usage {
+            inodes: u64::from(flags.whiteout),
+            ..Usage::default()
+        });
+        let purpose = if flags.whiteout {
+            Purpose::Grow
+        } else {
+            Purpose::Shrink
+        };
+        let operation = self.begin(growth, 2 * NAME_BYTES, purpose)?;
         let across = from.ino != to.ino;
         let mutex = across.then(|| Ranked::take(Rank::Rename, || self.rename.lock()));
         let above = if across {
@@ -99,13 +113,14 @@ impl<L: Layout> FileSystem<L> {
         let mut parents = lock_parents(&from, &to, above.as_ref());
         self.may_enter(caller, parents.from, &parents.from_state)?;
         self.may_enter(caller, parents.to, parents.to_state())?;
-        let names = Names {
+        let mut names = Names {
             old: name,
             new: new_name,
             source: self
                 .find(&from, &parents.from_state, name)?
                 .ok_or(Error::NotFound)?,
             target: self.find(&to, parents.to_state(), new_name)?,
+            whiteout: None,
         };
         match names.target {
             Some(_) if flags.no_replace => return Err(Error::Exists),
@@ -132,12 +147,22 @@ impl<L: Layout> FileSystem<L> {
         if names
             .target
             .is_some_and(|target| target.0 == names.source.0)
-            && !self.respells(across, name, new_name)
         {
-            return Ok(());
+            if !self.respells(across, name, new_name) {
+                return Ok(());
+            }
+            if flags.whiteout {
+                return Err(Error::Invalid("a whiteout under the name itself"));
+            }
         }
         if flags.exchange {
             self.exchange(caller, &mut parents, &names, now)?;
+        } else if flags.whiteout {
+            let whiteout = self.whiteout()?;
+            names.whiteout = Some(whiteout);
+            self.move_name(caller, &mut parents, &names, now)
+                .inspect_err(|_| self.store.layout.forget_inode(whiteout.ino))?;
+            self.make_whiteout(caller, &parents.from_state.inode, whiteout);
         } else {
             self.move_name(caller, &mut parents, &names, now)?;
         }
@@ -283,8 +308,16 @@ impl<L: Layout> FileSystem<L> {
             let state = parents.to_state_mut();
             self.add_name(&to, state, names.new, source.ino, source.kind, now)
         };
-        let both =
-            entered.and_then(|()| self.remove_name(&from, &mut parents.from_state, names.old, now));
+        let both = entered.and_then(|()| match names.whiteout {
+            None => self.remove_name(&from, &mut parents.from_state, names.old, now),
+            Some(whiteout) => {
+                let (key, ino) = (self.store.key(&from), whiteout.ino);
+                self.change_names(&from, &mut parents.from_state, now, |blocks| {
+                    let device = FileKind::CharDevice;
+                    directory::replace(&key, blocks, names.old, ino, device).map(|_| ())
+                })
+            }
+        });
         self.keep_or_restore(parents.to_state_mut(), both)
     }
 

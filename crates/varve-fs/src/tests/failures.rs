@@ -239,6 +239,7 @@ fn operations_on_large_directories_fail_whole_or_not_at_all() {
         let flags = Rename {
             no_replace: false,
             exchange,
+            ..Rename::default()
         };
         fs.rename(LIVE, &root, from, old, to, new, flags)
     };
@@ -451,6 +452,7 @@ impl Run {
                 let flags = Rename {
                     no_replace: false,
                     exchange: rng.random_bool(0.3),
+                    whiteout: rng.random_bool(0.2),
                 };
                 fs.rename(LIVE, &caller, d, &name, to, &new, flags)
             }

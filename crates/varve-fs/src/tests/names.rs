@@ -245,6 +245,7 @@ fn rename_flags() {
             Rename {
                 no_replace,
                 exchange,
+                ..Rename::default()
             },
         )
     };
@@ -282,6 +283,7 @@ fn of_two_reasons_to_refuse_the_one_that_linux_tells() {
         let flags = Rename {
             no_replace,
             exchange,
+            ..Rename::default()
         };
         let renamed = fs.rename(LIVE, &root(), from, old, to, new, flags);
         renamed.unwrap_err().errno()

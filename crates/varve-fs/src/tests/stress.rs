@@ -26,6 +26,7 @@ fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result
             let flags = Rename {
                 no_replace: false,
                 exchange,
+                ..Rename::default()
             };
             fs.rename(LIVE, &caller, d, &name, to, &new, flags)
         }

@@ -200,13 +200,14 @@ impl<L: Layout> Adapter<L> {
             (rename.newdir, rename.flags)
         };
         let (old, new) = (arguments.name()?, arguments.name()?);
-        let known = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE;
+        let known = libc::RENAME_NOREPLACE | libc::RENAME_EXCHANGE | libc::RENAME_WHITEOUT;
         if flags & !known != 0 {
             return Err(Errno::INVALID);
         }
         let how = Rename {
             no_replace: flags & libc::RENAME_NOREPLACE != 0,
             exchange: flags & libc::RENAME_EXCHANGE != 0,
+            whiteout: flags & libc::RENAME_WHITEOUT != 0,
         };
         let (caller, parent) = (self.caller(request), inode_of(request));
         let new_parent: InodeNo = convert::inode(new_parent);
