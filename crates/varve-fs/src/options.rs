@@ -7,6 +7,8 @@ pub enum Atime {
     /// than a day.
     #[default]
     Relatime,
+    /// The same, but for directories, whose listings leave it alone.
+    RelatimeOfFiles,
     /// Reads leave the access time alone.
     Never,
 }

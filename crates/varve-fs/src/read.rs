@@ -63,7 +63,12 @@ impl<L: Layout> FileSystem<L> {
 
     /// Notes that content was read, if that is to be seen.
     pub(crate) fn touch(&self, vnode: &Arc<Vnode>) {
-        if self.atime == Atime::Never || self.check_writable().is_err() {
+        let noted = match self.atime {
+            Atime::Relatime => true,
+            Atime::RelatimeOfFiles => vnode.kind != FileKind::Directory,
+            Atime::Never => false,
+        };
+        if !noted || self.check_writable().is_err() {
             return;
         }
         let (atime, changed) = {

@@ -25,6 +25,8 @@ pub struct MountOptions {
     /// Show `noatime` in the mount table. The file system itself decides
     /// what a read does to the access time. Default off.
     pub no_atime: bool,
+    /// The same for `nodiratime`. Default off.
+    pub no_dir_atime: bool,
     /// After a crash data survives as a prefix of its order, too: turns the
     /// kernel's write-back cache off. Default off.
     pub strict_order: bool,
@@ -72,6 +74,7 @@ impl Default for MountOptions {
             no_dev: false,
             no_exec: false,
             no_atime: false,
+            no_dir_atime: false,
             strict_order: false,
             birth_times: true,
             acl: false,
@@ -97,6 +100,7 @@ impl MountOptions {
             "exec" | "noexec" => self.no_exec = option == "noexec",
             "noatime" => self.no_atime = true,
             "atime" | "relatime" => self.no_atime = false,
+            "diratime" | "nodiratime" => self.no_dir_atime = option == "nodiratime",
             "allow_other" => self.allow_other = true,
             "btime" | "nobtime" => self.birth_times = option == "btime",
             "xattr" | "noxattr" => self.extended_attributes = option == "xattr",

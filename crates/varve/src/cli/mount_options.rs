@@ -5,8 +5,20 @@ use varve::{Atime, IoMode, OpenOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
-const FOREIGN: [&str; 8] = [
-    "auto", "noauto", "nofail", "_netdev", "user", "nouser", "users", "owner",
+const FOREIGN: [&str; 12] = [
+    "auto",
+    "noauto",
+    "nofail",
+    "_netdev",
+    "user",
+    "nouser",
+    "users",
+    "owner",
+    // How a mount is in any case.
+    "async",
+    "lazytime",
+    "nolazytime",
+    "silent",
 ];
 
 /// Everything a mount may choose.
@@ -65,9 +77,10 @@ impl Chosen {
         }
         self.volume.read_only = self.mount.read_only;
         self.volume.strict_order = self.mount.strict_order;
-        self.volume.atime = match self.mount.no_atime {
-            true => Atime::Never,
-            false => Atime::Relatime,
+        self.volume.atime = match (self.mount.no_atime, self.mount.no_dir_atime) {
+            (true, _) => Atime::Never,
+            (false, true) => Atime::RelatimeOfFiles,
+            (false, false) => Atime::Relatime,
         };
         Ok(())
     }
@@ -98,6 +111,8 @@ mod tests {
         assert_eq!(chosen.volume.io, IoMode::Buffered);
         assert_eq!(chosen.volume.atime, Atime::Never);
         assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
+        chosen.apply("relatime,nodiratime,lazytime").unwrap();
+        assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
         chosen.apply("ro").unwrap();
         assert!(chosen.volume.read_only);
         let wrong = chosen.apply("nodev,blue").unwrap_err();
