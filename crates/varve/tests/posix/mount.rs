@@ -1,0 +1,242 @@
+//! A mounted volume, the users who visit it, and tables of expectations.
+
+use crate::support::{Scratch, varve};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid};
+use rustix::io::Errno;
+use std::fmt::Debug;
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// What a system call answers.
+pub type Answer = Result<(), Errno>;
+
+/// A mounted volume whose root is open to all.
+pub struct Mount {
+    image: String,
+    dir: String,
+    _scratch: Scratch,
+}
+
+impl Mount {
+    /// With default options; nothing, loudly, where nobody can mount.
+    pub fn new() -> Option<Self> {
+        Self::with("rw")
+    }
+
+    /// With these options of `-o`.
+    pub fn with(options: &str) -> Option<Self> {
+        if !can_mount() {
+            return None;
+        }
+        rustix::process::umask(Mode::empty());
+        let scratch = Scratch::new();
+        // Ordinary users must get through.
+        open_to_all(scratch.dir.path(), 0o755);
+        let image = scratch.volume("image", "64M");
+        let dir = scratch.text("mnt");
+        fs::create_dir(&dir).unwrap();
+        varve(["mount", "-o", options, &image, &dir]).expect(0, "");
+        open_to_all(Path::new(&dir), 0o777);
+        Some(Mount {
+            image,
+            dir,
+            _scratch: scratch,
+        })
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.dir).join(name)
+    }
+
+    /// Removes everything.
+    pub fn clear(&self) {
+        for entry in fs::read_dir(&self.dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.symlink_metadata().unwrap().is_dir() {
+                fs::remove_dir_all(path).unwrap();
+            } else {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    }
+
+    /// Unmounts. Other tests start programs, which hold our files from fork
+    /// to exec, so a busy mount is asked again.
+    fn umount(&self) {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while varve(["umount", &self.dir]).code != 0 {
+            assert!(Instant::now() < deadline, "{} stays busy", self.dir);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Unmounts and mounts again: nothing comes from a cache.
+    pub fn remount(&self) {
+        self.umount();
+        varve(["mount", &self.image, &self.dir]).expect(0, "");
+    }
+
+    /// Mounts again, read-only.
+    pub fn remount_read_only(&self) {
+        self.umount();
+        varve(["mount", "-r", &self.image, &self.dir]).expect(0, "");
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let _ = Command::new("umount").args(["-l", &self.dir]).status();
+            return;
+        }
+        self.umount();
+        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
+    }
+}
+
+fn can_mount() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    let present = File::options().read(true).write(true).open("/dev/fuse");
+    if root && present.is_ok() {
+        return true;
+    }
+    assert!(
+        std::env::var_os("CI").is_none(),
+        "CI must be root and have /dev/fuse"
+    );
+    eprintln!("SKIPPED: not root, or no /dev/fuse");
+    false
+}
+
+fn open_to_all(dir: &Path, mode: u32) {
+    fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// Somebody who calls.
+#[derive(Clone, Copy, Debug)]
+pub struct User {
+    pub name: &'static str,
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: &'static [u32],
+}
+
+/// The group that files of these tests belong to.
+pub const STAFF: u32 = 2000;
+
+pub const ROOT: User = user("root", 0, 0, &[]);
+/// Owns the files of these tests.
+pub const OWNER: User = user("owner", 1001, 1001, &[]);
+/// In the files' group.
+pub const MEMBER: User = user("member", 1002, STAFF, &[]);
+/// In the files' group by a supplementary group.
+pub const GUEST: User = user("guest", 1003, 1003, &[7, STAFF]);
+/// Has nothing to do with the files.
+pub const STRANGER: User = user("stranger", 1004, 1004, &[]);
+
+const fn user(name: &'static str, uid: u32, gid: u32, groups: &'static [u32]) -> User {
+    User {
+        name,
+        uid,
+        gid,
+        groups,
+    }
+}
+
+impl User {
+    /// Runs `work` as this user. Linux keeps credentials per thread, so the
+    /// rest of the process goes on as root.
+    pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| {
+                let groups: Vec<Gid> = self.groups.iter().map(|&g| Gid::from_raw(g)).collect();
+                let (uid, gid) = (Uid::from_raw(self.uid), Gid::from_raw(self.gid));
+                set_thread_groups(&groups).unwrap();
+                set_thread_res_gid(gid, gid, gid).unwrap();
+                set_thread_res_uid(uid, uid, uid).unwrap();
+                work()
+            });
+            work.join().unwrap()
+        })
+    }
+}
+
+/// What a table expected and did not get.
+#[derive(Default)]
+pub struct Table {
+    rows: usize,
+    wrong: Vec<String>,
+}
+
+impl Table {
+    /// One row.
+    pub fn row<T: PartialEq + Debug>(&mut self, what: impl Debug, got: T, want: T) {
+        self.rows += 1;
+        if got != want {
+            self.wrong.push(format!("{what:?}: {got:?}, want {want:?}"));
+        }
+    }
+
+    /// Fails with all wrong rows.
+    #[track_caller]
+    pub fn end(self) {
+        let (wrong, rows) = (self.wrong.len(), self.rows);
+        assert!(rows > 0, "an empty table");
+        assert!(
+            wrong == 0,
+            "{wrong} of {rows} rows:\n{}",
+            self.wrong.join("\n")
+        );
+    }
+}
+
+/// Makes a file with this content, mode, owner and [`STAFF`] as its group.
+pub fn file(path: &Path, content: &[u8], mode: u32) -> File {
+    fs::write(path, content).unwrap();
+    std::os::unix::fs::chown(path, Some(OWNER.uid), Some(STAFF)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    File::options().read(true).write(true).open(path).unwrap()
+}
+
+/// Makes a directory likewise.
+pub fn directory(path: &Path, mode: u32) {
+    fs::create_dir(path).unwrap();
+    std::os::unix::fs::chown(path, Some(OWNER.uid), Some(STAFF)).unwrap();
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// open(2).
+pub fn open(path: &Path, flags: OFlags, mode: u32) -> Result<File, Errno> {
+    let fd = rustix::fs::openat(
+        CWD,
+        path,
+        flags | OFlags::CLOEXEC,
+        Mode::from_raw_mode(mode),
+    )?;
+    Ok(File::from(fd))
+}
+
+/// The permission bits of what a name leads to.
+pub fn mode_of(path: &Path) -> u32 {
+    fs::symlink_metadata(path).unwrap().mode() & 0o7777
+}
+
+/// chmod(2).
+pub fn chmod(path: &Path, mode: u32) -> Answer {
+    rustix::fs::chmodat(
+        CWD,
+        path,
+        Mode::from_raw_mode(mode),
+        rustix::fs::AtFlags::empty(),
+    )
+}
+
+/// lchown(2); nothing means unchanged.
+pub fn chown(path: &Path, uid: Option<u32>, gid: Option<u32>) -> Answer {
+    let (uid, gid) = (uid.map(Uid::from_raw), gid.map(Gid::from_raw));
+    rustix::fs::chownat(CWD, path, uid, gid, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
+}
