@@ -18,8 +18,6 @@ use varve_device::sync::MutexGuard;
 /// What a member of the epoch, or a file in the queue, counts for against the
 /// thresholds: its image, written once for each.
 pub(crate) const EPOCH_CHARGE_BYTES: u64 = 512;
-/// Access times beyond so many wait no longer but are dropped.
-const ATIMES_MAX: usize = 65_536;
 
 /// See the module's head. Members hold a reference, and so stay in memory.
 #[derive(Default)]
@@ -90,11 +88,12 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Notes a read time, which waits for somebody else's reason to log it.
+    /// Beyond so many that they would fill the table, they are dropped.
     pub(crate) fn note_read_time(&self, vnode: &Arc<Vnode>, now: Timestamp) {
         vnode.atime_ns.store(now.as_ns().max(1), Ordering::Relaxed);
         if !vnode.atime_listed.swap(true, Ordering::Relaxed) {
             let mut queues = self.queues();
-            if queues.atimes.len() < ATIMES_MAX {
+            if queues.atimes.len() < self.read_times_max {
                 queues.atimes.push(Arc::clone(vnode));
             } else {
                 vnode.atime_listed.store(false, Ordering::Relaxed);

@@ -72,12 +72,12 @@ pub struct FileSystem<L: Layout> {
     pub(crate) atime: Atime,
     /// Blocks freed or reserved in one group.
     pub(crate) step_blocks: u64,
+    /// Files of which only the access time changed: so many wait at most.
+    pub(crate) read_times_max: usize,
 }
 
 /// The smallest logical block: a directory's node must fit.
 const BLOCK_BYTES_MIN: u32 = 4096;
-/// Bytes of cache for which one vnode may stay in memory unused.
-const CACHE_PER_VNODE: u64 = 4096;
 
 impl<L: Layout> FileSystem<L> {
     /// Makes the root directory, or, where the layout came with one, gives it
@@ -141,15 +141,16 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Invalid("logical blocks smaller than 4096 bytes"));
         }
         let usage = layout.usage();
-        let cache_bytes = options.cache();
         let store = Arc::new(Store::new(
             layout,
-            cache_bytes - options.stop_access_bytes(),
+            options.clean_block_bytes(),
+            options.group_bytes(),
         ));
-        let vnodes = usize::try_from(cache_bytes / CACHE_PER_VNODE).unwrap_or(usize::MAX);
+        let vnodes = options.idle_vnodes();
         let fs = FileSystem {
             clock,
             table: VnodeTable::new(vnodes),
+            read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
             read_ahead: ReadAhead::new(&store, options.read_ahead_threads),
             store,

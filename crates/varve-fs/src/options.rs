@@ -16,7 +16,8 @@ pub enum Atime {
 /// Choices made at mount.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Bytes for clean and dirty blocks together. At least 1 MiB is used.
+    /// Bytes for clean and dirty blocks and for inodes together. At least
+    /// 1 MiB is used.
     /// Default: 64 MiB.
     pub cache_bytes: u64,
     /// Every group carries all data written before it, so that after a crash
@@ -45,6 +46,8 @@ impl Default for Options {
 }
 
 const MIB: u64 = 1 << 20;
+/// What an inode in memory takes, with its place in the table.
+const VNODE_BYTES: u64 = 640;
 
 impl Options {
     /// The cache size in force.
@@ -52,17 +55,38 @@ impl Options {
         self.cache_bytes.max(MIB)
     }
 
+    /// Inodes that stay in memory although nobody needs them: an eighth of the
+    /// cache.
+    pub(crate) fn idle_vnodes(&self) -> usize {
+        usize::try_from(self.idle_vnode_bytes() / VNODE_BYTES).unwrap_or(usize::MAX)
+    }
+
+    fn idle_vnode_bytes(&self) -> u64 {
+        self.cache() / 8
+    }
+
+    /// Bytes for clean blocks: what dirty ones and inodes leave. Small dirty
+    /// files take half as much memory again as they count for: an inode, a map
+    /// of one block, their items in a group.
+    pub(crate) fn clean_block_bytes(&self) -> u64 {
+        self.cache() - self.stop_access_bytes() * 3 / 2 - self.idle_vnode_bytes()
+    }
+
+    /// Most bytes of one group, which is in memory once more while it is
+    /// written.
+    pub(crate) fn group_bytes(&self) -> u64 {
+        self.cache() / 16
+    }
+
     /// Dirty bytes beyond which write-back starts: an eighth of the cache,
-    /// between 1 and 16 MiB, and never more than a quarter of it.
+    /// at most 16 MiB.
     pub fn start_write_bytes(&self) -> u64 {
-        (self.cache() / 8)
-            .clamp(MIB, 16 * MIB)
-            .min(self.cache() / 4)
+        (self.cache() / 8).min(16 * MIB)
     }
 
     /// Dirty bytes beyond which writers write back themselves: four times the
-    /// start-write threshold, at most half the cache.
+    /// start-write threshold, at most a quarter of the cache.
     pub fn stop_access_bytes(&self) -> u64 {
-        (4 * self.start_write_bytes()).min(self.cache() / 2)
+        (4 * self.start_write_bytes()).min(self.cache() / 4)
     }
 }

@@ -45,8 +45,10 @@ impl<P: BlockPointer> Mapped<P> {
 }
 
 impl<L: Layout> Store<L> {
-    pub fn new(layout: L, cache_bytes: u64) -> Self {
-        let geometry = layout.geometry();
+    /// `group_bytes` bounds groups further than the layout does.
+    pub fn new(layout: L, cache_bytes: u64, group_bytes: u64) -> Self {
+        let mut geometry = layout.geometry();
+        geometry.group_bytes = geometry.group_bytes.min(group_bytes);
         assert!(
             geometry.block_bytes.is_power_of_two(),
             "a layout checks its geometry"

@@ -7,6 +7,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::overlay::Overlay;
 use crate::statistics::count;
 use crate::truncate::Survey;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
@@ -183,6 +184,7 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.remove(state, 0, u64::MAX, Survey::All);
+        state.pending = Overlay::default(); // the record of its end says it all
         self.space.settle(before, Usage::default());
         state.life = Life::Freed;
         state.inline_dirty = false;

@@ -59,9 +59,9 @@ impl Delta {
             flat,
         } = change;
         self.note(geometry, ino);
-        let former = self.inode_mut(ino, version).blocks.insert(block, pointer);
-        if let Some(former) = former {
-            self.count_block(geometry, &former, -1);
+        match self.inode_mut(ino, version).blocks.insert(block, pointer) {
+            Some(former) => self.count_block(geometry, &former, -1),
+            None => self.held_blocks += 1,
         }
         self.price_block(geometry, ino, block, flat);
         self.count_block(geometry, &pointer, 1);
@@ -186,6 +186,7 @@ impl Delta {
         } else {
             entry.ranges.insert(from, to, state);
         }
+        self.held_blocks -= dead.len() as u64;
         for pointer in dead {
             self.count_block(geometry, &pointer, -1);
         }
@@ -217,6 +218,7 @@ impl Delta {
             for (_, pointer) in former.blocks.range(0, u64::MAX) {
                 self.count_block(geometry, &pointer, -1);
             }
+            self.held_blocks -= former.blocks.len() as u64;
             if let Some(pointer) = former.xattrs {
                 self.count_block(geometry, &pointer, -1);
             }

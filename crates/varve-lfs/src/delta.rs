@@ -58,6 +58,9 @@ impl BlockMap {
             BlockMap::Few(few) => match few.binary_search_by_key(&block, |e| e.0) {
                 Ok(i) => Some(std::mem::replace(&mut few[i].1, pointer)),
                 Err(i) => {
+                    if few.is_empty() {
+                        few.reserve_exact(1); // most files have one
+                    }
                     few.insert(i, (block, pointer));
                     if few.len() > Self::FEW {
                         *self = BlockMap::Many(std::mem::take(few).into_iter().collect());
@@ -218,6 +221,12 @@ impl InodeDelta {
     }
 }
 
+/// Bytes of memory that an inode takes in a delta: its [`InodeDelta`], the root
+/// in its image, its places in the tables.
+const INODE_MEMORY: u64 = 640;
+/// Bytes of memory that a block entry takes.
+const BLOCK_MEMORY: u64 = 64;
+
 /// The changes of one span of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
@@ -241,8 +250,11 @@ pub struct Delta {
     pub next_ino: u64,
     /// Bytes of log since the delta began.
     pub log_bytes: u64,
-    /// Block entries and images held: a measure of memory.
+    /// Block entries, images and records applied, and blocks that records
+    /// cover: a measure of the work of folding.
     pub entries: u64,
+    /// Block entries held.
+    pub held_blocks: u64,
     /// Sum of the entries' [`FoldPrice`]s.
     pub file_fold_bytes: u64,
     /// Files or blocks ended in this delta: folding it may shrink an index.
@@ -260,6 +272,11 @@ impl Delta {
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()
+    }
+
+    /// Bytes of memory it takes, by and large.
+    pub fn memory_bytes(&self) -> u64 {
+        self.inodes.len() as u64 * INODE_MEMORY + self.held_blocks * BLOCK_MEMORY
     }
 
     /// An upper bound of what folding this delta writes, the usage table left

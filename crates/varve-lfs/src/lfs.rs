@@ -24,7 +24,8 @@ use varve_device::{Clock, Device};
 pub struct MountOptions {
     /// Nothing is written; recovery happens in memory.
     pub read_only: bool,
-    /// Bytes of decoded metadata kept.
+    /// Bytes for decoded metadata and for what has changed since the last
+    /// checkpoint.
     pub cache_bytes: u64,
     /// Fixes the mount's random identity, for reproducible runs.
     pub seed: Option<u64>,
@@ -52,6 +53,22 @@ impl Default for MountOptions {
             write_threads: 0,
             owner: OwnerIdentity::default(),
         }
+    }
+}
+
+impl MountOptions {
+    /// Bytes of memory that one delta takes before a checkpoint is due. There
+    /// are two while one is taken, and both count into the cache where that is
+    /// large enough: on a small one checkpoints would follow each other too
+    /// closely.
+    pub(crate) fn delta_bytes(&self) -> u64 {
+        (self.cache_bytes / 4).clamp(4 << 20, 32 << 20)
+    }
+
+    /// Bytes of decoded metadata kept.
+    pub(crate) fn reader_bytes(&self) -> u64 {
+        let deltas = (2 * self.delta_bytes()).min(self.cache_bytes / 2);
+        self.cache_bytes - deltas
     }
 }
 

@@ -58,7 +58,7 @@ impl Lfs {
         let reader = Reader::new(
             Arc::clone(&device),
             geometry,
-            options.cache_bytes,
+            options.reader_bytes(),
             Arc::clone(&durability),
             Arc::clone(&counters),
         );

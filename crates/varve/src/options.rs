@@ -137,10 +137,10 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// How the cache is divided: data for the file system, decoded metadata
-    /// for the layout.
+    /// How the cache is divided: blocks and inodes for the file system, decoded
+    /// metadata for the layout. An eighth is what allocating it wastes.
     pub(crate) fn cache_shares(&self) -> (u64, u64) {
-        let total = self.cache_bytes.max(2 << 20);
+        let total = self.cache_bytes.max(2 << 20) / 8 * 7;
         let metadata = total / 4;
         (total - metadata, metadata)
     }

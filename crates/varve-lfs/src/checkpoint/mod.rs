@@ -35,9 +35,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
-/// Block entries and images a delta may hold before a checkpoint is due: some
-/// 30 MiB of memory.
-const MAX_ENTRIES: u64 = 100_000;
+/// Changes a delta may take before a checkpoint is due: folding it should not
+/// take long.
+const MAX_ENTRIES: u64 = 250_000;
 
 /// Attempts at one checkpoint while the device refuses some of its writes.
 const ATTEMPTS: u32 = 16;
@@ -73,6 +73,7 @@ impl Lfs {
         let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
+            || live.memory_bytes() >= self.options.delta_bytes()
             || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
             || presses
             || (age_s >= self.options.checkpoint_seconds && !live.is_empty())
@@ -84,6 +85,7 @@ impl Lfs {
         let committed = self.committed.read();
         let live = &committed.live;
         live.entries >= 2 * MAX_ENTRIES
+            || live.memory_bytes() >= 2 * self.options.delta_bytes()
             || live.log_bytes >= 2 * self.checkpoint_bytes()
             || live.imap_blocks.len() as u64 >= self.imap_limit() * 3 / 4
     }

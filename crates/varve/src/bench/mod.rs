@@ -9,9 +9,13 @@
 //!   acknowledgement; what makes them durable is a phase, or a member
 //!   (`sync_s`), of its own. Neither is hidden in the other.
 //! - "Cold" is a sync, then every cache dropped that we may drop.
+//! - `cpu_s` and `peak_bytes` are those of the process that is the file system,
+//!   where it is known: this one, making and checking content included, when
+//!   the library is driven.
 
 mod library;
 mod pattern;
+mod process;
 mod record;
 mod settings;
 mod system;
@@ -28,8 +32,9 @@ pub use table::ratio_table;
 pub use target::Fault;
 
 use pattern::Pattern;
+use process::{Process, Used};
 use record::Record;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 use target::{How, Outcome, Target, TargetFile};
@@ -46,6 +51,8 @@ pub struct Bench<'a, T: Target> {
     base: String,
     phase: RefCell<String>,
     buffer: RefCell<AlignedBuffer>,
+    process: Option<Process>,
+    used: Cell<Option<Used>>,
     print: &'a dyn Fn(&str),
 }
 
@@ -69,6 +76,8 @@ pub fn run<T: Target>(
         base: format!("{root}bench.{}", head.workload),
         phase: RefCell::new("setup".into()),
         buffer: RefCell::new(AlignedBuffer::zeroed(MIB as usize)),
+        process: settings.process.map(Process::of),
+        used: Cell::default(),
         print,
     };
     let run = || {
@@ -102,12 +111,30 @@ impl<T: Target> Bench<'_, T> {
 
     fn begin(&self, phase: &str) -> Record {
         phase.clone_into(&mut self.phase.borrow_mut());
+        if let Some(process) = &self.process {
+            process.reset_peak();
+            self.used.set(process.used());
+        }
         Record::default()
     }
 
     fn emit(&self, record: &Record, seconds: f64, extra: &str) {
-        let line = record.json(&self.head, &self.phase.borrow(), seconds, extra);
+        let extra = format!("{extra}{}", self.use_since_begin());
+        let line = record.json(&self.head, &self.phase.borrow(), seconds, &extra);
         (self.print)(&line);
+    }
+
+    /// Members that say what the file system's process used in this phase.
+    fn use_since_begin(&self) -> String {
+        let now = self.process.as_ref().and_then(Process::used);
+        let (Some(before), Some(now)) = (self.used.get(), now) else {
+            return String::new();
+        };
+        format!(
+            ",\"cpu_s\":{:.2},\"peak_bytes\":{}",
+            now.cpu.saturating_sub(before.cpu).as_secs_f64(),
+            now.peak_bytes
+        )
     }
 
     /// Emits a phase whose time is that inside its calls.

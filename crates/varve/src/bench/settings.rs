@@ -96,4 +96,6 @@ pub struct Settings {
     pub no_drop: bool,
     /// Leave the files behind.
     pub keep: bool,
+    /// The process that is the file system, where it is known.
+    pub process: Option<u32>,
 }

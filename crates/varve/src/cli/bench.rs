@@ -95,6 +95,10 @@ pub struct BenchCommand {
     /// With --dir: a shell command for every cold point, such as a remount.
     #[arg(long, requires = "dir")]
     cold_cmd: Option<String>,
+    /// With --dir: the process that serves it; its memory and processor time
+    /// are measured.
+    #[arg(long, requires = "dir", value_name = "PID")]
+    server: Option<u32>,
     /// With --dir: sync this file system, too.
     #[arg(long, requires = "dir")]
     sync_also: Vec<PathBuf>,
@@ -153,6 +157,10 @@ impl BenchCommand {
             no_sync: self.nosync,
             no_drop: self.nodrop,
             keep: self.keep,
+            process: match self.dir {
+                Some(_) => self.server,
+                None => Some(std::process::id()),
+            },
         }
     }
 
