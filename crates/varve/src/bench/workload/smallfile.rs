@@ -1,4 +1,4 @@
-//! Many small files in a few directories.
+//! Many small files in a few directories; deleted at the end unless kept.
 //!
 //! Source: the small-file test of Rosenblum & Ousterhout 1992, §5.1.
 
@@ -52,6 +52,9 @@ pub fn run<T: Target>(bench: &Bench<'_, T>) -> Outcome<()> {
 
     list(bench, directories, n, &extra)?;
 
+    if bench.settings.keep {
+        return Ok(());
+    }
     bench.cold()?;
     let mut record = bench.begin("delete");
     for i in 0..n {
