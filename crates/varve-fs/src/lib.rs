@@ -28,6 +28,7 @@ mod memory_layout;
 mod names;
 mod options;
 mod overlay;
+mod parked;
 mod permission;
 #[doc(hidden)]
 pub mod planted;

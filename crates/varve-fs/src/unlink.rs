@@ -214,9 +214,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// Gives back references; with the last one a file without names goes.
     pub fn release(&self, ino: InodeNo, references: u64) {
-        // A held vnode never leaves the table.
-        let Some(vnode) = self.table.get(ino) else {
-            return;
+        let loaded = self.table.get(ino);
+        let Some(vnode) = loaded.or_else(|| self.table.release(ino, references)) else {
+            return; // one that is not in memory has a name
         };
         let held = vnode.refs.fetch_update(Relaxed, Relaxed, |refs| {
             Some(refs.saturating_sub(references))

@@ -261,13 +261,13 @@ impl Vnode {
         Ranked::take(Rank::Directory, || self.state.write())
     }
 
-    /// Whether it could be forgotten, if nobody else holds it.
+    /// Whether it could be read again, if nobody uses it. A file that is held
+    /// and has no name could not: the layout takes it for one to be freed.
     pub fn is_evictable(&self) -> bool {
-        self.refs.load(Ordering::Relaxed) == 0
-            && self
-                .state
-                .try_read()
-                .is_some_and(|s| s.is_clean() && s.life == Life::Live)
+        let held = self.refs.load(Ordering::Relaxed) > 0;
+        self.state.try_read().is_some_and(|state| {
+            state.is_clean() && state.life == Life::Live && !(held && state.inode.nlink == 0)
+        })
     }
 
     /// Attributes, given the locked state.

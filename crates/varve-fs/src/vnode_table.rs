@@ -2,13 +2,17 @@
 //!
 //! Invariants:
 //! - At most one vnode per number is in the table, and a vnode that is dirty,
-//!   held or freed but not yet logged is never dropped from it: what the
-//!   layout says of such a number is out of date.
+//!   held without a name, or freed but not yet logged is never dropped from
+//!   it: what the layout says of such a number is out of date.
+//! - How often a number is held is known of every number: by its vnode, or by
+//!   what that left behind when it was dropped. It passes from one to the
+//!   other under the shard's lock.
 //! - An inode is read from the layout under its shard's loading lock, so that
 //!   no stale image can enter behind a change that came and went meanwhile.
 
 use crate::hash::MixBuilder;
 use crate::locks::{Rank, Ranked};
+use crate::parked::ParkedCounts;
 use crate::types::InodeNo;
 use crate::vnode::Vnode;
 use std::collections::{HashMap, VecDeque};
@@ -25,6 +29,7 @@ struct Shard {
     vnodes: HashMap<u64, Arc<Vnode>, MixBuilder>,
     /// Numbers and births in order of arrival; some are gone.
     order: VecDeque<(u64, u64)>,
+    parked: ParkedCounts,
 }
 
 /// See the module's head.
@@ -75,6 +80,8 @@ impl VnodeTable {
     pub fn insert(&self, vnode: Arc<Vnode>) {
         let mut evicted = [const { None }; EVICT_TRIES];
         let mut shard = self.shards[Self::shard(vnode.ino)].write();
+        let held = shard.parked.take(vnode.ino.0 / SHARDS as u64);
+        vnode.refs.fetch_add(held, Ordering::Relaxed);
         shard.order.push_back((vnode.ino.0, vnode.birth));
         shard.vnodes.insert(vnode.ino.0, vnode);
         if shard.order.len() > self.shard_bound {
@@ -83,6 +90,19 @@ impl VnodeTable {
             }
         }
         drop(shard); // and the evicted only after it
+    }
+
+    /// Gives back references to a number whose vnode is not in memory; the
+    /// vnode if it is.
+    pub fn release(&self, ino: InodeNo, references: u64) -> Option<Arc<Vnode>> {
+        let mut shard = self.shards[Self::shard(ino)].write();
+        if let Some(vnode) = shard.vnodes.get(&ino.0) {
+            return Some(Arc::clone(vnode));
+        }
+        let index = ino.0 / SHARDS as u64;
+        let held = shard.parked.get(index);
+        shard.parked.set(index, held.saturating_sub(references));
+        None
     }
 
     /// Removes this very vnode.
@@ -101,10 +121,18 @@ impl VnodeTable {
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.write();
-            shard
-                .vnodes
-                .retain(|_, v| Arc::strong_count(v) > 1 || !v.is_evictable());
-            let Shard { vnodes, order } = &mut *shard;
+            let Shard {
+                vnodes,
+                order,
+                parked,
+            } = &mut *shard;
+            vnodes.retain(|_, vnode| {
+                let keep = Arc::strong_count(vnode) > 1 || !vnode.is_evictable();
+                if !keep {
+                    park(parked, vnode);
+                }
+                keep
+            });
             order.retain(|(ino, birth)| vnodes.get(ino).is_some_and(|v| v.birth == *birth));
         }
     }
@@ -114,6 +142,14 @@ impl VnodeTable {
             .iter()
             .map(|shard| shard.read().vnodes.len())
             .sum()
+    }
+}
+
+/// Keeps the count of a vnode that is about to be dropped.
+fn park(parked: &mut ParkedCounts, vnode: &Vnode) {
+    let held = vnode.refs.load(Ordering::Relaxed);
+    if held > 0 {
+        parked.set(vnode.ino.0 / SHARDS as u64, held);
     }
 }
 
@@ -130,6 +166,7 @@ impl Shard {
             && Arc::strong_count(vnode) == 1
             && vnode.is_evictable();
         if evict {
+            park(&mut self.parked, vnode);
             return self.vnodes.remove(&ino);
         }
         self.order.push_back((ino, birth));

@@ -108,6 +108,44 @@ fn links_share_one_inode_until_the_last_goes() {
 }
 
 #[test]
+fn what_is_held_need_not_stay_in_memory() {
+    let fs = fresh();
+    let files: Vec<_> = (0..20_000)
+        .map(|i| {
+            let ino = fs.t_create(ROOT, &format!("f{i}")).ino;
+            fs.retain(ino).unwrap();
+            if i % 1000 == 0 {
+                fs.sync().unwrap();
+            }
+            ino
+        })
+        .collect();
+    fs.t_write(files[7], 0, b"seven");
+    fs.sync().unwrap();
+    for &ino in &files {
+        fs.getattr(LIVE, ino).unwrap();
+    }
+    let bound = crate::Options::default().idle_vnodes() as u64 + 1000;
+    assert!(fs.statistics().vnodes < bound, "{:?}", fs.statistics());
+
+    fs.drop_caches();
+    assert!(fs.statistics().vnodes < 10);
+    fs.t_unlink("f7");
+    fs.t_unlink("f8");
+    fs.sync().unwrap();
+    assert_eq!(fs.t_read(files[7]), b"seven");
+    for &ino in &files {
+        fs.release(ino, 1);
+    }
+    assert!(matches!(fs.getattr(LIVE, files[7]), Err(Error::Stale)));
+    assert!(fs.getattr(LIVE, files[9]).is_ok());
+    fs.t_unlink("f9");
+    assert!(matches!(fs.getattr(LIVE, files[9]), Err(Error::Stale)));
+    fs.sync().unwrap();
+    assert_eq!(fs.layout().memory().usage(), fs.usage());
+}
+
+#[test]
 fn a_held_file_outlives_its_names() {
     let fs = fresh();
     let a = fs.t_file("a", &pattern(10_000, 1));
