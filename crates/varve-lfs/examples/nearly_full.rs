@@ -2,13 +2,13 @@
 //! amplification, refusals.
 //!
 //! ```text
-//! cargo run --release -p varve-lfs --example nearly_full -- SCENARIO MIB [PERCENT]
+//! cargo run --release -p varve-lfs --example nearly_full -- SCENARIO MIB [PERCENT [POLICY]]
 //! ```
 //!
 //! Scenarios: `large` fills with one file, `small` with files of a block,
 //! `writers` with twelve threads; `random` fills to PERCENT of what statfs
 //! promises and then overwrites blocks at random, twice the volume's size in
-//! all. The device is memory, so times are the price of computing alone.
+//! all; `hot` does the same with nine in ten writes to a tenth of the blocks. The device is memory, so times are the price of computing alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -81,7 +81,7 @@ fn now(fs: &Fs) -> (varve_lfs::Statistics, u64) {
     (fs.layout().statistics(), device_bytes(fs))
 }
 
-fn random(fs: &Fs, volume: u64, percent: u64) {
+fn random(fs: &Fs, volume: u64, percent: u64, hot: bool) {
     let bytes = fs.statfs().free * 4096 / 100 * percent;
     let ino = create(fs, "big").unwrap();
     let written = append(fs, ino, MIB, bytes);
@@ -94,7 +94,13 @@ fn random(fs: &Fs, volume: u64, percent: u64) {
         x ^= x << 13;
         x ^= x >> 7;
         x ^= x << 17;
-        match fs.write(View::Live, &Caller::root(), ino, x % blocks * 4096, &data) {
+        let among = if hot && !x.is_multiple_of(10) {
+            blocks / 10
+        } else {
+            blocks
+        };
+        let block = (x >> 8) % among;
+        match fs.write(View::Live, &Caller::root(), ino, block * 4096, &data) {
             Ok(_) => done += 1,
             Err(Error::NoSpace) => {
                 refused += 1;
@@ -162,7 +168,12 @@ fn main() {
         ..FormatOptions::default()
     };
     Lfs::format(&*device, &*clock, &format).unwrap();
-    let mount = || Lfs::mount(device.clone(), clock.clone(), MountOptions::default()).unwrap();
+    let policy = arguments.get(4).map_or("greedy", String::as_str);
+    let options = MountOptions {
+        policy: policy.parse().unwrap(),
+        ..MountOptions::default()
+    };
+    let mount = || Lfs::mount(device.clone(), clock.clone(), options.clone()).unwrap();
     let lfs = mount();
     FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
     lfs.unmount().unwrap();
@@ -207,7 +218,8 @@ fn main() {
             report("twelve writers", &fs, before, written, start.elapsed());
             (0..12).for_each(|i| unlink(&fs, &format!("w{i}")));
         }
-        "random" => random(&fs, volume, percent),
+        "random" => random(&fs, volume, percent, false),
+        "hot" => random(&fs, volume, percent, true),
         other => panic!("unknown scenario {other}"),
     }
     let start = Instant::now();

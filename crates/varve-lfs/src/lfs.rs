@@ -2,6 +2,7 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
+use crate::cleaner::policy::PolicyKind;
 use crate::committed::{Committed, Lookup};
 use crate::durability::Durability;
 use crate::error::Result;
@@ -37,6 +38,8 @@ pub struct MountOptions {
     pub discard: bool,
     /// Threads that hand large groups to the device; 0 for none: callers do.
     pub write_threads: usize,
+    /// Which segments the cleaner takes, and in which order survivors go.
+    pub policy: PolicyKind,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
 }
@@ -51,6 +54,7 @@ impl Default for MountOptions {
             checkpoint_seconds: 30,
             discard: false,
             write_threads: 0,
+            policy: PolicyKind::default(),
             owner: OwnerIdentity::default(),
         }
     }

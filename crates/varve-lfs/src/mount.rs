@@ -106,7 +106,7 @@ impl Lfs {
             durability,
             counters,
             verifying: RankedMutex::new(Rank::Verifying, ()),
-            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::default()),
+            cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,
                 Schedule {

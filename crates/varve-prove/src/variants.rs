@@ -4,6 +4,7 @@ use crate::explorer::{Explorer, Plan};
 use crate::failure::Failure;
 use crate::generator::{Kind, Profile};
 use crate::subjects::Log;
+use varve_lfs::cleaner::policy::PolicyKind;
 
 /// A log, how it is explored, and how long its workloads are.
 #[derive(Clone, Debug)]
@@ -34,6 +35,13 @@ impl Variant {
         (plan.profile, plan.may_be_full) = (Profile::churn(), true);
         plan.units = vec![4096];
         variant.length = 160;
+        variant
+    }
+
+    /// The same, and survivors of several segments are moved oldest first.
+    pub fn under_sorted_cleaning(seed: u64) -> Self {
+        let mut variant = Variant::under_cleaning(seed);
+        variant.subject.mount.policy = PolicyKind::CostBenefit;
         variant
     }
 

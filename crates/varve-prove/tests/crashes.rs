@@ -54,6 +54,13 @@ fn the_log_under_cleaning() {
 }
 
 #[test]
+fn the_log_under_sorted_cleaning() {
+    let seed = announce_seed("the_log_under_sorted_cleaning", 1);
+    let counts = explore_variant(&Variant::under_sorted_cleaning(seed), scaled(3));
+    assert!(counts.states > 200);
+}
+
+#[test]
 fn the_log_with_other_measures() {
     let seed = announce_seed("the_log_with_other_measures", 1);
     let counts = explore_variant(&Variant::with_other_measures(seed), scaled(10));

@@ -55,6 +55,7 @@ pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp}
 pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
 pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
 #[doc(hidden)]
+pub use varve_lfs::cleaner::policy::PolicyKind;
 pub use volume::open_device;
 pub use volume::read_superblock;
 pub use volume::{DirEntry, File, Metadata, OpenFlags, ReadDir, Statistics, Volume};

@@ -2,6 +2,7 @@
 
 use varve_device::IoMode;
 use varve_fs::{Atime, Caller};
+use varve_lfs::cleaner::policy::PolicyKind;
 
 /// How the host's space for a new image is obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,6 +92,8 @@ pub struct OpenOptions {
     /// Bytes of memory for file data and metadata, at least 2 MiB. Default:
     /// 128 MiB.
     pub cache_bytes: u64,
+    /// Which segments the cleaner takes first. Default: greedy.
+    pub cleaner_policy: PolicyKind,
     /// How bytes travel between the process and the host. Default: direct,
     /// past the host's page cache; buffered where the host refuses that.
     pub io: IoMode,
@@ -123,6 +126,7 @@ impl Default for OpenOptions {
         OpenOptions {
             read_only: false,
             cache_bytes: 128 << 20,
+            cleaner_policy: PolicyKind::default(),
             io: IoMode::Direct,
             background: true,
             read_ahead_threads: 4,

@@ -58,7 +58,33 @@ fn gone<T>(error: crate::Error) -> Result<Option<T>> {
     }
 }
 
+/// Nanoseconds since 1970 of the last user write of what is moved.
+fn written_ns(item: &LogItem) -> i64 {
+    match item {
+        LogItem::Block { written, .. } => written.as_ns(),
+        LogItem::MovedInode { image, .. } => image.inode.ctime.as_ns(),
+        _ => i64::MIN, // attributes are hardly ever written again
+    }
+}
+
 impl Found {
+    /// Takes in what lives in another segment.
+    pub(super) fn append(&mut self, other: Found) {
+        if let Some(serial) = other.base_serial {
+            self.judged_against(serial);
+        }
+        self.inconsistent |= other.inconsistent;
+        self.moves.extend(other.moves);
+        self.touched_nodes.extend(other.touched_nodes);
+        self.touched_ifile.extend(other.touched_ifile);
+        self.damaged += other.damaged;
+    }
+
+    /// Age sort (Rosenblum & Ousterhout 1992, §3.5): the oldest first.
+    pub(super) fn sort_by_age(&mut self) {
+        self.moves.sort_by_key(|(item, _)| written_ns(item));
+    }
+
     fn judged_against(&mut self, serial: u64) {
         match self.base_serial {
             None => self.base_serial = Some(serial),

@@ -21,7 +21,7 @@ use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::segments::{Segment, SegmentState};
 use crate::space::Refusal;
-use policy::{Candidate, Greedy, Policy};
+use policy::{Candidate, Policy, PolicyKind};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// How much a pass may cost for what it gains.
@@ -47,10 +47,28 @@ pub struct CleanerState {
     pub(crate) refused: Option<Refusal>,
 }
 
-impl Default for CleanerState {
-    fn default() -> Self {
+/// Segments whose survivors are moved together.
+#[derive(Debug, Default)]
+struct Batch {
+    /// Each with the incarnation that was judged.
+    segments: Vec<(u32, u32)>,
+    found: Found,
+    live_bytes: u64,
+}
+
+impl Batch {
+    fn add(&mut self, segment: u32, incarnation: u32, live_bytes: u64, found: Found) {
+        self.segments.push((segment, incarnation));
+        self.live_bytes += live_bytes;
+        self.found.append(found);
+    }
+}
+
+impl CleanerState {
+    /// Before the first pass.
+    pub(crate) fn new(policy: PolicyKind) -> Self {
         CleanerState {
-            policy: Box::new(Greedy),
+            policy: policy.policy(),
             fruitless_at: None,
             rested_at: None,
             refused: None,
@@ -180,7 +198,9 @@ impl Lfs {
     ) -> Result<u32> {
         let candidates = self.candidates();
         let chosen = cleaning.policy.choose(&candidates, self.clock.now_ns());
+        let sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
         let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
+        let mut batch = Batch::default();
         let mut cleaned = 0;
         for segment in chosen {
             let Some(candidate) = candidates.iter().find(|c| c.segment == segment) else {
@@ -200,14 +220,19 @@ impl Lfs {
             if dear {
                 continue;
             }
-            if wanted_bytes == 0 || !self.may_move(live_bytes) {
+            if wanted_bytes == 0 || !self.may_move(batch.live_bytes + live_bytes) {
                 break;
             }
-            if self.clean_segment(segment)? {
-                cleaned += 1;
-                wanted_bytes = wanted_bytes.saturating_sub(freed);
+            let Some((incarnation, found)) = self.judge(segment)? else {
+                continue;
+            };
+            wanted_bytes = wanted_bytes.saturating_sub(freed);
+            batch.add(segment, incarnation, live_bytes, found);
+            if batch.live_bytes >= sorted_bytes {
+                cleaned += self.move_out(std::mem::take(&mut batch))?;
             }
         }
+        cleaned += self.move_out(batch)?;
         Ok(cleaned)
     }
 
@@ -218,32 +243,71 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let Some(incarnation) = self.settled(segment) else {
+            let Some((incarnation, found)) = self.judge(segment)? else {
                 return Ok(false);
             };
-            let judged = self
-                .read_segment(segment)
-                .and_then(|contents| self.bmapv(&contents.blocks));
-            let found = match judged {
-                Ok(found) => found,
-                Err(error) if !error.is_of_the_medium() => return Err(error),
-                Err(error) => {
-                    tracing::error!(%error, segment, "the cleaner leaves a segment alone");
-                    self.distrust(segment, incarnation);
-                    return Ok(false);
-                }
-            };
-            if found.damaged > 0 {
-                self.distrust(segment, incarnation);
-                return Ok(false);
-            }
             if let Some(checkpoint) = self.markv(found)? {
-                self.segclean(segment, incarnation, checkpoint);
-                self.counters.segments_cleaned.fetch_add(1, Relaxed);
+                self.cleaned(segment, incarnation, checkpoint);
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Reads a segment and finds what lives in it, and its incarnation. `None`
+    /// if it is to be left alone: something in it is damaged, or the log has
+    /// come back to it.
+    fn judge(&self, segment: u32) -> Result<Option<(u32, Found)>> {
+        let Some(incarnation) = self.settled(segment) else {
+            return Ok(None);
+        };
+        let judged = self
+            .read_segment(segment)
+            .and_then(|contents| self.bmapv(&contents.blocks));
+        match judged {
+            Ok(found) if found.damaged == 0 => Ok(Some((incarnation, found))),
+            Ok(_) => {
+                self.distrust(segment, incarnation);
+                Ok(None)
+            }
+            Err(error) if !error.is_of_the_medium() => Err(error),
+            Err(error) => {
+                tracing::error!(%error, segment, "the cleaner leaves a segment alone");
+                self.distrust(segment, incarnation);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Moves what lives in several segments, oldest first. Returns how many
+    /// were cleaned; if the image changed since they were judged, each is
+    /// judged once more by itself.
+    fn move_out(&self, mut batch: Batch) -> Result<u32> {
+        let mut cleaned = 0;
+        match batch.segments.len() {
+            0 => return Ok(0),
+            1 => {}
+            _ => batch.found.sort_by_age(),
+        }
+        match self.markv(batch.found)? {
+            Some(checkpoint) => {
+                for (segment, incarnation) in batch.segments {
+                    self.cleaned(segment, incarnation, checkpoint);
+                    cleaned += 1;
+                }
+            }
+            None => {
+                for (segment, _) in batch.segments {
+                    cleaned += u32::from(self.clean_segment(segment)?);
+                }
+            }
+        }
+        Ok(cleaned)
+    }
+
+    fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64) {
+        self.segclean(segment, incarnation, checkpoint);
+        self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }
 
     /// The incarnation of a used segment, all of which has reached the device

@@ -1,5 +1,6 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7).
 
+use crate::cleaner::policy::PolicyKind;
 use crate::format::Pointer;
 use crate::segments::SegmentState;
 use crate::{FormatOptions, Lfs, MountOptions};
@@ -18,10 +19,18 @@ struct Volume {
 
 impl Volume {
     fn new() -> Self {
+        Self::cleaned_by(PolicyKind::Greedy)
+    }
+
+    fn cleaned_by(policy: PolicyKind) -> Self {
         let device = Arc::new(MemoryDevice::new(24 << 20));
         let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
         Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
-        let lfs = Lfs::mount(device, Arc::clone(&clock), MountOptions::default()).unwrap();
+        let options = MountOptions {
+            policy,
+            ..MountOptions::default()
+        };
+        let lfs = Lfs::mount(device, Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
@@ -181,4 +190,34 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     }
     assert!(v.clean() >= clean, "{} after {clean}", v.clean());
     files.iter().for_each(|&file| v.is_whole(file, 0, blocks));
+}
+
+#[test]
+fn age_sort_writes_the_oldest_survivors_first() {
+    let v = Volume::cleaned_by(PolicyKind::CostBenefit);
+    let (old, young) = (v.create("old"), v.create("young"));
+    for file in [old, young] {
+        v.write(file, 0, 200);
+        v.checkpoint();
+    }
+    // The young file's segments are emptier, so they are taken first.
+    let caller = Caller::root();
+    for (file, left) in [(old, 15), (young, 8)] {
+        let (from, length) = (left * BLOCK, (200 - left) * BLOCK);
+        v.fs.fallocate(View::Live, &caller, file, PUNCH, from, length)
+            .unwrap();
+    }
+    v.checkpoint();
+    let other = v.create("other"); // the log goes on elsewhere
+    v.write(other, 0, 100);
+    v.checkpoint();
+    let before = (v.place(old, 0), v.place(young, 0));
+    assert!(v.lfs.clean_batch().unwrap() >= 2);
+    let after = (v.place(old, 0), v.place(young, 0));
+    assert!(after.0 != before.0 && after.1 != before.1, "both were moved");
+    let ends = (v.place(old, 14).sector(), after.1.sector());
+    assert!(ends.0 < ends.1, "{ends:?}");
+    v.checkpoint();
+    v.is_whole(old, 0, 15);
+    v.is_whole(young, 0, 8);
 }

@@ -60,13 +60,14 @@ fn variant(
 
 /// A random workload on each variant of the log in turn, the plain one often.
 pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
-    let chosen = match index % 8 {
+    let chosen = match index % 9 {
         1 => Variant::with_claims(seed),
         2 => Variant::with_flushes_between(seed),
         3 => Variant::under_cleaning(seed),
         5 => Variant::with_other_measures(seed),
         6 => Variant::in_strict_order(seed),
         7 => Variant::with_deep_indexes(seed),
+        8 => Variant::under_sorted_cleaning(seed),
         _ => Variant::plain(seed),
     };
     variant(chosen, seed, index, done)

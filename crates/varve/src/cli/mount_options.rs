@@ -69,6 +69,7 @@ impl Chosen {
             ("io", mode) => self.volume.io = super::io_mode(mode)?,
             ("verify", "") => self.volume.verify = true,
             ("noverify", "") => self.volume.verify = false,
+            ("cleaner", policy) => self.volume.cleaner_policy = policy.parse()?,
             ("discard", "") => self.volume.discard = true,
             ("nodiscard", "") => self.volume.discard = false,
             ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),
@@ -100,16 +101,18 @@ impl Chosen {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use varve::PolicyKind;
 
     #[test]
     fn words_reach_the_layer_they_belong_to() {
         let mut chosen = Chosen::default();
         chosen
-            .apply("rw,noatime,cache=64M,io=buffered,discard,nosuid,order=strict,x-y.z=1,_netdev")
+            .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,discard,nosuid,order=strict,x-y.z=1,_netdev")
             .unwrap();
         assert_eq!(chosen.volume.cache_bytes, 64 << 20);
         assert_eq!(chosen.volume.io, IoMode::Buffered);
         assert_eq!(chosen.volume.atime, Atime::Never);
+        assert_eq!(chosen.volume.cleaner_policy, PolicyKind::CostBenefit);
         assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
         chosen.apply("relatime,nodiratime,lazytime").unwrap();
         assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);

@@ -91,6 +91,7 @@ impl Volume {
             read_only: options.read_only,
             cache_bytes: metadata_bytes,
             discard: options.discard,
+            policy: options.cleaner_policy,
             owner: host::identity(),
             write_threads: if options.background { 2 } else { 0 },
             ..MountOptions::default()
