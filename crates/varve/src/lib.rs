@@ -52,10 +52,10 @@ pub use error::{Error, Result};
 pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
-pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
-pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
 #[doc(hidden)]
 pub use varve_lfs::cleaner::policy::PolicyKind;
+pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
+pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
 pub use volume::open_device;
 pub use volume::read_superblock;
 pub use volume::{DirEntry, File, Metadata, OpenFlags, ReadDir, Statistics, Volume};

@@ -214,7 +214,10 @@ fn age_sort_writes_the_oldest_survivors_first() {
     let before = (v.place(old, 0), v.place(young, 0));
     assert!(v.lfs.clean_batch().unwrap() >= 2);
     let after = (v.place(old, 0), v.place(young, 0));
-    assert!(after.0 != before.0 && after.1 != before.1, "both were moved");
+    assert!(
+        after.0 != before.0 && after.1 != before.1,
+        "both were moved"
+    );
     let ends = (v.place(old, 14).sector(), after.1.sector());
     assert!(ends.0 < ends.1, "{ends:?}");
     v.checkpoint();
