@@ -35,6 +35,8 @@ mod mount;
 mod ranges;
 mod reader;
 mod recovery;
+pub mod repair;
+pub mod salvage;
 mod segments;
 mod space;
 mod statistics;

@@ -52,7 +52,7 @@ const MAX_RESERVE_PERCENT: u64 = 5;
 const SMALL_VOLUME: u64 = 64 << 20;
 
 /// The segment size for a volume of `bytes`.
-fn default_segment_bytes(bytes: u64) -> u32 {
+pub(crate) fn default_segment_bytes(bytes: u64) -> u32 {
     match bytes {
         0..=0x3ff_ffff => 128 << 10,
         0x400_0000..=0x1fff_ffff => 256 << 10,
@@ -68,7 +68,7 @@ fn default_segment_bytes(bytes: u64) -> u32 {
 /// dirtied, and as much again for index nodes and inodes.
 ///
 /// On top come [`slack_segments`].
-fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -> u64 {
+pub(crate) fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -> u64 {
     let table = segment_count * 32 + 8192;
     let imap = crate::checkpoint::imap_limit(volume_bytes) * 4096;
     let cleaner = 2 + u64::from((512 << 10) / segment_bytes).min(4);
@@ -80,6 +80,15 @@ fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -
 /// 2 %.
 pub(crate) fn slack_segments(segment_count: u64) -> u64 {
     (segment_count / 50).max(1)
+}
+
+/// Bytes of a slot of the checkpoint ring, and where the first segment begins.
+pub(crate) fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32) -> (u32, u64) {
+    let unit = u64::from(write_unit);
+    let record_bytes = record_bytes_for(inode_bytes as usize, 128, write_unit as usize) as u32;
+    let ring_end = 2 * unit + 2 * u64::from(record_bytes);
+    let align = u64::from(segment_bytes).min(1 << 20).max(unit);
+    (record_bytes, ring_end.next_multiple_of(align.min(64 << 10)))
 }
 
 /// The superblock a volume of this device would have.
@@ -114,13 +123,10 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     uuid[8] = uuid[8] & 0x3f | 0x80;
     let mut label = [0; 64];
     label[..options.label.len()].copy_from_slice(options.label.as_bytes());
-    let record_bytes = record_bytes_for(options.inode_bytes as usize, 128, unit as usize) as u32;
     let unit64 = u64::from(unit);
     let owner_offset = unit64;
     let ring_offset = 2 * unit64;
-    let fixed_end = ring_offset + 2 * u64::from(record_bytes);
-    let align = u64::from(segment_bytes).min(1 << 20).max(unit64);
-    let first_segment = fixed_end.next_multiple_of(align.min(64 << 10));
+    let (record_bytes, first_segment) = fixed_layout(unit, options.inode_bytes, segment_bytes);
     // The last unit holds a superblock copy.
     let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
     let count = room / u64::from(segment_bytes.max(1));
@@ -232,7 +238,8 @@ pub fn format(device: &dyn Device, clock: &dyn Clock, options: &FormatOptions) -
     Ok(())
 }
 
-fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
+/// The record of an empty volume.
+pub(crate) fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
     let geometry = Geometry::from(superblock);
     let now = Timestamp::from_ns(now_ns);
     let ifile = InodeImage {

@@ -11,7 +11,7 @@ use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, write_patiently};
 use crate::reader::Reader;
-use crate::recovery::{clear_leftover, recover, unfinished_after};
+use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
 use quick_cache::sync::Cache;
 use rand::{Rng, SeedableRng};
@@ -25,6 +25,16 @@ use zerocopy::IntoBytes;
 
 /// Checkpointed images remembered by inode.
 const BASE_IMAGES: usize = 1 << 14;
+
+/// What a mounted volume is made of besides its recovered state.
+pub(crate) struct Parts {
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) superblock: crate::format::Superblock,
+    pub(crate) reader: Reader,
+    pub(crate) durability: Arc<Durability>,
+    pub(crate) counters: Arc<Counters>,
+}
 
 impl Lfs {
     /// Makes an empty volume; see [`crate::format_volume`].
@@ -62,7 +72,7 @@ impl Lfs {
             Arc::clone(&durability),
             Arc::clone(&counters),
         );
-        let mut recovered = recover(&*device, &superblock, &reader, &geometry)?;
+        let recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
         if read_only.is_none() {
             let clears = !planted::is(Planted::LeftoverKept);
@@ -74,6 +84,41 @@ impl Lfs {
                 device.flush()?;
             }
         }
+        let parts = Parts {
+            device,
+            clock,
+            superblock,
+            reader,
+            durability,
+            counters,
+        };
+        let lfs = Self::assemble(parts, recovered, options, read_only)?;
+        match &lfs.read_only {
+            None => lfs.write_owner(true)?,
+            Some(reason) => lfs.durability.stop_quietly(reason.clone()),
+        }
+        Ok(lfs)
+    }
+
+    /// The mounted volume, from what recovery made of it.
+    ///
+    /// # Errors
+    /// If the list of free numbers cannot be read.
+    pub(crate) fn assemble(
+        parts: Parts,
+        mut recovered: Recovered,
+        options: MountOptions,
+        read_only: Option<String>,
+    ) -> Result<Lfs> {
+        let geometry = Geometry::from(&parts.superblock);
+        let Parts {
+            device,
+            clock,
+            superblock,
+            reader,
+            durability,
+            counters,
+        } = parts;
         let position = recovered.position;
         durability.reset(position.serial.get());
         let mut unfinished = unfinished_after(&recovered);
@@ -100,7 +145,7 @@ impl Lfs {
             Arc::clone(&counters),
             threads,
         );
-        let lfs = Lfs {
+        Ok(Lfs {
             volume_tag: superblock.volume_tag(),
             reader,
             durability,
@@ -137,12 +182,7 @@ impl Lfs {
             superblock,
             geometry,
             options,
-        };
-        match &lfs.read_only {
-            None => lfs.write_owner(true)?,
-            Some(reason) => lfs.durability.stop_quietly(reason.clone()),
-        }
-        Ok(lfs)
+        })
     }
 
     /// Takes the last checkpoint and marks the volume as released. The layout
@@ -162,7 +202,7 @@ impl Lfs {
         Ok(())
     }
 
-    fn write_owner(&self, mounted: bool) -> Result<()> {
+    pub(crate) fn write_owner(&self, mounted: bool) -> Result<()> {
         let owner = &self.options.owner;
         let mut record = OwnerRecord {
             magic: OWNER_MAGIC.into(),

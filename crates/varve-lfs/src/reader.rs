@@ -19,10 +19,10 @@ use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
-use varve_device::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use varve_device::sync::{Mutex, RwLock};
 use varve_device::{BufferPool, Device, PooledBuffer};
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
@@ -114,7 +114,23 @@ pub struct Reader {
     windows: Mutex<Windows>,
     durability: Arc<Durability>,
     counters: Arc<Counters>,
+    patches: Patches,
 }
+
+/// What repair knows better than the medium: metadata that cannot be read, as
+/// it was found out from elsewhere. Empty in every other use.
+#[derive(Default)]
+struct Patches {
+    any: AtomicBool,
+    /// By sector and what should be there.
+    nodes: RwLock<ByPlace<NodeId, Node>>,
+    /// Of the ifile.
+    blocks: RwLock<ByPlace<u64, Vec<u8>>>,
+    /// Slot and number.
+    inodes: RwLock<ByPlace<(u8, InodeNo), InodeImage>>,
+}
+
+type ByPlace<K, V> = HashMap<(u64, K), Arc<V>>;
 
 impl Reader {
     /// A reader that keeps at most `cache_bytes` of decoded metadata.
@@ -139,7 +155,61 @@ impl Reader {
             windows: Mutex::default(),
             durability,
             counters,
+            patches: Patches::default(),
         }
+    }
+
+    /// True if something is read otherwise than it is stored.
+    pub fn is_patched(&self) -> bool {
+        self.patches.any.load(Relaxed)
+    }
+
+    /// From now on `pointer` leads to `node`, whatever is stored there.
+    pub fn patch_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
+        self.patches.any.store(true, Relaxed);
+        let key = (pointer.sector(), id);
+        self.patches.nodes.write().insert(key, node);
+    }
+
+    /// What [`Reader::patch_node`] put there.
+    pub fn patched_node(&self, pointer: &Pointer, id: NodeId) -> Option<Arc<Node>> {
+        if !self.is_patched() {
+            return None;
+        }
+        let nodes = self.patches.nodes.read();
+        nodes.get(&(pointer.sector(), id)).map(Arc::clone)
+    }
+
+    /// From now on `pointer` leads to this block of the ifile.
+    pub fn patch_ifile_block(&self, pointer: &Pointer, block: u64, bytes: Arc<Vec<u8>>) {
+        self.patches.any.store(true, Relaxed);
+        let key = (pointer.sector(), block);
+        self.patches.blocks.write().insert(key, bytes);
+    }
+
+    /// From now on this inode stands at `place`.
+    pub fn patch_inode(&self, place: &InodePlace, image: Arc<InodeImage>) {
+        self.patches.any.store(true, Relaxed);
+        let key = (place.sector, (place.slot, image.inode.ino));
+        self.patches.inodes.write().insert(key, image);
+    }
+
+    fn patched_block(&self, pointer: &Pointer, block: u64) -> Option<Arc<Vec<u8>>> {
+        if !self.is_patched() {
+            return None;
+        }
+        let blocks = self.patches.blocks.read();
+        blocks.get(&(pointer.sector(), block)).map(Arc::clone)
+    }
+
+    fn patched_inode(&self, place: &InodePlace, ino: InodeNo) -> Option<Arc<InodeImage>> {
+        if !self.is_patched() {
+            return None;
+        }
+        let inodes = self.patches.inodes.read();
+        inodes
+            .get(&(place.sector, (place.slot, ino)))
+            .map(Arc::clone)
     }
 
     /// Reads whole sectors from the device, trying again if it fails.
@@ -473,6 +543,9 @@ impl Reader {
             slot: 0xff,
             incarnation: pointer.incarnation(),
         };
+        if let Some(node) = self.patched_node(pointer, id) {
+            return Ok(node);
+        }
         // A second pointer to a node is not answered from memory: decoding
         // refuses it, so that no crafted index is larger than its volume.
         if let Some(Meta::Node(place, node)) = self.meta.get(&key)
@@ -513,6 +586,9 @@ impl Reader {
             slot: 0xfe,
             incarnation: pointer.incarnation(),
         };
+        if let Some(bytes) = self.patched_block(pointer, block) {
+            return Ok(bytes);
+        }
         if let Some(Meta::Block(bytes)) = self.meta.get(&key) {
             return Ok(bytes);
         }
@@ -538,6 +614,9 @@ impl Reader {
     /// # Errors
     /// If it is damaged or is another inode; device errors.
     pub fn inode(&self, place: &InodePlace, ino: InodeNo) -> Result<Arc<InodeImage>> {
+        if let Some(image) = self.patched_inode(place, ino) {
+            return Ok(image);
+        }
         if let Some(image) = self.cached_inode(place)
             && image.inode.ino == ino
         {

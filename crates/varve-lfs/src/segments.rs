@@ -178,6 +178,29 @@ impl SegmentTable {
         self.opened = self.opened.max(incarnation);
     }
 
+    /// What a recount says takes the place of what the table said.
+    pub fn recount(&mut self, segment: u32, live_bytes: u32, used: bool, incarnation: Option<u32>) {
+        let entry = &mut self.segments[segment as usize];
+        self.live_bytes = self.live_bytes + u64::from(live_bytes) - u64::from(entry.live_bytes);
+        entry.live_bytes = live_bytes;
+        if let Some(incarnation) = incarnation {
+            entry.incarnation = entry.incarnation.max(incarnation);
+        }
+        self.opened = self.opened.max(entry.incarnation);
+        if used {
+            entry.empty_since = NOT_EMPTY;
+        }
+        if used && entry.state == SegmentState::Clean {
+            entry.state = SegmentState::Used;
+            self.clean.remove(&segment);
+        }
+    }
+
+    /// As many segments as this have been opened before.
+    pub fn opened_at_least(&mut self, opened: u32) {
+        self.opened = self.opened.max(opened);
+    }
+
     /// The log leaves a segment.
     pub fn leave(&mut self, segment: u32) {
         self.get_mut(segment).state = SegmentState::Used;

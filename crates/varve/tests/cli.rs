@@ -213,6 +213,88 @@ fn a_lost_superblock_is_found_in_a_copy() {
 }
 
 #[test]
+fn fsck_repairs_once_and_says_what() {
+    let s = Scratch::new();
+    let image = s.volume("volume", "32M");
+    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let marker = b"a block that will be damaged, told by its content".repeat(200);
+    volume.write("/damaged", &marker).unwrap();
+    volume.write("/sound", vec![7; 1 << 20]).unwrap();
+    volume.close().unwrap();
+    let sound = fs::read(&image).unwrap();
+    varve(["fsck", "--repair", &image]).expect(0, ": clean");
+    assert_eq!(fs::read(&image).unwrap(), sound);
+
+    let mut bytes = sound.clone();
+    bytes[..4096].fill(0xee);
+    let at = bytes
+        .windows(64)
+        .position(|window| window == &marker[..64])
+        .unwrap();
+    bytes[at + 5] ^= 1;
+    fs::write(&image, &bytes).unwrap();
+    // At boot only what loses nothing is mended.
+    varve(["fsck", "-n", &image, "--data"]).expect(4, "/damaged");
+    assert_eq!(fs::read(&image).unwrap(), bytes);
+    varve(["fsck", "-a", &image]).expect(1, "the superblock copy at byte 0");
+    varve(["fsck", "-a", &image]).expect(0, "clean");
+    varve(["fsck", "-p", "-f", &image, "--data"]).expect(4, "run varve fsck --repair");
+    let done = varve(["fsck", "-y", &image, "--data"]).expect(1, "REPAIRED");
+    assert!(done.out.contains("lost: /damaged"), "{done:?}");
+    let mended = fs::read(&image).unwrap();
+    varve(["fsck", "--repair", &image, "--data"]).expect(0, ": clean");
+    assert_eq!(fs::read(&image).unwrap(), mended);
+    varve(["fsck", &image, "--data"]).expect(0, ": clean");
+
+    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    varve(["fsck", "--repair", &image]).expect(8, "is in use");
+    assert_eq!(volume.read("/sound").unwrap(), vec![7; 1 << 20]);
+    assert_eq!(volume.read("/damaged").unwrap().len(), marker.len());
+    drop(volume);
+    varve(["fsck", "-n", "-y", &image]).expect(16, "cannot be used with");
+}
+
+#[test]
+fn salvage_copies_a_volume_without_superblocks_and_checkpoints() {
+    let s = Scratch::new();
+    let image = s.volume("volume", "32M");
+    let target = s.text("target");
+    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    volume.create_dir_all("/a/b").unwrap();
+    volume.write("/a/b/file", vec![9; 100_000]).unwrap();
+    let uuid = varve::read_superblock(&image).unwrap().uuid;
+    varve(["salvage", &image, &target]).expect(1, "is in use");
+    volume.close().unwrap();
+    varve(["salvage", &image, &image]).expect(1, "");
+    // Superblocks, owner record and ring; and the copies in segments.
+    let mut bytes = fs::read(&image).unwrap();
+    bytes[..16384].fill(0);
+    for at in (0..bytes.len()).step_by(4096) {
+        if bytes[at..].starts_with(b"VARVEFS") {
+            bytes[at..at + 4096].fill(0);
+        }
+    }
+    fs::write(&image, &bytes).unwrap();
+    varve(["fsck", "--repair", &image]).expect(8, "no usable superblock");
+    varve(["salvage", &image, &target]).expect(0, "1 files, 3 directories");
+    assert_eq!(fs::read(&image).unwrap(), bytes);
+    varve(["fsck", &target, "--data"]).expect(0, ": clean");
+    let volume = Volume::open(&target, &OpenOptions::default()).unwrap();
+    assert_eq!(volume.read("/a/b/file").unwrap(), vec![9; 100_000]);
+    volume.close().unwrap();
+    varve(["salvage", &image, &target]).expect(1, "--force");
+    let digits: String = uuid[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    varve(["salvage", &image, &target, "--force", "--uuid", &digits]).expect(0, "1 files");
+    varve(["salvage", &image, &s.text("small"), "--size", "100"]).expect(1, "");
+    varve(["salvage", &image, &target, "--uuid", "zz"]).expect(2, "hexadecimal");
+    let other = "0011223344556677";
+    varve(["salvage", &image, &target, "--force", "--uuid", other]).expect(1, "no summary of");
+    varve(["salvage", &image]).expect(2, "Usage");
+    fs::write(&image, vec![0xee; 1 << 20]).unwrap();
+    varve(["salvage", &image, &s.text("none")]).expect(1, "no summary is whole");
+}
+
+#[test]
 fn statistics_are_told_for_people_and_scripts() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");

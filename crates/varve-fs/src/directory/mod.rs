@@ -35,6 +35,7 @@
 //! for stable cookies follows ext3's htree and XFS.
 
 mod check;
+mod leftovers;
 mod make;
 mod name;
 mod node;
@@ -52,6 +53,7 @@ use std::sync::Arc;
 use tree::{Extent, Find};
 
 pub use check::check;
+pub use leftovers::names_in;
 pub use name::MAX_NAME_BYTES;
 pub use node::NODE_BYTES;
 pub use reshape::INSERT_BLOCKS_MAX;

@@ -5,6 +5,7 @@
 //! compared with the totals of the last group.
 
 use super::Checker;
+use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::known;
 use crate::format::ifile::{ImapState, NOT_EMPTY};
@@ -55,6 +56,7 @@ impl Checker<'_> {
                 let text = "the checkpoint record corrects a segment that does not exist";
                 let subject = Subject::Segment(segment);
                 self.found.error(FindingKind::UsageCount, subject, text);
+                self.found.fix(Fix::Accounts);
             }
             let sum = corrections.entry(segment).or_default();
             *sum = sum.saturating_add(delta.bytes.get());
@@ -73,6 +75,7 @@ impl Checker<'_> {
             );
             let subject = Subject::Segment(segment);
             self.found.error(FindingKind::UsageCount, subject, text);
+            self.found.fix(Fix::Accounts);
         }
     }
 
@@ -94,9 +97,11 @@ impl Checker<'_> {
                 used.base_live, entry.empty_since
             );
             self.found.error(FindingKind::SegmentState, subject, text);
+            self.found.fix(Fix::Accounts);
         } else if used.used() && state.state == SegmentState::Clean {
             let text = "holds live blocks, but is marked clean";
             self.found.error(FindingKind::SegmentState, subject, text);
+            self.found.fix(Fix::Accounts);
         }
         if state.incarnation > self.state.segments.opened() {
             let text = format!(
@@ -105,6 +110,7 @@ impl Checker<'_> {
                 self.state.segments.opened()
             );
             self.found.error(FindingKind::SegmentState, subject, text);
+            self.found.fix(Fix::Accounts);
         }
         let used = self.claims.get(segment);
         if let Some(named) = used.incarnation
@@ -116,6 +122,7 @@ impl Checker<'_> {
             );
             self.found
                 .error(FindingKind::PointerIncarnation, subject, text);
+            self.found.fix(Fix::Evacuate { segment });
         }
         if let Some(stray) = used.stray {
             let text = format!(
@@ -126,6 +133,7 @@ impl Checker<'_> {
             );
             self.found
                 .error(FindingKind::PointerIncarnation, subject, text);
+            self.found.fix(Fix::Evacuate { segment });
         }
         if state.suspect {
             let text = "the cleaner met a damaged block in it";
@@ -148,6 +156,7 @@ impl Checker<'_> {
                 let text = format!("the log goes on over the live block at sector {sector}");
                 let subject = Subject::Segment(segment);
                 self.found.error(FindingKind::SegmentState, subject, text);
+                self.found.fix(Fix::Accounts);
             }
         }
     }
@@ -171,6 +180,7 @@ impl Checker<'_> {
                     format!("on the free list behind {previous}, but not free")
                 };
                 self.found.error(FindingKind::FreeList, subject, text);
+                self.found.fix(Fix::FreeList);
                 break;
             }
             self.inodes.at(ino).flags |= known::LISTED;
@@ -187,6 +197,7 @@ impl Checker<'_> {
             if back != previous {
                 let text = format!("on the free list behind {previous}, but its link says {back}");
                 self.found.error(FindingKind::FreeList, subject, text);
+                self.found.fix(Fix::FreeList);
             }
             previous = ino;
             ino = next;
@@ -199,6 +210,7 @@ impl Checker<'_> {
             );
             self.found
                 .error(FindingKind::FreeList, Subject::Volume, text);
+            self.found.fix(Fix::FreeList);
         }
         if count != self.imap_free {
             self.unlisted();
@@ -213,6 +225,7 @@ impl Checker<'_> {
                 let text = "free, but not on the free list: the number is lost";
                 self.found
                     .error(FindingKind::FreeList, Subject::Inode(ino), text);
+                self.found.fix(Fix::FreeList);
             }
         }
     }
@@ -233,6 +246,7 @@ impl Checker<'_> {
             );
             self.found
                 .warning(FindingKind::MetadataBytes, Subject::Volume, text);
+            self.found.fix(Fix::Accounts);
         }
     }
 
@@ -248,6 +262,7 @@ impl Checker<'_> {
                 there.sectors
             );
             self.found.error(FindingKind::Totals, Subject::Volume, text);
+            self.found.fix(Fix::Accounts);
         }
     }
 }

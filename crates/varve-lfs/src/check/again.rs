@@ -6,7 +6,7 @@
 use super::claims::{Role, Stored};
 use super::names::FileView;
 use super::report::{FindingKind, Findings, Subject};
-use super::segments::subject;
+use super::segments::{damaged, subject};
 use super::walk::{Visitor, walk};
 use super::{Checker, plain};
 use crate::error::Error;
@@ -139,6 +139,7 @@ impl Look<'_> {
             let text = format!("sector {} is used by {reported} as well", byte / SECTOR);
             self.found
                 .error(FindingKind::PointerOverlap, subject(stored), text);
+            self.found.extend_fix(damaged(stored));
         }
     }
 }
@@ -173,6 +174,7 @@ impl Visitor for Look<'_> {
             if let Err(error) = self.reader.block(pointer, self.ino, block) {
                 self.found
                     .error(FindingKind::Data, subject(&stored), plain(&error));
+                self.found.extend_fix(damaged(&stored));
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Phase I, first part: the ifile and the inode map.
 
+use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
 use super::table::known;
 use super::walk::walk;
@@ -57,6 +58,7 @@ impl Checker<'_> {
                 let subject = subject_of_block(InodeNo::IFILE, *block);
                 let text = "the ifile has no such block";
                 self.found.error(FindingKind::Ifile, subject, text);
+                self.found.fix(Fix::IfileStray { block: *block });
             } else if *block < IMAP_OFFSET / unit {
                 // Those of the map are read below.
                 if let Err(error) = self.reader.ifile_block(pointer, *block) {
@@ -93,6 +95,10 @@ impl Checker<'_> {
                     );
                     let subject = subject_of_block(InodeNo::IFILE, *block);
                     self.found.error(FindingKind::InodeMap, subject, text);
+                    self.found.fix(Fix::ImapBlock {
+                        block: *block,
+                        pointer: *pointer,
+                    });
                     for ino in first..expected.min(next_ino) {
                         self.lost(ino);
                     }
@@ -117,6 +123,8 @@ impl Checker<'_> {
             let text = format!("the inode map has no entries for {from} to {}", to - 1);
             self.found
                 .error(FindingKind::InodeMap, Subject::Inode(from), text);
+            let to = to.min(self.state.base.next_ino);
+            self.found.fix(Fix::Unmapped { from, to });
         }
     }
 
@@ -128,12 +136,14 @@ impl Checker<'_> {
             Err(malformed) => {
                 self.found
                     .error(FindingKind::InodeMap, subject, malformed.to_string());
+                self.found.fix(Fix::ImapEntry { ino });
                 self.lost(ino);
             }
             Ok(ImapState::Unused) => {
                 if (InodeNo::FIRST.0..base.next_ino).contains(&ino) {
                     let text = "neither in use nor on the free list: the number is lost";
                     self.found.error(FindingKind::FreeList, subject, text);
+                    self.found.fix(Fix::ImapEntry { ino });
                 }
             }
             Ok(_) if ino >= base.next_ino || ino < InodeNo::ROOT.0 => {
@@ -142,6 +152,7 @@ impl Checker<'_> {
                     base.next_ino
                 );
                 self.found.error(FindingKind::NextInode, subject, text);
+                self.found.fix(Fix::ImapEntry { ino });
             }
             Ok(ImapState::Free { .. }) => {
                 self.imap_free += 1;

@@ -7,6 +7,7 @@
 //! the first pass already leaves out what the log has killed.
 
 use super::claims::{Role, Stored};
+use super::fixes::Fix;
 use super::imap::Mapped;
 use super::report::{FindingKind, Subject};
 use super::shape::Claim;
@@ -103,6 +104,19 @@ impl Checker<'_> {
 
     /// The image the map leads to, if it is one.
     fn image_at(&mut self, ino: u64, version: u32, place: &InodePlace) -> Option<Arc<InodeImage>> {
+        let image = self.usable_image(ino, version, place);
+        if image.is_none() {
+            self.found.fix(Fix::Image { ino });
+        }
+        image
+    }
+
+    fn usable_image(
+        &mut self,
+        ino: u64,
+        version: u32,
+        place: &InodePlace,
+    ) -> Option<Arc<InodeImage>> {
         let subject = Subject::Inode(ino);
         if u32::from(place.slot) >= self.geometry.inodes_per_sector() {
             let text = format!("the inode map says slot {} of a sector", place.slot);
@@ -187,6 +201,7 @@ impl Checker<'_> {
         if !(InodeNo::ROOT.0..=MAX_INO).contains(&ino) {
             let text = "the log changes a file that cannot exist";
             self.found.error(FindingKind::Inode, subject, text);
+            self.found.fix(Fix::Forget { ino });
             return;
         }
         let Below {
@@ -206,7 +221,9 @@ impl Checker<'_> {
                 let stored =
                     Stored::block(InodeNo(ino), delta.version, Role::Data(block), &pointer);
                 let subject = subject_of_block(InodeNo(ino), block);
-                self.claim(subject, &stored, false, LOGGED);
+                if !self.claim(subject, &stored, false, LOGGED) {
+                    self.found.fix(Fix::Block { ino, block });
+                }
             }
         }
         self.add_reserved(delta, &mut tally);
@@ -216,7 +233,9 @@ impl Checker<'_> {
                     let version = placed.image.inode.version;
                     let stored =
                         Stored::inode(&self.geometry, InodeNo(ino), version, &placed.place);
-                    self.claim(subject, &stored, false, LOGGED);
+                    if !self.claim(subject, &stored, false, LOGGED) {
+                        self.found.fix(Fix::Rewrite { ino });
+                    }
                 }
                 placed.image.inode.clone()
             }
@@ -227,6 +246,7 @@ impl Checker<'_> {
                 } else {
                     let text = "the log changes a file that does not exist";
                     self.found.error(FindingKind::Inode, subject, text);
+                    self.found.fix(Fix::Forget { ino });
                 }
                 return;
             }
@@ -237,6 +257,7 @@ impl Checker<'_> {
                 newest.version, delta.version
             );
             self.found.error(FindingKind::Inode, subject, text);
+            self.found.fix(Fix::Forget { ino });
         }
         let xattrs_below = image.as_ref().map_or(Pointer::NONE, |image| image.xattrs);
         let xattrs = delta.xattrs.unwrap_or(xattrs_below);

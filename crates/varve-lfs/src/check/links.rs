@@ -1,6 +1,7 @@
 //! Phases III and IV: what the names reach, and link counts.
 
 use super::Checker;
+use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::{Known, known};
 use crate::format::inode::InodeImage;
@@ -14,6 +15,7 @@ impl Checker<'_> {
             let text = "there is no root directory";
             let subject = Subject::Inode(InodeNo::ROOT.0);
             self.found.error(FindingKind::Inode, subject, text);
+            self.found.fix(Fix::Root);
         }
         self.reach();
         let numbers: Vec<u64> = self.inodes.numbers().collect();
@@ -59,6 +61,8 @@ impl Checker<'_> {
                 );
                 self.found
                     .error(FindingKind::Cycle, Subject::Inode(ino), text);
+                let named_by = self.inodes.get(ino).named_by;
+                self.found.fix(Fix::Cycle { ino, named_by });
             }
         }
     }
@@ -81,6 +85,7 @@ impl Checker<'_> {
             if inode.remaining != 0 {
                 let text = "a directory without a name".into();
                 self.unnamed(FindingKind::Unreachable, ino, text);
+                self.found.fix(Fix::Orphan { ino });
             }
             return;
         }
@@ -94,6 +99,7 @@ impl Checker<'_> {
         if inode.named_by == 0 && inode.remaining > 0 {
             let text = format!("counts {} names, but there is none", inode.remaining);
             self.unnamed(FindingKind::Unreachable, ino, text);
+            self.found.fix(Fix::Orphan { ino });
         } else if inode.named_by != 0 && inode.remaining != 0 {
             self.wrong_count(ino, inode.remaining);
         }
@@ -102,6 +108,10 @@ impl Checker<'_> {
     /// The link count is `surplus` more than it should be, modulo 2^32.
     fn wrong_count(&mut self, ino: u64, surplus: u32) {
         let counted = self.newest_image(ino).map(|image| image.inode.nlink);
+        if let Some(counted) = counted {
+            let nlink = counted.wrapping_sub(surplus);
+            self.found.fix(Fix::Links { ino, nlink });
+        }
         let text = match counted {
             Some(counted) => format!(
                 "its link count is {counted}, it should be {}",
@@ -139,6 +149,10 @@ impl Checker<'_> {
             );
             let subject = Subject::Inode(directory.ino);
             self.found.error(FindingKind::Parent, subject, text);
+            self.found.fix(Fix::Parent {
+                ino: directory.ino,
+                parent: expected,
+            });
         }
     }
 
@@ -155,6 +169,7 @@ impl Checker<'_> {
             };
             self.found
                 .error(FindingKind::Unfinished, Subject::Inode(ino), problem);
+            self.found.fix(Fix::Accounts);
         }
         let numbers: Vec<u64> = self.inodes.numbers().collect();
         for ino in numbers {
@@ -163,6 +178,7 @@ impl Checker<'_> {
                             of unfinished inodes: nobody will free it";
                 self.found
                     .error(FindingKind::Unfinished, Subject::Inode(ino), text);
+                self.found.fix(Fix::Accounts);
             }
         }
     }

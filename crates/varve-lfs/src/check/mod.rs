@@ -3,7 +3,8 @@
 //! A check recovers in memory, as a read-only mount does, and verifies the
 //! committed state that results: the image of the newest checkpoint and what
 //! roll-forward put above it. Nothing is written; Varve needs no repair after
-//! a crash, so whatever is found here is a fault of a device or of Varve.
+//! a crash, so whatever is found here is a fault of a device or of Varve. Each
+//! finding carries what would mend it, for [`crate::repair`].
 //!
 //! | phase | thesis | what is verified |
 //! |---|---|---|
@@ -24,6 +25,7 @@ mod accounts;
 mod again;
 mod attributes;
 mod claims;
+mod fixes;
 mod imap;
 mod inodes;
 mod links;
@@ -38,6 +40,7 @@ mod visit;
 mod walk;
 
 pub(crate) use attributes::flaw as attributes_flaw;
+pub(crate) use fixes::Fix;
 pub(crate) use imap::{Mapped, ifile_regions};
 pub(crate) use names::{Blocks, FileView};
 pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase, Subject};
@@ -60,6 +63,7 @@ pub(crate) use shape::{content_flaw, count_flaw, size_flaw};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use table::InodeTable;
+pub(crate) use table::known;
 use varve_device::{Clock, Device};
 use varve_fs::{InodeNo, Usage};
 pub(crate) use visit::Tally;
@@ -106,11 +110,8 @@ pub fn check(
     let started_ns = clock.monotonic_ns();
     let superblock = Lfs::find_superblock(&*device)?;
     let geometry = Geometry::from(&superblock);
-    let mut found = Findings::default();
-    found.enter(Phase::Superblocks);
     (options.progress)(Phase::Superblocks, 0, 1);
-    superblocks::copies(&*device, &superblock, &mut found);
-    let records = superblocks::ring(&*device, &superblock, &mut found)?;
+    let (mut found, records) = ring_and_copies(&*device, &superblock)?;
     found.enter(Phase::Recovery);
     (options.progress)(Phase::Recovery, 0, 1);
     let reader = Reader::new(
@@ -130,28 +131,9 @@ pub fn check(
         ),
         Some((record, base, table)) => {
             let state = State::new(recovered, base, &table, &record, &mut found);
-            let checker = Checker {
-                superblock,
-                geometry,
-                reader: &reader,
-                options,
-                record,
-                table,
-                state,
-                claims: Claims::new(geometry),
-                inodes: InodeTable::default(),
-                directories: Vec::new(),
-                below: HashMap::new(),
-                imap_free: 0,
-                base_usage: Usage::default(),
-                usage: Usage::default(),
-                names_lost: false,
-                overlaps: Vec::new(),
-                disagreeing: Vec::new(),
-                found: &mut found,
-                counts: Counts::default(),
-            };
-            checker.run()
+            let survey = survey(&reader, &superblock, options, record, table, state, found);
+            found = survey.found;
+            (survey.counts, survey.state.report)
         }
     };
     Ok(CheckReport {
@@ -161,6 +143,117 @@ pub fn check(
         recovery,
         elapsed_ns: clock.monotonic_ns().saturating_sub(started_ns),
     })
+}
+
+/// True if the volume was unmounted cleanly and its superblocks and checkpoint
+/// records are whole: what a check at boot may be content with.
+///
+/// # Errors
+/// If there is no usable superblock or checkpoint record.
+pub fn is_clean(device: Arc<dyn Device>) -> Result<bool> {
+    let mut primary = vec![0; device.geometry().logical_block.max(4096) as usize];
+    device.read(0, &mut primary)?;
+    if Superblock::parse(&primary, 0).is_err() {
+        return Ok(false);
+    }
+    let superblock = Lfs::find_superblock(&*device)?;
+    let geometry = Geometry::from(&superblock);
+    let (found, _) = ring_and_copies(&*device, &superblock)?;
+    let reader = Reader::new(
+        Arc::clone(&device),
+        geometry,
+        CACHE_BYTES,
+        Arc::new(Durability::default()),
+        Arc::new(Counters::default()),
+    );
+    let report = recover(&*device, &superblock, &reader, &geometry)?.report;
+    Ok(found.fixes.is_empty()
+        && report.clean
+        && report.partials == 0
+        && report.damage.is_empty()
+        && report.refused_records.is_empty())
+}
+
+/// The first phase, and the valid records, newest first.
+///
+/// # Errors
+/// `NoCheckpoint` if there is none.
+pub(crate) fn ring_and_copies(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Result<(Findings, Vec<CheckpointRecord>)> {
+    let mut found = Findings::default();
+    found.enter(Phase::Superblocks);
+    superblocks::copies(device, superblock, &mut found);
+    let records = superblocks::ring(device, superblock, &mut found)?;
+    Ok((found, records))
+}
+
+/// What the phases of a check leave behind.
+pub(crate) struct Survey {
+    /// What is wrong, and what would mend it.
+    pub(crate) found: Findings,
+    pub(crate) counts: Counts,
+    pub(crate) state: State,
+    pub(crate) claims: Claims,
+    pub(crate) inodes: InodeTable,
+    /// Recount of the newest state.
+    pub(crate) usage: Usage,
+    /// A damaged directory may hold names that were not seen.
+    pub(crate) names_lost: bool,
+}
+
+/// Checks the committed state that `state` is: every phase from the inodes on.
+pub(crate) fn survey(
+    reader: &Reader,
+    superblock: &Superblock,
+    options: &CheckOptions<'_>,
+    record: CheckpointRecord,
+    table: Vec<UsageEntry>,
+    state: State,
+    mut found: Findings,
+) -> Survey {
+    let geometry = Geometry::from(superblock);
+    let checker = Checker {
+        superblock: *superblock,
+        geometry,
+        reader,
+        options,
+        record,
+        table,
+        state,
+        claims: Claims::new(geometry),
+        inodes: InodeTable::default(),
+        directories: Vec::new(),
+        below: HashMap::new(),
+        imap_free: 0,
+        base_usage: Usage::default(),
+        usage: Usage::default(),
+        names_lost: false,
+        overlaps: Vec::new(),
+        disagreeing: Vec::new(),
+        found: &mut found,
+        counts: Counts::default(),
+    };
+    let checker = checker.run();
+    let Checker {
+        state,
+        claims,
+        inodes,
+        usage,
+        names_lost,
+        counts,
+        ..
+    } = checker;
+    Survey {
+        found,
+        counts,
+        state,
+        claims,
+        inodes,
+        usage,
+        names_lost,
+    }
 }
 
 /// The record that recovery `used`, or the newest one that can be loaded, with
@@ -219,6 +312,7 @@ impl State {
             Ok(recovered) => {
                 for damage in &recovered.report.damage {
                     found.error(FindingKind::LogDamage, Subject::Volume, damage.clone());
+                    found.fix(Fix::LogEnd);
                 }
                 let unfinished = unfinished_after(&recovered);
                 let committed = recovered.committed.into_inner();
@@ -302,7 +396,7 @@ struct Checker<'a> {
 type Work<'a> = fn(&mut Checker<'a>);
 
 impl Checker<'_> {
-    fn run(mut self) -> (Counts, RecoveryReport) {
+    fn run(mut self) -> Self {
         let phases: [(Phase, Work<'_>); 5] = [
             (Phase::Inodes, Self::check_inodes),
             (Phase::Directories, Self::check_directories),
@@ -319,7 +413,7 @@ impl Checker<'_> {
             work(&mut self);
         }
         self.name_findings();
-        (self.counts, self.state.report)
+        self
     }
 
     fn progress(&self, phase: Phase, done: u64, total: u64) {

@@ -1,5 +1,6 @@
 //! Phase II: directories, in the order in which they are stored.
 
+use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
 use super::table::known;
 use super::{Checker, plain};
@@ -233,6 +234,7 @@ impl Checker<'_> {
         self.inodes.at(ino).flags |= known::INDEX;
         self.found
             .error(FindingKind::Directory, Subject::Inode(ino), text);
+        self.found.fix(Fix::Directory { ino });
     }
 
     fn one_directory(&mut self, key: &Key, blocks: &mut Blocks<'_>) {
@@ -268,9 +270,13 @@ impl Checker<'_> {
             problem = Some(format!("as {kind:?}, but it is {found:?}"));
         }
         if let Some(problem) = problem {
-            let name = name.escape_ascii();
-            let text = format!("\"{name}\" leads to inode {ino}, {problem}");
+            let shown = name.escape_ascii();
+            let text = format!("\"{shown}\" leads to inode {ino}, {problem}");
             self.found.error(FindingKind::Entry, subject, text);
+            self.found.fix(Fix::Entry {
+                directory,
+                name: name.to_vec(),
+            });
             return;
         }
         if target.kind() == Some(FileKind::Directory) {
@@ -282,6 +288,10 @@ impl Checker<'_> {
                 );
                 self.found
                     .error(FindingKind::Parent, Subject::Inode(ino), text);
+                self.found.fix(Fix::Entry {
+                    directory,
+                    name: name.to_vec(),
+                });
                 return;
             }
             // A directory counts its subdirectories' `..`.

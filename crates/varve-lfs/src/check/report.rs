@@ -1,6 +1,7 @@
 //! What a check found, in words that name the file, segment or block and say
 //! what to do.
 
+use super::fixes::Fix;
 use crate::RecoveryReport;
 use std::fmt;
 
@@ -115,35 +116,37 @@ impl FindingKind {
     pub fn advice(self) -> &'static str {
         use FindingKind as Kind;
         match self {
-            Kind::SuperblockCopy => "another copy serves; `varve label` rewrites all copies",
+            Kind::SuperblockCopy => "another copy serves; `varve fsck --repair` rewrites this one",
             Kind::CheckpointSlot => "the next checkpoint writes this slot anew",
-            Kind::Recovery => "restore the volume from a backup, or salvage files from the log",
-            Kind::LogDamage => "mount read-only and save what is there; compare with a backup",
+            Kind::Recovery => "try `varve fsck --repair`; else `varve salvage` to another volume",
+            Kind::LogDamage => {
+                "mount read-only or salvage to save what is there; `varve fsck --repair` goes on \
+                 without what is lost"
+            }
             Kind::InodeMap | Kind::Inode | Kind::IndexNode => {
-                "restore the file from a backup, save the others"
+                "`varve fsck --repair` makes it anew from the log where that proves what it was"
             }
-            Kind::PointerBounds | Kind::PointerOverlap => {
-                "compare the file with a backup; do not mount the volume for writing"
+            Kind::Data => {
+                "restore the file from a backup; `varve fsck --repair` makes a hole of it"
             }
-            Kind::PointerIncarnation | Kind::Summary => {
-                "files are readable, but the cleaner cannot empty this segment: copy them to a \
-                 new volume when space runs short"
+            Kind::Attributes => "`varve fsck --repair` drops them: set them again",
+            Kind::Directory | Kind::Entry | Kind::Parent | Kind::Cycle | Kind::Unreachable => {
+                "`varve fsck --repair` puts what has no name into lost+found"
             }
-            Kind::BlockCount | Kind::BeyondSize => "copy the file and remove the original",
-            Kind::Attributes => "set the file's attributes again",
-            Kind::Data => "restore the file from a backup",
-            Kind::Directory | Kind::Entry | Kind::Parent | Kind::Cycle => {
-                "copy what is reachable to a new volume"
-            }
-            Kind::Unreachable => "save its content by inode number with `varve dump`",
-            Kind::LinkCount => "copy the file, then remove the original's names",
-            Kind::Unfinished => "the space stays taken until files move to a new volume",
-            Kind::UsageCount
+            Kind::PointerBounds
+            | Kind::PointerOverlap
+            | Kind::PointerIncarnation
+            | Kind::Summary
+            | Kind::BlockCount
+            | Kind::BeyondSize
+            | Kind::LinkCount
+            | Kind::Unfinished
+            | Kind::UsageCount
             | Kind::SegmentState
             | Kind::Ifile
             | Kind::FreeList
             | Kind::NextInode
-            | Kind::Totals => "mount read-only and copy the files to a new volume",
+            | Kind::Totals => "do not mount the volume for writing before `varve fsck --repair`",
             Kind::Suspect => "find the damaged file with `varve fsck --data`",
             Kind::MetadataBytes => "free space may be reported wrongly; the files are sound",
             Kind::TooMany => "mend what is reported and check again",
@@ -318,10 +321,12 @@ impl fmt::Display for CheckReport {
 }
 
 /// Collects findings up to the limit.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Findings {
     pub errors: Vec<Finding>,
     pub warnings: Vec<Finding>,
+    /// What repair would do about them.
+    pub fixes: Vec<Fix>,
     phase: Option<Phase>,
     full: bool,
 }
@@ -359,6 +364,18 @@ impl Findings {
             let finding = self.finding(kind, subject, text.into());
             self.warnings.push(finding);
         }
+    }
+
+    /// What would mend the error just reported.
+    pub fn fix(&mut self, fix: Fix) {
+        if !self.full {
+            self.fixes.push(fix);
+        }
+    }
+
+    /// As [`Findings::fix`], if there is a remedy.
+    pub fn extend_fix(&mut self, fix: Option<Fix>) {
+        fix.into_iter().for_each(|fix| self.fix(fix));
     }
 
     fn finding(&self, kind: FindingKind, subject: Subject, text: String) -> Finding {

@@ -6,6 +6,7 @@
 //! its checksum: no file is read by seeking.
 
 use super::claims::{Described, Role, Stored};
+use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
 use super::{Checker, again::Again};
 use crate::chain::{ChainItem, Summary, summaries_of};
@@ -162,6 +163,7 @@ impl Checker<'_> {
                     stored.crc
                 );
                 self.found.error(FindingKind::Data, subject(&stored), text);
+                self.found.extend_fix(damaged(&stored));
             }
         }
     }
@@ -184,6 +186,7 @@ impl Checker<'_> {
             );
             self.found
                 .error(FindingKind::Summary, Subject::Segment(segment), text);
+            self.found.fix(Fix::Evacuate { segment });
             return false;
         }
         if !described.agrees(used) {
@@ -194,6 +197,7 @@ impl Checker<'_> {
                         live block";
             self.found
                 .error(FindingKind::Summary, Subject::Segment(segment), text);
+            self.found.fix(Fix::Evacuate { segment });
             return false;
         }
         verified
@@ -230,6 +234,19 @@ fn stored(geometry: &Geometry, item: &ChainItem) -> Option<Stored> {
             place,
             ..
         } => Some(Stored::inode(geometry, *ino, *version, place)),
+    }
+}
+
+/// What mends a stored block that is not what its checksum says. Nodes,
+/// inodes and the ifile are read, and reported, before.
+pub(super) fn damaged(stored: &Stored) -> Option<Fix> {
+    let ino = stored.ino.0;
+    match stored.role {
+        Role::Data(block) if stored.ino != varve_fs::InodeNo::IFILE => {
+            Some(Fix::Block { ino, block })
+        }
+        Role::Attributes => Some(Fix::Attributes { ino }),
+        _ => None,
     }
 }
 

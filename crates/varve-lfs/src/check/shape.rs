@@ -2,6 +2,7 @@
 //! attributes.
 
 use super::claims::{Role, Stored};
+use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::known;
 use super::visit::Tally;
@@ -68,6 +69,11 @@ impl Checker<'_> {
         if let Some(text) = count_flaw(inode, tally, when) {
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::BlockCount, subject, text);
+            self.found.fix(Fix::Counts {
+                ino: inode.ino.0,
+                blocks: tally.blocks,
+                sectors: tally.sectors,
+            });
         }
     }
 
@@ -78,6 +84,7 @@ impl Checker<'_> {
             }
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::Inode, subject, text);
+            self.found.fix(Fix::Shape { ino: inode.ino.0 });
         }
     }
 
@@ -86,14 +93,23 @@ impl Checker<'_> {
         if let Some(text) = flaw.filter(|_| !unfinished) {
             let subject = Subject::Inode(inode.ino.0);
             self.found.error(FindingKind::BeyondSize, subject, text);
+            self.found.fix(Fix::BeyondSize { ino: inode.ino.0 });
         }
     }
 
     /// The extended attributes of one image.
     pub(super) fn attributes(&mut self, inode: &Inode, pointer: &Pointer, claim: Claim) {
+        if !self.sound_attributes(inode, pointer, claim) {
+            self.found.fix(Fix::Attributes { ino: inode.ino.0 });
+        }
+    }
+
+    fn sound_attributes(&mut self, inode: &Inode, pointer: &Pointer, claim: Claim) -> bool {
         let subject = Subject::Inode(inode.ino.0);
         let bytes = u64::from(inode.xattr_bytes);
-        if u64::from(pointer.sectors()) != bytes.div_ceil(SECTOR) || pointer.is_unwritten() {
+        let fits =
+            u64::from(pointer.sectors()) == bytes.div_ceil(SECTOR) && !pointer.is_unwritten();
+        if !fits {
             let text = format!(
                 "has {bytes} bytes of extended attributes in {} sectors",
                 pointer.sectors()
@@ -101,7 +117,7 @@ impl Checker<'_> {
             self.found.error(FindingKind::Attributes, subject, text);
         }
         if pointer.is_none() || pointer.is_unwritten() || claim == Claim::Done {
-            return;
+            return fits;
         }
         let stored = Stored::block(inode.ino, inode.version, Role::Attributes, pointer);
         if !self.claim(
@@ -110,19 +126,21 @@ impl Checker<'_> {
             claim == Claim::Base,
             "its extended attributes: ",
         ) {
-            return;
+            return false;
         }
-        match self.reader.block(pointer, inode.ino, 0) {
+        let problem = match self.reader.block(pointer, inode.ino, 0) {
             Ok(mut blob) => {
                 blob.truncate(inode.xattr_bytes as usize);
-                if let Some(problem) = attributes::flaw(&blob) {
-                    self.found.error(FindingKind::Attributes, subject, problem);
-                }
+                attributes::flaw(&blob)
             }
-            Err(error) => {
-                let text = format!("its extended attributes: {}", plain(&error));
-                self.found.error(FindingKind::Attributes, subject, text);
+            Err(error) => Some(format!("its extended attributes: {}", plain(&error))),
+        };
+        match problem {
+            Some(problem) => {
+                self.found.error(FindingKind::Attributes, subject, problem);
+                false
             }
+            None => fits,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Superblock copies and the checkpoint ring.
 
+use super::fixes::Fix;
 use super::report::{FindingKind, Findings, Subject};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
@@ -19,6 +20,9 @@ pub fn copies(device: &dyn Device, superblock: &Superblock, found: &mut Findings
             .and_then(|()| {
                 Superblock::parse(&bytes, offset / 512).map_err(|malformed| malformed.problem)
             });
+        if !matches!(&parsed, Ok(copy) if copy.sealed_for(0) == superblock.sealed_for(0)) {
+            found.fix(Fix::Superblock { offset });
+        }
         match parsed {
             Ok(copy) if copy.sealed_for(0) == superblock.sealed_for(0) => {}
             Ok(copy) => {
@@ -64,6 +68,7 @@ pub fn ring(
                     "holds record {}, which belongs elsewhere",
                     record.header.serial
                 );
+                found.fix(Fix::Slot { slot });
                 found.warning(FindingKind::CheckpointSlot, subject, text);
             }
             Ok(_) => {}
@@ -75,6 +80,7 @@ pub fn ring(
                     "{}: the volume relies on checkpoint {serial} alone",
                     malformed.problem
                 );
+                found.fix(Fix::Slot { slot });
                 found.warning(FindingKind::CheckpointSlot, subject, text);
             }
         }

@@ -1,6 +1,7 @@
 //! What an index leads to: claimed, counted, and merged with the log.
 
 use super::claims::{Claims, Role, Stored};
+use super::fixes::Fix;
 use super::report::{FindingKind, Findings, Subject};
 use super::walk::Visitor;
 use super::{Checker, plain, refused, sectors_of, subject_of_block};
@@ -70,6 +71,14 @@ impl FileVisitor<'_> {
         }
         claimed.is_ok()
     }
+
+    fn fix_block(&mut self, block: u64) {
+        let ino = self.ino.0;
+        self.found.fix(match self.ino {
+            InodeNo::IFILE => Fix::IfileStray { block },
+            _ => Fix::Block { ino, block },
+        });
+    }
 }
 
 impl Visitor for FileVisitor<'_> {
@@ -77,6 +86,10 @@ impl Visitor for FileVisitor<'_> {
         let stored = Stored::node(id, self.version, pointer);
         if !self.claim(subject_of_node(id), &stored) {
             self.damaged = true;
+            self.found.fix(Fix::Node {
+                id,
+                pointer: *pointer,
+            });
             return false;
         }
         self.nodes += 1;
@@ -93,10 +106,13 @@ impl Visitor for FileVisitor<'_> {
             );
             let subject = subject_of_block(self.ino, block);
             self.found.error(FindingKind::PointerBounds, subject, text);
+            self.fix_block(block);
         }
         if !pointer.is_unwritten() {
             let stored = Stored::block(self.ino, self.version, Role::Data(block), pointer);
-            self.claim(subject_of_block(self.ino, block), &stored);
+            if !self.claim(subject_of_block(self.ino, block), &stored) {
+                self.fix_block(block);
+            }
         }
         self.whole.add(block, pointer);
         if block == 0 {
@@ -114,8 +130,12 @@ impl Visitor for FileVisitor<'_> {
         }
     }
 
-    fn refused(&mut self, id: NodeId, _: &Pointer, error: Error) {
+    fn refused(&mut self, id: NodeId, pointer: &Pointer, error: Error) {
         self.damaged = true;
+        self.found.fix(Fix::Node {
+            id,
+            pointer: *pointer,
+        });
         self.found
             .error(FindingKind::IndexNode, subject_of_node(id), plain(&error));
     }

@@ -83,6 +83,9 @@ impl Walk<'_> {
 
     /// As [`Reader::node`], and the version must be the file's.
     fn read(&self, id: NodeId, pointer: &Pointer) -> Result<Arc<Node>, Error> {
+        if let Some(node) = self.reader.patched_node(pointer, id) {
+            return Ok(node);
+        }
         let bytes = self.reader.block(pointer, id.ino, id.index)?;
         let node = Node::decode(&bytes, id)?;
         let version = NodeHeader::ref_from_prefix(&bytes).map_or(0, |(h, _)| h.version.get());

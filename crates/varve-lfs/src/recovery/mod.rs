@@ -182,7 +182,14 @@ fn load_usage(reader: &Reader, geometry: &Geometry, base: &Base) -> Result<Vec<U
         true
     })?;
     let mut table = vec![UsageEntry::default(); count];
-    for ((block, _), bytes) in pointers.iter().zip(reader.run(InodeNo::IFILE, &pointers)?) {
+    let contents = match reader.is_patched() {
+        false => reader.run(InodeNo::IFILE, &pointers)?,
+        true => pointers
+            .iter()
+            .map(|(block, pointer)| reader.ifile_block(pointer, *block))
+            .collect::<Result<_>>()?,
+    };
+    for ((block, _), bytes) in pointers.iter().zip(contents) {
         let at = ((block - first) * geometry.entries_per_block()) as usize;
         for (entry, stored) in table[at..].iter_mut().zip(bytes.chunks_exact(ENTRY_BYTES)) {
             *entry = UsageEntry::read_from_bytes(stored).expect("a chunk is an entry long");
@@ -258,6 +265,31 @@ pub fn recover(
     let records = valid_records(device, superblock, &mut report)?;
     let recorded = records.iter().map(|r| r.header.durable_through.get()).max();
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
+    let image = (&record, base, table);
+    roll_forward(
+        superblock,
+        reader,
+        geometry,
+        image,
+        recorded.unwrap_or(0),
+        report,
+    )
+}
+
+/// Replays the log behind `record`, whose image is given with it. Records say
+/// that the log was durable up to serial `recorded`.
+///
+/// # Errors
+/// If the device fails.
+pub fn roll_forward(
+    superblock: &Superblock,
+    reader: &Reader,
+    geometry: &Geometry,
+    image: (&CheckpointRecord, Base, Vec<UsageEntry>),
+    recorded: u64,
+    mut report: RecoveryReport,
+) -> Result<Recovered> {
+    let (record, base, table) = image;
     report.checkpoint = base.serial;
     report.clean = record.header.flags.get() & checkpoint_flags::CLEAN != 0;
     let opened = record.header.segments_opened.get();
@@ -277,7 +309,7 @@ pub fn recover(
         geometry,
         reader,
         volume_tag: superblock.volume_tag(),
-        recorded: recorded.unwrap_or(0),
+        recorded,
         out: Recovered {
             committed: RankedRwLock::new(Rank::Committed, committed),
             segments,
@@ -319,7 +351,11 @@ fn first_usable(
     Err(refused.expect("there was at least one record"))
 }
 
-fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
+/// Refuses a position that no log can have.
+///
+/// # Errors
+/// `Damaged`.
+pub fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
     let count = geometry.segment_count;
     let sound = position.segment.get() < count
         && position.next_segment.get() < count

@@ -1,15 +1,17 @@
 //! One thing wrong at a time, and the finding it must give.
 
 use crate::surgeon::Surgeon;
-use crate::volume::{Volume, formatted};
+use crate::volume::{Image, Volume, checked, formatted};
 use FindingKind as Kind;
 use std::collections::BTreeMap;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
+use varve_device::{Clock, VirtualClock};
 use varve_fs::InodeNo;
 use varve_lfs::FormatOptions;
 use varve_lfs::check::{CheckReport, Finding, FindingKind, Subject};
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::ImapState;
+use varve_lfs::repair::{RepairOptions, repair};
 
 /// A populated volume after a clean unmount, and where its files are.
 struct Patient {
@@ -72,7 +74,44 @@ fn expect(surgeon: &Surgeon, data: bool, kinds: &[Kind]) -> CheckReport {
     let mut wanted: Vec<String> = kinds.iter().map(|kind| format!("{kind:?}")).collect();
     wanted.sort();
     assert_eq!(found, wanted, "{report}");
+    if !kinds.is_empty() {
+        mends(surgeon);
+    }
     report
+}
+
+/// Repair mends it: a check finds nothing, the volume can be mounted and
+/// walked, and the second repair writes nothing.
+#[track_caller]
+fn mends(surgeon: &Surgeon) {
+    let device = surgeon.device();
+    let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(9_000_000_000_000, 1000));
+    let options = RepairOptions {
+        seed: Some(5),
+        ..RepairOptions::default()
+    };
+    let first = repair(device.clone(), clock.clone(), &options).unwrap();
+    assert!(first.changed() && first.is_whole(), "{first}");
+    let image = Image::from(device.snapshot());
+    let check = checked(&image, true);
+    assert!(check.is_spotless(), "{check}\nafter {first}");
+    let second = repair(image.0.clone(), clock, &options).unwrap();
+    assert!(!second.changed(), "again: {second}");
+    assert_eq!(image.0.counters().snapshot().bytes_written, 0);
+    let volume = Volume::mount(image.0, Arc::new(VirtualClock::new(0, 1000)), 6);
+    let mut waiting = vec![InodeNo::ROOT];
+    while let Some(directory) = waiting.pop() {
+        let emit = &mut |entry: varve_fs::Entry<'_>| {
+            let child = entry.kind == varve_fs::FileKind::Directory;
+            if child && entry.name != b"." && entry.name != b".." {
+                waiting.push(entry.ino);
+            }
+            true
+        };
+        let live = varve_fs::View::Live;
+        volume.system.readdir(live, directory, 0, emit).unwrap();
+    }
+    volume.unmount();
 }
 
 #[track_caller]

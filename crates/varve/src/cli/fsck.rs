@@ -1,22 +1,31 @@
-//! `varve fsck`: checks a volume that is not mounted; changes nothing.
+//! `varve fsck`: checks a volume that is not mounted, and with `--repair`
+//! mends what can be mended without guessing.
 //!
-//! Exit codes are those of fsck(8): 0 clean, 4 errors left uncorrected, 8 the
-//! check itself failed, 16 wrong usage.
+//! Exit codes are those of fsck(8), added up: 0 clean, 1 errors corrected, 4
+//! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve_device::HostClock;
-use varve_lfs::check::{CheckOptions, CheckReport, check};
+use varve_device::{FileDevice, HostClock, OpenMode};
+use varve_lfs::check::{CheckOptions, CheckReport, check, is_clean};
+use varve_lfs::repair::{RepairOptions, RepairReport, repair};
 
+const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
-/// Check a volume that is not mounted.
+/// Check a volume that is not mounted, and repair it if asked.
 ///
 /// A log needs no repair after a crash: mounting recovers it. This looks for
-/// damage, by the device or by a bug, and changes nothing.
+/// damage, by the device or by a bug. Without --repair nothing is changed.
+///
+/// Repair changes nothing on a sound volume. It makes lost metadata anew where
+/// the log proves what it was, gives up the rest by file and byte range, puts
+/// files without names into /lost+found, and says so. Look at what it would
+/// find first, without --repair; what it gives up is gone, and `varve salvage`
+/// may save more if it is run before.
 #[derive(clap::Args)]
 pub struct Fsck {
     /// The image file or block device.
@@ -24,44 +33,72 @@ pub struct Fsck {
     /// Read all data and verify its checksums, too.
     #[arg(long)]
     data: bool,
+    /// Mend what can be mended without guessing.
+    #[arg(long, short = 'y')]
+    repair: bool,
+    /// Mend what loses nothing, as at boot; leave the rest, with exit code 4.
+    /// A volume that was unmounted cleanly is not looked at unless -f is given.
+    #[arg(
+        long,
+        short = 'p',
+        visible_short_alias = 'a',
+        conflicts_with = "repair"
+    )]
+    preen: bool,
+    /// Change nothing, as without options.
+    #[arg(short = 'n', conflicts_with_all = ["repair", "preen"])]
+    no: bool,
+    /// With --preen, check a volume that was unmounted cleanly as well.
+    #[arg(short = 'f', long)]
+    force: bool,
     /// Report as JSON.
     #[arg(long)]
     json: bool,
-    /// Flags that fsck(8) hands to its helpers; they change nothing here.
-    #[arg(short = 'a', hide = true)]
-    automatic: bool,
-    #[arg(short = 'p', hide = true)]
-    preen: bool,
-    #[arg(short = 'y', hide = true)]
-    yes: bool,
-    #[arg(short = 'n', hide = true)]
-    no: bool,
-    #[arg(short = 'f', hide = true)]
-    force: bool,
 }
 
 impl Fsck {
     pub fn run(self) -> Outcome {
-        let device = varve::open_device(
-            &self.volume,
-            varve_device::OpenMode::ReadOnly,
-            varve::IoMode::Direct,
-        )
-        .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
+        if self.preen && !self.force && self.is_clean()? {
+            match self.json {
+                true => output::json(&json!({ "clean": true })),
+                false => self.verdict("clean"),
+            }
+            return Ok(0);
+        }
+        match self.repair || self.preen {
+            true => self.repair(),
+            false => self.check(),
+        }
+    }
+
+    fn open(&self, mode: OpenMode) -> Result<Arc<FileDevice>, Failure> {
+        varve::open_device(&self.volume, mode, varve::IoMode::Direct)
+            .map(Arc::new)
+            .map_err(|error| Failure::from(error).coded(OPERATIONAL))
+    }
+
+    fn is_clean(&self) -> Result<bool, Failure> {
+        let device = self.open(OpenMode::ReadOnly)?;
+        // Whatever is wrong, the check that follows reports it.
+        Ok(is_clean(device).unwrap_or(false))
+    }
+
+    fn check(&self) -> Outcome {
+        let device = self.open(OpenMode::ReadOnly)?;
         let progress = Progress::count("checking");
         let options = CheckOptions {
             data: self.data,
             progress: &|_, done, total| progress.at(done, total),
         };
-        let report = check(Arc::new(device), Arc::new(HostClock::default()), &options);
+        let report = check(device, Arc::new(HostClock::default()), &options);
         progress.finish();
-        let report = report.map_err(|error| match error {
-            varve_lfs::Error::NoCheckpoint { .. } => Failure::new(UNCORRECTED, error),
-            other => Failure::new(OPERATIONAL, other),
-        })?;
+        let report = report.map_err(failed)?;
         match self.json {
             true => output::json(&json!(report)),
-            false => self.print(&report),
+            false => {
+                output::line(&report);
+                self.verdict(verdict(&report));
+            }
         }
         Ok(match report.errors.is_empty() {
             true => 0,
@@ -69,15 +106,60 @@ impl Fsck {
         })
     }
 
-    fn print(&self, report: &CheckReport) {
-        output::line(report);
-        // Log behind a clean checkpoint is that of a mount that never ended.
-        let closed = report.recovery.clean && report.recovery.partials == 0;
-        let verdict = match (report.errors.is_empty(), closed) {
-            (true, true) => "clean",
-            (true, false) => "sound; not unmounted cleanly, the next mount recovers it",
-            (false, _) => "DAMAGED",
+    fn repair(&self) -> Outcome {
+        let device = self.open(OpenMode::ReadWrite)?;
+        let progress = Progress::count("repairing");
+        let options = RepairOptions {
+            data: self.data,
+            safe_only: self.preen,
+            owner: varve::host::identity(),
+            progress: &|_, done, total| progress.at(done, total),
+            ..RepairOptions::default()
         };
+        let report = repair(device, Arc::new(HostClock::default()), &options);
+        progress.finish();
+        let report = report.map_err(failed)?;
+        match self.json {
+            true => output::json(&json!(report)),
+            false => {
+                output::line(&report);
+                self.verdict(repair_verdict(&report));
+            }
+        }
+        let corrected = u8::from(report.changed()) * CORRECTED;
+        let left = u8::from(!report.is_whole()) * UNCORRECTED;
+        Ok(corrected | left)
+    }
+
+    fn verdict(&self, verdict: &str) {
         output::line(format_args!("{}: {verdict}", self.volume.display()));
+    }
+}
+
+fn failed(error: varve_lfs::Error) -> Failure {
+    match error {
+        varve_lfs::Error::NoCheckpoint { .. } => {
+            let text = format!("{error} with varve salvage");
+            Failure::new(UNCORRECTED, text)
+        }
+        other => Failure::new(OPERATIONAL, other),
+    }
+}
+
+fn verdict(report: &CheckReport) -> &'static str {
+    // Log behind a clean checkpoint is that of a mount that never ended.
+    let closed = report.recovery.clean && report.recovery.partials == 0;
+    match (report.errors.is_empty(), closed) {
+        (true, true) => "clean",
+        (true, false) => "sound; not unmounted cleanly, the next mount recovers it",
+        (false, _) => "DAMAGED",
+    }
+}
+
+fn repair_verdict(report: &RepairReport) -> &'static str {
+    match (report.is_whole(), report.changed()) {
+        (true, false) => verdict(&report.check),
+        (true, true) => "REPAIRED",
+        (false, _) => "STILL DAMAGED",
     }
 }

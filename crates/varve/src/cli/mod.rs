@@ -17,6 +17,7 @@ mod mount_table;
 mod output;
 mod prometheus;
 mod prove;
+mod salvage;
 mod scrub;
 mod scrub_server;
 mod size;
@@ -44,6 +45,7 @@ enum Command {
     Info(info::Info),
     Dump(dump::Dump),
     Fsck(fsck::Fsck),
+    Salvage(salvage::Salvage),
     Scrub(scrub::Scrub),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
@@ -77,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Info(command) => command.run(),
         Command::Dump(command) => command.run(),
         Command::Fsck(command) => command.run(),
+        Command::Salvage(command) => command.run(),
         Command::Scrub(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),

@@ -1,0 +1,183 @@
+//! A checkpoint record, from what the checkpoint itself wrote.
+//!
+//! The image of a checkpoint is in the log whole: index nodes, inodes, the
+//! blocks of the ifile and its own index. Only the root of that index is in
+//! the record, and the place in the log it belongs to.
+//!
+//! - *The root*: the newest nodes of the ifile's greatest height. They are
+//!   written last, so everything below them had been written before.
+//! - *The position*: replay may start earlier than the checkpoint did, as
+//!   every group is applied again in its order; so it starts behind the third
+//!   root before this one. Nothing between the checkpoint's boundary and its
+//!   end is left out then. But replay must come through: cut short before the
+//!   boundary it would turn the image back. So it starts behind the last
+//!   damage before the root, if there is any.
+//!
+//! Counts are left to repair, which counts everything anew.
+
+use crate::chain::{ChainItem, Summary};
+use crate::error::Result;
+use crate::format::checkpoint::CheckpointRecord;
+use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET};
+use crate::format::inode::{InodeImage, Root};
+use crate::format::{LogPosition, Pointer, Superblock};
+use crate::geometry::Geometry;
+use crate::mkfs::first_record;
+use crate::reader::Reader;
+use crate::repair::evidence::{Evidence, Partial};
+use std::collections::{BTreeMap, BTreeSet};
+use varve_fs::InodeNo;
+
+/// Roots before the newest that replay goes back to.
+const ROOTS_BACK: usize = 3;
+/// Number of the record: higher than any that a usage table can name.
+const SERIAL: u64 = 1 << 40;
+
+/// The record of the newest checkpoint whose root is in the log. A volume
+/// without any has the record that mkfs wrote.
+///
+/// # Errors
+/// If the ifile's inode cannot be encoded for this volume.
+pub(crate) fn rebuild(
+    reader: &Reader,
+    superblock: &Superblock,
+    evidence: &Evidence,
+) -> Result<CheckpointRecord> {
+    let geometry = Geometry::from(superblock);
+    let tag = superblock.volume_tag();
+    let roots = Roots::find(reader, &geometry, tag, evidence);
+    let mut record = first_record(superblock, superblock.created_ns.get());
+    let header = &mut record.header;
+    header.serial = SERIAL.into();
+    header.flags = 0.into();
+    header.segments_opened = evidence.segments_opened.max(1).into();
+    let serials: Vec<u64> = roots.serials.iter().rev().copied().collect();
+    let newest = serials.first().copied();
+    let oldest = serials.get(ROOTS_BACK).copied().unwrap_or(0);
+    if let Some(position) = position(reader, &geometry, tag, evidence, newest, oldest) {
+        header.position = position;
+    }
+    let Some(newest) = newest else {
+        return Ok(record);
+    };
+    header.durable_through = newest.into();
+    let mut image = InodeImage::decode(&record.ifile, InodeNo::IFILE)?;
+    let unit = u64::from(geometry.block_bytes);
+    let per_block = geometry.entries_per_block();
+    let last = roots.last_block.saturating_sub(IMAP_OFFSET / unit);
+    let next_ino = (last + 1) * per_block;
+    header.next_ino = next_ino.max(InodeNo::FIRST.0).into();
+    image.inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
+    image.root = Some(roots.root(geometry.root_slots(), newest));
+    image.encode(&mut record.ifile);
+    Ok(record)
+}
+
+/// Index nodes of the ifile that may be below its root.
+#[derive(Default)]
+struct Roots {
+    height: u8,
+    /// By index and serial.
+    nodes: BTreeMap<(u64, u64), Pointer>,
+    serials: BTreeSet<u64>,
+    /// Highest block of the ifile that was ever written.
+    last_block: u64,
+}
+
+impl Roots {
+    fn find(reader: &Reader, geometry: &Geometry, tag: u64, evidence: &Evidence) -> Self {
+        let mut roots = Roots::default();
+        evidence.visit(reader, geometry, tag, &mut |partial, item| match *item {
+            ChainItem::Node { id, pointer, .. } if id.ino == InodeNo::IFILE => {
+                if id.height > roots.height {
+                    roots.height = id.height;
+                    roots.nodes.clear();
+                    roots.serials.clear();
+                }
+                if id.height == roots.height {
+                    roots.nodes.insert((id.index, partial.serial), pointer);
+                    roots.serials.insert(partial.serial);
+                }
+            }
+            ChainItem::Block { ino, block, .. } if ino == InodeNo::IFILE => {
+                roots.last_block = roots.last_block.max(block);
+            }
+            _ => {}
+        });
+        roots
+    }
+
+    /// The root as the checkpoint whose last node has `serial` had it.
+    fn root(&self, slots: usize, serial: u64) -> Root {
+        let mut root = Root {
+            height: self.height,
+            slots: Vec::new(),
+        };
+        for index in 0..slots as u64 {
+            let newest = self.nodes.range((index, 0)..=(index, serial)).next_back();
+            let pointer = newest.map_or(Pointer::NONE, |(_, pointer)| *pointer);
+            root.slots.push(pointer);
+        }
+        while root.slots.last().is_some_and(Pointer::is_none) {
+            root.slots.pop();
+        }
+        root
+    }
+}
+
+/// The earliest place behind serial `oldest` from which every partial up to
+/// `newest` is whole and follows the one before.
+fn position(
+    reader: &Reader,
+    geometry: &Geometry,
+    tag: u64,
+    evidence: &Evidence,
+    newest: Option<u64>,
+    oldest: u64,
+) -> Option<LogPosition> {
+    let partials = evidence.partials();
+    let newest = newest?;
+    let mut at = partials.iter().rposition(|p| p.serial == newest)?;
+    let mut summary = read(reader, geometry, tag, &partials[at])?;
+    while at > 0 && partials[at].serial > oldest.max(1) {
+        let before = &partials[at - 1];
+        if before.serial + 1 != partials[at].serial || !is_whole(reader, geometry, &summary) {
+            break;
+        }
+        let Some(previous) = read(reader, geometry, tag, before) else {
+            break;
+        };
+        if summary.header.predecessor.get() != previous.header.chain_crc() {
+            break;
+        }
+        at -= 1;
+        summary = previous;
+    }
+    let header = &summary.header;
+    Some(LogPosition {
+        serial: header.serial,
+        offset: (summary.offset + summary.bytes()).into(),
+        segment: summary.segment.into(),
+        next_segment: header.next_segment,
+        predecessor: header.chain_crc().into(),
+        incarnation: header.incarnation,
+        segment_incarnation: header.segment_incarnation,
+    })
+}
+
+fn is_whole(reader: &Reader, geometry: &Geometry, summary: &Summary) -> bool {
+    let Ok(items) = summary.items(geometry) else {
+        return false;
+    };
+    items.is_empty()
+        || summary
+            .read_partial(reader)
+            .is_ok_and(|bytes| summary.verify(geometry, &items, &bytes).is_ok())
+}
+
+fn read(reader: &Reader, geometry: &Geometry, tag: u64, partial: &Partial) -> Option<Summary> {
+    let (segment, offset) = (partial.segment, partial.offset);
+    Summary::read(reader, geometry, tag, segment, offset)
+        .ok()?
+        .ok()
+}
