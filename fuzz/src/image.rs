@@ -19,6 +19,8 @@ use varve_device::{MemoryDevice, MemoryImage};
 use varve_lfs::Lfs;
 use varve_lfs::check::{self, CheckOptions};
 use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
+use varve_lfs::repair::{RepairOptions, repair as repair_volume};
+use varve_lfs::salvage::{self, SalvageOptions};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bits of the first byte of an input.
@@ -33,8 +35,8 @@ const CHECK: u8 = 16;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
-/// Mounts an image, walks it, changes it, unmounts; or checks it.
-pub fn mount_image(data: &[u8]) {
+/// The image that an input stands for, and its flags.
+fn crafted(data: &[u8]) -> (Arc<MemoryDevice>, u8) {
     let mut input = Input::new(data);
     let flags = input.byte();
     let sample = &sample::images()[usize::from(flags & CLEAN)];
@@ -48,7 +50,13 @@ pub fn mount_image(data: &[u8]) {
     if flags & REPAIR != 0 {
         repair(sample, &mut bytes);
     }
-    let device = Arc::new(MemoryDevice::from_image(&assemble(sample, &bytes)));
+    let image = assemble(sample, &bytes);
+    (Arc::new(MemoryDevice::from_image(&image)), flags)
+}
+
+/// Mounts an image, walks it, changes it, unmounts; or checks it.
+pub fn mount_image(data: &[u8]) {
+    let (device, flags) = crafted(data);
     if let Ok(superblock) = Lfs::find_superblock(&*device) {
         let _ = Lfs::read_owner(&*device, &superblock);
     }
@@ -65,6 +73,46 @@ pub fn mount_image(data: &[u8]) {
             walk::all(&lfs, &system);
         }
     }
+}
+
+/// Repairs an image, or with [`WALK`] salvages it. What repair calls whole is
+/// so, and stays as it is.
+pub fn mend_image(data: &[u8]) {
+    let (device, flags) = crafted(data);
+    if flags & WALK != 0 {
+        let options = SalvageOptions::default();
+        if let Ok(salvaged) = salvage::open(device, sample::clock(), &options) {
+            let target = sample::blank(8 << 20);
+            let _ = salvaged.copy_to(target, &sample::clock(), &options);
+        }
+        return;
+    }
+    let options = RepairOptions {
+        data: flags & CHECK != 0,
+        safe_only: flags & READ_ONLY != 0,
+        seed: Some(1),
+        ..RepairOptions::default()
+    };
+    let Ok(first) = repair_volume(device.clone(), sample::clock(), &options) else {
+        return;
+    };
+    if !first.is_whole() || !first.changed() {
+        return;
+    }
+    let options = CheckOptions {
+        data: options.data,
+        ..CheckOptions::default()
+    };
+    let check = check::check(device.clone(), sample::clock(), &options).expect("repaired");
+    assert!(check.errors.is_empty(), "{check}\nafter {first}");
+    let written = device.counters().snapshot().bytes_written;
+    let options = RepairOptions {
+        data: options.data,
+        ..RepairOptions::default()
+    };
+    let second = repair_volume(device.clone(), sample::clock(), &options).expect("repaired");
+    assert!(!second.changed(), "after {first}\nagain {second}");
+    assert_eq!(device.counters().snapshot().bytes_written, written);
 }
 
 /// The place in `bytes` that three bytes of input name; the highest bit wants

@@ -80,6 +80,11 @@ pub const TARGETS: &[Target] = &[
         run: image::mount_image,
         seeds: image::seeds,
     },
+    Target {
+        name: "mend_image",
+        run: image::mend_image,
+        seeds: image::seeds,
+    },
 ];
 
 /// Runs the target called `name` on `data`.

@@ -23,6 +23,13 @@ pub fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000))
 }
 
+/// An empty volume of `bytes`, to copy to.
+pub fn blank(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    formatted(&device).expect("an empty device");
+    device
+}
+
 /// How every target mounts.
 pub fn mount_options(read_only: bool) -> MountOptions {
     MountOptions {
@@ -63,7 +70,7 @@ pub fn superblock() -> &'static Superblock {
     &images()[0].superblock
 }
 
-fn populate(device: &Arc<MemoryDevice>) -> Result<MemoryImage> {
+fn formatted(device: &Arc<MemoryDevice>) -> Result<()> {
     let options = FormatOptions {
         segment_bytes: SEGMENT_BYTES,
         label: "sample".to_owned(),
@@ -73,7 +80,11 @@ fn populate(device: &Arc<MemoryDevice>) -> Result<MemoryImage> {
     Lfs::format(&**device, &*clock(), &options)?;
     let lfs = Lfs::mount(device.clone(), clock(), mount_options(false))?;
     FileSystem::format(&lfs, &*clock(), (0, 0))?;
-    lfs.unmount()?;
+    Ok(lfs.unmount()?)
+}
+
+fn populate(device: &Arc<MemoryDevice>) -> Result<MemoryImage> {
+    formatted(device)?;
     let (lfs, system) = mount(device.clone(), false)?;
     before_checkpoint(&system)?;
     system.checkpoint()?;

@@ -16,7 +16,7 @@ fn every_target_has_a_file_and_takes_its_seeds() {
         (target.run)(&[]);
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty(), "{}", target.name);
-        if target.name != "mount_image" {
+        if !matches!(target.name, "mount_image" | "mend_image") {
             seeds.iter().for_each(|seed| (target.run)(seed));
         }
     }
