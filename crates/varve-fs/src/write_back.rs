@@ -156,8 +156,11 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// From now on nothing is changed, for this reason, unless there is one
-    /// already. Reads go on.
+    /// already. Reads go on. On what was mounted read-only it does nothing.
     pub fn refuse_changes(&self, reason: &str) {
+        if self.store.geometry.read_only.is_some() {
+            return;
+        }
         self.failed
             .lock()
             .get_or_insert_with(|| Error::ReadOnly(reason.to_owned()));

@@ -312,3 +312,28 @@ fn a_device_that_does_not_deliver_is_told_by_stats() {
     assert!(told, "{failures:?}");
     m.kill();
 }
+
+/// A volume that is read-only because it was asked to be is no volume that
+/// has stopped.
+#[test]
+fn a_read_only_mount_is_scrubbed_and_ends_without_an_error() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    fs::write(m.path("file"), vec![5; 100_000]).unwrap();
+    m.umount();
+    let mut server = Command::new(VARVE)
+        .args(["mount", "-f", "-r", &m.image, &m.dir])
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !m.path("file").exists() {
+        assert!(Instant::now() < deadline, "not mounted");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    varve(["scrub", &m.dir]).expect(0, "no damage found");
+    std::thread::sleep(Duration::from_millis(1200)); // a round of maintenance
+    m.umount();
+    assert_eq!(server.wait().unwrap().code(), Some(0));
+}

@@ -9,8 +9,8 @@ use std::collections::HashMap;
 
 /// Bytes one bit stands for: the smallest inode.
 const UNIT: u64 = 256;
-/// Bytes of memory: enough for 32 GiB.
-const LIMIT: usize = 16 << 20;
+/// Bytes of memory: enough for 16 GiB.
+const LIMIT: usize = 8 << 20;
 
 /// What has been claimed so far.
 #[derive(Debug, Default)]

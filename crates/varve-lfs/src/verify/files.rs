@@ -86,7 +86,7 @@ fn subject_of(id: NodeId) -> Subject {
 }
 
 impl<'a> Image<'a> {
-    pub(super) fn visitor<'v>(&'v mut self, ino: InodeNo, _version: u32) -> IndexVisitor<'v, 'a> {
+    pub(super) fn visitor<'v>(&'v mut self, ino: InodeNo) -> IndexVisitor<'v, 'a> {
         IndexVisitor {
             image: self,
             ino,
@@ -191,7 +191,7 @@ impl<'a> Image<'a> {
         let none = Root::default();
         let root = image.root.as_ref().unwrap_or(&none);
         let reader = Arc::clone(&self.reader);
-        let mut visitor = self.visitor(ino, mapped.version);
+        let mut visitor = self.visitor(ino);
         walk(&reader, ino, mapped.version, root, &mut visitor);
         let (tally, damaged) = (visitor.tally, visitor.damaged);
         self.attributes(&image.inode, &image.xattrs);

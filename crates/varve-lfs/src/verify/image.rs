@@ -19,7 +19,7 @@ impl Image<'_> {
         let base = Arc::clone(&self.hold.base);
         let reader = Arc::clone(&self.reader);
         let geometry = self.lfs.geometry;
-        let mut visitor = self.visitor(InodeNo::IFILE, 0);
+        let mut visitor = self.visitor(InodeNo::IFILE);
         walk(&reader, InodeNo::IFILE, 0, base.ifile_root(), &mut visitor);
         let mut listed = std::mem::take(&mut visitor.listed);
         let regions = ifile_regions(&geometry, base.next_ino);

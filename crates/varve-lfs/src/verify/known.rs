@@ -3,8 +3,8 @@
 use varve_fs::FileKind;
 
 /// Inodes whose link counts are compared in one pass over the directories:
-/// 10 MiB. Larger volumes take several.
-pub const WINDOW: u64 = 1 << 21;
+/// 5 MiB. Larger volumes take several.
+pub const WINDOW: u64 = if cfg!(test) { 64 } else { 1 << 20 };
 
 /// A set of inode numbers.
 #[derive(Clone, Debug, Default)]

@@ -26,8 +26,8 @@
 //! or fold a wrong index. A damaged data block is reported and stops nothing
 //! unless that is asked for: nothing is derived from its bytes.
 //!
-//! Memory: 12 bytes per segment, a bit per inode number three times, 8 bytes
-//! for each of at most [`known::WINDOW`] inodes at a time, 16 MiB to find what is
+//! Memory: 12 bytes per segment, a bit per inode number three times, 5 bytes
+//! for each of at most [`known::WINDOW`] inodes at a time, 8 MiB to find what is
 //! used twice, 4 MiB of blocks.
 
 mod accounts;
@@ -42,6 +42,8 @@ mod links;
 mod pace;
 mod paths;
 mod report;
+#[cfg(test)]
+mod tests;
 
 pub use control::{Control, Progress, Stage};
 pub use report::{BadFile, BadRange, Outcome, Verification};

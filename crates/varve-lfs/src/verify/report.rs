@@ -59,6 +59,9 @@ pub struct Verification {
     pub files: Vec<BadFile>,
     /// Errors and bad blocks in all, also those not listed.
     pub found: u64,
+    /// Ranges in `files`.
+    #[serde(skip)]
+    kept_ranges: usize,
 }
 
 impl Verification {
@@ -86,7 +89,7 @@ impl Verification {
         self.found += 1;
         let at = self.files.partition_point(|file| file.inode < inode);
         if self.files.get(at).is_none_or(|file| file.inode != inode) {
-            if self.files.len() >= MAX_RANGES {
+            if self.kept_ranges >= MAX_RANGES {
                 return;
             }
             let (path, ranges) = (None, Vec::new());
@@ -110,6 +113,7 @@ impl Verification {
             {
                 ranges[before].length += next.length;
                 ranges.remove(at);
+                self.kept_ranges -= 1;
             }
         } else if let Some(next) = ranges.get_mut(at)
             && next.offset == bad.offset + bad.length
@@ -117,8 +121,9 @@ impl Verification {
             next.offset = bad.offset;
             next.length += bad.length;
             next.sector = bad.sector;
-        } else if ranges.len() < MAX_RANGES {
+        } else if self.kept_ranges < MAX_RANGES {
             ranges.insert(at, bad);
+            self.kept_ranges += 1;
         }
     }
 }

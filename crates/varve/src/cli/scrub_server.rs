@@ -9,10 +9,11 @@
 
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
-use varve::{JobStatus, ScrubOptions, Verification, Verifier};
+use varve::{BadFile, BadRange, JobStatus, ScrubOptions, Verification, Verifier};
 use varve_fs::FileSystem;
 use varve_fuse::{Errno, IoctlHandler, IoctlRequest, QUESTION_BYTES, VARVE_IOC_ASK};
 use varve_lfs::Lfs;
+use varve_lfs::check::Finding;
 
 /// Bytes of found items in one answer; the rest of it needs less than what is
 /// left.
@@ -70,29 +71,41 @@ fn status(scrub: Option<JobStatus>, stopped: Option<String>, from: u64) -> Value
     answer
 }
 
+/// Something found, and the list it belongs to.
+enum Item<'r> {
+    Finding(&'static str, &'r Finding),
+    Range(&'r BadFile, &'r BadRange),
+}
+
+impl Item<'_> {
+    fn to_json(&self) -> Value {
+        match self {
+            Item::Finding(list, finding) => {
+                let mut value = json!(finding);
+                value["shown"] = finding.to_string().into();
+                json!([list, value])
+            }
+            Item::Range(file, range) => {
+                let value = json!({"inode": file.inode, "path": file.path, "range": range});
+                json!(["files", value])
+            }
+        }
+    }
+}
+
 /// As many items from number `from` on as fit an answer, and the number of the
 /// first that does not.
 fn page(report: &Verification, from: u64) -> (Vec<Value>, Option<u64>) {
-    let findings = |list: &'static str| {
-        let findings = match list {
-            "errors" => &report.errors,
-            _ => &report.warnings,
-        };
-        findings.iter().map(move |finding| {
-            let mut value = json!(finding);
-            value["shown"] = finding.to_string().into();
-            json!([list, value])
-        })
-    };
-    let ranges = report.files.iter().flat_map(|file| {
-        file.ranges.iter().map(
-            move |range| json!(["files", {"inode": file.inode, "path": file.path, "range": range}]),
-        )
-    });
-    let all = findings("errors").chain(findings("warnings")).chain(ranges);
+    let errors = report.errors.iter().map(|f| Item::Finding("errors", f));
+    let warnings = report.warnings.iter();
+    let warnings = warnings.map(|f| Item::Finding("warnings", f));
+    let files = report.files.iter();
+    let ranges = files.flat_map(|file| file.ranges.iter().map(move |r| Item::Range(file, r)));
+    let all = errors.chain(warnings).chain(ranges);
     let mut bytes = 0;
     let mut items = Vec::new();
     for (number, item) in (0..).zip(all).skip(from as usize) {
+        let item = item.to_json();
         bytes += item.to_string().len() + 1;
         if bytes > PAGE_BYTES && !items.is_empty() {
             return (items, Some(number));
@@ -149,7 +162,6 @@ pub fn assemble(answer: &mut Value, items: Vec<Value>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve::{BadFile, BadRange};
 
     #[test]
     fn what_comes_in_pages_is_put_together_again() {
@@ -167,11 +179,8 @@ mod tests {
                     .collect(),
             })
             .collect();
-        let report = Verification {
-            files: files.clone(),
-            found: 800,
-            ..Verification::default()
-        };
+        let mut report = Verification::default();
+        report.files.clone_from(&files);
         let (mut items, mut next) = (Vec::new(), Some(0));
         let mut pages = 0;
         while let Some(from) = next {
