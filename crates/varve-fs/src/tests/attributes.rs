@@ -97,6 +97,41 @@ fn writing_ends_set_id_rights_but_for_root() {
 }
 
 #[test]
+fn set_group_id_without_group_execution_stays_for_the_group() {
+    let fs = fresh();
+    let member = Caller {
+        groups: vec![1],
+        ..user(2)
+    };
+    for (caller, kept) in [(user(2), 0o666), (member, 0o2666), (Caller::root(), 0o6666)] {
+        let f = owned(&fs, 1, 0o6666);
+        fs.write(LIVE, &caller, f, 0, b"x").unwrap();
+        assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, kept);
+        fs.t_unlink("f1-6666");
+    }
+    // On behalf of a kernel, which says when it is to be done.
+    let f = owned(&fs, 1, 0o6777);
+    let checked = Caller {
+        checked: true,
+        ..user(2)
+    };
+    let before = fs.getattr(LIVE, f).unwrap();
+    let kill = SetAttr {
+        kill_set_id: true,
+        ..Default::default()
+    };
+    assert_eq!(set(&fs, &checked, f, kill).unwrap(), 0o777);
+    let after = fs.getattr(LIVE, f).unwrap();
+    assert!(after.ctime > before.ctime);
+    assert_eq!(set(&fs, &checked, f, kill).unwrap(), 0o777);
+    assert_eq!(
+        fs.getattr(LIVE, f).unwrap().ctime,
+        after.ctime,
+        "nothing to do"
+    );
+}
+
+#[test]
 fn times_are_set_by_those_who_may() {
     let fs = fresh();
     let f = owned(&fs, 1, 0o666);

@@ -204,6 +204,24 @@ fn a_reservation_holds_space_and_reads_as_zeros() {
 }
 
 #[test]
+fn a_truncate_to_the_same_size_gives_a_reservation_back() {
+    let fs = fresh();
+    let a = fs.t_file("a", &pattern(10_000, 1));
+    let before = fs.getattr(LIVE, a).unwrap().sectors;
+    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 1 << 20)
+        .unwrap();
+    for synced in [false, true] {
+        assert!(fs.getattr(LIVE, a).unwrap().sectors > before);
+        fs.t_truncate(a, 10_000);
+        assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, before, "{synced}");
+        everywhere(&fs, a, &pattern(10_000, 1));
+        fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 1 << 20)
+            .unwrap();
+        fs.sync().unwrap();
+    }
+}
+
+#[test]
 fn a_reservation_beyond_the_volume_takes_nothing() {
     let memory = MemoryOptions {
         capacity_bytes: 1 << 20,

@@ -2,7 +2,7 @@
 
 use super::harness::*;
 use crate::layout::{Cause, Item};
-use crate::{Caller, Error, Layout, MemoryLayout, MemoryOptions, Options, Rename};
+use crate::{Caller, Error, FileKind, Layout, MemoryLayout, MemoryOptions, Options, Rename};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -415,6 +415,36 @@ fn both_halves_of_a_rename_are_in_one_group() {
         let after = crash(&fs, Some(crate::Position(position)));
         assert_eq!(after.t_names(d).len() + after.t_names(e).len(), 1);
     }
+}
+
+#[test]
+fn a_whiteout_comes_with_its_rename() {
+    let fs = fresh();
+    let (d, e) = (fs.t_mkdir(ROOT, "d"), fs.t_mkdir(ROOT, "e"));
+    let f = fs.t_create(d, "f").ino;
+    fs.sync().unwrap();
+    let whiteout = Rename {
+        whiteout: true,
+        ..Rename::default()
+    };
+    fs.rename(LIVE, &Caller::root(), d, b"f", e, b"g", whiteout)
+        .unwrap();
+    fs.t_fsync(f);
+    let memory = fs.layout().memory();
+    let mut seen = Vec::new();
+    for position in memory.committed().0..=memory.appended().0 {
+        let after = crash(&fs, Some(crate::Position(position)));
+        let old = after.lookup(LIVE, &Caller::root(), d, b"f").unwrap();
+        let moved = after.t_names(e) == ["g"];
+        let kind = if moved {
+            FileKind::CharDevice
+        } else {
+            FileKind::Regular
+        };
+        assert_eq!((old.kind, old.rdev, old.nlink), (kind, 0, 1));
+        seen.push(moved);
+    }
+    assert_eq!(seen.last(), Some(&true));
 }
 
 /// Runs `meddle` in another thread while the next group is being appended.
