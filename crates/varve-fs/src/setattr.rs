@@ -67,14 +67,13 @@ impl<L: Layout> FileSystem<L> {
             self.permit_setattr(caller, &vnode, &state, set)?;
             let now = self.now();
             let modes = self.modes_after(caller, &vnode, &state, set)?;
-            if let Some(size) = set.size {
-                if !self.resize(&vnode, &mut state, size, now)? {
-                    drop(state);
-                    drop(operation);
-                    self.finish_truncate(&vnode)?;
-                    continue;
-                }
-                self.clear_set_id(&vnode, &mut state, caller);
+            if let Some(size) = set.size
+                && !self.resize(&vnode, &mut state, size, now)?
+            {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(&vnode)?;
+                continue;
             }
             // Nothing fails from here on.
             self.apply(&vnode, &mut state, set, modes, now);
@@ -137,7 +136,9 @@ impl<L: Layout> FileSystem<L> {
         let inode = &state.inode;
         let mut mode = inode.mode;
         let owner = (set.uid.is_some() || set.gid.is_some()) && vnode.kind != FileKind::Directory;
-        if owner || (set.kill_set_id && vnode.kind == FileKind::Regular) {
+        let others = !caller.checked && !caller.is_root();
+        let content = set.kill_set_id || (set.size.is_some() && others);
+        if owner || (content && vnode.kind == FileKind::Regular) {
             mode = without_set_id(inode, caller);
         }
         let Some(new) = set.mode else {

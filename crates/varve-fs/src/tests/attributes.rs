@@ -109,6 +109,12 @@ fn set_group_id_without_group_execution_stays_for_the_group() {
         assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, kept);
         fs.t_unlink("f1-6666");
     }
+    let f = owned(&fs, 3, 0o6777);
+    let cut = SetAttr {
+        size: Some(3),
+        ..Default::default()
+    };
+    assert_eq!(set(&fs, &user(2), f, cut).unwrap(), 0o777, "truncate");
     // On behalf of a kernel, which says when it is to be done.
     let f = owned(&fs, 1, 0o6777);
     let checked = Caller {
