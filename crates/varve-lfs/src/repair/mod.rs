@@ -512,12 +512,15 @@ impl Repair<'_> {
             };
             return names::apply(session, fixes, &was_freed, &names, actions);
         }
+        // As many at once as find room; the next round has theirs, too.
+        let room = session.lfs.segments.lock().clean_count() / 2;
         let segments: BTreeSet<u32> = fixes
             .iter()
             .filter_map(|fix| match fix {
                 Fix::Evacuate { segment } => Some(*segment),
                 _ => None,
             })
+            .take(room.max(1) as usize)
             .collect();
         if !segments.is_empty() {
             evacuate::apply(session, survey, &segments, actions)?;

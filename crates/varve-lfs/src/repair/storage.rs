@@ -111,6 +111,7 @@ fn lost_blocks(
     }
     for (ino, mut blocks) in ranges {
         blocks.sort_unstable();
+        let mut holes: Vec<std::ops::Range<u64>> = Vec::new();
         for block in blocks {
             match copies.remove(&(ino, block)) {
                 Some(bytes) => {
@@ -120,15 +121,21 @@ fn lost_blocks(
                 }
                 None => {
                     session.drop_block(ino, block)?;
-                    actions.lost(format!(
-                        "{}: bytes {} to {} cannot be read and are a hole now",
-                        names(ino),
-                        block.saturating_mul(unit),
-                        (block + 1).saturating_mul(unit) - 1
-                    ));
+                    match holes.last_mut().filter(|hole| hole.end == block) {
+                        Some(hole) => hole.end += 1,
+                        None => holes.push(block..block + 1),
+                    }
                 }
             }
             session.flush_if_full()?;
+        }
+        for hole in holes {
+            actions.lost(format!(
+                "{}: bytes {} to {} cannot be read and are a hole now",
+                names(ino),
+                hole.start.saturating_mul(unit),
+                hole.end.saturating_mul(unit) - 1
+            ));
         }
     }
     Ok(())

@@ -65,7 +65,8 @@ pub(crate) fn rebuild(
     let unit = u64::from(geometry.block_bytes);
     let per_block = geometry.entries_per_block();
     let last = roots.last_block.saturating_sub(IMAP_OFFSET / unit);
-    let next_ino = (last + 1) * per_block;
+    let used = roots.used_entries(reader).unwrap_or(per_block);
+    let next_ino = last * per_block + used;
     header.next_ino = next_ino.max(InodeNo::FIRST.0).into();
     image.inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
     image.root = Some(roots.root(geometry.root_slots(), newest));
@@ -80,8 +81,9 @@ struct Roots {
     /// By index and serial.
     nodes: BTreeMap<(u64, u64), Pointer>,
     serials: BTreeSet<u64>,
-    /// Highest block of the ifile that was ever written.
+    /// Highest block of the ifile that was ever written, and its newest copy.
     last_block: u64,
+    last: Option<Pointer>,
 }
 
 impl Roots {
@@ -99,12 +101,28 @@ impl Roots {
                     roots.serials.insert(partial.serial);
                 }
             }
-            ChainItem::Block { ino, block, .. } if ino == InodeNo::IFILE => {
-                roots.last_block = roots.last_block.max(block);
+            ChainItem::Block {
+                ino,
+                block,
+                pointer,
+                ..
+            } if ino == InodeNo::IFILE && block >= roots.last_block => {
+                roots.last_block = block;
+                roots.last = Some(pointer);
             }
             _ => {}
         });
         roots
+    }
+
+    /// Entries of the last block of the inode map up to the last in use.
+    fn used_entries(&self, reader: &Reader) -> Option<u64> {
+        let bytes = reader.ifile_block(&self.last?, self.last_block).ok()?;
+        let entries = bytes.chunks_exact(ENTRY_BYTES);
+        let unused = entries
+            .rev()
+            .take_while(|entry| entry.iter().all(|byte| *byte == 0));
+        Some((bytes.len() / ENTRY_BYTES - unused.count()) as u64)
     }
 
     /// The root as the checkpoint whose last node has `serial` had it.
