@@ -23,6 +23,7 @@
 
 mod evacuate;
 pub(crate) mod evidence;
+mod images;
 pub(crate) mod mender;
 mod names;
 mod report;

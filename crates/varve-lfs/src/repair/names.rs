@@ -223,7 +223,7 @@ fn lost_and_found(session: &mut Session, actions: &mut Actions) -> Result<u64> {
         }
     }
     let (ino, version) = varve_fs::Layout::allocate_inode(&session.lfs).map_err(damaged)?;
-    let mut inode = super::mender::new_directory(ino, version);
+    let mut inode = super::images::new_directory(ino, version);
     let now = varve_fs::Timestamp::from_ns(session.lfs.clock.now_ns());
     (inode.atime, inode.mtime, inode.ctime, inode.btime) = (now, now, now, now);
     session.create(inode);

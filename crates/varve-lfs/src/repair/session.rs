@@ -96,7 +96,7 @@ impl Session {
 
     /// Makes a number free that nothing is known of.
     pub(crate) fn free_number(&mut self, ino: u64, next_version: u32) {
-        let mut inode = super::mender::new_directory(InodeNo(ino), next_version.wrapping_sub(1));
+        let mut inode = super::images::new_directory(InodeNo(ino), next_version.wrapping_sub(1));
         inode.nlink = 0;
         let edit = Edit {
             records: vec![Record::Freed(next_version)],

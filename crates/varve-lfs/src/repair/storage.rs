@@ -275,7 +275,7 @@ fn root(session: &mut Session, actions: &mut Actions) -> Result<()> {
         }
         Err(error) => return Err(error),
     }
-    let mut inode = super::mender::new_directory(ino, version);
+    let mut inode = super::images::new_directory(ino, version);
     let now = varve_fs::Timestamp::from_ns(session.lfs.clock.now_ns());
     (inode.atime, inode.mtime, inode.ctime, inode.btime) = (now, now, now, now);
     session.create(inode);
