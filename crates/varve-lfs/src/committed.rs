@@ -280,24 +280,29 @@ impl Lookup<'_> {
     /// # Errors
     /// As [`Lookup::blocks`].
     pub fn next_block(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
-        let mut from = from;
+        self.steady(|| self.next_block_once(ino, from))
+    }
+
+    fn next_block_once(&self, ino: InodeNo, mut from: u64) -> Result<Option<u64>> {
         loop {
+            // Of one moment: a checkpoint that is installed between two looks
+            // takes blocks from a delta that is not asked any more into an
+            // image that was asked before.
+            let (newer, below) = self.next_in_deltas(ino, from)?;
             // What the image has next bounds the span worth merging.
-            let candidate = self.next_in_image(ino, from)?;
-            let newer = self.next_in_deltas(ino, from)?;
+            let candidate = self.next_in_image(below.as_deref(), ino, from)?;
             let Some(next) = [candidate, newer].into_iter().flatten().min() else {
                 return Ok(None);
             };
             if !self.blocks(ino, next, next + 1)?.0.is_empty() {
                 return Ok(Some(next));
             }
-            let newer = self.next_in_deltas(ino, next + 1)?.unwrap_or(u64::MAX);
+            let newer = self.next_in_deltas(ino, next + 1)?.0.unwrap_or(u64::MAX);
             from = self.end_of_hole(ino, next)?.max(next + 1).min(newer);
         }
     }
 
-    fn next_in_image(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
-        let base = self.committed.read().gather(ino, from, from)?.below;
+    fn next_in_image(&self, base: Option<&Base>, ino: InodeNo, from: u64) -> Result<Option<u64>> {
         let Some(base) = base else { return Ok(None) };
         let mut next = None;
         if let Some(image) = base.inode(self.reader, self.geometry, ino)?
@@ -316,10 +321,12 @@ impl Lookup<'_> {
         Ok(next)
     }
 
-    fn next_in_deltas(&self, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+    /// The first block that a delta names, and the image below, if it can hold
+    /// any.
+    fn next_in_deltas(&self, ino: InodeNo, from: u64) -> Result<(Option<u64>, Option<Arc<Base>>)> {
         let committed = self.committed.read();
-        let (entries, _) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
-        Ok(entries
+        let (entries, below) = committed.entries(ino).ok_or(Error::NoInode(ino))?;
+        let next = entries
             .iter()
             .flat_map(|entry| {
                 let block = entry.blocks.range(from, u64::MAX).next().map(|(b, _)| b);
@@ -331,7 +338,8 @@ impl Lookup<'_> {
                 [block, range]
             })
             .flatten()
-            .min())
+            .min();
+        Ok((next, below.then(|| Arc::clone(&committed.base))))
     }
 
     /// Behind the newest hole range that covers `block`.

@@ -18,4 +18,5 @@ mod group_commit;
 #[cfg(feature = "planted")]
 mod planted;
 mod stage;
+mod truncate;
 mod write_threads;

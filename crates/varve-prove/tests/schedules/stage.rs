@@ -11,7 +11,7 @@ use varve_device::{
     CrashExplorer, Device, Event, Geometry, Limits, MemoryDevice, MemoryImage, RecordingDevice,
     Result,
 };
-use varve_fs::{Caller, FileSystem, InodeNo, View};
+use varve_fs::{Caller, FileSystem, InodeNo, SetAttr, View};
 use varve_lfs::Lfs;
 use varve_prove::mounted::Subject;
 use varve_prove::random::{announce_seed, scaled};
@@ -211,6 +211,14 @@ pub fn fill(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, blocks: usize, version:
     let data = vec![version; blocks * BLOCK];
     let written = system.write(LIVE, &Caller::root(), ino, 0, &data);
     assert_eq!(written.unwrap(), data.len());
+}
+
+pub fn resize(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, size: u64) {
+    let set = SetAttr {
+        size: Some(size),
+        ..SetAttr::default()
+    };
+    system.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
 }
 
 pub fn fsync(system: &FileSystem<Arc<Lfs>>, ino: InodeNo) {
