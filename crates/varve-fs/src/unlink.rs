@@ -1,6 +1,6 @@
 //! Removing names, and freeing what has none and is not held.
 
-use crate::attr::Caller;
+use crate::attr::{Attr, Caller};
 use crate::directory;
 use crate::directory_blocks::Searched;
 use crate::error::{Error, Result};
@@ -208,6 +208,22 @@ impl<L: Layout> FileSystem<L> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
+        vnode.refs.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// [`Self::retain`] of the very file that was found: its number may have
+    /// been given to another since.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone.
+    pub fn hold(&self, found: &Attr) -> Result<()> {
+        let vnode = self.vnode(found.ino)?;
+        let state = vnode.read();
+        state.live()?;
+        if state.inode.version != found.version {
+            return Err(Error::Stale);
+        }
         vnode.refs.fetch_add(1, Relaxed);
         Ok(())
     }

@@ -518,3 +518,22 @@ fn a_held_file_is_not_evicted() {
     fs.release(held, 1);
     assert!(matches!(fs.getattr(LIVE, held), Err(Error::Stale)));
 }
+
+#[test]
+fn a_number_that_was_given_to_another_file_is_not_held() {
+    let fs = fresh();
+    let found = fs.t_create(ROOT, "a");
+    fs.sync().unwrap();
+    // Somebody removes it before the finder gets to hold it.
+    fs.t_unlink("a");
+    assert!(matches!(fs.hold(&found), Err(Error::Stale)));
+    let other = (0..1_000).find_map(|n| {
+        fs.sync().unwrap(); // numbers come back once that is logged
+        let made = fs.t_create(ROOT, &format!("b{n}"));
+        (made.ino == found.ino).then_some(made)
+    });
+    let other = other.expect("numbers come back");
+    assert!(matches!(fs.hold(&found), Err(Error::Stale)));
+    fs.hold(&other).unwrap();
+    fs.release(other.ino, 1);
+}

@@ -46,7 +46,7 @@ impl<L: Layout> Adapter<L> {
 
     /// Replies with an inode, which the kernel then counts once more.
     fn entry(&self, attr: &Attr, reply: &mut Reply) -> Done {
-        self.fs.retain(attr.ino)?;
+        self.fs.hold(attr)?;
         reply.retain(attr.ino);
         reply.put(&self.entry_of(attr));
         Ok(())

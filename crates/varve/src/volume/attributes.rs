@@ -27,7 +27,8 @@ impl Volume {
 
     fn examine(&self, path: &Path, last: Last) -> Result<Metadata> {
         let attr = self.mounted.resolve(bytes(path), last);
-        attr.map(Metadata).map_err(at("examine", path))
+        attr.map(|found| Metadata(found.clone()))
+            .map_err(at("examine", path))
     }
 
     /// Sets permission, set-id and sticky bits.

@@ -68,7 +68,7 @@ impl Volume {
         let attr = self.mounted.resolve(bytes(path), Last::Follow);
         let attr = attr
             .and_then(|attr| match attr.kind {
-                FileKind::Directory => self.fs().retain(attr.ino).map(|()| attr),
+                FileKind::Directory => attr.keep(),
                 _ => Err(Cause::NotDirectory),
             })
             .map_err(at("list", path))?;

@@ -1,6 +1,6 @@
 //! An open file.
 
-use super::walk::Last;
+use super::walk::{Found, Hold, Last};
 use super::{Metadata, Mounted, Volume, at, bytes};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
@@ -93,45 +93,40 @@ impl Volume {
 
     /// Finds or makes the inode and retains it.
     fn open_inode(&self, path: &[u8], flags: OpenFlags) -> varve_fs::Result<Attr> {
-        loop {
-            let attr = self.find_or_make(path, flags)?;
-            match attr.kind {
-                FileKind::Regular => {}
-                FileKind::Directory => return Err(Cause::IsDirectory),
-                _ => return Err(Cause::NotSupported),
-            }
-            match self.fs().retain(attr.ino) {
-                Ok(()) => {}
-                // Removed between the two calls.
-                Err(Cause::Stale) if flags.create => continue,
-                Err(Cause::Stale) => return Err(Cause::NotFound),
-                Err(error) => return Err(error),
-            }
-            if flags.truncate && attr.size > 0 {
-                let cut = self.set_size(attr.ino, 0);
-                cut.inspect_err(|_| self.fs().release(attr.ino, 1))?;
-            }
-            return Ok(attr);
+        let found = self.find_or_make(path, flags)?;
+        match found.kind {
+            FileKind::Regular => {}
+            FileKind::Directory => return Err(Cause::IsDirectory),
+            _ => return Err(Cause::NotSupported),
         }
+        if flags.truncate && found.size > 0 {
+            self.set_size(found.ino, 0)?;
+        }
+        found.keep()
     }
 
-    fn find_or_make(&self, path: &[u8], flags: OpenFlags) -> varve_fs::Result<Attr> {
-        let make = |parent, name: &[u8]| {
-            let mode = FileKind::Regular.mode_bits() | 0o666;
-            self.fs()
-                .mknod(View::Live, self.caller(), parent, name, mode, 0)
-        };
-        if flags.create_new {
-            let (parent, name) = self.mounted.resolve_parent(path)?;
-            return make(parent, name);
-        }
-        if !flags.create {
+    fn find_or_make(&self, path: &[u8], flags: OpenFlags) -> varve_fs::Result<Found<'_>> {
+        if !flags.create && !flags.create_new {
             return self.mounted.resolve(path, Last::Follow);
         }
+        let make = |parent: &Hold<'_>, name: &[u8]| {
+            let mode = FileKind::Regular.mode_bits() | 0o666;
+            let made = self
+                .fs()
+                .mknod(View::Live, self.caller(), parent.ino, name, mode, 0)?;
+            self.mounted.hold(made)
+        };
         loop {
-            let (parent, name, found) = self.mounted.resolve_for_create(path)?;
-            match found.map_or_else(|| make(parent, &name), Ok) {
-                Err(Cause::Exists) => {} // somebody was faster
+            let made = if flags.create_new {
+                let (parent, name) = self.mounted.resolve_parent(path)?;
+                make(&parent, name)
+            } else {
+                let (parent, name, found) = self.mounted.resolve_for_create(path)?;
+                found.map_or_else(|| make(&parent, &name), Ok)
+            };
+            match made {
+                Err(Cause::Exists) if !flags.create_new => {} // somebody was faster
+                Err(Cause::Stale) => {} // made, and removed by somebody at once
                 other => return other,
             }
         }

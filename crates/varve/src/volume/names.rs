@@ -1,6 +1,6 @@
 //! Making, removing and changing names.
 
-use super::walk::Last;
+use super::walk::{Found, Last};
 use super::{Volume, at, bytes};
 use crate::error::Result;
 use std::ffi::OsString;
@@ -39,7 +39,8 @@ impl Volume {
             other => other?,
         };
         let caller = self.caller();
-        self.fs().mkdir(View::Live, caller, parent, name, 0o777)?;
+        self.fs()
+            .mkdir(View::Live, caller, parent.ino, name, 0o777)?;
         Ok(())
     }
 
@@ -68,7 +69,10 @@ impl Volume {
         let path = path.as_ref();
         self.mounted
             .resolve_parent(bytes(path))
-            .and_then(|(parent, name)| self.fs().unlink(View::Live, self.caller(), parent, name))
+            .and_then(|(parent, name)| {
+                self.fs()
+                    .unlink(View::Live, self.caller(), parent.ino, name)
+            })
             .map_err(at("remove", path))
     }
 
@@ -80,7 +84,7 @@ impl Volume {
         let path = path.as_ref();
         self.mounted
             .resolve_parent(bytes(path))
-            .and_then(|(parent, name)| self.fs().rmdir(View::Live, self.caller(), parent, name))
+            .and_then(|(parent, name)| self.fs().rmdir(View::Live, self.caller(), parent.ino, name))
             .map_err(at("remove directory", path))
     }
 
@@ -106,40 +110,38 @@ impl Volume {
             return Ok(());
         }
         let (parent, name) = self.mounted.resolve_parent(path)?;
-        self.fs().rmdir(View::Live, self.caller(), parent, name)
+        self.fs().rmdir(View::Live, self.caller(), parent.ino, name)
     }
 
     /// Removes everything in a directory, depth first, with a stack of its
     /// own: trees may be deeper than ours.
     fn empty(&self, top: InodeNo) -> varve_fs::Result<()> {
-        let mut stack: Vec<(InodeNo, Vec<u8>)> = vec![(top, Vec::new())];
-        while let Some((directory, _)) = stack.last() {
-            let directory = *directory;
+        let mut stack: Vec<(Found<'_>, Vec<u8>)> = Vec::new();
+        loop {
+            let directory = stack.last().map_or(top, |(found, _)| found.ino);
             let mut names = Vec::new();
             self.fs().readdir(View::Live, directory, 2, &mut |entry| {
-                names.push((entry.name.to_vec(), entry.ino, entry.kind));
+                names.push((entry.name.to_vec(), entry.kind));
                 names.len() < REMOVE_BATCH
             })?;
-            let mut deeper = None;
-            let emptied = names.is_empty();
-            for (name, ino, kind) in names {
+            if names.is_empty() {
+                let Some((_, name)) = stack.pop() else {
+                    return Ok(());
+                };
+                let parent = stack.last().map_or(top, |(found, _)| found.ino);
+                self.fs().rmdir(View::Live, self.caller(), parent, &name)?;
+                continue;
+            }
+            for (name, kind) in names {
                 if kind == FileKind::Directory {
-                    deeper = Some((ino, name));
+                    let child = self.mounted.find(directory, &name)?;
+                    stack.push((child, name));
                     break;
                 }
                 self.fs()
                     .unlink(View::Live, self.caller(), directory, &name)?;
             }
-            if let Some(child) = deeper {
-                stack.push(child);
-            } else if emptied {
-                let (_, name) = stack.pop().expect("it was looked at");
-                if let Some((parent, _)) = stack.last() {
-                    self.fs().rmdir(View::Live, self.caller(), *parent, &name)?;
-                }
-            }
         }
-        Ok(())
     }
 
     /// Gives a file another name, in one step: a crash leaves the one or the
@@ -185,9 +187,9 @@ impl Volume {
             .rename(
                 View::Live,
                 self.caller(),
-                parent,
+                parent.ino,
                 name,
-                new_parent,
+                new_parent.ino,
                 new_name,
                 flags,
             )
@@ -207,7 +209,7 @@ impl Volume {
             .resolve_parent(bytes(new))
             .and_then(|(parent, name)| {
                 self.fs()
-                    .link(View::Live, self.caller(), file.ino, parent, name)
+                    .link(View::Live, self.caller(), file.ino, parent.ino, name)
             })
             .map_err(at("make link", new))?;
         Ok(())
@@ -223,7 +225,7 @@ impl Volume {
             .resolve_parent(bytes(link))
             .and_then(|(parent, name)| {
                 self.fs()
-                    .symlink(View::Live, self.caller(), parent, name, target)
+                    .symlink(View::Live, self.caller(), parent.ino, name, target)
             })
             .map_err(at("make symbolic link", link))?;
         Ok(())

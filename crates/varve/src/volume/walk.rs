@@ -3,8 +3,13 @@
 //! A path is walked in place: no component is copied. A symbolic link's target
 //! is walked by recursion from where the link stands, at most 40 links in all,
 //! as Linux does.
+//!
+//! What a walk has reached is *held* until the operation is over: otherwise
+//! another thread could remove it, its number be given to another file, and the
+//! operation meet that one.
 
 use super::Mounted;
+use std::ops::Deref;
 use varve_fs::{Attr, Error, FileKind, InodeNo, Result, View};
 
 /// Links followed in one walk.
@@ -17,6 +22,46 @@ pub(super) enum Last {
     Follow,
     /// Take the link itself, unless a slash follows.
     Keep,
+}
+
+/// Keeps an inode's number its own for as long as it lives. The root needs no
+/// holding.
+pub(super) struct Hold<'m> {
+    mounted: &'m Mounted,
+    pub ino: InodeNo,
+}
+
+impl Drop for Hold<'_> {
+    fn drop(&mut self) {
+        if self.ino != InodeNo::ROOT {
+            self.mounted.fs.release(self.ino, 1);
+        }
+    }
+}
+
+/// What a path led to, held.
+pub(super) struct Found<'m> {
+    attr: Attr,
+    hold: Hold<'m>,
+}
+
+impl Found<'_> {
+    /// Leaves it held, for the caller to release.
+    pub fn keep(self) -> Result<Attr> {
+        if self.hold.ino == InodeNo::ROOT {
+            self.hold.mounted.fs.retain(InodeNo::ROOT)?;
+        }
+        std::mem::forget(self.hold);
+        Ok(self.attr)
+    }
+}
+
+impl Deref for Found<'_> {
+    type Target = Attr;
+
+    fn deref(&self) -> &Attr {
+        &self.attr
+    }
 }
 
 /// Splits off the first component; the rest may begin with slashes.
@@ -40,8 +85,8 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Mounted {
-    /// The attributes of what `path` leads to.
-    pub(super) fn resolve(&self, path: &[u8], last: Last) -> Result<Attr> {
+    /// What `path` leads to.
+    pub(super) fn resolve(&self, path: &[u8], last: Last) -> Result<Found<'_>> {
         self.walk(InodeNo::ROOT, path, last, &mut 0)
     }
 
@@ -49,7 +94,7 @@ impl Mounted {
     ///
     /// # Errors
     /// `Invalid` for a path that has no last name: the root, `.`, `..`.
-    pub(super) fn resolve_parent<'p>(&self, path: &'p [u8]) -> Result<(InodeNo, &'p [u8])> {
+    pub(super) fn resolve_parent<'p>(&self, path: &'p [u8]) -> Result<(Hold<'_>, &'p [u8])> {
         let (parent, name) = split_last(path).ok_or(Error::Invalid("the path has no last name"))?;
         Ok((self.walk_directory(InodeNo::ROOT, parent, &mut 0)?, name))
     }
@@ -60,15 +105,15 @@ impl Mounted {
     pub(super) fn resolve_for_create(
         &self,
         path: &[u8],
-    ) -> Result<(InodeNo, Vec<u8>, Option<Attr>)> {
+    ) -> Result<(Hold<'_>, Vec<u8>, Option<Found<'_>>)> {
         let mut links = 0;
-        let mut start = InodeNo::ROOT;
+        let mut start = self.root();
         let mut path = path.to_vec();
         loop {
             let (parent, name) = split_last(&path).ok_or(Error::IsDirectory)?;
-            let parent = self.walk_directory(start, parent, &mut links)?;
-            let found = match self.fs.lookup(View::Live, &self.caller, parent, name) {
-                Ok(attr) => attr,
+            let parent = self.walk_directory(start.ino, parent, &mut links)?;
+            let found = match self.find(parent.ino, name) {
+                Ok(found) => found,
                 Err(Error::NotFound) => return Ok((parent, name.to_vec(), None)),
                 Err(error) => return Err(error),
             };
@@ -76,35 +121,91 @@ impl Mounted {
                 return Ok((parent, name.to_vec(), Some(found)));
             }
             path = self.target(&found, &mut links)?;
-            start = start_of(&path, parent);
+            start = parent;
         }
     }
 
-    fn walk_directory(&self, start: InodeNo, path: &[u8], links: &mut u32) -> Result<InodeNo> {
+    /// Holds what was found.
+    ///
+    /// # Errors
+    /// `Stale` if it has been removed since.
+    pub(super) fn hold(&self, attr: Attr) -> Result<Found<'_>> {
+        if attr.ino != InodeNo::ROOT {
+            self.fs.hold(&attr)?;
+        }
+        let hold = Hold {
+            mounted: self,
+            ino: attr.ino,
+        };
+        Ok(Found { attr, hold })
+    }
+
+    fn root(&self) -> Hold<'_> {
+        Hold {
+            mounted: self,
+            ino: InodeNo::ROOT,
+        }
+    }
+
+    /// Holds a directory that somebody else holds.
+    fn hold_again(&self, ino: InodeNo) -> Result<Hold<'_>> {
+        if ino != InodeNo::ROOT {
+            self.fs.retain(ino)?;
+        }
+        Ok(Hold { mounted: self, ino })
+    }
+
+    /// What `name` leads to in a directory that is held.
+    pub(super) fn find(&self, directory: InodeNo, name: &[u8]) -> Result<Found<'_>> {
+        loop {
+            let attr = self.fs.lookup(View::Live, &self.caller, directory, name)?;
+            match self.hold(attr) {
+                // Removed or replaced between the two calls.
+                Err(Error::Stale) => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// The directory above one that is held.
+    fn above(&self, directory: InodeNo) -> Result<Hold<'_>> {
+        loop {
+            let parent = self.fs.parent(View::Live, directory)?;
+            match self.hold_again(parent) {
+                // Moved elsewhere between the calls.
+                Ok(hold) if self.fs.parent(View::Live, directory)? == parent => return Ok(hold),
+                Ok(_) | Err(Error::Stale) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn walk_directory(&self, start: InodeNo, path: &[u8], links: &mut u32) -> Result<Hold<'_>> {
         if split_first(path).0.is_empty() {
-            return Ok(start_of(path, start));
+            return self.hold_again(start_of(path, start));
         }
-        let attr = self.walk(start, path, Last::Follow, links)?;
-        directory(&attr)?;
-        Ok(attr.ino)
+        let found = self.walk(start, path, Last::Follow, links)?;
+        directory(&found)?;
+        Ok(found.hold)
     }
 
-    fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Attr> {
-        let mut at = start_of(path, start);
-        let mut attr = None;
+    /// `start` is held.
+    fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Found<'_>> {
+        let mut at = self.hold_again(start_of(path, start))?;
+        let mut attr: Option<Attr> = None;
         let mut rest = path;
         loop {
             let (name, after) = split_first(rest);
             if name.is_empty() {
                 let attr = match attr {
                     Some(attr) => attr,
-                    None => self.fs.getattr(View::Live, at)?,
+                    None => self.fs.getattr(View::Live, at.ino)?,
                 };
                 // A slash at the end asks for a directory.
                 if !rest.is_empty() {
                     directory(&attr)?;
                 }
-                return Ok(attr);
+                return Ok(Found { attr, hold: at });
             }
             if let Some(attr) = &attr {
                 directory(attr)?;
@@ -112,18 +213,18 @@ impl Mounted {
             match name {
                 b"." => {}
                 b".." => {
-                    at = self.fs.parent(View::Live, at)?;
+                    at = self.above(at.ino)?;
                     attr = None;
                 }
                 _ => {
-                    let mut found = self.fs.lookup(View::Live, &self.caller, at, name)?;
+                    let mut found = self.find(at.ino, name)?;
                     let follow = last == Last::Follow || !after.is_empty();
                     if found.kind == FileKind::Symlink && follow {
                         let target = self.target(&found, links)?;
-                        found = self.walk(at, &target, Last::Follow, links)?;
+                        found = self.walk(at.ino, &target, Last::Follow, links)?;
                     }
-                    at = found.ino;
-                    attr = Some(found);
+                    attr = Some(found.attr);
+                    at = found.hold;
                 }
             }
             rest = after;
