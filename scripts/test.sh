@@ -10,6 +10,8 @@ need cc gcc
 for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3; do
   need "${pair%%:*}" "${pair#*:}"
 done
+# PostgreSQL's server programs are not on the path.
+[ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || need pg_ctlcluster postgresql
 export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-6}
 
 step() { printf '\n== %s\n' "$*"; }

@@ -8,112 +8,12 @@ mod support;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
+use support::mounted::{Mount, lacks, no_fuse};
 use support::{Scratch, VARVE, has, shell, varve};
-
-/// True if the test must be skipped for want of something; fails in CI.
-fn lacks(what: &str, present: bool) -> bool {
-    if !present {
-        assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
-        eprintln!("SKIPPED: no {what}");
-    }
-    !present
-}
-
-fn no_fuse() -> bool {
-    let device = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/fuse");
-    lacks("/dev/fuse", device.is_ok())
-}
-
-/// How long a test may take before its server is killed, so that whoever waits
-/// for it gets an error instead of waiting for ever.
-const PATIENCE: Duration = Duration::from_secs(150);
-
-/// A mounted volume, unmounted and checked at the end.
-struct Mount {
-    image: String,
-    dir: String,
-    scratch: Scratch,
-    /// Dropped when the test is over.
-    over: Option<Sender<()>>,
-}
-
-impl Mount {
-    fn new(size: &str) -> Self {
-        let scratch = Scratch::new();
-        let image = scratch.volume("image", size);
-        fs::create_dir(scratch.path("mnt")).unwrap();
-        let (over, is_over) = channel();
-        let mount = Mount {
-            image,
-            dir: scratch.text("mnt"),
-            scratch,
-            over: Some(over),
-        };
-        mount.mount();
-        let (image, dir) = (mount.image.clone(), mount.dir.clone());
-        std::thread::spawn(move || watch(&is_over, &image, &dir));
-        mount
-    }
-
-    fn mount(&self) {
-        varve(["mount", &self.image, &self.dir, "--cache", "64M"]).expect(0, "");
-    }
-
-    fn umount(&self) {
-        varve(["umount", &self.dir]).expect(0, "");
-    }
-
-    /// Unmounts, checks everything, mounts again: nothing comes from a cache.
-    fn remount_checked(&self) {
-        self.umount();
-        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
-        self.mount();
-    }
-
-    /// Unmounts and checks everything.
-    fn finish(self) {
-        self.umount();
-        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        Path::new(&self.dir).join(name)
-    }
-
-    fn server(&self) -> String {
-        let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
-        info["holder"]["pid"].to_string()
-    }
-}
-
-/// Ends the server of a test that takes too long.
-fn watch(is_over: &Receiver<()>, image: &str, dir: &str) {
-    if is_over.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
-        return;
-    }
-    let info = varve(["info", "--json", image]).json();
-    let server = info["holder"]["pid"].to_string();
-    eprintln!("{dir}: no end after {PATIENCE:?}: killing server {server}");
-    let _ = Command::new("kill").args(["-KILL", &server]).status();
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        drop(self.over.take());
-        if std::thread::panicking() {
-            let _ = Command::new("umount").args(["-l", &self.dir]).status();
-        }
-    }
-}
 
 #[test]
 fn a_mount_lives_from_mount_to_umount() {

@@ -27,7 +27,7 @@ impl Volume {
 
     fn examine(&self, path: &Path, last: Last) -> Result<Metadata> {
         let attr = self.mounted.resolve(bytes(path), last);
-        attr.map(|found| Metadata(found.clone()))
+        attr.map(|found| Metadata(*found))
             .map_err(at("examine", path))
     }
 

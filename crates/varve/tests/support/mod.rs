@@ -1,6 +1,8 @@
 //! Runs the built binary and looks at what it answers.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+pub mod mounted;
+
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::{Command, Output};

@@ -1,0 +1,108 @@
+//! A real mount, served by the built command.
+
+use super::{Scratch, varve};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+/// True if the test must be skipped for want of something; fails in CI.
+pub fn lacks(what: &str, present: bool) -> bool {
+    if !present {
+        assert!(std::env::var_os("CI").is_none(), "CI must have {what}");
+        eprintln!("SKIPPED: no {what}");
+    }
+    !present
+}
+
+/// True if nothing can be mounted here.
+pub fn no_fuse() -> bool {
+    let device = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/fuse");
+    lacks("/dev/fuse", device.is_ok())
+}
+
+/// How long a test may take before its server is killed, so that whoever waits
+/// for it gets an error instead of waiting for ever.
+const PATIENCE: Duration = Duration::from_secs(150);
+
+/// A mounted volume, unmounted and checked at the end.
+pub struct Mount {
+    pub image: String,
+    pub dir: String,
+    pub scratch: Scratch,
+    /// Dropped when the test is over.
+    over: Option<Sender<()>>,
+}
+
+impl Mount {
+    pub fn new(size: &str) -> Self {
+        let scratch = Scratch::new();
+        let image = scratch.volume("image", size);
+        fs::create_dir(scratch.path("mnt")).unwrap();
+        let (over, is_over) = channel();
+        let mount = Mount {
+            image,
+            dir: scratch.text("mnt"),
+            scratch,
+            over: Some(over),
+        };
+        mount.mount();
+        let (image, dir) = (mount.image.clone(), mount.dir.clone());
+        std::thread::spawn(move || watch(&is_over, &image, &dir));
+        mount
+    }
+
+    pub fn mount(&self) {
+        varve(["mount", &self.image, &self.dir, "--cache", "64M"]).expect(0, "");
+    }
+
+    pub fn umount(&self) {
+        varve(["umount", &self.dir]).expect(0, "");
+    }
+
+    /// Unmounts, checks everything, mounts again: nothing comes from a cache.
+    pub fn remount_checked(&self) {
+        self.umount();
+        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
+        self.mount();
+    }
+
+    /// Unmounts and checks everything.
+    pub fn finish(self) {
+        self.umount();
+        varve(["fsck", "--data", &self.image]).expect(0, ": clean");
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        Path::new(&self.dir).join(name)
+    }
+
+    pub fn server(&self) -> String {
+        let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
+        info["holder"]["pid"].to_string()
+    }
+}
+
+/// Ends the server of a test that takes too long.
+fn watch(is_over: &Receiver<()>, image: &str, dir: &str) {
+    if is_over.recv_timeout(PATIENCE) != Err(RecvTimeoutError::Timeout) {
+        return;
+    }
+    let info = varve(["info", "--json", image]).json();
+    let server = info["holder"]["pid"].to_string();
+    eprintln!("{dir}: no end after {PATIENCE:?}: killing server {server}");
+    let _ = Command::new("kill").args(["-KILL", &server]).status();
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(self.over.take());
+        if std::thread::panicking() {
+            let _ = Command::new("umount").args(["-l", &self.dir]).status();
+        }
+    }
+}
