@@ -3,11 +3,11 @@
 //! Rounds, until a check finds nothing that there is a remedy for:
 //!
 //! 1. *Look*: the state that recovery makes, checked phase by phase; each
-//!    finding carries its remedy ([`Fix`]).
+//!    finding carries its remedy (`Fix`).
 //! 2. *Patch*: metadata that cannot be read is found out from summaries, and
-//!    read in its stead from then on ([`mender`]). Look again.
+//!    read in its stead from then on (`mender`). Look again.
 //! 3. *Change*: the volume is mounted with the patches in place. What is left
-//!    to do goes through the log as ordinary groups ([`session`]): first what
+//!    to do goes through the log as ordinary groups (`session`): first what
 //!    is stored, in later rounds names, at last segments and accounts.
 //! 4. *Checkpoint*, as often as the ring has slots, so that every retained
 //!    record describes the volume as it is now.

@@ -2,16 +2,16 @@
 //! from what the log says to a volume of its own.
 //!
 //! The damaged volume is never written to. What must be written to read it
-//! goes into an [`Overlay`] in memory:
+//! goes into an `Overlay` in memory:
 //!
 //! 1. a superblock, a copy of which is left, or from the summaries
-//!    ([`infer`]);
+//!    (`infer`);
 //! 2. a checkpoint record, one that is left, or from what the checkpoint wrote
-//!    ([`record`]);
+//!    (`record`);
 //! 3. what repair makes of the volume ([`crate::repair`]), lost+found
 //!    included.
 //!
-//! Then the tree is read as that of any volume and [`copy`]ed.
+//! Then the tree is read as that of any volume and `copy`ed.
 //!
 //! Memory: what repair takes, and what it writes, which stays in memory.
 

@@ -12,7 +12,7 @@
 //!
 //! Metadata is verified on the *image of a checkpoint*, which does not change:
 //! a tree in which names, link counts and accounts belong to one moment,
-//! however busy the volume is. The image is held ([`hold`]), so its blocks are
+//! however busy the volume is. The image is held (`hold`), so its blocks are
 //! where its pointers say. A complaint counts only if the hold still stood
 //! when it was made; if not, all is thrown away and the verification begins
 //! anew on the newest image, faster. So there is no false alarm, without a
@@ -27,7 +27,7 @@
 //! unless that is asked for: nothing is derived from its bytes.
 //!
 //! Memory: 12 bytes per segment, a bit per inode number three times, 5 bytes
-//! for each of at most [`known::WINDOW`] inodes at a time, 8 MiB to find what is
+//! for each of at most `known::WINDOW` inodes at a time, 8 MiB to find what is
 //! used twice, 4 MiB of blocks.
 
 mod accounts;
