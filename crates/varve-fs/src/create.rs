@@ -32,6 +32,8 @@ struct New<'a> {
     /// A symbolic link's.
     pub target: &'a [u8],
     pub nlink: u32,
+    /// How often it is held from the start.
+    pub holds: u64,
 }
 
 /// A number taken for a whiteout.
@@ -57,6 +59,37 @@ impl<L: Layout> FileSystem<L> {
         mode: u32,
         rdev: u64,
     ) -> Result<Attr> {
+        self.make_node(view, caller, parent, name, mode, rdev, 0)
+    }
+
+    /// [`Self::mknod`], held once on the caller's behalf: [`Self::release`] it.
+    /// Nobody can remove the file before the caller has it.
+    ///
+    /// # Errors
+    /// As [`Self::mknod`].
+    pub fn mknod_held(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+    ) -> Result<Attr> {
+        self.make_node(view, caller, parent, name, mode, rdev, 1)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
+    fn make_node(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        mode: u32,
+        rdev: u64,
+        holds: u64,
+    ) -> Result<Attr> {
         let kind = match mode >> 12 & 0xf {
             0 => FileKind::Regular,
             _ => FileKind::from_mode(mode).ok_or(Error::Invalid("no such file type"))?,
@@ -78,6 +111,7 @@ impl<L: Layout> FileSystem<L> {
                 rdev,
                 target: b"",
                 nlink: 1,
+                holds,
             },
         )
     }
@@ -100,6 +134,7 @@ impl<L: Layout> FileSystem<L> {
             rdev: 0,
             target: b"",
             nlink: 2,
+            holds: 0,
         };
         self.make(view, caller, parent, name, new)
     }
@@ -128,6 +163,7 @@ impl<L: Layout> FileSystem<L> {
             rdev: 0,
             target,
             nlink: 1,
+            holds: 0,
         };
         self.make(view, caller, parent, name, new)
     }
@@ -203,14 +239,12 @@ impl<L: Layout> FileSystem<L> {
             rdev: 0,
             target: b"",
             nlink: 0,
+            holds: 1,
         };
         let acls = self.default_acl(&directory, &above, new.kind);
         let acls = acls.inspect_err(|_| self.store.layout.forget_inode(ino))?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
-        let vnode = self.enter_new(inode, &new, acls, |vnode, state| {
-            state.linkable = true;
-            vnode.refs.store(1, Relaxed);
-        });
+        let vnode = self.enter_new(inode, &new, acls);
         let attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         Ok(attr)
     }
@@ -232,10 +266,11 @@ impl<L: Layout> FileSystem<L> {
             rdev: 0,
             target: b"",
             nlink: 1,
+            holds: 0,
         };
         let Whiteout { ino, version } = whiteout;
         let inode = self.new_inode(caller, above, &new, ino, version, None);
-        self.enter_new(inode, &new, None, |_, _| {});
+        self.enter_new(inode, &new, None);
     }
 
     fn make(
@@ -276,7 +311,7 @@ impl<L: Layout> FileSystem<L> {
             ..inode
         };
         let mut attr = Attr::of(&inode, self.store.geometry.block_bytes);
-        let vnode = self.enter_new(inode, &new, acls, |_, _| {});
+        let vnode = self.enter_new(inode, &new, acls);
         if !new.target.is_empty() {
             attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         }
@@ -341,13 +376,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Enters a new inode into the table and the epoch. Nobody knows of it.
-    fn enter_new(
-        &self,
-        inode: Inode,
-        new: &New<'_>,
-        acls: Option<acl::Inherited>,
-        prepare: impl FnOnce(&Vnode, &mut State),
-    ) -> Arc<Vnode> {
+    fn enter_new(&self, inode: Inode, new: &New<'_>, acls: Option<acl::Inherited>) -> Arc<Vnode> {
         let now = inode.btime;
         let vnode = Arc::new(Vnode::new(inode, false, self.table.birth()));
         {
@@ -361,7 +390,8 @@ impl<L: Layout> FileSystem<L> {
                 self.set_blob(&mut state, blob);
             }
             self.space.settle(before, state.usage());
-            prepare(&vnode, &mut state);
+            state.linkable = new.nlink == 0;
+            vnode.refs.store(new.holds, Relaxed);
             self.join(&vnode, &mut state);
         }
         self.table.insert(Arc::clone(&vnode));

@@ -11,6 +11,7 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Links a file may have.
 pub(crate) const LINKS_MAX: u32 = u32::MAX / 2;
@@ -28,29 +29,78 @@ impl<L: Layout> FileSystem<L> {
         parent: InodeNo,
         name: &[u8],
     ) -> Result<Attr> {
+        self.look_up(view, caller, parent, name, 0)
+    }
+
+    /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
+    /// it. From the moment it is found, nobody can take its number away.
+    ///
+    /// # Errors
+    /// As [`Self::lookup`].
+    pub fn lookup_held(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Attr> {
+        self.look_up(view, caller, parent, name, 1)
+    }
+
+    fn look_up(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        holds: u64,
+    ) -> Result<Attr> {
         let View::Live = view;
         count(&self.store.counters.lookups, 1);
         let directory = self.vnode(parent)?;
         directory.directory()?;
-        let ino = {
+        let vnode = {
             let state = directory.read_directory();
             state.live()?;
             self.permit(caller, &directory, &state, EXECUTE)?;
-            match name {
-                b"." => parent,
-                b".." => state.inode.parent,
+            let vnode = match name {
+                b"." => Arc::clone(&directory),
+                b".." => self.above(&directory, &state)?,
                 _ => {
-                    self.find(&directory, &state, name)?
-                        .ok_or(Error::NotFound)?
-                        .0
+                    let found = self.find(&directory, &state, name)?;
+                    self.named(parent, found.ok_or(Error::NotFound)?)?
                 }
-            }
+            };
+            // While the directory is locked the name stays, and the file with it.
+            vnode.refs.fetch_add(holds, Relaxed);
+            vnode
         };
-        // Between the two the name may go; then it was not found.
-        self.getattr(view, ino).map_err(|error| match error {
-            Error::Stale => Error::NotFound,
-            other => other,
-        })
+        let state = vnode.read();
+        if state.live().is_err() {
+            // Not held, and removed since; or damage counted too few names.
+            vnode.refs.fetch_sub(holds, Relaxed);
+            return Err(Error::NotFound);
+        }
+        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// The directory above one that is locked. It cannot go meanwhile, unless
+    /// the one below it has gone already.
+    fn above(&self, directory: &Arc<Vnode>, state: &State) -> Result<Arc<Vnode>> {
+        if directory.ino == InodeNo::ROOT {
+            return Ok(Arc::clone(directory));
+        }
+        if state.inode.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        match self.vnode(state.inode.parent) {
+            Ok(above) if above.kind == FileKind::Directory => Ok(above),
+            Ok(_) | Err(Error::Stale) => Err(Error::Damaged {
+                ino: Some(directory.ino),
+                detail: format!("it lies in {:?}, which is no directory", state.inode.parent),
+            }),
+            Err(error) => Err(error),
+        }
     }
 
     /// The directory that holds a directory's name; the root is its own.

@@ -135,10 +135,11 @@ impl InodeAllocator {
         }
     }
 
-    /// A number given out was never used.
+    /// A number given out was never appended. Its next file gets the next
+    /// version all the same: somebody may have a handle to this one.
     pub fn give_back(&mut self, ino: InodeNo) {
         if let Some(version) = self.given.remove(&ino.0) {
-            self.returned.push((ino.0, version));
+            self.returned.push((ino.0, version.wrapping_add(1)));
         }
     }
 

@@ -398,9 +398,10 @@ fn damaged_inodes_and_entries_give_errors() {
     let again = hurt.unlink(LIVE, &caller, ROOT, b"g");
     assert!(matches!(again, Err(Error::Stale | Error::Damaged { .. })));
     hurt.sync().unwrap();
-    assert!(matches!(hurt.t_lookup("g"), Err(Error::NotFound)));
+    assert!(matches!(hurt.t_lookup("g"), Err(Error::Damaged { .. })));
     // A directory that says it lies elsewhere.
     let hurt = damage(d, &|inode| inode.parent = d);
+    assert!(matches!(hurt.t_lookup("d"), Err(Error::Damaged { .. })));
     assert!(matches!(
         hurt.rmdir(LIVE, &caller, ROOT, b"d"),
         Err(Error::Damaged { .. })

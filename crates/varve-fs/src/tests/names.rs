@@ -537,3 +537,25 @@ fn a_number_that_was_given_to_another_file_is_not_held() {
     fs.hold(&other).unwrap();
     fs.release(other.ino, 1);
 }
+
+#[test]
+fn what_a_lookup_holds_outlives_its_name() {
+    let fs = fresh();
+    let found = fs.t_mkdir(ROOT, "d");
+    let held = fs.lookup_held(LIVE, &root(), ROOT, b"d").unwrap();
+    assert_eq!(held.ino, found);
+    let made = fs.mknod_held(LIVE, &root(), found, b"f", 0o644, 0).unwrap();
+    fs.unlink(LIVE, &root(), found, b"f").unwrap();
+    fs.t_write(made.ino, 0, b"still here");
+    assert_eq!(fs.t_read(made.ino), b"still here");
+    fs.rmdir(LIVE, &root(), ROOT, b"d").unwrap();
+    // Its parent may be gone by now, and the number another file's.
+    let up = fs.lookup_held(LIVE, &root(), found, b"..");
+    assert!(matches!(up, Err(Error::NotFound)));
+    for ino in [found, made.ino] {
+        fs.release(ino, 1);
+        assert!(matches!(fs.getattr(LIVE, ino), Err(Error::Stale)));
+    }
+    fs.sync().unwrap();
+    assert_eq!(fs.usage().inodes, 1);
+}

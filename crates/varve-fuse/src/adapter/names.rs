@@ -24,10 +24,6 @@ impl<L: Layout> Adapter<L> {
         let found = match name {
             // Asked of any inode, to turn a file handle into a name's place.
             b"." => self.fs.getattr(self.view, node),
-            b".." => self
-                .fs
-                .parent(self.view, node)
-                .and_then(|up| self.fs.getattr(self.view, up)),
             _ => self.fs.lookup(self.view, &self.caller(request), node, name),
         };
         match found {

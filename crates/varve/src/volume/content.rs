@@ -3,7 +3,7 @@
 use super::{File, OpenFlags, Volume, at};
 use crate::error::Result;
 use std::path::Path;
-use varve_fs::View;
+use varve_fs::{SetAttr, View};
 
 /// Bytes copied at once; between two steps others get their turn.
 const COPY_STEP: u64 = 8 << 20;
@@ -59,7 +59,13 @@ impl Volume {
         let copied = self
             .copy_content(&source, &target)
             .map_err(at("copy", from))?;
-        self.set_permissions(to, source.metadata()?.permissions())?;
+        let set = SetAttr {
+            mode: Some(source.metadata()?.permissions()),
+            ..SetAttr::default()
+        };
+        self.fs()
+            .setattr(View::Live, self.caller(), target.ino(), &set)
+            .map_err(at("change permissions of", to))?;
         Ok(copied)
     }
 

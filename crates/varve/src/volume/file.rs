@@ -111,10 +111,10 @@ impl Volume {
         }
         let make = |parent: &Hold<'_>, name: &[u8]| {
             let mode = FileKind::Regular.mode_bits() | 0o666;
-            let made = self
-                .fs()
-                .mknod(View::Live, self.caller(), parent.ino, name, mode, 0)?;
-            self.mounted.hold(made)
+            let made =
+                self.fs()
+                    .mknod_held(View::Live, self.caller(), parent.ino, name, mode, 0)?;
+            Ok(self.mounted.held(made))
         };
         loop {
             let made = if flags.create_new {
@@ -126,7 +126,6 @@ impl Volume {
             };
             match made {
                 Err(Cause::Exists) if !flags.create_new => {} // somebody was faster
-                Err(Cause::Stale) => {} // made, and removed by somebody at once
                 other => return other,
             }
         }

@@ -23,6 +23,8 @@ mod statistics;
 mod walk;
 
 #[cfg(test)]
+mod races;
+#[cfg(test)]
 mod tests;
 
 pub use directory::{DirEntry, ReadDir};

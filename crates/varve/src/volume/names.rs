@@ -101,15 +101,20 @@ impl Volume {
     }
 
     fn remove_tree(&self, path: &[u8]) -> varve_fs::Result<()> {
-        let attr = self.mounted.resolve(path, Last::Keep)?;
-        if attr.kind != FileKind::Directory {
+        let (parent, name) = match self.mounted.resolve_parent(path) {
+            // The root stays, however it is spelled.
+            Err(Cause::Invalid(_))
+                if self.mounted.resolve(path, Last::Keep)?.ino == InodeNo::ROOT =>
+            {
+                return self.empty(InodeNo::ROOT);
+            }
+            other => other?,
+        };
+        let top = self.mounted.find(parent.ino, name)?;
+        if top.kind != FileKind::Directory {
             return Err(Cause::NotDirectory);
         }
-        self.empty(attr.ino)?;
-        if attr.ino == InodeNo::ROOT {
-            return Ok(());
-        }
-        let (parent, name) = self.mounted.resolve_parent(path)?;
+        self.empty(top.ino)?;
         self.fs().rmdir(View::Live, self.caller(), parent.ino, name)
     }
 

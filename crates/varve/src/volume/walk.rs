@@ -4,9 +4,9 @@
 //! is walked by recursion from where the link stands, at most 40 links in all,
 //! as Linux does.
 //!
-//! What a walk has reached is *held* until the operation is over: otherwise
-//! another thread could remove it, its number be given to another file, and the
-//! operation meet that one.
+//! What a walk has reached is *held* until the operation is over, from the
+//! moment its name was found: otherwise another thread could remove it, its
+//! number be given to another file, and the operation meet that one.
 
 use super::Mounted;
 use std::ops::Deref;
@@ -125,19 +125,16 @@ impl Mounted {
         }
     }
 
-    /// Holds what was found.
-    ///
-    /// # Errors
-    /// `Stale` if it has been removed since.
-    pub(super) fn hold(&self, attr: Attr) -> Result<Found<'_>> {
-        if attr.ino != InodeNo::ROOT {
-            self.fs.hold(&attr)?;
+    /// Takes over what the file system holds for the caller.
+    pub(super) fn held(&self, attr: Attr) -> Found<'_> {
+        if attr.ino == InodeNo::ROOT {
+            self.fs.release(InodeNo::ROOT, 1);
         }
         let hold = Hold {
             mounted: self,
             ino: attr.ino,
         };
-        Ok(Found { attr, hold })
+        Found { attr, hold }
     }
 
     fn root(&self) -> Hold<'_> {
@@ -157,27 +154,10 @@ impl Mounted {
 
     /// What `name` leads to in a directory that is held.
     pub(super) fn find(&self, directory: InodeNo, name: &[u8]) -> Result<Found<'_>> {
-        loop {
-            let attr = self.fs.lookup(View::Live, &self.caller, directory, name)?;
-            match self.hold(attr) {
-                // Removed or replaced between the two calls.
-                Err(Error::Stale) => {}
-                other => return other,
-            }
-        }
-    }
-
-    /// The directory above one that is held.
-    fn above(&self, directory: InodeNo) -> Result<Hold<'_>> {
-        loop {
-            let parent = self.fs.parent(View::Live, directory)?;
-            match self.hold_again(parent) {
-                // Moved elsewhere between the calls.
-                Ok(hold) if self.fs.parent(View::Live, directory)? == parent => return Ok(hold),
-                Ok(_) | Err(Error::Stale) => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let attr = self
+            .fs
+            .lookup_held(View::Live, &self.caller, directory, name)?;
+        Ok(self.held(attr))
     }
 
     fn walk_directory(&self, start: InodeNo, path: &[u8], links: &mut u32) -> Result<Hold<'_>> {
@@ -212,10 +192,6 @@ impl Mounted {
             }
             match name {
                 b"." => {}
-                b".." => {
-                    at = self.above(at.ino)?;
-                    attr = None;
-                }
                 _ => {
                     let mut found = self.find(at.ino, name)?;
                     let follow = last == Last::Follow || !after.is_empty();
