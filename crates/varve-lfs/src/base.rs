@@ -7,13 +7,12 @@ use crate::error::{Error, Result};
 use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
 use crate::format::inode::{InodeImage, MAX_HEIGHT, Root};
 use crate::format::node::{FANOUT, NodeId};
-use crate::format::{Malformed, Pointer};
+use crate::format::{Malformed, Pointer, entries};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Usage};
-use zerocopy::FromBytes;
 
 /// One past the highest logical block an index can hold.
 pub const MAX_BLOCK: u64 = 1 << 48;
@@ -84,16 +83,17 @@ impl Base {
             return Ok(ImapState::Unused);
         };
         let bytes = reader.ifile_block(&pointer, block)?;
-        let at = (ino.0 % per_block) as usize * size_of::<ImapEntry>();
-        let entry = ImapEntry::read_from_bytes(&bytes[at..at + size_of::<ImapEntry>()])
-            .expect("an entry lies within its block");
-        entry.state().map_err(|source| {
-            Error::damaged(
-                geometry.segment_of(pointer.sector()),
-                pointer.sector(),
-                source,
-            )
-        })
+        let at = (ino.0 % per_block) as usize;
+        let entry = entries::<ImapEntry>(&bytes).get(at);
+        entry
+            .map_or(Ok(ImapState::Unused), ImapEntry::state)
+            .map_err(|source| {
+                Error::damaged(
+                    geometry.segment_of(pointer.sector()),
+                    pointer.sector(),
+                    source,
+                )
+            })
     }
 
     /// The image of `ino`, if it exists at this checkpoint.

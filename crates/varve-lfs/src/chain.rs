@@ -95,8 +95,12 @@ impl Summary {
         self.header.sectors.get() * SECTOR as u32
     }
 
-    /// Reads and validates the summary at `offset` of `segment`, or from
-    /// `image` if the segment's bytes are at hand.
+    /// Bytes of the header and the entries.
+    pub fn summary_bytes(&self) -> u32 {
+        (HEADER_BYTES + self.entries.len()) as u32
+    }
+
+    /// Reads and validates the summary at `offset` of `segment`.
     ///
     /// # Errors
     /// Device errors. `Ok(Err(..))` says why there is no summary.
@@ -419,9 +423,6 @@ fn block_item(ino: InodeNo, version: Version, block: &BlockEntry, pointer: Point
 
 /// The partial segments of one segment's present incarnation, in order.
 /// Ends where the chain within the segment does.
-///
-/// # Errors
-/// If entries do not add up.
 pub fn summaries_of(
     image: &[u8],
     geometry: &Geometry,

@@ -1,5 +1,6 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
+use crate::format::summary::MAX_PARTIAL_BYTES;
 use crate::format::{LogPosition, SECTOR, Superblock};
 
 /// The measures of a volume, from its superblock.
@@ -109,7 +110,7 @@ impl Geometry {
     /// hide its successor's place when damaged; and at most 1 MiB, so that
     /// buffers stay small.
     pub fn max_partial(&self) -> u32 {
-        (self.usable_bytes() - 2 * self.write_unit.max(self.block_bytes)).min(1 << 20)
+        (self.usable_bytes() - 2 * self.write_unit.max(self.block_bytes)).min(MAX_PARTIAL_BYTES)
     }
 
     /// Bytes of content that one group of the file system holds at most.

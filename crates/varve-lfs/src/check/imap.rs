@@ -5,14 +5,13 @@ use super::report::{FindingKind, Phase, Subject};
 use super::table::known;
 use super::walk::walk;
 use super::{Checker, plain, subject_of_block};
-use crate::format::Pointer;
 use crate::format::ifile::{
     ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, InodePlace, UNFINISHED_OFFSET, USAGE_OFFSET,
 };
+use crate::format::{Pointer, entries};
 use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::InodeNo;
-use zerocopy::FromBytes;
 
 /// Inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 16;
@@ -105,7 +104,7 @@ impl Checker<'_> {
                     continue;
                 }
             };
-            for (ino, entry) in (first..).zip(bytes.chunks_exact(ENTRY_BYTES)) {
+            for (ino, entry) in (first..).zip(entries(&bytes)) {
                 batch.extend(self.map_entry(ino, entry));
             }
             if batch.len() >= BATCH {
@@ -128,8 +127,7 @@ impl Checker<'_> {
         }
     }
 
-    fn map_entry(&mut self, ino: u64, bytes: &[u8]) -> Option<Mapped> {
-        let entry = ImapEntry::read_from_bytes(bytes).expect("a chunk is an entry long");
+    fn map_entry(&mut self, ino: u64, entry: &ImapEntry) -> Option<Mapped> {
         let base = &self.state.base;
         let subject = Subject::Inode(ino);
         match entry.state() {

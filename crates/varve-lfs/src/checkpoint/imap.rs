@@ -9,13 +9,12 @@ use super::fold::Fold;
 use super::live_bytes;
 use crate::base::{Tree, imap_block};
 use crate::error::Result;
-use crate::format::Pointer;
-use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET};
+use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET};
+use crate::format::{Malformed, Pointer, entries_mut};
 use crate::log::{LogItem, Placed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Timestamp};
-use zerocopy::{FromBytes, IntoBytes};
 
 /// Ifile blocks written in one group.
 const CHUNK: usize = 32;
@@ -45,24 +44,20 @@ impl Editor<'_, '_> {
         Ok(self.blocks.get_mut(&block).expect("just inserted"))
     }
 
-    fn entry(&mut self, ino: u64) -> Result<&mut [u8]> {
+    fn entry(&mut self, ino: u64) -> Result<&mut ImapEntry> {
         let geometry = self.fold.lfs.geometry;
-        let at = (ino % geometry.entries_per_block()) as usize * ENTRY_BYTES;
+        let at = (ino % geometry.entries_per_block()) as usize;
         let block = self.block(imap_block(&geometry, ino))?;
-        Ok(&mut block[at..at + ENTRY_BYTES])
+        let entry = entries_mut::<ImapEntry>(block).get_mut(at);
+        entry.ok_or_else(|| Malformed::new("inode map", format!("no entry of inode {ino}")).into())
     }
 
     fn get(&mut self, ino: u64) -> Result<ImapState> {
-        let bytes = self.entry(ino)?;
-        let entry = ImapEntry::read_from_bytes(bytes).expect("an entry is 32 bytes");
-        entry
-            .state()
-            .map_err(|source| crate::Error::damaged(None, 0, source))
+        Ok(self.entry(ino)?.state()?)
     }
 
     fn set(&mut self, ino: u64, state: ImapState) -> Result<()> {
-        self.entry(ino)?
-            .copy_from_slice(ImapEntry::new(state).as_bytes());
+        *self.entry(ino)? = ImapEntry::new(state);
         Ok(())
     }
 

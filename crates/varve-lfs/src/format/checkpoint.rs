@@ -125,10 +125,13 @@ pub struct CheckpointRecord {
 }
 
 const HEADER_BYTES: usize = size_of::<CheckpointHeader>();
+/// The trailing serial.
+const TRAILER_BYTES: usize = 8;
 
 /// Slot bytes that hold `deltas` corrections.
 pub fn record_bytes_for(inode_bytes: usize, deltas: usize, write_unit: usize) -> usize {
-    (HEADER_BYTES + inode_bytes + deltas * size_of::<UsageDelta>() + 8).next_multiple_of(write_unit)
+    (HEADER_BYTES + inode_bytes + deltas * size_of::<UsageDelta>() + TRAILER_BYTES)
+        .next_multiple_of(write_unit)
 }
 
 impl CheckpointRecord {
@@ -144,10 +147,10 @@ impl CheckpointRecord {
             bytes.extend_from_slice(delta.as_bytes());
         }
         assert!(
-            bytes.len() + 8 <= slot_bytes,
+            bytes.len() + TRAILER_BYTES <= slot_bytes,
             "checkpoint record exceeds its slot"
         );
-        bytes.resize(slot_bytes - 8, 0);
+        bytes.resize(slot_bytes - TRAILER_BYTES, 0);
         bytes.extend_from_slice(self.header.serial.as_bytes());
         let crc = crc32c(&bytes[12..]);
         bytes[8..12].copy_from_slice(&crc.to_le_bytes());
@@ -165,7 +168,9 @@ impl CheckpointRecord {
         if header.magic.get() != MAGIC || header.volume_tag.get() != volume_tag {
             return Err(bad("no record of this volume"));
         }
-        let trailing = bytes.last_chunk::<8>().map(|b| u64::from_le_bytes(*b));
+        let trailing = bytes
+            .last_chunk::<TRAILER_BYTES>()
+            .map(|b| u64::from_le_bytes(*b));
         if trailing != Some(header.serial.get()) {
             return Err(bad("leading and trailing serial differ: torn write"));
         }
@@ -177,19 +182,21 @@ impl CheckpointRecord {
                 header.crc.get(),
             ));
         }
-        let inode_bytes = header.inode_bytes.get() as usize;
-        let delta_bytes = header.delta_count.get() as usize * size_of::<UsageDelta>();
-        if inode_bytes + delta_bytes + 8 > rest.len() || header.serial.get() == 0 {
-            return Err(bad("contents exceed the slot"));
+        let contents = &rest[..rest.len().saturating_sub(TRAILER_BYTES)];
+        let exceeds = || bad("contents exceed the slot");
+        let (ifile, behind) = contents
+            .split_at_checked(header.inode_bytes.get() as usize)
+            .ok_or_else(exceeds)?;
+        let deltas = super::entries::<UsageDelta>(behind)
+            .get(..header.delta_count.get() as usize)
+            .ok_or_else(exceeds)?;
+        if header.serial.get() == 0 {
+            return Err(bad("serial 0 is not given"));
         }
-        let deltas = rest[inode_bytes..inode_bytes + delta_bytes]
-            .chunks_exact(size_of::<UsageDelta>())
-            .map(|chunk| UsageDelta::read_from_bytes(chunk).expect("a chunk is a delta long"))
-            .collect();
         Ok(CheckpointRecord {
             header,
-            ifile: rest[..inode_bytes].to_vec(),
-            deltas,
+            ifile: ifile.to_vec(),
+            deltas: deltas.to_vec(),
         })
     }
 }

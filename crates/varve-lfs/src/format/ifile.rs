@@ -171,7 +171,7 @@ impl ImapEntry {
     /// What the entry means.
     ///
     /// # Errors
-    /// On unknown flags.
+    /// On unknown flags, and on a link to a number that cannot be.
     pub fn state(&self) -> Result<ImapState, Malformed> {
         let place = self.place.get();
         let flags = (place >> 56) as u8;
@@ -187,6 +187,10 @@ impl ImapEntry {
                     incarnation: self.incarnation.get(),
                 },
             }),
+            imap_flags::FREE if self.birth.get() > MAX_INO => Err(Malformed::new(
+                "inode map entry",
+                format!("free list leads back to {}", self.birth),
+            )),
             imap_flags::FREE => Ok(ImapState::Free {
                 next_version: self.version.get(),
                 previous: self.birth.get(),

@@ -239,10 +239,7 @@ fn decode_root(height: u8, tail: &[u8], inline: bool) -> Result<Root, String> {
     if inline {
         return Ok(Root::default());
     }
-    let mut slots: Vec<Pointer> = tail
-        .chunks_exact(size_of::<Pointer>())
-        .map(|bytes| Pointer::read_from_bytes(bytes).expect("a chunk is a pointer long"))
-        .collect();
+    let mut slots = super::entries::<Pointer>(tail).to_vec();
     if slots
         .iter()
         .any(|p| !p.is_sane() || (height > 0 && p.is_unwritten()))

@@ -13,6 +13,8 @@ pub mod owner;
 pub mod pointer;
 pub mod summary;
 pub mod superblock;
+#[cfg(test)]
+mod tests;
 
 pub use checkpoint::{CheckpointHeader, LogPosition, UsageDelta};
 pub use ifile::{ImapEntry, UsageEntry};
@@ -22,12 +24,29 @@ pub use pointer::Pointer;
 pub use summary::SummaryHeader;
 pub use superblock::Superblock;
 
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 /// Bytes in a sector, the unit of addresses and of packing.
 pub const SECTOR: u64 = varve_device::SECTOR;
 
 /// CRC-32C (Castagnoli), the only checksum kind of this version.
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// The whole structures that `bytes` begin with, as many as there are; what is
+/// left at the end is too short for one.
+pub fn entries<T: FromBytes + Immutable + KnownLayout + Unaligned>(bytes: &[u8]) -> &[T] {
+    let count = bytes.len() / size_of::<T>();
+    <[T]>::ref_from_prefix_with_elems(bytes, count).map_or(&[], |(entries, _)| entries)
+}
+
+/// As [`entries`], to be changed in place.
+pub fn entries_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
+    bytes: &mut [u8],
+) -> &mut [T] {
+    let count = bytes.len() / size_of::<T>();
+    <[T]>::mut_from_prefix_with_elems(bytes, count).map_or(&mut [], |(entries, _)| entries)
 }
 
 /// CRC-32C over several pieces, as if they were one.

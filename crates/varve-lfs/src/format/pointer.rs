@@ -64,6 +64,10 @@ impl Pointer {
     };
 
     /// A pointer to `sectors` stored sectors at `sector`.
+    ///
+    /// # Panics
+    /// If `sector` is beyond [`MAX_SECTOR`] or `sectors` is 0: places come from
+    /// the volume's geometry, which fits.
     pub fn new(sector: u64, sectors: u8, crc: u32, birth: u64, incarnation: u32) -> Self {
         assert!(
             sector <= MAX_SECTOR && sectors > 0,

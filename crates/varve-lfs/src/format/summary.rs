@@ -11,12 +11,19 @@
 //! needs an address. The header's checksum covers header and entries, and the
 //! entries hold the checksums of blocks and inodes: data is checksummed once.
 
+use super::inode::MAX_HEIGHT;
+use super::superblock::MAX_SEGMENT_BYTES;
 use super::{Malformed, crc32c, crc32c_of};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of every summary.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VSUM");
+
+/// Most bytes of a partial segment with entries: buffers stay small, and a
+/// crafted one cannot ask for large ones. A filler, which has none, may extend
+/// to the end of its segment.
+pub const MAX_PARTIAL_BYTES: u32 = 1 << 20;
 
 /// Bits of [`SummaryHeader::flags`].
 pub mod summary_flags {
@@ -125,6 +132,15 @@ impl SummaryHeader {
         }
         if header.summary_sectors() > u64::from(header.sectors.get()) {
             return Err(bad("entries exceed the partial segment".into()));
+        }
+        let filler = header.entry_bytes.get() == 0;
+        let most = if filler {
+            MAX_SEGMENT_BYTES
+        } else {
+            MAX_PARTIAL_BYTES
+        };
+        if u64::from(header.sectors.get()) * super::SECTOR > u64::from(most) {
+            return Err(bad(format!("{} sectors are too many", header.sectors)));
         }
         Ok(header)
     }
@@ -301,7 +317,9 @@ impl<'a> Entries<'a> {
             entry_kind::BLOCK | entry_kind::XATTRS | entry_kind::NODE => {
                 let entry: BlockEntry = self.take()?;
                 let node = kind == entry_kind::NODE;
-                (entry.sectors > 0 && (entry.height > 0) == node).then_some(Entry::Block(entry))
+                let heights = if node { 1..=MAX_HEIGHT } else { 0..=0 };
+                (entry.sectors > 0 && heights.contains(&entry.height))
+                    .then_some(Entry::Block(entry))
             }
             entry_kind::INODE => self.take().map(Entry::Inode),
             entry_kind::FREED..=entry_kind::RESERVED => self.take().map(Entry::Record),

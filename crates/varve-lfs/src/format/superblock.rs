@@ -16,6 +16,9 @@ pub const VERSION: u16 = 1;
 /// Checksum kind 1: CRC-32C.
 pub const CHECKSUM_CRC32C: u8 = 1;
 
+/// Most bytes of a segment.
+pub const MAX_SEGMENT_BYTES: u32 = 1 << 30;
+
 /// One copy of the superblock, 512 bytes.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
@@ -158,7 +161,12 @@ impl Superblock {
         };
         power("block size", block, 4096, 65536)?;
         power("write unit", unit, 4096, 65536)?;
-        power("segment size", segment, 16 * unit.max(block), 1 << 30)?;
+        power(
+            "segment size",
+            segment,
+            16 * unit.max(block),
+            MAX_SEGMENT_BYTES,
+        )?;
         power("inode size", inode, 256, 4096)?;
         let count = u64::from(self.segment_count.get());
         let end = self

@@ -3,15 +3,12 @@
 use super::Inspector;
 use crate::check::{Visitor, plain, walk};
 use crate::error::Error;
-use crate::format::Pointer;
-use crate::format::ifile::{
-    ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET, USAGE_OFFSET,
-};
+use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET, USAGE_OFFSET};
 use crate::format::node::NodeId;
+use crate::format::{Pointer, entries};
 use serde::Serialize;
 use std::fmt;
 use varve_fs::InodeNo;
-use zerocopy::FromBytes;
 
 /// Numbers of the free list that are listed.
 const MAX_FREE: usize = 1 << 16;
@@ -191,8 +188,7 @@ impl Inspector {
                     continue;
                 }
             };
-            for (ino, entry) in (first..next_ino).zip(bytes.chunks_exact(ENTRY_BYTES)) {
-                let entry = ImapEntry::read_from_bytes(entry).expect("a chunk is an entry long");
+            for (ino, entry) in (first..next_ino).zip(entries::<ImapEntry>(&bytes)) {
                 let state = match entry.state() {
                     Ok(ImapState::Unused) => "unused",
                     Ok(ImapState::Free { .. }) => "free",

@@ -23,7 +23,7 @@ use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
 use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET};
 use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
-use crate::format::{LogPosition, Malformed, Superblock, UsageEntry};
+use crate::format::{LogPosition, Malformed, Superblock, UsageEntry, entries};
 use crate::geometry::Geometry;
 use crate::locks::{Rank, RankedRwLock};
 use crate::reader::Reader;
@@ -33,7 +33,7 @@ use std::sync::Arc;
 use varve_device::Device;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Usage};
-use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
 
 /// What a mount found and did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
@@ -58,10 +58,8 @@ pub struct RecoveryReport {
     pub damage: Vec<String>,
 }
 
-/// Reads every slot of the checkpoint ring.
-///
-/// # Errors
-/// Device errors only; a refused slot is in the result.
+/// Reads every slot of the checkpoint ring; why a slot was refused, a device
+/// error included, stands in its place.
 pub fn read_ring(
     device: &dyn Device,
     superblock: &Superblock,
@@ -191,8 +189,8 @@ fn load_usage(reader: &Reader, geometry: &Geometry, base: &Base) -> Result<Vec<U
     };
     for ((block, _), bytes) in pointers.iter().zip(contents) {
         let at = ((block - first) * geometry.entries_per_block()) as usize;
-        for (entry, stored) in table[at..].iter_mut().zip(bytes.chunks_exact(ENTRY_BYTES)) {
-            *entry = UsageEntry::read_from_bytes(stored).expect("a chunk is an entry long");
+        for (entry, stored) in table[at..].iter_mut().zip(entries(&bytes)) {
+            *entry = *stored;
         }
     }
     Ok(table)
@@ -222,10 +220,10 @@ fn load_unfinished(
         let bytes = reader.ifile_block(&pointer, block)?;
         let here = left.min(block_bytes / 8) as usize;
         list.extend(
-            bytes
-                .chunks_exact(8)
+            entries::<U64>(&bytes)
+                .iter()
                 .take(here)
-                .map(|b| u64::from_le_bytes(b.try_into().expect("8"))),
+                .map(|ino| ino.get()),
         );
         left -= here as u64;
         block += 1;
@@ -348,7 +346,8 @@ fn first_usable(
             }
         }
     }
-    Err(refused.expect("there was at least one record"))
+    let none = || Malformed::new("checkpoint record", "there is none").into();
+    Err(refused.unwrap_or_else(none))
 }
 
 /// Refuses a position that no log can have.
@@ -362,7 +361,6 @@ pub fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()>
         && position.segment != position.next_segment
         && position.offset.get() <= geometry.segment_bytes
         && position.serial.get() < 1 << 62
-        && position.segment.get() < count
         && position.offset.get() >= geometry.payload_start(position.segment.get())
         && position.offset.get().is_multiple_of(geometry.write_unit);
     if sound {
@@ -378,6 +376,8 @@ struct Pending {
     items: Vec<ChainItem>,
     /// Its inodes, in the order of the items.
     images: Vec<InodeImage>,
+    /// Blocks that its records reserve.
+    reserved_blocks: u64,
 }
 
 struct Replay<'a> {
@@ -388,7 +388,7 @@ struct Replay<'a> {
     recorded: u64,
     out: Recovered,
     pending: Vec<Pending>,
-    /// Blocks that records have reserved.
+    /// Blocks that records of applied groups have reserved.
     reserved_blocks: u64,
 }
 
@@ -458,9 +458,10 @@ impl Replay<'_> {
             Ok(items) => items,
             Err(malformed) => return Ok(Err(malformed)),
         };
-        if let Err(malformed) = self.plausible(&items) {
-            return Ok(Err(malformed));
-        }
+        let reserved_blocks = match self.plausible(&items) {
+            Ok(blocks) => blocks,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
         let bytes = match summary.read_partial(self.reader) {
             _ if items.is_empty() => Vec::new(),
             Ok(bytes) => bytes,
@@ -473,35 +474,39 @@ impl Replay<'_> {
             summary,
             items,
             images,
+            reserved_blocks,
         }))
     }
 
     /// Refuses what no writer of this volume can have meant, however good the
-    /// checksums: it would cost memory without bound.
-    fn plausible(&self, items: &[ChainItem]) -> std::result::Result<(), Malformed> {
+    /// checksums: it would cost memory without bound. Returns how many blocks
+    /// the records reserve.
+    fn plausible(&self, items: &[ChainItem]) -> std::result::Result<u64, Malformed> {
         let volume =
             u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
         let most =
             self.out.committed.read().base.next_ino + volume / u64::from(self.geometry.inode_bytes);
-        let mut reserved = self.reserved_blocks;
+        let mut reserved = 0u64;
         for item in items {
             if let ChainItem::Record {
                 record: Record::Reserved(from, to, _),
                 ..
             } = item
             {
-                reserved += to - from;
+                reserved = reserved.saturating_add(to - from);
             }
             let ino = item.ino().0;
             if ino != InodeNo::IFILE.0 && !(InodeNo::ROOT.0..most).contains(&ino) {
                 return Err(Malformed::new("summary", format!("inode number {ino}")));
             }
         }
+        let pending = self.pending.iter().map(|partial| partial.reserved_blocks);
+        let earlier = pending.fold(self.reserved_blocks, u64::saturating_add);
         // Freed and reserved again, a block may count several times.
-        if reserved > 64 * (volume / u64::from(self.geometry.block_bytes)) {
+        if reserved.saturating_add(earlier) > 64 * (volume / u64::from(self.geometry.block_bytes)) {
             return Err(Malformed::new("summary", "reserves more than the volume"));
         }
-        Ok(())
+        Ok(reserved)
     }
 
     /// The inodes of a partial, in the order of its items.
@@ -578,6 +583,7 @@ impl Replay<'_> {
 
     fn apply(&mut self, partial: Pending) -> Result<()> {
         let geometry = self.geometry;
+        self.reserved_blocks += partial.reserved_blocks;
         let mut images = partial.images.into_iter();
         for item in &partial.items {
             let image = match item {
@@ -595,9 +601,6 @@ impl Replay<'_> {
                     version,
                     record,
                 } => {
-                    if let Record::Reserved(from, to, _) = record {
-                        self.reserved_blocks += to - from;
-                    }
                     let lost = match record {
                         Record::Freed(_) => planted::is(Planted::FreedLost),
                         Record::Truncated(_) => planted::is(Planted::TruncateLost),

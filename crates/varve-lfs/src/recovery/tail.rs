@@ -12,7 +12,7 @@
 
 use super::{Recovered, leftover};
 use crate::chain::{ChainItem, Summary};
-use crate::format::SECTOR;
+use crate::format::{SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::{BTreeSet, VecDeque};
@@ -34,7 +34,7 @@ pub fn search(
         queue.push_back((next, geometry.payload_start(next)));
     }
     let mut seen = BTreeSet::from([place, next]);
-    let mut proofs: Vec<Summary> = Vec::new();
+    let mut proof: Option<SummaryHeader> = None;
     let mut later: Vec<Summary> = Vec::new();
     while let Some((segment, offset)) = queue.pop_front() {
         let mut image = vec![0; geometry.segment_bytes as usize];
@@ -45,7 +45,10 @@ pub fn search(
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
-            at += geometry.write_unit;
+            // Its own entries hold no other: what is kept of a segment is never
+            // more than the segment.
+            let taken = found.as_ref().map_or(1, Summary::summary_bytes);
+            at += taken.next_multiple_of(geometry.write_unit);
             let later_life = |s: &Summary| {
                 s.header.serial.get() > last
                     && s.header.incarnation.get() >= out.position.incarnation.get()
@@ -58,19 +61,21 @@ pub fn search(
                 queue.push_back((next, geometry.payload_start(next)));
             }
             if summary.header.durable_through.get() > last {
-                proofs.push(summary.clone());
+                proof = proof
+                    .into_iter()
+                    .chain([summary.header])
+                    .max_by_key(|header| header.serial.get());
             }
             later.push(summary);
         }
     }
-    let proof = proofs.iter().max_by_key(|s| s.header.serial.get());
-    let summarised = proof.map_or(0, |s| s.header.durable_through.get());
+    let summarised = proof.map_or(0, |header| header.durable_through.get());
     let through = summarised.max(recorded);
     if through <= last {
         return;
     }
     let witness = match proof {
-        Some(proof) if summarised >= recorded => format!("partial {}", proof.header.serial),
+        Some(proof) if summarised >= recorded => format!("partial {}", proof.serial),
         _ => "the checkpoint record".into(),
     };
     let mut damage = vec![format!(

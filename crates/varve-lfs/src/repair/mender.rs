@@ -18,12 +18,10 @@ use crate::base::{Base, Tree, imap_block, span};
 use crate::check::{Fix, Visitor, walk};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
-use crate::format::ifile::{
-    ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState, InodePlace, UNFINISHED_OFFSET,
-};
+use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, InodePlace, UNFINISHED_OFFSET};
 use crate::format::inode::{InodeImage, MAX_HEIGHT, Root};
 use crate::format::node::{FANOUT, Node, NodeId};
-use crate::format::{Pointer, Superblock};
+use crate::format::{Pointer, Superblock, entries, entries_mut};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use crate::recovery::load_base;
@@ -31,7 +29,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// See the module's head.
 pub(crate) struct Mender<'a> {
@@ -285,8 +283,10 @@ impl<'a> Mender<'a> {
             return Ok(false);
         };
         let mut bytes = self.reader.ifile_block(&pointer, block)?.to_vec();
-        let at = (ino % self.geometry.entries_per_block()) as usize * ENTRY_BYTES;
-        bytes[at..at + ENTRY_BYTES].copy_from_slice(ImapEntry::new(state).as_bytes());
+        let at = (ino % self.geometry.entries_per_block()) as usize;
+        if let Some(entry) = entries_mut(&mut bytes).get_mut(at) {
+            *entry = ImapEntry::new(state);
+        }
         self.put_ifile_block(&pointer, block, bytes);
         Ok(true)
     }
@@ -543,8 +543,8 @@ impl<'a> Mender<'a> {
         for (block, pointer) in &blocks {
             let bytes = self.reader.ifile_block(pointer, *block)?;
             let first = (block - first_block) * per_block;
-            for (ino, bytes) in (first..).zip(bytes.chunks_exact(ENTRY_BYTES)) {
-                if ino < next_ino && matches!(state(bytes), Some(ImapState::Free { .. })) {
+            for (ino, entry) in (first..).zip(entries::<ImapEntry>(&bytes)) {
+                if ino < next_ino && matches!(entry.state(), Ok(ImapState::Free { .. })) {
                     free.push(ino);
                 }
             }
@@ -552,19 +552,20 @@ impl<'a> Mender<'a> {
         let mut at = 0;
         for (block, pointer) in &blocks {
             let mut bytes = self.reader.ifile_block(pointer, *block)?.to_vec();
-            let end = (block - first_block + 1) * per_block;
+            let first = (block - first_block) * per_block;
             let mut changed = false;
-            while let Some(&ino) = free.get(at).filter(|ino| **ino < end) {
-                let offset = (ino % per_block) as usize * ENTRY_BYTES;
-                let entry = &mut bytes[offset..offset + ENTRY_BYTES];
-                if let Some(ImapState::Free { next_version, .. }) = state(entry) {
+            for (ino, entry) in (first..).zip(entries_mut::<ImapEntry>(&mut bytes)) {
+                if free.get(at) != Some(&ino) {
+                    continue;
+                }
+                if let Ok(ImapState::Free { next_version, .. }) = entry.state() {
                     let linked = ImapEntry::new(ImapState::Free {
                         next_version,
                         previous: at.checked_sub(1).map_or(0, |before| free[before]),
                         next: free.get(at + 1).copied().unwrap_or(0),
                     });
-                    changed |= *entry != *linked.as_bytes();
-                    entry.copy_from_slice(linked.as_bytes());
+                    changed |= *entry != linked;
+                    *entry = linked;
                 }
                 at += 1;
             }
@@ -576,10 +577,6 @@ impl<'a> Mender<'a> {
         self.record.header.free_count = (free.len() as u64).into();
         Ok(true)
     }
-}
-
-fn state(bytes: &[u8]) -> Option<ImapState> {
-    ImapEntry::read_from_bytes(bytes).ok()?.state().ok()
 }
 
 /// What a walk of the ifile meets.

@@ -198,13 +198,21 @@ fn orphan(session: &mut Session, ino: u64, was_freed: bool, actions: &mut Action
     let edit = session.edit(ino)?;
     if kind == FileKind::Directory {
         edit.inode.parent = InodeNo(home);
-        session.edit(home)?.inode.nlink += 1;
+        count_subdirectory(session, home)?;
     } else {
         edit.inode.nlink = 1;
     }
     actions.lost(format!(
         "inode {ino} ({kind:?}): no name led to it; it is /{LOST_AND_FOUND}/{name} now"
     ));
+    Ok(())
+}
+
+/// One more `..` leads to the directory. A count that no directory can have
+/// stays; the next round corrects it.
+fn count_subdirectory(session: &mut Session, ino: u64) -> Result<()> {
+    let inode = &mut session.edit(ino)?.inode;
+    inode.nlink = inode.nlink.saturating_add(1);
     Ok(())
 }
 
@@ -231,7 +239,7 @@ fn lost_and_found(session: &mut Session, actions: &mut Actions) -> Result<u64> {
     directory::insert(&key, &mut blocks, name.as_bytes(), ino, FileKind::Directory)
         .map_err(damaged)?;
     blocks.finish()?;
-    session.edit(root)?.inode.nlink += 1;
+    count_subdirectory(session, root)?;
     actions.mended(format!("the directory /{name} was made"));
     Ok(ino.0)
 }

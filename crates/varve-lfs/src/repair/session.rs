@@ -215,9 +215,11 @@ impl Session {
 
     fn count(&mut self, ino: u64, former: Option<u64>, now: Option<u64>) {
         let change = |blocks: &mut u64, sectors: &mut u64| {
-            *blocks =
-                (*blocks + u64::from(now.is_some())).saturating_sub(u64::from(former.is_some()));
-            *sectors = (*sectors + now.unwrap_or(0)).saturating_sub(former.unwrap_or(0));
+            // An inode may say anything of its blocks.
+            let (more, fewer) = (u64::from(now.is_some()), u64::from(former.is_some()));
+            *blocks = blocks.saturating_add(more).saturating_sub(fewer);
+            let (more, fewer) = (now.unwrap_or(0), former.unwrap_or(0));
+            *sectors = sectors.saturating_add(more).saturating_sub(fewer);
         };
         if let Some(edit) = self.edits.get_mut(&ino) {
             change(&mut edit.inode.blocks, &mut edit.inode.sectors);

@@ -17,7 +17,7 @@ use crate::chain::ChainItem;
 use crate::chain::Summary;
 use crate::error::{Error, Result};
 use crate::format::ifile::IMAP_OFFSET;
-use crate::format::summary::HEADER_BYTES;
+use crate::format::summary::{HEADER_BYTES, MAX_PARTIAL_BYTES};
 use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION};
 use crate::format::{Malformed, SECTOR, SummaryHeader, Superblock, crc32c};
 use crate::geometry::Geometry;
@@ -189,7 +189,7 @@ fn layouts(device: &dyn Device, sightings: &[Sighting]) -> Vec<(u32, u32, u64)> 
     let entries: Vec<(u64, u64)> = sightings
         .windows(2)
         .filter(|pair| {
-            pair[1].serial == pair[0].serial + 1
+            pair[1].serial.checked_sub(pair[0].serial) == Some(1)
                 && pair[1].segment_incarnation != pair[0].segment_incarnation
         })
         .map(|pair| (u64::from(pair[0].next_segment), pair[1].sector * SECTOR))
@@ -321,7 +321,9 @@ fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -
     let mut votes: BTreeMap<u32, u64> = BTreeMap::new();
     let (mut highest, mut largest) = (0, 0);
     let step = sightings.len().div_ceil(SAMPLES).max(1);
-    for sighting in sightings.iter().rev().step_by(step) {
+    // What is longer is a filler, and says nothing.
+    let telling = |sighting: &&Sighting| sighting.bytes <= u64::from(MAX_PARTIAL_BYTES);
+    for sighting in sightings.iter().rev().step_by(step).filter(telling) {
         let mut bytes = vec![0; sighting.bytes as usize];
         if device.read(sighting.sector * SECTOR, &mut bytes).is_err() {
             continue;

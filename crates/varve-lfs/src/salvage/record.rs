@@ -18,7 +18,7 @@
 use crate::chain::{ChainItem, Summary};
 use crate::error::Result;
 use crate::format::checkpoint::CheckpointRecord;
-use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET};
+use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, MAX_INO};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
@@ -66,8 +66,8 @@ pub(crate) fn rebuild(
     let per_block = geometry.entries_per_block();
     let last = roots.last_block.saturating_sub(IMAP_OFFSET / unit);
     let used = roots.used_entries(reader).unwrap_or(per_block);
-    let next_ino = last * per_block + used;
-    header.next_ino = next_ino.max(InodeNo::FIRST.0).into();
+    let next_ino = (last * per_block + used).clamp(InodeNo::FIRST.0, MAX_INO);
+    header.next_ino = next_ino.into();
     image.inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
     image.root = Some(roots.root(geometry.root_slots(), newest));
     image.encode(&mut record.ifile);

@@ -217,7 +217,7 @@ impl Verifier<'_> {
             return;
         }
         let unit = u64::from(self.lfs.geometry.block_bytes);
-        let offset = block * unit;
+        let offset = block.saturating_mul(unit);
         let size = self
             .lookup()
             .inode(InodeNo(ino))

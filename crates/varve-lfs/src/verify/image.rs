@@ -3,11 +3,10 @@
 use super::known::{Known, WINDOW};
 use super::{Ended, Image, Stage};
 use crate::check::{FindingKind, Mapped, Subject, ifile_regions, plain, walk};
-use crate::format::Pointer;
-use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, ImapEntry, ImapState};
+use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
+use crate::format::{Pointer, entries};
 use std::sync::Arc;
 use varve_fs::InodeNo;
-use zerocopy::FromBytes;
 
 /// Inodes read in one batch, sorted by place.
 const BATCH: usize = 1 << 14;
@@ -94,7 +93,7 @@ impl Image<'_> {
             self.go_on()?;
             match self.reader.ifile_block(pointer, *block) {
                 Ok(bytes) => {
-                    for (ino, entry) in (first..).zip(bytes.chunks_exact(ENTRY_BYTES)) {
+                    for (ino, entry) in (first..).zip(entries(&bytes)) {
                         batch.extend(self.map_entry(ino, entry, verify));
                     }
                 }
@@ -141,8 +140,7 @@ impl Image<'_> {
         }
     }
 
-    fn map_entry(&mut self, ino: u64, bytes: &[u8], verify: bool) -> Option<Mapped> {
-        let entry = ImapEntry::read_from_bytes(bytes).expect("a chunk is an entry long");
+    fn map_entry(&mut self, ino: u64, entry: &ImapEntry, verify: bool) -> Option<Mapped> {
         let next_ino = self.hold.base.next_ino;
         let subject = Subject::Inode(ino);
         let (kind, problem) = match entry.state() {
