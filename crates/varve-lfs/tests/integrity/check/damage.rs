@@ -1,10 +1,10 @@
 //! One thing wrong at a time, and the finding it must give.
 
+use crate::patient::{Files, patient};
 use crate::surgeon::Surgeon;
 use crate::volume::{Image, Volume, checked, formatted};
 use FindingKind as Kind;
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use varve_device::{Clock, VirtualClock};
 use varve_fs::InodeNo;
 use varve_lfs::FormatOptions;
@@ -13,41 +13,16 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::ImapState;
 use varve_lfs::repair::{RepairOptions, repair};
 
-/// A populated volume after a clean unmount, and where its files are.
+/// A populated volume and where its files are.
 struct Patient {
     surgeon: Surgeon,
-    files: BTreeMap<&'static str, InodeNo>,
+    files: Files,
 }
 
 impl Patient {
     fn new() -> Patient {
-        static PATIENT: OnceLock<(Surgeon, BTreeMap<&'static str, InodeNo>)> = OnceLock::new();
-        let (surgeon, files) = PATIENT.get_or_init(|| {
-            let volume = Volume::new(16 << 20);
-            volume.populate();
-            let root = InodeNo::ROOT;
-            let home = volume.lookup(root, "home");
-            let deep = volume.lookup(home, "deep");
-            let files = BTreeMap::from([
-                ("home", home),
-                ("deep", deep),
-                ("many", volume.lookup(root, "many")),
-                ("file7", volume.lookup(home, "file7")),
-                ("file9", volume.lookup(home, "file9")),
-                ("file15", volume.lookup(home, "file15")),
-                ("labelled", volume.lookup(home, "labelled")),
-                ("reserved", volume.lookup(home, "reserved")),
-                ("large", volume.lookup(deep, "large")),
-                ("sparse", volume.lookup(deep, "sparse")),
-                ("short", volume.lookup(deep, "short")),
-            ]);
-            volume.unmount();
-            (Surgeon::new(&volume.device), files)
-        });
-        Patient {
-            surgeon: surgeon.clone(),
-            files: files.clone(),
-        }
+        let (surgeon, files) = patient();
+        Patient { surgeon, files }
     }
 
     fn file(&self, name: &str) -> InodeNo {

@@ -1,7 +1,7 @@
 //! The power fails during repair: what it leaves can be repaired, and the
 //! outcome is the same.
 
-use crate::sweep::{mend, patient};
+use super::sweep::{mend, patient};
 use crate::tree::Tree;
 use crate::volume::{Image, checked};
 use rand::{RngExt, SeedableRng};
@@ -26,7 +26,7 @@ fn power_cut_during_repair() {
     let seeds: u64 = std::env::var("VARVE_SEEDS").map_or(4, |seeds| seeds.parse().unwrap());
     let mut states = 0;
     for seed in first..first + seeds {
-        eprintln!("reproduce: VARVE_SEED={seed}");
+        eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-lfs power_cut_during_repair");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let damaged = MemoryDevice::from_image(&device.snapshot());
         for _ in 0..rng.random_range(1..4) {

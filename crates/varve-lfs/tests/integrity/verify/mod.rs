@@ -1,22 +1,15 @@
 //! Verification in service: what is damaged is found and named, what is whole
 //! never is, whatever goes on beside.
 
-#[path = "../check/surgeon.rs"]
-#[allow(dead_code, reason = "shared with the offline check")]
-mod surgeon;
-#[path = "../check/volume.rs"]
-#[allow(dead_code, reason = "shared with the offline check")]
-mod volume;
-
 mod beside;
 mod flipped;
 mod forced;
-mod tree;
+mod forged;
 
+use crate::volume::Volume;
 use std::sync::Arc;
 use varve_device::Device;
 use varve_lfs::verify::{Control, Outcome, Verification, VerifyOptions};
-use volume::Volume;
 
 /// Verifies the tree and all data.
 fn scrub<D: Device + 'static>(volume: &Volume<D>) -> Verification {

@@ -6,7 +6,5 @@ mod crashes;
 mod damage;
 mod found;
 mod inspect;
-mod mutations;
+pub mod mutations;
 mod sound;
-mod surgeon;
-mod volume;

@@ -1,6 +1,6 @@
 //! What a failed verification does to a volume in service.
 
-use crate::scrub;
+use super::scrub;
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, pattern};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Any bytes: findings perhaps, a panic or an endless loop never.
 
-use crate::inspect::everything;
+use super::inspect::everything;
 use crate::surgeon::Surgeon;
 use crate::volume::{Image, Volume, checked, step};
 use rand::{RngExt, SeedableRng};
@@ -30,7 +30,7 @@ fn patient(seed: u64, crashed: bool) -> Surgeon {
 }
 
 /// Check and inspection must end, whatever they say.
-fn survives(surgeon: &Surgeon) {
+pub fn survives(surgeon: &Surgeon) {
     let options = CheckOptions {
         data: true,
         ..CheckOptions::default()

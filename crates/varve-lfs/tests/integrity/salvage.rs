@@ -1,23 +1,15 @@
 //! `varve salvage`: a volume without superblocks and checkpoints, from its
 //! summaries alone.
 
-#[path = "check/volume.rs"]
-#[allow(dead_code, reason = "the check's own tests use all of it")]
-mod volume;
-
-#[path = "repair/tree.rs"]
-#[allow(dead_code, reason = "repair's own tests use all of it")]
-mod tree;
-
+use crate::tree::{Tree, populate};
+use crate::volume::{Image, Volume, checked, mount_options, step};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
-use tree::{Tree, populate};
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{FileSystem, InodeNo};
 use varve_lfs::salvage::{Copied, SalvageOptions, Salvaged, open};
 use varve_lfs::{FormatOptions, Lfs, superblock_offsets};
-use volume::{Image, Volume, checked, mount_options, step};
 
 fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(5_000_000_000_000, 1000))
@@ -35,7 +27,7 @@ fn target(bytes: u64) -> Arc<MemoryDevice> {
 
 /// Salvages, and verifies that the source was not written to and the target
 /// is sound.
-fn salvage(source: &Arc<MemoryDevice>) -> (Salvaged, Copied, Tree) {
+pub fn salvage(source: &Arc<MemoryDevice>) -> (Salvaged, Copied, Tree) {
     let options = SalvageOptions::default();
     let before = source.counters().snapshot().bytes_written;
     let salvaged = open(source.clone(), clock(), &options).unwrap();
@@ -48,7 +40,7 @@ fn salvage(source: &Arc<MemoryDevice>) -> (Salvaged, Copied, Tree) {
 }
 
 /// Clears every copy of the superblock and every slot of the ring.
-fn wipe(device: &MemoryDevice, superblocks: bool, ring: bool) -> Arc<MemoryDevice> {
+pub fn wipe(device: &MemoryDevice, superblocks: bool, ring: bool) -> Arc<MemoryDevice> {
     let superblock = Lfs::find_superblock(device).unwrap();
     let damaged = Arc::new(MemoryDevice::from_image(&device.snapshot()));
     if superblocks {
@@ -68,7 +60,7 @@ fn wipe(device: &MemoryDevice, superblocks: bool, ring: bool) -> Arc<MemoryDevic
 
 /// Numbers are given anew; all else must be as it was.
 #[track_caller]
-fn assert_same(before: &Tree, after: &Tree, what: &str) {
+pub fn assert_same(before: &Tree, after: &Tree, what: &str) {
     let anonymous = |tree: &Tree| {
         let mut tree = tree.clone();
         tree.0.values_mut().for_each(|file| file.ino = 0);

@@ -1,44 +1,18 @@
 //! What a fault of Varve itself would leave: every checksum is right, and
 //! something does not fit together.
 
-use crate::scrub;
+use super::scrub;
+use crate::patient::patient;
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, mount_options, system_options};
-use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use varve_device::VirtualClock;
-use varve_fs::{FileSystem, InodeNo};
+use varve_fs::FileSystem;
 use varve_lfs::Lfs;
 use varve_lfs::check::{FindingKind as Kind, Subject};
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::ImapState;
 use varve_lfs::verify::{Control, Verification, VerifyOptions};
-
-type Files = BTreeMap<&'static str, InodeNo>;
-
-pub fn patient() -> (Surgeon, Files) {
-    static PATIENT: OnceLock<(Surgeon, Files)> = OnceLock::new();
-    let made = PATIENT.get_or_init(|| {
-        let volume = Volume::new(16 << 20);
-        volume.populate();
-        let root = InodeNo::ROOT;
-        let home = volume.lookup(root, "home");
-        let deep = volume.lookup(home, "deep");
-        let files = BTreeMap::from([
-            ("home", home),
-            ("deep", deep),
-            ("many", volume.lookup(root, "many")),
-            ("file15", volume.lookup(home, "file15")),
-            ("labelled", volume.lookup(home, "labelled")),
-            ("large", volume.lookup(deep, "large")),
-            ("long", volume.lookup(deep, "long")),
-            ("sparse", volume.lookup(deep, "sparse")),
-        ]);
-        volume.unmount();
-        (Surgeon::new(&volume.device), files)
-    });
-    made.clone()
-}
 
 /// Mounts and verifies. A volume whose tree cannot even be opened is verified
 /// all the same.

@@ -1,8 +1,9 @@
 //! One byte of the device changed, anywhere: found if and only if the offline
 //! check finds something live there, and named alike.
 
+use super::forged::verified;
+use crate::patient::patient;
 use crate::surgeon::Surgeon;
-use crate::tree::{patient, verified};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,7 +32,9 @@ fn offline(surgeon: &Surgeon) -> BTreeSet<String> {
 fn a_flipped_byte_is_found_where_something_lives_and_nowhere_else() {
     let seed = std::env::var("VARVE_SEED").map_or(1, |text| text.parse().unwrap());
     let rounds = std::env::var("VARVE_ROUNDS").map_or(120, |text| text.parse().unwrap());
-    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-lfs --test verify a_flipped_byte");
+    eprintln!(
+        "reproduce: VARVE_SEED={seed} cargo test -p varve-lfs --test integrity a_flipped_byte"
+    );
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (whole, _) = patient();
     let first = whole.geometry.first_segment as usize;
