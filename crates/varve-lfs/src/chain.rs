@@ -386,7 +386,7 @@ pub fn follows(
 
 /// A reservation is never larger than the volume, no range beyond the index.
 fn plausible(geometry: &Geometry, kind: u8, from: u64, to: u64) -> bool {
-    let volume = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes);
+    let volume = geometry.volume_bytes();
     match kind {
         entry_kind::PUNCHED => from <= to && to <= MAX_BLOCK,
         entry_kind::RESERVED => {

@@ -66,6 +66,11 @@ impl Geometry {
         }
     }
 
+    /// Bytes of all segments together.
+    pub fn volume_bytes(&self) -> u64 {
+        u64::from(self.segment_count) * u64::from(self.segment_bytes)
+    }
+
     /// Byte offset, within a segment, of its first partial segment.
     pub fn payload_start(&self, segment: u32) -> u32 {
         if segment.is_multiple_of(self.copy_stride) {
@@ -115,7 +120,7 @@ impl Geometry {
 
     /// Bytes of content that one group of the file system holds at most.
     pub fn group_bytes(&self) -> u64 {
-        let volume = u64::from(self.segment_count) * u64::from(self.segment_bytes);
+        let volume = self.volume_bytes();
         (volume / 64).clamp(64 << 10, 16 << 20)
     }
 

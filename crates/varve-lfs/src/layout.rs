@@ -1,8 +1,8 @@
 //! The seam: [`varve_fs::Layout`] for the log.
 
 use crate::apply::Record;
-use crate::format::Pointer;
 use crate::format::inode::InodeImage;
+use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
 use std::sync::Arc;
@@ -50,8 +50,12 @@ impl Layout for Lfs {
         if ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
-        let image = self.image(ino)?;
-        Ok(image.inode.clone())
+        let mut inode = self.image(ino)?.inode.clone();
+        // A damaged inode may count more than there is: sums must not overflow.
+        let most = self.geometry.volume_bytes() / SECTOR;
+        inode.blocks = inode.blocks.min(most);
+        inode.sectors = inode.sectors.min(most);
+        Ok(inode)
     }
 
     fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {

@@ -54,14 +54,13 @@ pub struct Schedule {
 impl Lfs {
     /// Inode-map blocks one checkpoint may have to write; part of the reserve.
     pub(crate) fn imap_limit(&self) -> u64 {
-        imap_limit(u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes))
+        imap_limit(self.geometry.volume_bytes())
     }
 
     /// Bytes of log after which a checkpoint is due: bounded replay, and on
     /// small volumes early enough that the cleaner has something to reuse.
     fn checkpoint_bytes(&self) -> u64 {
-        let volume =
-            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
+        let volume = self.geometry.volume_bytes();
         self.options.checkpoint_bytes.min(volume / 8)
     }
 

@@ -125,7 +125,7 @@ pub fn load_base(
     if ifile.root.is_none() {
         return Err(Malformed::new("checkpoint record", "the ifile's inode has no root").into());
     }
-    let most_bytes = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes);
+    let most_bytes = geometry.volume_bytes();
     let most = most_bytes / u64::from(geometry.inode_bytes);
     let sound = header.serial.get() < 1 << 62
         && header.next_ino.get() <= MAX_INO
@@ -482,8 +482,7 @@ impl Replay<'_> {
     /// checksums: it would cost memory without bound. Returns how many blocks
     /// the records reserve.
     fn plausible(&self, items: &[ChainItem]) -> std::result::Result<u64, Malformed> {
-        let volume =
-            u64::from(self.geometry.segment_count) * u64::from(self.geometry.segment_bytes);
+        let volume = self.geometry.volume_bytes();
         let most =
             self.out.committed.read().base.next_ino + volume / u64::from(self.geometry.inode_bytes);
         let mut reserved = 0u64;
@@ -570,10 +569,13 @@ impl Replay<'_> {
                     self.apply(partial)?;
                 }
                 self.out.report.groups += 1;
+                // Totals are no reason to drop a group. What no volume holds
+                // would overflow sums, and is counted anew by a check.
+                let most = self.geometry.volume_bytes();
                 self.out.usage = Usage {
-                    inodes: header.inodes_used.get(),
-                    blocks: header.blocks_used.get(),
-                    sectors: header.sectors_used.get(),
+                    inodes: header.inodes_used.get().min(most),
+                    blocks: header.blocks_used.get().min(most),
+                    sectors: header.sectors_used.get().min(most),
                 };
             }
         }

@@ -559,7 +559,7 @@ fn sane(superblock: &Superblock, record: &CheckpointRecord) -> Option<(Checkpoin
     ifile.root.as_ref()?;
     let mut sane = record.clone();
     let header = &mut sane.header;
-    let volume = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes);
+    let volume = geometry.volume_bytes();
     let next_ino = header.next_ino.get().min(crate::format::ifile::MAX_INO);
     header.next_ino = next_ino.into();
     if header.free_head.get() >= next_ino.max(1) || header.free_count.get() > next_ino {

@@ -1,0 +1,263 @@
+//! Numbers at the end of their range, under right checksums: nothing overflows,
+//! nothing asks for memory without bound, and what is not concerned stays.
+
+use crate::check::mutations::survives;
+use crate::patient::patient;
+use crate::salvage::{assert_same, salvage, wipe};
+use crate::surgeon::Surgeon;
+use crate::tree::Tree;
+use crate::volume::{Volume, mount_options, pattern};
+use std::sync::Arc;
+use varve_device::VirtualClock;
+use varve_fs::{Caller, InodeNo, SetAttr, View};
+use varve_lfs::format::checkpoint::checkpoint_flags;
+use varve_lfs::format::ifile::ImapState;
+use varve_lfs::format::summary::{
+    self, FileEntry, HEADER_BYTES, RecordEntry, entry_kind, summary_flags,
+};
+use varve_lfs::format::{LogPosition, SECTOR, SummaryHeader};
+use varve_lfs::{Lfs, RecoveryReport};
+use zerocopy::{FromZeros, IntoBytes};
+
+#[test]
+fn counts_of_blocks_that_no_file_has() {
+    let (mut surgeon, files) = patient();
+    // Two files with one block: repair stores it anew, and counts.
+    let shared = surgeon.pointer(files["large"], 0, 7);
+    surgeon.edit_pointer(files["file15"], 0, 0, &mut |_, _| shared);
+    for name in ["file15", "large", "labelled", "home"] {
+        surgeon.edit_inode(files[name], |image| {
+            image.inode.blocks = u64::MAX;
+            image.inode.sectors = u64::MAX;
+        });
+    }
+    survives(&surgeon);
+    let clock = Arc::new(VirtualClock::new(0, 1000));
+    let volume = Volume::mount(surgeon.device(), clock, 5);
+    let (caller, live) = (Caller::root(), View::Live);
+    for name in ["file15", "large", "labelled"] {
+        let ino = files[name];
+        volume.write(ino, 5000, &pattern(1, 9000));
+        volume.set_attribute(ino, "user.more", &[1; 3000]);
+        let size = SetAttr {
+            size: Some(100),
+            ..SetAttr::default()
+        };
+        volume.system.setattr(live, &caller, ino, &size).unwrap();
+    }
+    volume.unlink(files["home"], "labelled");
+    volume.system.sync().unwrap();
+    volume.unmount();
+}
+
+#[test]
+fn a_lost_and_found_that_counts_too_many_directories() {
+    let volume = Volume::new(8 << 20);
+    let orphan = volume.directory(InodeNo::ROOT, "orphan");
+    let home = volume.directory(InodeNo::ROOT, "lost+found");
+    volume.unmount();
+    let mut surgeon = Surgeon::new(&volume.device);
+    surgeon.edit_name(InodeNo::ROOT, "orphan", 9999, None);
+    surgeon.edit_inode(home, |image| image.inode.nlink = u32::MAX);
+    assert!(orphan < home, "the orphan is taken in first");
+    survives(&surgeon);
+}
+
+#[test]
+fn a_free_list_that_leads_back_beyond_every_number() {
+    let volume = Volume::new(8 << 20);
+    let gone = volume.file(InodeNo::ROOT, "gone");
+    volume.system.checkpoint().unwrap();
+    volume.unlink(InodeNo::ROOT, "gone");
+    volume.unmount();
+    let mut surgeon = Surgeon::new(&volume.device);
+    assert!(matches!(surgeon.imap(gone), ImapState::Free { .. }));
+    surgeon.edit_imap(gone, &|_| ImapState::Free {
+        next_version: 3,
+        previous: u64::MAX,
+        next: 0,
+    });
+    survives(&surgeon);
+}
+
+/// A partial segment of one write unit, or with `sectors` said to be longer.
+fn partial(
+    surgeon: &Surgeon,
+    place: u64,
+    entries: &[u8],
+    edit: impl FnOnce(&mut SummaryHeader),
+) -> Vec<u8> {
+    let mut header = SummaryHeader::new_zeroed();
+    header.magic = summary::MAGIC.into();
+    header.volume_tag = surgeon.superblock.volume_tag().into();
+    header.sector = (place / SECTOR).into();
+    header.entry_bytes = (entries.len() as u32).into();
+    let bytes = (HEADER_BYTES + entries.len()).next_multiple_of(4096);
+    header.sectors = (bytes as u32 / SECTOR as u32).into();
+    header.members = 1.into();
+    edit(&mut header);
+    header.crc = header.computed_crc(entries).into();
+    let mut whole = [header.as_bytes(), entries].concat();
+    whole.resize(bytes, 0);
+    whole
+}
+
+fn put(surgeon: &mut Surgeon, place: u64, bytes: &[u8]) {
+    surgeon.bytes[place as usize..][..bytes.len()].copy_from_slice(bytes);
+}
+
+/// Summaries that are whole and lie, where nothing else is.
+#[test]
+fn salvage_meets_the_last_serial_and_the_longest_partial() {
+    let volume = Volume::new(16 << 20);
+    crate::tree::populate(&volume);
+    volume.unmount();
+    let before = Tree::of(&volume.device);
+    let mut surgeon = Surgeon::new(&volume.device);
+    let last = surgeon.geometry.segment_count - 1;
+    let start = surgeon.geometry.byte(last, 0);
+    for nth in 1..5 {
+        let place = start + nth * 8192;
+        let bytes = partial(&surgeon, place, &[], |header| {
+            header.serial = u64::MAX.into();
+            header.sectors = if nth < 3 { 8 } else { u32::MAX }.into();
+            header.next_segment = u32::MAX.into();
+        });
+        put(&mut surgeon, place, &bytes);
+    }
+    let damaged = wipe(&surgeon.device(), true, false);
+    let (_, _, after) = salvage(&damaged);
+    assert_same(&before, &after, "with lying summaries");
+}
+
+/// A volume that was not unmounted, and where its log goes on.
+fn open_ended() -> (Surgeon, LogPosition) {
+    let volume = Volume::new(8 << 20);
+    volume.unmount();
+    let mut surgeon = Surgeon::new(&volume.device);
+    surgeon.edit_record(|header| header.flags &= !checkpoint_flags::CLEAN);
+    let position = surgeon.record.header.position;
+    (surgeon, position)
+}
+
+/// The partial that follows `position`, and the position behind it.
+fn following(
+    surgeon: &mut Surgeon,
+    position: LogPosition,
+    entries: &[u8],
+    edit: impl FnOnce(&mut SummaryHeader),
+) -> LogPosition {
+    let (segment, offset, enters) = surgeon.geometry.successor(&position);
+    assert!(!enters, "the segment has room");
+    let place = surgeon.geometry.byte(segment, offset);
+    let serial = position.serial.get() + 1;
+    let bytes = partial(surgeon, place, entries, |header| {
+        header.serial = serial.into();
+        header.predecessor = position.predecessor;
+        header.incarnation = (position.incarnation.get() + 1).into();
+        header.next_segment = position.next_segment;
+        header.segment_incarnation = position.segment_incarnation;
+        edit(header);
+    });
+    put(surgeon, place, &bytes);
+    let (header, _) = zerocopy::FromBytes::read_from_prefix(&bytes).unwrap();
+    let header: SummaryHeader = header;
+    LogPosition {
+        serial: serial.into(),
+        offset: (offset + bytes.len() as u32).into(),
+        predecessor: header.chain_crc().into(),
+        incarnation: header.incarnation,
+        ..position
+    }
+}
+
+fn recovered(surgeon: &Surgeon) -> RecoveryReport {
+    let clock = Arc::new(VirtualClock::new(0, 1000));
+    let lfs = Lfs::mount(surgeon.device(), clock, mount_options(9)).unwrap();
+    lfs.recovery_report().clone()
+}
+
+/// What replay may hold in memory is bounded over a whole group, which counts
+/// only with its last partial.
+#[test]
+fn reservations_are_counted_before_their_group_is_whole() {
+    let (mut surgeon, mut position) = open_ended();
+    let geometry = surgeon.geometry;
+    let blocks = u64::from(geometry.segment_count) * u64::from(geometry.segment_bytes)
+        / u64::from(geometry.block_bytes);
+    let mut file = FileEntry::new_zeroed();
+    file.kind = entry_kind::FILE;
+    file.version = 1.into();
+    file.ino = InodeNo::FIRST.0.into();
+    for nth in 0..4 {
+        let mut entries = file.as_bytes().to_vec();
+        for record in 0..40 {
+            let mut reserved = RecordEntry::new_zeroed();
+            reserved.kind = entry_kind::RESERVED;
+            reserved.from = ((nth * 40 + record) * blocks).into();
+            reserved.to = ((nth * 40 + record + 1) * blocks).into();
+            entries.extend_from_slice(reserved.as_bytes());
+        }
+        let flags = if nth == 0 { summary_flags::FIRST } else { 0 };
+        position = following(&mut surgeon, position, &entries, |header| {
+            header.flags = flags.into();
+        });
+    }
+    let report = recovered(&surgeon);
+    assert!(report.end.contains("reserves more"), "{}", report.end);
+    assert_eq!(report.partials, 1);
+    survives(&surgeon);
+}
+
+#[test]
+fn totals_that_no_volume_has() {
+    let (mut surgeon, position) = open_ended();
+    following(&mut surgeon, position, &[], |header| {
+        header.flags = (summary_flags::FIRST | summary_flags::LAST).into();
+        header.inodes_used = u64::MAX.into();
+        header.blocks_used = u64::MAX.into();
+        header.sectors_used = u64::MAX.into();
+    });
+    assert_eq!(recovered(&surgeon).groups, 1);
+    survives(&surgeon);
+    let volume = Volume::mount(surgeon.device(), Arc::new(VirtualClock::new(0, 1000)), 5);
+    let (caller, live) = (Caller::root(), View::Live);
+    drop(
+        volume
+            .system
+            .mknod(live, &caller, InodeNo::ROOT, b"one", 0o600, 0),
+    );
+    let _ = volume.system.statfs();
+    volume.unmount();
+}
+
+/// Entries hold what a writer put there, names of files perhaps: no summary
+/// within them says anything of the log.
+#[test]
+fn a_summary_inside_the_entries_of_another_proves_nothing() {
+    let (mut surgeon, position) = open_ended();
+    let (segment, offset, _) = surgeon.geometry.successor(&position);
+    let claim = |surgeon: &Surgeon, place, entries: &[u8], durable: u64| {
+        partial(surgeon, place, entries, |header| {
+            header.serial = (position.serial.get() + 9).into();
+            header.incarnation = (position.incarnation.get() + 1).into();
+            header.durable_through = durable.into();
+            header.next_segment = position.next_segment;
+        })
+    };
+    // Nothing follows: the log's place is empty. Behind it, a whole summary.
+    let place = surgeon.geometry.byte(segment, offset) + 4096;
+    let lie = claim(&surgeon, place + 4096, &[], u64::MAX);
+    let mut entries = vec![0; 4096 - HEADER_BYTES];
+    entries.extend_from_slice(&lie);
+    let outer = claim(&surgeon, place, &entries, 0);
+    put(&mut surgeon, place, &outer);
+    assert_eq!(recovered(&surgeon).damage, [""; 0]);
+    // By itself it is believed.
+    put(&mut surgeon, place, &[0; 4096]);
+    let damage = recovered(&surgeon).damage;
+    assert!(
+        damage[0].contains("acknowledged data is lost"),
+        "{damage:?}"
+    );
+}
