@@ -20,6 +20,7 @@
 //! which a change of owner or size needs under `HANDLE_KILLPRIV_V2`.
 
 mod adapter;
+mod apart;
 mod bdi;
 mod counters;
 mod device;

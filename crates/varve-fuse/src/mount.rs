@@ -146,7 +146,8 @@ fn is_dead(dir: &Path) -> bool {
     matches!(rustix::fs::statfs(dir), Err(Os::NOTCONN | Os::CONNABORTED))
 }
 
-fn plain_unmount(dir: &Path) -> io::Result<()> {
+/// Unmounts `dir`, without a look at what is there.
+pub(crate) fn plain_unmount(dir: &Path) -> io::Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
         Err(Os::PERM) => device::fusermount_unmount(dir, false),
         other => Ok(other?),

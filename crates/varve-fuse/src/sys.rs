@@ -1,4 +1,4 @@
-//! The system call without a safe wrapper.
+//! System calls without a safe wrapper.
 #![allow(unsafe_code)]
 
 use crate::question::{QUESTION_BYTES, VARVE_IOC_ASK};
@@ -32,4 +32,22 @@ pub(crate) fn ask_ioctl(directory: impl AsFd, buffer: &mut [u8; QUESTION_BYTES])
         ioctl(directory, request)?;
     }
     Ok(())
+}
+
+/// Gives this thread descriptors of its own: the standard streams, and no
+/// others. The other threads keep theirs.
+pub(crate) fn leave_descriptors() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    let flags = libc::CLOSE_RANGE_UNSHARE;
+    // SAFETY: three integers; no memory is passed. With this flag the kernel
+    // copies the table before it closes anything, so no descriptor that another
+    // thread owns is closed. On this thread, what is owned elsewhere becomes an
+    // invalid number, or that of what the thread opens from now on; only
+    // `apart::run` calls this, on a thread it just made, for work that uses
+    // paths and nothing that was open before.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, flags) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }

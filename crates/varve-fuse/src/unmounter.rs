@@ -1,6 +1,6 @@
 //! Ends a session from any thread.
 
-use crate::mount;
+use crate::{apart, mount};
 use parking_lot::{Condvar, Mutex};
 use rustix::fs::{Mode, OFlags};
 use std::io;
@@ -56,10 +56,15 @@ impl Unmounter {
     /// # Errors
     /// EBUSY while files are open or somebody's working directory is inside.
     pub fn unmount(&self) -> io::Result<()> {
+        apart::run(|| self.try_unmount())
+    }
+
+    /// Our own mount is not asked whether its server is alive.
+    fn try_unmount(&self) -> io::Result<()> {
         if self.shared.state.lock().finished {
             return Ok(());
         }
-        mount::unmount(self.mountpoint())
+        mount::plain_unmount(self.mountpoint())
     }
 
     /// Unmounts; while the mount is in use tries again until `grace` has
@@ -68,9 +73,13 @@ impl Unmounter {
     /// # Errors
     /// Those of umount(2), but for EBUSY.
     pub fn shut_down(&self, grace: Duration) -> io::Result<()> {
+        apart::run(|| self.unmount_or_cut(grace))
+    }
+
+    fn unmount_or_cut(&self, grace: Duration) -> io::Result<()> {
         let deadline = Instant::now() + grace;
         loop {
-            match self.unmount() {
+            match self.try_unmount() {
                 Err(e) if e.raw_os_error() == Some(libc::EBUSY) => {}
                 other => return other,
             }

@@ -5,10 +5,12 @@ mod support;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use support::server::{Server, serve_if_asked};
 use support::{Mounted, can_mount};
@@ -30,7 +32,7 @@ fn is_mounted(path: &Path) -> bool {
 fn unmounting_brings_everything_to_the_file_system() {
     let Some(m) = Mounted::new() else { return };
     fs::write(m.path("f"), vec![1; 3 << 20]).unwrap();
-    let behind = std::sync::Arc::clone(&m.fs);
+    let behind = Arc::clone(&m.fs);
     let root = m.root().to_owned();
     assert_eq!(m.unmount().unwrap(), End::Unmounted);
     assert!(!is_mounted(&root));
@@ -48,7 +50,7 @@ fn a_mount_in_use_is_busy_and_then_cut_off() {
     file.write_all(b"held").unwrap();
     let busy = m.unmounter.unmount().unwrap_err();
     assert_eq!(busy.raw_os_error(), Some(libc::EBUSY));
-    let behind = std::sync::Arc::clone(&m.fs);
+    let behind = Arc::clone(&m.fs);
     m.unmounter.shut_down(Duration::from_millis(200)).unwrap();
     assert_eq!(m.ended().unwrap(), End::Aborted);
     let lost = file.sync_all().unwrap_err();
@@ -122,6 +124,49 @@ fn a_killed_server_leaves_an_error_and_no_hang() {
     assert!(!is_mounted(server.root()));
     assert_eq!(fs::read_dir(server.root()).unwrap().count(), 0);
     drop(held);
+}
+
+/// Killed while it has the kernel write back what its mount holds: a wait that
+/// only its own threads could end, and no signal does.
+#[test]
+fn a_server_killed_while_it_ends_is_gone() {
+    if !can_mount() {
+        return;
+    }
+    for round in 0..20u64 {
+        let mut server = Server::start("");
+        let connection = fs::metadata(server.root()).unwrap().dev() & 0xff;
+        let path = server.path("f");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let writer = std::thread::spawn(move || {
+            let file = File::create(path)?;
+            // The kernel takes writes to a dead mount, too.
+            (0..)
+                .take_while(|_| !stopped.load(Relaxed))
+                .try_for_each(|n| file.write_all_at(&[7; 1 << 16], (n % 200) << 16))?;
+            file.sync_all()
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        server.signal(Signal::TERM);
+        std::thread::sleep(Duration::from_millis(10));
+        server.signal(Signal::TERM); // no grace: write back, and cut
+        std::thread::sleep(Duration::from_micros(round * 500));
+        server.signal(Signal::KILL);
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while server.child.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                let abort = format!("/sys/fs/fuse/connections/{connection}/abort");
+                fs::write(abort, "1").unwrap();
+                panic!("round {round}: the server waits for itself");
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        stop.store(true, Relaxed);
+        writer.join().unwrap().unwrap_err();
+        let _ = varve_fuse::unmount(server.root());
+        assert!(!is_mounted(server.root()), "round {round}");
+    }
 }
 
 #[test]
