@@ -57,11 +57,23 @@ pub struct Base {
 
 impl Base {
     /// The ifile's root.
+    ///
+    /// # Panics
+    /// If it has none: a record without one is refused before it becomes a base.
     pub fn ifile_root(&self) -> &Root {
         self.ifile
             .root
             .as_ref()
             .expect("a checkpoint's ifile has a root")
+    }
+
+    /// The ifile's index.
+    pub fn ifile_tree<'a>(&'a self, reader: &'a Reader) -> Tree<'a> {
+        Tree {
+            reader,
+            ino: InodeNo::IFILE,
+            root: self.ifile_root(),
+        }
     }
 
     /// The map entry of `ino`.
@@ -74,11 +86,7 @@ impl Base {
         }
         let per_block = geometry.entries_per_block();
         let block = imap_block(geometry, ino.0);
-        let tree = Tree {
-            reader,
-            ino: InodeNo::IFILE,
-            root: self.ifile_root(),
-        };
+        let tree = self.ifile_tree(reader);
         let Some(pointer) = tree.get(block)? else {
             return Ok(ImapState::Unused);
         };

@@ -96,11 +96,7 @@ impl Layout for Lfs {
         if ino == InodeNo::IFILE {
             let mut next = None;
             let base = Arc::clone(&self.committed.read().base);
-            let tree = crate::base::Tree {
-                reader: &self.reader,
-                ino,
-                root: base.ifile_root(),
-            };
+            let tree = base.ifile_tree(&self.reader);
             tree.blocks(from, u64::MAX, &mut |block, _| {
                 next = Some(block);
                 false
@@ -207,12 +203,7 @@ impl Lfs {
 
     fn ifile_blocks(&self, from: u64, to: u64) -> Result<Vec<(u64, Pointer)>> {
         let base = Arc::clone(&self.committed.read().base);
-        let ino = InodeNo::IFILE;
-        let tree = crate::base::Tree {
-            reader: &self.reader,
-            ino,
-            root: base.ifile_root(),
-        };
+        let tree = base.ifile_tree(&self.reader);
         let mut blocks = Vec::new();
         tree.blocks(from, to, &mut |block, pointer| {
             blocks.push((block, pointer));

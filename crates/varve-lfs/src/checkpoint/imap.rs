@@ -120,11 +120,7 @@ impl Editor<'_, '_> {
 impl Fold<'_> {
     /// An ifile block as the last checkpoint has it, of full length.
     pub(super) fn ifile_content(&self, block: u64) -> Result<Vec<u8>> {
-        let tree = Tree {
-            reader: &self.lfs.reader,
-            ino: InodeNo::IFILE,
-            root: self.base.ifile_root(),
-        };
+        let tree = self.base.ifile_tree(&self.lfs.reader);
         match tree.get(block)? {
             Some(pointer) => Ok(self.lfs.reader.ifile_block(&pointer, block)?.to_vec()),
             None => Ok(vec![0; self.lfs.geometry.block_bytes as usize]),

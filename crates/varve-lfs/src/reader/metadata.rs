@@ -1,0 +1,215 @@
+//! Index nodes, blocks of the ifile and inodes: decoded once, and kept.
+
+use super::Reader;
+use crate::error::{Error, Result};
+use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
+use crate::format::node::{Node, NodeId};
+use crate::format::{Malformed, Pointer, SECTOR, crc32c};
+use quick_cache::Weighter;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::InodeNo;
+
+/// A place in the log, told apart from what stood there before.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct MetaKey {
+    sector: u64,
+    slot: u8,
+    incarnation: u32,
+}
+
+fn inode_key(place: &InodePlace) -> MetaKey {
+    MetaKey {
+        sector: place.sector,
+        slot: place.slot,
+        incarnation: place.incarnation,
+    }
+}
+
+/// Decoded metadata, verified once.
+#[derive(Clone)]
+pub(super) enum Meta {
+    Node(NodeId, Arc<Node>),
+    Block(Arc<Vec<u8>>),
+    Inode(Arc<InodeImage>),
+}
+
+#[derive(Clone)]
+pub(super) struct ByBytes;
+
+impl Weighter<MetaKey, Meta> for ByBytes {
+    fn weight(&self, _: &MetaKey, value: &Meta) -> u64 {
+        match value {
+            Meta::Node(..) => 4096 + 64,
+            Meta::Block(bytes) => bytes.len() as u64 + 64,
+            Meta::Inode(image) => 512 + image.inode.inline.len() as u64,
+        }
+    }
+}
+
+impl Reader {
+    /// An index node.
+    ///
+    /// # Errors
+    /// If it is damaged or is another node; device errors.
+    pub fn node(&self, pointer: &Pointer, id: NodeId) -> Result<Arc<Node>> {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xff,
+            incarnation: pointer.incarnation(),
+        };
+        if let Some(node) = self.patched_node(pointer, id) {
+            return Ok(node);
+        }
+        // A second pointer to a node is not answered from memory: decoding
+        // refuses it, so that no crafted index is larger than its volume.
+        if let Some(Meta::Node(place, node)) = self.meta.get(&key)
+            && place == id
+        {
+            return Ok(node);
+        }
+        let bytes = self.block(pointer, id.ino, id.index)?;
+        let node = Node::decode(&bytes, id).map_err(|source| {
+            Error::damaged(
+                self.geometry.segment_of(pointer.sector()),
+                pointer.sector(),
+                source,
+            )
+        })?;
+        let node = Arc::new(node);
+        self.meta.insert(key, Meta::Node(id, Arc::clone(&node)));
+        Ok(node)
+    }
+
+    /// Keeps a node that has just been written.
+    pub fn keep_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xff,
+            incarnation: pointer.incarnation(),
+        };
+        self.meta.insert(key, Meta::Node(id, node));
+    }
+
+    /// A block of the ifile, filled up to the block size.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Vec<u8>>> {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xfe,
+            incarnation: pointer.incarnation(),
+        };
+        if let Some(bytes) = self.patched_block(pointer, block) {
+            return Ok(bytes);
+        }
+        if let Some(Meta::Block(bytes)) = self.meta.get(&key) {
+            return Ok(bytes);
+        }
+        let mut bytes = self.block(pointer, InodeNo::IFILE, block)?;
+        bytes.resize(self.geometry.block_bytes as usize, 0);
+        let bytes = Arc::new(bytes);
+        self.meta.insert(key, Meta::Block(Arc::clone(&bytes)));
+        Ok(bytes)
+    }
+
+    /// Keeps an ifile block that has just been written.
+    pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
+        let key = MetaKey {
+            sector: pointer.sector(),
+            slot: 0xfe,
+            incarnation: pointer.incarnation(),
+        };
+        self.meta.insert(key, Meta::Block(bytes));
+    }
+
+    /// An inode image.
+    ///
+    /// # Errors
+    /// If it is damaged or is another inode; device errors.
+    pub fn inode(&self, place: &InodePlace, ino: InodeNo) -> Result<Arc<InodeImage>> {
+        if let Some(image) = self.patched_inode(place, ino) {
+            return Ok(image);
+        }
+        if let Some(image) = self.cached_inode(place)
+            && image.inode.ino == ino
+        {
+            return Ok(image);
+        }
+        let bytes = self.inode_bytes(place, ino)?;
+        let image = InodeImage::decode(&bytes, ino).map_err(|source| {
+            Error::damaged(self.geometry.segment_of(place.sector), place.sector, source)
+        })?;
+        let image = Arc::new(image);
+        self.keep_inode(place, Arc::clone(&image));
+        Ok(image)
+    }
+
+    /// An inode image, if no device need be asked.
+    pub fn cached_inode(&self, place: &InodePlace) -> Option<Arc<InodeImage>> {
+        match self.meta.get(&inode_key(place)) {
+            Some(Meta::Inode(image)) => Some(image),
+            _ => None,
+        }
+    }
+
+    /// Keeps an inode image whose place is known.
+    pub fn keep_inode(&self, place: &InodePlace, image: Arc<InodeImage>) {
+        self.meta.insert(inode_key(place), Meta::Inode(image));
+    }
+
+    /// The stored bytes of an inode, verified.
+    ///
+    /// # Errors
+    /// As [`Reader::inode`].
+    pub fn inode_bytes(&self, place: &InodePlace, ino: InodeNo) -> Result<Vec<u8>> {
+        let inode_bytes = self.geometry.inode_bytes as usize;
+        let offset = usize::from(place.slot) * inode_bytes;
+        let sectors = ((offset + inode_bytes) as u64).div_ceil(SECTOR);
+        let damaged = |problem: String| {
+            Error::damaged(
+                self.geometry.segment_of(place.sector),
+                place.sector,
+                Malformed::new("inode", format!("{ino}: {problem}")),
+            )
+        };
+        if !self.geometry.within_segment(place.sector, sectors) {
+            return Err(damaged(
+                "the inode map leads outside of every segment".into(),
+            ));
+        }
+        let mut bytes = vec![0; (sectors * SECTOR) as usize];
+        let cut = |bytes: &[u8]| bytes[offset..offset + inode_bytes].to_vec();
+        // The checksum covers the inode alone, so each source is tried in turn.
+        if self.durability.serve(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+            return Ok(cut(&bytes));
+        }
+        if self.take_from_window(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+            self.counters.window_hits.fetch_add(1, Relaxed);
+            return Ok(cut(&bytes));
+        }
+        let byte = place.sector * SECTOR;
+        let whose = |_: &Error| self.counters.failures.attribute(byte, ino, 0);
+        self.miss(place.sector, &mut bytes).inspect_err(whose)?;
+        let first = crc32c(&cut(&bytes));
+        if first != place.crc {
+            self.counters.checksum_retries.fetch_add(1, Relaxed);
+            self.read_uncached(place.sector, &mut bytes)
+                .inspect_err(whose)?;
+            let found = crc32c(&cut(&bytes));
+            self.tell_mismatch(place.sector, inode_bytes, place.crc, first, found);
+            self.counters.failures.attribute(byte, ino, 0);
+        }
+        let found = crc32c(&cut(&bytes));
+        if found == place.crc {
+            Ok(cut(&bytes))
+        } else {
+            Err(damaged(format!(
+                "checksum is {found:#010x}, want {:#010x}",
+                place.crc
+            )))
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Following the chain of partials, and applying the groups that count.
+//!
+//! Invariants:
+//! - A partial is taken only if it follows its predecessor and all of its
+//!   payload has the right checksums.
+//! - The position advances with every partial taken, whether its group is
+//!   complete or not (rule 10); the committed state changes only when a
+//!   group's last partial has been taken (rule 1).
+//! - What crafted records can make the live delta hold is bounded before
+//!   anything is applied.
+
+use super::{Recovered, tail};
+use crate::apply::Record;
+use crate::chain::{ChainItem, Summary, follows};
+use crate::error::{Error, Result};
+use crate::format::inode::InodeImage;
+use crate::format::summary::summary_flags;
+use crate::format::{LogPosition, Malformed};
+use crate::geometry::Geometry;
+use crate::reader::Reader;
+use varve_fs::planted::{self, Planted};
+use varve_fs::{InodeNo, Usage};
+
+/// A verified partial whose group is not complete yet.
+pub(super) struct Pending {
+    summary: Summary,
+    pub(super) items: Vec<ChainItem>,
+    /// Its inodes, in the order of the items.
+    pub(super) images: Vec<InodeImage>,
+    /// Blocks that its records reserve.
+    pub(super) reserved_blocks: u64,
+}
+
+/// One roll-forward under way.
+pub(super) struct Replay<'a> {
+    pub(super) geometry: &'a Geometry,
+    pub(super) reader: &'a Reader,
+    volume_tag: u64,
+    /// Up to which serial checkpoint records say that the log was durable.
+    recorded: u64,
+    pub(super) out: Recovered,
+    pending: Vec<Pending>,
+    /// Blocks that records of applied groups have reserved.
+    pub(super) reserved_blocks: u64,
+}
+
+impl<'a> Replay<'a> {
+    /// From the position of the record that `out` was made of. Records say that
+    /// the log was durable up to serial `recorded`.
+    pub(super) fn new(
+        geometry: &'a Geometry,
+        reader: &'a Reader,
+        volume_tag: u64,
+        recorded: u64,
+        mut out: Recovered,
+    ) -> Self {
+        let position = out.position;
+        // The log may have entered it after the table was written.
+        out.segments
+            .entered(position.segment.get(), position.segment_incarnation.get());
+        out.segments.claim(position.next_segment.get());
+        Replay {
+            geometry,
+            reader,
+            volume_tag,
+            recorded,
+            out,
+            pending: Vec::new(),
+            reserved_blocks: 0,
+        }
+    }
+    /// Follows the chain to its end, and looks behind it for proof of damage.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub(super) fn run(mut self) -> Result<Recovered> {
+        let mut boundary = self.out.position;
+        loop {
+            // What ends the log is believed when it was read twice: to take a
+            // misread for the end would drop what was acknowledged.
+            let next = match self.next()? {
+                Err(_) => self.next()?,
+                found => found,
+            };
+            match next {
+                Ok(partial) => {
+                    self.take(partial)?;
+                    if self.pending.is_empty() {
+                        boundary = self.out.position;
+                    }
+                }
+                Err(reason) => {
+                    self.out.report.end = reason.to_string();
+                    self.out.report.dropped_partials = self.pending.len() as u64;
+                    break;
+                }
+            }
+        }
+        if planted::is(Planted::ResumeBeforeGroup) {
+            self.out.position = boundary;
+        }
+        // Log behind the checkpoint: the mount after it never unmounted.
+        self.out.report.clean &= self.out.report.partials == 0;
+        let (tag, recorded) = (self.volume_tag, self.recorded);
+        tail::search(self.geometry, self.reader, tag, recorded, &mut self.out);
+        Ok(self.out)
+    }
+
+    /// The next partial of the chain, or why there is none.
+    fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
+        let position = self.out.position;
+        let (mut segment, mut offset, _) = self.geometry.successor(&position);
+        if planted::is(Planted::PlaceNotShared) && offset > self.geometry.segment_bytes / 4 * 3 {
+            segment = position.next_segment.get();
+            offset = self.geometry.payload_start(segment);
+        }
+        // A unit torn by the power may read as an error: like any partial that
+        // is not whole, it ends the chain, and the tail search decides.
+        let unreadable = |error: Error| Malformed::new("partial segment", error.to_string());
+        let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
+        let summary = match read.unwrap_or_else(|error| Err(unreadable(error))) {
+            Ok(summary) => summary,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        if let Err(malformed) = follows(self.geometry, &position, &summary.header) {
+            return Ok(Err(malformed));
+        }
+        let items = match summary.items(self.geometry) {
+            Ok(items) => items,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        let reserved_blocks = match self.plausible(&items) {
+            Ok(blocks) => blocks,
+            Err(malformed) => return Ok(Err(malformed)),
+        };
+        let bytes = match summary.read_partial(self.reader) {
+            _ if items.is_empty() => Vec::new(),
+            Ok(bytes) => bytes,
+            Err(error) => return Ok(Err(unreadable(error))),
+        };
+        let images = summary
+            .verify(self.geometry, &items, &bytes)
+            .and_then(|()| self.images(&summary, &items, &bytes));
+        Ok(images.map(|images| Pending {
+            summary,
+            items,
+            images,
+            reserved_blocks,
+        }))
+    }
+
+    /// Refuses what no writer of this volume can have meant, however good the
+    /// checksums: it would cost memory without bound. Returns how many blocks
+    /// the records reserve.
+    fn plausible(&self, items: &[ChainItem]) -> std::result::Result<u64, Malformed> {
+        let volume = self.geometry.volume_bytes();
+        let most =
+            self.out.committed.read().base.next_ino + volume / u64::from(self.geometry.inode_bytes);
+        let mut reserved = 0u64;
+        for item in items {
+            if let ChainItem::Record {
+                record: Record::Reserved(from, to, _),
+                ..
+            } = item
+            {
+                reserved = reserved.saturating_add(to - from);
+            }
+            let ino = item.ino().0;
+            if ino != InodeNo::IFILE.0 && !(InodeNo::ROOT.0..most).contains(&ino) {
+                return Err(Malformed::new("summary", format!("inode number {ino}")));
+            }
+        }
+        let pending = self.pending.iter().map(|partial| partial.reserved_blocks);
+        let earlier = pending.fold(self.reserved_blocks, u64::saturating_add);
+        // Freed and reserved again, a block may count several times.
+        if reserved.saturating_add(earlier) > 64 * (volume / u64::from(self.geometry.block_bytes)) {
+            return Err(Malformed::new("summary", "reserves more than the volume"));
+        }
+        Ok(reserved)
+    }
+
+    /// The inodes of a partial, in the order of its items.
+    fn images(
+        &self,
+        summary: &Summary,
+        items: &[ChainItem],
+        partial: &[u8],
+    ) -> std::result::Result<Vec<InodeImage>, Malformed> {
+        items
+            .iter()
+            .filter(|item| matches!(item, ChainItem::Inode { .. }))
+            .map(|item| {
+                let image =
+                    InodeImage::decode(summary.stored(self.geometry, item, partial), item.ino())?;
+                match item {
+                    ChainItem::Inode { version, .. } if image.inode.version != *version => Err(
+                        Malformed::new("inode", "version differs from the summary's"),
+                    ),
+                    _ => Ok(image),
+                }
+            })
+            .collect()
+    }
+
+    /// A valid partial: advances, and applies its group if it is the last.
+    fn take(&mut self, partial: Pending) -> Result<()> {
+        let header = partial.summary.header;
+        let segment = partial.summary.segment;
+        let position = &mut self.out.position;
+        if segment != position.segment.get() {
+            self.out.segments.leave(position.segment.get());
+            self.out
+                .segments
+                .entered(segment, header.segment_incarnation.get());
+            self.out.segments.claim(header.next_segment.get());
+        }
+        self.out.segments.get_mut(segment).last_serial = header.serial.get();
+        *position = LogPosition {
+            serial: header.serial,
+            offset: (partial.summary.offset + partial.summary.bytes()).into(),
+            segment: segment.into(),
+            next_segment: header.next_segment,
+            predecessor: header.chain_crc().into(),
+            incarnation: header.incarnation,
+            segment_incarnation: header.segment_incarnation,
+        };
+        self.out.report.partials += 1;
+        self.out.report.log_bytes += u64::from(partial.summary.bytes());
+        if header.has(summary_flags::FIRST) {
+            self.out.report.dropped_partials += self.pending.len() as u64;
+            self.pending.clear();
+        } else if self.pending.is_empty() && !planted::is(Planted::HalfGroups) {
+            return Ok(());
+        }
+        self.pending.push(partial);
+        if header.has(summary_flags::LAST) || planted::is(Planted::HalfGroups) {
+            let group = std::mem::take(&mut self.pending);
+            if !header.has(summary_flags::CHECKPOINT) {
+                for partial in group {
+                    self.apply(partial)?;
+                }
+                self.out.report.groups += 1;
+                // Totals are no reason to drop a group. What no volume holds
+                // would overflow sums, and is counted anew by a check.
+                let most = self.geometry.volume_bytes();
+                self.out.usage = Usage {
+                    inodes: header.inodes_used.get().min(most),
+                    blocks: header.blocks_used.get().min(most),
+                    sectors: header.sectors_used.get().min(most),
+                };
+            }
+        }
+        self.out.committed.get_mut().live.log_bytes = self.out.report.log_bytes;
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! The checkpoint ring: which of its records can be believed.
+//!
+//! Slots are read twice before one is refused. Whether the image of a valid
+//! record can be loaded is [`super::image`]'s question.
+
+use super::RecoveryReport;
+use crate::error::{Error, Result};
+use crate::format::checkpoint::CheckpointRecord;
+use crate::format::{LogPosition, Malformed, Superblock};
+use crate::geometry::Geometry;
+use varve_device::Device;
+
+/// Reads every slot of the checkpoint ring; why a slot was refused, a device
+/// error included, stands in its place.
+pub fn read_ring(
+    device: &dyn Device,
+    superblock: &Superblock,
+) -> Vec<std::result::Result<CheckpointRecord, Malformed>> {
+    let slot_bytes = u64::from(superblock.record_bytes.get());
+    let read = |slot| {
+        let mut bytes = vec![0; slot_bytes as usize];
+        device
+            .read(superblock.ring_offset.get() + slot * slot_bytes, &mut bytes)
+            .map_err(|error| Malformed::new("checkpoint record", error.to_string()))?;
+        CheckpointRecord::decode(&bytes, superblock.volume_tag())
+    };
+    // What is refused is read again before that is believed.
+    (0..u64::from(superblock.record_count.get()))
+        .map(|slot| read(slot).or_else(|_| read(slot)))
+        .collect()
+}
+
+/// The valid records of the ring, newest first; refused ones are reported.
+///
+/// # Errors
+/// `NoCheckpoint` if there is none.
+pub fn valid_records(
+    device: &dyn Device,
+    superblock: &Superblock,
+    report: &mut RecoveryReport,
+) -> Result<Vec<CheckpointRecord>> {
+    let mut records = Vec::new();
+    let mut reason = Malformed::new("checkpoint record", "the ring is empty");
+    for record in read_ring(device, superblock) {
+        match record {
+            Ok(record) => records.push(record),
+            Err(malformed) => {
+                report.refused_records.push(malformed.to_string());
+                reason = malformed;
+            }
+        }
+    }
+    records.sort_by_key(|record| std::cmp::Reverse(record.header.serial.get()));
+    if records.is_empty() {
+        let device = device.name();
+        return Err(Error::NoCheckpoint { device, reason });
+    }
+    Ok(records)
+}
+
+/// Refuses a position that no log can have.
+///
+/// # Errors
+/// `Damaged`.
+pub fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
+    let count = geometry.segment_count;
+    let sound = position.segment.get() < count
+        && position.next_segment.get() < count
+        && position.segment != position.next_segment
+        && position.offset.get() <= geometry.segment_bytes
+        && position.serial.get() < 1 << 62
+        && position.offset.get() >= geometry.payload_start(position.segment.get())
+        && position.offset.get().is_multiple_of(geometry.write_unit);
+    if sound {
+        Ok(())
+    } else {
+        Err(Malformed::new("checkpoint record", "its log position is impossible").into())
+    }
+}
