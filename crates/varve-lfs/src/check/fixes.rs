@@ -64,10 +64,9 @@ pub(crate) enum Fix {
 }
 
 impl Fix {
-    /// Concerns what is stored: done, and checked again, before names are
-    /// looked at.
-    pub(crate) fn is_of_storage(&self) -> bool {
-        !matches!(
+    /// Concerns names, and what they lead to.
+    pub(crate) fn is_of_names(&self) -> bool {
+        matches!(
             self,
             Fix::Directory { .. }
                 | Fix::Entry { .. }
@@ -75,10 +74,14 @@ impl Fix {
                 | Fix::Orphan { .. }
                 | Fix::Parent { .. }
                 | Fix::Links { .. }
-                | Fix::FreeList
-                | Fix::Accounts
-                | Fix::Evacuate { .. }
         )
+    }
+
+    /// Concerns what is stored: done, and checked again, before names are
+    /// looked at.
+    pub(crate) fn is_of_storage(&self) -> bool {
+        let of_accounts = matches!(self, Fix::FreeList | Fix::Accounts | Fix::Evacuate { .. });
+        !self.is_of_names() && !of_accounts
     }
 
     /// Nothing that a user stored is lost by it: what an automatic check may

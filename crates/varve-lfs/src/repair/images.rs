@@ -57,7 +57,7 @@ impl Mender<'_> {
                         )),
                     }
                     self.reader.patch_inode(place, Arc::new(image));
-                    self.rewrite.insert(ino);
+                    self.touched.inodes.insert(ino);
                     changed = true;
                     continue;
                 }

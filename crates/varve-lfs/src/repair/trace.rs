@@ -56,6 +56,81 @@ pub(crate) struct WantedNode {
     pub(crate) version: Version,
 }
 
+/// The slots of wanted nodes, as they are found out.
+struct Children<'w> {
+    wanted: &'w [WantedNode],
+    slots: Vec<Vec<(Order, Pointer)>>,
+    by_id: HashMap<NodeId, usize>,
+    /// Those of height 1 by inode, as records name blocks.
+    leaves: HashMap<u64, Vec<usize>>,
+}
+
+impl<'w> Children<'w> {
+    fn new(wanted: &'w [WantedNode]) -> Self {
+        let none = ((0, false, 0), Pointer::NONE);
+        let ids = wanted.iter().map(|wanted| wanted.id);
+        let mut leaves: HashMap<u64, Vec<usize>> = HashMap::new();
+        for (at, wanted) in wanted.iter().enumerate().filter(|(_, w)| w.id.height == 1) {
+            leaves.entry(wanted.id.ino.0).or_default().push(at);
+        }
+        Children {
+            wanted,
+            slots: vec![vec![none; FANOUT as usize]; wanted.len()],
+            by_id: ids.zip(0..).collect(),
+            leaves,
+        }
+    }
+
+    /// A child was stored: number `index` of the height below `parent`.
+    fn stored(
+        &mut self,
+        parent: NodeId,
+        version: Version,
+        index: u64,
+        order: Order,
+        pointer: Pointer,
+    ) {
+        if let Some(&at) = self.by_id.get(&parent)
+            && self.wanted[at].version == version
+        {
+            let slot = (index % FANOUT) as usize;
+            newest(&mut self.slots[at][slot], order, pointer);
+        }
+    }
+
+    /// Blocks `from..to` became what `pointer` says.
+    fn recorded(
+        &mut self,
+        ino: InodeNo,
+        version: Version,
+        (from, to, pointer): (u64, u64, Pointer),
+        order: Order,
+    ) {
+        for &at in self.leaves.get(&ino.0).into_iter().flatten() {
+            if self.wanted[at].version != version {
+                continue;
+            }
+            let first = self.wanted[at].id.index * FANOUT;
+            for (block, slot) in (first..).zip(&mut self.slots[at]) {
+                if (from..to).contains(&block) {
+                    newest(slot, order, pointer);
+                }
+            }
+        }
+    }
+
+    fn into_nodes(self) -> Vec<Node> {
+        let node_of = |slots: Vec<(Order, Pointer)>| {
+            let mut node = Node::default();
+            for (slot, (_, pointer)) in slots.into_iter().enumerate() {
+                node.set(slot, pointer);
+            }
+            node
+        };
+        self.slots.into_iter().map(node_of).collect()
+    }
+}
+
 /// What the log says of one inode number.
 #[derive(Debug, Default)]
 pub(crate) struct Trace {
@@ -105,17 +180,7 @@ impl Witness<'_> {
 
     /// Each wanted node with the newest pointer of every child.
     pub(crate) fn nodes(&self, wanted: &[WantedNode]) -> Vec<Node> {
-        let mut slots: Vec<Vec<(Order, Pointer)>> =
-            vec![vec![((0, false, 0), Pointer::NONE); FANOUT as usize]; wanted.len()];
-        let by_id: HashMap<NodeId, usize> = wanted
-            .iter()
-            .enumerate()
-            .map(|(at, wanted)| (wanted.id, at))
-            .collect();
-        let mut leaves: HashMap<u64, Vec<usize>> = HashMap::new();
-        for (at, wanted) in wanted.iter().enumerate().filter(|(_, w)| w.id.height == 1) {
-            leaves.entry(wanted.id.ino.0).or_default().push(at);
-        }
+        let mut children = Children::new(wanted);
         let block_sectors = (self.geometry.block_bytes / 512) as u8;
         self.each(&mut |partial, item| match *item {
             ChainItem::Block {
@@ -126,61 +191,32 @@ impl Witness<'_> {
                 xattrs: false,
                 ..
             } => {
+                let order = (pointer.birth(), true, partial.serial);
                 let parent = parent_of(ino, 0, block);
-                if let Some(&at) = by_id.get(&parent)
-                    && wanted[at].version == version
-                {
-                    let order = (pointer.birth(), true, partial.serial);
-                    newest(&mut slots[at][(block % FANOUT) as usize], order, pointer);
-                }
+                children.stored(parent, version, block, order, pointer);
             }
             ChainItem::Node {
                 id,
                 version,
                 pointer,
             } => {
+                let order = (pointer.birth(), true, partial.serial);
                 let parent = parent_of(id.ino, id.height, id.index);
-                if let Some(&at) = by_id.get(&parent)
-                    && wanted[at].version == version
-                {
-                    let order = (pointer.birth(), true, partial.serial);
-                    let slot = (id.index % FANOUT) as usize;
-                    newest(&mut slots[at][slot], order, pointer);
-                }
+                children.stored(parent, version, id.index, order, pointer);
             }
             ChainItem::Record {
                 ino,
                 version,
                 record,
             } => {
-                for &at in leaves.get(&ino.0).into_iter().flatten() {
-                    if wanted[at].version != version {
-                        continue;
-                    }
-                    let Some((from, to, pointer)) = range_of(record, block_sectors) else {
-                        continue;
-                    };
-                    let first = wanted[at].id.index * FANOUT;
+                if let Some(range) = range_of(record, block_sectors) {
                     let order = (partial.serial, false, partial.serial);
-                    for (block, slot) in (first..).zip(&mut slots[at]) {
-                        if (from..to).contains(&block) {
-                            newest(slot, order, pointer);
-                        }
-                    }
+                    children.recorded(ino, version, range, order);
                 }
             }
             _ => {}
         });
-        slots
-            .into_iter()
-            .map(|slots| {
-                let mut node = Node::default();
-                for (slot, (_, pointer)) in slots.into_iter().enumerate() {
-                    node.set(slot, pointer);
-                }
-                node
-            })
-            .collect()
+        children.into_nodes()
     }
 
     /// What the log says of these numbers.

@@ -1,0 +1,182 @@
+//! Changing: the volume mounted with the patches in place, what is left to do
+//! appended as ordinary groups, and as many checkpoints as the ring has slots.
+//!
+//! What is stored comes first, in later rounds names, at last segments: each
+//! rests on what the ones before have put right. The commit point is the first
+//! of the checkpoints; until it stands, the damaged volume is what there is.
+
+use super::evidence::Evidence;
+use super::look::{Looked, name_of, paths_of};
+use super::remedies::Remedies;
+use super::session::Session;
+use super::{CACHE_BYTES, Repair, evacuate};
+use crate::check::{Fix, Survey, known};
+use crate::error::{Error, Result};
+use crate::geometry::Geometry;
+use crate::lfs::{Lfs, MountOptions};
+use crate::mount::Parts;
+use crate::recovery::{Recovered, RecoveryReport, clear_leftover, load_base, roll_forward};
+use std::collections::BTreeSet;
+
+impl Repair<'_> {
+    /// Mounts the volume with the patches, changes what there is to change,
+    /// and takes the checkpoints.
+    pub(super) fn change(&mut self, parts: Parts, looked: &Looked) -> Result<()> {
+        let survey = &looked.survey;
+        let reader = &parts.reader;
+        let geometry = Geometry::from(&parts.superblock);
+        let (mut base, table) = load_base(reader, &geometry, &looked.record)?;
+        base.unfinished.clear();
+        base.metadata_bytes = survey.counts.metadata_bytes;
+        let report = RecoveryReport::default();
+        let image = (&looked.record, base, table);
+        let mut recovered = roll_forward(&parts.superblock, reader, &geometry, image, 0, report)?;
+        recovered.report.damage.clear();
+        if looked.survey.found.fixes.contains(&Fix::LogEnd) {
+            let tag = parts.superblock.volume_tag();
+            let gather = || Evidence::gather(reader, &geometry, tag, &|_, _| {});
+            looked.evidence.get_or_init(gather);
+        }
+        self.correct(&mut recovered, looked, geometry.segment_count);
+        let moved = move_head(&mut recovered, survey, &geometry)?;
+        if let Some(byte) = recovered.leftover.filter(|_| !moved) {
+            clear_leftover(&*parts.device, byte)?;
+        }
+        parts.device.flush()?;
+        let options = MountOptions {
+            cache_bytes: CACHE_BYTES,
+            seed: self.options.seed,
+            owner: self.options.owner.clone(),
+            ..MountOptions::default()
+        };
+        let records = parts.superblock.record_count.get();
+        let lfs = Lfs::assemble(parts, recovered, options, None)?;
+        lfs.write_owner(true)?;
+        let mut session = Session::new(lfs, survey);
+        self.remedies(&mut session, looked)?;
+        session.flush()?;
+        for _ in 1..records {
+            session.lfs.take_checkpoint(false)?;
+        }
+        session.lfs.unmount()
+    }
+
+    /// What was counted takes the place of what was recorded.
+    fn correct(&mut self, recovered: &mut Recovered, looked: &Looked, segments: u32) {
+        let survey = &looked.survey;
+        for segment in 0..segments {
+            let used = survey.claims.get(segment);
+            let live_bytes = used.base_live.min(u64::from(u32::MAX)) as u32;
+            recovered
+                .segments
+                .recount(segment, live_bytes, used.used(), used.incarnation);
+        }
+        recovered.usage = survey.usage;
+        let unfinished: BTreeSet<u64> = survey
+            .inodes
+            .numbers()
+            .filter(|&ino| {
+                let inode = survey.inodes.get(ino);
+                inode.kind().is_some() && inode.has(known::UNFINISHED)
+            })
+            .collect();
+        let live = &mut recovered.committed.get_mut().live;
+        live.unfinished.clear();
+        live.unfinished
+            .extend(unfinished.iter().map(|&ino| (ino, true)));
+        live.touched_ifile.extend(&looked.touched.ifile);
+        for id in &looked.touched.nodes {
+            live.touched_bytes += 4 * 4096;
+            live.touched_nodes.insert(*id);
+        }
+        recovered.unfinished = unfinished;
+        let fixes = &survey.found.fixes;
+        if fixes.contains(&Fix::LogEnd) {
+            let text = "the log behind the damage: what it held was acknowledged and is gone";
+            self.actions.lost(text);
+        }
+        if fixes.contains(&Fix::Accounts) {
+            self.actions.mended("counts, lists and totals");
+        }
+        for line in survey.state.report.damage.iter().skip(1) {
+            self.actions.lost(line.clone());
+        }
+        for fix in fixes {
+            if let Fix::Slot { slot } = fix {
+                self.actions
+                    .mended(format!("slot {slot} of the checkpoint ring"));
+            }
+        }
+        // What stays behind the log's new end must not look like its future.
+        if let Some(evidence) = looked.evidence.get() {
+            let incarnation = recovered.position.incarnation.get();
+            recovered.position.incarnation = incarnation.max(evidence.incarnation).into();
+            recovered.segments.opened_at_least(evidence.segments_opened);
+        }
+    }
+
+    fn remedies(&mut self, session: &mut Session, looked: &Looked) -> Result<()> {
+        let survey = &looked.survey;
+        let fixes = &survey.found.fixes;
+        let paths = paths_of(&survey.found);
+        let names = |ino| name_of(&paths, ino);
+        for &ino in &looked.touched.inodes {
+            match session.edit(ino) {
+                Ok(_) | Err(Error::NoInode(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let trivial =
+            |fix: &&Fix| matches!(fix, Fix::Superblock { .. } | Fix::Slot { .. } | Fix::LogEnd);
+        let storage = fixes
+            .iter()
+            .filter(|fix| fix.is_of_storage() && !trivial(fix));
+        let mut remedies = Remedies {
+            session,
+            names: &names,
+            actions: &mut self.actions,
+        };
+        if storage.count() > 0 {
+            return remedies.mend_storage(fixes, &looked.evidence);
+        }
+        if fixes.iter().any(Fix::is_of_names) {
+            let geometry = remedies.session.lfs.geometry;
+            let was_freed = |ino| {
+                let block = crate::base::imap_block(&geometry, ino);
+                !survey.names_lost && looked.rebuilt.contains(&block)
+            };
+            return remedies.mend_names(fixes, &was_freed);
+        }
+        // As many at once as find room; the next round has theirs, too.
+        let room = remedies.session.lfs.segments.lock().clean_count() / 2;
+        let segments: BTreeSet<u32> = fixes
+            .iter()
+            .filter_map(|fix| match fix {
+                Fix::Evacuate { segment } => Some(*segment),
+                _ => None,
+            })
+            .take(room.max(1) as usize)
+            .collect();
+        if !segments.is_empty() {
+            evacuate::apply(remedies.session, survey, &segments, remedies.actions)?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the log's head off what lives where it would go on. True if it had to.
+fn move_head(recovered: &mut Recovered, survey: &Survey, geometry: &Geometry) -> Result<bool> {
+    let position = &mut recovered.position;
+    let (segment, offset) = (position.segment.get(), position.offset.get());
+    let next = position.next_segment.get();
+    let over_live = survey.claims.first_at(segment, offset).is_some();
+    if over_live {
+        position.offset = geometry.segment_bytes.into();
+    }
+    let into_live = survey.claims.get(next).used();
+    if into_live {
+        recovered.segments.leave(next);
+        position.next_segment = recovered.segments.take(segment)?.into();
+    }
+    Ok(over_live || into_live)
+}
