@@ -6,10 +6,10 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::put::Put;
 use crate::truncate::Survey;
 use crate::types::{InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode, adjust};
-use crate::write::Put;
 use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;

@@ -32,6 +32,7 @@ mod parked;
 mod permission;
 #[doc(hidden)]
 pub mod planted;
+mod put;
 mod read;
 mod read_ahead;
 mod readdir;

@@ -1,52 +1,29 @@
 //! Folding the frozen delta's files into the image below.
 //!
 //! For each file the delta's holes, reservations and blocks become *changes*
-//! of level 0: block number to pointer or nothing. Changes of one level are
-//! applied to the index nodes above it; each node that changed is written and
-//! becomes a change of the next level, until the root's slots are reached.
-//! Levels are processed for all files together, so that nodes are written in
-//! large partial segments. A pointer that is displaced from its parent dies.
+//! of level 0: block number to pointer or nothing. Index nodes are made of
+//! these ([`super::levels`]), then the inodes of all files written anew.
 
+use super::levels::{Changes, FileFold};
 use super::live_bytes;
 use crate::base::{Base, MAX_BLOCK, Tree, height_for};
 use crate::delta::{Delta, InodeDelta, RangeState};
 use crate::error::Result;
 use crate::format::Pointer;
 use crate::format::ifile::{ImapState, InodePlace};
-use crate::format::inode::{InodeImage, Root};
-use crate::format::node::{FANOUT, Node, NodeId};
+use crate::format::inode::InodeImage;
+use crate::format::node::NodeId;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
 use foldhash::HashMap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{InodeNo, Version};
 
 /// Nodes and inodes written in one group, so that no fsync waits for more
 /// than a partial segment of the checkpoint.
-const CHUNK: usize = 64;
-
-/// Pointers to install, by number within their level; `None` removes.
-pub type Changes = BTreeMap<u64, Option<Pointer>>;
-
-/// A file whose index is being rebuilt.
-pub struct FileFold {
-    /// The file.
-    pub ino: InodeNo,
-    /// Its version.
-    pub version: Version,
-    /// Its root at the last checkpoint.
-    pub old: Root,
-    /// Height it will have.
-    pub height: u8,
-    /// Changes of the level being processed.
-    pub changes: Changes,
-    /// Nodes of each height to rewrite even without changes.
-    pub touched: Vec<NodeId>,
-    /// The result.
-    pub root: Root,
-}
+pub(super) const CHUNK: usize = 64;
 
 /// The state of one fold.
 pub struct Fold<'a> {
@@ -84,7 +61,7 @@ impl<'a> Fold<'a> {
         }
     }
 
-    fn kill(&mut self, pointer: &Pointer) {
+    pub(super) fn kill(&mut self, pointer: &Pointer) {
         let left = i64::from(planted::is(Planted::UsageOffByOne)) * 512;
         self.count(
             pointer.sector(),
@@ -92,7 +69,7 @@ impl<'a> Fold<'a> {
         );
     }
 
-    fn kill_metadata(&mut self, pointer: &Pointer) {
+    pub(super) fn kill_metadata(&mut self, pointer: &Pointer) {
         self.kill(pointer);
         self.metadata_bytes -= live_bytes(pointer);
     }
@@ -100,21 +77,12 @@ impl<'a> Fold<'a> {
     /// Folds every file of the delta and returns what the inode map must say.
     pub(super) fn files(&mut self) -> Result<BTreeMap<u64, ImapState>> {
         let mut touched: BTreeMap<u64, Vec<NodeId>> = BTreeMap::new();
-        for id in self
-            .frozen
-            .touched_nodes
-            .iter()
-            .filter(|id| id.ino != InodeNo::IFILE)
-        {
+        let nodes = self.frozen.touched_nodes.iter();
+        for id in nodes.filter(|id| id.ino != InodeNo::IFILE) {
             touched.entry(id.ino.0).or_default().push(*id);
         }
-        let mut numbers: Vec<u64> = self.frozen.inodes.keys().copied().collect();
-        numbers.extend(
-            touched
-                .keys()
-                .filter(|ino| !self.frozen.inodes.contains_key(ino)),
-        );
-        numbers.sort_unstable();
+        let changed = self.frozen.inodes.keys().copied();
+        let numbers: BTreeSet<u64> = changed.chain(touched.keys().copied()).collect();
         let mut imap = BTreeMap::new();
         let mut folds = Vec::new();
         let mut images = Vec::new();
@@ -261,173 +229,6 @@ impl<'a> Fold<'a> {
         })
     }
 
-    /// Applies the changes of all files, level by level up to their roots.
-    pub(super) fn levels(&mut self, folds: &mut [FileFold]) -> Result<()> {
-        let highest = folds.iter().map(|fold| fold.height).max().unwrap_or(0);
-        for height in 0..=highest {
-            let mut chunk = Vec::new();
-            for at in 0..folds.len() {
-                if folds[at].height == height {
-                    self.finish_root(&mut folds[at]);
-                } else if folds[at].height > height {
-                    self.nodes_above(folds, at, height, &mut chunk)?;
-                }
-            }
-            self.write_nodes(folds, &mut chunk)?;
-        }
-        Ok(())
-    }
-
-    /// The changes have reached the root's slots.
-    fn finish_root(&mut self, fold: &mut FileFold) {
-        let old_here = fold.old.height == fold.height;
-        let mut slots = if old_here {
-            fold.old.slots.clone()
-        } else {
-            Vec::new()
-        };
-        slots.resize(self.lfs.geometry.root_slots(), Pointer::NONE);
-        for (index, pointer) in std::mem::take(&mut fold.changes) {
-            let slot = &mut slots[index as usize];
-            let former = std::mem::replace(slot, pointer.unwrap_or(Pointer::NONE));
-            self.displaced(&former, fold.height);
-        }
-        while slots.last().is_some_and(Pointer::is_none) {
-            slots.pop();
-        }
-        // An empty index needs no height.
-        let height = if slots.is_empty() { 0 } else { fold.height };
-        fold.root = Root { height, slots };
-    }
-
-    /// A pointer at `height` (0 for data) lost its place.
-    fn displaced(&mut self, former: &Pointer, height: u8) {
-        if height > 0 {
-            self.kill_metadata(former);
-        } else {
-            self.kill(former);
-        }
-    }
-
-    /// Applies the changes of level `height` of one file to the nodes above.
-    fn nodes_above(
-        &mut self,
-        folds: &mut [FileFold],
-        at: usize,
-        height: u8,
-        chunk: &mut Vec<PendingNode>,
-    ) -> Result<()> {
-        let fold = &mut folds[at];
-        let mut changes = std::mem::take(&mut fold.changes);
-        if fold.old.height == height {
-            self.hang_below(fold, &mut changes);
-        }
-        let above = height + 1;
-        let mut numbers: Vec<u64> = changes.keys().map(|index| index / FANOUT).collect();
-        numbers.extend(
-            fold.touched
-                .iter()
-                .filter(|id| id.height == above)
-                .map(|id| id.index),
-        );
-        numbers.sort_unstable();
-        numbers.dedup();
-        let ino = fold.ino;
-        let version = fold.version;
-        let old = fold.old.clone();
-        let reader = &self.lfs.reader;
-        let tree = Tree {
-            reader,
-            ino,
-            root: &old,
-        };
-        for index in numbers {
-            let id = NodeId {
-                ino,
-                height: above,
-                index,
-            };
-            let former = tree.node_at(id)?;
-            let first = index * FANOUT;
-            if former.is_none() && changes.range(first..first + FANOUT).next().is_none() {
-                continue;
-            }
-            let mut node = match &former {
-                Some(pointer) => (*reader.node(pointer, id)?).clone(),
-                None => Node::default(),
-            };
-            for (&child, pointer) in changes.range(first..first + FANOUT) {
-                let displaced =
-                    node.set((child - first) as usize, pointer.unwrap_or(Pointer::NONE));
-                self.displaced(&displaced, height);
-            }
-            if node.is_empty() {
-                folds[at].changes.insert(index, None);
-                continue;
-            }
-            chunk.push(PendingNode {
-                at,
-                id,
-                version,
-                node,
-            });
-            if chunk.len() >= CHUNK {
-                self.write_nodes(folds, chunk)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The index grows above its old root: the root's slots become children
-    /// of new nodes.
-    fn hang_below(&mut self, fold: &FileFold, changes: &mut Changes) {
-        for (index, slot) in (0..).zip(&fold.old.slots) {
-            if slot.is_none() {
-                continue;
-            }
-            match changes.get(&index) {
-                Some(_) => self.displaced(slot, fold.old.height),
-                None => {
-                    changes.insert(index, Some(*slot));
-                }
-            }
-        }
-    }
-
-    /// Writes nodes; each becomes a change of its own level.
-    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut Vec<PendingNode>) -> Result<()> {
-        let nodes = std::mem::take(chunk);
-        if nodes.is_empty() {
-            return Ok(());
-        }
-        let owners: Vec<(usize, u64)> = nodes.iter().map(|n| (n.at, n.id.index)).collect();
-        let items = nodes
-            .into_iter()
-            .map(
-                |PendingNode {
-                     id, version, node, ..
-                 }| {
-                    let bytes = node.encode(id, version);
-                    LogItem::Node {
-                        id,
-                        version,
-                        node: Arc::new(node),
-                        bytes,
-                    }
-                },
-            )
-            .collect();
-        for ((at, index), placed) in owners.into_iter().zip(self.write(items)?) {
-            let Placed::Block(pointer) = placed else {
-                unreachable!("a node is a block")
-            };
-            self.count(pointer.sector(), live_bytes(&pointer));
-            self.metadata_bytes += live_bytes(&pointer);
-            folds[at].changes.insert(index, Some(pointer));
-        }
-        Ok(())
-    }
-
     pub(super) fn write(&self, items: Vec<LogItem>) -> Result<Vec<Placed>> {
         let written = self.lfs.write_group(items, GroupKind::Checkpoint, None)?;
         Ok(written
@@ -498,12 +299,4 @@ impl<'a> Fold<'a> {
         }
         Some(self.below(ino).ok()??.0.xattrs)
     }
-}
-
-/// A node to write, and the fold it belongs to.
-struct PendingNode {
-    at: usize,
-    id: NodeId,
-    version: Version,
-    node: Node,
 }

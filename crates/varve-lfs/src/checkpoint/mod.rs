@@ -3,7 +3,7 @@
 //! 1. Freeze, under the log lock: the live delta becomes the frozen one, at a
 //!    boundary between groups (protocol rule 13). Groups go on appending to a
 //!    fresh live delta; nobody waits.
-//! 2. Fold ([`fold`]): index nodes, level by level over all files, then inodes,
+//! 2. Fold ([`fold`]): index nodes, level by level over all files ([`levels`]), then inodes,
 //!    then inode-map blocks, written as checkpoint groups that roll-forward
 //!    skips. Old pointers die here, and their segments' live bytes with them.
 //! 3. Table ([`table`]): the usage table as of 1 and 2, and the ifile's index
@@ -16,6 +16,7 @@
 
 mod fold;
 mod imap;
+mod levels;
 mod table;
 
 pub(crate) use table::TableImage;

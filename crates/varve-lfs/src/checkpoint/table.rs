@@ -7,7 +7,8 @@
 //! once more with them inside: the second time only what the first has just
 //! written is displaced, which lies in few segments.
 
-use super::fold::{Changes, FileFold, Fold};
+use super::fold::Fold;
+use super::levels::{Changes, FileFold};
 use super::live_bytes;
 use crate::base::height_for;
 use crate::error::Result;

@@ -4,8 +4,8 @@
 //! any lock that readers need. The second, under the lock of the committed
 //! state, writes entries and inodes while applying them, in arrival order.
 
+use super::item::LogItem;
 use super::plan::PartialPlan;
-use super::writer::LogItem;
 use crate::apply::Record;
 use crate::format::ifile::InodePlace;
 use crate::format::summary::{

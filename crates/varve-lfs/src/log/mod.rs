@@ -1,12 +1,15 @@
 //! The log: where the next partial segment goes, and writing it.
 
+mod append;
 mod build;
 mod image;
+mod item;
 mod output;
 mod plan;
 mod relocate;
 mod writer;
 
 pub use build::inode_place;
+pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};
-pub use writer::{GroupKind, LogItem, LogState, Placed};
+pub use writer::LogState;

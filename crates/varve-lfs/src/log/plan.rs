@@ -4,7 +4,7 @@
 //! and how large it is. Nothing is copied and nothing is assigned for good
 //! until the whole group has a place.
 
-use super::writer::LogItem;
+use super::item::LogItem;
 use crate::error::Result;
 use crate::format::summary::{BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry};
 use crate::format::{LogPosition, SECTOR};

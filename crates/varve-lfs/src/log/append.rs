@@ -1,0 +1,191 @@
+//! One item of a group: its entry, and what it changes in the committed state.
+//!
+//! Called under the committed state's lock, so that a move is tested in the
+//! same moment as it is appended (protocol rules 18 and 19).
+
+use super::build::PartialBuffer;
+use super::image::{Below, compose};
+use super::item::{GroupKind, LogItem, Placed};
+use crate::apply::{BlockChange, Record};
+use crate::committed::Committed;
+use crate::delta::{Answer, PlacedImage};
+use crate::format::Pointer;
+use crate::format::ifile::InodePlace;
+use crate::lfs::Lfs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
+use varve_fs::{InodeNo, Version};
+
+impl Lfs {
+    /// Writes the entry of one item, and applies it unless a checkpoint wrote it:
+    /// what that says is installed as a whole.
+    pub(super) fn apply_item(
+        &self,
+        committed: &mut Committed,
+        buffer: &mut PartialBuffer,
+        item: LogItem,
+        pointer: Pointer,
+        kind: GroupKind,
+    ) -> Placed {
+        let geometry = &self.geometry;
+        let apply = kind != GroupKind::Checkpoint;
+        match item {
+            LogItem::Record {
+                ino,
+                version,
+                record,
+            } => {
+                let record = match record {
+                    Record::Reserved(from, to, _) => Record::Reserved(from, to, buffer.serial),
+                    other => other,
+                };
+                buffer.put_record((ino, version), record);
+                committed.live.apply_record(geometry, ino, version, record);
+                Placed::Nothing
+            }
+            LogItem::Block {
+                ino,
+                version,
+                block,
+                written,
+                source,
+                ..
+            } => {
+                buffer.put_block(&item, &pointer);
+                if apply && self.still_at(committed, ino, version, block, source) {
+                    let change = BlockChange {
+                        ino,
+                        version,
+                        block,
+                        pointer,
+                        written_ns: written.as_ns(),
+                        flat: self.is_flat(committed, ino),
+                    };
+                    committed.live.apply_block(geometry, change);
+                }
+                Placed::Block(pointer)
+            }
+            LogItem::Xattrs {
+                ino,
+                version,
+                ref data,
+                ..
+            } if data.is_empty() => {
+                // Nothing is stored; the image says that there are none.
+                let live = &mut committed.live;
+                live.apply_xattrs(geometry, ino, version, Pointer::NONE);
+                Placed::Nothing
+            }
+            LogItem::Xattrs {
+                ino,
+                version,
+                source,
+                ..
+            } => {
+                buffer.put_block(&item, &pointer);
+                if apply && xattrs_still_at(committed, ino, source) {
+                    committed.live.apply_xattrs(geometry, ino, version, pointer);
+                }
+                Placed::Block(pointer)
+            }
+            LogItem::Image { inode } => {
+                let ino = inode.ino;
+                let image = compose(geometry, committed, || self.below(committed, ino), *inode);
+                let file = (ino, image.inode.version);
+                let place = buffer.put_inode(geometry, file, None, |into| image.encode(into));
+                let placed = PlacedImage { image, place };
+                committed.live.apply_image(geometry, placed, false);
+                Placed::Inode(place)
+            }
+            LogItem::MovedInode { image, source } => {
+                let file = (image.inode.ino, image.inode.version);
+                let place = buffer.put_inode(geometry, file, source, |into| image.encode(into));
+                if let Some(source) = source
+                    && self.inode_still_at(committed, file, source)
+                {
+                    let image = (*image).clone();
+                    let placed = PlacedImage { image, place };
+                    committed.live.apply_image(geometry, placed, true);
+                }
+                Placed::Inode(place)
+            }
+            LogItem::Node { id, ref node, .. } => {
+                buffer.put_block(&item, &pointer);
+                self.reader.keep_node(&pointer, id, Arc::clone(node));
+                Placed::Block(pointer)
+            }
+        }
+    }
+
+    /// What is known of an inode's checkpointed image without a read.
+    fn below(&self, committed: &Committed, ino: InodeNo) -> Below {
+        if ino.0 >= committed.base.next_ino {
+            return Below::Nothing;
+        }
+        match self.base_images.get(&ino.0) {
+            Some(image) => image.map_or(Below::Nothing, Below::Image),
+            None => Below::Unknown,
+        }
+    }
+
+    /// True if the checkpointed index of `ino` is known to have no nodes.
+    fn is_flat(&self, committed: &Committed, ino: InodeNo) -> bool {
+        let folding = committed.frozen.as_ref();
+        if folding.is_some_and(|frozen| frozen.inodes.contains_key(&ino.0)) {
+            return false;
+        }
+        match self.below(committed, ino) {
+            Below::Nothing => true,
+            Below::Image(image) => image.root.as_ref().is_some_and(|root| root.height == 0),
+            Below::Unknown => false,
+        }
+    }
+
+    /// Protocol rules 18 and 19: a move counts only if the block still is
+    /// where the cleaner read it. The image below was verified before.
+    fn still_at(
+        &self,
+        committed: &Committed,
+        ino: InodeNo,
+        version: Version,
+        block: u64,
+        source: Option<Pointer>,
+    ) -> bool {
+        let Some(source) = source else { return true };
+        let stands = match committed.delta_answer(ino, version, block) {
+            Answer::At(pointer) => pointer.same_copy(source.sector(), source.birth()),
+            Answer::Hole => false,
+            Answer::Pass => true,
+        };
+        if !stands {
+            self.counters.stale_moves.fetch_add(1, Relaxed);
+        }
+        stands || planted::is(Planted::MoveUnchecked)
+    }
+
+    fn inode_still_at(
+        &self,
+        committed: &Committed,
+        (ino, version): (InodeNo, Version),
+        source: InodePlace,
+    ) -> bool {
+        let stands = match committed.delta_inode_place(ino) {
+            None => false,
+            Some(None) => true,
+            Some(Some((current, place))) => current == version && place == source,
+        };
+        if !stands {
+            self.counters.stale_moves.fetch_add(1, Relaxed);
+        }
+        stands || planted::is(Planted::MoveUnchecked)
+    }
+}
+
+fn xattrs_still_at(committed: &Committed, ino: InodeNo, source: Option<Pointer>) -> bool {
+    source.is_none_or(|source| match committed.delta_xattrs(ino) {
+        Some(Some(at)) => at == source,
+        Some(None) => true,
+        None => false,
+    })
+}

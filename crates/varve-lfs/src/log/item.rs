@@ -1,0 +1,140 @@
+//! What a group is made of, and what became of each item.
+
+use crate::apply::Record;
+use crate::format::Pointer;
+use crate::format::SECTOR;
+use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
+use crate::format::node::{Node, NodeId};
+use crate::geometry::Geometry;
+use std::sync::Arc;
+use varve_fs::{Inode, InodeNo, Timestamp, Version};
+
+/// What a group is made of, in arrival order.
+#[derive(Debug)]
+pub enum LogItem {
+    /// A record of `ino`, whose version it names (for a freed one the former).
+    Record {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// What.
+        record: Record,
+    },
+    /// A block; with `source`, a move of the copy at that pointer.
+    Block {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// Logical block number.
+        block: u64,
+        /// 1 to `block_bytes` bytes.
+        data: Arc<Vec<u8>>,
+        /// Last user write.
+        written: Timestamp,
+        /// The copy the cleaner read.
+        source: Option<Pointer>,
+    },
+    /// The extended attributes; empty for none.
+    Xattrs {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// The blob.
+        data: Arc<Vec<u8>>,
+        /// The copy the cleaner read.
+        source: Option<Pointer>,
+    },
+    /// An inode's new image, as a group has it.
+    Image {
+        /// Its attributes.
+        inode: Box<Inode>,
+    },
+    /// An inode whose image is complete: of a checkpoint, or moved.
+    MovedInode {
+        /// All of it.
+        image: Arc<InodeImage>,
+        /// The copy the cleaner read; none when a checkpoint writes it.
+        source: Option<InodePlace>,
+    },
+    /// An index node, written by a checkpoint.
+    Node {
+        /// Which.
+        id: NodeId,
+        /// The file's version.
+        version: Version,
+        /// Its content.
+        node: Arc<Node>,
+        /// Its content, encoded.
+        bytes: Vec<u8>,
+    },
+}
+
+impl LogItem {
+    /// The file the item belongs to.
+    pub fn file(&self) -> (InodeNo, Version) {
+        match self {
+            LogItem::Record { ino, version, .. }
+            | LogItem::Block { ino, version, .. }
+            | LogItem::Xattrs { ino, version, .. } => (*ino, *version),
+            LogItem::Image { inode } => (inode.ino, inode.version),
+            LogItem::MovedInode { image, .. } => (image.inode.ino, image.inode.version),
+            LogItem::Node { id, version, .. } => (id.ino, *version),
+        }
+    }
+
+    /// What is stored behind the summary.
+    pub(super) fn content(&self) -> Option<&[u8]> {
+        match self {
+            LogItem::Block { data, .. } | LogItem::Xattrs { data, .. } => Some(data),
+            LogItem::Node { bytes, .. } => Some(bytes),
+            _ => None,
+        }
+    }
+
+    /// Nothing is stored for it, not even an entry: the image says it all.
+    pub fn is_empty(&self) -> bool {
+        matches!(self, LogItem::Xattrs { data, .. } if data.is_empty())
+    }
+
+    /// Sectors the content takes.
+    ///
+    /// # Panics
+    /// If a block is empty or exceeds the block size.
+    pub fn stored_sectors(&self, geometry: &Geometry) -> u32 {
+        let bytes = self.content().map_or(0, <[u8]>::len);
+        if let LogItem::Block { .. } = self {
+            assert!(
+                bytes > 0 && bytes <= geometry.block_bytes as usize,
+                "a block has content"
+            );
+        }
+        (bytes as u32).div_ceil(SECTOR as u32)
+    }
+}
+
+/// Who writes a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupKind {
+    /// The file system: every partial is applied.
+    User,
+    /// A checkpoint: nothing is applied, roll-forward skips it.
+    Checkpoint,
+    /// The cleaner: moves, each applied if its source still stands. The number
+    /// is the checkpoint against whose image the sources were verified.
+    Cleaner(u64),
+}
+
+/// Where an item went.
+#[derive(Clone, Copy, Debug)]
+pub enum Placed {
+    /// A block, attributes or a node.
+    Block(Pointer),
+    /// An inode.
+    Inode(InodePlace),
+    /// A record, or something of no length.
+    Nothing,
+}
