@@ -22,6 +22,7 @@ pub fn operations() -> Vec<Operation> {
          unlink a; unlink d/a; unlink e; unlink l; rmdir d
          rename a b; rename a e; rename a d/a; rename d/a a; rename e a; rename d b; rename l a
          exchange a d/a; exchange d e
+         rename-whiteout a b; rename-whiteout a d/a; rename-whiteout d/a e; rename-whiteout d b
          write a 0+4096 #3; write a 8192+4096 #4; write a 1000+100 #5; write a 12288+4096 #6
          write e 0+4096 #7; write e 0+50 #8; write d/a 0+12288 #9
          truncate a 0; truncate a 4096; truncate a 5000; truncate a 16384; truncate e 8192

@@ -44,6 +44,7 @@ pub enum Kind {
     Rmdir,
     Rename,
     Exchange,
+    Whiteout,
     Chmod,
     Chown,
     Xattr,
@@ -96,6 +97,7 @@ impl Profile {
                 (Unlink, 4),
                 (Rmdir, 1),
                 (Rename, 6),
+                (Whiteout, 1),
                 (Chmod, 1),
                 (Xattr, 1),
                 (Write, 12),
@@ -150,6 +152,7 @@ impl Profile {
             (Fifo, 1),
             (Symlink, 2),
             (Exchange, 2),
+            (Whiteout, 1),
             (Chown, 2),
             (Xattr, 4),
             (Read, 12),
@@ -407,6 +410,11 @@ impl Generator {
                 from: self.path(),
                 to: self.path(),
                 over: Over::Exchange,
+            },
+            Kind::Whiteout => O::Rename {
+                from: self.path(),
+                to: self.path(),
+                over: Over::Whiteout,
             },
             Kind::Chmod => {
                 let mode = *self.random.pick(&[0o644, 0o600, 0o755, 0o1777, 0]);

@@ -69,6 +69,9 @@ pub enum Over {
     Refuse,
     /// Swaps the two (`RENAME_EXCHANGE`).
     Exchange,
+    /// Replaces it, and leaves a whiteout, a device 0:0 without permissions,
+    /// under the old name (`RENAME_WHITEOUT`).
+    Whiteout,
 }
 
 /// One step of a workload.

@@ -160,7 +160,7 @@ impl Runner {
                 let flags = Rename {
                     no_replace: *over == Over::Refuse,
                     exchange: *over == Over::Exchange,
-                    ..Rename::default()
+                    whiteout: *over == Over::Whiteout,
                 };
                 let (from, to) = (self.place(from)?, self.place(to)?);
                 fs.rename((from.0, &from.1), (to.0, &to.1), flags)?;

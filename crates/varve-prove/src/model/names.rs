@@ -167,6 +167,11 @@ impl Model {
         }
         self.change(from_directory).entries.remove(&from_name);
         self.place_at(to_directory, to_name, source);
+        if over == Over::Whiteout {
+            let whiteout = self.add(FileKind::CharDevice, 0, from_directory);
+            self.change(whiteout).nlink = 1;
+            self.place_at(from_directory, from_name, whiteout);
+        }
         if let Some(target) = target {
             self.drop_name(target);
             // The source's data goes ahead of the name it takes.

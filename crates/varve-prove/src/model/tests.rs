@@ -60,6 +60,24 @@ fn renames_are_refused_as_linux_does() {
 }
 
 #[test]
+fn a_whiteout_stays_under_the_old_name() {
+    let answers = answers(
+        "mkdir d; create d/a; create b; rename-whiteout d/a b; rmdir d; unlink d/a; rmdir d",
+    );
+    assert_eq!(answers, [0, 0, 0, 0, ENOTEMPTY, 0, 0]);
+    let mut model = Model::new(4096);
+    for operation in story("mkdir d; mkdir d/e; rename-whiteout d/e e; rename-whiteout d d/f") {
+        let _ = model.apply(&operation);
+    }
+    let whiteout = model.node(model.resolve(&"d/e".parse().unwrap()).unwrap());
+    assert_eq!(
+        (whiteout.kind, whiteout.mode, whiteout.nlink),
+        (FileKind::CharDevice, 0, 1)
+    );
+    assert_eq!(model.node(ROOT).nlink, 4);
+}
+
+#[test]
 fn of_two_reasons_to_refuse_linux_tells_one() {
     assert_eq!(
         answers("mkdir a; mkdir a/b; link a a/b; rename-noreplace a/b a"),

@@ -41,6 +41,7 @@ impl fmt::Display for Operation {
                     Over::Replace => "rename",
                     Over::Refuse => "rename-noreplace",
                     Over::Exchange => "exchange",
+                    Over::Whiteout => "rename-whiteout",
                 };
                 write!(f, "{word} {from} {to}")
             }
@@ -205,6 +206,7 @@ impl FromStr for Operation {
             "rename" => rename(Over::Replace),
             "rename-noreplace" => rename(Over::Refuse),
             "exchange" => rename(Over::Exchange),
+            "rename-whiteout" => rename(Over::Whiteout),
             "chmod" => Ok(O::Chmod {
                 path: path(1)?,
                 mode: number(word(2)?, 8)? as u32,
