@@ -779,33 +779,3 @@ fn mutated_entries_under_sound_headers() {
 fn children_that_fit() {
     assert_eq!((max_children(0), max_children(1)), (245, 254));
 }
-
-/// Times for one leaf and for many; run with --release --ignored --nocapture.
-#[test]
-#[ignore = "a measurement"]
-fn measure() {
-    for entries in [20, 90, 10_000, 1_000_000] {
-        let mut blocks = filled(entries);
-        let names: Vec<_> = (1..=entries).map(numbered).collect();
-        let turns = 2_000_000 / entries.min(10_000) as usize;
-        let names: Vec<_> = names.iter().take(10_000).collect();
-        let timed = |what: &str, run: &mut dyn FnMut(&[u8])| {
-            let start = std::time::Instant::now();
-            for _ in 0..turns {
-                names.iter().for_each(|name| run(name));
-            }
-            let ns = start.elapsed().as_nanos() as usize / turns / names.len();
-            eprintln!("{entries:>8} entries: {what} {ns} ns");
-        };
-        timed("lookup", &mut |name| {
-            assert!(lookup(&KEY, &mut blocks, name).unwrap().is_some());
-        });
-        timed("remove and insert", &mut |name| {
-            let (ino, kind) = remove(&KEY, &mut blocks, name).unwrap();
-            insert(&KEY, &mut blocks, name, ino, kind).unwrap();
-        });
-        let start = std::time::Instant::now();
-        sound(&mut blocks, entries);
-        eprintln!("{entries:>8} entries: check and list {:?}", start.elapsed());
-    }
-}
