@@ -33,7 +33,7 @@ pub struct Profile {
 
 /// What may be drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "each draws the operation of that name")]
 pub enum Kind {
     Create,
     Fifo,

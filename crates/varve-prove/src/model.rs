@@ -23,7 +23,7 @@ pub type Id = u64;
 pub const ROOT: Id = 1;
 
 /// Linux error numbers that the model answers.
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "the names are those of errno(3)")]
 pub mod errno {
     pub const EPERM: i32 = 1;
     pub const ENOENT: i32 = 2;

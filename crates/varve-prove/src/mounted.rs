@@ -26,7 +26,7 @@ pub struct Name {
 
 /// A mounted file system; the caller is root, the view is live. The methods
 /// are those of [`FileSystem`].
-#[allow(missing_docs, clippy::missing_errors_doc)]
+#[expect(missing_docs, reason = "each is the method of that name")]
 pub trait Mounted: Send + Sync {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr>;
     fn mknod(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr>;

@@ -76,7 +76,7 @@ pub enum Over {
 
 /// One step of a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
+#[expect(missing_docs, reason = "each is the system call of that name")]
 pub enum Operation {
     Create(Path),
     Fifo(Path),

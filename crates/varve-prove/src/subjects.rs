@@ -146,6 +146,9 @@ fn emptiest(layout: &Lfs) -> Vec<u32> {
 }
 
 /// Moves the live blocks out of the emptiest segments, whether it pays or not.
+///
+/// # Errors
+/// As cleaning a segment.
 pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     let layout = system.layout();
     for segment in emptiest(layout) {

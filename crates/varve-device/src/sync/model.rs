@@ -28,7 +28,10 @@ pub struct MutexGuard<'a, T> {
     held: Option<shuttle::sync::MutexGuard<'a, T>>,
 }
 
-#[allow(missing_docs)]
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
 impl<T> Mutex<T> {
     pub fn new(value: T) -> Self {
         Mutex(shuttle::sync::Mutex::new(value))
@@ -71,7 +74,10 @@ pub struct RwLock<T>(shuttle::sync::RwLock<T>);
 
 pub use shuttle::sync::{RwLockReadGuard, RwLockWriteGuard};
 
-#[allow(missing_docs)]
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
 impl<T> RwLock<T> {
     pub fn new(value: T) -> Self {
         RwLock(shuttle::sync::RwLock::new(value))
@@ -102,7 +108,10 @@ impl<T> RwLock<T> {
 #[derive(Debug, Default)]
 pub struct Condvar(shuttle::sync::Condvar);
 
-#[allow(missing_docs)]
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
 impl Condvar {
     pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
         let held = guard.held.take().expect("nobody else waits with it");

@@ -1,3 +1,6 @@
+//! The plain layout: groups in, blocks out, and every rule of the seam that it
+//! asserts broken once.
+
 use super::state::root_inode;
 use super::*;
 use crate::layout::Cause;

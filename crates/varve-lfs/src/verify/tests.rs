@@ -1,3 +1,5 @@
+//! Verification in more than one window of inodes, which are small here.
+
 use super::*;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};

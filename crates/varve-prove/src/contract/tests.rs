@@ -1,3 +1,6 @@
+//! The contract, held against trees that keep it and trees that do not: it is
+//! the judge of everything else.
+
 use super::*;
 use crate::model::Model;
 use crate::operation::{Range, story};

@@ -1,3 +1,5 @@
+//! The model answers as Linux does.
+
 use super::*;
 use crate::operation::story;
 
