@@ -2,10 +2,12 @@
 
 use crate::apply::Record;
 use crate::base::MAX_BLOCK;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::node::NodeId;
-use crate::format::summary::{BlockEntry, Entries, Entry, HEADER_BYTES, entry_flags, entry_kind};
+use crate::format::summary::{
+    BlockEntry, Entries, Entry, HEADER_BYTES, RecordEntry, entry_flags, entry_kind,
+};
 use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
 use crate::geometry::Geometry;
 use crate::log::inode_place;
@@ -194,6 +196,30 @@ impl Summary {
         })
     }
 
+    /// Where the inodes begin, in sectors of the partial segment.
+    fn inode_sector(
+        &self,
+        geometry: &Geometry,
+        entries: &[Entry],
+    ) -> std::result::Result<u64, Malformed> {
+        let (mut block_sectors, mut inode_bytes) = (0, 0);
+        for entry in entries {
+            match entry {
+                Entry::Block(block) => block_sectors += u64::from(block.sectors),
+                Entry::Inode(_) => inode_bytes += u64::from(geometry.inode_bytes),
+                Entry::File(_) | Entry::Record(_) => {}
+            }
+        }
+        let first = self.header.summary_sectors() + block_sectors;
+        let fits = first + inode_bytes.div_ceil(SECTOR) <= u64::from(self.header.sectors.get());
+        if fits || planted::is(Planted::UncheckedLength) {
+            Ok(first)
+        } else {
+            let problem = "entries describe more than the partial segment holds";
+            Err(Malformed::new("summary", problem))
+        }
+    }
+
     /// The entries with their places.
     ///
     /// # Errors
@@ -206,26 +232,7 @@ impl Summary {
         let birth = |stored: u64| if stored == 0 { serial } else { stored };
         let entries: Vec<Entry> =
             Entries::new(&self.entries).collect::<std::result::Result<_, _>>()?;
-        let block_sectors: u64 = entries
-            .iter()
-            .map(|entry| {
-                if let Entry::Block(block) = entry {
-                    u64::from(block.sectors)
-                } else {
-                    0
-                }
-            })
-            .sum();
-        let inode_count = entries
-            .iter()
-            .filter(|e| matches!(e, Entry::Inode(_)))
-            .count() as u64;
-        let inode_sector = self.header.summary_sectors() + block_sectors;
-        let inode_sectors = (inode_count * u64::from(geometry.inode_bytes)).div_ceil(SECTOR);
-        let fits = inode_sector + inode_sectors <= u64::from(self.header.sectors.get());
-        if !fits && !planted::is(Planted::UncheckedLength) {
-            return Err(bad("entries describe more than the partial segment holds"));
-        }
+        let inode_sector = self.inode_sector(geometry, &entries)?;
         let mut sector = start + self.header.summary_sectors();
         let mut inodes = 0;
         let mut file = None;
@@ -269,17 +276,9 @@ impl Summary {
                         source,
                     }
                 }
-                Entry::Record(record) => {
-                    let (from, to) = (record.from.get(), record.to.get());
-                    if !plausible(geometry, record.kind, from, to) {
-                        return Err(bad("a record with an impossible range"));
-                    }
-                    let record = match record.kind {
-                        entry_kind::FREED => Record::Freed(from as u32),
-                        entry_kind::TRUNCATED => Record::Truncated(from),
-                        entry_kind::PUNCHED => Record::Punched(from, to),
-                        _ => Record::Reserved(from, to, serial),
-                    };
+                Entry::Record(entry) => {
+                    let record = record_of(geometry, &entry, serial)
+                        .ok_or_else(|| bad("a record with an impossible range"))?;
                     ChainItem::Record {
                         ino,
                         version,
@@ -384,6 +383,17 @@ pub fn follows(
     Ok(())
 }
 
+/// What a record of partial `serial` says, if it is possible.
+fn record_of(geometry: &Geometry, entry: &RecordEntry, serial: u64) -> Option<Record> {
+    let (from, to) = (entry.from.get(), entry.to.get());
+    plausible(geometry, entry.kind, from, to).then_some(match entry.kind {
+        entry_kind::FREED => Record::Freed(from as u32),
+        entry_kind::TRUNCATED => Record::Truncated(from),
+        entry_kind::PUNCHED => Record::Punched(from, to),
+        _ => Record::Reserved(from, to, serial),
+    })
+}
+
 /// A reservation is never larger than the volume, no range beyond the index.
 fn plausible(geometry: &Geometry, kind: u8, from: u64, to: u64) -> bool {
     let volume = geometry.volume_bytes();
@@ -447,10 +457,4 @@ pub fn summaries_of(
         summaries.push(summary);
     }
     summaries
-}
-
-impl From<Malformed> for Error {
-    fn from(source: Malformed) -> Self {
-        Error::damaged(None, 0, source)
-    }
 }

@@ -114,3 +114,9 @@ impl From<Error> for varve_fs::Error {
         }
     }
 }
+
+impl From<Malformed> for Error {
+    fn from(source: Malformed) -> Self {
+        Error::damaged(None, 0, source)
+    }
+}

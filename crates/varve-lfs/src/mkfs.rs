@@ -132,21 +132,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     let count = room / u64::from(segment_bytes.max(1));
     let volume_bytes = count * u64::from(segment_bytes);
     let reserve = reserve_segments(volume_bytes, segment_bytes.max(1), count);
-    if count < 2 * reserve.max(8) {
-        return Err(bad(format!(
-            "{} of {} bytes gives {count} segments of {segment_bytes} bytes, at least {} are \
-             needed: use a larger device or smaller segments",
-            device.name(),
-            disk.size,
-            2 * reserve.max(8)
-        )));
-    }
-    if volume_bytes > SMALL_VOLUME && reserve * 100 > count * MAX_RESERVE_PERCENT {
-        return Err(bad(format!(
-            "the reserve would be {reserve} of {count} segments, more than \
-             {MAX_RESERVE_PERCENT} %: use smaller segments"
-        )));
-    }
+    enough(device, segment_bytes, count, reserve)?;
     let superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),
@@ -183,6 +169,27 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     // The reader's own check is the last word on what is possible.
     Superblock::parse(superblock.as_bytes(), 0).map_err(|malformed| bad(malformed.to_string()))?;
     Ok(superblock)
+}
+
+/// Refuses a volume of too few segments, or of which too many are in reserve.
+fn enough(device: &dyn Device, segment_bytes: u32, count: u64, reserve: u64) -> Result<()> {
+    let least = 2 * reserve.max(8);
+    if count < least {
+        return Err(Error::Format(format!(
+            "{} of {} bytes gives {count} segments of {segment_bytes} bytes, at least {least} are \
+             needed: use a larger device or smaller segments",
+            device.name(),
+            device.geometry().size,
+        )));
+    }
+    let volume_bytes = count * u64::from(segment_bytes);
+    if volume_bytes > SMALL_VOLUME && reserve * 100 > count * MAX_RESERVE_PERCENT {
+        return Err(Error::Format(format!(
+            "the reserve would be {reserve} of {count} segments, more than \
+             {MAX_RESERVE_PERCENT} %: use smaller segments"
+        )));
+    }
+    Ok(())
 }
 
 /// Byte addresses of every superblock copy, the primary first.

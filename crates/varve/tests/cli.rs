@@ -164,21 +164,34 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["help", "mount"]).expect(0, "umount");
 }
 
-#[test]
-fn fsck_finds_damage_and_changes_nothing() {
-    let s = Scratch::new();
-    let image = s.volume("volume", "32M");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
-    let marker = b"a block that will be damaged, told by its content".repeat(200);
+/// What stands in `/damaged` of [`damaged_volume`].
+fn marker() -> Vec<u8> {
+    b"a block that will be damaged, told by its content".repeat(200)
+}
+
+/// A volume with `/sound` and `/damaged`: its bytes as they were, and with one
+/// bit of `/damaged` flipped.
+fn damaged_volume(image: &str) -> (Vec<u8>, Vec<u8>) {
+    let volume = Volume::open(image, &OpenOptions::default()).unwrap();
+    let marker = marker();
     volume.write("/damaged", &marker).unwrap();
     volume.write("/sound", vec![7; 1 << 20]).unwrap();
     volume.close().unwrap();
-    let mut bytes = fs::read(&image).unwrap();
+    let sound = fs::read(image).unwrap();
+    let mut bytes = sound.clone();
     let at = bytes
         .windows(64)
         .position(|window| window == &marker[..64])
         .unwrap();
     bytes[at + 5] ^= 1;
+    (sound, bytes)
+}
+
+#[test]
+fn fsck_finds_damage_and_changes_nothing() {
+    let s = Scratch::new();
+    let image = s.volume("volume", "32M");
+    let (_, bytes) = damaged_volume(&image);
     fs::write(&image, &bytes).unwrap();
     varve(["fsck", &image]).expect(0, "clean");
     let found = varve(["fsck", &image, "--data"]).expect(4, "/damaged");
@@ -216,22 +229,11 @@ fn a_lost_superblock_is_found_in_a_copy() {
 fn fsck_repairs_once_and_says_what() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
-    let marker = b"a block that will be damaged, told by its content".repeat(200);
-    volume.write("/damaged", &marker).unwrap();
-    volume.write("/sound", vec![7; 1 << 20]).unwrap();
-    volume.close().unwrap();
-    let sound = fs::read(&image).unwrap();
+    let (sound, mut bytes) = damaged_volume(&image);
     varve(["fsck", "--repair", &image]).expect(0, ": clean");
     assert_eq!(fs::read(&image).unwrap(), sound);
 
-    let mut bytes = sound.clone();
     bytes[..4096].fill(0xee);
-    let at = bytes
-        .windows(64)
-        .position(|window| window == &marker[..64])
-        .unwrap();
-    bytes[at + 5] ^= 1;
     fs::write(&image, &bytes).unwrap();
     // At boot only what loses nothing is mended.
     varve(["fsck", "-n", &image, "--data"]).expect(4, "/damaged");
@@ -249,7 +251,7 @@ fn fsck_repairs_once_and_says_what() {
     let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
     varve(["fsck", "--repair", &image]).expect(8, "is in use");
     assert_eq!(volume.read("/sound").unwrap(), vec![7; 1 << 20]);
-    assert_eq!(volume.read("/damaged").unwrap().len(), marker.len());
+    assert_eq!(volume.read("/damaged").unwrap().len(), marker().len());
     drop(volume);
     varve(["fsck", "-n", "-y", &image]).expect(16, "cannot be used with");
 }

@@ -212,20 +212,8 @@ impl Checker<'_> {
             mut first,
             damaged,
         } = below;
-        for (block, pointer) in delta.blocks.range(0, u64::MAX) {
-            tally.add(block, &pointer);
-            if block == 0 {
-                first = pointer.sector();
-            }
-            if !same.contains(&block) {
-                let stored =
-                    Stored::block(InodeNo(ino), delta.version, Role::Data(block), &pointer);
-                let subject = subject_of_block(InodeNo(ino), block);
-                if !self.claim(subject, &stored, false, LOGGED) {
-                    self.found.fix(Fix::Block { ino, block });
-                }
-            }
-        }
+        first = delta.blocks.get(0).map_or(first, |p| p.sector());
+        self.logged_blocks(InodeNo(ino), delta, &same, &mut tally);
         self.add_reserved(delta, &mut tally);
         let newest = match (&delta.image, &image) {
             (Some(placed), _) => {
@@ -267,6 +255,27 @@ impl Checker<'_> {
             self.attributes(&newest, &xattrs, Claim::Done);
         }
         self.register(&newest, &tally, sectors_of(&xattrs), first, damaged);
+    }
+
+    /// Counts the blocks that the log has, and claims those that are not the
+    /// image's as well.
+    fn logged_blocks(
+        &mut self,
+        ino: InodeNo,
+        delta: &InodeDelta,
+        same: &HashSet<u64>,
+        tally: &mut Tally,
+    ) {
+        for (block, pointer) in delta.blocks.range(0, u64::MAX) {
+            tally.add(block, &pointer);
+            if same.contains(&block) {
+                continue;
+            }
+            let stored = Stored::block(ino, delta.version, Role::Data(block), &pointer);
+            if !self.claim(subject_of_block(ino, block), &stored, false, LOGGED) {
+                self.found.fix(Fix::Block { ino: ino.0, block });
+            }
+        }
     }
 
     /// Takes sectors; true if they were free. `what` begins the complaint.

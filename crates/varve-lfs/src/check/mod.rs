@@ -47,7 +47,6 @@ pub use report::{CheckReport, Counts, Finding, FindingKind, MAX_FINDINGS, Phase,
 
 use crate::base::Base;
 use crate::delta::Delta;
-use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
 use crate::format::{LogPosition, Pointer, SECTOR, Superblock, UsageEntry};
@@ -56,7 +55,6 @@ use crate::lfs::Lfs;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, RecoveryReport, load_base, recover, unfinished_after};
 use crate::segments::SegmentTable;
-use crate::statistics::Counters;
 use claims::{Claims, Refusal, Stored};
 pub(crate) use report::Findings;
 pub(crate) use shape::{content_flaw, count_flaw, size_flaw};
@@ -114,13 +112,7 @@ pub fn check(
     let (mut found, records) = ring_and_copies(&*device, &superblock)?;
     found.enter(Phase::Recovery);
     (options.progress)(Phase::Recovery, 0, 1);
-    let reader = Reader::new(
-        Arc::clone(&device),
-        geometry,
-        CACHE_BYTES,
-        Arc::new(Durability::default()),
-        Arc::new(Counters::default()),
-    );
+    let reader = Reader::offline(Arc::clone(&device), geometry, CACHE_BYTES);
     let recovered = recover(&*device, &superblock, &reader, &geometry);
     let used = recovered.as_ref().ok().map(|r| r.report.checkpoint);
     let image = load_image(&reader, &geometry, &records, used, &mut found);
@@ -159,13 +151,7 @@ pub fn is_clean(device: Arc<dyn Device>) -> Result<bool> {
     let superblock = Lfs::find_superblock(&*device)?;
     let geometry = Geometry::from(&superblock);
     let (found, _) = ring_and_copies(&*device, &superblock)?;
-    let reader = Reader::new(
-        Arc::clone(&device),
-        geometry,
-        CACHE_BYTES,
-        Arc::new(Durability::default()),
-        Arc::new(Counters::default()),
-    );
+    let reader = Reader::offline(Arc::clone(&device), geometry, CACHE_BYTES);
     let report = recover(&*device, &superblock, &reader, &geometry)?.report;
     Ok(found.fixes.is_empty()
         && report.clean

@@ -228,7 +228,7 @@ impl Lfs {
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
-    #[allow(clippy::too_many_arguments)]
+    #[expect(clippy::too_many_arguments, reason = "what a summary says of a block")]
     fn found_block(
         &self,
         found: &mut Found,
@@ -322,15 +322,8 @@ impl Lfs {
 
     fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {
         let base = Arc::clone(&self.committed.read().base);
-        let ino = InodeNo::IFILE;
-        let tree = crate::base::Tree {
-            reader: &self.reader,
-            ino,
-            root: base.ifile_root(),
-        };
-        Ok(tree
-            .get(block)?
-            .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+        let current = base.ifile_tree(&self.reader).get(block)?;
+        Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
     /// If the node is live, the bytes that rewriting it costs above it.
@@ -338,19 +331,12 @@ impl Lfs {
         let base = Arc::clone(&self.committed.read().base);
         let image;
         let root = if id.ino == InodeNo::IFILE {
-            base.ifile_root()
+            Some(base.ifile_root())
         } else {
-            match base.inode(&self.reader, &self.geometry, id.ino)? {
-                Some(found) => {
-                    image = found;
-                    image
-                        .root
-                        .as_ref()
-                        .expect("a checkpoint's images have roots")
-                }
-                None => return Ok(None),
-            }
+            image = base.inode(&self.reader, &self.geometry, id.ino)?;
+            image.as_ref().and_then(|image| image.root.as_ref())
         };
+        let Some(root) = root else { return Ok(None) };
         // Its parent is another node, or only the inode.
         let above = if root.height > id.height { 4608 } else { 640 };
         let tree = crate::base::Tree {

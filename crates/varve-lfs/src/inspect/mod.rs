@@ -19,7 +19,6 @@ pub use segments::{EntryView, PartialView, SegmentContentsView, SegmentView};
 pub use volume::{OwnerView, PositionView, RecordView, SlotView, SuperblockView, VolumeView};
 
 use crate::check::{Blocks, FileView, Findings, State, load_image, plain};
-use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
 use crate::format::{Pointer, Superblock, UsageEntry};
@@ -27,7 +26,6 @@ use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use crate::reader::Reader;
 use crate::recovery::{RecoveryReport, read_ring, recover};
-use crate::statistics::Counters;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::directory::{self, Key};
@@ -66,13 +64,7 @@ impl Inspector {
     pub fn open(device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<Inspector> {
         let superblock = Lfs::find_superblock(&*device)?;
         let geometry = Geometry::from(&superblock);
-        let reader = Reader::new(
-            Arc::clone(&device),
-            geometry,
-            CACHE_BYTES,
-            Arc::new(Durability::default()),
-            Arc::new(Counters::default()),
-        );
+        let reader = Reader::offline(Arc::clone(&device), geometry, CACHE_BYTES);
         let mut records: Vec<CheckpointRecord> = read_ring(&*device, &superblock)
             .into_iter()
             .flatten()

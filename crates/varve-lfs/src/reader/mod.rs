@@ -74,6 +74,13 @@ impl Reader {
         }
     }
 
+    /// A reader of a volume that nobody writes meanwhile.
+    pub fn offline(device: Arc<dyn Device>, geometry: Geometry, cache_bytes: u64) -> Self {
+        let durability = Arc::new(Durability::default());
+        let counters = Arc::new(Counters::default());
+        Reader::new(device, geometry, cache_bytes, durability, counters)
+    }
+
     /// Reads whole sectors from the device, trying again if it fails.
     fn device_read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
         assert_may_wait();

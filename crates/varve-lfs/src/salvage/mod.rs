@@ -23,7 +23,6 @@ mod record;
 pub use copy::Copied;
 
 use crate::check::Phase;
-use crate::durability::Durability;
 use crate::error::{Error, Result};
 use crate::format::Superblock;
 use crate::geometry::Geometry;
@@ -33,7 +32,6 @@ use crate::reader::Reader;
 use crate::recovery::{RecoveryReport, valid_records};
 use crate::repair::evidence::Evidence;
 use crate::repair::{RepairOptions, RepairReport, repair, superblocks};
-use crate::statistics::Counters;
 use overlay::Overlay;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -156,13 +154,7 @@ fn write_record(
     options: &SalvageOptions<'_>,
 ) -> Result<()> {
     let geometry = Geometry::from(superblock);
-    let reader = Reader::new(
-        Arc::clone(device),
-        geometry,
-        1 << 20,
-        Arc::new(Durability::default()),
-        Arc::new(Counters::default()),
-    );
+    let reader = Reader::offline(Arc::clone(device), geometry, 1 << 20);
     let progress = |done, total| (options.progress)("reading the log", done, total);
     let evidence = Evidence::gather(&reader, &geometry, superblock.volume_tag(), &progress);
     let record = record::rebuild(&reader, superblock, &evidence)?;

@@ -5,7 +5,7 @@
 //! The checker follows `CURRENT`, and takes the log's records up to the first
 //! that is not whole, which must be the log's end.
 
-use super::{Application, Diary, State, at, filler, sync_directory};
+use super::{Application, Diary, State, at, filler};
 use crate::random::Random;
 use std::fs::{self, File};
 use std::io::Write;
@@ -177,15 +177,7 @@ impl Application for LogAndManifest {
                 turned.map_err(at("turn", dir))?;
             }
             store.append(step).map_err(at("append in", dir))?;
-            if self.synced {
-                diary.durable_step(|| Ok(step.to_string()))?;
-                continue;
-            }
-            diary.done(step.to_string());
-            if random.once_in(6) {
-                sync_directory(dir)?;
-                diary.durable();
-            }
+            diary.step(self.synced, dir, random, || Ok(step.to_string()))?;
         }
         Ok(())
     }

@@ -136,7 +136,33 @@ impl<'a> Diary<'a> {
         (self.note)(Note::Durable(steps));
     }
 
+    /// The step is over. With `synced` the application has made it durable;
+    /// otherwise now and then somebody syncs `dir`, and all is durable then.
+    ///
+    /// # Errors
+    /// What `state` says, and if `dir` cannot be synced.
+    pub fn step(
+        &mut self,
+        synced: bool,
+        dir: &Path,
+        random: &mut Random,
+        state: impl FnOnce() -> Result<State, String>,
+    ) -> Result<(), String> {
+        if synced {
+            return self.durable_step(state);
+        }
+        self.done(state()?);
+        if random.once_in(6) {
+            sync_directory(dir)?;
+            self.durable();
+        }
+        Ok(())
+    }
+
     /// The step is over and durable; what state that is can be told only now.
+    ///
+    /// # Errors
+    /// What `state` says.
     pub fn durable_step(
         &mut self,
         state: impl FnOnce() -> Result<State, String>,

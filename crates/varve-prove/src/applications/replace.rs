@@ -97,14 +97,8 @@ impl Application for Replace {
             replace(dir, FILES - 1 + step, self.synced)?;
             if self.synced {
                 sync_directory(dir)?;
-                diary.durable_step(|| read(dir))?;
-                continue;
             }
-            diary.done(read(dir)?);
-            if random.once_in(6) {
-                sync_directory(dir)?;
-                diary.durable();
-            }
+            diary.step(self.synced, dir, random, || read(dir))?;
         }
         Ok(())
     }

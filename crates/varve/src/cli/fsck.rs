@@ -5,7 +5,9 @@
 //! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
+use serde::Serialize;
 use serde_json::json;
+use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use varve_device::{FileDevice, HostClock, OpenMode};
@@ -93,13 +95,7 @@ impl Fsck {
         let report = check(device, Arc::new(HostClock::default()), &options);
         progress.finish();
         let report = report.map_err(failed)?;
-        match self.json {
-            true => output::json(&json!(report)),
-            false => {
-                output::line(&report);
-                self.verdict(verdict(&report));
-            }
-        }
+        self.tell(&report, verdict(&report));
         Ok(match report.errors.is_empty() {
             true => 0,
             false => UNCORRECTED,
@@ -119,16 +115,20 @@ impl Fsck {
         let report = repair(device, Arc::new(HostClock::default()), &options);
         progress.finish();
         let report = report.map_err(failed)?;
-        match self.json {
-            true => output::json(&json!(report)),
-            false => {
-                output::line(&report);
-                self.verdict(repair_verdict(&report));
-            }
-        }
+        self.tell(&report, repair_verdict(&report));
         let corrected = u8::from(report.changed()) * CORRECTED;
         let left = u8::from(!report.is_whole()) * UNCORRECTED;
         Ok(corrected | left)
+    }
+
+    fn tell(&self, report: &(impl Serialize + Display), verdict: &str) {
+        match self.json {
+            true => output::json(&json!(report)),
+            false => {
+                output::line(report);
+                self.verdict(verdict);
+            }
+        }
     }
 
     fn verdict(&self, verdict: &str) {
