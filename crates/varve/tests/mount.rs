@@ -409,3 +409,35 @@ fn mount_by_the_usual_helper_name() {
     varve(["umount", &dir]).expect(0, "");
     varve(["fsck", &image]).expect(0, ": clean");
 }
+
+/// A server gives memory back, whichever way it was started; see
+/// `cli/allocator.rs`.
+#[test]
+fn servers_are_started_with_a_thrifty_allocator() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    let thrifty = |pid: &str| {
+        let environment = fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
+        let mut words = environment.split('\0');
+        words.any(|word| word == "MALLOC_ARENA_MAX=2")
+    };
+    assert!(thrifty(&mount.server()));
+    mount.umount();
+    let mut server = std::process::Command::new(VARVE)
+        .args(["mount", "--foreground", &mount.image, &mount.dir])
+        .spawn()
+        .unwrap();
+    while !fs::read_to_string("/proc/self/mounts")
+        .unwrap()
+        .contains(&mount.dir)
+    {
+        assert!(server.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // The same process, so whoever started it still knows it.
+    assert!(thrifty(&server.id().to_string()));
+    mount.finish();
+    assert!(server.wait().unwrap().success());
+}

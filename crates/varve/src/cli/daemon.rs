@@ -26,7 +26,9 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
         Failure::new(SYSTEM, format_args!("cannot start the server: {error}"))
     };
     let program = std::env::current_exe().map_err(failed)?;
-    let mut child = Command::new(program)
+    let mut server = Command::new(program);
+    super::allocator::settle(&mut server);
+    let mut child = server
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

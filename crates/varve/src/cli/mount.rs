@@ -5,7 +5,7 @@
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
-use super::{daemon, mount_table, scrub_server, size, stats};
+use super::{allocator, daemon, mount_table, scrub_server, size, stats};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +77,8 @@ impl Mount {
             let mut again = arguments[1..].to_vec();
             again.insert(1, "--background-server".into());
             return daemon::start(&again);
+        } else {
+            allocator::settle_self();
         }
         self.volume = absolute(&self.volume)?;
         self.directory = absolute(&self.directory)?;
