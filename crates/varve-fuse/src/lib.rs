@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `protocol` | the kernel's structs and numbers, declared once |
 //! | `request`, `reply` | bytes to arguments, results to bytes |
-//! | [`transport`] | the seam: how requests come and replies go |
+//! | [`transport`], `ring` | the seam: how requests come and replies go; over the device or over io_uring |
 //! | `adapter` | one request, one file-system call |
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
@@ -32,6 +32,7 @@ mod protocol;
 mod question;
 mod reply;
 mod request;
+mod ring;
 mod session;
 pub mod signals;
 mod statistics;

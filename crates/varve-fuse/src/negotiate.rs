@@ -11,6 +11,7 @@
 //! | `MAX_PAGES`, `BIG_WRITES` | requests of 1 MiB |
 //! | `EXPORT_SUPPORT` | file handles outlive the inode cache; `.` and `..` can be looked up |
 //! | `POSIX_ACL`, `DONT_MASK`, `SETXATTR_EXT` | only with `-o acl`: the kernel then asks for each file's access list, and we apply the umask or what a directory bequeaths |
+//! | `OVER_IO_URING` | where the host has it: requests come on the CPU that asks |
 //! | `ABORT_ERROR` | an aborted connection is told apart from an unmounted one |
 //!
 //! Left out: `POSIX_LOCKS`, `FLOCK_LOCKS` (the kernel keeps locks, so that one
@@ -52,6 +53,8 @@ pub(crate) struct Wishes {
     pub(crate) write_back: bool,
     /// Access lists are in force.
     pub(crate) acl: bool,
+    /// There are queues for requests over io_uring.
+    pub(crate) ring: bool,
 }
 
 /// What we ask for, where the kernel offers it.
@@ -75,6 +78,9 @@ fn wanted(wishes: Wishes) -> u64 {
         | cap::DIRECT_IO_ALLOW_MMAP;
     if wishes.write_back {
         wanted |= cap::WRITEBACK_CACHE;
+    }
+    if wishes.ring {
+        wanted |= cap::OVER_IO_URING;
     }
     if wishes.acl {
         wanted |= cap::POSIX_ACL | cap::DONT_MASK | cap::SETXATTR_EXT;
@@ -158,6 +164,7 @@ mod tests {
             Wishes {
                 write_back,
                 acl: false,
+                ring: false,
             },
         )
     }

@@ -1,16 +1,20 @@
 //! The threads that serve a session.
 //!
 //! Invariants:
-//! - A thread that takes the last idle place starts another one, up to the
-//!   limit, so a request that waits for the device does not stop the rest.
+//! - A thread that takes the last idle place at the device starts another one,
+//!   up to the limit, so a request that waits for the disk does not stop the
+//!   rest. Over io_uring, each CPU has its crew from the start.
 //! - What makes the kernel wait for requests of its own (see [`Errand`]) runs
-//!   on a thread that serves nothing, so it cannot wait for itself.
+//!   on a thread that serves nothing, so it cannot wait for itself. Where
+//!   requests come over io_uring it is not enough that the thread is another
+//!   one (see [`Crew`]).
 //! - Every request is answered, even if serving it panics.
 
 use crate::adapter::{Adapter, Outcome, Seek};
 use crate::errno::Errno;
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
+use crate::ring::{Crew, Queue};
 use crate::session::End;
 use crate::transport::{Received, Transport};
 use parking_lot::Mutex;
@@ -22,6 +26,7 @@ use std::thread::{self, Builder, Scope};
 use varve_fs::Layout;
 
 /// What must not be done by a thread that serves requests.
+#[derive(Clone, Copy)]
 enum Errand {
     /// Answer this; it makes the kernel write pages back.
     Seek(Seek),
@@ -29,12 +34,30 @@ enum Errand {
     Outdate(u64),
 }
 
+/// Where a thread gets its requests from.
+#[derive(Clone, Copy)]
+enum Source<'p, 'c> {
+    Device(&'p dyn Transport),
+    Cpu(&'p Queue, &'c Crew),
+}
+
+impl Source<'_, '_> {
+    fn transport(&self) -> &dyn Transport {
+        match self {
+            Source::Device(transport) => *transport,
+            Source::Cpu(queue, _) => *queue,
+        }
+    }
+}
+
 /// Serving threads that start at once.
 const THREADS_MIN: usize = 2;
 
 /// The threads of one session.
 pub(crate) struct Pool<'a, L: Layout> {
-    transport: &'a dyn Transport,
+    device: &'a (dyn Transport + Sync),
+    /// The crews of all CPUs; none if all requests come over the device.
+    crews: &'a [Crew],
     adapter: &'a Adapter<L>,
     threads_max: usize,
     /// Cuts the connection.
@@ -49,15 +72,21 @@ pub(crate) struct Pool<'a, L: Layout> {
 
 impl<'a, L: Layout> Pool<'a, L> {
     pub(crate) fn new(
-        transport: &'a dyn Transport,
+        device: &'a (dyn Transport + Sync),
+        crews: &'a [Crew],
         adapter: &'a Adapter<L>,
         threads_max: usize,
         cut: &'a (dyn Fn() + Sync),
     ) -> Self {
         Pool {
-            transport,
+            device,
+            crews,
             adapter,
-            threads_max: threads_max.max(THREADS_MIN),
+            // What does not come over io_uring waits for nothing.
+            threads_max: match crews {
+                [] => threads_max.max(THREADS_MIN),
+                _ => 1,
+            },
             cut,
             idle: AtomicUsize::new(0),
             started: AtomicUsize::new(0),
@@ -66,8 +95,8 @@ impl<'a, L: Layout> Pool<'a, L> {
         }
     }
 
-    /// Serves until the transport ends.
-    pub(crate) fn run(&self) -> io::Result<End> {
+    /// Serves until the transport ends. `queues` are those of each crew.
+    pub(crate) fn run(&self, queues: Vec<Vec<Queue>>) -> io::Result<End> {
         thread::scope(|scope| {
             // Every serving thread owns a sender: the errands end after the
             // last of them.
@@ -75,8 +104,20 @@ impl<'a, L: Layout> Pool<'a, L> {
             Builder::new()
                 .name("varve-errands".into())
                 .spawn_scoped(scope, move || self.run_errands(&queue))?;
-            for _ in 0..THREADS_MIN {
+            for _ in 0..THREADS_MIN.min(self.threads_max) {
                 self.start(scope, &errands)?;
+            }
+            for (crew, queues) in self.crews.iter().zip(queues) {
+                for queue in queues {
+                    self.start_on(scope, crew, queue, &errands, |registered| {
+                        // Without one CPU's entry the kernel holds every
+                        // request back.
+                        if let Err(error) = registered {
+                            self.end(Err(error));
+                            (self.cut)();
+                        }
+                    })?;
+                }
             }
             Ok::<(), io::Error>(())
         })?;
@@ -102,68 +143,179 @@ impl<'a, L: Layout> Pool<'a, L> {
         let errands = errands.clone();
         Builder::new()
             .name(format!("varve-fuse-{number}"))
-            .spawn_scoped(scope, move || self.serve(scope, &errands))?;
+            .spawn_scoped(scope, move || {
+                self.serve(scope, Source::Device(self.device), &errands);
+            })?;
         Ok(())
     }
 
-    fn serve<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, errands: &Sender<Errand>) {
+    /// Starts a thread that serves a CPU's requests from `queue`, once it has
+    /// said whether the kernel took that.
+    fn start_on<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        crew: &'a Crew,
+        queue: Queue,
+        errands: &Sender<Errand>,
+        say: impl FnOnce(io::Result<()>) + Send + 'scope,
+    ) -> io::Result<()> {
+        let errands = errands.clone();
+        Builder::new()
+            .name(format!("varve-cpu-{}", crew.cpu()))
+            .spawn_scoped(scope, move || {
+                // A CPU that is possible but absent sends nothing.
+                if let Err(error) = crew.bind() {
+                    tracing::debug!(%error, cpu = crew.cpu(), "not bound to its CPU");
+                }
+                let registered = queue.register();
+                let serves = registered.is_ok();
+                say(registered);
+                if serves {
+                    self.serve(scope, Source::Cpu(&queue, crew), &errands);
+                }
+            })?;
+        Ok(())
+    }
+
+    /// Serves until there is nothing more to come.
+    fn serve<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        source: Source<'_, 'a>,
+        errands: &Sender<Errand>,
+    ) where
+        'a: 'scope,
+    {
         become_io_flusher();
         let mut buffer = vec![0; REQUEST_BYTES];
         let mut reply = Reply::new();
+        let transport = source.transport();
         loop {
             self.idle.fetch_add(1, Ordering::Relaxed);
-            let received = self.transport.receive(&mut buffer);
+            let received = transport.receive(&mut buffer);
             let was_idle = self.idle.fetch_sub(1, Ordering::Relaxed);
             let bytes = match received {
                 Ok(Received::Request(bytes)) => bytes,
                 Ok(Received::Unmounted) => return,
                 Ok(Received::Aborted) => return self.end(Ok(End::Aborted)),
-                Err(error) => return self.end(Err(error)),
+                Err(error) => {
+                    self.end(Err(error));
+                    return (self.cut)();
+                }
             };
             if was_idle == 1 && self.started.load(Ordering::Relaxed) < self.threads_max {
                 // Without another thread we are slower, not wrong.
                 let _ = self.start(scope, errands);
             }
             let request = &buffer[..bytes];
-            let answered = catch_unwind(AssertUnwindSafe(|| self.answer(request, &mut reply)));
-            match answered {
-                Ok(None) => {}
-                Ok(Some(errand)) => {
-                    let queued = errands.send(errand);
-                    queued.expect("the errands outlive the serving threads");
+            let answered = catch_unwind(AssertUnwindSafe(|| {
+                let errand = self.answer(request, transport, &mut reply);
+                match (errand, source) {
+                    (None, _) => {}
+                    (Some(Errand::Seek(seek)), Source::Cpu(queue, crew)) => {
+                        let ready = self.leave(scope, seek, crew, errands);
+                        self.seek(seek, ready, queue, &mut reply);
+                        crew.back();
+                    }
+                    (Some(errand), _) => {
+                        let queued = errands.send(errand);
+                        queued.expect("the errands outlive the serving threads");
+                    }
                 }
-                Err(_) => return self.give_up(unique_of(request)),
+            }));
+            if answered.is_err() {
+                return self.give_up(unique_of(request), transport);
             }
         }
     }
 
     /// Serves one request, and says what is left to be done elsewhere.
-    fn answer(&self, request: &[u8], reply: &mut Reply) -> Option<Errand> {
+    fn answer(
+        &self,
+        request: &[u8],
+        transport: &dyn Transport,
+        reply: &mut Reply,
+    ) -> Option<Errand> {
         let (unique, outcome) = self.adapter.handle(request, reply);
         if let Outcome::Seek(seek) = outcome {
             return Some(Errand::Seek(seek));
         }
-        deliver(self.transport, self.adapter, unique, &outcome, reply);
+        deliver(transport, self.adapter, unique, &outcome, reply);
         reply.outdated().map(Errand::Outdate)
+    }
+
+    /// Finishes a seek, where that is `ready` to be done, and answers it.
+    fn seek(
+        &self,
+        seek: Seek,
+        ready: io::Result<()>,
+        transport: &dyn Transport,
+        reply: &mut Reply,
+    ) {
+        let outcome = match ready {
+            Ok(()) => self.adapter.finish_seek(&seek, transport, reply),
+            Err(error) => {
+                tracing::warn!(%error, "nobody would be left to serve: a seek is put off");
+                Outcome::Error(Errno(libc::EAGAIN))
+            }
+        };
+        deliver(transport, self.adapter, seek.unique, &outcome, reply);
+    }
+
+    /// Makes a crew ready to do without the calling thread.
+    fn leave<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        seek: Seek,
+        crew: &'a Crew,
+        errands: &Sender<Errand>,
+    ) -> io::Result<()>
+    where
+        'a: 'scope,
+    {
+        if crew.leave() {
+            let replaced = self.replace(scope, crew, errands);
+            if crew.is_deserted() {
+                return replaced;
+            }
+        }
+        crew.nudge(seek.nodeid)
+    }
+
+    /// Adds a thread to a crew, and waits until it serves.
+    fn replace<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        crew: &'a Crew,
+        errands: &Sender<Errand>,
+    ) -> io::Result<()>
+    where
+        'a: 'scope,
+    {
+        let queue = crew.queue()?;
+        crew.enlist()?;
+        let (say, said) = channel();
+        let started = self.start_on(scope, crew, queue, errands, move |registered| {
+            let _ = say.send(registered);
+        });
+        let serves = started.and_then(|()| said.recv().map_err(io::Error::other)?);
+        serves.inspect_err(|_| crew.discharge())
     }
 
     fn run_errands(&self, queue: &Receiver<Errand>) {
         become_io_flusher();
         let mut reply = Reply::new();
         for errand in queue {
-            let (transport, adapter) = (self.transport, self.adapter);
-            let finished = catch_unwind(AssertUnwindSafe(|| match &errand {
-                Errand::Seek(seek) => {
-                    let outcome = adapter.finish_seek(seek, transport, &mut reply);
-                    deliver(transport, adapter, seek.unique, &outcome, &reply);
-                }
-                Errand::Outdate(nodeid) => adapter.outdate(*nodeid, transport),
+            let finished = catch_unwind(AssertUnwindSafe(|| match errand {
+                Errand::Seek(seek) => self.seek(seek, Ok(()), self.device, &mut reply),
+                Errand::Outdate(nodeid) => self.adapter.outdate(nodeid, self.device),
             }));
             if finished.is_err() {
-                self.give_up(match errand {
+                let unique = match errand {
                     Errand::Seek(seek) => Some(seek.unique),
                     Errand::Outdate(_) => None,
-                });
+                };
+                self.give_up(unique, self.device);
             }
         }
     }
@@ -173,13 +325,13 @@ impl<'a, L: Layout> Pool<'a, L> {
     }
 
     /// After a panic: answer, and let nobody wait for the other requests.
-    fn give_up(&self, unique: Option<u64>) {
+    fn give_up(&self, unique: Option<u64>, transport: &dyn Transport) {
         self.panicked.store(true, Ordering::Relaxed);
         self.end(Err(io::Error::other(
             "serving a request panicked; the mount was cut off",
         )));
         if let Some(unique) = unique {
-            let _ = self.transport.reply(unique, Err(Errno(libc::EIO)));
+            let _ = transport.reply(unique, Err(Errno(libc::EIO)));
         }
         (self.cut)();
     }

@@ -7,9 +7,11 @@ use crate::mount::MountOptions;
 use crate::pool::{Pool, deliver};
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
+use crate::ring::{self, Crew, Post, Queue};
 use crate::transport::{DevFuse, Received, Transport};
 use crate::unmounter::Unmounter;
 use std::io;
+use std::mem;
 use std::path::Path;
 use std::sync::Arc;
 use varve_fs::{FileSystem, Layout};
@@ -32,7 +34,9 @@ pub enum End {
 /// A mounted file system, ready to be served.
 pub struct Session<L: Layout> {
     adapter: Arc<Adapter<L>>,
-    transport: DevFuse,
+    transport: Arc<DevFuse>,
+    /// Where requests come over io_uring.
+    posts: Vec<Post>,
     unmounter: Unmounter,
     threads_max: usize,
     served: bool,
@@ -49,24 +53,39 @@ impl<L: Layout> Session<L> {
     pub fn new(
         fs: Arc<FileSystem<L>>,
         mountpoint: &Path,
-        options: MountOptions,
+        mut options: MountOptions,
     ) -> io::Result<Self> {
         let mountpoint = std::fs::canonicalize(mountpoint)?;
         if !mountpoint.is_dir() {
             return Err(rustix::io::Errno::NOTDIR.into());
         }
-        let transport = DevFuse::new(device::mount(&mountpoint, &options)?);
+        if options.uring {
+            ring::allow();
+        }
+        let transport = Arc::new(DevFuse::new(device::mount(&mountpoint, &options)?));
+        let posts = match options.uring {
+            true => ring::posts(&transport, options.threads_max).unwrap_or_else(|error| {
+                tracing::debug!(%error, "no FUSE over io_uring");
+                Vec::new()
+            }),
+            false => Vec::new(),
+        };
+        options.uring = !posts.is_empty();
         let adapter = Arc::new(Adapter::new(fs, &options));
         let unmounter = Unmounter::new(mountpoint);
         let threads_max = options.threads_max;
-        let session = Session {
+        let mut session = Session {
             adapter,
             transport,
+            posts,
             unmounter,
             threads_max,
             served: false,
         };
         session.initialise()?;
+        if !session.adapter.over_io_uring() {
+            session.posts.clear();
+        }
         session.turn_knobs(&options);
         Ok(session)
     }
@@ -102,7 +121,7 @@ impl<L: Layout> Session<L> {
                 Outcome::Error(errno) => Some(io::Error::from_raw_os_error(errno.0)),
                 _ => None,
             };
-            deliver(&self.transport, &*self.adapter, unique, &outcome, &reply);
+            deliver(&*self.transport, &*self.adapter, unique, &outcome, &reply);
             if let Some(error) = refusal {
                 return Err(error);
             }
@@ -131,8 +150,16 @@ impl<L: Layout> Session<L> {
         let cut = || {
             let _ = self.unmounter.cut();
         };
-        let pool = Pool::new(&self.transport, &*self.adapter, self.threads_max, &cut);
-        let mut ended = pool.run();
+        let (crews, queues): (Vec<Crew>, Vec<Vec<Queue>>) =
+            mem::take(&mut self.posts).into_iter().unzip();
+        let pool = Pool::new(
+            &*self.transport,
+            &crews,
+            &*self.adapter,
+            self.threads_max,
+            &cut,
+        );
+        let mut ended = pool.run(queues);
         if matches!(ended, Ok(End::Unmounted)) && self.unmounter.was_cut() {
             ended = Ok(End::Aborted);
         }

@@ -1,16 +1,17 @@
 //! The seam between requests and whatever carries them.
 //!
-//! Today that is `/dev/fuse`; FUSE over io_uring is the other implementation
-//! this trait is shaped for. Everything above speaks in whole requests and
-//! whole replies; a reply leaves in one call, gathered from its parts.
+//! That is `/dev/fuse` or a queue of FUSE over io_uring (`ring`). Everything
+//! above speaks in whole requests and whole replies; a reply leaves in one
+//! call, gathered from its parts.
 
 use crate::errno::Errno;
 use crate::protocol::{
-    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NotifyInvalEntry, NotifyInvalInode, OutHeader,
+    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_RETRIEVE, NotifyInvalEntry, NotifyInvalInode,
+    NotifyRetrieve, OutHeader,
 };
 use rustix::io::Errno as Os;
 use std::io::{self, IoSlice};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use zerocopy::IntoBytes;
 
 /// What [`Transport::receive`] brought.
@@ -24,8 +25,8 @@ pub enum Received {
     Aborted,
 }
 
-/// Carries requests and replies. Any number of threads may call it at once.
-pub trait Transport: Send + Sync {
+/// Carries requests and replies.
+pub trait Transport {
     /// Waits for the next request. `buffer` holds at least the largest one.
     ///
     /// # Errors
@@ -104,6 +105,26 @@ pub fn invalidate_entry(transport: &dyn Transport, parent: u64, name: &[u8]) -> 
     transport.notify(NOTIFY_INVAL_ENTRY, [body.as_bytes(), &terminated])
 }
 
+/// Makes the kernel send a request that asks for nothing, NOTIFY_REPLY with
+/// this number, to the CPU this runs on.
+///
+/// # Errors
+/// ENOENT if the kernel does not hold the inode.
+pub(crate) fn retrieve_nothing(
+    transport: &dyn Transport,
+    unique: u64,
+    nodeid: u64,
+) -> io::Result<()> {
+    let body = NotifyRetrieve {
+        notify_unique: unique,
+        nodeid,
+        offset: 0,
+        size: 0,
+        padding: 0,
+    };
+    transport.notify(NOTIFY_RETRIEVE, [body.as_bytes(), &[]])
+}
+
 /// An open `/dev/fuse` that belongs to a mount.
 pub struct DevFuse {
     device: OwnedFd,
@@ -113,6 +134,11 @@ impl DevFuse {
     /// Takes a device that was given to mount(2), or came from fusermount3.
     pub fn new(device: OwnedFd) -> Self {
         DevFuse { device }
+    }
+
+    /// The device's descriptor, which names the mount to the kernel.
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.device.as_raw_fd()
     }
 
     fn send(&self, header: &OutHeader, parts: [&[u8]; 2]) -> io::Result<()> {

@@ -56,13 +56,9 @@ impl Kernel {
     }
 
     fn ask(&mut self, opcode: u32, nodeid: u64, body: &[u8]) -> Result<(), Errno> {
-        let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
-        bytes.extend(opcode.to_ne_bytes());
-        bytes.extend(9u64.to_ne_bytes());
-        bytes.extend(nodeid.to_ne_bytes());
-        bytes.extend([0; 16]);
-        bytes.extend(body);
-        match self.adapter.handle(&bytes, &mut self.reply).1 {
+        let (outcome, reply) = answer(&self.adapter, opcode, nodeid, body);
+        self.reply = reply;
+        match outcome {
             Outcome::Error(errno) => Err(errno),
             Outcome::Reply | Outcome::Silent => Ok(()),
             other => panic!("{other:?}"),
@@ -78,11 +74,7 @@ impl Kernel {
 
     /// A WRITE out of the cache; answers whether a notification is due, too.
     fn write_at(&mut self, file: u64, offset: u64) -> (Result<(), Errno>, bool) {
-        let mut body = [0, offset].map(u64::to_ne_bytes).concat();
-        body.extend([PIECE as u32, 1].map(u32::to_ne_bytes).concat());
-        body.extend([0; 16]);
-        body.extend([7; PIECE]);
-        let answer = self.ask(16, file, &body);
+        let answer = self.ask(16, file, &held_write(offset));
         (answer, self.reply.outdated() == Some(file))
     }
 
@@ -112,6 +104,33 @@ impl Kernel {
         self.ask(3, file, &[0; 16])?;
         self.ask(52, file, &[0; 24])
     }
+}
+
+/// What the adapter makes of one request.
+fn answer(
+    adapter: &Adapter<MemoryLayout>,
+    opcode: u32,
+    nodeid: u64,
+    body: &[u8],
+) -> (Outcome, Reply) {
+    let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
+    bytes.extend(opcode.to_ne_bytes());
+    bytes.extend(9u64.to_ne_bytes());
+    bytes.extend(nodeid.to_ne_bytes());
+    bytes.extend([0; 16]);
+    bytes.extend(body);
+    let mut reply = Reply::new();
+    let (_, outcome) = adapter.handle(&bytes, &mut reply);
+    (outcome, reply)
+}
+
+/// The body of a WRITE out of the cache.
+fn held_write(offset: u64) -> Vec<u8> {
+    let mut body = [0, offset].map(u64::to_ne_bytes).concat();
+    body.extend([PIECE as u32, 1].map(u32::to_ne_bytes).concat());
+    body.extend([0; 16]);
+    body.extend([7; PIECE]);
+    body
 }
 
 /// Takes notifications.
@@ -210,6 +229,26 @@ fn a_kernel_that_would_tell_readers_is_not_used_to_tell_anybody() {
     };
     assert_eq!(refused, (Err(Errno::NO_SPACE), false));
     assert_eq!(kernel.before_write(file), Ok(()));
+}
+
+#[test]
+fn what_was_removed_makes_room_for_what_comes_at_once() {
+    let (mut kernel, file) = Kernel::new();
+    let other = kernel.create(b"g\0");
+    kernel.fill(file);
+    while kernel.grow(file).0.is_ok() {}
+    assert_eq!(kernel.write_at(other, 0).0, Err(Errno::NO_SPACE));
+    assert!(kernel.ask(10, 1, b"f\0").is_ok()); // UNLINK
+    let fs = kernel.adapter.file_system();
+    std::thread::scope(|scope| {
+        // The kernel forgets it a little later, by another way.
+        scope.spawn(|| {
+            std::thread::sleep(std::time::Duration::from_millis(8));
+            fs.release(varve_fs::InodeNo(file), 1);
+        });
+        let (outcome, _) = answer(&kernel.adapter, 16, other, &held_write(0));
+        assert!(matches!(outcome, Outcome::Reply), "{outcome:?}");
+    });
 }
 
 #[test]

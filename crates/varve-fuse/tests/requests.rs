@@ -13,6 +13,7 @@ fn warm_up(m: &Mounted) {
     fs::write(m.path("warm"), b"up").unwrap();
     fs::read(m.path("warm")).unwrap();
     fs::read_dir(m.root()).unwrap().count();
+    m.settle();
 }
 
 fn show(what: &str, cost: &Cost) {
@@ -255,4 +256,29 @@ fn statistics_come_through_the_mount() {
     fs::create_dir(m.path("d")).unwrap();
     let refused = query_statistics(&m.path("d")).unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::ENOTTY));
+}
+
+#[test]
+fn requests_come_over_io_uring_where_the_host_has_it() {
+    for uring in [false, true] {
+        let options = MountOptions {
+            uring,
+            ..MountOptions::default()
+        };
+        let Some(m) = Mounted::with(options) else {
+            return;
+        };
+        warm_up(&m);
+        let all = m.adapter.statistics_text();
+        let all: serde_json::Value = serde_json::from_str(&all).unwrap();
+        let capabilities = all["protocol"]["capabilities"].as_array().unwrap();
+        let used = capabilities.iter().any(|c| c == "over_io_uring");
+        // Of kernels before 6.14 there is no such file.
+        let offered = fs::read_to_string("/sys/module/fuse/parameters/enable_uring")
+            .is_ok_and(|value| value.trim() == "Y");
+        if uring && !offered {
+            eprintln!("SKIPPED: the kernel does not offer FUSE over io_uring");
+        }
+        assert_eq!(used, uring && offered);
+    }
 }

@@ -42,7 +42,10 @@ impl<L: Layout> Adapter<L> {
             self.write_held(&caller, ino, write.offset, data, reply)?;
             data.len()
         } else {
-            self.fs.write(self.view, &caller, ino, write.offset, data)?
+            self.removals.retry(
+                || self.fs.write(self.view, &caller, ino, write.offset, data),
+                super::full::is_refused_for_room,
+            )?
         };
         self.counters.written(written);
         reply.put(&WriteOut {

@@ -95,7 +95,10 @@ impl<L: Layout> Adapter<L> {
         data: &[u8],
         reply: &mut Reply,
     ) -> Done {
-        let held = self.fs.write_held(self.view, caller, ino, offset, data);
+        let held = self.removals.retry(
+            || self.fs.write_held(self.view, caller, ino, offset, data),
+            is_refused_for_room,
+        );
         let lost = match &held {
             Ok(held) if !held.used_kept_room => return Ok(()),
             Ok(_) => None,
@@ -124,8 +127,10 @@ impl<L: Layout> Adapter<L> {
         };
         match untold.lost {
             Some(lost) => Err(lost),
-            None if self.fs.available() == 0 => Err(Errno::NO_SPACE),
-            None => Ok(()),
+            None => {
+                let available = self.removals.retry(|| self.fs.available(), |&n| n == 0);
+                (available > 0).then_some(()).ok_or(Errno::NO_SPACE)
+            }
         }
     }
 
@@ -136,4 +141,9 @@ impl<L: Layout> Adapter<L> {
         // ENOENT: the kernel does not hold it any more.
         let _ = invalidate_attributes(transport, nodeid);
     }
+}
+
+/// True if a write would have needed room that is not there.
+pub(super) fn is_refused_for_room<T>(written: &varve_fs::Result<T>) -> bool {
+    matches!(written, Err(error) if error.errno() == libc::ENOSPC)
 }

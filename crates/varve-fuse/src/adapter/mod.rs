@@ -17,6 +17,7 @@ mod directories;
 mod full;
 mod ioctls;
 mod names;
+mod removals;
 mod seek;
 mod xattrs;
 
@@ -30,6 +31,7 @@ use crate::negotiate::{Negotiated, Wishes, negotiate};
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
+use removals::Removals;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, View};
 
@@ -62,6 +64,7 @@ pub struct Adapter<L: Layout> {
     birth_times: bool,
     extended_attributes: bool,
     writers: full::Writers,
+    removals: Removals,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -81,6 +84,7 @@ impl<L: Layout> Adapter<L> {
             wishes: Wishes {
                 write_back: options.write_back(),
                 acl: options.acl,
+                ring: options.uring,
             },
             attr_valid_s: if options.write_back() {
                 full::TRUST_S
@@ -91,6 +95,7 @@ impl<L: Layout> Adapter<L> {
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
             writers: full::Writers::default(),
+            removals: Removals::new(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -116,16 +121,20 @@ impl<L: Layout> Adapter<L> {
         self.negotiated.get().is_some_and(|n| n.has(capability))
     }
 
+    pub(crate) fn over_io_uring(&self) -> bool {
+        self.has(capability::OVER_IO_URING)
+    }
+
     pub(crate) fn write_back(&self) -> bool {
         self.has(capability::WRITEBACK_CACHE)
     }
 
     /// Serves one request. Returns its number and what to do with `reply`.
     pub fn handle(&self, bytes: &[u8], reply: &mut Reply) -> (u64, Outcome) {
-        reply.clear();
         let request = match Request::parse(bytes) {
             Ok(request) => request,
             Err(header) => {
+                reply.clear();
                 self.counters.malformed();
                 let outcome = header.map_or(Outcome::Silent, |_| Outcome::Error(Errno::INVALID));
                 return (header.map_or(0, |h| h.unique), outcome);
@@ -133,10 +142,22 @@ impl<L: Layout> Adapter<L> {
         };
         let opcode = request.opcode();
         self.counters.request(opcode);
+        let attempt = || {
+            reply.clear();
+            let outcome = self.dispatch(opcode, &request, reply);
+            outcome.inspect_err(|_| self.take_back(reply))
+        };
+        // Writes do it for themselves; questions repeat what became of them.
+        let repeats = !matches!(
+            opcode,
+            Some(Opcode::Write | Opcode::Getattr | Opcode::Statx)
+        );
+        let lacks_room =
+            |outcome: &Result<_, _>| repeats && matches!(outcome, Err(Errno::NO_SPACE));
         let outcome = self
-            .dispatch(opcode, &request, reply)
+            .removals
+            .retry(attempt, lacks_room)
             .unwrap_or_else(|errno| {
-                self.take_back(reply);
                 // These are answers: the kernel asks in order to hear them.
                 let expected = [Errno::NOT_FOUND, Errno::NOT_IMPLEMENTED, Errno::NO_DATA];
                 if !expected.contains(&errno) {

@@ -175,16 +175,18 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
-        Ok(self
-            .fs
-            .unlink(self.view, &self.caller(request), inode_of(request), name)?)
+        self.fs
+            .unlink(self.view, &self.caller(request), inode_of(request), name)?;
+        self.removals.note();
+        Ok(())
     }
 
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
-        Ok(self
-            .fs
-            .rmdir(self.view, &self.caller(request), inode_of(request), name)?)
+        self.fs
+            .rmdir(self.view, &self.caller(request), inode_of(request), name)?;
+        self.removals.note();
+        Ok(())
     }
 
     pub(super) fn rename(&self, opcode: Opcode, request: &Request<'_>) -> Done {
@@ -207,9 +209,10 @@ impl<L: Layout> Adapter<L> {
         };
         let (caller, parent) = (self.caller(request), inode_of(request));
         let new_parent: InodeNo = convert::inode(new_parent);
-        Ok(self
-            .fs
-            .rename(self.view, &caller, parent, old, new_parent, new, how)?)
+        self.fs
+            .rename(self.view, &caller, parent, old, new_parent, new, how)?;
+        self.removals.note();
+        Ok(())
     }
 
     /// Answers OPEN and OPENDIR: a kernel that can do without is told so, and

@@ -4,7 +4,7 @@
 //! a hole there may be data that has not reached us, and a copy made by these
 //! seeks would lose it. Before a hole is reported, its pages are therefore
 //! called in. That makes the kernel send WRITE and wait for it, so it happens
-//! on a thread of its own. Ranges known to hold data are left alone: their
+//! on a thread that others can do without. Ranges known to hold data are left alone: their
 //! cached pages keep their worth.
 
 use super::{Adapter, Outcome, convert, inode_of};
@@ -24,7 +24,7 @@ const ROUNDS_MAX: usize = 1024;
 pub struct Seek {
     /// The request's number.
     pub unique: u64,
-    nodeid: u64,
+    pub(crate) nodeid: u64,
     offset: u64,
     whence: Whence,
 }

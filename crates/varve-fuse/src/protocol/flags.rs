@@ -25,6 +25,7 @@ pub(crate) mod capability {
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 
     /// Names for reports.
     pub(crate) const NAMES: &[(u64, &str)] = &[
@@ -49,6 +50,7 @@ pub(crate) mod capability {
         (SETXATTR_EXT, "setxattr_ext"),
         (INIT_EXT, "init_ext"),
         (DIRECT_IO_ALLOW_MMAP, "direct_io_allow_mmap"),
+        (OVER_IO_URING, "over_io_uring"),
     ];
 }
 

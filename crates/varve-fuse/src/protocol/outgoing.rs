@@ -76,9 +76,14 @@ outgoing! {
     NotifyInvalInode, 24 { ino: u64, off: i64, len: i64, }
     /// Notification: forget a name, which follows with its NUL.
     NotifyInvalEntry, 16 { parent: u64, namelen: u32, flags: u32, }
+    /// Notification: send cached bytes of a file back, in a NOTIFY_REPLY of
+    /// this number.
+    NotifyRetrieve, 32 { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, }
 }
 
 /// Code of [`NotifyInvalInode`].
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
 /// Code of [`NotifyInvalEntry`].
 pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
+/// Code of [`NotifyRetrieve`].
+pub(crate) const NOTIFY_RETRIEVE: i32 = 5;

@@ -94,13 +94,26 @@ impl Mounted {
     pub fn cost(&self, work: impl FnOnce()) -> Cost {
         let before = self.counts();
         work();
-        // FORGET and background writes follow what caused them.
-        std::thread::sleep(Duration::from_millis(50));
+        self.settle();
         let after = self.counts();
         let spent = after
             .iter()
             .map(|(kind, n)| (kind.clone(), n - before.get(kind).unwrap_or(&0)));
         Cost(spent.filter(|(_, n)| *n > 0).collect())
+    }
+
+    /// Waits for what follows earlier calls without their waiting for it:
+    /// FORGET, RELEASE, background writes.
+    pub fn settle(&self) {
+        let mut before = self.counts();
+        loop {
+            std::thread::sleep(Duration::from_millis(50));
+            let after = self.counts();
+            if after == before {
+                return;
+            }
+            before = after;
+        }
     }
 
     fn counts(&self) -> std::collections::BTreeMap<String, u64> {
@@ -143,8 +156,10 @@ impl Cost {
         self.0.get(kind).copied().unwrap_or(0)
     }
 
+    /// All but those that forget: they come when the kernel finds the time.
     pub fn total(&self) -> u64 {
-        self.0.values().sum()
+        let forgets = self.of("forget") + self.of("batch_forget");
+        self.0.values().sum::<u64>() - forgets
     }
 }
 
