@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 /// A removal is recent for so long.
 const RECENT: Duration = Duration::from_secs(1);
 /// A wait for what it frees.
-const PAUSE: Duration = Duration::from_millis(5);
+const PAUSE: Duration = Duration::from_millis(10);
 /// So many of them before a volume is full in earnest.
-const PAUSES: usize = 4;
+const PAUSES: usize = 25;
 
 /// When something was last removed.
 pub(super) struct Removals {
@@ -77,6 +77,6 @@ mod tests {
         removals.note();
         assert_eq!(tries_until(&removals, 1), 1);
         assert_eq!(tries_until(&removals, 3), 3);
-        assert_eq!(tries_until(&removals, 100), PAUSES + 1);
+        assert_eq!(tries_until(&removals, usize::MAX), PAUSES + 1);
     }
 }
