@@ -16,6 +16,10 @@
 #   environment: WORK (images and mount point; default /tmp/varve-peers),
 #   VARVE (the binary; default: the release build of this tree)
 #
+# Peers: varve-lib, varve-mount, ext4, fuse2fs, and passthrough, a FUSE server
+# that forwards to ext4: libfuse's own passthrough_ll with its write-back cache
+# on, built from the example in Debian's libfuse3-dev (which has no
+# passthrough_hp).
 # Every peer gets a fresh file system on a fully written image: ext4 and
 # fuse2fs on a loop device with direct I/O and default options, Varve on the
 # image file itself with direct I/O. All run the same program, `varve bench`:
@@ -53,7 +57,7 @@ if [ -z "${VARVE:-}" ]; then
 	(cd "$HERE" && cargo build --release -q -p varve) || exit 1
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
-MNT=$WORK/mnt LOOP= SERVER=
+MNT=$WORK/mnt LOWER=$WORK/lower LOOP= SERVER=
 mkdir -p "$MNT" || exit 1
 ulimit -n "$(ulimit -Hn)"
 
@@ -73,10 +77,11 @@ teardown() {
 		wait "$SERVER" 2>/dev/null
 		SERVER=
 	fi
+	mountpoint -q "$LOWER" && umount "$LOWER"
 	[ -n "$LOOP" ] && losetup -d "$LOOP"
 	LOOP=
 }
-cleanup() { teardown; rm -f "$WORK"/image-*; rmdir "$MNT" 2>/dev/null; }
+cleanup() { teardown; rm -f "$WORK"/image-*; rmdir "$MNT" "$LOWER" 2>/dev/null; }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
@@ -96,16 +101,31 @@ loop() {
 
 mk_ext4() { mkfs.ext4 -q -F -E nodiscard,lazy_itable_init=0,lazy_journal_init=0 "$LOOP"; }
 
-fuse2fs_up() {
-	fuse2fs -f "$LOOP" "$MNT" >"$WORK/server.log" 2>&1 &
-	SERVER=$!
+# await_server NAME: until it has mounted
+await_server() {
 	for _ in $(seq 100); do
 		mountpoint -q "$MNT" && return 0
 		kill -0 "$SERVER" 2>/dev/null || break
 		sleep 0.1
 	done
-	say "fuse2fs failed: $(tail -3 "$WORK/server.log")"
+	say "$1 failed: $(tail -3 "$WORK/server.log")"
 	return 1
+}
+
+fuse2fs_up() {
+	fuse2fs -f "$LOOP" "$MNT" >"$WORK/server.log" 2>&1 &
+	SERVER=$!
+	await_server fuse2fs
+}
+
+PASSTHROUGH_SOURCE=/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c
+passthrough_up() {
+	mkdir -p "$LOWER" && mount -t ext4 "$LOOP" "$LOWER" || return 1
+	[ -x "$WORK/passthrough" ] ||
+		cc -O2 -o "$WORK/passthrough" "$PASSTHROUGH_SOURCE" $(pkg-config --cflags --libs fuse3) || return 1
+	"$WORK/passthrough" -f -o "writeback,cache=always,allow_other,source=$LOWER" "$MNT" >"$WORK/server.log" 2>&1 &
+	SERVER=$!
+	await_server passthrough
 }
 
 # setup PEER SIZE: mounts the peer; WHERE and COLD are what bench needs. 2: not
@@ -127,6 +147,10 @@ setup() {
 	fuse2fs)
 		command -v fuse2fs >/dev/null || return 2
 		loop && mk_ext4 && fuse2fs_up ;;
+	passthrough)
+		[ -f "$PASSTHROUGH_SOURCE" ] && pkg-config --exists fuse3 && command -v cc >/dev/null ||
+			{ say "passthrough needs cc, pkg-config and libfuse3-dev"; return 2; }
+		loop && mk_ext4 && passthrough_up ;;
 	*) say "unknown peer $1"; return 2 ;;
 	esac
 }
