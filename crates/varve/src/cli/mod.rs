@@ -30,9 +30,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
-/// A log-structured, transactional file system.
+/// A log-structured file system.
 #[derive(Parser)]
-#[command(name = "varve", version, about, arg_required_else_help = true)]
+#[command(name = "varve", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
