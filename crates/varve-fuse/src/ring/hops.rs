@@ -5,8 +5,7 @@
 //! another moment, so the scheduler of a host with idle CPUs moves the client to
 //! one of these, and the next answer moves it back. Each hop wakes a halted
 //! CPU: on a virtual machine with two of them, making a file took 200 us
-//! instead of 40. (Newer kernels wake the client in place; see `request_end` in
-//! `fs/fuse/dev.c`.)
+//! instead of 40, with Linux 6.18.
 //!
 //! So the thread that has answered a hopping client yields its CPU again and
 //! again, instead of leaving it idle, until the client has been answered once
