@@ -29,6 +29,10 @@ use std::fs;
 use std::io;
 use std::sync::Arc;
 
+/// Most CPUs at work with which rings are used. Each takes two threads or more,
+/// each of these 2 MiB once it has carried a large request.
+const CPUS_MAX: usize = 16;
+
 /// Lets the kernel offer the ring to file systems mounted from now on. Only
 /// root may; without it, an administrator has to.
 pub(crate) fn allow() {
@@ -46,9 +50,15 @@ pub(crate) type Post = (Crew, Vec<Queue>);
 /// enough.
 ///
 /// # Errors
-/// If the host has no rings for us.
+/// If the host has no rings for us, or too many CPUs.
 pub(crate) fn posts(device: &Arc<DevFuse>, threads: usize) -> io::Result<Vec<Post>> {
-    let cpus = possible_cpus()?;
+    let online = cpus("online")?;
+    if online > CPUS_MAX {
+        let why = format!("{online} CPUs would take too much memory");
+        return Err(io::Error::other(why));
+    }
+    // The kernel wants a queue for each that it may ever have.
+    let cpus = cpus("possible")?;
     let each = (threads / cpus.max(1)).max(crew::SERVING_MIN);
     let hops = Arc::new(Hops::new());
     (0..cpus)
@@ -60,9 +70,9 @@ pub(crate) fn posts(device: &Arc<DevFuse>, threads: usize) -> io::Result<Vec<Pos
         .collect()
 }
 
-/// CPUs the kernel may ever have: it wants a queue for each.
-fn possible_cpus() -> io::Result<usize> {
-    let ranges = fs::read_to_string("/sys/devices/system/cpu/possible")?;
+/// CPUs in a state, up to the last of them.
+fn cpus(state: &str) -> io::Result<usize> {
+    let ranges = fs::read_to_string(format!("/sys/devices/system/cpu/{state}"))?;
     last_of(&ranges)
         .map(|last| last + 1)
         .ok_or_else(|| io::Error::other(format!("no list of CPUs: {ranges:?}")))
