@@ -224,3 +224,31 @@ fn age_sort_writes_the_oldest_survivors_first() {
     v.is_whole(old, 0, 15);
     v.is_whole(young, 0, 8);
 }
+
+#[test]
+fn the_four_calls_clean_a_segment_that_was_misread_once() {
+    let v = Volume::new();
+    let files: Vec<InodeNo> = (0..8).map(|n| v.create(&format!("file {n}"))).collect();
+    files.iter().for_each(|&file| v.write(file, 0, 5));
+    v.checkpoint();
+    let other = v.create("other"); // the log goes on elsewhere
+    v.write(other, 0, 100);
+    v.checkpoint();
+
+    // Inodes share sectors: the second of two is to be found again as well.
+    let place = |file| v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+    let second = files.iter().map(|&file| place(file)).find(|p| p.slot > 0);
+    let segment = v.lfs.geometry.segment_of(second.unwrap().sector).unwrap();
+    let mut contents = v.lfs.read_segment(segment).unwrap();
+    for info in &mut contents.blocks {
+        info.bytes[0] ^= 1;
+    }
+    let found = v.lfs.bmapv(&contents.blocks).unwrap();
+    assert_eq!(found.damaged, 0);
+    let checkpoint = v.lfs.markv(found).unwrap().unwrap();
+    v.lfs.segclean(segment, contents.incarnation, checkpoint);
+    v.lfs.checkpoint().unwrap();
+    v.lfs.checkpoint().unwrap();
+    assert!(v.is_clean(segment));
+    files.iter().for_each(|&file| v.is_whole(file, 0, 5));
+}
