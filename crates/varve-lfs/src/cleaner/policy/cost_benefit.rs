@@ -63,6 +63,16 @@ mod tests {
     }
 
     #[test]
+    fn a_half_full_segment_must_be_three_times_as_old_as_an_empty_one() {
+        let candidates = [
+            candidate(1, 500, 971),
+            candidate(2, 0, 990),
+            candidate(3, 500, 969),
+        ];
+        assert_eq!(CostBenefit.choose(&candidates, 1000), [3, 2, 1]);
+    }
+
+    #[test]
     fn clocks_that_went_back_do_no_harm() {
         let candidates = [candidate(1, 500, i64::MAX), candidate(2, 100, i64::MAX)];
         assert_eq!(CostBenefit.choose(&candidates, i64::MIN), [2, 1]);
