@@ -247,6 +247,8 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     assert_eq!(found.damaged, 0);
     let checkpoint = v.lfs.markv(found).unwrap().unwrap();
     v.lfs.segclean(segment, contents.incarnation, checkpoint);
+    let cleaned = v.lfs.segments.lock().get(segment).cleaned;
+    assert_eq!(cleaned, Some(checkpoint));
     v.lfs.checkpoint().unwrap();
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(segment));
