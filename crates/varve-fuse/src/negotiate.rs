@@ -8,7 +8,7 @@
 //! | `PARALLEL_DIROPS` | look-ups and readdir in one directory run side by side |
 //! | `READDIRPLUS`, `_AUTO` | a listing brings attributes when the caller seems to want them |
 //! | `EXPLICIT_INVAL_DATA` | all changes come through the kernel: it never drops pages because a time changed |
-//! | `MAX_PAGES`, `BIG_WRITES` | requests of 1 MiB |
+//! | `MAX_PAGES`, `BIG_WRITES` | requests of 256 KiB |
 //! | `EXPORT_SUPPORT` | file handles outlive the inode cache; `.` and `..` can be looked up |
 //! | `POSIX_ACL`, `DONT_MASK`, `SETXATTR_EXT` | only with `-o acl`: the kernel then asks for each file's access list, and we apply the umask or what a directory bequeaths |
 //! | `OVER_IO_URING` | where the host has it: requests come on the CPU that asks |

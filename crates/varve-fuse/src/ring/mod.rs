@@ -30,8 +30,8 @@ use std::io;
 use std::sync::Arc;
 
 /// Most CPUs at work with which rings are used. Each takes two threads or more,
-/// each of these 2 MiB once it has carried a large request.
-const CPUS_MAX: usize = 16;
+/// each of these three buffers once it has carried large requests.
+const CPUS_MAX: usize = 32;
 
 /// Lets the kernel offer the ring to file systems mounted from now on. Only
 /// root may; without it, an administrator has to.
