@@ -15,7 +15,7 @@ const RECENT: Duration = Duration::from_secs(1);
 /// A wait for what it frees.
 const PAUSE: Duration = Duration::from_millis(10);
 /// So many of them before a volume is full in earnest.
-const PAUSES: usize = 100;
+const PAUSES: usize = 50;
 
 /// When something was last removed.
 pub(super) struct Removals {
