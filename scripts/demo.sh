@@ -40,7 +40,7 @@ git clone --quiet . "$mnt/repository" 2>/dev/null || {
   git -C "$mnt/repository" -c user.name=demo -c user.email=demo@localhost commit --quiet -m demo
 }
 show git -C "$mnt/repository" gc --quiet
-show git -C "$mnt/repository" fsck
+show git -C "$mnt/repository" fsck --no-dangling
 
 printf '\n# a program, compiled and run there\n'
 cargo new --quiet --vcs none "$mnt/hello"
@@ -66,7 +66,7 @@ begun=$(date +%s%N)
 show "$varve" mount "$work/demo.img" "$mnt"
 printf '(mounted after %s ms, recovery included)\n' $((($(date +%s%N) - begun) / 1000000))
 show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
-show git -C "$mnt/repository" fsck
+show git -C "$mnt/repository" fsck --no-dangling
 
 show "$varve" umount "$mnt"
 show "$varve" fsck --data "$work/demo.img"
