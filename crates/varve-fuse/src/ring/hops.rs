@@ -93,6 +93,15 @@ impl Track {
             requests: self.requests.wrapping_add(1),
         }
     }
+
+    /// Whether the client has settled since `start`, at its CPU or another;
+    /// nothing as long as that is open.
+    fn settled_since(self, start: Self) -> Option<bool> {
+        let sent = self.requests.wrapping_sub(start.requests);
+        let stayed = sent > 0 && self.cpu == start.cpu;
+        let over = self.client != start.client || sent >= 2 || stayed;
+        over.then_some(stayed || self.hops == 0)
+    }
 }
 
 impl Hops {
@@ -123,16 +132,14 @@ impl Hops {
     /// Keeps the calling thread's CPU busy until `client`, which has just been
     /// answered, has sent two more requests: the answer to the first of them
     /// leaves it where it is.
-    pub(super) fn hold(&self, client: u32, cpu: u16) {
+    pub(super) fn hold(&self, client: u32) {
         let slot = self.slot(client);
         let start = Track::unpack(slot.track.load(Relaxed));
         let began = Instant::now();
         let settled = loop {
             let track = Track::unpack(slot.track.load(Relaxed));
-            let sent = track.requests.wrapping_sub(start.requests);
-            let stayed = sent > 0 && track.cpu == cpu;
-            if track.client != client || sent >= 2 || stayed {
-                break stayed || track.hops == 0;
+            if let Some(settled) = track.settled_since(start) {
+                break settled;
             }
             if began.elapsed() >= HOLD_MAX {
                 break false;
@@ -158,7 +165,6 @@ impl Hops {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
 
     #[test]
     fn a_client_that_stays_is_left_alone() {
@@ -176,21 +182,16 @@ mod tests {
     }
 
     #[test]
-    fn a_hold_ends_when_the_client_has_settled() {
-        let hops = Arc::new(Hops::new());
-        hops.note(7, 0);
-        let client = Arc::clone(&hops);
-        // It comes from the other CPU, and comes from there again.
-        let sent = thread::spawn(move || {
-            thread::sleep(Duration::from_micros(20));
-            client.note(7, 1);
-            client.note(7, 1);
-        });
-        hops.hold(7, 0);
-        sent.join().unwrap();
-        let slot = hops.slot(7);
-        let pause = Duration::from_nanos(slot.not_before_ns.load(Relaxed));
-        assert!(pause <= hops.began.elapsed() + PAUSE_MAX);
+    fn a_client_has_settled_when_two_requests_come_from_one_cpu() {
+        let start = Track::default().next(7, 0).next(7, 1);
+        assert_eq!(start.settled_since(start), None);
+        assert_eq!(start.next(7, 1).settled_since(start), Some(true));
+        let hopped = start.next(7, 0);
+        assert_eq!(hopped.settled_since(start), None);
+        assert_eq!(hopped.next(7, 0).settled_since(start), Some(true));
+        // Its slot is another's now, or it is on a third CPU.
+        assert_eq!(start.next(8, 2).settled_since(start), Some(true));
+        assert_eq!(hopped.next(7, 2).settled_since(start), Some(false));
     }
 
     #[test]
@@ -198,7 +199,7 @@ mod tests {
         let hops = Hops::new();
         for _ in 0..9 {
             hops.note(7, 0);
-            hops.hold(7, 0);
+            hops.hold(7);
         }
         let slot = hops.slot(7);
         let not_before = Duration::from_nanos(slot.not_before_ns.load(Relaxed));

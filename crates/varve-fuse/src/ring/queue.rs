@@ -123,7 +123,7 @@ impl Queue {
         {
             self.rings.enter(submit, 0)?;
             submit = 0;
-            self.hops.hold(client, self.cpu);
+            self.hops.hold(client);
         }
         loop {
             match self.rings.enter(submit, 1) {
@@ -191,10 +191,11 @@ impl Transport for Queue {
             Ok(body) => (0, body),
             Err(errno) => (-errno.0, &[][..]),
         };
-        let held = self.held.take().filter(|held| held.unique == unique);
+        let held = self.held.get().filter(|held| held.unique == unique);
         let Some(Held { commit_id, .. }) = held else {
             return Err(Os::NOENT.into());
         };
+        self.held.set(None);
         // SAFETY: a request was held, so the memory is ours, and nothing else
         // refers to it.
         let shared = unsafe { &mut *self.shared.get() };
