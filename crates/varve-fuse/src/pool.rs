@@ -98,30 +98,42 @@ impl<'a, L: Layout> Pool<'a, L> {
     /// Serves until the transport ends. `queues` are those of each crew.
     pub(crate) fn run(&self, queues: Vec<Vec<Queue>>) -> io::Result<End> {
         thread::scope(|scope| {
-            // Every serving thread owns a sender: the errands end after the
-            // last of them.
-            let (errands, queue) = channel();
-            Builder::new()
-                .name("varve-errands".into())
-                .spawn_scoped(scope, move || self.run_errands(&queue))?;
-            for _ in 0..THREADS_MIN.min(self.threads_max) {
-                self.start(scope, &errands)?;
+            if let Err(error) = self.start_all(scope, queues) {
+                self.fail(error);
             }
-            for (crew, queues) in self.crews.iter().zip(queues) {
-                for queue in queues {
-                    self.start_on(scope, crew, queue, &errands, |registered| {
-                        // Without one CPU's entry the kernel holds every
-                        // request back.
-                        if let Err(error) = registered {
-                            self.end(Err(error));
-                            (self.cut)();
-                        }
-                    })?;
-                }
-            }
-            Ok::<(), io::Error>(())
-        })?;
+        });
         self.verdict.lock().take().unwrap_or(Ok(End::Unmounted))
+    }
+
+    fn start_all<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        queues: Vec<Vec<Queue>>,
+    ) -> io::Result<()>
+    where
+        'a: 'scope,
+    {
+        // Every serving thread owns a sender: the errands end after the last
+        // of them.
+        let (errands, queue) = channel();
+        Builder::new()
+            .name("varve-errands".into())
+            .spawn_scoped(scope, move || self.run_errands(&queue))?;
+        for _ in 0..THREADS_MIN.min(self.threads_max) {
+            self.start(scope, &errands)?;
+        }
+        for (crew, queues) in self.crews.iter().zip(queues) {
+            for queue in queues {
+                self.start_on(scope, crew, queue, &errands, |registered| {
+                    // Without one CPU's entry the kernel holds every request
+                    // back.
+                    if let Err(error) = registered {
+                        self.fail(error);
+                    }
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// True if serving a request panicked: what the file system holds in
@@ -198,10 +210,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                 Ok(Received::Request(bytes)) => bytes,
                 Ok(Received::Unmounted) => return,
                 Ok(Received::Aborted) => return self.end(Ok(End::Aborted)),
-                Err(error) => {
-                    self.end(Err(error));
-                    return (self.cut)();
-                }
+                Err(error) => return self.fail(error),
             };
             if was_idle == 1 && self.started.load(Ordering::Relaxed) < self.threads_max {
                 // Without another thread we are slower, not wrong.
@@ -276,7 +285,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         if crew.leave() {
             let replaced = self.replace(scope, crew, errands);
             if crew.is_deserted() {
-                return replaced;
+                replaced?;
             }
         }
         crew.nudge(seek.nodeid)
@@ -324,16 +333,22 @@ impl<'a, L: Layout> Pool<'a, L> {
         self.verdict.lock().get_or_insert(verdict);
     }
 
-    /// After a panic: answer, and let nobody wait for the other requests.
+    /// Ends the mount for this reason: nobody waits for what is not served.
+    fn fail(&self, error: io::Error) {
+        self.end(Err(error));
+        (self.cut)();
+    }
+
+    /// After a panic: answer, and let nobody wait for the other requests. From
+    /// a ring the answer does not go out any more: cutting ends that request.
     fn give_up(&self, unique: Option<u64>, transport: &dyn Transport) {
         self.panicked.store(true, Ordering::Relaxed);
-        self.end(Err(io::Error::other(
-            "serving a request panicked; the mount was cut off",
-        )));
         if let Some(unique) = unique {
             let _ = transport.reply(unique, Err(Errno(libc::EIO)));
         }
-        (self.cut)();
+        self.fail(io::Error::other(
+            "serving a request panicked; the mount was cut off",
+        ));
     }
 }
 
