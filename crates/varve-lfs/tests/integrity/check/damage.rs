@@ -29,6 +29,13 @@ impl Patient {
         self.files[name]
     }
 
+    /// A segment that holds a block of "large".
+    fn live_segment(&mut self) -> u32 {
+        let pointer = self.surgeon.pointer(self.files["large"], 0, 3);
+        let geometry = self.surgeon.geometry;
+        geometry.segment_of(pointer.sector()).unwrap()
+    }
+
     #[track_caller]
     fn expect(&self, kinds: &[Kind]) -> CheckReport {
         expect(&self.surgeon, true, kinds)
@@ -117,12 +124,7 @@ fn nothing() {
 #[test]
 fn usage_count_off_by_one_sector() {
     let mut patient = Patient::new();
-    let pointer = patient.surgeon.pointer(patient.file("large"), 0, 3);
-    let segment = patient
-        .surgeon
-        .geometry
-        .segment_of(pointer.sector())
-        .unwrap();
+    let segment = patient.live_segment();
     patient
         .surgeon
         .edit_usage(segment, |entry| entry.live_bytes += 512);
@@ -139,12 +141,7 @@ fn usage_count_off_by_one_sector() {
 #[test]
 fn live_segment_marked_empty() {
     let mut patient = Patient::new();
-    let pointer = patient.surgeon.pointer(patient.file("large"), 0, 3);
-    let segment = patient
-        .surgeon
-        .geometry
-        .segment_of(pointer.sector())
-        .unwrap();
+    let segment = patient.live_segment();
     patient
         .surgeon
         .edit_usage(segment, |entry| entry.empty_since = 1.into());
@@ -158,12 +155,7 @@ fn live_segment_marked_empty() {
 #[test]
 fn incarnation_of_another_life() {
     let mut patient = Patient::new();
-    let pointer = patient.surgeon.pointer(patient.file("large"), 0, 3);
-    let segment = patient
-        .surgeon
-        .geometry
-        .segment_of(pointer.sector())
-        .unwrap();
+    let segment = patient.live_segment();
     patient
         .surgeon
         .edit_usage(segment, |entry| entry.incarnation -= 1);
@@ -541,12 +533,7 @@ fn totals_of_the_record() {
 #[test]
 fn log_over_live_blocks() {
     let mut patient = Patient::new();
-    let pointer = patient.surgeon.pointer(patient.file("large"), 0, 3);
-    let segment = patient
-        .surgeon
-        .geometry
-        .segment_of(pointer.sector())
-        .unwrap();
+    let segment = patient.live_segment();
     patient
         .surgeon
         .edit_record(|header| header.position.next_segment = segment.into());
