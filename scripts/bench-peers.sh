@@ -81,7 +81,7 @@ teardown() {
 	[ -n "$LOOP" ] && losetup -d "$LOOP"
 	LOOP=
 }
-cleanup() { teardown; rm -f "$WORK"/image-*; rmdir "$MNT" "$LOWER" 2>/dev/null; }
+cleanup() { teardown; rm -f "$WORK"/image-* "$WORK/passthrough"; rmdir "$MNT" "$LOWER" 2>/dev/null; }
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
