@@ -181,6 +181,9 @@ impl<'a, L: Layout> Pool<'a, L> {
                 }
                 let registered = queue.register();
                 let serves = registered.is_ok();
+                if serves {
+                    crew.join();
+                }
                 say(registered);
                 if serves {
                     self.serve(scope, Source::Cpu(&queue, crew), &errands);
@@ -224,7 +227,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                     (Some(Errand::Seek(seek)), Source::Cpu(queue, crew)) => {
                         let ready = self.leave(scope, seek, crew, errands);
                         self.seek(seek, ready, queue, &mut reply);
-                        crew.back();
+                        crew.join();
                     }
                     (Some(errand), _) => {
                         let queued = errands.send(errand);

@@ -7,6 +7,7 @@ use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicBool, Ordering};
 use support::Mounted;
 use varve_fuse::MountOptions;
 
@@ -203,6 +204,41 @@ fn seek_while_dirty(m: &Mounted) {
             });
         }
     });
+}
+
+/// On a busy host the first requests come before every thread has registered
+/// its entry, and one that registers later takes none that wait already.
+#[test]
+fn a_seek_right_after_mounting_finds_somebody_to_serve() {
+    let busy = AtomicBool::new(true);
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().unwrap().get() {
+            scope.spawn(|| {
+                while busy.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        // Ended also if something below panics.
+        let _ends = Ends(&busy);
+        for _ in 0..40 {
+            let Some(m) = Mounted::new() else { return };
+            let file = writable(&m, "f");
+            file.set_len(1 << 20).unwrap();
+            file.write_all_at(&[1; 4096], 40_960).unwrap();
+            let found = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(0));
+            assert_eq!(found, Ok(40_960));
+        }
+    });
+}
+
+/// Lets busy threads go when dropped.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
 }
 
 #[test]

@@ -11,6 +11,9 @@
 //! by answering fetched what was queued; or it was busy with a request that
 //! waits for nothing, and will do the same; or with another seek, whose thread
 //! would have nudged later.
+//!
+//! So a thread counts as serving from when its entry is registered, and not
+//! from when it was started: on a busy host a client's first seek is faster.
 
 use super::{Hops, Queue};
 use crate::transport::{DevFuse, retrieve_nothing};
@@ -38,7 +41,7 @@ pub(crate) struct Crew {
 #[derive(Clone, Copy, Debug)]
 struct Count {
     threads: usize,
-    /// Those that do not wait for the kernel.
+    /// Those whose entry is registered and that do not wait for the kernel.
     serving: usize,
 }
 
@@ -47,7 +50,7 @@ impl Crew {
     pub(super) fn new(device: &Arc<DevFuse>, hops: &Arc<Hops>, cpu: u16, threads: usize) -> Self {
         let count = Count {
             threads,
-            serving: threads,
+            serving: 0,
         };
         Crew {
             device: Arc::clone(device),
@@ -118,8 +121,9 @@ impl Crew {
         retrieve_nothing(&*self.device, unique, nodeid)
     }
 
-    /// A thread that left serves again.
-    pub(crate) fn back(&self) {
+    /// The calling thread serves: its entry is registered, or it left and is
+    /// back.
+    pub(crate) fn join(&self) {
         self.count.lock().serving += 1;
     }
 
@@ -133,14 +137,11 @@ impl Crew {
             return Err(rustix::io::Errno::AGAIN.into());
         }
         count.threads += 1;
-        count.serving += 1;
         Ok(())
     }
 
     /// Takes [`Crew::enlist`] back: the thread could not start.
     pub(crate) fn discharge(&self) {
-        let mut count = self.count.lock();
-        count.threads -= 1;
-        count.serving -= 1;
+        self.count.lock().threads -= 1;
     }
 }

@@ -4,8 +4,10 @@
 pub mod map;
 pub mod server;
 
+use rustix::mount::UnmountFlags;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tempfile::TempDir;
@@ -35,6 +37,10 @@ pub fn file_system(layout: MemoryOptions, options: Options) -> Arc<FileSystem<Me
     Arc::new(FileSystem::mount(layout, clock, options).expect("mount the file system"))
 }
 
+/// How long a test may take before its connection is cut, so that whoever waits
+/// for it gets an error instead of waiting for ever.
+const PATIENCE: Duration = Duration::from_secs(150);
+
 /// A mount that is served by this process and unmounted when dropped.
 pub struct Mounted {
     pub fs: Arc<FileSystem<MemoryLayout>>,
@@ -42,6 +48,8 @@ pub struct Mounted {
     pub unmounter: Unmounter,
     server: Option<JoinHandle<std::io::Result<End>>>,
     directory: TempDir,
+    /// Dropped when the test is over.
+    over: Sender<()>,
 }
 
 impl Mounted {
@@ -66,12 +74,16 @@ impl Mounted {
         let session = Session::new(Arc::clone(&fs), directory.path(), options).expect("mount");
         let (adapter, unmounter) = (session.adapter(), session.unmounter());
         let server = std::thread::spawn(move || session.run());
+        let (over, is_over) = channel();
+        let mountpoint = directory.path().to_owned();
+        std::thread::spawn(move || watch(&is_over, &mountpoint));
         Mounted {
             fs,
             adapter,
             unmounter,
             server: Some(server),
             directory,
+            over,
         }
     }
 
@@ -144,6 +156,14 @@ impl Drop for Mounted {
             let _ = self.unmounter.shut_down(Duration::from_millis(500));
             let _ = server.join();
         }
+    }
+}
+
+/// Cuts the connection of a test that takes too long.
+fn watch(is_over: &Receiver<()>, mountpoint: &Path) {
+    if is_over.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        eprintln!("=== cut after {PATIENCE:?}: {} ===", mountpoint.display());
+        let _ = rustix::mount::unmount(mountpoint, UnmountFlags::FORCE | UnmountFlags::DETACH);
     }
 }
 
