@@ -5,8 +5,17 @@ mod support;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::fs::FileExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::{Cost, Mounted};
 use varve_fuse::{MountOptions, query_statistics};
+
+/// One test at a time. A session that ends closes copies of this process's low
+/// descriptors, other tests' files among them, and the kernel writes a file back
+/// when it is closed: that would be counted.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// OPEN, OPENDIR and FLUSH are asked once per mount; this asks them.
 fn warm_up(m: &Mounted) {
@@ -22,6 +31,7 @@ fn show(what: &str, cost: &Cost) {
 
 #[test]
 fn writes_with_write_back_cost_only_their_data() {
+    let _alone = alone();
     let Some(m) = Mounted::new() else { return };
     warm_up(&m);
     let file = File::create(m.path("f")).unwrap();
@@ -45,6 +55,7 @@ fn writes_with_write_back_cost_only_their_data() {
 
 #[test]
 fn the_usual_operations() {
+    let _alone = alone();
     let Some(m) = Mounted::new() else { return };
     warm_up(&m);
     let cost = m.cost(|| {
@@ -99,6 +110,7 @@ fn the_usual_operations() {
 
 #[test]
 fn a_cold_read_costs_a_lookup_and_its_data() {
+    let _alone = alone();
     let Some(m) = Mounted::new() else { return };
     warm_up(&m);
     fs::write(m.path("f"), vec![3; 4 << 20]).unwrap();
@@ -125,6 +137,7 @@ fn a_cold_read_costs_a_lookup_and_its_data() {
 
 #[test]
 fn a_listing_with_attributes_needs_no_lookups() {
+    let _alone = alone();
     let Some(m) = Mounted::new() else { return };
     fs::create_dir(m.path("d")).unwrap();
     for n in 0..200 {
@@ -159,6 +172,7 @@ fn a_listing_with_attributes_needs_no_lookups() {
 
 #[test]
 fn without_birth_times_nobody_asks_twice() {
+    let _alone = alone();
     let options = MountOptions {
         birth_times: false,
         ..MountOptions::default()
@@ -180,6 +194,7 @@ fn without_birth_times_nobody_asks_twice() {
 
 #[test]
 fn without_extended_attributes_nobody_asks_for_capabilities() {
+    let _alone = alone();
     let options = MountOptions {
         extended_attributes: false,
         ..MountOptions::default()
@@ -197,6 +212,7 @@ fn without_extended_attributes_nobody_asks_for_capabilities() {
 
 #[test]
 fn many_files_in_one_directory() {
+    let _alone = alone();
     let Some(m) = Mounted::new() else { return };
     warm_up(&m);
     let path = |n: u32| m.path(&format!("file-{n}"));
@@ -214,6 +230,7 @@ fn many_files_in_one_directory() {
 
 #[test]
 fn strict_order_writes_through() {
+    let _alone = alone();
     let options = MountOptions {
         strict_order: true,
         ..MountOptions::default()
@@ -236,6 +253,7 @@ fn strict_order_writes_through() {
 
 #[test]
 fn statistics_come_through_the_mount() {
+    let _alone = alone();
     let options = MountOptions {
         statistics: Some(std::sync::Arc::new(|| {
             r#"{"volume":{"segments":7}}"#.into()
@@ -261,6 +279,7 @@ fn statistics_come_through_the_mount() {
 
 #[test]
 fn requests_come_over_io_uring_where_the_host_has_it() {
+    let _alone = alone();
     for uring in [false, true] {
         let options = MountOptions {
             uring,
