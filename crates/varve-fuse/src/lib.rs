@@ -43,7 +43,7 @@ mod unmounter;
 pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Outcome, Seek, StatisticsSource};
 pub use counters::RequestCounters;
 pub use errno::Errno;
-pub use mount::{MountOptions, remount, unmount};
+pub use mount::{MountOptions, force_unmount, remount, unmount};
 pub use question::{QUESTION_BYTES, VARVE_IOC_ASK, answer, ask, text as question_text};
 pub use reply::Reply;
 pub use session::{End, Session};

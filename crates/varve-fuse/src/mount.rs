@@ -147,6 +147,27 @@ pub fn unmount(dir: &Path) -> io::Result<()> {
     }
 }
 
+/// Takes the mount at `dir` out of the tree whatever its server does: cuts its
+/// connection, whose number in `/sys/fs/fuse/connections` is `connection` (the
+/// minor number of its device), so that nobody waits for the server any more,
+/// and detaches it. What the kernel still held is lost. `dir` itself is not
+/// looked into.
+///
+/// # Errors
+/// Those of umount(2): EINVAL if nothing is mounted there, EPERM for a mount of
+/// somebody else's.
+pub fn force_unmount(dir: &Path, connection: u32) -> io::Result<()> {
+    let knob = format!("/sys/fs/fuse/connections/{connection}/abort");
+    match std::fs::write(&knob, "1") {
+        Ok(()) => detach(dir),
+        Err(error) => {
+            // No control file system is mounted. Root can do without.
+            tracing::debug!(%error, knob, "not cut this way");
+            abort(dir)
+        }
+    }
+}
+
 /// True if `dir` is a mount whose server is gone.
 fn is_dead(dir: &Path) -> bool {
     matches!(rustix::fs::statfs(dir), Err(Os::NOTCONN | Os::CONNABORTED))

@@ -410,6 +410,87 @@ fn mount_by_the_usual_helper_name() {
     varve(["fsck", &image]).expect(0, ": clean");
 }
 
+/// mount(8) knows a mount by the type in the mount table, `fuse.varve`.
+#[test]
+fn a_mount_is_remounted_by_the_type_it_is_shown_with() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    let (image, dir) = (&m.image, &m.dir);
+    let helper = m.scratch.text("mount.fuse.varve");
+    std::os::unix::fs::symlink(VARVE, &helper).unwrap();
+    let server = m.server();
+    let read_only =
+        format!("! touch {dir}/x 2>/dev/null; grep -q '{dir} ro,' /proc/self/mountinfo");
+    let writable = format!("touch {dir}/x; grep -q '{dir} rw,' /proc/self/mountinfo");
+    let shown = "user_id=0,group_id=0,default_permissions,allow_other";
+    // Named after the type, with what the mount table shows.
+    shell(&format!(
+        "{helper} {image} {dir} -o rw,{shown},remount,ro; {read_only}"
+    ));
+    shell(&format!(
+        "{helper} {image} {dir} -o remount,rw,{shown}; {writable}"
+    ));
+    // As mount.fuse(8) calls it.
+    shell(&format!(
+        "{VARVE} {image} {dir} -o rw,remount,ro,dev,suid; {read_only}"
+    ));
+    shell(&format!(
+        "{VARVE} {image} {dir} -t varve -o remount,rw; {writable}"
+    ));
+    // mount(8) itself, which does it alone unless it finds a helper. In a
+    // namespace of its own, so that the flags of the mount here stay.
+    shell(&format!(
+        "unshare --mount --propagation private bash -e -c '
+             test ! -e /sbin/mount.fuse || mount --bind {VARVE} /sbin/mount.fuse
+             mount -o remount,ro {dir}
+             ! touch {dir}/y 2>/dev/null
+             mount -o remount,rw {dir}
+             touch {dir}/y'"
+    ));
+    assert_eq!(m.server(), server);
+    m.umount();
+    // It mounts as well.
+    shell(&format!("{VARVE} {image} {dir} -o rw; {writable}"));
+    varve([image.as_str(), "relative"]).expect(32, "relative");
+    m.finish();
+}
+
+#[test]
+fn a_mount_whose_server_does_not_answer_is_taken_away_by_force() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    let dir = &m.dir;
+    shell(&format!(
+        "echo kept >{dir}/kept; sync {dir}/kept; sync {dir}"
+    ));
+    let server = m.server();
+    shell(&format!("kill -STOP {server}"));
+    let waiting = std::process::Command::new("cat")
+        .arg(m.path("asked"))
+        .stderr(std::process::Stdio::null())
+        .spawn();
+    varve(["umount", "--force", "--timeout", "0", dir]).expect(32, "`varve info`");
+    assert!(varve(["umount", dir]).expect(32, "nothing is mounted").code == 32);
+    // The server, once it goes on, ends; whoever waited has an error.
+    shell(&format!("kill -CONT {server}"));
+    assert!(!waiting.unwrap().wait().unwrap().success());
+    m.mount();
+    assert_eq!(fs::read(m.path("kept")).unwrap(), b"kept\n");
+    // One that answers but is in use.
+    let open = fs::File::open(m.path("kept")).unwrap();
+    varve(["umount", dir]).expect(32, "files are open");
+    varve(["umount", "-f", dir]).expect(0, "");
+    assert!(open.sync_all().is_err());
+    drop(open);
+    m.mount();
+    assert_eq!(fs::read(m.path("kept")).unwrap(), b"kept\n");
+    m.finish();
+}
+
 /// A server gives memory back, whichever way it was started; see
 /// `cli/allocator.rs`.
 #[test]

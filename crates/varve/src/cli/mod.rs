@@ -96,15 +96,23 @@ pub fn main() -> ExitCode {
 
 /// The arguments, with `mkfs.varve X` read as `varve mkfs X`, so that links
 /// of that name serve mkfs(8), mount(8) and fsck(8).
+///
+/// What is mounted already is of the type `fuse.varve`, so for a remount
+/// mount(8) looks for `mount.fuse.varve`, then for `mount.fuse`; and that calls
+/// `varve VOLUME DIR -o ...`, with paths from the root.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let program = arguments.first().map(Path::new);
     let helper = program
         .and_then(Path::file_name)
         .and_then(|name| name.to_str())
-        .and_then(|name| name.strip_suffix(".varve"));
+        .and_then(|name| name.strip_suffix(".varve"))
+        .map(|name| name.strip_suffix(".fuse").unwrap_or(name));
+    let is_path = |word: &OsString| Path::new(word).is_absolute();
     if let Some(helper) = helper {
         arguments.insert(1, OsString::from(helper));
+    } else if arguments.get(1).is_some_and(is_path) {
+        arguments.insert(1, "mount".into());
     }
     arguments
 }

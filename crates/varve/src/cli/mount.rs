@@ -60,6 +60,8 @@ pub struct Mount {
     no_table: bool,
     #[arg(short = 'v', hide = true)]
     verbose: bool,
+    #[arg(short = 't', hide = true)]
+    kind: Option<String>,
 }
 
 impl Mount {

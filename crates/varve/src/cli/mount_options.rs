@@ -21,6 +21,18 @@ const FOREIGN: [&str; 12] = [
     "silent",
 ];
 
+/// What words begin with that are passed over likewise: the last are those that
+/// the mount table shows, which a remount repeats.
+const FOREIGN_PREFIXES: [&str; 7] = [
+    "x-",
+    "X-",
+    "comment=",
+    "user_id=",
+    "group_id=",
+    "max_read=",
+    "subtype=",
+];
+
 /// Everything a mount may choose.
 pub struct Chosen {
     /// How the volume is opened.
@@ -58,7 +70,7 @@ impl Chosen {
 
     fn word(&mut self, word: &str) -> Result<(), String> {
         let foreign =
-            FOREIGN.contains(&word) || ["x-", "X-", "comment="].iter().any(|p| word.starts_with(p));
+            FOREIGN.contains(&word) || FOREIGN_PREFIXES.iter().any(|p| word.starts_with(p));
         if foreign {
             return Ok(());
         }
@@ -115,6 +127,9 @@ mod tests {
         assert_eq!(chosen.volume.cleaner_policy, PolicyKind::CostBenefit);
         assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
         chosen.apply("relatime,nodiratime,lazytime").unwrap();
+        chosen
+            .apply("user_id=0,group_id=0,default_permissions,max_read=131072")
+            .unwrap();
         assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
         chosen.apply("ro").unwrap();
         assert!(chosen.volume.read_only);

@@ -13,6 +13,8 @@ pub struct Entry {
     pub kind: String,
     /// What is mounted: for a Varve volume its path.
     pub source: PathBuf,
+    /// The minor number of its device, which is that of a FUSE connection.
+    pub minor: u32,
 }
 
 impl Entry {
@@ -56,12 +58,15 @@ fn read() -> Vec<Entry> {
 /// One line of mountinfo; see proc(5).
 fn parse(line: &str) -> Option<Entry> {
     let (left, right) = line.split_once(" - ")?;
-    let directory = left.split(' ').nth(4)?;
+    let mut left = left.split(' ').skip(2);
+    let (_, minor) = left.next()?.split_once(':')?;
+    let directory = left.nth(1)?;
     let mut right = right.split(' ');
     Some(Entry {
         directory: unescape(directory),
         kind: right.next()?.to_owned(),
         source: unescape(right.next()?),
+        minor: minor.parse().ok()?,
     })
 }
 
@@ -88,11 +93,12 @@ mod tests {
 
     #[test]
     fn lines_are_parsed_and_unescaped() {
-        let line = r"36 35 98:0 / /mnt/a\040b rw,noatime - fuse.varve /im\134age rw";
+        let line = r"36 35 98:17 / /mnt/a\040b rw,noatime - fuse.varve /im\134age rw";
         let entry = parse(line).unwrap();
         assert_eq!(entry.directory, Path::new("/mnt/a b"));
         assert_eq!(entry.source, Path::new(r"/im\age"));
         assert!(entry.is_varve());
+        assert_eq!(entry.minor, 17);
         assert_eq!(parse("nonsense"), None);
     }
 
