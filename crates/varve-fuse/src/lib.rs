@@ -40,7 +40,7 @@ mod sys;
 pub mod transport;
 mod unmounter;
 
-pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Outcome, Seek, StatisticsSource};
+pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Later, Outcome, StatisticsSource};
 pub use counters::RequestCounters;
 pub use errno::Errno;
 pub use mount::{MountOptions, force_unmount, remount, unmount};

@@ -26,7 +26,7 @@ use crate::request::Arguments;
 
 /// Requests the kernel may have queued in the background: write-back,
 /// read-ahead and asynchronous direct I/O.
-const MAX_BACKGROUND: u16 = 64;
+pub(crate) const MAX_BACKGROUND: u16 = 64;
 /// Of these, the number above which the kernel calls us congested.
 const CONGESTION_THRESHOLD: u16 = 48;
 

@@ -10,7 +10,7 @@
 //!   one (see [`Crew`]).
 //! - Every request is answered, even if serving it panics.
 
-use crate::adapter::{Adapter, Outcome, Seek};
+use crate::adapter::{Adapter, Later, Outcome};
 use crate::errno::Errno;
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
@@ -26,10 +26,9 @@ use std::thread::{self, Builder, Scope};
 use varve_fs::Layout;
 
 /// What must not be done by a thread that serves requests.
-#[derive(Clone, Copy)]
 enum Errand {
-    /// Answer this; it makes the kernel write pages back.
-    Seek(Seek),
+    /// Finish this; it makes the kernel give up pages.
+    Later(Later),
     /// Have the kernel forget this node's attributes.
     Outdate(u64),
 }
@@ -224,15 +223,20 @@ impl<'a, L: Layout> Pool<'a, L> {
                 let errand = self.answer(request, transport, &mut reply);
                 match (errand, source) {
                     (None, _) => {}
-                    (Some(Errand::Seek(seek)), Source::Cpu(queue, crew)) => {
-                        let ready = self.leave(scope, seek, crew, errands);
-                        self.seek(seek, ready, queue, &mut reply);
+                    (Some(Errand::Later(later)), source) if later.answers_first() => {
+                        put_off(later, source.transport(), errands);
+                    }
+                    (Some(Errand::Later(later)), Source::Cpu(queue, crew)) => {
+                        match self.leave(scope, later.nodeid, crew, errands) {
+                            Ok(()) => self.finish(&later, queue, &mut reply),
+                            Err(error) => {
+                                tracing::warn!(%error, "nobody would be left to serve");
+                                put_off(later, queue, errands);
+                            }
+                        }
                         crew.join();
                     }
-                    (Some(errand), _) => {
-                        let queued = errands.send(errand);
-                        queued.expect("the errands outlive the serving threads");
-                    }
+                    (Some(errand), _) => queue_up(errand, errands),
                 }
             }));
             if answered.is_err() {
@@ -249,36 +253,24 @@ impl<'a, L: Layout> Pool<'a, L> {
         reply: &mut Reply,
     ) -> Option<Errand> {
         let (unique, outcome) = self.adapter.handle(request, reply);
-        if let Outcome::Seek(seek) = outcome {
-            return Some(Errand::Seek(seek));
+        if let Outcome::Later(later) = outcome {
+            return Some(Errand::Later(later));
         }
         deliver(transport, self.adapter, unique, &outcome, reply);
         reply.outdated().map(Errand::Outdate)
     }
 
-    /// Finishes a seek, where that is `ready` to be done, and answers it.
-    fn seek(
-        &self,
-        seek: Seek,
-        ready: io::Result<()>,
-        transport: &dyn Transport,
-        reply: &mut Reply,
-    ) {
-        let outcome = match ready {
-            Ok(()) => self.adapter.finish_seek(&seek, transport, reply),
-            Err(error) => {
-                tracing::warn!(%error, "nobody would be left to serve: a seek is put off");
-                Outcome::Error(Errno(libc::EAGAIN))
-            }
-        };
-        deliver(transport, self.adapter, seek.unique, &outcome, reply);
+    /// Finishes a request, and answers it.
+    fn finish(&self, later: &Later, transport: &dyn Transport, reply: &mut Reply) {
+        let outcome = self.adapter.finish(later, transport, reply);
+        deliver(transport, self.adapter, later.unique, &outcome, reply);
     }
 
     /// Makes a crew ready to do without the calling thread.
     fn leave<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        seek: Seek,
+        nodeid: u64,
         crew: &'a Crew,
         errands: &Sender<Errand>,
     ) -> io::Result<()>
@@ -291,7 +283,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                 replaced?;
             }
         }
-        crew.nudge(seek.nodeid)
+        crew.nudge(nodeid)
     }
 
     /// Adds a thread to a crew, and waits until it serves.
@@ -318,13 +310,13 @@ impl<'a, L: Layout> Pool<'a, L> {
         become_io_flusher();
         let mut reply = Reply::new();
         for errand in queue {
-            let finished = catch_unwind(AssertUnwindSafe(|| match errand {
-                Errand::Seek(seek) => self.seek(seek, Ok(()), self.device, &mut reply),
-                Errand::Outdate(nodeid) => self.adapter.outdate(nodeid, self.device),
+            let finished = catch_unwind(AssertUnwindSafe(|| match &errand {
+                Errand::Later(later) => self.finish(later, self.device, &mut reply),
+                Errand::Outdate(nodeid) => self.adapter.outdate(*nodeid, self.device),
             }));
             if finished.is_err() {
                 let unique = match errand {
-                    Errand::Seek(seek) => Some(seek.unique),
+                    Errand::Later(later) => Some(later.unique),
                     Errand::Outdate(_) => None,
                 };
                 self.give_up(unique, self.device);
@@ -355,6 +347,25 @@ impl<'a, L: Layout> Pool<'a, L> {
     }
 }
 
+/// Answers a request as far as that can be done at once: what cannot is to be
+/// tried again. What is left of it then is an errand.
+fn put_off(mut later: Later, transport: &dyn Transport, errands: &Sender<Errand>) {
+    let unique = later.unique;
+    let answer = later.answer_now().ok_or(Errno(libc::EAGAIN));
+    let answered = answer.is_ok();
+    if let Err(error) = transport.reply(unique, answer) {
+        tracing::debug!(unique, %error, "reply not taken");
+    }
+    if answered {
+        queue_up(Errand::Later(later), errands);
+    }
+}
+
+fn queue_up(errand: Errand, errands: &Sender<Errand>) {
+    let queued = errands.send(errand);
+    queued.expect("the errands outlive the serving threads");
+}
+
 /// The request's number, which stands behind its length and opcode.
 fn unique_of(request: &[u8]) -> Option<u64> {
     let bytes = request.get(8..16)?;
@@ -373,7 +384,7 @@ pub(crate) fn deliver<L: Layout>(
     let answer = match outcome {
         Outcome::Reply => Ok(reply.body()),
         Outcome::Error(errno) => Err(*errno),
-        Outcome::Silent | Outcome::Seek(_) => return,
+        Outcome::Silent | Outcome::Later(_) => return,
     };
     if let Err(error) = transport.reply(unique, answer) {
         // Usual for INTERRUPT, whose request may be answered already.

@@ -1,10 +1,11 @@
 //! Bytes of files.
 
-use super::{Adapter, Done, convert, inode_of};
+use super::{Adapter, Done, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
     CopyFileRangeIn, CopyFileRangeOut, FSYNC_DATA_ONLY, FallocateIn, FsyncIn, MAX_PAYLOAD_BYTES,
-    Opcode, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WriteIn, WriteOut,
+    Opcode, READ_LOCKOWNER, ReadIn, WRITE_CACHE, WRITE_KILL_SUIDGID, WRITE_LOCKOWNER, WriteIn,
+    WriteOut,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -22,6 +23,10 @@ impl<L: Layout> Adapter<L> {
             return Err(Errno::INVALID);
         }
         let ino = inode_of(request);
+        if read.read_flags & READ_LOCKOWNER == 0 {
+            let end = read.offset.saturating_add(u64::from(read.size));
+            self.direct.note_read(ino, read.offset..end);
+        }
         let got = self
             .fs
             .read(self.view, ino, read.offset, reply.space(size))?;
@@ -30,13 +35,17 @@ impl<L: Layout> Adapter<L> {
         Ok(())
     }
 
-    pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+    pub(super) fn write(&self, request: &Request<'_>, reply: &mut Reply) -> Result<Outcome, Errno> {
         let mut arguments = request.arguments();
         let write: WriteIn = arguments.take()?;
         let data = arguments.bytes(write.size as usize)?;
         let (caller, ino) = (self.caller(request), inode_of(request));
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
             self.kill_set_id(&caller, ino)?;
+        }
+        let direct = write.write_flags & WRITE_LOCKOWNER != 0;
+        if direct {
+            self.direct.begin(ino);
         }
         let written = if write.write_flags & WRITE_CACHE != 0 {
             self.write_held(&caller, ino, write.offset, data, reply)?;
@@ -52,7 +61,12 @@ impl<L: Layout> Adapter<L> {
             size: written as u32,
             padding: 0,
         });
-        Ok(())
+        let later = (direct && written > 0).then(|| {
+            let (unique, nodeid) = (request.header.unique, request.header.nodeid);
+            let range = write.offset..write.offset.saturating_add(written as u64);
+            self.after_direct_write(unique, nodeid, range, reply)
+        });
+        Ok(later.flatten().map_or(Outcome::Reply, Outcome::Later))
     }
 
     /// FSYNC of a file.

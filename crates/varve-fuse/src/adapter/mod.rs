@@ -13,16 +13,18 @@
 mod attributes;
 mod content;
 mod convert;
+mod direct;
 mod directories;
 mod full;
 mod ioctls;
+mod later;
 mod names;
 mod removals;
 mod seek;
 mod xattrs;
 
 pub use ioctls::{IoctlHandler, IoctlRequest, StatisticsSource};
-pub use seek::Seek;
+pub use later::Later;
 
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
@@ -32,6 +34,7 @@ use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;
 use removals::Removals;
+use seek::Seek;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, View};
 
@@ -44,9 +47,9 @@ pub enum Outcome {
     Error(Errno),
     /// Nobody expects an answer.
     Silent,
-    /// To be finished by [`Adapter::finish_seek`], on a thread that does not
-    /// serve requests.
-    Seek(Seek),
+    /// To be finished by [`Adapter::finish`], on a thread that does not serve
+    /// requests.
+    Later(Later),
 }
 
 /// Translates requests to calls of one file system.
@@ -64,6 +67,7 @@ pub struct Adapter<L: Layout> {
     birth_times: bool,
     extended_attributes: bool,
     writers: full::Writers,
+    direct: direct::DirectWrites,
     removals: Removals,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
@@ -95,6 +99,7 @@ impl<L: Layout> Adapter<L> {
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
             writers: full::Writers::default(),
+            direct: direct::DirectWrites::default(),
             removals: Removals::new(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
@@ -188,6 +193,7 @@ impl<L: Layout> Adapter<L> {
             }
             Opcode::NotifyReply => return Ok(Outcome::Silent),
             Opcode::Lseek => return self.seek(request, reply),
+            Opcode::Write => return self.write(request, reply),
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => self.getattr(request, reply)?,
@@ -206,7 +212,6 @@ impl<L: Layout> Adapter<L> {
             Opcode::Open => self.open(capability::NO_OPEN_SUPPORT, reply)?,
             Opcode::Opendir => self.open(capability::NO_OPENDIR_SUPPORT, reply)?,
             Opcode::Read => self.read(request, reply)?,
-            Opcode::Write => self.write(request, reply)?,
             Opcode::Fsync => self.fsync(request)?,
             Opcode::Fsyncdir => self.fsyncdir(request)?,
             Opcode::Syncfs => self.fs.sync()?,

@@ -22,8 +22,10 @@ impl<L: Layout> Adapter<L> {
         let name = request.arguments().name()?;
         let node = inode_of(request);
         let found = match name {
-            // Asked of any inode, to turn a file handle into a name's place.
-            b"." => self.fs.getattr(self.view, node),
+            // Asked of any inode, to turn a file handle into a file. One
+            // without names is there until the kernel has forgotten it; those
+            // that are open the kernel finds without us.
+            b"." => self.fs.getattr(self.view, node).and_then(named),
             _ => self.fs.lookup(self.view, &self.caller(request), node, name),
         };
         match found {
@@ -76,6 +78,7 @@ impl<L: Layout> Adapter<L> {
 
     fn release(&self, ino: InodeNo, count: u64) {
         self.writers.forget(ino);
+        self.direct.forget(ino);
         self.fs.release(ino, count);
     }
 
@@ -228,6 +231,17 @@ impl<L: Layout> Adapter<L> {
         reply.put(&open);
         Ok(())
     }
+}
+
+/// A file that has a name.
+///
+/// # Errors
+/// ESTALE if it has none left.
+fn named(attr: Attr) -> varve_fs::Result<Attr> {
+    if attr.nlink == 0 {
+        return Err(Error::Stale);
+    }
+    Ok(attr)
 }
 
 /// An open file without a handle. Cached pages stay valid: all changes come

@@ -7,7 +7,7 @@
 //! on a thread that others can do without. Ranges known to hold data are left alone: their
 //! cached pages keep their worth.
 
-use super::{Adapter, Outcome, convert, inode_of};
+use super::{Adapter, Later, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{LseekIn, LseekOut};
 use crate::reply::Reply;
@@ -21,10 +21,7 @@ const ROUNDS_MAX: usize = 1024;
 
 /// A seek that must see the kernel's dirty pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seek {
-    /// The request's number.
-    pub unique: u64,
-    pub(crate) nodeid: u64,
+pub(super) struct Seek {
     offset: u64,
     whence: Whence,
 }
@@ -44,12 +41,8 @@ impl<L: Layout> Adapter<L> {
                 && matches!(self.fs.seek(self.view, ino, offset, whence), Ok(at) if at == offset);
             if !in_data {
                 let (unique, nodeid) = (request.header.unique, request.header.nodeid);
-                return Ok(Outcome::Seek(Seek {
-                    unique,
-                    nodeid,
-                    offset,
-                    whence,
-                }));
+                let seek = Seek { offset, whence };
+                return Ok(Outcome::Later(Later::seek(unique, nodeid, seek)));
             }
         }
         let at = self.fs.seek(self.view, inode_of(request), offset, whence)?;
@@ -58,18 +51,18 @@ impl<L: Layout> Adapter<L> {
     }
 
     /// Finishes a seek. Never call it on a thread that serves requests.
-    pub fn finish_seek(
+    pub(super) fn finish_seek(
         &self,
+        nodeid: u64,
         seek: &Seek,
         transport: &dyn Transport,
         reply: &mut Reply,
     ) -> Outcome {
-        reply.clear();
         let call_in = |from: u64, to: Option<u64>| {
             // ENOENT: the kernel holds no pages of it.
-            let _ = invalidate_pages(transport, seek.nodeid, from, to.map_or(0, |to| to - from));
+            let _ = invalidate_pages(transport, nodeid, from, to.map_or(0, |to| to - from));
         };
-        let ino = convert::inode(seek.nodeid);
+        let ino = convert::inode(nodeid);
         let found = match seek.whence {
             Whence::Data => self.find_data(ino, seek.offset, &call_in),
             Whence::Hole => self.find_hole(ino, seek.offset, &call_in),

@@ -79,6 +79,10 @@ pub(crate) mod fopen {
 pub(crate) const GETATTR_FH: u32 = 1 << 0;
 /// `WriteIn::write_flags`: out of the write-back cache.
 pub(crate) const WRITE_CACHE: u32 = 1 << 0;
+/// `WriteIn::write_flags`: `lock_owner` is valid, which only direct writes say.
+pub(crate) const WRITE_LOCKOWNER: u32 = 1 << 1;
+/// `ReadIn::read_flags`: the same of direct reads; others are for the cache.
+pub(crate) const READ_LOCKOWNER: u32 = 1 << 1;
 /// `WriteIn::write_flags`: the writer lacks `CAP_FSETID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
 /// `SetxattrExtIn::setxattr_flags`: the setter of an access list is neither in

@@ -1,6 +1,8 @@
 //! A mounted file system in memory, for tests that make real system calls.
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub mod aio;
+pub mod handles;
 pub mod map;
 pub mod server;
 

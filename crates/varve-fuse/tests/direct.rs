@@ -1,0 +1,229 @@
+//! Direct writes, asynchronous ones among them, beside the page cache.
+
+mod support;
+
+use parking_lot::Mutex;
+use rustix::fs::OFlags;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use support::aio::Aio;
+use support::map::SharedMap;
+use support::server::{Server, serve_if_asked};
+use varve_fs::MemoryLayout;
+use varve_fuse::transport::{Received, Transport};
+use varve_fuse::{Adapter, Errno, Later, MountOptions, Outcome, Reply};
+
+const PAGE: u64 = 4096;
+
+/// The kernel's side of requests to an adapter.
+struct Kernel {
+    adapter: Adapter<MemoryLayout>,
+    file: u64,
+    /// Notifications: code and body.
+    told: Mutex<Vec<(i32, Vec<u8>)>>,
+}
+
+impl Transport for Kernel {
+    fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
+        unreachable!("nobody serves")
+    }
+    fn reply(&self, _: u64, _: Result<&[u8], Errno>) -> io::Result<()> {
+        unreachable!("nobody serves")
+    }
+    fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()> {
+        self.told.lock().push((code, parts.concat()));
+        Ok(())
+    }
+}
+
+impl Kernel {
+    /// With one file of 64 pages.
+    fn new() -> Self {
+        let fs = support::file_system(Default::default(), Default::default());
+        let mut kernel = Kernel {
+            adapter: Adapter::new(fs, &MountOptions::default()),
+            file: 0,
+            told: Mutex::default(),
+        };
+        let mut init = [7u32, 45, 131_072, 1 << 30 | 1 << 16]
+            .map(u32::to_ne_bytes)
+            .concat();
+        init.extend([0; 48]);
+        kernel.ask(26, 0, &init);
+        let mut create = [0u32, 0o644, 0, 0].map(u32::to_ne_bytes).concat();
+        create.extend(b"f\0");
+        let (_, reply) = kernel.ask(35, 1, &create);
+        kernel.file = u64::from_ne_bytes(reply.body()[..8].try_into().unwrap());
+        kernel
+    }
+
+    fn ask(&self, opcode: u32, nodeid: u64, body: &[u8]) -> (Outcome, Reply) {
+        let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
+        bytes.extend(opcode.to_ne_bytes());
+        bytes.extend(9u64.to_ne_bytes());
+        bytes.extend(nodeid.to_ne_bytes());
+        bytes.extend([0; 16]);
+        bytes.extend(body);
+        let mut reply = Reply::new();
+        let (_, outcome) = self.adapter.handle(&bytes, &mut reply);
+        (outcome, reply)
+    }
+
+    /// READ; `flags` 2 is a direct one.
+    fn read(&self, page: u64, flags: u32) {
+        let mut body = [0, page * PAGE].map(u64::to_ne_bytes).concat();
+        body.extend([PAGE as u32, flags].map(u32::to_ne_bytes).concat());
+        body.extend([0; 16]);
+        assert!(matches!(self.ask(15, self.file, &body).0, Outcome::Reply));
+    }
+
+    /// WRITE of a page; `flags` 2 is a direct one.
+    fn write(&self, page: u64, flags: u32) -> Outcome {
+        let mut body = [0, page * PAGE].map(u64::to_ne_bytes).concat();
+        body.extend([PAGE as u32, flags].map(u32::to_ne_bytes).concat());
+        body.extend([0; 16]);
+        body.extend([7; PAGE as usize]);
+        self.ask(16, self.file, &body).0
+    }
+
+    /// Finishes a write, and says what was dropped: offset and length.
+    fn finish(&self, outcome: Outcome) -> (i64, i64) {
+        let Outcome::Later(later) = outcome else {
+            panic!("{outcome:?}")
+        };
+        self.finish_later(&later)
+    }
+
+    fn finish_later(&self, later: &Later) -> (i64, i64) {
+        let mut reply = Reply::new();
+        let outcome = self.adapter.finish(later, self, &mut reply);
+        if matches!(outcome, Outcome::Reply) {
+            assert_eq!(
+                reply.body(),
+                [PAGE as u32, 0].map(u32::to_ne_bytes).concat()
+            );
+        }
+        let (code, body) = self.told.lock().pop().unwrap();
+        let number = |at: usize| i64::from_ne_bytes(body[at..at + 8].try_into().unwrap());
+        // FUSE_NOTIFY_INVAL_INODE
+        assert_eq!((code, number(0)), (2, self.file as i64));
+        (number(8), number(16))
+    }
+}
+
+#[test]
+fn what_was_read_while_a_direct_write_was_under_way_is_dropped_before_its_answer() {
+    let kernel = Kernel::new();
+    // Nothing is known yet: everything goes. A length of 0 means to the end.
+    assert_eq!(kernel.finish(kernel.write(3, 2)), (0, 0));
+    assert!(matches!(kernel.write(3, 2), Outcome::Reply));
+    // Read into the cache, whenever that was: the write's pages go.
+    kernel.read(3, 0);
+    kernel.read(5, 0);
+    assert!(matches!(kernel.write(4, 2), Outcome::Reply));
+    assert_eq!(kernel.finish(kernel.write(3, 2)), (3 * 4096, 4096));
+    assert!(matches!(kernel.write(3, 2), Outcome::Reply));
+    // Direct reads and other writes leave nothing stale.
+    kernel.read(6, 2);
+    assert!(matches!(kernel.write(6, 2), Outcome::Reply));
+    assert!(matches!(kernel.write(5, 1), Outcome::Reply));
+    assert!(matches!(kernel.write(5, 0), Outcome::Reply));
+    assert_eq!(kernel.finish(kernel.write(5, 2)), (5 * 4096, 4096));
+    assert!(kernel.told.lock().is_empty());
+}
+
+/// The kernel has a limited number of requests under way in the background, and
+/// the pages may have to wait for some of these.
+#[test]
+fn direct_writes_do_not_all_wait_for_pages() {
+    let kernel = Kernel::new();
+    kernel.finish(kernel.write(0, 2));
+    (0..64).for_each(|page| kernel.read(page, 0));
+    let mut writes: Vec<Later> = Vec::new();
+    for page in 0..64 {
+        match kernel.write(page, 2) {
+            Outcome::Later(later) => writes.push(later),
+            other => panic!("{other:?}"),
+        }
+    }
+    let waiting = writes.iter().filter(|w| !w.answers_first()).count();
+    assert!((1..=32).contains(&waiting), "{waiting}");
+    for later in &mut writes {
+        if later.answers_first() {
+            assert!(later.answer_now().is_some());
+        }
+        kernel.finish_later(later);
+    }
+    kernel.read(9, 0);
+    let Outcome::Later(again) = kernel.write(9, 2) else {
+        panic!("page 9 is stale");
+    };
+    assert!(!again.answers_first());
+}
+
+#[test]
+fn server_process() {
+    serve_if_asked();
+}
+
+const FILE_BYTES: usize = 256 << 10;
+
+fn open(path: &Path, flags: OFlags) -> File {
+    let mut options = File::options();
+    options.read(true).custom_flags(flags.bits() as i32);
+    options.write(true).open(path).unwrap()
+}
+
+/// xfstests generic/451, and with maps.
+#[test]
+fn asynchronous_direct_writes_beside_readers_leave_no_stale_pages() {
+    if !support::can_mount() {
+        return;
+    }
+    for options in ["", "nouring"] {
+        let server = Server::start(options);
+        let path = server.path("g");
+        std::fs::write(&path, vec![0; FILE_BYTES]).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| read_until(&path, &over));
+            }
+            scope.spawn(|| map_until(&path, &over));
+            let (direct, cached) = (open(&path, OFlags::DIRECT), open(&path, OFlags::empty()));
+            let (aio, mut seen) = (Aio::new(), vec![0; FILE_BYTES]);
+            let mut stale = 0;
+            for round in 0..150 {
+                let data = vec![round as u8 + 1; FILE_BYTES];
+                let piece = [FILE_BYTES, 64 << 10, 4 << 10][round % 3];
+                aio.write(&direct, &data, piece);
+                cached.read_exact_at(&mut seen, 0).unwrap();
+                stale += usize::from(seen != data);
+            }
+            over.store(true, Relaxed);
+            assert_eq!(stale, 0, "with {options:?}");
+        });
+    }
+}
+
+fn read_until(path: &Path, over: &AtomicBool) {
+    let file = open(path, OFlags::empty());
+    let mut page = [0; PAGE as usize];
+    while !over.load(Relaxed) {
+        for at in (0..FILE_BYTES as u64).step_by(page.len()) {
+            file.read_exact_at(&mut page, at).unwrap();
+        }
+    }
+}
+
+fn map_until(path: &Path, over: &AtomicBool) {
+    let map = SharedMap::new(&open(path, OFlags::empty()), FILE_BYTES);
+    while !over.load(Relaxed) {
+        for at in (0..FILE_BYTES).step_by(PAGE as usize) {
+            std::hint::black_box(map.get(at));
+        }
+    }
+}
