@@ -58,6 +58,8 @@ pub struct Adapter<L: Layout> {
     view: View,
     negotiated: OnceLock<Negotiated>,
     wishes: Wishes,
+    /// Nothing changes, so the kernel holds no dirty pages.
+    read_only: bool,
     /// Seconds the kernel may trust attributes; endless under write-back, see
     /// `full.rs`.
     attr_valid_s: u64,
@@ -90,6 +92,7 @@ impl<L: Layout> Adapter<L> {
                 acl: options.acl,
                 ring: options.uring,
             },
+            read_only: options.read_only,
             attr_valid_s: if options.write_back() {
                 full::TRUST_S
             } else {

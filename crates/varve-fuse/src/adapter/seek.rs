@@ -2,7 +2,8 @@
 //!
 //! The kernel asks without writing its dirty pages first, so where we know of
 //! a hole there may be data that has not reached us, and a copy made by these
-//! seeks would lose it. Before a hole is reported, its pages are therefore
+//! seeks would lose it. Without the write-back cache it is maps that make such
+//! pages. Before a hole is reported, its pages are therefore
 //! called in. That makes the kernel send WRITE and wait for it, so it happens
 //! on a thread that others can do without. Ranges known to hold data are left alone: their
 //! cached pages keep their worth.
@@ -35,7 +36,7 @@ impl<L: Layout> Adapter<L> {
             _ => return Err(Errno::INVALID),
         };
         let offset = asked.offset;
-        if self.write_back() {
+        if !self.read_only {
             let ino = inode_of(request);
             let in_data = whence == Whence::Data
                 && matches!(self.fs.seek(self.view, ino, offset, whence), Ok(at) if at == offset);

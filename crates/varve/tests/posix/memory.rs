@@ -2,13 +2,35 @@
 
 use crate::map::SharedMap;
 use crate::mount::{Mount, Table, file, open};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, ftruncate};
+use rustix::fs::{FallocateFlags, OFlags, SeekFrom, fallocate, ftruncate, seek};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 fn byte(file: &File, at: u64) -> Option<u8> {
     let mut byte = [0];
     (file.read_at(&mut byte, at).unwrap() == 1).then_some(byte[0])
+}
+
+/// Whoever copies a file by its data must not lose what a map has stored.
+#[test]
+fn what_a_map_has_stored_is_data_before_it_is_written_back() {
+    for options in ["rw", "order=strict"] {
+        let Some(m) = Mount::with(options) else {
+            return;
+        };
+        let mut table = Table::default();
+        let f = file(&m.path("f"), b"", 0o644);
+        ftruncate(&f, 1 << 20).unwrap();
+        let map = SharedMap::new(&f, 1 << 20);
+        map.set(500_000, 1);
+        let page = 500_000 / 4096 * 4096;
+        table.row("data", seek(&f, SeekFrom::Data(0)), Ok(page));
+        table.row("hole", seek(&f, SeekFrom::Hole(page)), Ok(page + 4096));
+        map.set(page as usize + 4096, 1);
+        table.row("more", seek(&f, SeekFrom::Hole(page)), Ok(page + 8192));
+        drop(map);
+        table.end();
+    }
 }
 
 #[test]
