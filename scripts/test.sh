@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs every check: formatting, lints, unit, integration, crash, mount and
-# documentation tests, and a short fuzz of every parser of on-disk bytes.
+# Runs every check: formatting, lints, unit, integration, crash, mount,
+# conformance and documentation tests, and a short fuzz of every parser of
+# on-disk bytes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -22,6 +23,8 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "tests"
 cargo test --workspace
+step "conformance"
+VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
 cargo test -p varve-prove --features planted --test planted_log
 step "schedules of threads"
