@@ -76,9 +76,7 @@ impl Mounted {
         let session = Session::new(Arc::clone(&fs), directory.path(), options).expect("mount");
         let (adapter, unmounter) = (session.adapter(), session.unmounter());
         let server = std::thread::spawn(move || session.run());
-        let (over, is_over) = channel();
-        let mountpoint = directory.path().to_owned();
-        std::thread::spawn(move || watch(&is_over, &mountpoint));
+        let over = watched(directory.path());
         Mounted {
             fs,
             adapter,
@@ -159,6 +157,15 @@ impl Drop for Mounted {
             let _ = server.join();
         }
     }
+}
+
+/// Has the mount's connection cut unless the test is over in time: when it
+/// drops what it gets here.
+pub fn watched(mountpoint: &Path) -> Sender<()> {
+    let (over, is_over) = channel();
+    let mountpoint = mountpoint.to_owned();
+    std::thread::spawn(move || watch(&is_over, &mountpoint));
+    over
 }
 
 /// Cuts the connection of a test that takes too long.

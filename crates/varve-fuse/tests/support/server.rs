@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::Sender;
 use std::time::Duration;
 use varve_fs::{Caller, InodeNo, View};
 use varve_fuse::{MountOptions, Session, signals};
@@ -52,6 +53,8 @@ pub struct Server {
     pub child: Child,
     output: BufReader<ChildStdout>,
     directory: tempfile::TempDir,
+    /// Dropped when the test is over.
+    over: Sender<()>,
 }
 
 impl Server {
@@ -81,6 +84,7 @@ impl Server {
         let mut server = Server {
             child,
             output,
+            over: super::watched(directory.path()),
             directory,
         };
         server.expect("serving");
