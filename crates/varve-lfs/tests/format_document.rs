@@ -102,7 +102,7 @@ fn every_field_is_where_the_document_says() {
             spare),
         structure!(LogPosition: serial, offset, segment, next_segment, predecessor, incarnation,
             segment_incarnation),
-        structure!(UsageDelta: segment, spare, bytes),
+        structure!(UsageDelta: segment, incarnation, bytes),
         structure!(SummaryHeader: crc, magic, volume_tag, serial, sector, durable_through,
             mount_id, predecessor, incarnation, next_segment, segment_incarnation, entry_bytes,
             sectors, flags, members, entry_count, written_ns, inodes_used, blocks_used,

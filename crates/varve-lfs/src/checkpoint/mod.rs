@@ -170,6 +170,10 @@ impl Lfs {
         if !early && !planted::is(Planted::NoFlushBeforeRecord) {
             self.commit_all()?;
         }
+        let deltas = match planted::is(Planted::CorrectionsForgotten) {
+            true => Vec::new(),
+            false => self.usage_deltas(&table),
+        };
         let record = CheckpointRecord {
             header: CheckpointHeader {
                 serial: serial.into(),
@@ -193,20 +197,11 @@ impl Lfs {
                 metadata_bytes: table.metadata_bytes.into(),
                 durable_through: self.durability.durable().into(),
                 inode_bytes: self.geometry.inode_bytes.into(),
-                delta_count: (table.corrections.len() as u32).into(),
+                delta_count: (deltas.len() as u32).into(),
                 spare: [0; 104],
             },
             ifile: self.encode_inode(&table.ifile),
-            deltas: table
-                .corrections
-                .iter()
-                .filter(|_| !planted::is(Planted::CorrectionsForgotten))
-                .map(|(&segment, &bytes)| UsageDelta {
-                    segment: segment.into(),
-                    spare: 0.into(),
-                    bytes: bytes.into(),
-                })
-                .collect(),
+            deltas,
         };
         self.write_record(&record)?;
         if early {
@@ -225,6 +220,22 @@ impl Lfs {
         };
         self.install(base, boundary.serial.get(), &frozen, &table, final_images);
         Ok(())
+    }
+
+    /// The corrections as the record has them. Writing a table longer than a
+    /// segment opens segments that the table does not know as opened.
+    fn usage_deltas(&self, table: &TableImage) -> Vec<UsageDelta> {
+        let segments = self.segments.lock();
+        let delta = |(&segment, &bytes): (&u32, &i64)| {
+            let incarnation = segments.get(segment).incarnation;
+            let known = table.entries[segment as usize].incarnation.get();
+            UsageDelta {
+                segment: segment.into(),
+                incarnation: if incarnation == known { 0 } else { incarnation }.into(),
+                bytes: bytes.into(),
+            }
+        };
+        table.corrections.iter().map(delta).collect()
     }
 
     /// Roll-forward may start at the log's end if only the checkpoint itself

@@ -106,8 +106,9 @@ pub mod checkpoint_flags {
 pub struct UsageDelta {
     /// The segment.
     pub segment: U32,
-    /// Zero.
-    pub spare: U32,
+    /// Its incarnation, if it was opened after the table had been captured;
+    /// 0 leaves what the table says.
+    pub incarnation: U32,
     /// Bytes to add to its live bytes.
     pub bytes: I64,
 }

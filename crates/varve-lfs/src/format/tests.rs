@@ -158,7 +158,7 @@ fn checkpoint_records_keep_to_their_slots() {
     header.delta_count = 2.into();
     let delta = UsageDelta {
         segment: 3.into(),
-        spare: 0.into(),
+        incarnation: 7.into(),
         bytes: (-512).into(),
     };
     let mut record = CheckpointRecord {

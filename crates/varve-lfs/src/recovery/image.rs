@@ -69,6 +69,9 @@ pub fn load_base(
         if let Some(entry) = table.get_mut(delta.segment.get() as usize) {
             let live = i64::from(entry.live_bytes.get()).saturating_add(delta.bytes.get());
             entry.live_bytes = (live.clamp(0, i64::from(u32::MAX)) as u32).into();
+            if delta.incarnation.get() != 0 {
+                entry.incarnation = delta.incarnation;
+            }
         }
     }
     Ok((base, table))

@@ -6,5 +6,6 @@ mod crashes;
 mod damage;
 mod found;
 mod inspect;
+mod large_table;
 pub mod mutations;
 mod sound;
