@@ -458,7 +458,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     }
 }
 
-fn same_tree(first: &Tree, second: &Tree, when: &str) -> Result<(), Failure> {
+/// Two looks at one volume show the same names and contents.
+pub(crate) fn same_tree(first: &Tree, second: &Tree, when: &str) -> Result<(), Failure> {
     let fail = |text: String| Err(Failure::new(Promise::Again, format!("{when}: {text}")));
     if first.lines != second.lines {
         return fail(tree::differences(&first.lines, &second.lines));

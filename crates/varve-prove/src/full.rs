@@ -1,5 +1,11 @@
 //! The full volume: deletes always work and give their space back.
+//!
+//! On a volume so full, segments are written anew as soon as they may be. So
+//! while it fills, its image is at moments also mounted with the newest
+//! checkpoint damaged: what the older one leads to must still be there (log
+//! protocol, rule 20).
 
+use crate::explorer::same_tree;
 use crate::failure::{Failure, Promise};
 use crate::mounted::{Mounted, Subject};
 use crate::operation::{Range, pattern_bytes};
@@ -7,11 +13,19 @@ use crate::panics;
 use crate::random::Random;
 use crate::runner::new_clock;
 use crate::subjects::Log;
+use crate::tree::{Bounds, Tree, walk};
 use std::sync::Arc;
-use varve_device::MemoryDevice;
+use varve_device::{MemoryDevice, MemoryImage};
 use varve_fs::{Error, FileKind, InodeNo, SetAttr};
 
 const BLOCK: u64 = 4096;
+
+/// Times that a quarter of a full volume's files is replaced before all go.
+const CHURNS: u64 = 3;
+
+/// One in so many files that are made is followed by a look from either
+/// checkpoint.
+const LOOK_ONE_IN: u64 = 6;
 
 /// One file of known content, by number.
 #[derive(Clone, Copy)]
@@ -37,14 +51,16 @@ impl Known {
     }
 }
 
-struct Full {
+struct Full<'a> {
+    subject: &'a Log,
+    device: Arc<MemoryDevice>,
     mounted: Box<dyn Mounted>,
     random: Random,
     files: Vec<Known>,
     next: u64,
 }
 
-impl Full {
+impl Full<'_> {
     fn ino(&self, file: Known) -> InodeNo {
         self.mounted
             .lookup(InodeNo::ROOT, &file.name())
@@ -85,7 +101,35 @@ impl Full {
                 file.blocks += 1;
             }
             self.files.push(file);
+            if self.random.once_in(LOOK_ONE_IN) {
+                self.look_from_either_checkpoint();
+            }
         }
+    }
+
+    /// What `image` shows who only reads it.
+    fn seen(&self, image: &MemoryImage, when: &str) -> Tree {
+        let device = Arc::new(MemoryDevice::from_image(image));
+        let mounted = self.subject.mount_read_only(device, new_clock());
+        let mounted = mounted
+            .expect("the log can be mounted read-only")
+            .unwrap_or_else(|error| panic!("{when}: {error}"));
+        let damage = mounted.damage();
+        assert!(damage.is_empty(), "{when}: {damage:?}");
+        walk(&*mounted, Bounds::default()).unwrap_or_else(|error| panic!("{when}: {error}"))
+    }
+
+    /// What is on the device leads to the same tree from the newest checkpoint
+    /// and from the one before.
+    fn look_from_either_checkpoint(&self) {
+        let image = self.device.snapshot();
+        let Some(older) = self.subject.without_newest_checkpoint(&image) else {
+            return;
+        };
+        let newest = self.seen(&image, "from the newest checkpoint");
+        let older = self.seen(&older, "from the older checkpoint");
+        let same = same_tree(&newest, &older, "from the older checkpoint");
+        same.unwrap_or_else(|failure| panic!("{failure}"));
     }
 
     fn verify(&self) {
@@ -164,6 +208,8 @@ fn cycle(subject: &Log, seed: u64, count: u64) {
             .expect("mount")
     };
     let mut full = Full {
+        subject,
+        device: device.clone(),
         mounted: mount(0),
         random: Random::new(seed),
         files: Vec::new(),
@@ -174,6 +220,12 @@ fn cycle(subject: &Log, seed: u64, count: u64) {
         full.fill();
         assert!(!full.files.is_empty(), "cycle {cycle}: nothing fits");
         full.change_in_place();
+        for _ in 0..CHURNS {
+            let most = full.files.len();
+            full.thin_out(most - most / 4);
+            full.fill();
+            full.look_from_either_checkpoint();
+        }
         full.mounted.sync().expect("sync on a full volume");
         full.verify();
         let keep = if cycle % 5 == 0 {

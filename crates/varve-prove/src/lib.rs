@@ -17,6 +17,7 @@
 //! | [`full`] | volumes filled and emptied again |
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
+//! | [`crafted`] | partial segments that describe more than they hold |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`] | what is tested, behind one interface |
@@ -31,6 +32,7 @@ pub mod applications;
 pub mod between;
 pub mod bounded;
 pub mod contract;
+pub mod crafted;
 pub mod explorer;
 pub mod failure;
 pub mod faults;

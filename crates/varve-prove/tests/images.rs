@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 use varve_device::MemoryImage;
+use varve_prove::crafted;
 use varve_prove::explorer::Plan;
 use varve_prove::generator::Generator;
 use varve_prove::images::{self, Mutants, Outcomes, Repair, peak_memory_bytes};
@@ -45,4 +46,12 @@ fn mutate(
 fn mutants_of_the_log() {
     let seed = announce_seed("mutants_of_the_log", 1);
     mutate(&Log::default(), Some(learn_repair), seed, scaled(600));
+}
+
+#[test]
+fn a_partial_that_describes_more_than_it_holds_ends_the_log() {
+    match crafted::too_long(&Log::default()) {
+        Ok(tried) => assert!(tried >= 10, "only {tried} forgeries"),
+        Err(failure) => panic!("{failure}"),
+    }
 }
