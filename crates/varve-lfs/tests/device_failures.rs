@@ -1,8 +1,10 @@
 //! Failures of the device in service: tried again, told, never hidden.
 
 use std::sync::Arc;
-use varve_device::{Fault, FaultDevice, FaultKind, MemoryDevice, Repeat, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_device::{
+    Fault, FaultDevice, FaultKind, MemoryDevice, MemoryImage, Repeat, VirtualClock,
+};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_lfs::{FailureKind, FailureOutcome, FormatOptions, Lfs, MountOptions};
 
 type Device = FaultDevice<MemoryDevice>;
@@ -204,4 +206,115 @@ fn a_misread_at_the_logs_end_loses_nothing() {
             return;
         }
     }
+}
+
+/// Files of which the cleaner has something to move, and what they hold.
+fn worn() -> (MemoryImage, Vec<(String, Vec<u8>)>) {
+    let v = volume();
+    let mut files = Vec::new();
+    for nth in 0..30u8 {
+        let (name, data) = (format!("file {nth}"), vec![nth; 3000 * usize::from(nth)]);
+        let ino = v.file(&name, &data);
+        if nth % 3 == 0 {
+            let value = vec![nth; 700];
+            let set = v.system.setxattr(
+                View::Live,
+                &Caller::root(),
+                ino,
+                b"user.x",
+                &value,
+                false,
+                false,
+            );
+            set.unwrap();
+        }
+        if nth % 6 == 5 {
+            v.system.checkpoint().unwrap();
+        }
+        files.push((name, data));
+    }
+    files.retain(|(name, data)| {
+        let keep = data[..].first().is_none_or(|&nth| nth % 5 != 2);
+        if !keep {
+            let gone = v
+                .system
+                .unlink(View::Live, &Caller::root(), InodeNo::ROOT, name.as_bytes());
+            gone.unwrap();
+        }
+        keep
+    });
+    v.system.unmount().unwrap();
+    v.lfs.unmount().unwrap();
+    (v.device.inner().snapshot(), files)
+}
+
+/// Cleans the emptiest segments and takes two checkpoints; stops at an error.
+fn clean_and_checkpoint(lfs: &Lfs) -> varve_fs::Result<()> {
+    let mut candidates = lfs.candidates();
+    candidates.sort_by_key(|candidate| candidate.live_bytes);
+    for candidate in candidates.iter().take(4) {
+        lfs.clean_segment(candidate.segment)?;
+    }
+    lfs.clean_batch()?;
+    for _ in 0..2 {
+        lfs.checkpoint()?;
+    }
+    Ok(())
+}
+
+/// Every request of cleaning and of the checkpoints behind it fails, once or
+/// from then on: what had been committed is there for the next mount.
+#[test]
+fn a_device_that_fails_anywhere_in_cleaning_and_checkpoints() {
+    let (image, files) = worn();
+    let clock = || Arc::new(VirtualClock::new(2_000_000_000_000, 1000));
+    let options = || MountOptions {
+        seed: Some(1),
+        ..MountOptions::default()
+    };
+    let (mut stopped, mut went_on) = (0, 0);
+    for fault in [
+        Fault::once(FaultKind::ReadError),
+        Fault::sticky(FaultKind::ReadError),
+        Fault::once(FaultKind::BitFlipOnRead),
+        Fault::sticky(FaultKind::BitFlipOnRead),
+        Fault::sticky(FaultKind::WriteError),
+        Fault::sticky(FaultKind::TornWrite),
+        Fault::once(FaultKind::FlushFails),
+        Fault::sticky(FaultKind::DeadDevice),
+    ] {
+        for nth in 0.. {
+            let device = Arc::new(FaultDevice::new(MemoryDevice::from_image(&image), nth));
+            let lfs = Lfs::mount(device.clone(), clock(), options()).unwrap();
+            device.inject(fault.clone().after(nth));
+            let done = clean_and_checkpoint(&lfs);
+            let struck = device.report().total() > 0;
+            stopped += u64::from(lfs.stopped().is_some());
+            went_on += u64::from(struck && lfs.stopped().is_none());
+            if let Ok(()) = done {
+                assert_eq!(lfs.stopped(), None, "{fault:?}, request {nth}");
+            }
+            drop(lfs);
+            let left = Arc::new(MemoryDevice::from_image(&device.inner().snapshot()));
+            let lfs = Lfs::mount(left, clock(), options()).unwrap();
+            let damage = &lfs.recovery_report().damage;
+            assert!(damage.is_empty(), "{fault:?}, request {nth}: {damage:?}");
+            let system = FileSystem::mount(lfs, clock(), Options::default()).unwrap();
+            for (name, data) in &files {
+                let (live, caller) = (View::Live, Caller::root());
+                let attr = system.lookup(live, &caller, InodeNo::ROOT, name.as_bytes());
+                let mut found = vec![0; data.len() + 1];
+                let read = system.read(live, attr.unwrap().ino, 0, &mut found).unwrap();
+                assert!(
+                    found[..read] == data[..],
+                    "{fault:?}, request {nth}: {name}"
+                );
+            }
+            if !struck {
+                assert!(nth > 1, "{fault:?} met {nth} requests");
+                break;
+            }
+        }
+    }
+    assert!(stopped > 0 && went_on > 0, "{stopped} and {went_on}");
 }

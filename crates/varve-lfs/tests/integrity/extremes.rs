@@ -102,7 +102,7 @@ fn partial(
     whole
 }
 
-fn put(surgeon: &mut Surgeon, place: u64, bytes: &[u8]) {
+pub fn put(surgeon: &mut Surgeon, place: u64, bytes: &[u8]) {
     surgeon.bytes[place as usize..][..bytes.len()].copy_from_slice(bytes);
 }
 
@@ -131,7 +131,7 @@ fn salvage_meets_the_last_serial_and_the_longest_partial() {
 }
 
 /// A volume that was not unmounted, and where its log goes on.
-fn open_ended() -> (Surgeon, LogPosition) {
+pub fn open_ended() -> (Surgeon, LogPosition) {
     let volume = Volume::new(8 << 20);
     volume.unmount();
     let mut surgeon = Surgeon::new(&volume.device);
@@ -171,7 +171,7 @@ fn following(
     }
 }
 
-fn recovered(surgeon: &Surgeon) -> RecoveryReport {
+pub fn recovered(surgeon: &Surgeon) -> RecoveryReport {
     let clock = Arc::new(VirtualClock::new(0, 1000));
     let lfs = Lfs::mount(surgeon.device(), clock, mount_options(9)).unwrap();
     lfs.recovery_report().clone()

@@ -4,6 +4,7 @@
 //! things on it and one reader of whole trees serve all of it.
 
 mod check;
+mod crafted;
 mod extremes;
 
 mod patient;
