@@ -318,3 +318,40 @@ fn a_device_that_fails_anywhere_in_cleaning_and_checkpoints() {
     }
     assert!(stopped > 0 && went_on > 0, "{stopped} and {went_on}");
 }
+
+/// With `discard`, segments that become clean are given back to the device
+/// before anybody may write there; a device that refuses is no reason to stop.
+#[test]
+fn segments_that_become_clean_are_discarded_and_may_refuse() {
+    let (image, files) = worn();
+    for refuses in [false, true] {
+        let inner = MemoryDevice::from_image(&image);
+        let device = Arc::new(FaultDevice::new(inner, 1));
+        let clock = Arc::new(VirtualClock::new(2_000_000_000_000, 1000));
+        let options = MountOptions {
+            seed: Some(1),
+            discard: true,
+            ..MountOptions::default()
+        };
+        let lfs = Arc::new(Lfs::mount(device.clone(), clock.clone(), options).unwrap());
+        if refuses {
+            device.inject(Fault::sticky(FaultKind::DiscardError));
+        }
+        for _ in 0..3 {
+            clean_and_checkpoint(&lfs).unwrap();
+        }
+        let emptied = lfs.statistics().segments_emptied;
+        let discards = device.inner().counters().snapshot().discards;
+        assert!(emptied > 0);
+        assert_eq!(discards, if refuses { 0 } else { emptied });
+        assert_eq!(lfs.stopped(), None);
+        let system = FileSystem::mount(lfs, clock, Options::default()).unwrap();
+        for (name, data) in &files {
+            let (live, caller) = (View::Live, Caller::root());
+            let attr = system.lookup(live, &caller, InodeNo::ROOT, name.as_bytes());
+            let mut found = vec![0; data.len() + 1];
+            let read = system.read(live, attr.unwrap().ino, 0, &mut found).unwrap();
+            assert!(found[..read] == data[..], "{name}");
+        }
+    }
+}

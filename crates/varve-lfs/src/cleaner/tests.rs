@@ -1,11 +1,15 @@
-//! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7).
+//! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
+//! becomes of a judgement when the image changes before the move.
 
+use super::Batch;
 use crate::cleaner::policy::PolicyKind;
 use crate::format::Pointer;
 use crate::segments::SegmentState;
 use crate::{FormatOptions, Lfs, MountOptions};
+use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, MemoryDevice, VirtualClock};
+use std::time::Duration;
+use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 
 const BLOCK: u64 = 4096;
@@ -13,6 +17,7 @@ const BLOCK: u64 = 4096;
 const PUNCH: i32 = 3;
 
 struct Volume {
+    device: Arc<MemoryDevice>,
     lfs: Arc<Lfs>,
     fs: FileSystem<Arc<Lfs>>,
 }
@@ -30,11 +35,11 @@ impl Volume {
             policy,
             ..MountOptions::default()
         };
-        let lfs = Lfs::mount(device, Arc::clone(&clock), options).unwrap();
+        let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-        Volume { lfs, fs }
+        Volume { device, lfs, fs }
     }
 
     fn create(&self, name: &str) -> InodeNo {
@@ -253,4 +258,162 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     v.lfs.checkpoint().unwrap();
     assert!(v.is_clean(segment));
     files.iter().for_each(|&file| v.is_whole(file, 0, 5));
+}
+
+/// A file of `blocks`, the segments it lies in, and the log elsewhere.
+fn settled_file(v: &Volume, blocks: u64) -> (InodeNo, Vec<u32>) {
+    let file = v.create("file");
+    v.write(file, 0, blocks);
+    v.checkpoint();
+    let other = v.create("other");
+    v.write(other, 0, 100);
+    v.checkpoint();
+    let mut segments: Vec<u32> = (0..blocks)
+        .map(|block| v.segment(v.place(file, block)))
+        .collect();
+    segments.dedup();
+    (file, segments)
+}
+
+/// What lives in all of these segments.
+fn found_in(v: &Volume, segments: &[u32]) -> super::Found {
+    let mut found = super::Found::default();
+    for &segment in segments {
+        let contents = v.lfs.read_segment(segment).unwrap();
+        found.append(v.lfs.bmapv(&contents.blocks).unwrap());
+    }
+    found
+}
+
+#[test]
+fn more_than_a_group_holds_is_moved_in_several() {
+    let v = Volume::new();
+    let blocks = 800; // 3 MiB
+    let (file, segments) = settled_file(&v, blocks);
+    let (groups, place) = (v.lfs.statistics().groups, v.place(file, 0));
+    let found = found_in(&v, &segments);
+    assert!(v.lfs.markv(found).unwrap().is_some());
+    assert!(v.lfs.statistics().groups >= groups + 3);
+    assert_ne!(v.place(file, 0), place);
+    v.checkpoint();
+    v.is_whole(file, 0, blocks);
+}
+
+/// Protocol rule 18: what was judged against an image that a checkpoint has
+/// replaced is judged again, whatever was found.
+#[test]
+fn a_judgement_does_not_outlive_its_image() {
+    let v = Volume::new();
+    let blocks = 600;
+    let (file, segments) = settled_file(&v, blocks);
+    let judged = |segments: &[u32]| {
+        let found = found_in(&v, segments);
+        v.create("a change");
+        v.checkpoint();
+        v.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, b"a change")
+            .unwrap();
+        found
+    };
+    // Several groups of moves, and one.
+    for segments in [&segments[..], &segments[..1]] {
+        let places: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
+        let found = judged(segments);
+        assert_eq!(v.lfs.markv(found).unwrap(), None);
+        let now: Vec<Pointer> = (0..blocks).map(|block| v.place(file, block)).collect();
+        assert_eq!(now, places, "nothing was moved");
+    }
+    // Half of it before a checkpoint, half behind.
+    let mut found = judged(&segments[..1]);
+    found.append(found_in(&v, &segments[1..2]));
+    assert_eq!(v.lfs.markv(found).unwrap(), None);
+
+    // A batch is then taken segment by segment.
+    let mut batch = Batch::default();
+    for &segment in &segments[..2] {
+        let (incarnation, found) = v.lfs.judge(segment).unwrap().unwrap();
+        batch.add(segment, incarnation, v.live(segment), found);
+    }
+    v.create("another change");
+    v.checkpoint();
+    assert_eq!(v.lfs.move_out(batch).unwrap(), 2);
+    v.checkpoint();
+    v.lfs.checkpoint().unwrap();
+    assert!(v.is_clean(segments[0]) && v.is_clean(segments[1]));
+    v.is_whole(file, 0, blocks);
+}
+
+/// Only what was read is declared done: not what the log has come back to.
+#[test]
+fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
+    let v = Volume::new();
+    let (_, segments) = settled_file(&v, 100);
+    let incarnation = v.lfs.segments.lock().get(segments[0]).incarnation;
+    let cleaned = |segment| v.lfs.segments.lock().get(segment).cleaned;
+    v.lfs.segclean(segments[0], incarnation + 1, 9);
+    assert_eq!(cleaned(segments[0]), None);
+    v.lfs.distrust(segments[0], incarnation + 1);
+    assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
+    // The log's head is neither judged nor declared.
+    let head = v.lfs.log.lock().position.segment.get();
+    let incarnation = v.lfs.segments.lock().get(head).incarnation;
+    v.lfs.segclean(head, incarnation, 9);
+    v.lfs.distrust(head, incarnation);
+    assert_eq!(cleaned(head), None);
+    assert!(!v.lfs.segments.lock().get(head).suspect);
+    assert!(!v.lfs.clean_segment(head).unwrap());
+    // Nor is a clean one.
+    let clean = v.lfs.segments.lock().iter().find_map(|(n, s)| {
+        let clean = s.state == SegmentState::Clean;
+        clean.then_some(n)
+    });
+    assert!(!v.lfs.clean_segment(clean.unwrap()).unwrap());
+    v.lfs.segwait(Duration::from_millis(1));
+}
+
+/// What is damaged where it lives keeps its segment, of whatever kind it is.
+#[test]
+fn damage_keeps_its_segment() {
+    let v = Volume::new();
+    let file = v.create("file");
+    let caller = Caller::root();
+    v.write(file, 0, 20);
+    v.fs.setxattr(
+        View::Live,
+        &caller,
+        file,
+        b"user.x",
+        &[7; 900],
+        false,
+        false,
+    )
+    .unwrap();
+    v.checkpoint();
+    let other = v.create("other"); // the log goes on elsewhere
+    v.write(other, 0, 100);
+    v.checkpoint();
+    let lookup = v.lfs.lookup();
+    let xattrs = lookup.xattrs(file).unwrap();
+    let inode = lookup.inode_place(file).unwrap().0.unwrap().1;
+    let sectors = [
+        v.place(file, 3).sector(),
+        xattrs.sector(),
+        inode.sector,
+        v.node(file).sector(),
+    ];
+    for sector in sectors {
+        let at = sector * crate::format::SECTOR;
+        let mut whole = [0; 512];
+        v.device.read(at, &mut whole).unwrap();
+        v.device.write(at, &[IoSlice::new(&[0xa5; 512])]).unwrap();
+        v.lfs.drop_caches();
+        let segment = v.lfs.geometry.segment_of(sector).unwrap();
+        assert!(!v.lfs.clean_segment(segment).unwrap(), "sector {sector}");
+        let mut segments = v.lfs.segments.lock();
+        let entry = segments.get_mut(segment);
+        assert!(std::mem::take(&mut entry.suspect), "sector {sector}");
+        drop(segments);
+        v.device.write(at, &[IoSlice::new(&whole)]).unwrap();
+        v.lfs.drop_caches();
+    }
+    v.is_whole(file, 0, 20);
 }

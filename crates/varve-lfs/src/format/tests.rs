@@ -81,6 +81,14 @@ fn superblocks_with_impossible_measures_are_refused() {
         (|sb| sb.record_bytes = (1 << 29).into(), "impossible shape"),
         (|sb| sb.owner_offset = 0.into(), "overlap or are misaligned"),
         (
+            |sb| sb.owner_offset = 4608.into(),
+            "overlap or are misaligned",
+        ),
+        (
+            |sb| sb.first_segment = ((1 << 17) + 512).into(),
+            "overlap or are misaligned",
+        ),
+        (
             |sb| sb.ring_offset = 4096.into(),
             "overlap or are misaligned",
         ),
@@ -339,6 +347,28 @@ fn pointers_agree_with_their_flags() {
     assert!(place(0, 8, pointer_flags::UNWRITTEN));
     assert!(!place(9, 8, pointer_flags::UNWRITTEN) && !place(0, 8, 0));
     assert!(!place(9, 0, 0) && !place(9, 8, pointer_flags::SHARED));
+}
+
+#[test]
+fn blocks_that_are_unwritten_store_nothing_and_follow_nothing() {
+    use varve_fs::BlockPointer;
+    let (stored, unwritten) = (
+        Pointer::new(100, 8, 1, 2, 3),
+        Pointer::unwritten_block(8, 2),
+    );
+    assert_eq!((stored.stored_bytes(), unwritten.stored_bytes()), (4096, 0));
+    // One after the other, with room for a summary between them.
+    let next = |sector| Pointer::new(sector, 8, 1, 2, 3);
+    assert!(next(108).follows(&stored) && next(140).follows(&stored));
+    assert!(!next(107).follows(&stored) && !next(141).follows(&stored));
+    assert!(!unwritten.follows(&stored) && !stored.follows(&unwritten));
+    assert!(!next(8).follows(&unwritten));
+}
+
+#[test]
+#[should_panic(expected = "48 bits")]
+fn no_pointer_leads_beyond_the_last_sector() {
+    Pointer::new(pointer::MAX_SECTOR + 1, 8, 1, 2, 3);
 }
 
 fn inode(edit: impl FnOnce(&mut DiskInode)) -> Result<InodeImage, Malformed> {
