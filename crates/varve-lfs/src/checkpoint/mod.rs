@@ -347,3 +347,6 @@ pub(crate) fn live_bytes(pointer: &crate::format::Pointer) -> i64 {
         i64::from(pointer.sectors()) * SECTOR as i64
     }
 }
+
+#[cfg(test)]
+mod tests;
