@@ -83,6 +83,10 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         assert!(lfs.delta_overdue(), "{name}");
         fresh();
     }
+    // What it would write presses on the segments that are left.
+    lfs.committed.write().live.file_fold_bytes = 48 << 20;
+    assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
+    fresh();
     // Age counts only if there is something to fold.
     let old = (lfs.options.checkpoint_seconds + 1) * 1_000_000_000;
     assert!(!lfs.checkpoint_due(old, 0));
