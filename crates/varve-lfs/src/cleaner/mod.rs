@@ -197,20 +197,20 @@ impl Lfs {
         wanted: u64,
     ) -> Result<u32> {
         let candidates = self.candidates();
-        let chosen = cleaning.policy.choose(&candidates, self.clock.now_ns());
+        let chosen = cleaning
+            .policy
+            .choose(&candidates, self.clock.now_ns(), usize::MAX);
         let sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
         let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
         let mut batch = Batch::default();
         let mut cleaned = 0;
-        for segment in chosen {
-            let Some(candidate) = candidates.iter().find(|c| c.segment == segment) else {
-                continue;
-            };
+        for candidate in chosen.segments {
             let Candidate {
+                segment,
                 live_bytes,
                 segment_bytes,
                 ..
-            } = *candidate;
+            } = candidate;
             let freed = segment_bytes.saturating_sub(live_bytes);
             let dear = match urgency {
                 Urgency::Background => freed * 8 < segment_bytes,

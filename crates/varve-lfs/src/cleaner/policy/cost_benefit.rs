@@ -12,17 +12,23 @@
 //! are left to empty themselves. Survivors are written oldest first, which
 //! keeps cold data with cold data.
 
-use super::{Candidate, Policy};
+use super::{Candidate, Choice, Policy, best};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CostBenefit;
 
-fn worth(candidate: &Candidate, now_ns: i64) -> f64 {
-    let u = candidate.live_bytes as f64 / candidate.segment_bytes as f64;
-    // At least a nanosecond: of equally young ones the emptiest is best.
-    let age = now_ns.saturating_sub(candidate.newest_ns).max(1) as f64;
-    (1.0 - u) * age / (1.0 + u)
+/// At most `limit` segments, by benefit per cost.
+pub(super) fn most_beneficial(
+    candidates: &[Candidate],
+    now_ns: i64,
+    limit: usize,
+) -> Vec<Candidate> {
+    best(candidates, limit, |c| {
+        let u = c.utilisation();
+        c.is_worth_it()
+            .then(|| (1.0 - u) * c.age_ns(now_ns) / (1.0 + u))
+    })
 }
 
 impl Policy for CostBenefit {
@@ -30,14 +36,8 @@ impl Policy for CostBenefit {
         "cost-benefit"
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64) -> Vec<u32> {
-        let mut rated: Vec<(f64, u32)> = candidates
-            .iter()
-            .filter(|c| c.is_worth_it())
-            .map(|c| (worth(c, now_ns), c.segment))
-            .collect();
-        rated.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-        rated.into_iter().map(|(_, segment)| segment).collect()
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
+        Choice::copy(most_beneficial(candidates, now_ns, limit))
     }
 
     fn sorted_segments(&self) -> u64 {
@@ -47,8 +47,12 @@ impl Policy for CostBenefit {
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate;
+    use super::super::{candidate, numbers};
     use super::*;
+
+    fn choice(candidates: &[Candidate], now_ns: i64) -> Vec<u32> {
+        numbers(&CostBenefit.choose(candidates, now_ns, usize::MAX))
+    }
 
     #[test]
     fn an_old_segment_goes_before_an_emptier_young_one() {
@@ -59,7 +63,7 @@ mod tests {
             candidate(3, 0, 990),
             candidate(4, 990, 0),
         ];
-        assert_eq!(CostBenefit.choose(&candidates, 1000), [2, 3, 1]);
+        assert_eq!(choice(&candidates, 1000), [2, 3, 1]);
     }
 
     #[test]
@@ -69,12 +73,12 @@ mod tests {
             candidate(2, 0, 990),
             candidate(3, 500, 969),
         ];
-        assert_eq!(CostBenefit.choose(&candidates, 1000), [3, 2, 1]);
+        assert_eq!(choice(&candidates, 1000), [3, 2, 1]);
     }
 
     #[test]
     fn clocks_that_went_back_do_no_harm() {
         let candidates = [candidate(1, 500, i64::MAX), candidate(2, 100, i64::MAX)];
-        assert_eq!(CostBenefit.choose(&candidates, i64::MIN), [2, 1]);
+        assert_eq!(choice(&candidates, i64::MIN), [2, 1]);
     }
 }

@@ -1,6 +1,6 @@
 //! Least utilised first (Rosenblum & Ousterhout 1992, §3.5).
 
-use super::{Candidate, Policy};
+use super::{Candidate, Choice, Policy, emptiest};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,16 +11,14 @@ impl Policy for Greedy {
         "greedy"
     }
 
-    fn choose(&self, candidates: &[Candidate], _now_ns: i64) -> Vec<u32> {
-        let mut worth: Vec<&Candidate> = candidates.iter().filter(|c| c.is_worth_it()).collect();
-        worth.sort_by_key(|c| (c.live_bytes, c.segment));
-        worth.iter().map(|c| c.segment).collect()
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Choice {
+        Choice::copy(emptiest(candidates, limit))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::candidate;
+    use super::super::{candidate, numbers};
     use super::*;
 
     #[test]
@@ -31,6 +29,6 @@ mod tests {
             candidate(3, 0, 0),
             candidate(4, 500, 0),
         ];
-        assert_eq!(Greedy.choose(&candidates, 0), [3, 1, 4]);
+        assert_eq!(numbers(&Greedy.choose(&candidates, 0, 9)), [3, 1, 4]);
     }
 }

@@ -1,14 +1,35 @@
-//! What to clean and in which order survivors go: pure functions of numbers.
+//! What to clean, when, how much, and where blocks go: pure functions of
+//! numbers, without clock or device.
 //!
-//! A policy runs unchanged in the mounted cleaner and in a simulator.
+//! A policy runs unchanged in the mounted cleaner and in the simulator of
+//! `varve-lab`. The mounted log has one head and plugs no holes yet, so a
+//! mount offers the policies that need neither ([`PolicyKind::needs_heads`]).
 
+mod adaptive;
+mod age_threshold;
 mod cost_benefit;
 mod greedy;
+mod hole_plugging;
+mod kind;
+mod life_classes;
+mod reorder;
+mod select;
+mod sepbit;
+mod water;
 
+pub use adaptive::{Adaptive, TransferModel};
+pub use age_threshold::AgeThreshold;
 pub use cost_benefit::CostBenefit;
 pub use greedy::Greedy;
+pub use hole_plugging::HolePlugging;
+pub use kind::PolicyKind;
+pub use life_classes::LifeClasses;
+pub use reorder::{Heat, Reordering, Waiting};
+pub use select::{best, emptiest};
+pub use sepbit::SepBit;
+pub use water::Space;
 
-use std::str::FromStr;
+use std::fmt::Debug;
 
 /// A segment that may be cleaned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,58 +47,133 @@ pub struct Candidate {
 
 impl Candidate {
     /// A segment that is all but full costs more than it gives.
-    fn is_worth_it(&self) -> bool {
+    pub fn is_worth_it(&self) -> bool {
         self.live_bytes * 64 < self.segment_bytes * 63
+    }
+
+    /// Live bytes per byte, in `[0, 1]` unless summaries are counted too low.
+    pub fn utilisation(&self) -> f64 {
+        self.live_bytes as f64 / self.segment_bytes as f64
+    }
+
+    /// Nanoseconds since the youngest write; at least one, so that of equally
+    /// young segments the emptiest is best.
+    pub fn age_ns(&self, now_ns: i64) -> f64 {
+        now_ns.saturating_sub(self.newest_ns).max(1) as f64
     }
 }
 
-/// Chooses segments to clean.
-pub trait Policy: Send + Sync + std::fmt::Debug {
+/// What becomes of the live blocks of a segment that is cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// They are appended to the log.
+    Copy,
+    /// They are written into dead blocks of the fullest segments.
+    Plug,
+}
+
+/// Segments to clean, best first, and how.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// Best first.
+    pub segments: Vec<Candidate>,
+    /// What becomes of their live blocks.
+    pub method: Method,
+}
+
+impl Choice {
+    /// These, copied.
+    pub fn copy(segments: Vec<Candidate>) -> Self {
+        Choice {
+            segments,
+            method: Method::Copy,
+        }
+    }
+}
+
+/// The measures of a volume that placement depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measures {
+    /// Segments that are neither live nor held in reserve, if everything live
+    /// were packed.
+    pub spare_segments: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+}
+
+/// A block that a user writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// A name of the block that stays when it moves.
+    pub block: u64,
+    /// User blocks written to the volume before this one.
+    pub arrival: u64,
+    /// User blocks written since the block was last written; `None` if it is
+    /// new.
+    pub life: Option<u64>,
+    /// The reordering buffer it comes from.
+    pub buffer: usize,
+}
+
+/// A live block that the cleaner moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// A name of the block that stays when it moves.
+    pub block: u64,
+    /// User blocks written to the volume until now.
+    pub now: u64,
+    /// User blocks written since this one was.
+    pub age: u64,
+    /// The head that wrote the segment it is taken from.
+    pub head: usize,
+}
+
+/// A segment that has just been cleaned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cleaned {
+    /// The head that wrote it.
+    pub head: usize,
+    /// User blocks written between its first block and now.
+    pub life: u64,
+}
+
+/// Decides everything about cleaning that is a matter of opinion.
+pub trait Policy: Send + Sync + Debug {
     /// A name for people and reports.
     fn name(&self) -> &'static str;
 
-    /// Segments worth cleaning, best first.
-    fn choose(&self, candidates: &[Candidate], now_ns: i64) -> Vec<u32>;
+    /// *What*: at most `limit` segments worth cleaning, best first, and how.
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice;
 
-    /// Segments' worth of survivors that are collected and written oldest
-    /// first; 0 leaves each segment's in the order of the log.
+    /// *When and how much*: clean segments wanted now; 0 means none.
+    fn wanted(&self, space: &Space) -> u32 {
+        space.wanted()
+    }
+
+    /// *Where survivors go*: segments' worth of them that are collected and
+    /// written oldest first; 0 leaves each segment's in the order of the log.
     fn sorted_segments(&self) -> u64 {
         0
     }
-}
 
-/// The policies by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// [`Greedy`].
-    #[default]
-    Greedy,
-    /// [`CostBenefit`].
-    CostBenefit,
-}
-
-impl PolicyKind {
-    /// The policy itself.
-    pub fn policy(self) -> Box<dyn Policy> {
-        match self {
-            PolicyKind::Greedy => Box::new(Greedy),
-            PolicyKind::CostBenefit => Box::new(CostBenefit),
-        }
+    /// Heads of the log it wants on such a volume, at least one. Asked once,
+    /// before anything is placed.
+    fn heads(&mut self, _measures: &Measures) -> usize {
+        1
     }
-}
 
-impl FromStr for PolicyKind {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        match name {
-            "greedy" => Ok(PolicyKind::Greedy),
-            "cost-benefit" => Ok(PolicyKind::CostBenefit),
-            _ => Err(format!(
-                "there is no cleaning policy `{name}`, but greedy and cost-benefit"
-            )),
-        }
+    /// The head that takes what a user writes.
+    fn place(&mut self, _write: &Write) -> usize {
+        0
     }
+
+    /// The head that takes what the cleaner moves.
+    fn place_survivor(&mut self, _survivor: &Survivor) -> usize {
+        0
+    }
+
+    /// Learns from a segment that was cleaned.
+    fn learn(&mut self, _cleaned: &Cleaned) {}
 }
 
 #[cfg(test)]
@@ -88,4 +184,10 @@ fn candidate(segment: u32, live_bytes: u64, newest_ns: i64) -> Candidate {
         segment_bytes: 1000,
         newest_ns,
     }
+}
+
+/// The numbers of the chosen segments.
+#[cfg(test)]
+fn numbers(choice: &Choice) -> Vec<u32> {
+    choice.segments.iter().map(|c| c.segment).collect()
 }

@@ -1,0 +1,147 @@
+//! Cleaning or hole-plugging, whichever frees space in less time (WOLF §2.5,
+//! after Matthews et al. 1997).
+//!
+//! For the segments that either would take, the time to transfer what has to
+//! be read and written is divided by the space that becomes free:
+//!
+//! - cleaning reads segments and writes their survivors, packed, in segments;
+//! - plugging reads one segment and writes each survivor by itself.
+//!
+//! The lower quotient wins. Cleaning takes segments by cost-benefit, plugging
+//! the emptiest.
+
+use super::cost_benefit::most_beneficial;
+use super::{Candidate, Choice, Measures, Method, Policy, Survivor, Write, emptiest};
+
+/// What a transfer costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TransferModel {
+    /// Seek, rotation and overhead of a request, seconds.
+    pub access_s: f64,
+    /// Bytes per second once it runs.
+    pub bandwidth: f64,
+    /// Bytes of a block.
+    pub block_bytes: f64,
+}
+
+impl TransferModel {
+    /// Quantum Atlas 10K: 6 ms on average, 60 MB/s at the channel (WOLF §3.1).
+    pub const ATLAS_10K: TransferModel = TransferModel {
+        access_s: 6e-3,
+        bandwidth: 60e6,
+        block_bytes: 4096.0,
+    };
+
+    /// Time of one request of `bytes`, seconds.
+    pub fn request_s(&self, bytes: f64) -> f64 {
+        self.access_s + bytes / self.bandwidth
+    }
+
+    /// Seconds per byte that cleaning these segments frees.
+    fn cleaning(&self, segments: &[Candidate]) -> f64 {
+        let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
+            return f64::INFINITY;
+        };
+        let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
+        let all = segments.len() as f64 * segment_bytes;
+        let segments_moved = segments.len() as f64 + live as f64 / segment_bytes;
+        segments_moved * self.request_s(segment_bytes) / (all - live as f64)
+    }
+
+    /// Seconds per byte that plugging holes with these segments frees.
+    fn plugging(&self, segments: &[Candidate]) -> f64 {
+        let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
+            return f64::INFINITY;
+        };
+        let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
+        let blocks = live as f64 / self.block_bytes;
+        let reads = segments.len() as f64 * self.request_s(segment_bytes);
+        let freed = segments.len() as f64 * segment_bytes;
+        (reads + blocks * self.request_s(self.block_bytes)) / freed
+    }
+}
+
+/// See the module's head.
+#[derive(Debug, Clone, Copy)]
+pub struct Adaptive {
+    model: TransferModel,
+    buffers: usize,
+}
+
+impl Adaptive {
+    /// For a device of this kind, behind so many reordering buffers (at least
+    /// one), each with a head of its own. Survivors join the least active.
+    pub fn new(model: TransferModel, buffers: usize) -> Self {
+        Adaptive {
+            model,
+            buffers: buffers.max(1),
+        }
+    }
+}
+
+impl Policy for Adaptive {
+    fn name(&self) -> &'static str {
+        match self.buffers {
+            1 => "adaptive",
+            _ => "wolf",
+        }
+    }
+
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
+        let copied = most_beneficial(candidates, now_ns, limit);
+        let plugged = emptiest(candidates, limit);
+        match self.model.cleaning(&copied) <= self.model.plugging(&plugged) {
+            true => Choice::copy(copied),
+            false => Choice {
+                segments: plugged,
+                method: Method::Plug,
+            },
+        }
+    }
+
+    fn sorted_segments(&self) -> u64 {
+        2
+    }
+
+    fn heads(&mut self, _measures: &Measures) -> usize {
+        self.buffers
+    }
+
+    fn place(&mut self, write: &Write) -> usize {
+        write.buffer.min(self.buffers - 1)
+    }
+
+    fn place_survivor(&mut self, _survivor: &Survivor) -> usize {
+        self.buffers - 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(utilisation: u64) -> Candidate {
+        Candidate {
+            segment: 1,
+            live_bytes: 2621 * utilisation,
+            segment_bytes: 262_144,
+            newest_ns: 0,
+        }
+    }
+
+    #[test]
+    fn plugging_is_for_segments_that_are_all_but_full() {
+        let seek_free = TransferModel {
+            access_s: 0.0,
+            ..TransferModel::ATLAS_10K
+        };
+        // Without seeks, (1 + u) / (1 - u) against 1 + u: plugging always wins.
+        let choice = Adaptive::new(seek_free, 1).choose(&[at(50)], 1, 1);
+        assert_eq!(choice.method, Method::Plug);
+        // 64 blocks of 6 ms each against two transfers of 10 ms and more.
+        let disk = Adaptive::new(TransferModel::ATLAS_10K, 1);
+        assert_eq!(disk.choose(&[at(50)], 1, 1).method, Method::Copy);
+        assert_eq!(disk.choose(&[at(97)], 1, 1).method, Method::Plug);
+        assert_eq!(disk.choose(&[], 1, 1).segments, []);
+    }
+}

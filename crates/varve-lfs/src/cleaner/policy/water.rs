@@ -1,0 +1,39 @@
+//! When to clean and how much: watermarks of clean segments.
+
+/// Clean segments there are, and between which marks they are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Space {
+    /// Clean segments.
+    pub clean: u32,
+    /// Below this many, cleaning begins.
+    pub low: u32,
+    /// It goes on until there are this many.
+    pub high: u32,
+}
+
+impl Space {
+    /// Clean segments wanted now.
+    pub fn wanted(&self) -> u32 {
+        match self.clean < self.low {
+            true => self.high.saturating_sub(self.clean),
+            false => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cleaning_begins_below_the_low_mark_and_fills_up_to_the_high() {
+        let space = |clean| Space {
+            clean,
+            low: 3,
+            high: 10,
+        };
+        assert_eq!(space(3).wanted(), 0);
+        assert_eq!(space(2).wanted(), 8);
+        assert_eq!(space(0).wanted(), 10);
+    }
+}
