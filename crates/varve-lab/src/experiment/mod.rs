@@ -1,0 +1,163 @@
+//! Experiments: one file each. An experiment is a list of points that can be
+//! run apart, and what follows from all their rows: verdicts and a picture.
+
+mod n1;
+mod r3;
+mod r4;
+mod run;
+mod study;
+mod wolf;
+
+pub use run::{Outcome, Shard, run};
+pub use study::Study;
+
+use crate::report::{Picture, Verdict};
+use crate::trace::TraceError;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// What an experiment may depend on.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Decides everything that chance decides.
+    pub seed: u64,
+    /// Where the traces lie.
+    pub traces: Option<PathBuf>,
+    /// Tiny volumes and few seeds, to see that it works; verdicts mean nothing.
+    pub small: bool,
+}
+
+impl Context {
+    /// Seeds of a stochastic point: five, or one of the tiny size.
+    pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
+        let seed = self.seed;
+        (0..if self.small { 1 } else { 5 }).map(move |i| seed.wrapping_add(i))
+    }
+
+    /// `full`, or `small` of the tiny size.
+    pub fn size<T>(&self, full: T, small: T) -> T {
+        if self.small { small } else { full }
+    }
+
+    fn trace(&self, name: &str) -> Result<crate::trace::Trace, LabError> {
+        let directory = self.traces.as_ref().ok_or(LabError::NoTraces)?;
+        Ok(crate::trace::load(directory, name)?)
+    }
+}
+
+/// Why an experiment cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// It replays traces, and nobody said where they are.
+    #[error("the experiment replays traces: say where they are")]
+    NoTraces,
+    /// A trace cannot be used.
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    /// A result cannot be written or read.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The picture cannot be drawn.
+    #[error("the picture cannot be drawn: {0}")]
+    Picture(String),
+}
+
+/// One measured row.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Which curve it belongs to.
+    pub series: String,
+    /// Where on it.
+    pub x: f64,
+    /// The seed it was measured with.
+    pub seed: u64,
+    /// What was measured, by name.
+    pub values: BTreeMap<String, f64>,
+}
+
+impl Row {
+    /// A row without values.
+    pub fn new(series: impl Into<String>, x: f64, seed: u64) -> Self {
+        Row {
+            series: series.into(),
+            x,
+            seed,
+            values: BTreeMap::new(),
+        }
+    }
+
+    /// With a value more. What is no number is left out.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: f64) -> Self {
+        if value.is_finite() {
+            self.values.insert(name.to_owned(), value);
+        }
+        self
+    }
+}
+
+type Work = Box<dyn Fn(&Context) -> Result<Vec<Row>, LabError> + Send + Sync>;
+
+/// A part of an experiment that can be run by itself.
+pub struct Point {
+    /// What it measures.
+    pub label: String,
+    run: Work,
+}
+
+impl Point {
+    /// A point.
+    pub fn new(
+        label: impl Into<String>,
+        run: impl Fn(&Context) -> Result<Vec<Row>, LabError> + Send + Sync + 'static,
+    ) -> Self {
+        Point {
+            label: label.into(),
+            run: Box::new(run),
+        }
+    }
+}
+
+/// An experiment.
+#[derive(Debug)]
+pub struct Experiment {
+    /// Its id, that of the claim.
+    pub id: &'static str,
+    /// What it shows, in a line.
+    pub about: &'static str,
+    /// Whether it replays traces.
+    pub needs_traces: bool,
+    /// Its points.
+    pub points: fn(&Context) -> Vec<Point>,
+    /// What follows.
+    pub verdicts: fn(&[Row]) -> Vec<Verdict>,
+    /// How it looks.
+    pub picture: fn(&[Row]) -> Picture,
+}
+
+/// Every experiment.
+pub const ALL: [Experiment; 9] = [
+    r3::R3A,
+    r3::R3B,
+    r3::R3C,
+    r4::R4,
+    wolf::W1,
+    wolf::W2,
+    wolf::W3,
+    wolf::W4,
+    n1::N1,
+];
+
+/// The experiment of this id, upper or lower case.
+pub fn named(id: &str) -> Option<&'static Experiment> {
+    ALL.iter().find(|e| e.id.eq_ignore_ascii_case(id))
+}
+
+#[cfg(test)]
+mod tests;

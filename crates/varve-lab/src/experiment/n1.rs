@@ -1,0 +1,212 @@
+//! N1: every policy on every real trace, and the distance to the oracle.
+//!
+//! The volume is sized to footprint / utilisation. Segments have the largest
+//! power of two of blocks, 8 to 256, that gives the footprint 256 segments, so
+//! that a small trace meets as many segments as a large one. All policies have
+//! the same write buffer of two segments (30 s, fsync) and clean one segment at
+//! a time; WOLF divides its buffer in two. Passes: one and a half million block
+//! writes, 4 to 40 passes, the second half of them measured.
+
+use super::study::replay;
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::report::{Curve, Picture, Verdict, mean};
+use crate::simulator::{Future, Oracle, Setup, Shape};
+use crate::trace::{self, Trace};
+use varve_lfs::cleaner::policy::{Adaptive, Policy, PolicyKind, Reordering, TransferModel};
+
+const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
+/// Those that the best must not lose to.
+const RIVALS: [&str; 4] = ["greedy", "cost-benefit", "wolf", "sepbit"];
+const OURS: &str = "life-classes";
+/// Equal within 2 %.
+const TIE: f64 = 1.02;
+/// Heads the oracle is tried with; the best run counts.
+const ORACLE_HEADS: [usize; 6] = [1, 2, 3, 4, 6, 8];
+
+/// See the module's head.
+pub const N1: Experiment = Experiment {
+    id: "N1",
+    about: "write amplification of every policy on every trace, and the oracle's",
+    needs_traces: true,
+    points,
+    verdicts,
+    picture,
+};
+
+/// Blocks of a segment for a trace with so many live blocks.
+fn segment_blocks(live_max: u32) -> u32 {
+    let sizes = [256, 128, 64, 32, 16];
+    sizes
+        .into_iter()
+        .find(|size| live_max / size >= 256)
+        .unwrap_or(8)
+}
+
+fn points(context: &Context) -> Vec<Point> {
+    let names: Vec<&'static str> = trace::names().collect();
+    // Of the tiny size, the smallest trace.
+    let names = context.size(&names[..], &names[6..]);
+    let utilisations = context.size(&UTILISATIONS[..], &UTILISATIONS[4..5]);
+    let pairs = names
+        .iter()
+        .flat_map(|n| utilisations.iter().map(move |u| (*n, *u)));
+    pairs
+        .map(|(name, u)| Point::new(format!("{name} at {u}"), move |c| measure(c, name, u)))
+        .collect()
+}
+
+fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Vec<Row>, LabError> {
+    let trace = context.trace(name)?;
+    let mut rows = Vec::new();
+    let run = |policy: Box<dyn Policy>, reordering| {
+        let series = format!("{}, {name}", policy.name());
+        let row = simulate(&trace, utilisation, policy, reordering);
+        Row {
+            series,
+            x: utilisation,
+            seed: context.seed,
+            ..row
+        }
+    };
+    for kind in PolicyKind::ALL {
+        rows.push(run(kind.policy(), None));
+    }
+    let wolf = Box::new(Adaptive::new(TransferModel::ATLAS_10K, 2));
+    rows.push(run(wolf, Some(Reordering::new(2))));
+    let future = Future::of(&trace.ops, trace.blocks);
+    let oracles = ORACLE_HEADS.iter().map(|heads| {
+        let oracle = Oracle::new(future.clone(), trace.blocks, *heads);
+        run(Box::new(oracle), None).with("heads", *heads as f64)
+    });
+    let amplification = |row: &Row| row.values["amplification"];
+    let best = oracles.min_by(|a, b| amplification(a).total_cmp(&amplification(b)));
+    rows.extend(best);
+    Ok(rows)
+}
+
+fn simulate(
+    trace: &Trace,
+    utilisation: f64,
+    policy: Box<dyn Policy>,
+    reordering: Option<Reordering>,
+) -> Row {
+    let segment_blocks = segment_blocks(trace.live_max);
+    let setup = Setup {
+        shape: Shape::for_utilisation(trace.blocks, trace.live_max, segment_blocks, utilisation),
+        live_max: trace.live_max,
+        policy,
+        batch: 1,
+        buffer_blocks: Some(2 * segment_blocks as usize),
+        reordering,
+    };
+    let passes = (1_500_000 / trace.writes).clamp(4, 40) as u32;
+    let counters = replay(setup, trace, passes / 2, passes - passes / 2).counters;
+    Row::new("", utilisation, 0)
+        .with("amplification", counters.amplification())
+        .with("amplification_in_all", counters.amplification_in_all())
+        .with("write_cost", counters.write_cost(segment_blocks))
+        .with(
+            "absorbed",
+            1.0 - counters.logged as f64 / counters.submitted.max(1) as f64,
+        )
+        .with("segment_blocks", f64::from(segment_blocks))
+        .with("passes", f64::from(passes))
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for name in trace::names() {
+        for (measure, claim) in [
+            ("amplification", "data blocks"),
+            ("amplification_in_all", "data and summaries"),
+        ] {
+            verdicts.extend(against_rivals(rows, name, measure, claim));
+        }
+        verdicts.extend(oracle(rows, name));
+    }
+    verdicts
+}
+
+/// Whether ours loses to nobody at any utilisation.
+fn against_rivals(rows: &[Row], name: &str, measure: &str, claim: &str) -> Option<Verdict> {
+    let of = |policy: &str, u| mean(rows, &format!("{policy}, {name}"), u, measure);
+    let known = UTILISATIONS.into_iter().filter(|u| !of(OURS, *u).is_nan());
+    // Where ours is worst in proportion to the best of the others.
+    let ratio = |u: f64| {
+        let best = RIVALS.iter().map(|rival| (of(rival, u), *rival));
+        let (best, rival) = best
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .expect("there are rivals");
+        (of(OURS, u) / best, u, rival, best)
+    };
+    let (ratio, u, rival, best) = known.map(ratio).max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(
+        Verdict::of(
+            format!("{OURS} on {name}, {claim}"),
+            "lower than greedy, cost-benefit, WOLF and SepBIT, or within 2 %",
+            format!(
+                "at worst {:.3} of {rival} ({:.3} against {best:.3} at {u})",
+                ratio,
+                of(OURS, u)
+            ),
+            ratio <= TIE,
+        )
+        .beside_the_claim(measure != "amplification"),
+    )
+}
+
+/// How far ours is from the oracle, and that nobody beats the oracle.
+fn oracle(rows: &[Row], name: &str) -> Vec<Verdict> {
+    let of = |policy: &str, u| mean(rows, &format!("{policy}, {name}"), u, "amplification");
+    let known: Vec<f64> = UTILISATIONS
+        .into_iter()
+        .filter(|u| !of(OURS, *u).is_nan())
+        .collect();
+    if known.is_empty() {
+        return Vec::new();
+    }
+    let percent = |u: &f64| format!("{:.0} % at {u}", 100.0 * of("oracle", *u) / of(OURS, *u));
+    let distances: Vec<String> = known.iter().map(percent).collect();
+    let all = PolicyKind::ALL.map(|kind| kind.policy().name());
+    let beaten = known.iter().filter_map(|u| {
+        let best = all.iter().chain(&["wolf"]).map(|p| (of(p, *u), *p));
+        let (best, policy) = best.min_by(|a, b| a.0.total_cmp(&b.0))?;
+        let oracle = of("oracle", *u);
+        (oracle > best * 1.0001).then(|| format!("{policy} at {u}: {best:.3} against {oracle:.3}"))
+    });
+    let beaten: Vec<String> = beaten.collect();
+    vec![
+        Verdict::of(
+            format!(
+                "the oracle on {name}; {OURS} reaches {} of it",
+                distances.join(", ")
+            ),
+            "nobody beats it",
+            if beaten.is_empty() {
+                "nobody does".into()
+            } else {
+                beaten.join("; ")
+            },
+            beaten.is_empty(),
+        )
+        .beside_the_claim(true),
+    ]
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    // The trace with real pressure; the data file has all.
+    let some: Vec<Row> = rows
+        .iter()
+        .filter(|row| row.series.ends_with(", cloudphysics-vm"))
+        .cloned()
+        .collect();
+    let rows = if some.is_empty() { rows } else { &some };
+    Picture {
+        title: "Write amplification on a virtual machine's disk".into(),
+        x: "utilisation".into(),
+        y: "data blocks written per user block".into(),
+        y_max: None,
+        curves: Curve::all(rows, "amplification"),
+        references: Vec::new(),
+    }
+}

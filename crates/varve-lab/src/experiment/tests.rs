@@ -1,0 +1,95 @@
+//! Every experiment runs at its tiny size, in shards, twice the same.
+
+use super::*;
+use std::path::Path;
+
+fn context(traces: Option<&Path>) -> Context {
+    Context {
+        seed: 1,
+        traces: traces.map(Path::to_owned),
+        small: true,
+    }
+}
+
+fn quiet(_: usize, _: usize) {}
+
+#[test]
+fn shards_share_the_work_and_the_last_reports() {
+    let out = tempfile::tempdir().unwrap();
+    let go = |shard: &str| {
+        let shard = shard.parse().unwrap();
+        run(&ALL[0], &context(None), shard, 1, out.path(), &quiet).unwrap()
+    };
+    assert_eq!(go("1/2").missing, 1);
+    let whole = go("2/2");
+    assert_eq!(whole.missing, 0);
+    assert!(!whole.verdicts.is_empty());
+    for file in ["data.csv", "verdict.json", "picture.svg"] {
+        assert!(whole.directory.join(file).exists(), "{file}");
+    }
+    // Nothing is run again, and nothing differs when it is.
+    let point = whole.directory.join("point-0000.json");
+    let first = std::fs::read(&point).unwrap();
+    std::fs::remove_file(&point).unwrap();
+    go("1/1");
+    assert_eq!(std::fs::read(&point).unwrap(), first);
+    for wrong in ["0/2", "3/2", "1", "a/b", "1/0"] {
+        assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn synthetic_experiments_reach_verdicts() {
+    let out = tempfile::tempdir().unwrap();
+    for experiment in ALL.iter().filter(|e| e.id != "N1") {
+        let outcome = run(
+            experiment,
+            &context(None),
+            Shard::WHOLE,
+            2,
+            out.path(),
+            &quiet,
+        );
+        let outcome = outcome.unwrap();
+        assert!(!outcome.verdicts.is_empty(), "{}", experiment.id);
+        let data = std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
+        assert!(data.lines().count() > 1, "{}", experiment.id);
+    }
+}
+
+#[test]
+fn traces_are_replayed_under_every_policy() {
+    let traces = tempfile::tempdir().unwrap();
+    let out = tempfile::tempdir().unwrap();
+    let n1 = named("n1").unwrap();
+    let go = || {
+        run(
+            n1,
+            &context(Some(traces.path())),
+            Shard::WHOLE,
+            1,
+            out.path(),
+            &quiet,
+        )
+    };
+    assert!(matches!(go(), Err(LabError::Trace(TraceError::Io { .. }))));
+    let mut text = String::new();
+    let mut x = 1u64;
+    for at in 0..3000 {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        text += &format!("{at} 0 {} 8 0\n", (x >> 33) % 1000 * 8);
+    }
+    std::fs::write(traces.path().join("tpcc-small.ascii"), text).unwrap();
+    let outcome = go().unwrap();
+    let beaten = outcome
+        .verdicts
+        .iter()
+        .find(|v| v.claim.starts_with("the oracle"));
+    assert!(beaten.unwrap().pass, "{beaten:?}");
+    let missing = Context {
+        traces: None,
+        ..context(None)
+    };
+    let refused = run(n1, &missing, Shard::WHOLE, 1, &out.path().join("x"), &quiet);
+    assert!(matches!(refused, Err(LabError::NoTraces)));
+}

@@ -1,0 +1,17 @@
+//! The laboratory: workloads, traces, a simulator, experiments, verdicts.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`workload`] | seeded streams of block operations |
+//! | [`trace`] | readers of recorded workloads |
+//! | [`simulator`] | the write-cost simulator and the oracle |
+//! | [`experiment`] | one file per study, and what runs them |
+//! | [`report`] | statistics, verdicts, data files, pictures |
+//!
+//! `docs/cleaning.md` has the results.
+
+pub mod experiment;
+pub mod report;
+pub mod simulator;
+pub mod trace;
+pub mod workload;

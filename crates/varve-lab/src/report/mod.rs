@@ -1,0 +1,11 @@
+//! What comes out: statistics, verdicts, data files, pictures.
+
+mod files;
+mod picture;
+mod statistics;
+mod verdict;
+
+pub use files::{write_csv, write_json};
+pub use picture::{Curve, Picture};
+pub use statistics::{Summary, bimodality, mean, modes, summaries};
+pub use verdict::Verdict;

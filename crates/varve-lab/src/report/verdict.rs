@@ -1,0 +1,60 @@
+//! Verdicts: claim, expectation, what was measured, and whether it passes.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// See the module's head.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    /// What is claimed.
+    pub claim: String,
+    /// What was expected.
+    pub expected: String,
+    /// What was measured.
+    pub measured: String,
+    /// Whether that agrees.
+    pub pass: bool,
+    /// It is no part of the claim, but belongs beside it.
+    pub beside: bool,
+}
+
+impl Verdict {
+    /// A verdict.
+    pub fn of(
+        claim: impl Into<String>,
+        expected: impl Into<String>,
+        measured: String,
+        pass: bool,
+    ) -> Self {
+        Verdict {
+            claim: claim.into(),
+            expected: expected.into(),
+            measured,
+            pass,
+            beside: false,
+        }
+    }
+
+    /// Whether it only stands beside the claim.
+    #[must_use]
+    pub fn beside_the_claim(self, beside: bool) -> Self {
+        Verdict { beside, ..self }
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = if self.pass { "PASS" } else { "FAIL" };
+        let beside = if self.beside { " (beside)" } else { "" };
+        let Verdict {
+            claim,
+            expected,
+            measured,
+            ..
+        } = self;
+        write!(
+            f,
+            "{verdict}{beside} {claim}: {measured}; expected {expected}"
+        )
+    }
+}

@@ -1,0 +1,372 @@
+//! The write-cost simulator: a volume, a policy, a write buffer, counters.
+//!
+//! As in the simulations of Rosenblum & Ousterhout (1992, §3.5) there are
+//! blocks and segments and no device: what is counted is what would be read
+//! and written. Blocks have dense numbers; the policies' clock ticks once per
+//! block a user writes, the write buffer's follows the workload. Survivors are
+//! held in memory while their segments become clean, so no room is needed to
+//! make room. A summary costs a block when it is counted, but takes no room.
+
+mod buffer;
+mod counters;
+mod oracle;
+mod volume;
+
+pub use buffer::Buffer;
+pub use counters::{Counters, STEPS};
+pub use oracle::{Future, Oracle};
+pub use volume::Volume;
+
+use crate::workload::{Locality, Op};
+use buffer::Buffered;
+use varve_lfs::cleaner::policy::{
+    Candidate, Choice, Measures, Method, Policy, Reordering, Space, Survivor, Write, best,
+};
+use volume::Taken;
+
+/// Segments held back on every simulated volume: one that is open and two that
+/// the low watermark keeps clean.
+pub const RESERVE: u32 = 3;
+
+/// The measures of a simulated volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Block numbers lie below this.
+    pub blocks: u32,
+    /// Segments, [`RESERVE`] included.
+    pub segments: u32,
+    /// Blocks of a segment.
+    pub segment_blocks: u32,
+    /// Whether the summary of a plugged run takes one of its holes, as in
+    /// Varve's format; a hole of one block is then of no use.
+    pub summaries_in_holes: bool,
+}
+
+impl Shape {
+    /// A volume on which `live_max` of `blocks` fill `utilisation` of the
+    /// segments outside the reserve.
+    ///
+    /// # Panics
+    /// If `utilisation` is not in `(0, 1)`.
+    pub fn for_utilisation(
+        blocks: u32,
+        live_max: u32,
+        segment_blocks: u32,
+        utilisation: f64,
+    ) -> Self {
+        assert!(utilisation > 0.0 && utilisation < 1.0);
+        let segments = f64::from(live_max) / utilisation / f64::from(segment_blocks);
+        // At least one block must be dead for the cleaner to get anywhere.
+        let least = live_max / segment_blocks + 1;
+        Shape {
+            blocks,
+            segments: (segments.ceil() as u32).max(least) + RESERVE,
+            segment_blocks,
+            summaries_in_holes: true,
+        }
+    }
+
+    fn measures(&self, live: u32) -> Measures {
+        let packed = live.div_ceil(self.segment_blocks);
+        Measures {
+            spare_segments: (self.segments - RESERVE).saturating_sub(packed),
+            segment_blocks: self.segment_blocks,
+        }
+    }
+}
+
+/// How a simulation is set up.
+#[derive(Debug)]
+pub struct Setup {
+    /// The volume.
+    pub shape: Shape,
+    /// Most blocks that live at a time.
+    pub live_max: u32,
+    /// Decides.
+    pub policy: Box<dyn Policy>,
+    /// Segments that are cleaned together, at least one.
+    pub batch: u32,
+    /// Blocks of the write buffer; `None` sends writes straight to the log.
+    pub buffer_blocks: Option<usize>,
+    /// Reordering buffers, if any.
+    pub reordering: Option<Reordering>,
+}
+
+/// Called for each segment about to be cleaned, with its utilisation.
+pub type Witness<'a> = Box<dyn FnMut(&Volume, &Candidate) + 'a>;
+
+/// See the module's head.
+pub struct Simulator<'a> {
+    shape: Shape,
+    volume: Volume,
+    policy: Box<dyn Policy>,
+    batch: u32,
+    high: u32,
+    buffer: Option<Buffer>,
+    locality: &'a dyn Locality,
+    witness: Option<Witness<'a>>,
+    counters: Counters,
+    /// User blocks submitted since the beginning.
+    clock: u64,
+    now_ns: i64,
+    candidates: Vec<Candidate>,
+    taken: Vec<Taken>,
+    flushed: Vec<Buffered>,
+}
+
+impl std::fmt::Debug for Simulator<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulator")
+            .field("policy", &self.policy)
+            .field("counters", &self.counters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> Simulator<'a> {
+    /// An empty volume.
+    pub fn new(setup: Setup, locality: &'a dyn Locality) -> Self {
+        let mut policy = setup.policy;
+        let measures = setup.shape.measures(setup.live_max);
+        let heads = policy.heads(&measures).max(1);
+        let batch = setup.batch.max(1);
+        let buffer = |blocks| Buffer::new(blocks, setup.shape.blocks, setup.reordering);
+        Simulator {
+            shape: setup.shape,
+            volume: Volume::new(setup.shape, heads),
+            policy,
+            batch,
+            // Room that is kept clean is room that garbage cannot gather in.
+            high: RESERVE - 2 + batch.min(1 + measures.spare_segments / 4),
+            buffer: setup.buffer_blocks.map(buffer),
+            locality,
+            witness: None,
+            counters: Counters::default(),
+            clock: 0,
+            now_ns: 0,
+            candidates: Vec::new(),
+            taken: Vec::new(),
+            flushed: Vec::new(),
+        }
+    }
+
+    /// Has every segment shown that is going to be cleaned.
+    pub fn watch(&mut self, witness: Witness<'a>) {
+        self.witness = Some(witness);
+    }
+
+    /// What was counted since the last reset.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts from zero: the volume is in its steady state.
+    pub fn reset(&mut self) {
+        self.counters = Counters::default();
+    }
+
+    /// The volume as it is.
+    pub fn volume(&self) -> &Volume {
+        &self.volume
+    }
+
+    /// Does what the workload says.
+    pub fn run(&mut self, ops: &[Op]) {
+        for op in ops {
+            match *op {
+                Op::Write { block } => self.write(block),
+                Op::Read { block } => self.touch(block),
+                Op::Trim { block } => self.trim(block),
+                Op::Sync => self.flush(),
+                Op::Wait { ns } => {
+                    self.now_ns += ns as i64;
+                    if self.buffer.as_ref().is_some_and(|b| b.is_due(self.now_ns)) {
+                        self.flush();
+                    }
+                }
+            }
+        }
+    }
+
+    fn touch(&mut self, block: u32) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.touch(block, self.now_ns);
+        }
+    }
+
+    fn trim(&mut self, block: u32) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.remove(block);
+        }
+        self.volume.kill(block);
+    }
+
+    #[inline]
+    fn write(&mut self, block: u32) {
+        let arrival = self.clock;
+        self.clock += 1;
+        self.counters.submitted += 1;
+        let Some(buffer) = &mut self.buffer else {
+            return self.log(block, arrival, 0);
+        };
+        buffer.touch(block, self.now_ns);
+        if buffer.put(block, arrival, self.now_ns) && buffer.is_due(self.now_ns) {
+            self.flush();
+        }
+    }
+
+    /// Writes what the buffer holds to the log.
+    pub fn flush(&mut self) {
+        let Some(buffer) = &mut self.buffer else {
+            return;
+        };
+        let mut flushed = std::mem::take(&mut self.flushed);
+        buffer.flush(|block| self.locality.of(block), &mut flushed);
+        self.volume.begin_write();
+        for w in &flushed {
+            self.log(w.block, w.arrival, w.part);
+        }
+        self.flushed = flushed;
+    }
+
+    /// One block goes to the log.
+    #[inline]
+    fn log(&mut self, block: u32, arrival: u64, buffer: usize) {
+        let before = self.volume.block(block);
+        let life = (before.slot != volume::NONE).then(|| arrival - before.written);
+        self.volume.kill(block);
+        let head = self.policy.place(&Write {
+            block: u64::from(block),
+            arrival,
+            life,
+            buffer,
+        });
+        if self.volume.clean_segments() < RESERVE - 1 {
+            self.clean();
+        }
+        self.volume
+            .append(block, head, arrival, self.clock, &mut self.counters);
+        self.counters.logged += 1;
+    }
+
+    /// Cleans until the policy wants no more.
+    fn clean(&mut self) {
+        loop {
+            let wanted = self.policy.wanted(&Space {
+                clean: self.volume.clean_segments(),
+                low: RESERVE - 1,
+                high: self.high,
+            });
+            if wanted == 0 {
+                return;
+            }
+            self.volume.candidates(&mut self.candidates);
+            let limit = wanted.max(self.batch) as usize;
+            let now = self.clock as i64;
+            let mut choice = self.policy.choose(&self.candidates, now, limit);
+            if choice.segments.is_empty() {
+                // Nothing is worth it, and yet somebody waits for room.
+                let dead = |c: &Candidate| c.live_bytes < c.segment_bytes;
+                choice.segments = best(&self.candidates, 1, |c| dead(c).then(|| -c.utilisation()));
+            }
+            if choice.segments.is_empty() {
+                return;
+            }
+            self.clean_these(&choice);
+        }
+    }
+
+    fn clean_these(&mut self, choice: &Choice) {
+        let segments = match choice.method {
+            Method::Copy => &choice.segments[..],
+            // One at a time: the next may be filled by this one's survivors.
+            Method::Plug => &choice.segments[..1],
+        };
+        for candidate in segments {
+            if let Some(witness) = &mut self.witness {
+                witness(&self.volume, candidate);
+            }
+            let step = (candidate.utilisation() * STEPS as f64) as usize;
+            self.counters.by_utilisation[step] += 1;
+            match candidate.live_bytes {
+                0 => self.counters.emptied += 1,
+                _ => self.counters.cleaned += 1,
+            }
+        }
+        let mut taken = std::mem::take(&mut self.taken);
+        match choice.method {
+            Method::Copy => self.copy(segments, &mut taken),
+            Method::Plug => self.plug(&segments[0], &mut taken),
+        }
+        taken.clear();
+        self.taken = taken;
+    }
+
+    /// Appends the survivors to the log, in batches that the policy wants
+    /// sorted by age.
+    fn copy(&mut self, segments: &[Candidate], taken: &mut Vec<Taken>) {
+        let sorted = self.policy.sorted_segments() as usize * self.shape.segment_blocks as usize;
+        let mut rest = segments.iter().peekable();
+        self.volume.begin_write();
+        while let Some(candidate) = rest.next() {
+            let cleaned = self.volume.empty(candidate.segment, self.clock, taken);
+            self.policy.learn(&cleaned);
+            if taken.len() < sorted && rest.peek().is_some() {
+                continue;
+            }
+            if sorted > 0 {
+                taken.sort_unstable_by_key(|t| (t.written, t.block));
+            }
+            for survivor in taken.drain(..) {
+                self.append_survivor(survivor);
+            }
+        }
+        self.volume.begin_write();
+    }
+
+    fn append_survivor(&mut self, survivor: Taken) {
+        let head = self.policy.place_survivor(&Survivor {
+            block: u64::from(survivor.block),
+            now: self.clock,
+            age: self.clock - survivor.written,
+            head: usize::from(survivor.head),
+        });
+        self.volume.append(
+            survivor.block,
+            head,
+            survivor.written,
+            self.clock,
+            &mut self.counters,
+        );
+        self.counters.copied += 1;
+    }
+
+    /// Writes the survivors into holes of the fullest segments; what finds no
+    /// hole is appended.
+    fn plug(&mut self, victim: &Candidate, taken: &mut Vec<Taken>) {
+        let cleaned = self.volume.empty(victim.segment, self.clock, taken);
+        self.policy.learn(&cleaned);
+        let holes = |c: &Candidate| c.segment != victim.segment && c.live_bytes < c.segment_bytes;
+        let mut enough = 0;
+        let fullest = best(&self.candidates, taken.len().max(1), |c| {
+            holes(c).then(|| c.utilisation())
+        });
+        let targets: Vec<u32> = fullest
+            .iter()
+            .take_while(|c| {
+                let before = enough;
+                enough += c.segment_bytes - c.live_bytes;
+                before < taken.len() as u64 * volume::BLOCK_BYTES
+            })
+            .map(|c| c.segment)
+            .collect();
+        let plugged = self.volume.plug(taken, &targets, &mut self.counters);
+        self.counters.plugged += plugged as u64;
+        for survivor in taken.split_off(plugged) {
+            self.append_survivor(survivor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

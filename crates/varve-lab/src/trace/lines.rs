@@ -1,0 +1,48 @@
+//! Lines and fields of text traces.
+
+use super::TraceError;
+
+/// The lines of a trace that are not empty, numbered from 1.
+pub fn lines<'a>(
+    name: &'static str,
+    bytes: &'a [u8],
+) -> Result<impl Iterator<Item = Line<'a>>, TraceError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| TraceError::Record {
+        name,
+        record: 0,
+        what: "it is not text",
+    })?;
+    let lines = text.lines().enumerate();
+    let lines = lines.filter(|(_, text)| !text.trim().is_empty());
+    Ok(lines.map(move |(at, text)| Line {
+        name,
+        record: at + 1,
+        text,
+    }))
+}
+
+/// One line.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    name: &'static str,
+    record: usize,
+    /// What it says.
+    pub text: &'a str,
+}
+
+impl Line<'_> {
+    /// The line is no record.
+    pub fn wrong(&self, what: &'static str) -> TraceError {
+        TraceError::Record {
+            name: self.name,
+            record: self.record,
+            what,
+        }
+    }
+
+    /// A field as a number.
+    pub fn number<T: std::str::FromStr>(&self, field: Option<&str>) -> Result<T, TraceError> {
+        let parsed = field.and_then(|text| text.trim().parse().ok());
+        parsed.ok_or_else(|| self.wrong("a number is missing"))
+    }
+}
