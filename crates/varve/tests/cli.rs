@@ -509,3 +509,24 @@ fn prove_refuses_what_it_does_not_know() {
     varve(["prove", "--minutes=-1"]).expect(2, "no number of minutes");
     varve(["prove", "--round", "1"]).expect(2, "--seed");
 }
+
+#[test]
+fn the_laboratory_lists_and_runs_experiments() {
+    varve(["lab", "list"]).expect(0, "R3a");
+    let list = varve(["lab", "list", "--json"]).expect(0, "").json();
+    assert_eq!(list.as_array().unwrap().len(), 9);
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().to_str().unwrap();
+    // Half of the points, then all; at this size verdicts mean nothing.
+    let run = |more: &[&str]| {
+        let mut arguments = vec!["lab", "run", "r3c", "--small", "--jobs", "1", "--out", out];
+        arguments.extend(more);
+        varve(arguments)
+    };
+    run(&["--shard", "1/2"]).expect(0, "1 points are left to other shards");
+    run(&["--json"]).expect(1, "two modes");
+    assert!(directory.path().join("R3c/picture.svg").exists());
+    varve(["lab", "run", "N1", "--small", "--out", out]).expect(1, "say where they are");
+    varve(["lab", "run", "Z9"]).expect(2, "no such experiment");
+    run(&["--shard", "3/2"]).expect(2, "with i from 1 to n");
+}

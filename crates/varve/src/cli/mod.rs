@@ -11,6 +11,7 @@ mod dump;
 mod fsck;
 mod generate;
 mod info;
+mod lab;
 mod mkfs;
 mod mount;
 mod mount_options;
@@ -50,6 +51,7 @@ enum Command {
     Scrub(scrub::Scrub),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
+    Lab(lab::Lab),
     Manual(generate::Manual),
     Completions(generate::Completions),
     Prove(prove::Prove),
@@ -84,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Scrub(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),
+        Command::Lab(command) => command.run(),
         Command::Manual(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Prove(command) => command.run(),
