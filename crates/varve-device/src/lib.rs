@@ -13,6 +13,7 @@
 //! | [`crash`] | the images a power cut may leave behind, from such a trace |
 //! | [`fault`] | a device that misbehaves according to a plan |
 //! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
+//! | [`lanes`] | values of which each thread uses one |
 //! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
 //!
 //! Invariants:
@@ -32,6 +33,7 @@ pub mod fault;
 pub mod file;
 mod forward;
 mod hash;
+pub mod lanes;
 pub mod memory;
 pub mod pool;
 mod random;
@@ -46,6 +48,7 @@ pub use crash::*;
 pub use device::*;
 pub use fault::*;
 pub use file::*;
+pub use lanes::*;
 pub use memory::*;
 pub use pool::*;
 pub use recorder::*;

@@ -23,7 +23,7 @@ use crate::planted::{self, Planted};
 use crate::read_ahead::ReadAhead;
 use crate::reaper::STEP_BLOCKS;
 use crate::space::SpaceAccount;
-use crate::statistics::FsStatistics;
+use crate::statistics::{self, FsStatistics};
 use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::Vnode;
@@ -215,7 +215,7 @@ impl<L: Layout> FileSystem<L> {
             dirty_bytes: self.dirty_bytes.load(Relaxed),
             cached_bytes: self.store.cache.bytes(),
             vnodes: self.table.len() as u64,
-            ..self.store.counters.snapshot()
+            ..statistics::sum(&self.store.counters)
         }
     }
 

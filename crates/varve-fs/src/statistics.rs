@@ -1,6 +1,7 @@
 //! Counters of what the file system did since it was mounted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use varve_device::Lanes;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
@@ -17,18 +18,19 @@ macro_rules! counters {
             pub vnodes: u64,
         }
 
+        /// What some of the threads counted.
         #[derive(Debug, Default)]
         pub(crate) struct Counters {
             $(pub $name: AtomicU64,)*
         }
 
-        impl Counters {
-            pub fn snapshot(&self) -> FsStatistics {
-                FsStatistics {
-                    $($name: self.$name.load(Ordering::Relaxed),)*
-                    ..FsStatistics::default()
-                }
+        /// What all threads counted.
+        pub(crate) fn sum(counters: &Lanes<Counters>) -> FsStatistics {
+            let mut sums = FsStatistics::default();
+            for lane in counters.iter() {
+                $(sums.$name += lane.$name.load(Ordering::Relaxed);)*
             }
+            sums
         }
     };
 }

@@ -10,6 +10,7 @@ use crate::statistics::{Counters, count};
 use crate::types::View;
 use crate::vnode::{SECTOR_BYTES, State, Vnode};
 use std::sync::Arc;
+use varve_device::Lanes;
 
 /// How often a block that moved while it was read is looked up again.
 const MOVED_TRIES: usize = 4;
@@ -18,7 +19,7 @@ const MOVED_TRIES: usize = 4;
 pub(crate) struct Store<L: Layout> {
     pub layout: L,
     pub cache: BlockCache,
-    pub counters: Counters,
+    pub counters: Lanes<Counters>,
     pub geometry: LayoutGeometry,
     pub block_bytes: usize,
     pub block_shift: u32,
@@ -56,7 +57,7 @@ impl<L: Layout> Store<L> {
         Store {
             layout,
             cache: BlockCache::new(cache_bytes),
-            counters: Counters::default(),
+            counters: Lanes::default(),
             block_bytes: geometry.block_bytes as usize,
             block_shift: geometry.block_bytes.trailing_zeros(),
             geometry,

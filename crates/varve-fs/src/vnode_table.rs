@@ -16,15 +16,21 @@ use crate::parked::ParkedCounts;
 use crate::types::InodeNo;
 use crate::vnode::Vnode;
 use std::collections::{HashMap, VecDeque};
+use std::hash::BuildHasher;
 use std::sync::Arc;
 use varve_device::sync::atomic::{AtomicU64, Ordering};
 use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
 const SHARDS: usize = 64;
+/// So many numbers in a row lie in one shard: files that were made together are
+/// used together, so threads at work in different places seldom meet.
+const RUN: u64 = 64;
 /// Candidates looked at per insertion beyond the bound.
 const EVICT_TRIES: usize = 4;
 
+/// Aligned, so that shards share no line of memory.
 #[derive(Default)]
+#[repr(align(128))]
 struct Shard {
     vnodes: HashMap<u64, Arc<Vnode>, MixBuilder>,
     /// Numbers and births in order of arrival; some are gone.
@@ -57,7 +63,12 @@ impl VnodeTable {
     }
 
     fn shard(ino: InodeNo) -> usize {
-        (ino.0 as usize) % SHARDS
+        (ino.0 / RUN) as usize % SHARDS
+    }
+
+    /// The number's place among those of its shard.
+    fn index(ino: InodeNo) -> u64 {
+        ino.0 / (RUN * SHARDS as u64) * RUN + ino.0 % RUN
     }
 
     #[inline]
@@ -78,12 +89,23 @@ impl VnodeTable {
     /// Enters a vnode, replacing one of an earlier life of the number, and
     /// makes room if there are many.
     pub fn insert(&self, vnode: Arc<Vnode>) {
-        let mut evicted = [const { None }; EVICT_TRIES];
-        let mut shard = self.shards[Self::shard(vnode.ino)].write();
-        let held = shard.parked.take(vnode.ino.0 / SHARDS as u64);
+        // Shards that nothing enters any more have vnodes to give up as well.
+        let other = MixBuilder.hash_one(vnode.birth) as usize % SHARDS;
+        self.make_room(other);
+        let place = Self::shard(vnode.ino);
+        let mut shard = self.shards[place].write();
+        let held = shard.parked.take(Self::index(vnode.ino));
         vnode.refs.fetch_add(held, Ordering::Relaxed);
         shard.order.push_back((vnode.ino.0, vnode.birth));
         shard.vnodes.insert(vnode.ino.0, vnode);
+        drop(shard);
+        self.make_room(place);
+    }
+
+    /// Looks at a few vnodes of a shard that has many.
+    fn make_room(&self, place: usize) {
+        let mut evicted = [const { None }; EVICT_TRIES];
+        let mut shard = self.shards[place].write();
         if shard.order.len() > self.shard_bound {
             for slot in &mut evicted {
                 *slot = shard.evict_one(self.shard_bound);
@@ -99,7 +121,7 @@ impl VnodeTable {
         if let Some(vnode) = shard.vnodes.get(&ino.0) {
             return Some(Arc::clone(vnode));
         }
-        let index = ino.0 / SHARDS as u64;
+        let index = Self::index(ino);
         let held = shard.parked.get(index);
         shard.parked.set(index, held.saturating_sub(references));
         None
@@ -149,7 +171,7 @@ impl VnodeTable {
 fn park(parked: &mut ParkedCounts, vnode: &Vnode) {
     let held = vnode.refs.load(Ordering::Relaxed);
     if held > 0 {
-        parked.set(vnode.ino.0 / SHARDS as u64, held);
+        parked.set(VnodeTable::index(vnode.ino), held);
     }
 }
 

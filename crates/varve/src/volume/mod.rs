@@ -41,7 +41,7 @@ use crate::verifier::Verifier;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use varve_device::Device;
+use varve_device::{Device, Lanes};
 use varve_fs::{Caller, FileSystem, StatFs};
 use varve_lfs::verify::{Control, Verification, VerifyOptions};
 use varve_lfs::{Lfs, RecoveryReport};
@@ -50,7 +50,8 @@ use varve_lfs::{Lfs, RecoveryReport};
 ///
 /// Dropping it closes it as [`Volume::close`] does, but can only log errors.
 pub struct Volume {
-    mounted: Arc<Mounted>,
+    /// Open files keep a reference to it.
+    mounted: Lanes<Arc<Mounted>>,
     service: Option<Service>,
     verifier: Arc<Verifier>,
     closed: bool,

@@ -10,7 +10,9 @@ use crate::unlocked::Unlocked;
 use crate::verifier::Verifier;
 use std::path::Path;
 use std::sync::Arc;
-use varve_device::{Clock, Device, FileDevice, HostClock, MemoryDevice, OpenError, OpenMode};
+use varve_device::{
+    Clock, Device, FileDevice, HostClock, Lanes, MemoryDevice, OpenError, OpenMode,
+};
 use varve_fs::FileSystem;
 use varve_lfs::format::Superblock;
 use varve_lfs::{Lfs, MountOptions};
@@ -123,13 +125,13 @@ impl Volume {
         if options.background && options.verify && fs.layout().wants_verification() {
             verifier.start_tree();
         }
-        let mounted = Mounted {
-            fs,
-            device,
+        let mounted = || Mounted {
+            fs: Arc::clone(&fs),
+            device: Arc::clone(&device),
             caller: options.caller(),
         };
         Ok(Volume {
-            mounted: Arc::new(mounted),
+            mounted: Lanes::new(|| Arc::new(mounted())),
             service,
             verifier,
             closed: false,
