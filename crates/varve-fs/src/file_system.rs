@@ -7,7 +7,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `names.rs`, `create.rs`, `unlink.rs`, `rename.rs`, `readdir.rs` | names |
+//! | `names.rs`, `passages.rs`, `create.rs`, `unlink.rs`, `rename.rs`, `readdir.rs` | names |
 //! | `read.rs`, `write.rs`, `held.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
 //! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
 //! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::options::{Atime, Options};
+use crate::passages::Passages;
 use crate::planted::{self, Planted};
 use crate::read_ahead::ReadAhead;
 use crate::reaper::STEP_BLOCKS;
@@ -41,6 +42,7 @@ pub struct FileSystem<L: Layout> {
     pub(crate) store: Arc<Store<L>>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) table: VnodeTable,
+    pub(crate) passages: Passages,
     pub(crate) space: SpaceAccount,
     pub(crate) read_ahead: ReadAhead,
 
@@ -150,6 +152,7 @@ impl<L: Layout> FileSystem<L> {
         let fs = FileSystem {
             clock,
             table: VnodeTable::new(vnodes),
+            passages: Passages::new(vnodes),
             read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
             read_ahead: ReadAhead::new(&store, options.read_ahead_threads),
@@ -203,8 +206,9 @@ impl<L: Layout> FileSystem<L> {
         self.checkpoint()
     }
 
-    /// Forgets clean blocks, and vnodes that nobody holds.
+    /// Forgets clean blocks, remembered ways, and vnodes that nobody holds.
     pub fn drop_caches(&self) {
+        self.passages.clear();
         self.store.cache.clear();
         self.table.clear();
     }

@@ -29,6 +29,7 @@ mod names;
 mod options;
 mod overlay;
 mod parked;
+mod passages;
 mod permission;
 #[doc(hidden)]
 pub mod planted;

@@ -90,6 +90,9 @@ pub enum Planted {
     /// Between threads: blocks that were read enter the cache whatever became
     /// of the file meanwhile.
     OvertakenFetch,
+    /// Between threads: a remembered way is gone without a look at whether it
+    /// still leads there.
+    TrailUnchecked,
     /// Between threads: an fsync is content with a capture that began before
     /// it was called.
     EarlierCapture,
@@ -97,11 +100,12 @@ pub enum Planted {
 
 impl Planted {
     /// Those that show only between threads.
-    pub const BETWEEN_THREADS: [Planted; 5] = [
+    pub const BETWEEN_THREADS: [Planted; 6] = [
         Planted::WakeUpLost,
         Planted::FlushCoversLater,
         Planted::LoadedTwice,
         Planted::OvertakenFetch,
+        Planted::TrailUnchecked,
         Planted::EarlierCapture,
     ];
 

@@ -258,6 +258,9 @@ impl<L: Layout> FileSystem<L> {
         } else if is_directory && across && parents.to_state().inode.nlink >= LINKS_MAX {
             return Err(Error::TooManyLinks);
         }
+        if is_directory {
+            source.turn();
+        }
         self.exchange_entries(parents, names, &source, target.is_some(), now)?;
         if is_directory && (across || target.is_some()) {
             let from = &mut parents.from_state.inode;
@@ -375,6 +378,8 @@ impl<L: Layout> FileSystem<L> {
                 self.permit(caller, vnode, state, WRITE)?;
             }
         }
+        source.turn();
+        target.turn();
         let (from, to) = (Arc::clone(parents.from), Arc::clone(parents.to));
         let (from_key, to_key) = (self.store.key(&from), self.store.key(&to));
         parents.to_state_mut().keep_former();

@@ -170,6 +170,9 @@ impl<L: Layout> FileSystem<L> {
             SetTime::Now => now,
             SetTime::At(time) => time,
         };
+        if (set.uid, set.gid, set.mode) != (None, None, None) {
+            vnode.turn();
+        }
         let inode = &mut state.inode;
         let asked = SetAttr {
             kill_set_id: false,

@@ -62,6 +62,8 @@ counters! {
     damaged_blocks,
     /// Look-ups.
     lookups,
+    /// Paths to directories that were remembered.
+    passages,
     /// Reads.
     reads,
     /// Bytes read.

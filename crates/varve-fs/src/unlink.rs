@@ -13,7 +13,7 @@ use crate::truncate::Survey;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{Life, State, Vnode};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Where an entry leads.
 pub(crate) type Found = (InodeNo, FileKind);
@@ -148,13 +148,14 @@ impl<L: Layout> FileSystem<L> {
 
     /// A directory lost its name.
     pub(crate) fn drop_directory(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
+        vnode.turn();
         state.inode.nlink = 0;
         state.inode.ctime = now;
         self.leave_name(vnode, state);
     }
 
     fn leave_name(&self, vnode: &Arc<Vnode>, state: &mut State) {
-        if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
+        if state.inode.nlink == 0 && vnode.refs.load(SeqCst) == 0 {
             self.end(vnode, state);
         } else {
             self.join(vnode, state);
@@ -234,6 +235,11 @@ impl<L: Layout> FileSystem<L> {
         let Some(vnode) = loaded.or_else(|| self.table.release(ino, references)) else {
             return; // one that is not in memory has a name
         };
+        self.let_go(&vnode, references);
+    }
+
+    /// [`Self::release`] of this very vnode, whoever has its number by now.
+    pub(crate) fn let_go(&self, vnode: &Arc<Vnode>, references: u64) {
         let held = vnode.refs.fetch_update(Relaxed, Relaxed, |refs| {
             Some(refs.saturating_sub(references))
         });
@@ -248,7 +254,7 @@ impl<L: Layout> FileSystem<L> {
         // Somebody may have taken it up, or freed it, in between.
         let over = state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0;
         if over && state.life == Life::Live {
-            self.end(&vnode, &mut state);
+            self.end(vnode, &mut state);
         }
         drop(state);
         drop(operation);

@@ -173,6 +173,9 @@ pub(crate) struct Vnode {
     pub above: AtomicU64,
     /// Unique among all vnodes ever made: tells two lives of a number apart.
     pub birth: u64,
+    /// For a directory: grows when it leaves its name, or when who may search
+    /// it changes. See `passages.rs`.
+    pub turns: AtomicU64,
     /// Handles and kernel references that keep a nameless file alive.
     pub refs: AtomicU64,
     /// Used since the table last looked for something to evict.
@@ -228,6 +231,7 @@ impl Vnode {
             kind: state.inode.kind(),
             above: AtomicU64::new(state.inode.parent.0),
             birth,
+            turns: AtomicU64::new(0),
             refs: AtomicU64::new(0),
             touched: AtomicBool::new(true),
             atime_ns: AtomicI64::new(0),
@@ -278,6 +282,12 @@ impl Vnode {
             attr.atime = Timestamp::from_ns(read_ns);
         }
         attr
+    }
+
+    /// What is remembered of ways through this directory no longer holds. To
+    /// be called before anybody can see why.
+    pub fn turn(&self) {
+        self.turns.fetch_add(1, Ordering::SeqCst);
     }
 
     /// A directory goes below another.

@@ -280,6 +280,9 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::NoSpace);
         }
         // Nothing fails from here on.
+        if space == Space::Acl {
+            vnode.turn();
+        }
         let before = state.usage();
         state.inode.mode = mode;
         self.set_blob(&mut state, blob);

@@ -283,17 +283,6 @@ fn extended_attributes_have_limits_and_owners() {
     ));
 }
 
-/// tag, permissions, id
-fn list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
-    let mut bytes = 2u32.to_le_bytes().to_vec();
-    for (tag, permissions, id) in entries {
-        bytes.extend(tag.to_le_bytes());
-        bytes.extend(permissions.to_le_bytes());
-        bytes.extend(id.to_le_bytes());
-    }
-    bytes
-}
-
 const ACCESS: &str = "system.posix_acl_access";
 const DEFAULT: &str = "system.posix_acl_default";
 const NONE: u32 = u32::MAX;
@@ -302,7 +291,7 @@ const NONE: u32 = u32::MAX;
 fn access_control_lists_refine_the_bits() {
     let fs = fresh();
     let f = owned(&fs, 1, 0o600);
-    let acl = list(&[
+    let acl = access_list(&[
         (1, 6, NONE),
         (2, 6, 7),
         (4, 0, NONE),
@@ -324,7 +313,7 @@ fn access_control_lists_refine_the_bits() {
         fs.access(LIVE, &user(7), f, 2).is_err(),
         "chmod narrows the mask"
     );
-    let minimal = list(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
+    let minimal = access_list(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
     xset(&fs, &user(1), f, ACCESS, &minimal).unwrap();
     assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o777, 0o644);
     assert!(fs.listxattr(LIVE, &user(1), f).unwrap().is_empty());
@@ -346,7 +335,7 @@ fn default_lists_are_inherited() {
         umask: 0o077,
         ..Caller::root()
     };
-    let acl = list(&[
+    let acl = access_list(&[
         (1, 7, NONE),
         (2, 7, 7),
         (4, 5, NONE),

@@ -334,6 +334,17 @@ pub fn user(uid: u32) -> Caller {
     }
 }
 
+/// An access list as an extended attribute has it: tag, permissions, id.
+pub fn access_list(entries: &[(u16, u16, u32)]) -> Vec<u8> {
+    let mut bytes = 2u32.to_le_bytes().to_vec();
+    for (tag, permissions, id) in entries {
+        bytes.extend(tag.to_le_bytes());
+        bytes.extend(permissions.to_le_bytes());
+        bytes.extend(id.to_le_bytes());
+    }
+    bytes
+}
+
 /// Bytes without zeros that differ from place to place.
 pub fn pattern(length: usize, seed: u8) -> Vec<u8> {
     (0..length)

@@ -11,5 +11,6 @@ mod failures;
 mod harness;
 mod model;
 mod names;
+mod passages;
 mod space;
 mod stress;

@@ -15,6 +15,7 @@ mod caches;
 mod cleaner;
 mod durability;
 mod group_commit;
+mod passages;
 #[cfg(feature = "planted")]
 mod planted;
 mod stage;

@@ -2,7 +2,7 @@
 //! prove nothing.
 
 use crate::stage::run;
-use crate::{caches, cleaner, durability, group_commit};
+use crate::{caches, cleaner, durability, group_commit, passages};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_fs::planted::{Planted, with};
@@ -50,6 +50,12 @@ fn an_inode_loaded_twice_is_caught() {
 #[test]
 fn a_fetch_that_was_overtaken_is_caught() {
     is_caught(Planted::OvertakenFetch, caches::story);
+}
+
+#[test]
+fn a_way_that_is_not_looked_at_again_is_caught() {
+    is_caught(Planted::TrailUnchecked, passages::story);
+    is_caught(Planted::TrailUnchecked, passages::removal);
 }
 
 #[test]

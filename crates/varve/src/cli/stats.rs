@@ -168,6 +168,7 @@ pub fn describe(statistics: &Statistics) -> Value {
             "stalls": t.stalls,
             "damaged_blocks": t.damaged_blocks,
             "lookups": t.lookups,
+            "passages": t.passages,
             "reads": t.reads,
             "read_bytes": t.read_bytes,
             "writes": t.writes,

@@ -1,8 +1,9 @@
 //! From a path to an inode.
 //!
-//! A path is walked in place: no component is copied. A symbolic link's target
-//! is walked by recursion from where the link stands, at most 40 links in all,
-//! as Linux does.
+//! The file system remembers ways of plain names to directories; what is left
+//! of a path is walked in place: no component is copied. A symbolic link's
+//! target is walked by recursion from where the link stands, at most 40 links in
+//! all, as Linux does.
 //!
 //! What a walk has reached is *held* until the operation is over, from the
 //! moment its name was found: otherwise another thread could remove it, its
@@ -87,7 +88,13 @@ fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
 impl Mounted {
     /// What `path` leads to.
     pub(super) fn resolve(&self, path: &[u8], last: Last) -> Result<Found<'_>> {
-        self.walk(InodeNo::ROOT, path, last, &mut 0)
+        let mut links = 0;
+        if let Some((parent, _)) = split_last(path)
+            && let Some(parent_hold) = self.enter(parent)?
+        {
+            return self.walk_from(parent_hold, &path[parent.len()..], last, &mut links);
+        }
+        self.walk(InodeNo::ROOT, path, last, &mut links)
     }
 
     /// The directory that holds the last name of `path`, and that name.
@@ -97,6 +104,13 @@ impl Mounted {
     pub(super) fn resolve_parent<'p>(&self, path: &'p [u8]) -> Result<(Hold<'_>, &'p [u8])> {
         let (parent, name) = split_last(path).ok_or(Error::Invalid("the path has no last name"))?;
         Ok((self.walk_directory(InodeNo::ROOT, parent, &mut 0)?, name))
+    }
+
+    /// The directory that `path` leads to from the root, if that is a way of
+    /// plain names.
+    fn enter(&self, path: &[u8]) -> Result<Option<Hold<'_>>> {
+        let entered = self.fs.directory_at(View::Live, &self.caller, path)?;
+        Ok(entered.map(|ino| Hold { mounted: self, ino }))
     }
 
     /// Like [`Self::resolve_parent`], but where the name is a symbolic link,
@@ -164,6 +178,11 @@ impl Mounted {
         if split_first(path).0.is_empty() {
             return self.hold_again(start_of(path, start));
         }
+        if start_of(path, start) == InodeNo::ROOT
+            && let Some(entered) = self.enter(path)?
+        {
+            return Ok(entered);
+        }
         let found = self.walk(start, path, Last::Follow, links)?;
         directory(&found)?;
         Ok(found.hold)
@@ -171,7 +190,17 @@ impl Mounted {
 
     /// `start` is held.
     fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Found<'_>> {
-        let mut at = self.hold_again(start_of(path, start))?;
+        self.walk_from(self.hold_again(start_of(path, start))?, path, last, links)
+    }
+
+    /// Slashes at the beginning of `path` mean nothing here.
+    fn walk_from<'m>(
+        &'m self,
+        mut at: Hold<'m>,
+        path: &[u8],
+        last: Last,
+        links: &mut u32,
+    ) -> Result<Found<'m>> {
         let mut attr: Option<Attr> = None;
         let mut rest = path;
         loop {
