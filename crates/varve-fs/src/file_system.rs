@@ -29,6 +29,7 @@ use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::Vnode;
 use crate::vnode_table::VnodeTable;
+use crate::write_back::NOT_WOKEN;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -51,8 +52,9 @@ pub struct FileSystem<L: Layout> {
     pub(crate) rename: Mutex<()>,
     pub(crate) queues: Mutex<Queues>,
     pub(crate) waker: RwLock<Option<Waker>>,
-    /// The waker was called and write-back is not done.
-    pub(crate) woken: AtomicBool,
+    /// The waker was called, and write-back goes on until so few bytes are
+    /// dirty; [`NOT_WOKEN`] otherwise.
+    pub(crate) write_back_until: AtomicU64,
 
     pub(crate) captures_started: AtomicU64,
     pub(crate) captures_finished: AtomicU64,
@@ -162,7 +164,7 @@ impl<L: Layout> FileSystem<L> {
             rename: Mutex::new(()),
             queues: Mutex::default(),
             waker: RwLock::new(None),
-            woken: AtomicBool::new(false),
+            write_back_until: AtomicU64::new(NOT_WOKEN),
             captures_started: AtomicU64::new(0),
             captures_finished: AtomicU64::new(0),
             appended: AtomicU64::new(0),

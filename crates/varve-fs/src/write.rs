@@ -98,7 +98,7 @@ impl<L: Layout> FileSystem<L> {
                 self.finish_truncate(vnode)?;
                 continue;
             }
-            let before = state.usage();
+            let (before, size) = (state.usage(), state.inode.size);
             if !data.is_empty() {
                 let now = self.now();
                 self.put(vnode, &mut state, offset, data, now)?;
@@ -108,6 +108,13 @@ impl<L: Layout> FileSystem<L> {
             count(&self.store.counters.written_bytes, data.len() as u64);
             let after = state.usage();
             let grew = after.sectors > before.sectors || after.blocks > before.blocks;
+            let longer = state.inode.size > size;
+            let waiting = state.dirty.len() * self.store.block_bytes;
+            drop(state);
+            drop(operation);
+            if longer {
+                self.streamed(waiting as u64);
+            }
             return Ok(Chunk { offset, grew });
         }
     }

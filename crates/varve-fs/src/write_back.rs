@@ -2,7 +2,10 @@
 //!
 //! Above the start-write threshold a background thread appends groups until
 //! half of it is left; above the stop-access threshold writers do so
-//! themselves. What has waited for 30 seconds is due whatever the thresholds
+//! themselves. Behind a file that is written on and on it starts at a quarter:
+//! nothing of that is going to be written again, and whoever waits for the end
+//! waits for what is left.
+//!  What has waited for 30 seconds is due whatever the thresholds
 //! say. Nothing here is committed: that is for whoever waits, and for the
 //! layout's checkpoints.
 
@@ -13,6 +16,11 @@ use crate::layout::{Cause, Layout, Position, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
+
+/// Behind a stream, write-back starts at this part of the threshold.
+const STREAM_SHARE: u64 = 4;
+/// Nobody asked for write-back.
+pub(crate) const NOT_WOKEN: u64 = u64::MAX;
 
 /// How long a change may wait in memory, in nanoseconds.
 const AGE_NS_MAX: u64 = 30_000_000_000;
@@ -32,8 +40,26 @@ impl<L: Layout> FileSystem<L> {
     /// Notes that an operation made something dirty. No lock is held.
     #[inline]
     pub(crate) fn dirtied(&self) {
-        if self.dirty_bytes.load(Relaxed) > self.start_write_bytes
-            && !self.woken.swap(true, Relaxed)
+        self.wake_above(self.start_write_bytes);
+    }
+
+    /// [`Self::dirtied`] by a write that made its file longer, of which so many
+    /// bytes wait.
+    pub(crate) fn streamed(&self, file_bytes: u64) {
+        let start = self.start_write_bytes / STREAM_SHARE;
+        if file_bytes > start {
+            self.wake_above(start);
+        }
+    }
+
+    /// A woken writer goes on to half of what woke it, lest it is woken at every
+    /// write.
+    #[inline]
+    fn wake_above(&self, bytes: u64) {
+        let until = bytes / 2;
+        if self.dirty_bytes.load(Relaxed) > bytes
+            && self.write_back_until.load(Relaxed) > until
+            && self.write_back_until.fetch_min(until, Relaxed) == NOT_WOKEN
             && let Some(waker) = &*self.waker.read()
         {
             waker();
@@ -49,11 +75,10 @@ impl<L: Layout> FileSystem<L> {
         if self.check_writable().is_err() {
             return Ok(false);
         }
-        // A woken writer goes on to half the threshold, lest it is woken at
-        // every write.
-        let bound = self.start_write_bytes / if self.woken.load(Relaxed) { 2 } else { 1 };
+        let until = self.write_back_until.load(Relaxed);
+        let bound = self.start_write_bytes.min(until);
         if self.dirty_bytes.load(Relaxed) <= bound && !self.is_overdue() {
-            self.woken.store(false, Relaxed);
+            self.write_back_until.store(NOT_WOKEN, Relaxed);
             return Ok(false);
         }
         self.write_back_group()?;

@@ -251,6 +251,39 @@ fn write_back_is_due_by_amount_and_by_age() {
     }
 }
 
+/// What is written on and on is written back early; what is written again and
+/// again is not.
+#[test]
+fn streams_are_written_back_early() {
+    let options = Options {
+        cache_bytes: 64 << 20,
+        ..Default::default()
+    };
+    let fs = fresh_with(MemoryOptions::default(), options);
+    let woken = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = Arc::clone(&woken);
+    fs.set_waker(Box::new(move || {
+        count.fetch_add(1, Relaxed);
+    }));
+    // A quarter of the threshold of 8 MiB, and half of that.
+    let f = fs.t_file("f", &pattern(2 << 20, 1));
+    assert_eq!(woken.load(Relaxed), 0);
+    fs.t_write(f, 2 << 20, &pattern(1 << 20, 1));
+    assert_eq!(woken.load(Relaxed), 1);
+    while fs.write_back().unwrap() {}
+    assert!(fs.statistics().dirty_bytes <= 1 << 20);
+    fs.sync().unwrap();
+    for _ in 0..3 {
+        fs.t_write(f, 0, &pattern(3 << 20, 2));
+    }
+    // Nor do many small files.
+    for n in 0..40 {
+        fs.t_file(&format!("small {n}"), &pattern(100_000, 3));
+    }
+    assert_eq!(woken.load(Relaxed), 1);
+    assert!(!fs.write_back().unwrap());
+}
+
 #[test]
 fn writers_stop_when_too_much_is_dirty() {
     let options = Options {
