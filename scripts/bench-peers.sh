@@ -4,7 +4,7 @@
 #   scripts/bench-peers.sh [options]
 #     --peers "a b ..."      default: "varve-lib varve-mount ext4 fuse2fs"
 #     --workloads "a b ..."  default: smallfile sizes largefile fsyncupdate
-#                            tpcb metadata fillaging
+#                            tpcb metadata cached fillaging
 #     --runs N               repetitions of smallfile, largefile, metadata (3)
 #     --seconds S            length of the timed phases (10; aging 25)
 #     --size BYTES           image of the general workloads (4G)
@@ -32,7 +32,7 @@ set -u
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 WORK=${WORK:-/tmp/varve-peers}
 PEERS="varve-lib varve-mount ext4 fuse2fs"
-WORKLOADS="smallfile sizes largefile fsyncupdate tpcb metadata fillaging"
+WORKLOADS="smallfile sizes largefile fsyncupdate tpcb metadata cached fillaging"
 RUNS=3 SECONDS_EACH=10 SIZE=4G AGE_SIZE=1G UTILS="50 75 90" CACHE=1G
 OUT=$PWD/peers.jsonl TABLE=
 

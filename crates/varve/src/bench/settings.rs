@@ -15,19 +15,22 @@ pub enum Workload {
     Tpcb,
     /// Making, linking, renaming and removing names.
     Metadata,
+    /// Attributes and content from the cache.
+    Cached,
     /// Fill to a share, then overwrite at random until it is old.
     Fillaging,
 }
 
 impl Workload {
     /// Every single workload.
-    pub const EACH: [Workload; 7] = [
+    pub const EACH: [Workload; 8] = [
         Workload::Smallfile,
         Workload::Sizes,
         Workload::Largefile,
         Workload::Fsyncupdate,
         Workload::Tpcb,
         Workload::Metadata,
+        Workload::Cached,
         Workload::Fillaging,
     ];
 
@@ -40,6 +43,7 @@ impl Workload {
             Workload::Fsyncupdate => "fsyncupdate",
             Workload::Tpcb => "tpcb",
             Workload::Metadata => "metadata",
+            Workload::Cached => "cached",
             Workload::Fillaging => "fillaging",
         }
     }

@@ -101,6 +101,8 @@ const ROWS: &[Row] = &[
     rate("rename/s", "metadata", "rename", OPS),
     rate("unlink/s", "metadata", "unlink", OPS),
     rate("rmdir/s", "metadata", "rmdir", OPS),
+    rate("cached stat/s", "cached", "stat", OPS),
+    rate("cached open, read, close/s", "cached", "read", OPS),
     rate("fill, MB/s", "fillaging", "fill", MB),
     rate("overwrite, first tenth, MB/s", "fillaging", "age_0", MB),
     rate("overwrite, last tenth, MB/s", "fillaging", "age_9", MB),
@@ -115,7 +117,7 @@ fn variant(line: &Value) -> String {
     let member = match line["workload"].as_str() {
         Some("smallfile" | "sizes") => "file_size",
         Some("largefile") => "unit",
-        Some("fsyncupdate" | "metadata") => "threads",
+        Some("fsyncupdate" | "metadata" | "cached") => "threads",
         Some("tpcb") => "sync",
         Some("fillaging") => "util",
         _ => return String::new(),

@@ -15,8 +15,8 @@ use varve::{CreateOptions, IoMode, OpenOptions, Preallocation, Volume};
 /// run through system calls on any mounted file system.
 #[derive(clap::Args)]
 pub struct BenchCommand {
-    /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, fillaging or
-    /// all.
+    /// smallfile, sizes, largefile, fsyncupdate, tpcb, metadata, cached,
+    /// fillaging or all.
     #[arg(default_value = "all")]
     workload: Selection,
     /// Image file for a fresh volume; whatever volume it holds is lost.
@@ -71,7 +71,7 @@ pub struct BenchCommand {
     /// Most seconds of a timed phase.
     #[arg(long)]
     seconds: Option<f64>,
-    /// Threads of fsyncupdate and metadata.
+    /// Threads of fsyncupdate, metadata and cached.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     threads: u16,
     /// Varies content and order.

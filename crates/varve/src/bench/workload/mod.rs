@@ -1,5 +1,6 @@
 //! The workloads, one per file.
 
+mod cached;
 mod fillaging;
 mod fsyncupdate;
 mod largefile;
@@ -20,6 +21,7 @@ pub fn run<T: Target>(bench: &Bench<'_, T>, workload: Workload) -> Outcome<()> {
         Workload::Fsyncupdate => fsyncupdate::run(bench),
         Workload::Tpcb => tpcb::run(bench),
         Workload::Metadata => metadata::run(bench),
+        Workload::Cached => cached::run(bench),
         Workload::Fillaging => fillaging::run(bench),
     }
 }
