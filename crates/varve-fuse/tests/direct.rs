@@ -150,7 +150,7 @@ fn direct_writes_do_not_all_wait_for_pages() {
         }
     }
     let waiting = writes.iter().filter(|w| !w.answers_first()).count();
-    assert!((1..=32).contains(&waiting), "{waiting}");
+    assert!((1..64).contains(&waiting), "{waiting}");
     for later in &mut writes {
         if later.answers_first() {
             assert!(later.answer_now().is_some());
@@ -198,7 +198,9 @@ fn asynchronous_direct_writes_beside_readers_leave_no_stale_pages() {
             let mut stale = 0;
             for round in 0..150 {
                 let data = vec![round as u8 + 1; FILE_BYTES];
-                let piece = [FILE_BYTES, 64 << 10, 4 << 10][round % 3];
+                // At most 32 at once: so many are answered after their pages
+                // are gone.
+                let piece = [FILE_BYTES, 64 << 10, 8 << 10][round % 3];
                 aio.write(&direct, &data, piece);
                 cached.read_exact_at(&mut seen, 0).unwrap();
                 stale += usize::from(seen != data);

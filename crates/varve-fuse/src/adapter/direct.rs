@@ -37,9 +37,10 @@ use varve_fs::{InodeNo, Layout};
 const FILES_MAX: usize = 256;
 /// Ranges that are told apart in a file.
 const RANGES_MAX: usize = 64;
-/// Direct writes that may wait for pages at once: half of what the kernel has
-/// under way in the background, so that what they wait for gets through.
-const WAITING_MAX: usize = MAX_BACKGROUND as usize / 2;
+/// Direct writes that may wait for pages at once. The rest of what the kernel
+/// has under way in the background does not wait, so that what these wait for
+/// gets through, one after the other if need be.
+const WAITING_MAX: usize = MAX_BACKGROUND as usize - 8;
 const WHOLE: Range<u64> = 0..u64::MAX;
 
 /// What the kernel may have in its cache of files with direct writes.
@@ -289,7 +290,7 @@ mod tests {
     fn so_many_wait_and_no_more() {
         let direct = known();
         direct.note_read(INO, 0..1000);
-        let found: Vec<_> = (0..40)
+        let found: Vec<_> = (0..80)
             .map(|n| direct.outdated(INO, n..n + 1).unwrap())
             .collect();
         let waiting = found.iter().filter(|f| !f.answer_first).count();
