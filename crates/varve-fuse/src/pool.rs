@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Builder, Scope};
+use std::time::Duration;
 use varve_fs::Layout;
 
 /// What must not be done by a thread that serves requests.
@@ -30,7 +31,8 @@ enum Errand {
     /// Finish this; it makes the kernel give up pages.
     Later(Later),
     /// Have the kernel forget this node's attributes.
-    Outdate(u64),
+    /// Say when that is done.
+    Outdate(u64, Sender<()>),
 }
 
 /// Where a thread gets its requests from.
@@ -49,6 +51,10 @@ impl Source<'_, '_> {
     }
 }
 
+/// How long the answer to a write waits for the kernel to have forgotten
+/// attributes. Not for ever: an inode that is being evicted is waited for, and
+/// that waits for its writes.
+const OUTDATE_MAX: Duration = Duration::from_millis(500);
 /// Serving threads that start at once.
 const THREADS_MIN: usize = 2;
 
@@ -220,13 +226,13 @@ impl<'a, L: Layout> Pool<'a, L> {
             }
             let request = &buffer[..bytes];
             let answered = catch_unwind(AssertUnwindSafe(|| {
-                let errand = self.answer(request, transport, &mut reply);
-                match (errand, source) {
+                let later = self.answer(request, transport, errands, &mut reply);
+                match (later, source) {
                     (None, _) => {}
-                    (Some(Errand::Later(later)), source) if later.answers_first() => {
+                    (Some(later), source) if later.answers_first() => {
                         put_off(later, source.transport(), errands);
                     }
-                    (Some(Errand::Later(later)), Source::Cpu(queue, crew)) => {
+                    (Some(later), Source::Cpu(queue, crew)) => {
                         match self.leave(scope, later.nodeid, crew, errands) {
                             Ok(()) => self.finish(&later, queue, &mut reply),
                             Err(error) => {
@@ -236,7 +242,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                         }
                         crew.join();
                     }
-                    (Some(errand), _) => queue_up(errand, errands),
+                    (Some(later), _) => queue_up(Errand::Later(later), errands),
                 }
             }));
             if answered.is_err() {
@@ -245,19 +251,26 @@ impl<'a, L: Layout> Pool<'a, L> {
         }
     }
 
-    /// Serves one request, and says what is left to be done elsewhere.
+    /// Serves one request, and answers what is left to be done elsewhere.
     fn answer(
         &self,
         request: &[u8],
         transport: &dyn Transport,
+        errands: &Sender<Errand>,
         reply: &mut Reply,
-    ) -> Option<Errand> {
+    ) -> Option<Later> {
         let (unique, outcome) = self.adapter.handle(request, reply);
         if let Outcome::Later(later) = outcome {
-            return Some(Errand::Later(later));
+            return Some(later);
+        }
+        if let Some(nodeid) = reply.outdated() {
+            // Once it is answered the writer may go on, and should know first.
+            let (done, is_done) = channel();
+            queue_up(Errand::Outdate(nodeid, done), errands);
+            let _ = is_done.recv_timeout(OUTDATE_MAX);
         }
         deliver(transport, self.adapter, unique, &outcome, reply);
-        reply.outdated().map(Errand::Outdate)
+        None
     }
 
     /// Finishes a request, and answers it.
@@ -312,12 +325,16 @@ impl<'a, L: Layout> Pool<'a, L> {
         for errand in queue {
             let finished = catch_unwind(AssertUnwindSafe(|| match &errand {
                 Errand::Later(later) => self.finish(later, self.device, &mut reply),
-                Errand::Outdate(nodeid) => self.adapter.outdate(*nodeid, self.device),
+                Errand::Outdate(nodeid, done) => {
+                    self.adapter.outdate(*nodeid, self.device);
+                    // Nobody waits any more if it took too long.
+                    let _ = done.send(());
+                }
             }));
             if finished.is_err() {
                 let unique = match errand {
                     Errand::Later(later) => Some(later.unique),
-                    Errand::Outdate(_) => None,
+                    Errand::Outdate(..) => None,
                 };
                 self.give_up(unique, self.device);
             }

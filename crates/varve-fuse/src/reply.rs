@@ -44,8 +44,8 @@ impl Reply {
         self.retained.push(ino);
     }
 
-    /// The node whose attributes the kernel is to forget after the reply, be
-    /// it an error: hand it to [`crate::Adapter::outdate`].
+    /// The node whose attributes the kernel is to forget before it gets the
+    /// reply, be it an error: hand it to [`crate::Adapter::outdate`].
     pub fn outdated(&self) -> Option<u64> {
         self.outdated
     }

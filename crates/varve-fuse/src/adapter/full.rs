@@ -24,6 +24,9 @@
 //! - Told once: a program may go on, and overwriting a full volume works.
 //! - The notification is sent by a thread that serves nothing. It waits for
 //!   an inode that is being evicted, which waits for WRITEs.
+//! - The WRITE is answered after that, but for such an inode: with the answer
+//!   the kernel takes more bytes from the writer, and the room that is kept is
+//!   no more than what it can hold before.
 //!
 //! A stat in between makes the attributes valid again, and the next write is
 //! not told: a program that stats its file between any two writes is stopped
@@ -44,39 +47,20 @@ pub(super) const TRUST_S: u64 = 100 * 365 * 86_400;
 /// is wanted for (Linux 5.16).
 const MINOR_MIN: u32 = 35;
 
-/// What a writer does not know yet.
-#[derive(Clone, Copy, Debug)]
-struct Untold {
-    /// Why its bytes are lost. Nothing if they used kept room: then only a
-    /// volume that is still full is worth an error.
-    lost: Option<Errno>,
-    /// A notification is on its way.
-    announced: bool,
-}
-
-/// The inodes whose writers are to be told something.
+/// The inodes whose writers are to be told something: why bytes are lost.
+/// Nothing if they used kept room: then only a volume that is still full is
+/// worth an error.
 #[derive(Default)]
 pub(super) struct Writers {
-    untold: Mutex<HashMap<InodeNo, Untold>>,
+    untold: Mutex<HashMap<InodeNo, Option<Errno>>>,
 }
 
 impl Writers {
-    /// Notes what the next writer of `ino` is to be told. True if a
-    /// notification must be sent.
-    fn note(&self, ino: InodeNo, lost: Option<Errno>) -> bool {
+    /// Notes what the next writer of `ino` is to be told.
+    fn note(&self, ino: InodeNo, lost: Option<Errno>) {
         let mut untold = self.untold.lock();
-        let entry = untold.entry(ino).or_insert(Untold {
-            lost,
-            announced: false,
-        });
-        entry.lost = entry.lost.or(lost);
-        !std::mem::replace(&mut entry.announced, true)
-    }
-
-    fn announced(&self, ino: InodeNo) {
-        if let Some(untold) = self.untold.lock().get_mut(&ino) {
-            untold.announced = false;
-        }
+        let entry = untold.entry(ino).or_default();
+        *entry = entry.or(lost);
     }
 
     /// Nothing is left to tell about `ino`.
@@ -107,7 +91,8 @@ impl<L: Layout> Adapter<L> {
             Err(error) => Some(Errno(error.errno())),
         };
         let knows = self.negotiated.get().is_some_and(|n| n.minor >= MINOR_MIN);
-        if knows && self.writers.note(ino, lost) {
+        if knows {
+            self.writers.note(ino, lost);
             reply.outdate(super::convert::node(ino));
         }
         match held {
@@ -125,7 +110,7 @@ impl<L: Layout> Adapter<L> {
         let Some(untold) = self.writers.untold.lock().remove(&ino) else {
             return Ok(());
         };
-        match untold.lost {
+        match untold {
             Some(lost) => Err(lost),
             None => {
                 let available = self.removals.retry(|| self.fs.available(), |&n| n == 0);
@@ -137,7 +122,6 @@ impl<L: Layout> Adapter<L> {
     /// Has the kernel ask for the attributes of `nodeid` at its next write.
     /// Never call it on a thread that serves requests.
     pub fn outdate(&self, nodeid: u64, transport: &dyn Transport) {
-        self.writers.announced(super::convert::inode(nodeid));
         // ENOENT: the kernel does not hold it any more.
         let _ = invalidate_attributes(transport, nodeid);
     }
