@@ -3,9 +3,10 @@
 //! The table must count what writing it changes, and cannot (protocol rule
 //! 15). It is written as of the rest of the checkpoint; what its own blocks
 //! and the ifile's index nodes add and displace goes into the record as
-//! corrections, and with it the incarnations of segments that it opened. If those were too many for the record, the table is written
-//! once more with them inside: the second time only what the first has just
-//! written is displaced, which lies in few segments.
+//! corrections, and with them the incarnations of the segments that it opened.
+//! If they were too many for the record, the table is written once more with
+//! them inside: the second time only what the first has just written is
+//! displaced, which lies in few segments.
 
 use super::fold::Fold;
 use super::levels::{Changes, FileFold};
