@@ -4,10 +4,9 @@
 //! half of it is left; above the stop-access threshold writers do so
 //! themselves. Behind a file that is written on and on it starts at a quarter:
 //! nothing of that is going to be written again, and whoever waits for the end
-//! waits for what is left.
-//!  What has waited for 30 seconds is due whatever the thresholds
-//! say. Nothing here is committed: that is for whoever waits, and for the
-//! layout's checkpoints.
+//! waits for what is left. What has waited for 30 seconds is due whatever the
+//! thresholds say. Nothing here is committed: that is for whoever waits, and
+//! for the layout's checkpoints.
 
 use crate::capture::{Take, Writer};
 use crate::error::{Error, Result};
@@ -124,9 +123,7 @@ impl<L: Layout> FileSystem<L> {
     /// is held.
     pub(crate) fn append_all(&self, cause: Cause) -> Result<Position> {
         let until = self.queues().next;
-        // Enough for what is dirty now; whoever goes on writing to a file
-        // that waits does not keep us here.
-        let mut groups = self.dirty_bytes.load(Relaxed) / self.store.geometry.group_bytes + 2;
+        let mut groups = self.groups_waiting();
         loop {
             let take = match groups {
                 0 => Take::All,
@@ -142,13 +139,23 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// All background work that is due: write-back, one step of freeing, and
-    /// the layout's own.
+    /// Groups that take all that is dirty now. Who counts them is not kept by
+    /// somebody who goes on writing.
+    fn groups_waiting(&self) -> u64 {
+        self.dirty_bytes.load(Relaxed) / self.store.geometry.group_bytes + 2
+    }
+
+    /// All background work that is due: write-back of what is dirty now, one
+    /// step of freeing, and the layout's own.
     ///
     /// # Errors
     /// What the layout fails with.
     pub fn maintain(&self) -> Result<()> {
-        while self.write_back()? {}
+        for _ in 0..self.groups_waiting() {
+            if !self.write_back()? {
+                break;
+            }
+        }
         self.reap_step()?;
         self.store.layout.maintain()
     }

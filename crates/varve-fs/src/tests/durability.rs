@@ -2,7 +2,9 @@
 
 use super::harness::*;
 use crate::layout::{Cause, Item};
-use crate::{Caller, Error, FileKind, Layout, MemoryLayout, MemoryOptions, Options, Rename};
+use crate::{
+    Caller, Error, FileKind, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Rename,
+};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -282,6 +284,37 @@ fn streams_are_written_back_early() {
     }
     assert_eq!(woken.load(Relaxed), 1);
     assert!(!fs.write_back().unwrap());
+}
+
+/// Writes a mebibyte more before each of the next `left` groups is appended.
+fn write_before_appends(fs: &Arc<Fs>, file: InodeNo, left: u64) {
+    let Some(left) = left.checked_sub(1) else {
+        return;
+    };
+    let again = Arc::clone(fs);
+    let hook = move || {
+        let write = || again.t_write(file, (16 + left) << 20, &pattern(1 << 20, 3));
+        std::thread::scope(|scope| _ = scope.spawn(write));
+        write_before_appends(&again, file, left);
+    };
+    *fs.layout().during_append.lock() = Some(Box::new(hook));
+}
+
+/// Maintenance is more than write-back: who writes as fast as that goes keeps
+/// nobody from the rest of it.
+#[test]
+fn maintenance_ends_while_somebody_writes_on() {
+    let options = Options {
+        cache_bytes: 64 << 20,
+        ..Default::default()
+    };
+    let fs = Arc::new(fresh_with(MemoryOptions::default(), options));
+    let file = fs.t_file("f", &pattern(9 << 20, 1));
+    write_before_appends(&fs, file, 60);
+    fs.maintain().unwrap();
+    assert!(group_count(&fs) <= 12, "{} groups", group_count(&fs));
+    assert!(fs.statistics().dirty_bytes > 4 << 20);
+    *fs.layout().during_append.lock() = None; // it keeps the file system
 }
 
 #[test]
