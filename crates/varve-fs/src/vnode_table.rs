@@ -18,6 +18,7 @@ use crate::vnode::Vnode;
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
+use std::sync::atomic::fence;
 use varve_device::sync::atomic::{AtomicU64, Ordering};
 use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
@@ -149,7 +150,7 @@ impl VnodeTable {
                 parked,
             } = &mut *shard;
             vnodes.retain(|_, vnode| {
-                let keep = Arc::strong_count(vnode) > 1 || !vnode.is_evictable();
+                let keep = !is_idle(vnode);
                 if !keep {
                     park(parked, vnode);
                 }
@@ -167,6 +168,16 @@ impl VnodeTable {
     }
 }
 
+/// True if the table alone has this vnode, and need not keep it. Nobody can
+/// take it up meanwhile: that takes the shard's lock.
+fn is_idle(vnode: &Arc<Vnode>) -> bool {
+    let alone = Arc::strong_count(vnode) == 1;
+    // The count is read without order. Whoever held the vnode last may have
+    // counted a reference to its number before, which must be seen.
+    fence(Ordering::Acquire);
+    alone && vnode.is_evictable()
+}
+
 /// Keeps the count of a vnode that is about to be dropped.
 fn park(parked: &mut ParkedCounts, vnode: &Vnode) {
     let held = vnode.refs.load(Ordering::Relaxed);
@@ -182,12 +193,7 @@ impl Shard {
         let (ino, birth) = self.order.pop_front()?;
         let vnode = self.vnodes.get(&ino).filter(|v| v.birth == birth)?;
         let used = vnode.touched.swap(false, Ordering::Relaxed);
-        // Nobody can gain a reference meanwhile: that takes the shard's lock.
-        let evict = self.vnodes.len() > bound
-            && !used
-            && Arc::strong_count(vnode) == 1
-            && vnode.is_evictable();
-        if evict {
+        if self.vnodes.len() > bound && !used && is_idle(vnode) {
             park(&mut self.parked, vnode);
             return self.vnodes.remove(&ino);
         }
