@@ -1,7 +1,7 @@
 //! Remembered ways: they lead where a walk would, and for the same callers.
 
 use super::harness::*;
-use crate::{Caller, Error, InodeNo, MemoryOptions, Options, Rename, Result, SetAttr};
+use crate::{Caller, Error, FileKind, InodeNo, MemoryOptions, Options, Rename, Result, SetAttr};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -74,6 +74,53 @@ fn only_plain_ways_are_walked() {
     assert!(matches!(enter(&fs, "a/x"), Err(Error::NotFound)));
     let long = "x".repeat(256);
     assert!(matches!(enter(&fs, &long), Err(Error::NameTooLong)));
+}
+
+/// The same, looking up name by name.
+fn walk_to_directory(fs: &Fs, caller: &Caller, path: &str) -> Result<Option<InodeNo>> {
+    let mut at = ROOT;
+    for name in path.split('/').filter(|name| !name.is_empty()) {
+        if matches!(name, "." | "..") {
+            return Ok(None);
+        }
+        let found = fs.lookup(LIVE, caller, at, name.as_bytes())?;
+        match found.kind {
+            FileKind::Directory => at = found.ino,
+            FileKind::Symlink => return Ok(None),
+            _ => return Err(Error::NotDirectory),
+        }
+    }
+    Ok(Some(at))
+}
+
+/// What is wrong first is what is said, as by a walk.
+#[test]
+fn errors_are_those_of_a_walk() {
+    let fs = fresh();
+    let [a, b, _] = three(&fs);
+    fs.t_file("f", b"x");
+    fs.symlink(LIVE, &Caller::root(), a, b"l", b"b").unwrap();
+    let closed = SetAttr {
+        mode: Some(0o600),
+        ..SetAttr::default()
+    };
+    fs.setattr(LIVE, &Caller::root(), b, &closed).unwrap();
+    let long = "x".repeat(256);
+    let names = ["a", "b", "c", "f", "l", "none", ".", "..", "", &long];
+    let mut seen = std::collections::BTreeSet::new();
+    for caller in [Caller::root(), user(1000)] {
+        for n in 0..names.len().pow(4) {
+            let name = |place: u32| names[n / names.len().pow(place) % names.len()];
+            let path = [0, 1, 2, 3].map(name).join("/");
+            let walked = format!("{:?}", walk_to_directory(&fs, &caller, &path));
+            for _ in 0..2 {
+                let entered = format!("{:?}", enter_as(&fs, &caller, &path));
+                assert_eq!(entered, walked, "{path}");
+            }
+            seen.insert(walked);
+        }
+    }
+    assert!(seen.len() >= 9, "{seen:?}");
 }
 
 #[test]
