@@ -8,14 +8,12 @@
 //!   file, whose seconds may go back by one.
 
 use super::TraceError;
-use super::lines::lines;
+use super::lines::{LONGEST, lines};
 use super::records::{Parsed, Request, from_requests};
 
 const SECTOR: u64 = 512;
 /// Start of the partition on the virtual disk.
 const PARTITION: u64 = 63;
-/// No request of any of these traces is longer.
-const LONGEST: u64 = 64 << 20;
 
 /// A sector range as bytes, if it can be one.
 fn bytes(sector: u64, bytes: u64) -> Option<(u64, u64)> {

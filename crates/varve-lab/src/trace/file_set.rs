@@ -98,11 +98,8 @@ impl FileSet {
         self.ops.push(Op::Wait { ns });
     }
 
-    /// The end of the trace. Passes begin alike: what is left is removed.
-    pub fn finish(mut self, removes: bool) -> Parsed {
-        if removes {
-            self.remove_all(|_| true);
-        }
+    /// The end of the trace. What is left stays for the next pass.
+    pub fn finish(self) -> Parsed {
         Parsed {
             ops: self.ops,
             file_of: self.file_of,
@@ -126,7 +123,7 @@ mod tests {
         files.remove("b");
         let (write, read) = (|block| Op::Write { block }, |block| Op::Read { block });
         let trim = |block| Op::Trim { block };
-        let ops = files.finish(false).ops;
+        let ops = files.finish().ops;
         let want = [
             write(0),
             write(1),

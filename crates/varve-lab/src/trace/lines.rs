@@ -2,6 +2,9 @@
 
 use super::TraceError;
 
+/// No request of any trace is longer, in bytes.
+pub const LONGEST: u64 = 64 << 20;
+
 /// The lines of a trace that are not empty, numbered from 1.
 pub fn lines<'a>(
     name: &'static str,
@@ -44,5 +47,13 @@ impl Line<'_> {
     pub fn number<T: std::str::FromStr>(&self, field: Option<&str>) -> Result<T, TraceError> {
         let parsed = field.and_then(|text| text.trim().parse().ok());
         parsed.ok_or_else(|| self.wrong("a number is missing"))
+    }
+
+    /// The bytes of a request, if one can be so long.
+    pub fn length(&self, bytes: u64) -> Result<u64, TraceError> {
+        match bytes <= LONGEST {
+            true => Ok(bytes),
+            false => Err(self.wrong("it is longer than any request")),
+        }
     }
 }

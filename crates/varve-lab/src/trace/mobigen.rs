@@ -122,6 +122,7 @@ fn replay(calls: &[Call<'_>], stored: &HashSet<(i64, u32)>) -> Result<Parsed, Tr
                 let (descriptor, offset) = (call.number(0)?, call.number(1)?);
                 // A length below zero was an error.
                 let bytes = call.number::<i64>(2)?.max(0) as u64;
+                let bytes = call.line.length(bytes)?;
                 let name = openings.name(descriptor);
                 match call.name {
                     "pwrite" => files.write(&name, offset, bytes),
@@ -131,6 +132,7 @@ fn replay(calls: &[Call<'_>], stored: &HashSet<(i64, u32)>) -> Result<Parsed, Tr
             "write" => {
                 let descriptor = call.number(0)?;
                 let bytes = call.number::<i64>(1)?.max(0) as u64;
+                let bytes = call.line.length(bytes)?;
                 if stored.contains(&(descriptor, openings.opening(descriptor))) {
                     let position = openings.position.entry(descriptor).or_default();
                     let offset = *position;
@@ -143,7 +145,7 @@ fn replay(calls: &[Call<'_>], stored: &HashSet<(i64, u32)>) -> Result<Parsed, Tr
             _ => {}
         }
     }
-    Ok(files.finish(false))
+    Ok(files.finish())
 }
 
 #[cfg(test)]
@@ -173,6 +175,8 @@ mod tests {
             ]
         );
         assert!(parse("android-facebook", b"1 2 pwrite x\n").is_err());
+        let endless = b"1 2 pwrite 5 0 9223372036854775807\n";
+        assert!(parse("android-facebook", endless).is_err());
         assert!(parse("android-facebook", b"1 2 open\n").is_err());
     }
 }

@@ -24,7 +24,7 @@ pub fn parse(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
         apply(&mut files, &mut handles, &line, operation, &fields)?;
         files.wait(STEP_NS);
     }
-    Ok(files.finish(false))
+    Ok(files.finish())
 }
 
 fn apply(
@@ -57,7 +57,7 @@ fn apply(
         "WriteX" | "ReadX" => {
             let handle: i64 = line.number(field(0))?;
             let offset = line.number(field(1))?;
-            let bytes = line.number(field(2))?;
+            let bytes = line.length(line.number(field(2))?)?;
             if let Some(name) = handles.get(&handle) {
                 match operation {
                     "WriteX" => files.write(name, offset, bytes),
@@ -129,6 +129,8 @@ mod tests {
         assert_eq!(ops, [write(0), write(1), Op::Sync, trim(0), trim(1)]);
         assert!(parse("netbench-client", b"WriteX 1 2\n").is_err());
         assert!(parse("netbench-client", b"Dance\n").is_err());
+        let endless = b"NTCreateX \\c\\a 0x40 0x2 1\nWriteX 1 0 9999999999999 0\n";
+        assert!(parse("netbench-client", endless).is_err());
     }
 
     #[test]
