@@ -525,7 +525,7 @@ fn the_laboratory_lists_and_runs_experiments() {
     };
     run(&["--shard", "1/2"]).expect(0, "1 points are left to other shards");
     run(&["--json"]).expect(1, "two modes");
-    assert!(directory.path().join("R3c/picture.svg").exists());
+    assert!(directory.path().join("R3c-small/picture.svg").exists());
     varve(["lab", "run", "N1", "--small", "--out", out]).expect(1, "say where they are");
     varve(["lab", "run", "Z9"]).expect(2, "no such experiment");
     run(&["--shard", "3/2"]).expect(2, "with i from 1 to n");

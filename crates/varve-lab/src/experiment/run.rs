@@ -1,6 +1,7 @@
 //! Running: each point leaves a file, so work can be divided and resumed.
 //!
-//! `OUT/ID/point-0007.json` holds the rows of a point and what they depend on.
+//! `OUT/ID/point-0007.json` holds the rows of a point and what they depend on;
+//! those of the tiny size lie in `OUT/ID-small`, so that they spoil nothing.
 //! A point whose file is there and fits is not run again. Whoever finds all
 //! points writes `data.csv`, `verdict.json` and `picture.svg`, so shards need
 //! nothing but a common directory, or their files put into one.
@@ -110,7 +111,10 @@ pub fn run(
     out: &Path,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Outcome, LabError> {
-    let directory = out.join(experiment.id);
+    let directory = out.join(match context.small {
+        true => format!("{}-small", experiment.id),
+        false => experiment.id.to_owned(),
+    });
     std::fs::create_dir_all(&directory).map_err(|source| LabError::Io {
         path: directory.clone(),
         source,

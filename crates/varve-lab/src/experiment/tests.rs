@@ -24,6 +24,10 @@ fn shards_share_the_work_and_the_last_reports() {
     let whole = go("2/2");
     assert_eq!(whole.missing, 0);
     assert!(!whole.verdicts.is_empty());
+    assert!(
+        whole.directory.ends_with("R3a-small"),
+        "apart from real results"
+    );
     for file in ["data.csv", "verdict.json", "picture.svg"] {
         assert!(whole.directory.join(file).exists(), "{file}");
     }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Writes through a file beside it, so that what stands there is whole.
-fn write(path: &Path, text: &str) -> Result<(), LabError> {
+pub(super) fn write(path: &Path, text: &str) -> Result<(), LabError> {
     let failed = |source| LabError::Io {
         path: path.to_owned(),
         source,

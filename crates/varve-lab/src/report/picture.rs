@@ -1,5 +1,6 @@
 //! Line pictures as SVG.
 
+use super::files::write;
 use super::summaries;
 use crate::experiment::{LabError, Row};
 use plotters::prelude::*;
@@ -60,13 +61,15 @@ impl Picture {
     /// Draws it.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// It cannot be drawn or written.
     pub fn draw(&self, path: &Path) -> Result<(), LabError> {
-        self.try_draw(path)
-            .map_err(|error| LabError::Picture(error.to_string()))
+        let mut text = String::new();
+        self.try_draw(&mut text)
+            .map_err(|error| LabError::Picture(error.to_string()))?;
+        write(path, &text)
     }
 
-    fn try_draw(&self, path: &Path) -> Result<(), Box<dyn std::error::Error>> {
+    fn try_draw(&self, text: &mut String) -> Result<(), Box<dyn std::error::Error>> {
         let all = self.curves.iter().chain(&self.references);
         let points: Vec<(f64, f64)> = all.flat_map(|c| c.points.iter().copied()).collect();
         let span = |values: Vec<f64>| {
@@ -81,7 +84,7 @@ impl Picture {
         let x = span(points.iter().map(|p| p.0).collect());
         let highest = span(points.iter().map(|p| p.1).collect()).end;
         let y = 0.0..self.y_max.unwrap_or(highest * 1.05);
-        let root = SVGBackend::new(path, (960, 600)).into_drawing_area();
+        let root = SVGBackend::with_string(text, (960, 600)).into_drawing_area();
         root.fill(&WHITE)?;
         let mut chart = ChartBuilder::on(&root)
             .caption(&self.title, ("sans-serif", 20))

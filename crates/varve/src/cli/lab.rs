@@ -47,13 +47,15 @@ struct Run {
     /// Decides everything that chance decides.
     #[arg(long, default_value = "1")]
     seed: u64,
-    /// Where the traces are, for experiments that replay some.
+    /// Where the traces are, for experiments that replay some. Without them
+    /// W1 to W4 have drawn workloads alone.
     #[arg(long, value_name = "DIR")]
     traces: Option<PathBuf>,
     /// Threads; as many as there are processors by default.
     #[arg(long)]
     jobs: Option<usize>,
-    /// A tiny size, to see that it works; its verdicts mean nothing.
+    /// A tiny size, to see that it works, in OUT/ID-small; its verdicts mean
+    /// nothing.
     #[arg(long)]
     small: bool,
     /// The verdicts as JSON.
@@ -104,15 +106,20 @@ impl Run {
         let outcome = experiment::run(self.id, &context, self.shard, jobs, &self.out, &shown);
         progress.finish();
         let outcome = outcome.map_err(Failure::with(1))?;
+        let traces = context.traces.is_some();
         if self.json {
             output::json(&json!({
                 "experiment": self.id.id,
+                "traces": traces,
                 "directory": outcome.directory,
                 "points_missing": outcome.missing,
                 "verdicts": outcome.verdicts,
             }));
         } else {
             outcome.verdicts.iter().for_each(output::line);
+            if self.id.needs_traces && !traces {
+                output::line("without traces: on drawn workloads alone");
+            }
             let directory = outcome.directory.display();
             match outcome.missing {
                 0 => output::line(format_args!("results in {directory}")),
