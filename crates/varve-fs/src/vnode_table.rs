@@ -7,8 +7,8 @@
 //! - How often a number is held is known of every number: by its vnode, or by
 //!   what that left behind when it was dropped. It passes from one to the
 //!   other under the shard's lock.
-//! - An inode is read from the layout under its shard's loading lock, so that
-//!   no stale image can enter behind a change that came and went meanwhile.
+//! - An inode is read from the layout under its loading lock, so that no stale
+//!   image can enter behind a change that came and went meanwhile.
 
 use crate::hash::MixBuilder;
 use crate::locks::{Rank, Ranked};
@@ -82,9 +82,10 @@ impl VnodeTable {
         Some(Arc::clone(vnode))
     }
 
-    /// Held while an inode of this shard is read and entered.
+    /// Held while an inode is read and entered. Neighbours are read side by side.
     pub fn loading(&self, ino: InodeNo) -> Ranked<MutexGuard<'_, ()>> {
-        Ranked::take(Rank::Load, || self.loading[Self::shard(ino)].lock())
+        let lock = &self.loading[ino.0 as usize % SHARDS];
+        Ranked::take(Rank::Load, || lock.lock())
     }
 
     /// Enters a vnode, replacing one of an earlier life of the number, and
