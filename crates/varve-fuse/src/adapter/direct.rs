@@ -54,6 +54,8 @@ struct State {
     files: HashMap<InodeNo, File>,
     /// Direct writes that are answered when their pages are gone.
     waiting: usize,
+    /// Drops that were decided on so far.
+    drops: u64,
 }
 
 /// One file.
@@ -62,8 +64,8 @@ struct File {
     noted: Ranges,
     /// READs noted since.
     fresh: Ranges,
-    /// The drop that will take its range out of `noted`.
-    dropping: Option<Range<u64>>,
+    /// The number of the drop that will take its range out of `noted`.
+    dropping: Option<u64>,
 }
 
 /// Pages that a direct write has outdated.
@@ -72,6 +74,8 @@ pub(super) struct Outdated {
     pub(super) range: Range<u64>,
     /// The write may be answered before they are gone.
     pub(super) answer_first: bool,
+    /// Which drop this is: one that ends late must not pass for a later one.
+    drop: u64,
 }
 
 impl DirectWrites {
@@ -105,15 +109,18 @@ impl DirectWrites {
     /// dropped now; call [`DirectWrites::dropped`] afterwards.
     pub(super) fn outdated(&self, ino: InodeNo, range: Range<u64>) -> Option<Outdated> {
         let state = &mut *self.state.lock();
+        let drop = state.drops + 1;
         let range = match state.files.get_mut(&ino) {
             None => WHOLE,
-            Some(file) => file.outdated(range)?,
+            Some(file) => file.outdated(range, drop)?,
         };
+        state.drops = drop;
         let answer_first = state.waiting >= WAITING_MAX;
         state.waiting += usize::from(!answer_first);
         Some(Outdated {
             range,
             answer_first,
+            drop,
         })
     }
 
@@ -122,7 +129,7 @@ impl DirectWrites {
         let state = &mut *self.state.lock();
         state.waiting -= usize::from(!outdated.answer_first);
         if let Some(file) = state.files.get_mut(&ino)
-            && file.dropping.as_ref() == Some(&outdated.range)
+            && file.dropping == Some(outdated.drop)
         {
             file.dropping = None;
             file.noted.remove(&outdated.range);
@@ -136,7 +143,7 @@ impl DirectWrites {
 }
 
 impl File {
-    fn outdated(&mut self, range: Range<u64>) -> Option<Range<u64>> {
+    fn outdated(&mut self, range: Range<u64>, drop: u64) -> Option<Range<u64>> {
         if !self.noted.meets(&range) && !self.fresh.meets(&range) {
             return None;
         }
@@ -151,7 +158,7 @@ impl File {
         for fresh in std::mem::take(&mut self.fresh.0) {
             self.noted.insert(fresh);
         }
-        self.dropping = Some(range.clone());
+        self.dropping = Some(drop);
         Some(range)
     }
 }
@@ -228,11 +235,9 @@ mod tests {
 
     const INO: InodeNo = InodeNo(7);
 
-    fn waits(range: Range<u64>) -> Option<Outdated> {
-        Some(Outdated {
-            range,
-            answer_first: false,
-        })
+    /// What a write waits for.
+    fn waits(found: Option<Outdated>) -> Option<Range<u64>> {
+        found.filter(|f| !f.answer_first).map(|f| f.range)
     }
 
     /// Drops what the first write finds.
@@ -240,7 +245,7 @@ mod tests {
         let direct = DirectWrites::default();
         direct.begin(INO);
         let first = direct.outdated(INO, 0..10);
-        assert_eq!(first, waits(WHOLE));
+        assert_eq!(waits(first.clone()), Some(WHOLE));
         direct.dropped(INO, &first.unwrap());
         direct
     }
@@ -259,7 +264,7 @@ mod tests {
         assert_eq!(direct.outdated(INO, 199..201).unwrap().range, 199..201);
         direct.dropped(INO, &found);
         assert_eq!(direct.outdated(INO, 150..350), None);
-        assert_eq!(direct.outdated(INO, 149..150), waits(149..150));
+        assert_eq!(waits(direct.outdated(INO, 149..150)), Some(149..150));
     }
 
     #[test]
@@ -270,7 +275,35 @@ mod tests {
         direct.note_read(INO, 50..60);
         direct.dropped(INO, &found);
         assert_eq!(direct.outdated(INO, 0..50), None);
-        assert_eq!(direct.outdated(INO, 55..56), waits(55..56));
+        assert_eq!(waits(direct.outdated(INO, 55..56)), Some(55..56));
+    }
+
+    /// A drop covers what was read before it was decided on, however late its
+    /// end is told.
+    #[test]
+    fn a_drop_that_ends_late_does_not_pass_for_a_later_one() {
+        let direct = known();
+        direct.note_read(INO, 0..100);
+        let late = direct.outdated(INO, 0..100).unwrap();
+        let other = direct.outdated(INO, 0..100).unwrap();
+        direct.dropped(INO, &other);
+        direct.note_read(INO, 0..100);
+        let under_way = direct.outdated(INO, 0..100).unwrap();
+        direct.dropped(INO, &late);
+        let next = direct.outdated(INO, 0..100).unwrap();
+        direct.dropped(INO, &under_way);
+        direct.dropped(INO, &next);
+        assert_eq!(direct.outdated(INO, 0..100), None);
+        // Nor if the kernel had forgotten the file in the meantime.
+        direct.forget(INO);
+        direct.begin(INO);
+        let late = direct.outdated(INO, 0..1).unwrap();
+        direct.forget(INO);
+        direct.begin(INO);
+        let under_way = direct.outdated(INO, 0..1).unwrap();
+        assert_eq!((&late.range, &under_way.range), (&WHOLE, &WHOLE));
+        direct.dropped(INO, &late);
+        assert!(direct.outdated(INO, 0..1).is_some());
     }
 
     #[test]
@@ -281,9 +314,9 @@ mod tests {
         }
         assert_eq!(direct.state.lock().files.len(), FILES_MAX);
         direct.forget(INO);
-        assert_eq!(direct.outdated(INO, 0..1), waits(WHOLE));
+        assert_eq!(waits(direct.outdated(INO, 0..1)), Some(WHOLE));
         direct.begin(INO);
-        assert_eq!(direct.outdated(INO, 0..1), waits(WHOLE));
+        assert_eq!(waits(direct.outdated(INO, 0..1)), Some(WHOLE));
     }
 
     #[test]
