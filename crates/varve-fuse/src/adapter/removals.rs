@@ -77,6 +77,8 @@ mod tests {
         removals.note();
         assert_eq!(tries_until(&removals, 1), 1);
         assert_eq!(tries_until(&removals, 3), 3);
-        assert_eq!(tries_until(&removals, usize::MAX), PAUSES + 1);
+        // On a busy host the removal ceases to be recent before that.
+        let tries = tries_until(&removals, usize::MAX);
+        assert!((2..=PAUSES + 1).contains(&tries), "{tries}");
     }
 }
