@@ -491,6 +491,30 @@ fn a_mount_whose_server_does_not_answer_is_taken_away_by_force() {
     m.finish();
 }
 
+/// A stopped server has a request that nobody waits for: then whoever lets go of
+/// the mount does, and must not have what its caller waits for.
+#[test]
+fn a_forced_unmount_leaves_nobody_behind_who_could_say_more() {
+    if no_fuse() {
+        return;
+    }
+    let m = Mount::new("64M");
+    fs::write(m.path("f"), vec![1; 1 << 20]).unwrap();
+    m.remount_checked();
+    // From now on the kernel knows that closing is to be told to nobody.
+    fs::write(m.path("closed"), b"").unwrap();
+    let file = fs::File::open(m.path("f")).unwrap();
+    let server = m.server();
+    shell(&format!("kill -STOP {server}"));
+    rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::WillNeed).unwrap();
+    drop(file);
+    varve(["umount", "--force", "--timeout", "0", &m.dir]).expect(32, "`varve info`");
+    shell(&format!("kill -CONT {server}"));
+    m.mount();
+    assert_eq!(fs::read(m.path("f")).unwrap(), vec![1; 1 << 20]);
+    m.finish();
+}
+
 /// A server gives memory back, whichever way it was started; see
 /// `cli/allocator.rs`.
 #[test]

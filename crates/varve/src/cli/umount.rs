@@ -110,16 +110,21 @@ impl Umount {
 }
 
 /// Has a process of its own take the mount away by force. Answers its exit code,
-/// or 0 once the mount is gone: the process may have to wait for longer.
+/// or 0 once the mount is gone: the process may have to wait for longer, and none
+/// of our streams may wait with it.
 fn force_elsewhere(entry: &Entry) -> std::io::Result<u8> {
     let mut process = Command::new(std::env::current_exe()?)
         .args(["umount", "--force-here", "--"])
         .arg(&entry.directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()?;
     loop {
         if let Some(status) = process.try_wait()? {
+            if let Some(mut said) = process.stderr.take() {
+                std::io::copy(&mut said, &mut std::io::stderr())?;
+            }
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             return Ok(code.unwrap_or(FAILED));
         }
