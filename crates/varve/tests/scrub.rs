@@ -59,7 +59,7 @@ impl Mount {
     }
 
     fn umount(&self) {
-        varve(["umount", &self.dir]).expect(0, "");
+        support::umount(&self.dir);
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -80,7 +80,7 @@ impl Mount {
         let server = info["holder"]["pid"].to_string();
         let killed = Command::new("kill").args(["-KILL", &server]).status();
         assert!(killed.unwrap().success());
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while varve(["info", "--json", &self.image]).json()["state"] == "mounted" {
             assert!(Instant::now() < deadline, "the server did not die");
             std::thread::sleep(Duration::from_millis(10));
@@ -220,7 +220,7 @@ fn the_tree_is_verified_after_a_roll_forward() {
     m.sync();
     m.kill();
     m.mount("rw");
-    let deadline = Instant::now() + Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let verified = loop {
         let verification = m.stats()["verification"].clone();
         if verification["state"] == "complete" {
@@ -249,19 +249,20 @@ fn a_scrub_is_slow_alone_and_cancelled_at_once() {
     let m = Mount::new("64M");
     fs::write(m.path("large"), vec![5; 20 << 20]).unwrap();
     m.sync();
+    // It would take 80 seconds.
     let start = |rate: &str| {
         let mut command = Command::new(VARVE);
         command.args(["scrub", "--rate", rate, &m.dir]);
         command.stdout(Stdio::piped()).spawn().unwrap()
     };
     let running = || {
-        let deadline = Instant::now() + Duration::from_secs(20);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while m.stats()["scrub"]["state"] != "running" {
             assert!(Instant::now() < deadline);
             std::thread::sleep(Duration::from_millis(10));
         }
     };
-    let mut slow = start("1M");
+    let mut slow = start("256K");
     running();
     varve(["scrub", &m.dir]).expect(8, "is running");
     varve(["scrub", "--status", &m.dir]).expect(0, "still running");
@@ -275,13 +276,13 @@ fn a_scrub_is_slow_alone_and_cancelled_at_once() {
             .success()
     );
     assert_eq!(slow.wait().unwrap().code(), Some(32));
-    assert!(asked.elapsed() < Duration::from_secs(5));
+    assert!(asked.elapsed() < Duration::from_secs(30));
     // An unmount does not wait for it either.
-    let mut slow = start("1M");
+    let mut slow = start("256K");
     running();
     let asked = Instant::now();
     m.umount();
-    assert!(asked.elapsed() < Duration::from_secs(10));
+    assert!(asked.elapsed() < Duration::from_secs(30));
     assert_eq!(slow.wait().unwrap().code(), Some(8));
     varve(["fsck", "--data", &m.image]).expect(0, ": clean");
 }
@@ -327,7 +328,7 @@ fn a_read_only_mount_is_scrubbed_and_ends_without_an_error() {
         .args(["mount", "-f", "-r", &m.image, &m.dir])
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !m.path("file").exists() {
         assert!(Instant::now() < deadline, "not mounted");
         std::thread::sleep(Duration::from_millis(10));

@@ -8,7 +8,6 @@ use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// What a system call answers.
 pub type Answer = Result<(), Errno>;
@@ -63,14 +62,8 @@ impl Mount {
         }
     }
 
-    /// Unmounts. Other tests start programs, which hold our files from fork
-    /// to exec, so a busy mount is asked again.
     fn umount(&self) {
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while varve(["umount", &self.dir]).code != 0 {
-            assert!(Instant::now() < deadline, "{} stays busy", self.dir);
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        crate::support::umount(&self.dir);
     }
 
     /// Unmounts and mounts again: nothing comes from a cache.

@@ -79,7 +79,7 @@ fn room_comes_back_when_the_last_user_closes() {
     assert!(free() + 1000 < before, "in use");
     drop(f);
     // The kernel lets go in its own time.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
     while free() + 100 < before {
         assert!(
             std::time::Instant::now() < deadline,
