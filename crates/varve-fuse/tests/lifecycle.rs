@@ -91,7 +91,7 @@ fn termination_does_not_wait_for_ever() {
     let began = Instant::now();
     server.signal(Signal::TERM);
     server.expect("ended Aborted");
-    assert!(began.elapsed() < Duration::from_secs(8));
+    assert!(began.elapsed() < Duration::from_secs(60));
     assert!(!is_mounted(server.root()));
     drop(held);
 }
@@ -117,7 +117,7 @@ fn a_killed_server_leaves_an_error_and_no_hang() {
     let ends = [libc::ENOTCONN, libc::ECONNABORTED, libc::ECANCELED];
     assert!(ends.contains(&error.raw_os_error().unwrap()), "{error}");
     // The kernel takes the queues of io_uring down after the process is gone.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let error = fs::read_dir(server.root()).unwrap_err().raw_os_error();
         if error == Some(libc::ENOTCONN) {
@@ -162,7 +162,7 @@ fn a_server_killed_while_it_ends_is_gone() {
         server.signal(Signal::TERM); // no grace: write back, and cut
         std::thread::sleep(Duration::from_micros(round * 500));
         server.signal(Signal::KILL);
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while server.child.try_wait().unwrap().is_none() {
             if Instant::now() > deadline {
                 let abort = format!("/sys/fs/fuse/connections/{connection}/abort");

@@ -124,7 +124,7 @@ fn a_temporary_file_has_no_name_until_it_is_linked() {
 }
 
 fn wait_until(what: &str, mut done: impl FnMut() -> bool) {
-    for _ in 0..200 {
+    for _ in 0..6000 {
         if done() {
             return;
         }
