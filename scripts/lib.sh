@@ -21,6 +21,8 @@ need() {
 
 # A Rust toolchain that can build the workspace.
 need_rust() {
+  # Not every CI sets it, and rustup's own script needs it.
+  export HOME=${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}
   command -v cargo >/dev/null 2>&1 || [ ! -f "$HOME/.cargo/env" ] || . "$HOME/.cargo/env"
   command -v cargo >/dev/null 2>&1 && return 0
   if need rustup rustup 2>/dev/null && rustup default stable >/dev/null 2>&1; then
