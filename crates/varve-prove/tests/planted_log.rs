@@ -298,6 +298,7 @@ fn first(bug: Planted) -> Net {
         | Planted::FlushCoversLater
         | Planted::LoadedTwice
         | Planted::OvertakenFetch
+        | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
     }
 }
