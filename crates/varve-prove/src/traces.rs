@@ -19,6 +19,12 @@ use varve_device::Event;
 /// Long enough for a group of several partials.
 const LONG: &str = "0+204800";
 
+/// In [`either_checkpoint`]: what lies between two nodes, a segment and a half.
+const A_BYTES: usize = 192 << 10;
+/// In [`either_checkpoint`]: how often `c` is written until the log is about to
+/// come to the segments between the nodes. From 9 to 12, the planted bug shows.
+const AROUND: usize = 11;
+
 /// A story, and how it is explored.
 #[derive(Clone, Debug)]
 pub struct Trace {
@@ -36,6 +42,9 @@ pub struct Trace {
     pub quick: bool,
     /// Somebody flushes between the partials of a group.
     pub flush_between: bool,
+    /// Every state is seen from the older checkpoint, too, and used no further;
+    /// only the newest of the unflushed writes may be missing.
+    pub from_older: bool,
 }
 
 fn trace(name: &'static str, story: &str) -> Trace {
@@ -47,7 +56,44 @@ fn trace(name: &'static str, story: &str) -> Trace {
         device_bytes: Log::default().device_bytes,
         quick: false,
         flush_between: false,
+        from_older: false,
     }
+}
+
+/// Rule 20: what the older checkpoint needs lies where the log goes next, once
+/// the newest has found it empty.
+///
+/// The files `d`…`h` have a block at their beginning and one so far behind it
+/// that there is an index node. Their second blocks, nodes and inodes lie in
+/// segments of their own, and those of `a` between them. Once `a` is gone these
+/// are clean, and `c` is written until the log is about to come to them. Then
+/// all the second blocks are replaced: one checkpoint finds the segments of
+/// the old ones empty, and `c` is written on at once. Who begins at the
+/// checkpoint before needs the old inodes and nodes to find the first blocks.
+fn either_checkpoint() -> String {
+    let files = ["d", "e", "f", "g", "h"];
+    let each = |step: &dyn Fn(usize, &str) -> String| -> String {
+        let steps = files.iter().enumerate();
+        steps.map(|(at, file)| step(at, file)).collect()
+    };
+    let lap = |from: usize, count: usize, then: &str| -> String {
+        let write = |at| format!("write c 0+262144 #{at}; fsync c; {then}");
+        (from..from + count).map(write).collect()
+    };
+    let first = each(&|_, file| format!("create {file}; write {file} 0+4096 #1;"));
+    let apart = each(&|at, file| {
+        let offset = at * A_BYTES;
+        format!(
+            "write a {offset}+{A_BYTES} #2; write {file} 65536+4096 #2; sync; layout-checkpoint;"
+        )
+    });
+    let replace = each(&|_, file| format!("write {file} 65536+4096 #3;"));
+    let around = lap(10, AROUND, "layout-checkpoint;");
+    let on = lap(40, 3, "");
+    format!(
+        "{first} create a; create c; sync; layout-checkpoint; {apart}
+         unlink a; sync; layout-checkpoint; {around} {replace} sync; layout-checkpoint; {on}"
+    )
 }
 
 /// Every trace.
@@ -209,6 +255,12 @@ pub fn all() -> Vec<Trace> {
             quick: true,
             ..trace("missing_rule_20_reuse_waits", &reuse)
         },
+        Trace {
+            device_bytes: 5 << 20,
+            from_older: true,
+            depth: 1,
+            ..trace("missing_rule_20_either_checkpoint", &either_checkpoint())
+        },
     ]
 }
 
@@ -226,6 +278,9 @@ impl Trace {
                 ..Plan::quick(seed)
             };
         }
+        if self.from_older {
+            plan = plan.from_older();
+        }
         Plan {
             second_life,
             depth: self.depth,
@@ -235,7 +290,8 @@ impl Trace {
     }
 
     /// Explores it with `explorer`, whose subject has as many bytes as
-    /// [`Trace::device_bytes`] or more.
+    /// [`Trace::device_bytes`] or more. If it has just as many, and they are few,
+    /// the log must come around.
     ///
     /// # Errors
     /// The shortest failing story found.
@@ -245,9 +301,10 @@ impl Trace {
         plan: &Plan,
     ) -> Result<(), Failure> {
         explorer.explore_story(&self.story, plan)?;
-        if self.device_bytes < Log::default().device_bytes {
+        let device_bytes = explorer.device_bytes();
+        if device_bytes == self.device_bytes && device_bytes < Log::default().device_bytes {
             let written = written(&explorer.trace(&story(&self.story), plan)?);
-            if written <= self.device_bytes {
+            if written <= device_bytes {
                 let text = format!("only {written} bytes were written: nothing was reused");
                 return Err(Failure::new(Promise::Bounds, text));
             }

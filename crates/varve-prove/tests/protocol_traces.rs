@@ -74,4 +74,5 @@ traces! {
     missing_rule_18_a_claim_and_what_happens_next
     missing_rule_19_a_claim_and_a_checkpoint
     missing_rule_20_reuse_waits
+    missing_rule_20_either_checkpoint
 }

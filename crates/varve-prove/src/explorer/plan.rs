@@ -15,6 +15,8 @@ pub struct Plan {
     pub units: Vec<u32>,
     /// One in so many images is checked offline and used further.
     pub afterwards_one_in: u64,
+    /// One in so many images is seen from the older checkpoint, too.
+    pub older_one_in: u64,
     /// One in so many images is crashed again, if depth is left.
     pub nested_one_in: u64,
     /// Crashes in a row.
@@ -49,6 +51,7 @@ impl Plan {
             },
             units: vec![512, 4096],
             afterwards_one_in: 16,
+            older_one_in: 16,
             nested_one_in: 200,
             depth: 2,
             nesting: 0,
@@ -69,8 +72,28 @@ impl Plan {
                 ..Limits::default()
             },
             afterwards_one_in: 4,
+            older_one_in: 4,
             nested_one_in: 40,
             ..Plan::quick(seed)
+        }
+    }
+
+    /// The same, every image seen from the older checkpoint, and few images:
+    /// of the unflushed writes all, all but the newest, or it alone.
+    pub fn from_older(self) -> Self {
+        Plan {
+            limits: Limits {
+                exhaustive_writes: 0,
+                random_subsets: 0,
+                each_shape: 1,
+                torn_writes: 0,
+                torn_variants: 0,
+                scattered: 0,
+            },
+            units: vec![4096],
+            afterwards_one_in: u64::MAX,
+            older_one_in: 1,
+            ..self
         }
     }
 
@@ -86,7 +109,8 @@ impl Plan {
                 scattered: 1,
             },
             units: self.units[..1].to_vec(),
-            afterwards_one_in: self.afterwards_one_in * 2,
+            afterwards_one_in: self.afterwards_one_in.saturating_mul(2),
+            older_one_in: self.older_one_in.saturating_mul(2),
             depth: self.depth - 1,
             nesting: self.nesting + 1,
             seed: mix(self.seed, salt),
