@@ -8,12 +8,15 @@
 # first so many, so that a sample can be made larger later. What is committed
 # is mutated, in a worktree under $VARVE_MUTANTS_DIR (default: target/mutants),
 # with the target directory kept between mutants: each costs 10 to 60 seconds.
+# $VARVE_MUTANTS_TIMEOUT (default: 90) is how many seconds the tests of a stage
+# may take: give more on a machine that does other things as well.
 # Exit status 2: something was missed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 seed=${1:-1} count=${2:-40} skip=${3:-0}
+timeout=${VARVE_MUTANTS_TIMEOUT:-90}
 out=$(realpath -m "${VARVE_MUTANTS_DIR:-target/mutants}")
 files='crates/varve-lfs/src/{format,recovery,cleaner,checkpoint}/**'
 # Each stage sees only what the one before it missed: building one test is
@@ -52,7 +55,7 @@ try() {
   local shard=$1/$total dir=$out/last
   shift
   rm -rf "$dir" && mkdir "$dir"
-  mutants --shard "$shard" --in-place --baseline=skip --timeout 90 --build-timeout 300 \
+  mutants --shard "$shard" --in-place --baseline=skip --timeout "$timeout" --build-timeout 600 \
     -o "$dir" "${@/#/--cargo-arg=}" >"$dir/log" 2>&1 </dev/null ||
     case $? in
     2 | 3) ;; # missed, timeout

@@ -220,7 +220,8 @@ fn collected_failures_of_the_cleaner() {
     };
     plan.profile.kinds.extend([Clean; 10]);
     plan.profile.kinds.extend([LayoutCheckpoint; 6]);
-    (plan.units, plan.nested_one_in, plan.afterwards_one_in) = (vec![4096], 20, 3);
+    (plan.units, plan.nested_one_in) = (vec![4096], 20);
+    (plan.afterwards_one_in, plan.older_one_in) = (3, 3);
     collect(&Log::default(), &plan, scaled(60), 40);
 }
 
@@ -249,7 +250,8 @@ fn a_story_from_the_environment() {
     let (mut plan, operations) = (Plan::thorough(seed), story(&text));
     if let Ok(second_life) = std::env::var("VARVE_SECOND_LIFE") {
         plan.second_life = Some(story(&second_life));
-        (plan.nested_one_in, plan.afterwards_one_in) = (1, 1);
+        (plan.afterwards_one_in, plan.older_one_in) = (1, 1);
+        plan.nested_one_in = 1;
     }
     let grouped = explore_groups(&operations, &MemoryOptions::default(), plan.patience);
     eprintln!("between groups: {grouped:?}");
