@@ -2,19 +2,17 @@
 
 mod support;
 
-use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use support::aio::Aio;
+use support::kernel::{Notified, ask};
 use support::map::SharedMap;
 use support::server::{Server, serve_if_asked};
 use varve_fs::MemoryLayout;
-use varve_fuse::transport::{Received, Transport};
-use varve_fuse::{Adapter, Errno, Later, MountOptions, Outcome, Reply};
+use varve_fuse::{Adapter, Later, MountOptions, Outcome, Reply};
 
 const PAGE: u64 = 4096;
 
@@ -22,21 +20,7 @@ const PAGE: u64 = 4096;
 struct Kernel {
     adapter: Adapter<MemoryLayout>,
     file: u64,
-    /// Notifications: code and body.
-    told: Mutex<Vec<(i32, Vec<u8>)>>,
-}
-
-impl Transport for Kernel {
-    fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
-        unreachable!("nobody serves")
-    }
-    fn reply(&self, _: u64, _: Result<&[u8], Errno>) -> io::Result<()> {
-        unreachable!("nobody serves")
-    }
-    fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()> {
-        self.told.lock().push((code, parts.concat()));
-        Ok(())
-    }
+    told: Notified,
 }
 
 impl Kernel {
@@ -46,7 +30,7 @@ impl Kernel {
         let mut kernel = Kernel {
             adapter: Adapter::new(fs, &MountOptions::default()),
             file: 0,
-            told: Mutex::default(),
+            told: Notified::default(),
         };
         let mut init = [7u32, 45, 131_072, 1 << 30 | 1 << 16]
             .map(u32::to_ne_bytes)
@@ -61,15 +45,7 @@ impl Kernel {
     }
 
     fn ask(&self, opcode: u32, nodeid: u64, body: &[u8]) -> (Outcome, Reply) {
-        let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
-        bytes.extend(opcode.to_ne_bytes());
-        bytes.extend(9u64.to_ne_bytes());
-        bytes.extend(nodeid.to_ne_bytes());
-        bytes.extend([0; 16]);
-        bytes.extend(body);
-        let mut reply = Reply::new();
-        let (_, outcome) = self.adapter.handle(&bytes, &mut reply);
-        (outcome, reply)
+        ask(&self.adapter, opcode, nodeid, body)
     }
 
     /// READ; `flags` 2 is a direct one.
@@ -99,14 +75,14 @@ impl Kernel {
 
     fn finish_later(&self, later: &Later) -> (i64, i64) {
         let mut reply = Reply::new();
-        let outcome = self.adapter.finish(later, self, &mut reply);
+        let outcome = self.adapter.finish(later, &self.told, &mut reply);
         if matches!(outcome, Outcome::Reply) {
             assert_eq!(
                 reply.body(),
                 [PAGE as u32, 0].map(u32::to_ne_bytes).concat()
             );
         }
-        let (code, body) = self.told.lock().pop().unwrap();
+        let (code, body) = self.told.0.lock().pop().unwrap();
         let number = |at: usize| i64::from_ne_bytes(body[at..at + 8].try_into().unwrap());
         // FUSE_NOTIFY_INVAL_INODE
         assert_eq!((code, number(0)), (2, self.file as i64));
@@ -132,7 +108,7 @@ fn what_was_read_while_a_direct_write_was_under_way_is_dropped_before_its_answer
     assert!(matches!(kernel.write(5, 1), Outcome::Reply));
     assert!(matches!(kernel.write(5, 0), Outcome::Reply));
     assert_eq!(kernel.finish(kernel.write(5, 2)), (5 * 4096, 4096));
-    assert!(kernel.told.lock().is_empty());
+    assert!(kernel.told.0.lock().is_empty());
 }
 
 /// The kernel has a limited number of requests under way in the background, and

@@ -3,14 +3,13 @@
 
 mod support;
 
-use parking_lot::Mutex;
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use support::Mounted;
+use support::kernel::{Notified, ask};
 use varve_fs::{FileSystem, MemoryLayout, MemoryOptions};
-use varve_fuse::transport::{Received, Transport};
 use varve_fuse::{Adapter, Errno, MountOptions, Outcome, Reply};
 
 const PIECE: usize = 64 << 10;
@@ -56,7 +55,7 @@ impl Kernel {
     }
 
     fn ask(&mut self, opcode: u32, nodeid: u64, body: &[u8]) -> Result<(), Errno> {
-        let (outcome, reply) = answer(&self.adapter, opcode, nodeid, body);
+        let (outcome, reply) = ask(&self.adapter, opcode, nodeid, body);
         self.reply = reply;
         match outcome {
             Outcome::Error(errno) => Err(errno),
@@ -106,24 +105,6 @@ impl Kernel {
     }
 }
 
-/// What the adapter makes of one request.
-fn answer(
-    adapter: &Adapter<MemoryLayout>,
-    opcode: u32,
-    nodeid: u64,
-    body: &[u8],
-) -> (Outcome, Reply) {
-    let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
-    bytes.extend(opcode.to_ne_bytes());
-    bytes.extend(9u64.to_ne_bytes());
-    bytes.extend(nodeid.to_ne_bytes());
-    bytes.extend([0; 16]);
-    bytes.extend(body);
-    let mut reply = Reply::new();
-    let (_, outcome) = adapter.handle(&bytes, &mut reply);
-    (outcome, reply)
-}
-
 /// The body of a WRITE out of the cache.
 fn held_write(offset: u64) -> Vec<u8> {
     let mut body = [0, offset].map(u64::to_ne_bytes).concat();
@@ -131,23 +112,6 @@ fn held_write(offset: u64) -> Vec<u8> {
     body.extend([0; 16]);
     body.extend([7; PIECE]);
     body
-}
-
-/// Takes notifications.
-#[derive(Default)]
-struct Notified(Mutex<Vec<(i32, Vec<u8>)>>);
-
-impl Transport for Notified {
-    fn receive(&self, _: &mut [u8]) -> io::Result<Received> {
-        unreachable!("nobody serves")
-    }
-    fn reply(&self, _: u64, _: Result<&[u8], Errno>) -> io::Result<()> {
-        unreachable!("nobody serves")
-    }
-    fn notify(&self, code: i32, parts: [&[u8]; 2]) -> io::Result<()> {
-        self.0.lock().push((code, parts.concat()));
-        Ok(())
-    }
 }
 
 #[test]
@@ -248,7 +212,7 @@ fn what_was_removed_makes_room_for_what_comes_at_once() {
             std::thread::sleep(std::time::Duration::from_millis(8));
             fs.release(varve_fs::InodeNo(file), 1);
         });
-        let (outcome, _) = answer(&kernel.adapter, 16, other, &held_write(0));
+        let (outcome, _) = ask(&kernel.adapter, 16, other, &held_write(0));
         assert!(matches!(outcome, Outcome::Reply), "{outcome:?}");
     });
 }

@@ -6,24 +6,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use support::Mounted;
 use support::handles::Handle;
-use varve_fuse::{Adapter, Errno, MountOptions, Outcome, Reply};
-
-fn ask(
-    adapter: &Adapter<varve_fs::MemoryLayout>,
-    opcode: u32,
-    nodeid: u64,
-    body: &[u8],
-) -> (Outcome, Reply) {
-    let mut bytes = ((40 + body.len()) as u32).to_ne_bytes().to_vec();
-    bytes.extend(opcode.to_ne_bytes());
-    bytes.extend(9u64.to_ne_bytes());
-    bytes.extend(nodeid.to_ne_bytes());
-    bytes.extend([0; 16]);
-    bytes.extend(body);
-    let mut reply = Reply::new();
-    let (_, outcome) = adapter.handle(&bytes, &mut reply);
-    (outcome, reply)
-}
+use support::kernel::ask;
+use varve_fuse::{Adapter, Errno, MountOptions, Outcome};
 
 /// The kernel forgets a removed file a moment after it was removed, and by
 /// another way than requests come: until then the file is still there.
