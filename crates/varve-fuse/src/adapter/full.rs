@@ -26,7 +26,7 @@
 //!   an inode that is being evicted, which waits for WRITEs.
 //! - The WRITE is answered after that, but for such an inode: with the answer
 //!   the kernel takes more bytes from the writer, and the room that is kept is
-//!   no more than what it can hold before.
+//!   measured by what it can hold before.
 //!
 //! A stat in between makes the attributes valid again, and the next write is
 //! not told: a program that stats its file between any two writes is stopped
