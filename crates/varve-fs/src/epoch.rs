@@ -19,6 +19,10 @@ use varve_device::sync::MutexGuard;
 /// thresholds: its image, written once for each.
 pub(crate) const EPOCH_CHARGE_BYTES: u64 = 512;
 
+/// Members of an epoch that is due to be sealed in the background. Capturing
+/// one takes a microsecond or two, with the gate closed.
+pub(crate) const EPOCH_MEMBERS: usize = 4096;
+
 /// See the module's head. Members hold a reference, and so stay in memory.
 #[derive(Default)]
 pub(crate) struct Queues {
@@ -58,6 +62,9 @@ impl<L: Layout> FileSystem<L> {
             queues.epoch_opened_ns = self.clock.monotonic_ns();
         }
         queues.epoch.push(Arc::clone(vnode));
+        if queues.epoch.len() == EPOCH_MEMBERS {
+            self.seal_due.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Puts a file with dirty data at the queue's tail, unless it waits there.

@@ -55,6 +55,8 @@ pub struct FileSystem<L: Layout> {
     /// The waker was called, and write-back goes on until so few bytes are
     /// dirty; [`NOT_WOKEN`] otherwise.
     pub(crate) write_back_until: AtomicU64,
+    /// The epoch has become large, and nobody was told yet.
+    pub(crate) seal_due: AtomicBool,
 
     pub(crate) captures_started: AtomicU64,
     pub(crate) captures_finished: AtomicU64,
@@ -165,6 +167,7 @@ impl<L: Layout> FileSystem<L> {
             queues: Mutex::default(),
             waker: RwLock::new(None),
             write_back_until: AtomicU64::new(NOT_WOKEN),
+            seal_due: AtomicBool::new(false),
             captures_started: AtomicU64::new(0),
             captures_finished: AtomicU64::new(0),
             appended: AtomicU64::new(0),

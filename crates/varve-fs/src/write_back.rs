@@ -4,11 +4,13 @@
 //! half of it is left; above the stop-access threshold writers do so
 //! themselves. Behind a file that is written on and on it starts at a quarter:
 //! nothing of that is going to be written again, and whoever waits for the end
-//! waits for what is left. What has waited for 30 seconds is due whatever the
-//! thresholds say. Nothing here is committed: that is for whoever waits, and
+//! waits for what is left. A large epoch is sealed, and what has waited for 30
+//! seconds is due, whatever the thresholds say: nothing goes on while an epoch
+//! is captured, and that takes as long as it is large. Nothing here is committed: that is for whoever waits, and
 //! for the layout's checkpoints.
 
 use crate::capture::{Take, Writer};
+use crate::epoch::EPOCH_MEMBERS;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position, Purpose, Usage};
@@ -40,6 +42,9 @@ impl<L: Layout> FileSystem<L> {
     #[inline]
     pub(crate) fn dirtied(&self) {
         self.wake_above(self.start_write_bytes);
+        if self.seal_due.load(Relaxed) && self.seal_due.swap(false, Relaxed) {
+            self.wake();
+        }
     }
 
     /// [`Self::dirtied`] by a write that made its file longer, of which so many
@@ -59,8 +64,13 @@ impl<L: Layout> FileSystem<L> {
         if self.dirty_bytes.load(Relaxed) > bytes
             && self.write_back_until.load(Relaxed) > until
             && self.write_back_until.fetch_min(until, Relaxed) == NOT_WOKEN
-            && let Some(waker) = &*self.waker.read()
         {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.waker.read() {
             waker();
         }
     }
@@ -76,7 +86,7 @@ impl<L: Layout> FileSystem<L> {
         }
         let until = self.write_back_until.load(Relaxed);
         let bound = self.start_write_bytes.min(until);
-        if self.dirty_bytes.load(Relaxed) <= bound && !self.is_overdue() {
+        if self.dirty_bytes.load(Relaxed) <= bound && !self.is_due() {
             self.write_back_until.store(NOT_WOKEN, Relaxed);
             return Ok(false);
         }
@@ -94,12 +104,14 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    fn is_overdue(&self) -> bool {
+    /// True if the epoch is large, or something has waited for long.
+    fn is_due(&self) -> bool {
         let now = self.clock.monotonic_ns();
         let queues = self.queues();
         let due = |since: u64| now.saturating_sub(since) > AGE_NS_MAX;
         let data = queues.data.first_key_value();
-        data.is_some_and(|(_, (_, since))| due(*since))
+        queues.epoch.len() >= EPOCH_MEMBERS
+            || data.is_some_and(|(_, (_, since))| due(*since))
             || (!queues.epoch.is_empty() && due(queues.epoch_opened_ns))
     }
 

@@ -77,8 +77,8 @@ impl Service {
             verifier: Arc::clone(verifier),
             threads: Vec::new(),
         };
-        let signal = Arc::clone(writing);
-        service.spawn("varve-write", fs, move |fs| write_back(fs, &signal))?;
+        let (signal, next) = (Arc::clone(writing), Arc::clone(maintaining));
+        service.spawn("varve-write", fs, move |fs| write_back(fs, &signal, &next))?;
         let signal = Arc::clone(maintaining);
         service.spawn("varve-clean", fs, move |fs| maintain(fs, &signal))?;
         let serves = Arc::clone(verifier);
@@ -123,11 +123,13 @@ impl Drop for Service {
     }
 }
 
-fn write_back(fs: &FileSystem<Lfs>, signal: &Signal) {
+/// Tells `maintaining` of what it has written: an idle volume's maintenance
+/// sleeps for longer than a busy one takes to make a checkpoint overdue.
+fn write_back(fs: &FileSystem<Lfs>, signal: &Signal, maintaining: &Signal) {
     while signal.wait(IDLE) {
         let written = loop {
             match fs.write_back() {
-                Ok(true) if !signal.stopping() => {}
+                Ok(true) if !signal.stopping() => maintaining.wake(),
                 other => break other,
             }
         };

@@ -1,6 +1,7 @@
 //! What survives a crash, and who waits for what.
 
 use super::harness::*;
+use crate::epoch::EPOCH_MEMBERS;
 use crate::layout::{Cause, Item};
 use crate::{
     Caller, Error, FileKind, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Rename,
@@ -284,6 +285,29 @@ fn streams_are_written_back_early() {
     }
     assert_eq!(woken.load(Relaxed), 1);
     assert!(!fs.write_back().unwrap());
+}
+
+/// Nothing goes on while an epoch is captured, so none gets very large.
+#[test]
+fn large_epochs_are_sealed_early() {
+    let fs = fresh_with(MemoryOptions::default(), Options::default());
+    let woken = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let count = Arc::clone(&woken);
+    fs.set_waker(Box::new(move || {
+        count.fetch_add(1, Relaxed);
+    }));
+    // One member is the directory.
+    for n in 1..EPOCH_MEMBERS - 1 {
+        fs.t_file(&format!("f{n}"), b"");
+    }
+    assert!(!fs.write_back().unwrap());
+    assert_eq!(woken.load(Relaxed), 0);
+    fs.t_file("one more", b"");
+    fs.t_file("and another", b"");
+    assert_eq!(woken.load(Relaxed), 1);
+    assert!(fs.write_back().unwrap());
+    assert!(!fs.write_back().unwrap());
+    assert_eq!(fs.statistics().dirty_bytes, 0);
 }
 
 /// Writes a mebibyte more before each of the next `left` groups is appended.
