@@ -2,6 +2,7 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
+use crate::allowance::Allowance;
 use crate::cleaner::policy::PolicyKind;
 use crate::committed::{Committed, Lookup};
 use crate::durability::Durability;
@@ -10,7 +11,7 @@ use crate::format::inode::InodeImage;
 use crate::format::{Malformed, Superblock};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
-use crate::locks::{RankedMutex, RankedRwLock};
+use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
@@ -18,6 +19,7 @@ use crate::segments::SegmentTable;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use varve_device::sync::RwLockWriteGuard;
 use varve_device::{Clock, Device};
 
 /// How a volume is mounted.
@@ -104,6 +106,7 @@ pub struct Lfs {
     pub(crate) allocator: RankedMutex<InodeAllocator>,
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
+    pub(crate) allowance: Allowance,
     pub(crate) committed: RankedRwLock<Committed>,
     pub(crate) segments: RankedMutex<SegmentTable>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such
@@ -117,6 +120,14 @@ pub struct Lfs {
 }
 
 impl Lfs {
+    /// The three layers, to be changed: what was allowed in advance no longer
+    /// counts.
+    pub(crate) fn change_committed(&self) -> Ranked<RwLockWriteGuard<'_, Committed>> {
+        let committed = self.committed.write();
+        self.allowance.void();
+        committed
+    }
+
     /// What recovery did when the volume was mounted.
     pub fn recovery_report(&self) -> &RecoveryReport {
         &self.recovery

@@ -9,6 +9,7 @@
 //! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
 
 mod absorb;
+mod allowance;
 mod apply;
 mod base;
 mod chain;

@@ -1,5 +1,6 @@
 //! Mounting and unmounting.
 
+use crate::allowance::Allowance;
 use crate::checkpoint::Schedule;
 use crate::cleaner::CleanerState;
 use crate::durability::Durability;
@@ -171,6 +172,7 @@ impl Lfs {
                 },
             ),
             output,
+            allowance: Allowance::default(),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
             base_images: Cache::new(BASE_IMAGES),

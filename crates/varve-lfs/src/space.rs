@@ -6,6 +6,7 @@
 //! takes a checkpoint first. The second form asks whether the *clean* segments
 //! can take what waits in memory; if not, the caller helps to clean.
 
+use crate::allowance::Grant;
 use crate::cleaner::Urgency;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
@@ -187,17 +188,23 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+        let bytes = waiting.certain + waiting.asked;
+        if self.allowance.covers(total, bytes) {
+            return Ok(());
+        }
+        let state = self.allowance.state();
         if self.delta_overdue() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
-        let bytes = waiting.certain + waiting.asked;
         if purpose == Purpose::Grow {
             self.fit(total)?;
         }
         self.segments.lock().waiting_bytes = waiting.certain;
         if self.has_room(bytes, purpose) {
             self.segments.lock().waiting_bytes = bytes;
-            return self.clean_ahead(bytes, purpose);
+            self.clean_ahead(bytes, purpose)?;
+            self.allow_beyond(state, total, bytes);
+            return Ok(());
         }
         let mut cleaning = self.cleaning.lock();
         let refusal = Refusal {
@@ -233,6 +240,20 @@ impl Lfs {
         }
         cleaning.refused = Some(refusal);
         Err(Error::OutOfSegments)
+    }
+
+    /// Allows more than was asked for, if there is so much room that nobody
+    /// needs to fold or clean for it. `state` was read before that was asked.
+    fn allow_beyond(&self, state: u64, total: Usage, bytes: u64) {
+        let grant = Grant::beyond(state, total, bytes);
+        let ample = self.fits(grant.total) == Fit::Yes
+            && self.clean_segments_now()
+                >= self.goal(grant.bytes, Purpose::Grow) + self.batch_segments() / 2
+            && !self.delta_overdue();
+        if ample {
+            self.segments.lock().waiting_bytes = grant.bytes;
+            self.allowance.grant(grant);
+        }
     }
 
     /// The first form of accounting: `total` fits, folded if need be.
@@ -289,6 +310,7 @@ impl Lfs {
     /// need less: more than two segments.
     pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
         dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
+            && !self.allowance.covers(Usage::default(), dirty_bytes)
             && !self.has_room(dirty_bytes, Purpose::Grow)
     }
 

@@ -137,7 +137,7 @@ impl Lfs {
     /// to nothing has left frozen.
     fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogPosition, Usage) {
         let log = self.log.lock();
-        let mut committed = self.committed.write();
+        let mut committed = self.change_committed();
         let mut frozen = std::mem::take(&mut committed.live);
         if let Some(left) = committed.frozen.take() {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
@@ -293,7 +293,7 @@ impl Lfs {
     ) {
         let serial = base.serial;
         let log = self.log.lock();
-        let mut committed = self.committed.write();
+        let mut committed = self.change_committed();
         committed.base = Arc::new(base);
         committed.frozen = None;
         // Inodes the delta did not touch are as the last image had them.

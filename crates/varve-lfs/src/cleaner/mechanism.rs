@@ -385,7 +385,7 @@ impl Lfs {
         {
             return Ok(None);
         }
-        let mut committed = self.committed.write();
+        let mut committed = self.change_committed();
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {
             return Ok(None);
         }

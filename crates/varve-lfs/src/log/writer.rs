@@ -165,7 +165,7 @@ impl Lfs {
         if planted::is(Planted::DurableThroughEarly) {
             durable_through = log.position.serial.get();
         }
-        let mut committed = self.committed.write();
+        let mut committed = self.change_committed();
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
             let Filled {
                 mut buffer,

@@ -40,7 +40,7 @@ pub(super) fn apply(
         &mut inside,
     );
     {
-        let mut committed = session.lfs.committed.write();
+        let mut committed = session.lfs.change_committed();
         committed.live.touched_ifile.extend(inside.blocks.drain(..));
         touch(&mut committed.live, inside.nodes.drain(..));
     }
@@ -98,7 +98,7 @@ fn one_file(
             .is_some_and(|placed| inside.holds(placed.place.sector));
     }
     touch(
-        &mut session.lfs.committed.write().live,
+        &mut session.lfs.change_committed().live,
         inside.nodes.drain(..),
     );
     let mut blocks = std::mem::take(&mut inside.blocks);
