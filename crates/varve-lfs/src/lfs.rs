@@ -40,6 +40,9 @@ pub struct MountOptions {
     pub discard: bool,
     /// Threads that hand large groups to the device; 0 for none: callers do.
     pub write_threads: usize,
+    /// Threads that fetch what is going to be read next of the log; 0 for
+    /// none.
+    pub read_threads: usize,
     /// Which segments the cleaner takes, and in which order survivors go.
     pub policy: PolicyKind,
     /// Recorded in the owner record: host name, boot identity, process.
@@ -56,6 +59,7 @@ impl Default for MountOptions {
             checkpoint_seconds: 30,
             discard: false,
             write_threads: 0,
+            read_threads: 0,
             policy: PolicyKind::default(),
             owner: OwnerIdentity::default(),
         }

@@ -72,7 +72,8 @@ impl Lfs {
             options.reader_bytes(),
             Arc::clone(&durability),
             Arc::clone(&counters),
-        );
+        )
+        .reading_ahead(options.read_threads);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
         if read_only.is_none() {

@@ -65,6 +65,8 @@ counters! {
     window_hits,
     /// Windows read.
     windows_read,
+    /// Windows of these that threads fetched before anybody asked.
+    windows_ahead,
     /// Requests that wrote the device.
     device_writes,
     /// Writes tried again after a device error.

@@ -1,7 +1,8 @@
 //! Data blocks: one, or a run of neighbours in one request.
 
+use super::Reader;
+use super::source::RUN_BYTES;
 use super::windows::WINDOW_BYTES;
-use super::{RUN_BYTES, Reader};
 use crate::error::{Error, Result};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
 use std::sync::Arc;
@@ -103,8 +104,8 @@ impl Reader {
         let mut small;
         let mut fresh = true;
         let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
-            (buffer, range) = self.read_aligned(first, sectors)?;
-            self.windows.lock().note(first, sectors);
+            (buffer, range) = self.source.read_aligned(first, sectors)?;
+            self.windows.passed(first, sectors);
             &buffer[range]
         } else {
             small = vec![0; (sectors * SECTOR) as usize];

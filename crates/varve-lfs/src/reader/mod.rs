@@ -4,9 +4,11 @@
 //! led to it, but for [`Reader::read_uncached`], whose callers check. Bytes that are still on their way to the device are served from
 //! the segment writer's buffers, so a reader never waits for a write.
 
+mod ahead;
 mod blocks;
 mod metadata;
 mod patches;
+mod source;
 mod windows;
 
 use crate::durability::Durability;
@@ -14,34 +16,25 @@ use crate::error::Result;
 use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::{SECTOR, crc32c};
 use crate::geometry::Geometry;
-use crate::locks::assert_may_wait;
 use crate::statistics::Counters;
+use ahead::Ahead;
 use metadata::{ByBytes, Meta, MetaKey};
 use patches::Patches;
 use quick_cache::sync::Cache;
+use source::Source;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::sync::Mutex;
-use varve_device::{BufferPool, Device, PooledBuffer};
+use varve_device::Device;
 use varve_fs::planted::{self, Planted};
-use windows::{WINDOW_BYTES, Windows};
-
-/// Most bytes one request reads.
-const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
-/// Buffers for requests that are kept for the next one.
-const POOLED: usize = 8;
-/// Attempts at a failing read before giving up.
-const ATTEMPTS: u32 = 3;
+use windows::Windows;
 
 /// Reads stored blocks of one volume.
 pub struct Reader {
-    device: Arc<dyn Device>,
+    source: Arc<Source>,
     geometry: Geometry,
-    align: u64,
     meta: Cache<MetaKey, Meta, ByBytes>,
-    /// For runs, and for windows.
-    pools: [Arc<BufferPool>; 2],
-    windows: Mutex<Windows>,
+    windows: Arc<Windows>,
+    ahead: Ahead,
     durability: Arc<Durability>,
     counters: Arc<Counters>,
     patches: Patches,
@@ -56,22 +49,25 @@ impl Reader {
         durability: Arc<Durability>,
         counters: Arc<Counters>,
     ) -> Self {
-        let align = u64::from(device.geometry().logical_block).max(SECTOR);
+        let source = Arc::new(Source::new(device, geometry, Arc::clone(&counters)));
+        let windows = Arc::new(Windows::default());
         let meta = Cache::with_weighter((cache_bytes / 4096) as usize + 16, cache_bytes, ByBytes);
         Reader {
-            device,
+            ahead: Ahead::default(),
+            source,
             geometry,
-            align,
             meta,
-            pools: [
-                BufferPool::new(RUN_BYTES as usize + 8192, POOLED),
-                BufferPool::new(WINDOW_BYTES as usize + 8192, POOLED),
-            ],
-            windows: Mutex::default(),
+            windows,
             durability,
             counters,
             patches: Patches::default(),
         }
+    }
+
+    /// Has up to `threads` threads fetch what is going to be read.
+    pub fn reading_ahead(mut self, threads: usize) -> Self {
+        self.ahead = Ahead::new(&self.source, &self.windows, threads);
+        self
     }
 
     /// A reader of a volume that nobody writes meanwhile.
@@ -79,64 +75,6 @@ impl Reader {
         let durability = Arc::new(Durability::default());
         let counters = Arc::new(Counters::default());
         Reader::new(device, geometry, cache_bytes, durability, counters)
-    }
-
-    /// Reads whole sectors from the device, trying again if it fails.
-    fn device_read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
-        assert_may_wait();
-        let mut attempt = 1;
-        let mut failed = None;
-        loop {
-            self.counters.device_reads.fetch_add(1, Relaxed);
-            self.counters
-                .bytes_read
-                .fetch_add(bytes.len() as u64, Relaxed);
-            let read = || self.device.read(sector * SECTOR, bytes);
-            let tried = self.counters.using(read);
-            let place = (sector * SECTOR, bytes.len() as u64);
-            let segment = self.geometry.segment_of(sector);
-            let log = &self.counters.failures;
-            match tried {
-                Ok(()) => {
-                    if let Some(error) = failed {
-                        self.counters.reads_cured.fetch_add(1, Relaxed);
-                        let cured = FailureOutcome::Cured;
-                        log.note(FailureKind::Read, cured, place, segment, error);
-                    }
-                    return Ok(());
-                }
-                Err(error) if attempt == ATTEMPTS => {
-                    self.counters.reads_failed.fetch_add(1, Relaxed);
-                    let lost = FailureOutcome::Failed;
-                    log.note(FailureKind::Read, lost, place, segment, &error.source);
-                    return Err(error.into());
-                }
-                Err(error) => {
-                    self.counters.read_retries.fetch_add(1, Relaxed);
-                    tracing::warn!(%error, attempt, "read failed, trying again");
-                    failed = Some(error.source);
-                    attempt += 1;
-                }
-            }
-        }
-    }
-
-    /// Reads `sectors` sectors from `sector`, aligned as the device needs.
-    /// The returned range holds them.
-    fn read_aligned(
-        &self,
-        sector: u64,
-        sectors: u64,
-    ) -> Result<(PooledBuffer, std::ops::Range<usize>)> {
-        let step = self.align / SECTOR;
-        let first = sector - sector % step;
-        let end = (sector + sectors).next_multiple_of(step);
-        let bytes = ((end - first) * SECTOR) as usize;
-        let pool = usize::from(bytes <= WINDOW_BYTES as usize + 8192);
-        let mut buffer = self.pools[pool].take(bytes);
-        self.device_read(first, &mut buffer)?;
-        let start = ((sector - first) * SECTOR) as usize;
-        Ok((buffer, start..start + (sectors * SECTOR) as usize))
     }
 
     /// Bytes straight from the device, for recovery, the cleaner and fsck.
@@ -148,12 +86,12 @@ impl Reader {
         if self.durability.serve(sector, bytes) {
             return Ok(());
         }
-        if (sector * SECTOR).is_multiple_of(self.align)
-            && (bytes.len() as u64).is_multiple_of(self.align)
+        if (sector * SECTOR).is_multiple_of(self.source.align)
+            && (bytes.len() as u64).is_multiple_of(self.source.align)
         {
-            return self.device_read(sector, bytes);
+            return self.source.read(sector, bytes);
         }
-        let (buffer, range) = self.read_aligned(sector, sectors)?;
+        let (buffer, range) = self.source.read_aligned(sector, sectors)?;
         bytes.copy_from_slice(&buffer[range][..bytes.len()]);
         Ok(())
     }
@@ -213,6 +151,6 @@ impl Reader {
     /// Drops everything that could be read again.
     pub fn forget_all(&self) {
         self.meta.clear();
-        self.windows.lock().clear();
+        self.windows.clear();
     }
 }

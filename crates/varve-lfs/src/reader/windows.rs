@@ -1,75 +1,218 @@
 //! Read-ahead that crosses files: when misses are neighbours in the log, as
 //! when files are read in the order they were written, a whole window is
-//! fetched, and later misses are served from it.
+//! fetched, and later misses are served from it. Where windows follow each
+//! other, threads fetch the next ones ([`super::ahead`]), and who arrives where
+//! one is on its way waits for it.
+//!
+//! Invariant: a window is kept only if its segment has not been entered anew,
+//! and the caches not been dropped, since its fetch began.
 
 use super::Reader;
 use crate::error::Result;
 use crate::format::SECTOR;
+use crate::locks::assert_may_wait;
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::PooledBuffer;
+use varve_device::sync::{Condvar, Mutex};
 
 /// Bytes fetched at once when misses are neighbours in the log.
 pub(super) const WINDOW_BYTES: u64 = 256 << 10;
+const WINDOW_SECTORS: u64 = WINDOW_BYTES / SECTOR;
 /// Windows kept.
 const WINDOWS: usize = 16;
+/// Windows fetched ahead of a stream.
+const AHEAD: u64 = 2;
 /// Streams of misses told apart: a file's inode and its data may lie in
 /// different places of the log, each read in order.
 const STREAMS: usize = 8;
 
 struct Window {
-    first_sector: u64,
+    sectors: Range<u64>,
     bytes: Arc<PooledBuffer>,
+    /// Nobody has read from it; whoever does is going to want the next ones.
+    untouched: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Stream {
+    /// The sector behind the last miss or window.
+    end: u64,
+    /// Windows fetched for it, each behind the one before.
+    windows: u32,
+}
+
+/// A window that a thread is fetching.
+struct UnderWay {
+    sectors: Range<u64>,
+    forgotten: bool,
 }
 
 #[derive(Default)]
-pub(super) struct Windows {
+struct State {
     /// Newest last.
     kept: VecDeque<Window>,
-    /// Sectors behind recent misses, newest last, one for each stream.
-    streams: VecDeque<u64>,
+    /// One for each stream, the newest last.
+    streams: VecDeque<Stream>,
+    under_way: Vec<UnderWay>,
+}
+
+/// What is kept and what is on its way.
+#[derive(Default)]
+pub(super) struct Windows {
+    state: Mutex<State>,
+    /// Something is no longer under way.
+    arrived: Condvar,
+}
+
+impl State {
+    /// Notes a miss of `sectors` sectors; if it continues a stream, how many
+    /// windows that had in a row.
+    fn note(&mut self, sector: u64, sectors: u64) -> Option<u32> {
+        let near = |stream: &Stream| sector.abs_diff(stream.end) <= WINDOW_SECTORS;
+        let stream = self.streams.iter().rposition(near);
+        let stream = match stream {
+            Some(stream) => self.streams.remove(stream),
+            None if self.streams.len() == STREAMS => {
+                self.streams.pop_front();
+                None
+            }
+            None => None,
+        };
+        let windows = stream.map(|stream| {
+            if sector < stream.end {
+                0
+            } else {
+                stream.windows
+            }
+        });
+        self.streams.push_back(Stream {
+            end: sector + sectors,
+            windows: windows.unwrap_or(0),
+        });
+        windows
+    }
+
+    fn keep(&mut self, window: Window) {
+        let Range { start, end } = window.sectors;
+        let windows = self.note(start, end - start).unwrap_or(0);
+        if let Some(stream) = self.streams.back_mut() {
+            stream.windows = windows + 1;
+        }
+        if self.kept.len() == WINDOWS {
+            self.kept.pop_front();
+        }
+        self.kept.push_back(window);
+    }
+
+    /// What to fetch behind `sector`, up to `limit`, so that the next windows
+    /// are there or on their way.
+    fn lacking(&mut self, sector: u64, limit: u64) -> Vec<Range<u64>> {
+        let until = limit.min(sector + AHEAD * WINDOW_SECTORS);
+        let mut next = sector;
+        let mut lacking = Vec::new();
+        while next < until {
+            let kept = self.kept.iter().map(|window| &window.sectors);
+            let mut known = kept.chain(self.under_way.iter().map(|window| &window.sectors));
+            if let Some(known) = known.find(|known| known.contains(&next)) {
+                next = known.end;
+                continue;
+            }
+            let sectors = next..limit.min(next + WINDOW_SECTORS);
+            next = sectors.end;
+            lacking.push(sectors.clone());
+            self.under_way.push(UnderWay {
+                sectors,
+                forgotten: false,
+            });
+        }
+        lacking
+    }
 }
 
 impl Windows {
     /// Drops what was fetched.
-    pub(super) fn clear(&mut self) {
-        self.kept.clear();
+    pub fn clear(&self) {
+        self.forget(|_| true);
     }
 
-    /// Notes a miss of `sectors` sectors; true if it continues a stream.
-    pub(super) fn note(&mut self, sector: u64, sectors: u64) -> bool {
-        let near = |end: &u64| sector.abs_diff(*end) <= WINDOW_BYTES / SECTOR;
-        let stream = self.streams.iter().rposition(near);
-        match stream {
-            Some(stream) => {
-                self.streams.remove(stream);
-            }
-            None if self.streams.len() == STREAMS => {
-                self.streams.pop_front();
-            }
-            None => {}
+    fn forget(&self, which: impl Fn(&Range<u64>) -> bool) {
+        let state = &mut *self.state.lock();
+        state.kept.retain(|window| !which(&window.sectors));
+        for window in &mut state.under_way {
+            window.forgotten |= which(&window.sectors);
         }
-        self.streams.push_back(sector + sectors);
-        stream.is_some()
+    }
+
+    /// A read that needed no window.
+    pub fn passed(&self, sector: u64, sectors: u64) {
+        self.state.lock().note(sector, sectors);
+    }
+
+    /// A fetch has ended, with the bytes of its sectors if it brought any.
+    pub fn arrived(&self, sectors: &Range<u64>, bytes: Option<PooledBuffer>) {
+        let state = &mut *self.state.lock();
+        let place = |window: &UnderWay| window.sectors == *sectors;
+        let Some(place) = state.under_way.iter().position(place) else {
+            return;
+        };
+        let forgotten = state.under_way.swap_remove(place).forgotten;
+        if let Some(bytes) = bytes.filter(|_| !forgotten) {
+            state.keep(Window {
+                sectors: sectors.clone(),
+                bytes: Arc::new(bytes),
+                untouched: true,
+            });
+        }
+        self.arrived.notify_all();
     }
 }
 
 impl Reader {
+    /// Copies sectors from a window that is there or on its way. Whoever is
+    /// the first to read from it has the next ones fetched.
     pub(super) fn take_from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
-        let windows = self.windows.lock();
-        let hit = windows.kept.iter().rev().find_map(|window| {
-            let offset = (sector.checked_sub(window.first_sector)? * SECTOR) as usize;
-            let end = offset.checked_add(bytes.len())?;
-            (end <= window.bytes.len()).then(|| (Arc::clone(&window.bytes), offset))
-        });
-        drop(windows);
-        match hit {
-            Some((window, offset)) => {
-                bytes.copy_from_slice(&window[offset..offset + bytes.len()]);
-                true
+        let end = sector + bytes.len() as u64 / SECTOR;
+        let covers = |range: &Range<u64>| range.start <= sector && end <= range.end;
+        let mut state = self.windows.state.lock();
+        while state.under_way.iter().any(|w| covers(&w.sectors)) {
+            assert_may_wait();
+            self.windows.arrived.wait(&mut state);
+        }
+        let mut kept = state.kept.iter_mut().rev();
+        let Some(window) = kept.find(|window| covers(&window.sectors)) else {
+            return false;
+        };
+        let buffer = Arc::clone(&window.bytes);
+        let offset = ((sector - window.sectors.start) * SECTOR) as usize;
+        let lacking = match std::mem::take(&mut window.untouched) {
+            true => {
+                let behind = window.sectors.end;
+                state.lacking(behind, self.log_end())
             }
-            None => false,
+            false => Vec::new(),
+        };
+        drop(state);
+        self.fetch_ahead(lacking);
+        bytes.copy_from_slice(&buffer[offset..offset + bytes.len()]);
+        true
+    }
+
+    /// The sector behind the last segment. A window may well reach into the
+    /// segment behind its own, which mostly is the next of the log.
+    fn log_end(&self) -> u64 {
+        let geometry = &self.geometry;
+        let last = geometry.segment_count - 1;
+        geometry.byte(last, geometry.segment_bytes) / SECTOR
+    }
+
+    fn fetch_ahead(&self, lacking: Vec<Range<u64>>) {
+        for sectors in lacking {
+            if !self.ahead.fetch(sectors.clone()) {
+                self.windows.arrived(&sectors, None);
+            }
         }
     }
 
@@ -77,31 +220,32 @@ impl Reader {
     /// the last miss was a neighbour.
     pub(super) fn miss(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
-        let near = self.windows.lock().note(sector, sectors);
-        if !near || bytes.len() as u64 >= WINDOW_BYTES {
-            return self.read_uncached(sector, bytes);
-        }
-        let Some(segment) = self.geometry.segment_of(sector) else {
+        let before = self.windows.state.lock().note(sector, sectors);
+        let end = self.log_end();
+        let Some(before) = before.filter(|_| sectors < WINDOW_SECTORS && sector < end) else {
             return self.read_uncached(sector, bytes);
         };
-        let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
-        let count = (WINDOW_BYTES / SECTOR).min(end - sector).max(sectors);
-        let Ok((buffer, range)) = self.read_aligned(sector, count) else {
+        let count = WINDOW_SECTORS.min(end - sector).max(sectors);
+        let Ok((buffer, range)) = self.source.read_aligned(sector, count) else {
             // A neighbour may be unreadable; what was asked for may not.
             return self.read_uncached(sector, bytes);
         };
         self.counters.windows_read.fetch_add(1, Relaxed);
         bytes.copy_from_slice(&buffer[range.start..range.start + bytes.len()]);
-        let first_sector = sector - range.start as u64 / SECTOR;
-        let mut windows = self.windows.lock();
-        if windows.kept.len() == WINDOWS {
-            windows.kept.pop_front();
-        }
-        windows.note(sector, count);
-        windows.kept.push_back(Window {
-            first_sector,
+        let first = sector - range.start as u64 / SECTOR;
+        let behind = first + buffer.len() as u64 / SECTOR;
+        let mut state = self.windows.state.lock();
+        state.keep(Window {
+            sectors: first..behind,
             bytes: Arc::new(buffer),
+            untouched: false,
         });
+        let lacking = match before {
+            0 => Vec::new(),
+            _ => state.lacking(behind, end),
+        };
+        drop(state);
+        self.fetch_ahead(lacking);
         Ok(())
     }
 
@@ -109,9 +253,7 @@ impl Reader {
     pub fn forget_segment(&self, segment: u32) {
         let first = self.geometry.byte(segment, 0) / SECTOR;
         let end = self.geometry.byte(segment, self.geometry.segment_bytes) / SECTOR;
-        self.windows.lock().kept.retain(|window| {
-            let behind = window.first_sector + window.bytes.len() as u64 / SECTOR;
-            behind <= first || window.first_sector >= end
-        });
+        let over = |sectors: &Range<u64>| sectors.start < end && first < sectors.end;
+        self.windows.forget(over);
     }
 }

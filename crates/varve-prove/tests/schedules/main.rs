@@ -20,4 +20,5 @@ mod passages;
 mod planted;
 mod stage;
 mod truncate;
+mod windows;
 mod write_threads;

@@ -106,14 +106,25 @@ impl Stage {
     }
 
     pub fn sized(device_bytes: u64, write_threads: usize, read_ahead_threads: usize) -> Self {
+        Self::with(device_bytes, |log| {
+            log.mount.write_threads = write_threads;
+            log.options.read_ahead_threads = read_ahead_threads;
+        })
+    }
+
+    /// With threads that fetch windows of the log ahead, and no others.
+    pub fn reading(device_bytes: u64, read_threads: usize) -> Self {
+        Self::with(device_bytes, |log| log.mount.read_threads = read_threads)
+    }
+
+    fn with(device_bytes: u64, set: impl FnOnce(&mut Log)) -> Self {
         let mut log = Log {
             device_bytes,
             ..Log::default()
         };
         let device = Arc::new(MemoryDevice::new(log.device_bytes));
         log.format(device.clone(), new_clock()).unwrap();
-        log.mount.write_threads = write_threads;
-        log.options.read_ahead_threads = read_ahead_threads;
+        set(&mut log);
         Self::on(log, &device.snapshot())
     }
 

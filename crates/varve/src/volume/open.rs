@@ -96,6 +96,7 @@ impl Volume {
             policy: options.cleaner_policy,
             owner: host::identity(),
             write_threads: if options.background { 2 } else { 0 },
+            read_threads: if options.background { 2 } else { 0 },
             ..MountOptions::default()
         };
         let layout = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), mount)?;

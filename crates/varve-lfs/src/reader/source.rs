@@ -1,0 +1,101 @@
+//! Sectors from the device: aligned as it needs them, tried again if it fails.
+
+use crate::error::Result;
+use crate::failures::{FailureKind, FailureOutcome};
+use crate::format::SECTOR;
+use crate::geometry::Geometry;
+use crate::locks::assert_may_wait;
+use crate::reader::windows::WINDOW_BYTES;
+use crate::statistics::Counters;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_device::{BufferPool, Device, PooledBuffer};
+
+/// Most bytes one request reads.
+pub(super) const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
+/// Buffers for requests that are kept for the next one.
+const POOLED: usize = 8;
+/// Attempts at a failing read before giving up.
+const ATTEMPTS: u32 = 3;
+
+/// See the module's head.
+pub(super) struct Source {
+    device: Arc<dyn Device>,
+    geometry: Geometry,
+    /// Bytes that a request begins and ends on.
+    pub align: u64,
+    /// For runs, and for windows.
+    pools: [Arc<BufferPool>; 2],
+    pub counters: Arc<Counters>,
+}
+
+impl Source {
+    pub fn new(device: Arc<dyn Device>, geometry: Geometry, counters: Arc<Counters>) -> Self {
+        let align = u64::from(device.geometry().logical_block).max(SECTOR);
+        Source {
+            device,
+            geometry,
+            align,
+            pools: [
+                BufferPool::new(RUN_BYTES as usize + 8192, POOLED),
+                BufferPool::new(WINDOW_BYTES as usize + 8192, POOLED),
+            ],
+            counters,
+        }
+    }
+
+    /// Reads whole sectors from the device, trying again if it fails.
+    pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        assert_may_wait();
+        let mut attempt = 1;
+        let mut failed = None;
+        loop {
+            self.counters.device_reads.fetch_add(1, Relaxed);
+            self.counters
+                .bytes_read
+                .fetch_add(bytes.len() as u64, Relaxed);
+            let read = || self.device.read(sector * SECTOR, bytes);
+            let tried = self.counters.using(read);
+            let place = (sector * SECTOR, bytes.len() as u64);
+            let segment = self.geometry.segment_of(sector);
+            let log = &self.counters.failures;
+            match tried {
+                Ok(()) => {
+                    if let Some(error) = failed {
+                        self.counters.reads_cured.fetch_add(1, Relaxed);
+                        let cured = FailureOutcome::Cured;
+                        log.note(FailureKind::Read, cured, place, segment, error);
+                    }
+                    return Ok(());
+                }
+                Err(error) if attempt == ATTEMPTS => {
+                    self.counters.reads_failed.fetch_add(1, Relaxed);
+                    let lost = FailureOutcome::Failed;
+                    log.note(FailureKind::Read, lost, place, segment, &error.source);
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    self.counters.read_retries.fetch_add(1, Relaxed);
+                    tracing::warn!(%error, attempt, "read failed, trying again");
+                    failed = Some(error.source);
+                    attempt += 1;
+                }
+            }
+        }
+    }
+
+    /// Reads `sectors` sectors from `sector`, aligned as the device needs.
+    /// The returned range holds them.
+    pub fn read_aligned(&self, sector: u64, sectors: u64) -> Result<(PooledBuffer, Range<usize>)> {
+        let step = self.align / SECTOR;
+        let first = sector - sector % step;
+        let end = (sector + sectors).next_multiple_of(step);
+        let bytes = ((end - first) * SECTOR) as usize;
+        let pool = usize::from(bytes <= WINDOW_BYTES as usize + 8192);
+        let mut buffer = self.pools[pool].take(bytes);
+        self.read(first, &mut buffer)?;
+        let start = ((sector - first) * SECTOR) as usize;
+        Ok((buffer, start..start + (sectors * SECTOR) as usize))
+    }
+}
