@@ -12,6 +12,7 @@
 //! | [`recorder`] | a device that keeps the trace of what was asked of it |
 //! | [`crash`] | the images a power cut may leave behind, from such a trace |
 //! | [`fault`] | a device that misbehaves according to a plan |
+//! | [`striped`] | several devices as one, their requests side by side |
 //! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
 //! | [`lanes`] | values of which each thread uses one |
 //! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
@@ -39,6 +40,7 @@ pub mod pool;
 mod random;
 pub mod recorder;
 pub mod request;
+pub mod striped;
 pub mod sync;
 
 pub use aligned::*;
@@ -53,3 +55,4 @@ pub use memory::*;
 pub use pool::*;
 pub use recorder::*;
 pub use request::*;
+pub use striped::*;
