@@ -1,0 +1,139 @@
+//! Eager writing: where the next write goes.
+//!
+//! Pure: a choice is made of free space, the head's position and what was
+//! chosen before. Nothing here writes.
+//!
+//! With a head: while the compactor provides empty tracks, one is filled to the
+//! track-switch threshold, then the next one in the direction of the sweep.
+//! Without empty tracks the choice is greedy: the free place that is reached
+//! soonest, on the current track, the current cylinder, or a cylinder further
+//! on; the arm sweeps in one direction and starts over at the end, so that it
+//! is not trapped where the disk is full (Wang et al. 1999, §4.2).
+//!
+//! Without a head: the next free place after the last one, likewise round and
+//! round.
+//!
+//! A map sector goes to a block that is partly used already, if one is about as
+//! near: whole free blocks are what data needs.
+
+mod mechanical;
+mod ordered;
+
+use crate::free_space::FreeSpace;
+use crate::medium::HeadPosition;
+
+/// What room is needed for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// A whole block.
+    Block,
+    /// One unit: a map sector.
+    Unit,
+}
+
+/// Where not to go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Avoid {
+    /// A region that is being emptied.
+    pub region: Option<u32>,
+    /// Empty regions: who fills holes must not use up what it makes.
+    pub empty: bool,
+}
+
+/// How eagerly to switch tracks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// An empty track is filled to this share before the next one is begun, in
+    /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
+    pub fill: f64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Policy { fill: 0.75 }
+    }
+}
+
+/// The chooser and what it remembers.
+#[derive(Debug, Clone, Default)]
+pub struct Eager {
+    policy: Policy,
+    /// The region being filled.
+    filling: Option<u32>,
+    /// Without a head: the unit after the last one chosen.
+    cursor: u64,
+}
+
+impl Eager {
+    /// A chooser.
+    pub fn new(policy: Policy) -> Self {
+        Eager {
+            policy,
+            ..Eager::default()
+        }
+    }
+
+    /// The region being filled, if one is.
+    pub fn filling(&self) -> Option<u32> {
+        self.filling
+    }
+
+    /// The first unit of the place to write next; `None` if there is none.
+    /// Nothing is taken: the caller does that.
+    pub fn choose(
+        &mut self,
+        free: &FreeSpace,
+        head: Option<&HeadPosition>,
+        want: Want,
+        avoid: Avoid,
+    ) -> Option<u64> {
+        let Some(head) = head else {
+            return self.next_in_order(free, want, avoid);
+        };
+        // A map sector goes where the head is just now: next to the data.
+        if want == Want::Block
+            && !avoid.empty
+            && let Some(region) = self.region_to_fill(free, head, avoid)
+            && let Some((unit, _)) = mechanical::on_track(free, head, region, want)
+        {
+            return Some(unit);
+        }
+        let found = mechanical::nearest(free, head, want, avoid);
+        if found.is_some() || !avoid.empty {
+            return found;
+        }
+        let any = Avoid {
+            empty: false,
+            ..avoid
+        };
+        mechanical::nearest(free, head, want, any)
+    }
+
+    /// The region to fill now: the one begun, or the next empty one.
+    fn region_to_fill(
+        &mut self,
+        free: &FreeSpace,
+        head: &HeadPosition,
+        avoid: Avoid,
+    ) -> Option<usize> {
+        if self.policy.fill <= 0.0 {
+            return None;
+        }
+        let begun = self.filling.filter(|&region| {
+            Some(region) != avoid.region
+                && free.free_blocks_in(region as usize) > 0
+                && free.utilisation(region as usize) < self.policy.fill
+        });
+        self.filling = begun.or_else(|| {
+            let here = mechanical::region_of(head);
+            let mut ahead = free.empty_regions().range(here..);
+            let mut behind = free.empty_regions().range(..here);
+            let empty = ahead.next().or_else(|| behind.next()).copied();
+            empty.filter(|&region| Some(region) != avoid.region)
+        });
+        self.filling.map(|region| region as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The next free place in order, on a device that has no head to speak of.
+
+use super::{Avoid, Eager, Want};
+use crate::free_space::FreeSpace;
+
+impl Eager {
+    /// The next free place after the last one chosen, round and round.
+    pub(super) fn next_in_order(
+        &mut self,
+        free: &FreeSpace,
+        want: Want,
+        avoid: Avoid,
+    ) -> Option<u64> {
+        let units = u64::from(free.units_per_block());
+        let regions = free.regions();
+        let blocks = regions.blocks(regions.len() - 1).end;
+        let from = ((self.cursor.div_ceil(units)) as u32).min(blocks);
+        let found = match want {
+            // A partly used block just behind the cursor comes first: that is
+            // where the last map sector went.
+            Want::Unit => self
+                .unit_in(free, from.saturating_sub(1)..blocks, avoid, true)
+                .or_else(|| self.unit_in(free, 0..from, avoid, true))
+                .or_else(|| self.unit_in(free, from..blocks, avoid, false))
+                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
+            Want::Block => self
+                .block_in(free, from..blocks, avoid)
+                .or_else(|| self.block_in(free, 0..from, avoid)),
+        };
+        match found {
+            Some(unit) => {
+                self.cursor = match want {
+                    Want::Block => unit + units,
+                    Want::Unit => self.cursor.max(unit + 1),
+                };
+                Some(unit)
+            }
+            None if avoid.empty => {
+                let all = Avoid {
+                    empty: false,
+                    ..avoid
+                };
+                self.next_in_order(free, want, all)
+            }
+            None => None,
+        }
+    }
+
+    fn block_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
+        let block = candidates(free, range, avoid).find(|&block| free.mask(block) == 0)?;
+        Some(u64::from(block) * u64::from(free.units_per_block()))
+    }
+
+    fn unit_in(
+        &self,
+        free: &FreeSpace,
+        range: std::ops::Range<u32>,
+        avoid: Avoid,
+        partial: bool,
+    ) -> Option<u64> {
+        // Looking for a partly used block goes no further than a few regions.
+        const NEAR_BLOCKS: usize = 256;
+        let full = free.full_mask();
+        let near = if partial { NEAR_BLOCKS } else { usize::MAX };
+        let block = candidates(free, range, avoid).take(near).find(|&block| {
+            let mask = free.mask(block);
+            mask != full && (!partial || mask != 0)
+        })?;
+        let bit = free.mask(block).trailing_ones();
+        Some(u64::from(block) * u64::from(free.units_per_block()) + u64::from(bit))
+    }
+}
+
+/// The blocks of a range, regions that are full or to be avoided left out.
+fn candidates(
+    free: &FreeSpace,
+    range: std::ops::Range<u32>,
+    avoid: Avoid,
+) -> impl Iterator<Item = u32> {
+    let regions = free.regions();
+    let first = if range.is_empty() {
+        regions.len()
+    } else {
+        regions.of(range.start)
+    };
+    (first..regions.len())
+        .map(move |region| (region, regions.blocks(region)))
+        .take_while({
+            let end = range.end;
+            move |(_, blocks)| blocks.start < end
+        })
+        .filter(move |&(region, _)| {
+            let avoided = avoid.region == Some(region as u32)
+                || (avoid.empty && free.empty_regions().contains(&(region as u32)));
+            !avoided && !free.is_full(region)
+        })
+        .flat_map(move |(_, blocks)| blocks.start.max(range.start)..blocks.end.min(range.end))
+}

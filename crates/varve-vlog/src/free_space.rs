@@ -1,0 +1,285 @@
+//! Which units are free, by block and by region.
+//!
+//! A region is what the head writes without moving: a track of a drive, or so
+//! many blocks of a device that has no tracks. A block belongs to the region in
+//! which it begins.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// The regions of a medium: contiguous runs of blocks, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Regions {
+    /// The first block of each, and the end of the last.
+    starts: Vec<u32>,
+}
+
+impl Regions {
+    /// Regions that begin at the given blocks, up to block `end`.
+    ///
+    /// # Panics
+    /// If there is none, or they do not begin at block 0 and ascend.
+    pub fn new(mut starts: Vec<u32>, end: u32) -> Self {
+        assert_eq!(starts.first(), Some(&0), "the first region's block");
+        starts.push(end);
+        assert!(starts.is_sorted(), "regions ascend");
+        Regions { starts }
+    }
+
+    /// `blocks` blocks in regions of `each`.
+    ///
+    /// # Panics
+    /// If `each` is zero.
+    pub fn even(blocks: u32, each: u32) -> Self {
+        assert!(each > 0, "regions of nothing");
+        let starts = (0..blocks.div_ceil(each).max(1)).map(|nth| nth * each);
+        Regions::new(starts.collect(), blocks)
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// Never: there is always one.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The blocks of one.
+    pub fn blocks(&self, region: usize) -> Range<u32> {
+        self.starts[region]..self.starts[region + 1]
+    }
+
+    /// The region of a block.
+    pub fn of(&self, block: u32) -> usize {
+        self.starts.partition_point(|&start| start <= block) - 1
+    }
+}
+
+/// Free and used units.
+#[derive(Debug, Clone)]
+pub struct FreeSpace {
+    regions: Regions,
+    units_per_block: u32,
+    unit_sectors: u64,
+    /// A bit for each unit of a block that is used.
+    used: Vec<u8>,
+    /// Used units of each region.
+    used_units: Vec<u32>,
+    /// Blocks of each region with no used unit.
+    free_in: Vec<u32>,
+    /// Regions with no used unit, and at least one block.
+    empty: BTreeSet<u32>,
+    free_blocks: u64,
+}
+
+impl FreeSpace {
+    /// All free. A unit has `unit_sectors` sectors of 512 bytes.
+    ///
+    /// # Panics
+    /// If a block has no unit, or more than eight.
+    pub fn new(regions: Regions, units_per_block: u32, unit_sectors: u64) -> Self {
+        assert!(
+            (1..=8).contains(&units_per_block),
+            "{units_per_block} units"
+        );
+        let blocks = regions.starts[regions.len()];
+        let some = |&region: &usize| !regions.blocks(region).is_empty();
+        FreeSpace {
+            units_per_block,
+            unit_sectors,
+            used: vec![0; blocks as usize],
+            used_units: vec![0; regions.len()],
+            free_in: (0..regions.len())
+                .map(|nth| regions.blocks(nth).len() as u32)
+                .collect(),
+            empty: (0..regions.len())
+                .filter(some)
+                .map(|nth| nth as u32)
+                .collect(),
+            free_blocks: u64::from(blocks),
+            regions,
+        }
+    }
+
+    /// The regions.
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Units in a block.
+    pub fn units_per_block(&self) -> u32 {
+        self.units_per_block
+    }
+
+    /// Sectors of 512 bytes in a unit.
+    pub fn unit_sectors(&self) -> u64 {
+        self.unit_sectors
+    }
+
+    /// Blocks with no used unit.
+    pub fn free_blocks(&self) -> u64 {
+        self.free_blocks
+    }
+
+    /// Regions with no used unit, in order.
+    pub fn empty_regions(&self) -> &BTreeSet<u32> {
+        &self.empty
+    }
+
+    /// The share of a region's blocks that are used or broken, in `[0, 1]`.
+    pub fn utilisation(&self, region: usize) -> f64 {
+        let blocks = self.regions.blocks(region).len().max(1);
+        1.0 - f64::from(self.free_in[region]) / blocks as f64
+    }
+
+    /// Blocks of a region with no used unit.
+    pub fn free_blocks_in(&self, region: usize) -> u32 {
+        self.free_in[region]
+    }
+
+    /// True if every unit of the region is used.
+    pub fn is_full(&self, region: usize) -> bool {
+        self.used_units[region] == self.region_units(region)
+    }
+
+    fn region_units(&self, region: usize) -> u32 {
+        self.regions.blocks(region).len() as u32 * self.units_per_block
+    }
+
+    /// A bit for each used unit of a block.
+    pub fn mask(&self, block: u32) -> u8 {
+        self.used[block as usize]
+    }
+
+    /// The mask of a block all of whose units are used.
+    pub fn full_mask(&self) -> u8 {
+        u8::MAX >> (8 - self.units_per_block)
+    }
+
+    /// Takes units of a block.
+    ///
+    /// # Panics
+    /// If one of them is used already: two owners of one place is the bug that
+    /// loses data.
+    pub fn take(&mut self, block: u32, units: u8) {
+        let mask = &mut self.used[block as usize];
+        assert_eq!(
+            *mask & units,
+            0,
+            "block {block}: units {units:#b} of {mask:#b} taken twice"
+        );
+        let broken = u32::from(*mask == 0 && units != 0);
+        *mask |= units;
+        let region = self.regions.of(block);
+        self.free_blocks -= u64::from(broken);
+        self.free_in[region] -= broken;
+        if self.used_units[region] == 0 {
+            self.empty.remove(&(region as u32));
+        }
+        self.used_units[region] += units.count_ones();
+    }
+
+    /// Gives units of a block back.
+    ///
+    /// # Panics
+    /// If one of them is free.
+    pub fn give(&mut self, block: u32, units: u8) {
+        let mask = &mut self.used[block as usize];
+        assert_eq!(
+            *mask & units,
+            units,
+            "block {block}: units {units:#b} of {mask:#b} given twice"
+        );
+        *mask &= !units;
+        let whole = u32::from(*mask == 0 && units != 0);
+        let region = self.regions.of(block);
+        self.free_blocks += u64::from(whole);
+        self.free_in[region] += whole;
+        self.used_units[region] -= units.count_ones();
+        if self.used_units[region] == 0 {
+            self.empty.insert(region as u32);
+        }
+    }
+
+    /// Takes a whole block.
+    ///
+    /// # Panics
+    /// As [`FreeSpace::take`].
+    pub fn take_block(&mut self, block: u32) {
+        self.take(block, self.full_mask());
+    }
+
+    /// Gives a whole block back.
+    ///
+    /// # Panics
+    /// As [`FreeSpace::give`].
+    pub fn give_block(&mut self, block: u32) {
+        self.give(block, self.full_mask());
+    }
+
+    /// The block of a unit, and its bit.
+    pub fn place(&self, unit: u64) -> (u32, u8) {
+        let each = u64::from(self.units_per_block);
+        ((unit / each) as u32, 1 << (unit % each))
+    }
+
+    /// Takes one unit.
+    ///
+    /// # Panics
+    /// As [`FreeSpace::take`].
+    pub fn take_unit(&mut self, unit: u64) {
+        let (block, bit) = self.place(unit);
+        self.take(block, bit);
+    }
+
+    /// Gives one unit back.
+    ///
+    /// # Panics
+    /// As [`FreeSpace::give`].
+    pub fn give_unit(&mut self, unit: u64) {
+        let (block, bit) = self.place(unit);
+        self.give(block, bit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_belong_to_the_region_they_begin_in() {
+        let regions = Regions::new(vec![0, 3, 3, 7], 9);
+        assert_eq!(regions.len(), 4);
+        let found: Vec<usize> = (0..9).map(|block| regions.of(block)).collect();
+        assert_eq!(found, [0, 0, 0, 2, 2, 2, 2, 3, 3]);
+        assert!(regions.blocks(1).is_empty());
+        assert_eq!(Regions::even(10, 4).blocks(2), 8..10);
+    }
+
+    #[test]
+    fn counts_follow_what_is_taken_and_given() {
+        let mut free = FreeSpace::new(Regions::even(8, 4), 8, 1);
+        assert_eq!((free.free_blocks(), free.empty_regions().len()), (8, 2));
+        free.take_unit(9);
+        assert_eq!(free.mask(1), 0b10);
+        free.take_block(0);
+        assert_eq!((free.free_blocks(), free.empty_regions().len()), (6, 1));
+        assert_eq!((free.utilisation(0), free.free_blocks_in(0)), (0.5, 2));
+        free.give_unit(9);
+        free.give_block(0);
+        assert_eq!((free.free_blocks(), free.empty_regions().len()), (8, 2));
+        assert!(!free.is_full(0));
+        (0..4).for_each(|block| free.take_block(block));
+        assert!(free.is_full(0));
+    }
+
+    #[test]
+    #[should_panic(expected = "taken twice")]
+    fn nothing_has_two_owners() {
+        let mut free = FreeSpace::new(Regions::even(8, 4), 2, 1);
+        free.take_block(3);
+        free.take_unit(7);
+    }
+}

@@ -1,0 +1,277 @@
+//! The virtual log disk: a device whose every write goes where it is near.
+//!
+//! Invariants (`docs/vld-format.md` has each rule and what breaks without it):
+//! - The map in memory is what reads see; on the medium it changes only by
+//!   transactions: data first, then one map record for each piece changed, then
+//!   one flush. A transaction counts when all its records and all data it wrote
+//!   are there, by checksum.
+//! - Nothing that the durable map or a kept record uses is written over: the
+//!   room of what a transaction replaces is free when its flush has returned.
+//! - After a failed flush, or a map record that could not be written anywhere,
+//!   nothing is written any more; what is durable can be read.
+//!
+//! Locks: one, over map, free space and log. Reads share it while they read, so
+//! that no block is reused under them; everything else has it alone.
+
+mod checkpoint;
+mod compact;
+mod recovery;
+mod requests;
+mod scan;
+mod state;
+mod statistics;
+
+use std::io::{ErrorKind, IoSlice};
+
+use parking_lot::RwLock;
+use varve_device::{Device, DeviceError, Geometry, Operation, Result, check_request, total_length};
+use varve_disk::Access;
+use zerocopy::IntoBytes;
+
+use crate::eager::Policy;
+use crate::error::VldError;
+use crate::format::{CheckpointHeader, Layout};
+use crate::map::Map;
+use crate::medium::Medium;
+
+pub use compact::{Compaction, Granularity};
+pub use recovery::{Recovery, Source};
+pub use statistics::VldStatistics;
+
+use state::State;
+
+/// How to make a volume.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FormatOptions {
+    /// Bytes in a block; default 4096, a multiple of the medium's physical
+    /// block, at most eight of them.
+    pub block_bytes: u32,
+    /// Bytes to offer, rounded down to blocks; default all that fit.
+    pub logical_bytes: Option<u64>,
+    /// Tells the volume from others: draw it at random.
+    pub volume: u64,
+}
+
+/// How to run one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Options {
+    /// Track-switch threshold and what else guides eager writing.
+    pub policy: Policy,
+    /// Every write and discard is durable when it returns, as in a drive
+    /// without a write cache. Default off: a flush makes durable.
+    pub synchronous: bool,
+    /// Nothing on the medium is changed, not even by recovery. Default off.
+    pub read_only: bool,
+    /// Decides which tracks the compactor takes; default 1.
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            policy: Policy::default(),
+            synchronous: false,
+            read_only: false,
+            seed: 1,
+        }
+    }
+}
+
+/// A virtual log disk.
+#[derive(Debug)]
+pub struct Vld<M: Medium> {
+    medium: M,
+    layout: Layout,
+    options: Options,
+    state: RwLock<State>,
+}
+
+impl<M: Medium> Vld<M> {
+    /// Makes a volume on `medium`: whatever was there is gone.
+    ///
+    /// # Errors
+    /// When the measures are impossible, the medium is too small, or it fails.
+    pub fn format(medium: &M, options: FormatOptions) -> std::result::Result<Layout, VldError> {
+        let geometry = medium.geometry();
+        let unit_bytes = geometry.physical_block.max(geometry.logical_block);
+        let logical = options
+            .logical_bytes
+            .map(|bytes| bytes / u64::from(options.block_bytes.max(1)));
+        let layout = Layout::choose(
+            options.volume,
+            unit_bytes,
+            options.block_bytes,
+            geometry.size / u64::from(options.block_bytes.max(1)),
+            logical,
+        )
+        .map_err(|source| VldError::Measures {
+            device: medium.name(),
+            source,
+        })?;
+        let mut block = vec![0; options.block_bytes as usize];
+        let mut put = |at: u64, bytes: &[u8]| {
+            block.fill(0);
+            block[..bytes.len()].copy_from_slice(bytes);
+            medium.write(layout.block_byte(at), &[IoSlice::new(&block)])
+        };
+        // The old volume is gone before the new one is there.
+        put(0, &[])?;
+        put(layout.last_block(), &[])?;
+        put(layout.tail_block(), &[])?;
+        medium.flush()?;
+        for region in 0..2 {
+            let empty = CheckpointHeader {
+                crc: 0.into(),
+                magic: 0.into(),
+                volume: layout.volume.into(),
+                serial: (region as u64 + 1).into(),
+                seq: 0.into(),
+                entries: 0.into(),
+                body_crc: 0.into(),
+                reserved: 0.into(),
+            };
+            put(layout.checkpoint_block(region), empty.seal().as_bytes())?;
+        }
+        medium.flush()?;
+        put(layout.last_block(), layout.superblock().as_bytes())?;
+        put(0, layout.superblock().as_bytes())?;
+        medium.flush()?;
+        Ok(layout)
+    }
+
+    /// Opens the volume on `medium`, recovering its map; also says how.
+    ///
+    /// # Errors
+    /// When there is no volume, its map cannot be recovered whole, or the medium
+    /// fails.
+    pub fn open(medium: M, options: Options) -> std::result::Result<(Self, Recovery), VldError> {
+        let (layout, recovered) = recovery::recover(&medium)?;
+        let report = recovered.report;
+        let state = State::from_recovered(&medium, layout, options, recovered)?;
+        let vld = Vld {
+            medium,
+            layout,
+            options,
+            state: RwLock::new(state),
+        };
+        Ok((vld, report))
+    }
+
+    /// What it stands on.
+    pub fn medium(&self) -> &M {
+        &self.medium
+    }
+
+    /// Its measures.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Counts since it was opened.
+    pub fn statistics(&self) -> VldStatistics {
+        self.state.read().statistics()
+    }
+
+    /// A copy of the map.
+    pub fn map(&self) -> Map {
+        self.state.read().map.clone()
+    }
+
+    /// The power goes down: commits, and records where the log's tail is, so
+    /// that the next opening need not search. The volume takes no writes after.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    pub fn park(&self) -> Result<()> {
+        let mut state = self.state.write();
+        self.writable(&state, Operation::Flush, 0, 0)?;
+        state.commit(self)?;
+        state.write_tail(self)?;
+        state.stopped = Some("it was parked; open it again".to_owned());
+        Ok(())
+    }
+
+    /// Writes the whole map in one place and cuts the log short: opening reads
+    /// that and what was written since.
+    ///
+    /// # Errors
+    /// When the medium fails.
+    pub fn checkpoint(&self) -> Result<()> {
+        let mut state = self.state.write();
+        self.writable(&state, Operation::Flush, 0, 0)?;
+        state.checkpoint(self)
+    }
+
+    /// Refuses changes when the volume takes none.
+    fn writable(
+        &self,
+        state: &State,
+        operation: Operation,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let reason = match (&state.stopped, self.options.read_only) {
+            (Some(reason), _) => reason.clone(),
+            (None, true) => "it was opened read-only".to_owned(),
+            (None, false) => return Ok(()),
+        };
+        let source = std::io::Error::new(ErrorKind::ReadOnlyFilesystem, reason);
+        Err(DeviceError::new(self, operation, offset, length, source))
+    }
+}
+
+impl<M: Medium> Device for Vld<M> {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            size: self.layout.logical_blocks * u64::from(self.layout.block_bytes),
+            logical_block: 512.min(self.layout.block_bytes),
+            physical_block: self.layout.block_bytes,
+        }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        check_request(self, Operation::Read, offset, buffer.len() as u64)?;
+        self.medium.command(Access::Read);
+        self.state.read().read(self, offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        let length = total_length(buffers);
+        check_request(self, Operation::Write, offset, length)?;
+        let mut state = self.state.write();
+        self.writable(&state, Operation::Write, offset, length)?;
+        self.medium.command(Access::Write);
+        state.write(self, offset, buffers)?;
+        match self.options.synchronous {
+            true => state.commit(self),
+            false => Ok(()),
+        }
+    }
+
+    fn flush(&self) -> Result<()> {
+        let mut state = self.state.write();
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.writable(&state, Operation::Flush, 0, 0)?;
+        state.commit(self)
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        check_request(self, Operation::Discard, offset, length)?;
+        let mut state = self.state.write();
+        self.writable(&state, Operation::Discard, offset, length)?;
+        state.discard(self, offset, length)?;
+        match self.options.synchronous {
+            true => state.commit(self),
+            false => Ok(()),
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("virtual log disk on {}", self.medium.name())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! Checkpoints: the whole map in one place, so that the log can be cut short.
+
+use std::io::IoSlice;
+
+use varve_device::Result;
+use zerocopy::IntoBytes;
+
+use super::Vld;
+use super::state::State;
+use crate::format::{CheckpointHeader, Entry, Layout, crc32c, crc32c_digest};
+use crate::map::Map;
+use crate::medium::Medium;
+
+/// Bytes of the map written or read at once.
+const PART: usize = 1 << 20;
+
+impl State {
+    /// Writes the map over the older checkpoint, then cuts the log at what is
+    /// now the older one: were the newest to decay, that and the log still have
+    /// all.
+    pub fn checkpoint<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        self.commit(vld)?;
+        let layout = &vld.layout;
+        let serial_of = |region: usize| self.checkpoints[region].map_or(0, |(serial, _)| serial);
+        let region = usize::from(serial_of(1) < serial_of(0));
+        let serial = serial_of(0).max(serial_of(1)) + 1;
+        self.checkpoints[region] = None;
+        let start = layout.block_byte(layout.checkpoint_block(region) + 1);
+        let mut digest = crc32c_digest();
+        let per_part = (PART / Entry::BYTES) as u64;
+        let (mut at, mut logical) = (start, 0);
+        while logical < layout.logical_blocks {
+            let end = (logical + per_part).min(layout.logical_blocks);
+            let mut part = Vec::with_capacity(PART);
+            for logical in logical..end {
+                part.extend_from_slice(&self.map.get(logical as u32).to_bytes());
+            }
+            digest.update(&part);
+            part.resize(part.len().next_multiple_of(layout.block_bytes as usize), 0);
+            vld.medium.write(at, &[IoSlice::new(&part)])?;
+            (at, logical) = (at + part.len() as u64, end);
+        }
+        self.flush_or_stop(vld)?;
+        let seq = self.log.reached();
+        let header = CheckpointHeader {
+            crc: 0.into(),
+            magic: 0.into(),
+            volume: layout.volume.into(),
+            serial: serial.into(),
+            seq: seq.into(),
+            entries: layout.logical_blocks.into(),
+            body_crc: (digest.finalize() as u32).into(),
+            reserved: 0.into(),
+        };
+        let mut block = vec![0; layout.block_bytes as usize];
+        block[..size_of::<CheckpointHeader>()].copy_from_slice(header.seal().as_bytes());
+        let at = layout.block_byte(layout.checkpoint_block(region));
+        vld.medium.write(at, &[IoSlice::new(&block)])?;
+        self.flush_or_stop(vld)?;
+        self.checkpoints[region] = Some((serial, seq));
+        self.counts.checkpoints += 1;
+        // With the other one damaged the log stays as long as it is.
+        let floor = match self.checkpoints {
+            [Some((_, one)), Some((_, other))] => one.min(other),
+            _ => self.log.floor(),
+        };
+        for unit in self.log.truncate(floor) {
+            self.free.give_unit(unit);
+        }
+        Ok(())
+    }
+
+    fn flush_or_stop<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        vld.medium.flush().inspect_err(|error| {
+            self.stopped = Some(format!("a flush failed: {error}"));
+        })
+    }
+}
+
+/// A checkpoint read back.
+#[derive(Debug)]
+pub(super) struct Checkpoint {
+    pub serial: u64,
+    pub seq: u64,
+    pub map: Map,
+}
+
+/// The checkpoint in a region; `None` if it is damaged or cannot be read.
+pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Option<Checkpoint> {
+    let mut block = vec![0; layout.block_bytes as usize];
+    let head = layout.checkpoint_block(region);
+    medium.read(layout.block_byte(head), &mut block).ok()?;
+    let header = CheckpointHeader::parse(&block, layout).ok()?;
+    let mut map = Map::new(layout);
+    let (entries, mut digest) = (header.entries.get(), crc32c_digest());
+    let (mut at, mut logical) = (layout.block_byte(head + 1), 0);
+    while logical < entries {
+        let count = (entries - logical).min((PART / Entry::BYTES) as u64);
+        let bytes = count as usize * Entry::BYTES;
+        let mut part = vec![0; bytes.next_multiple_of(layout.block_bytes as usize)];
+        medium.read(at, &mut part).ok()?;
+        digest.update(&part[..bytes]);
+        let (raw, _) = part[..bytes].as_chunks::<{ Entry::BYTES }>();
+        for (nth, &raw) in (0..).zip(raw) {
+            map.set((logical + nth) as u32, Entry::parse(raw, layout).ok()?);
+        }
+        (at, logical) = (at + part.len() as u64, logical + count);
+    }
+    let crc = if entries == 0 {
+        crc32c(&[])
+    } else {
+        digest.finalize() as u32
+    };
+    let sound = entries == 0 || crc == header.body_crc.get();
+    sound.then_some(Checkpoint {
+        serial: header.serial.get(),
+        seq: header.seq.get(),
+        map,
+    })
+}

@@ -1,0 +1,196 @@
+//! The compactor: empties tracks while nobody waits.
+//!
+//! It takes a track at random, copies what lives on it into holes elsewhere,
+//! by eager writing, and commits; the track is empty then. Empty tracks are
+//! what eager writing is fastest on (Wang et al. 1999, §2.3 and §4.2). It never
+//! copies to an empty track: that would gain nothing.
+
+use varve_device::{Operation, Result};
+
+use super::Vld;
+use super::state::State;
+use crate::eager::{Avoid, Want};
+use crate::format::Entry;
+use crate::medium::Medium;
+
+/// How much the compactor moves before it looks at the time again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Granularity {
+    /// A track, as in the paper.
+    Track,
+    /// So many blocks: it stops sooner when somebody comes.
+    Blocks(u32),
+}
+
+/// What idle time was used for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compaction {
+    /// Blocks copied.
+    pub blocks_moved: u64,
+    /// Tracks emptied.
+    pub tracks_emptied: u64,
+    /// True if there was nothing (more) to gain.
+    pub finished: bool,
+}
+
+/// The track being emptied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Target {
+    pub region: u32,
+    /// The next block to look at.
+    next: u32,
+}
+
+impl<M: Medium> Vld<M> {
+    /// Compacts until the medium's clock has passed `until_ns` or nothing is to
+    /// be gained; looks at the clock after each `granularity`. A medium without
+    /// a clock compacts once.
+    ///
+    /// # Errors
+    /// When the medium fails, or the volume takes no writes.
+    pub fn compact(&self, until_ns: u64, granularity: Granularity) -> Result<Compaction> {
+        let mut done = Compaction::default();
+        let before = |medium: &M| medium.now_ns().is_some_and(|now| now < until_ns);
+        let clockless = self.medium.now_ns().is_none();
+        while !done.finished && (clockless || before(&self.medium)) {
+            let mut state = self.state.write();
+            self.writable(&state, Operation::Write, 0, 0)?;
+            let (moved, emptied) = (state.counts.blocks_moved, state.counts.tracks_emptied);
+            let blocks = match granularity {
+                Granularity::Track => u32::MAX,
+                Granularity::Blocks(blocks) => blocks.max(1),
+            };
+            done.finished = !state.compact(self, blocks)?;
+            done.blocks_moved += state.counts.blocks_moved - moved;
+            done.tracks_emptied += state.counts.tracks_emptied - emptied;
+            if clockless {
+                break;
+            }
+        }
+        Ok(done)
+    }
+}
+
+impl State {
+    /// Moves at most `blocks` blocks off the present target; false if there is
+    /// none worth it.
+    fn compact<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
+        // What the host wrote is settled first: only then is room known.
+        self.commit(vld)?;
+        let Some(mut target) = self.compacting.or_else(|| self.choose_target(vld)) else {
+            return Ok(false);
+        };
+        self.compacting = Some(target);
+        let range = self.free.regions().blocks(target.region as usize);
+        let mut left = blocks;
+        while target.next < range.end && left > 0 {
+            let owner = self.owners[target.next as usize];
+            if owner > 0 {
+                if !self.move_block(vld, owner - 1, target.region)? {
+                    self.compacting = None;
+                    self.commit(vld)?;
+                    return Ok(false);
+                }
+                left -= 1;
+            }
+            target.next += 1;
+        }
+        self.compacting = Some(target);
+        if target.next < range.end {
+            self.commit(vld)?;
+            return Ok(true);
+        }
+        // Its map records go elsewhere as well.
+        let each = u64::from(self.free.units_per_block());
+        let units = u64::from(range.start) * each..u64::from(range.end) * each;
+        self.dirty.extend(self.log.pieces_in(units));
+        self.commit(vld)?;
+        self.compacting = None;
+        let emptied = self.free.empty_regions().contains(&target.region);
+        self.counts.tracks_emptied += u64::from(emptied);
+        Ok(true)
+    }
+
+    /// Copies one block into a hole; false if there is none outside the target
+    /// and the empty tracks.
+    fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<bool> {
+        if self.uncommitted() >= vld.layout.uncommitted_max() {
+            self.commit(vld)?;
+        }
+        let avoid = Avoid {
+            region: Some(region),
+            empty: true,
+        };
+        let head = vld.medium.head();
+        let Some(unit) = self
+            .eager
+            .choose(&self.free, head.as_ref(), Want::Block, avoid)
+        else {
+            return Ok(false);
+        };
+        let block = self.free.place(unit).0;
+        let to = self.free.regions().of(block) as u32;
+        if to == region || self.free.empty_regions().contains(&to) {
+            return Ok(false);
+        }
+        let mut bytes = vec![0; vld.layout.block_bytes as usize];
+        self.read_run(vld, logical, &mut bytes)?;
+        // The head has moved: the nearest hole is another one now.
+        let Some(unit) = self.take(&vld.medium, Want::Block, avoid) else {
+            return Ok(false);
+        };
+        let block = self.free.place(unit).0;
+        let crc = self.map.get(logical).crc;
+        let at = vld.layout.block_byte(u64::from(block));
+        if let Err(error) = vld.medium.write(at, &[std::io::IoSlice::new(&bytes)]) {
+            self.free.give_block(block);
+            return Err(error);
+        }
+        self.remap(logical, Entry { block, crc });
+        self.counts.blocks_moved += 1;
+        Ok(true)
+    }
+
+    /// A track at random, neither empty nor full of what cannot be moved nor
+    /// being filled; `None` if holes elsewhere cannot take one.
+    fn choose_target<M: Medium>(&mut self, vld: &Vld<M>) -> Option<Target> {
+        let regions = self.free.regions().len() as u32;
+        let empty_blocks: u64 = {
+            let regions = self.free.regions();
+            let empty = self.free.empty_regions().iter();
+            empty
+                .map(|&region| regions.blocks(region as usize).len() as u64)
+                .sum()
+        };
+        let holes = self.free.free_blocks() - empty_blocks;
+        for _ in 0..16 {
+            // One step of splitmix64.
+            self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let region = ((mixed >> 32) % u64::from(regions)) as u32;
+            let blocks = self.free.regions().blocks(region as usize);
+            let fixed = blocks
+                .clone()
+                .any(|block| !vld.layout.is_eager(u64::from(block)));
+            let live = blocks
+                .clone()
+                .filter(|&block| self.owners[block as usize] > 0)
+                .count();
+            let own_holes = blocks
+                .clone()
+                .filter(|&block| self.free.mask(block) == 0)
+                .count();
+            let usable = !fixed
+                && live > 0
+                && self.eager.filling() != Some(region)
+                && holes - own_holes as u64 > live as u64;
+            if usable {
+                return Some(Target {
+                    region,
+                    next: blocks.start,
+                });
+            }
+        }
+        None
+    }
+}

@@ -1,0 +1,184 @@
+//! Reads, writes and discards of logical blocks.
+
+use std::io::{Error, ErrorKind, IoSlice};
+
+use varve_device::{DeviceError, Operation, Result, gather};
+
+use super::Vld;
+use super::state::{State, full};
+use crate::eager::{Avoid, Want};
+use crate::format::{Entry, crc32c};
+use crate::medium::Medium;
+
+/// Blocks moved by one request of the medium at most.
+const RUN_BLOCKS: usize = 256;
+
+impl State {
+    /// Fills `buffer` from byte `offset` of the logical disk.
+    pub fn read<M: Medium>(&self, vld: &Vld<M>, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let block_bytes = vld.layout.block_bytes as usize;
+        let (mut at, mut rest) = (offset, buffer);
+        while !rest.is_empty() {
+            let (logical, skip) = split(at, block_bytes);
+            let run = self.run_of(logical, (skip + rest.len()).div_ceil(block_bytes));
+            let length = (run * block_bytes - skip).min(rest.len());
+            let (part, tail) = rest.split_at_mut(length);
+            if self.map.get(logical).block == 0 {
+                part.fill(0);
+            } else if skip == 0 && length.is_multiple_of(block_bytes) {
+                self.read_run(vld, logical, part)?;
+            } else {
+                let mut whole = vec![0; run * block_bytes];
+                self.read_run(vld, logical, &mut whole)?;
+                part.copy_from_slice(&whole[skip..skip + length]);
+            }
+            (at, rest) = (at + length as u64, tail);
+        }
+        Ok(())
+    }
+
+    /// Logical blocks from `logical` on, at most `most`, that lie behind each
+    /// other, or all nowhere.
+    fn run_of(&self, logical: u32, most: usize) -> usize {
+        let first = self.map.get(logical).block;
+        let follows = |&nth: &u32| {
+            let here = self.map.get(logical + nth).block;
+            here == if first == 0 { 0 } else { first + nth }
+        };
+        let most = most.min(RUN_BLOCKS) as u32;
+        1 + (1..most).take_while(follows).count()
+    }
+
+    /// Reads whole blocks that lie behind each other, and checks them.
+    pub fn read_run<M: Medium>(&self, vld: &Vld<M>, logical: u32, into: &mut [u8]) -> Result<()> {
+        let block_bytes = vld.layout.block_bytes as usize;
+        let first = self.map.get(logical).block;
+        vld.medium
+            .read(vld.layout.block_byte(u64::from(first)), into)?;
+        for (nth, bytes) in (0u32..).zip(into.chunks_exact(block_bytes)) {
+            let expected = self.map.get(logical + nth).crc;
+            let found = crc32c(bytes);
+            if found != expected {
+                let block = first + nth;
+                let reason = format!(
+                    "block {block} has checksum {found:#010x}, want {expected:#010x}; write \
+                     logical block {} anew",
+                    logical + nth
+                );
+                let at = u64::from(logical + nth) * block_bytes as u64;
+                let source = Error::new(ErrorKind::InvalidData, reason);
+                let length = block_bytes as u64;
+                return Err(DeviceError::new(vld, Operation::Read, at, length, source));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes bytes to new places. Not durable before a commit, which happens
+    /// here only if too much waits for one.
+    pub fn write<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+    ) -> Result<()> {
+        let bytes = gather(buffers);
+        let block_bytes = vld.layout.block_bytes as usize;
+        let (mut at, mut rest) = (offset, &bytes[..]);
+        while !rest.is_empty() {
+            if self.uncommitted() >= vld.layout.uncommitted_max() {
+                self.commit(vld)?;
+            }
+            let (logical, skip) = split(at, block_bytes);
+            let length = if skip == 0 && rest.len() >= block_bytes {
+                let room = vld.layout.uncommitted_max() - self.uncommitted();
+                let most = (rest.len() / block_bytes)
+                    .min(room as usize)
+                    .min(RUN_BLOCKS);
+                self.write_run(vld, logical, &rest[..most * block_bytes])?
+            } else {
+                let length = (block_bytes - skip).min(rest.len());
+                let mut whole = vec![0; block_bytes];
+                if self.map.get(logical).block != 0 {
+                    self.counts.blocks_merged += 1;
+                    self.read_run(vld, logical, &mut whole)?;
+                }
+                whole[skip..skip + length].copy_from_slice(&rest[..length]);
+                self.write_run(vld, logical, &whole)?;
+                length
+            };
+            (at, rest) = (at + length as u64, &rest[length..]);
+        }
+        Ok(())
+    }
+
+    /// Writes whole blocks, as many as fit from the nearest place on without a
+    /// gap; returns the bytes written, at least one block's.
+    fn write_run<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, bytes: &[u8]) -> Result<usize> {
+        let block_bytes = vld.layout.block_bytes as usize;
+        let (offset, length) = (u64::from(logical) * block_bytes as u64, bytes.len() as u64);
+        let wanted = bytes.len() / block_bytes;
+        let (first, count) = self
+            .take_run(&vld.medium, wanted, Avoid::default())
+            .ok_or_else(|| full(vld, Operation::Write, offset, length))?;
+        let written = &bytes[..count * block_bytes];
+        let at = vld.layout.block_byte(u64::from(first));
+        if let Err(error) = vld.medium.write(at, &[IoSlice::new(written)]) {
+            (0..count as u32).for_each(|nth| self.free.give_block(first + nth));
+            return Err(error);
+        }
+        for (nth, block) in (0u32..).zip(written.chunks_exact(block_bytes)) {
+            let entry = Entry {
+                block: first + nth,
+                crc: crc32c(block),
+            };
+            self.remap(logical + nth, entry);
+        }
+        self.counts.blocks_written += count as u64;
+        Ok(written.len())
+    }
+
+    /// Takes the nearest block, and those behind it that are free in the same
+    /// region; at most `wanted`. The first one, and how many.
+    pub fn take_run<M: Medium>(
+        &mut self,
+        medium: &M,
+        wanted: usize,
+        avoid: Avoid,
+    ) -> Option<(u32, usize)> {
+        let unit = self.take(medium, Want::Block, avoid)?;
+        let first = self.free.place(unit).0;
+        let end = self
+            .free
+            .regions()
+            .blocks(self.free.regions().of(first))
+            .end;
+        let mut next = first + 1;
+        while next < end && (next - first) < wanted as u32 && self.free.mask(next) == 0 {
+            self.free.take_block(next);
+            next += 1;
+        }
+        Some((first, (next - first) as usize))
+    }
+
+    /// Forgets the logical blocks that lie wholly within the range.
+    pub fn discard<M: Medium>(&mut self, vld: &Vld<M>, offset: u64, length: u64) -> Result<()> {
+        let block_bytes = u64::from(vld.layout.block_bytes);
+        let blocks = offset.div_ceil(block_bytes)..(offset + length) / block_bytes;
+        for logical in blocks {
+            if self.uncommitted() >= vld.layout.uncommitted_max() {
+                self.commit(vld)?;
+            }
+            if self.map.get(logical as u32).block != 0 {
+                self.remap(logical as u32, Entry::default());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The logical block of a byte, and where in it that is.
+fn split(at: u64, block_bytes: usize) -> (u32, usize) {
+    let block = at / block_bytes as u64;
+    (block as u32, (at % block_bytes as u64) as usize)
+}

@@ -1,0 +1,122 @@
+//! The search for the log's tail in the whole eager space.
+
+use std::collections::BTreeMap;
+
+use super::recovery::{Finder, Root};
+use crate::error::VldError;
+use crate::format::MapRecord;
+use crate::medium::Medium;
+
+/// Bytes read at once.
+const PART: u64 = 1 << 20;
+
+/// A record seen.
+struct Seen {
+    /// Where: more than once if writing it failed and it was tried elsewhere.
+    units: Vec<u64>,
+    /// Its transaction.
+    first: u64,
+    count: u32,
+}
+
+/// Finds the newest whole transaction above `stop`, down to which the log is
+/// sure to reach; `newer` is what the newest checkpoint reflects.
+///
+/// # Errors
+/// When what must be there, because it was durable, is not.
+pub(super) fn scan<M: Medium>(
+    finder: &Finder<'_, M>,
+    stop: u64,
+    newer: u64,
+) -> Result<Root, VldError> {
+    let seen = read_all(finder, stop);
+    let mut groups: Vec<u64> = seen.values().map(|seen| seen.first).collect();
+    groups.dedup();
+    // The newest one is in doubt; the one before is durable, as the newest was
+    // begun only when its flush had returned.
+    let newest = groups.pop().map(|first| group(&seen, first));
+    let before = groups.pop().map(|first| group(&seen, first));
+    let chosen = match (&newest, before) {
+        (Some(Some(members)), _) if members.iter().all(|unit| data_is_there(finder, *unit)) => {
+            seen.last_key_value()
+        }
+        (Some(_), Some(Some(members))) => {
+            let last = members.last().and_then(|&unit| finder.record(unit));
+            let seq = last.map_or(0, |last| last.header.seq.get());
+            seen.get_key_value(&seq)
+        }
+        (Some(_), Some(None)) => {
+            let what = "the two newest transactions are both incomplete; the older one was durable";
+            return Err(finder.damaged(what.to_owned()));
+        }
+        (Some(_), None) | (None, _) => None,
+    };
+    let at = chosen.map(|(&seq, seen)| (seq, seen.units[0]));
+    let reached = at.map_or(stop, |(seq, _)| seq);
+    if reached < newer {
+        return Err(finder.damaged(format!(
+            "the newest checkpoint reflects record {newer}, the newest one found is {reached}"
+        )));
+    }
+    let discarded = seen.range(reached + 1..);
+    Ok(Root {
+        at,
+        discarded: discarded.flat_map(|(_, seen)| seen.units.clone()).collect(),
+        last_seq: seen.last_key_value().map_or(0, |(&seq, _)| seq),
+    })
+}
+
+/// The units of a transaction's records, in order; `None` if one is missing.
+fn group(seen: &BTreeMap<u64, Seen>, first: u64) -> Option<Vec<u64>> {
+    let count = seen.range(first..).next().map(|(_, seen)| seen.count)?;
+    (first..first + u64::from(count))
+        .map(|seq| {
+            let member = seen.get(&seq)?;
+            (member.first == first && member.count == count).then_some(member.units[0])
+        })
+        .collect()
+}
+
+fn data_is_there<M: Medium>(finder: &Finder<'_, M>, unit: u64) -> bool {
+    let record = finder.record(unit);
+    record.is_some_and(|record| finder.data_is_there(&record))
+}
+
+/// Every sound record above `stop`, by number.
+fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen> {
+    let layout = finder.layout;
+    let unit_bytes = layout.unit_bytes as usize;
+    let mut seen = BTreeMap::new();
+    let mut at = layout.block_byte(layout.eager_start());
+    let end = layout.block_byte(layout.last_block());
+    while at < end {
+        let length = PART.min(end - at) as usize;
+        let mut part = vec![0; length];
+        if finder.medium.read(at, &mut part).is_err() {
+            // A bad place hides its own unit, not its neighbours.
+            for (nth, unit) in (0u64..).zip(part.chunks_exact_mut(unit_bytes)) {
+                let offset = at + nth * unit_bytes as u64;
+                if finder.medium.read(offset, unit).is_err() {
+                    unit.fill(0);
+                }
+            }
+        }
+        let first = at / unit_bytes as u64;
+        for (nth, bytes) in (0u64..).zip(part.chunks_exact(unit_bytes)) {
+            let Ok(found) = MapRecord::parse(bytes, first + nth, layout) else {
+                continue;
+            };
+            let header = found.header;
+            if header.seq.get() > stop {
+                let record = seen.entry(header.seq.get()).or_insert_with(|| Seen {
+                    units: Vec::new(),
+                    first: header.first.get(),
+                    count: header.count.get(),
+                });
+                record.units.push(first + nth);
+            }
+        }
+        at += length as u64;
+    }
+    seen
+}

@@ -1,0 +1,307 @@
+//! Map, free space and log of an open volume, and the transaction.
+
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+
+use varve_device::{DeviceError, Operation, Result};
+use zerocopy::IntoBytes;
+
+use super::recovery::Recovered;
+use super::statistics::VldStatistics;
+use super::{Options, Vld};
+use crate::eager::{Avoid, Eager, Want};
+use crate::error::VldError;
+use crate::format::{Entry, Layout, MapRecord, RecordHeader, TailRecord};
+use crate::free_space::FreeSpace;
+use crate::map::Map;
+use crate::medium::Medium;
+use crate::virtual_log::VirtualLog;
+
+/// Places tried for one map record.
+const TRIES: usize = 3;
+
+/// What the lock protects.
+#[derive(Debug)]
+pub(super) struct State {
+    pub map: Map,
+    pub free: FreeSpace,
+    pub log: VirtualLog,
+    pub eager: Eager,
+    /// Logical block of each block, plus 1; 0 for none.
+    pub owners: Vec<u32>,
+    /// Pieces changed since the last commit.
+    pub dirty: BTreeSet<u32>,
+    /// Logical blocks written since.
+    pub fresh: BTreeSet<u32>,
+    /// Blocks that the durable map uses and the present one does not.
+    pub replaced: Vec<u32>,
+    /// Serial and last record of the two checkpoints; `None` if damaged.
+    pub checkpoints: [Option<(u64, u64)>; 2],
+    /// Why nothing is written any more.
+    pub stopped: Option<String>,
+    pub counts: VldStatistics,
+    pub compacting: Option<super::compact::Target>,
+    pub random: u64,
+}
+
+impl State {
+    /// The state of a recovered volume. Unless it is read-only, what recovery
+    /// discarded is destroyed and the tail record cleared, durably, before
+    /// anything else can be written.
+    pub fn from_recovered<M: Medium>(
+        medium: &M,
+        layout: Layout,
+        options: Options,
+        recovered: Recovered,
+    ) -> std::result::Result<State, VldError> {
+        let blocks = layout.physical_blocks as u32;
+        let regions = medium.regions(blocks, layout.block_bytes);
+        let unit_sectors = u64::from(layout.unit_bytes) / varve_device::SECTOR;
+        let mut free = FreeSpace::new(regions, layout.units_per_block(), unit_sectors);
+        let damaged = |what: String| VldError::Damaged {
+            device: medium.name(),
+            what,
+        };
+        for block in (0..layout.eager_start()).chain([layout.last_block()]) {
+            free.take_block(block as u32);
+        }
+        for unit in recovered.log.units() {
+            let (block, bit) = free.place(unit);
+            if !layout.is_eager(u64::from(block)) || free.mask(block) & bit != 0 {
+                return Err(damaged(format!("unit {unit} cannot hold a map record")));
+            }
+            free.take(block, bit);
+        }
+        let mut owners = vec![0; blocks as usize];
+        for (logical, entry) in recovered.map.mapped() {
+            if free.mask(entry.block) != 0 {
+                let block = entry.block;
+                return Err(damaged(format!(
+                    "block {block} is claimed by logical block {logical} and by something else"
+                )));
+            }
+            free.take_block(entry.block);
+            owners[entry.block as usize] = logical + 1;
+        }
+        let mut state = State {
+            map: recovered.map,
+            free,
+            log: recovered.log,
+            eager: Eager::new(options.policy),
+            owners,
+            dirty: BTreeSet::new(),
+            fresh: BTreeSet::new(),
+            replaced: Vec::new(),
+            checkpoints: recovered.checkpoints,
+            stopped: None,
+            counts: VldStatistics::default(),
+            compacting: None,
+            random: options.seed,
+        };
+        if !options.read_only {
+            settle(medium, &layout, &recovered.discarded, recovered.checkpoints)?;
+            state.give_back_records();
+        }
+        Ok(state)
+    }
+
+    pub fn statistics(&self) -> VldStatistics {
+        VldStatistics {
+            blocks_mapped: self.map.mapped().count() as u64,
+            blocks_free: self.free.free_blocks(),
+            tracks_empty: self.free.empty_regions().len() as u64,
+            records_waiting: self.log.waiting() as u64,
+            ..self.counts
+        }
+    }
+
+    /// Takes the nearest place.
+    pub fn take<M: Medium>(&mut self, medium: &M, want: Want, avoid: Avoid) -> Option<u64> {
+        let head = medium.head();
+        let unit = self.eager.choose(&self.free, head.as_ref(), want, avoid)?;
+        match want {
+            Want::Block => self.free.take_block(self.free.place(unit).0),
+            Want::Unit => self.free.take_unit(unit),
+        }
+        Some(unit)
+    }
+
+    /// Notes that a logical block is at `entry` now, whose room is taken.
+    pub fn remap(&mut self, logical: u32, entry: Entry) {
+        let old = self.map.set(logical, entry);
+        if old == entry {
+            return;
+        }
+        self.dirty.insert(self.map.piece_of(logical));
+        let committed = !self.fresh.remove(&logical);
+        if entry.block != 0 {
+            self.fresh.insert(logical);
+            self.owners[entry.block as usize] = logical + 1;
+        }
+        if old.block != 0 {
+            self.owners[old.block as usize] = 0;
+            match committed {
+                // The durable map still needs it.
+                true => self.replaced.push(old.block),
+                false => self.free.give_block(old.block),
+            }
+        }
+    }
+
+    /// Blocks that a commit would settle.
+    pub fn uncommitted(&self) -> u64 {
+        (self.fresh.len() + self.replaced.len()) as u64
+    }
+
+    /// Makes the present map durable: one record for each piece changed, one
+    /// flush. What was replaced is free afterwards.
+    pub fn commit<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        if self.dirty.is_empty() {
+            return Ok(());
+        }
+        let avoid = Avoid {
+            region: self.compacting.map(|target| target.region),
+            empty: false,
+        };
+        let pieces: Vec<u32> = std::mem::take(&mut self.dirty).into_iter().collect();
+        let first = self.log.last_seq() + 1;
+        for &piece in &pieces {
+            if let Err(error) = self.write_record(vld, piece, first, pieces.len() as u32, avoid) {
+                // Half a transaction is on the medium, and does not count.
+                self.stopped = Some(format!("a map record could not be written: {error}"));
+                return Err(error);
+            }
+        }
+        if let Err(error) = vld.medium.flush() {
+            self.stopped = Some(format!("a flush failed: {error}"));
+            return Err(error);
+        }
+        self.counts.commits += 1;
+        self.fresh.clear();
+        for block in std::mem::take(&mut self.replaced) {
+            self.free.give_block(block);
+        }
+        self.give_back_records();
+        Ok(())
+    }
+
+    fn give_back_records(&mut self) {
+        for unit in self.log.reclaim() {
+            self.free.give_unit(unit);
+        }
+    }
+
+    /// Writes one record of a transaction near the head; elsewhere if that fails.
+    fn write_record<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        piece: u32,
+        first: u64,
+        count: u32,
+        avoid: Avoid,
+    ) -> Result<()> {
+        let layout = &vld.layout;
+        let mut unit = self.take_unit(vld, avoid)?;
+        // The number is the record's, wherever it ends up.
+        let appended = self.log.append(piece, unit);
+        for attempt in 1.. {
+            let header = RecordHeader {
+                crc: 0.into(),
+                magic: 0.into(),
+                volume: layout.volume.into(),
+                seq: appended.seq.into(),
+                first: first.into(),
+                count: count.into(),
+                piece: piece.into(),
+                live: appended.live.into(),
+                live_newer: appended.live_newer.into(),
+                unit: unit.into(),
+                floor: self.log.floor().into(),
+                newer: self.log.newer().into(),
+                branches: appended.branches,
+            };
+            let entries = self.map.piece(piece, &self.fresh);
+            let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
+            match vld
+                .medium
+                .write(layout.unit_byte(unit), &[IoSlice::new(&bytes)])
+            {
+                Ok(()) => break,
+                Err(error) if attempt == TRIES => return Err(error),
+                // The place that failed stays taken until the next opening.
+                Err(_) => unit = self.take_unit(vld, avoid)?,
+            }
+            self.counts.records_retried += 1;
+            self.log.moved(appended.seq, unit);
+        }
+        self.counts.records_written += 1;
+        Ok(())
+    }
+
+    fn take_unit<M: Medium>(&mut self, vld: &Vld<M>, avoid: Avoid) -> Result<u64> {
+        let unit = self.take(&vld.medium, Want::Unit, avoid);
+        let unit = unit.or_else(|| self.take(&vld.medium, Want::Unit, Avoid::default()));
+        unit.ok_or_else(|| full(vld, Operation::Flush, 0, 0))
+    }
+
+    /// Records where the tail is.
+    pub fn write_tail<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        let layout = &vld.layout;
+        let record = TailRecord {
+            crc: 0.into(),
+            magic: 0.into(),
+            volume: layout.volume.into(),
+            seq: self.log.reached().into(),
+            unit: self
+                .log
+                .root()
+                .map_or(NO_ROOT, |root| root.unit.get())
+                .into(),
+        };
+        let mut block = vec![0; layout.block_bytes as usize];
+        block[..size_of::<TailRecord>()].copy_from_slice(record.seal().as_bytes());
+        let at = layout.block_byte(layout.tail_block());
+        vld.medium.write(at, &[IoSlice::new(&block)])?;
+        vld.medium.flush()
+    }
+}
+
+/// In a tail record: the log is empty, the checkpoints have all.
+pub(super) const NO_ROOT: u64 = u64::MAX;
+
+/// There is no room, which the layout's reserve is to prevent.
+pub(super) fn full<M: Medium>(
+    vld: &Vld<M>,
+    operation: Operation,
+    offset: u64,
+    length: u64,
+) -> DeviceError {
+    let source = std::io::Error::from(std::io::ErrorKind::StorageFull);
+    DeviceError::new(vld, operation, offset, length, source)
+}
+
+/// Makes recovery's decisions durable: what it relied on may still be in the
+/// medium's cache; records it discarded are destroyed, lest another recovery
+/// takes them up, and so is the head of a checkpoint whose map is not whole,
+/// which a torn write could make so again; the tail record will not be true
+/// much longer.
+fn settle<M: Medium>(
+    medium: &M,
+    layout: &Layout,
+    discarded: &[u64],
+    checkpoints: [Option<(u64, u64)>; 2],
+) -> Result<()> {
+    medium.flush()?;
+    let zeros = vec![0; layout.block_bytes as usize];
+    let unit = &zeros[..layout.unit_bytes as usize];
+    for &at in discarded {
+        medium.write(layout.unit_byte(at), &[IoSlice::new(unit)])?;
+    }
+    for region in (0..2).filter(|&region| checkpoints[region].is_none()) {
+        let head = layout.block_byte(layout.checkpoint_block(region));
+        medium.write(head, &[IoSlice::new(&zeros)])?;
+    }
+    let tail = layout.block_byte(layout.tail_block());
+    medium.write(tail, &[IoSlice::new(&zeros)])?;
+    medium.flush()
+}

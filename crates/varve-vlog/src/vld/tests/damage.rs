@@ -1,0 +1,240 @@
+//! Lost and stale tails, damaged checkpoints and records, failing media.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use varve_device::{Device, Fault, FaultDevice, FaultKind, MemoryDevice, Repeat};
+
+use super::bench::{Draw, Shared, block, memory, options, reopened, versions};
+use crate::error::VldError;
+use crate::medium::InOrder;
+use crate::vld::{Options, Source, Vld};
+
+const BLOCK: u32 = 4096;
+
+type Memory = Shared<MemoryDevice>;
+
+/// A volume with some writes, checkpoints after some of them.
+fn used(checkpoints: &[u64]) -> Vld<Memory> {
+    let medium = Arc::new(InOrder(memory(4 << 20, 512)));
+    Vld::format(&medium, options(BLOCK, None)).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    let mut draw = Draw(21);
+    for nth in 0..200 {
+        let at = draw.below(vld.layout().logical_blocks) * u64::from(BLOCK);
+        vld.write(at, &[IoSlice::new(&block(nth, BLOCK))]).unwrap();
+        vld.flush().unwrap();
+        if checkpoints.contains(&nth) {
+            vld.checkpoint().unwrap();
+        }
+    }
+    vld
+}
+
+fn wipe(vld: &Vld<Memory>, block: u64) {
+    let at = vld.layout().block_byte(block);
+    vld.medium()
+        .0
+        .apply_write(at, &[0x5a; BLOCK as usize])
+        .unwrap();
+}
+
+/// V10: the tail, a checkpoint and the tail, and a search find the same map.
+#[test]
+fn all_ways_of_recovery_give_one_map() {
+    for checkpoints in [&[][..], &[120], &[60, 150], &[60, 150, 199]] {
+        let vld = used(checkpoints);
+        let map = vld.map();
+        let (by_scan, recovery) = reopened(&vld);
+        assert_eq!(recovery.source, Source::Scan);
+        assert_eq!(by_scan.map(), map);
+        vld.park().unwrap();
+        let (by_tail, recovery) = reopened(&vld);
+        assert_eq!(recovery.source, Source::Tail);
+        assert_eq!(by_tail.map(), map);
+        assert_eq!(recovery.checkpoint_seq > 0, !checkpoints.is_empty());
+        // The newest checkpoint decays: the older one and the log still do.
+        let newest = usize::from(checkpoints.len() % 2 == 0);
+        wipe(&vld, vld.layout().checkpoint_block(newest) + 1);
+        wipe(&vld, vld.layout().checkpoint_block(newest));
+        let (without, recovery) = reopened(&vld);
+        assert_eq!(recovery.checkpoints_damaged, 1);
+        assert_eq!(without.map(), map, "{checkpoints:?}");
+        // And the tail with it.
+        wipe(&vld, vld.layout().tail_block());
+        let (without, recovery) = reopened(&vld);
+        assert_eq!((recovery.source, without.map()), (Source::Scan, map));
+    }
+}
+
+#[test]
+fn a_parked_volume_takes_no_writes_and_its_tail_is_used_once() {
+    let vld = used(&[]);
+    vld.park().unwrap();
+    let error = vld.write(0, &[IoSlice::new(&[0; 512])]).unwrap_err();
+    assert!(error.to_string().contains("parked"), "{error}");
+    let (vld, recovery) = Vld::open(vld.medium().clone(), Options::default()).unwrap();
+    assert_eq!(recovery.source, Source::Tail);
+    vld.write(0, &[IoSlice::new(&block(777, BLOCK))]).unwrap();
+    vld.flush().unwrap();
+    let (again, recovery) = reopened(&vld);
+    assert_eq!(
+        recovery.source,
+        Source::Scan,
+        "a stale tail would lose this write"
+    );
+    assert_eq!(versions(&again, 1, BLOCK), [777]);
+}
+
+#[test]
+fn a_tail_that_is_not_true_is_not_believed() {
+    let vld = used(&[]);
+    let map = vld.map();
+    vld.park().unwrap();
+    // The record it names is gone; another volume's tail; a tail beyond the end.
+    let root = vld.state.read().log.root().unwrap();
+    let at = vld.layout().unit_byte(root.unit.get());
+    let mut kept = [0; 512];
+    vld.medium().0.read(at, &mut kept).unwrap();
+    vld.medium().0.apply_write(at, &[0; 512]).unwrap();
+    let (older, recovery) = reopened(&vld);
+    assert_eq!(recovery.source, Source::Scan);
+    assert_ne!(
+        older.map(),
+        map,
+        "the last transaction cannot be told from one in doubt"
+    );
+    vld.medium().0.apply_write(at, &kept).unwrap();
+    assert_eq!(reopened(&vld).0.map(), map);
+}
+
+#[test]
+fn a_lost_map_record_is_reported_and_not_passed_over() {
+    let vld = used(&[]);
+    let units: Vec<u64> = vld.state.read().log.units().collect();
+    let root = vld.state.read().log.root().unwrap().unit.get();
+    let mut reported = 0;
+    for unit in units.into_iter().filter(|&unit| unit != root) {
+        let at = vld.layout().unit_byte(unit);
+        let mut kept = [0; 512];
+        vld.medium().0.read(at, &mut kept).unwrap();
+        vld.medium().0.apply_write(at, &[0; 512]).unwrap();
+        match Vld::open(
+            vld.medium().clone(),
+            Options {
+                read_only: true,
+                ..Options::default()
+            },
+        ) {
+            Err(VldError::Damaged { what, .. }) => {
+                assert!(what.contains("live map records"), "{what}");
+                reported += 1;
+            }
+            Err(error) => panic!("{error}"),
+            // It was dead, and nothing that lives hung on it any more.
+            Ok((other, _)) => assert_eq!(other.map(), vld.map()),
+        }
+        vld.medium().0.apply_write(at, &kept).unwrap();
+    }
+    assert!(reported > 10, "{reported}");
+}
+
+#[test]
+fn decayed_data_is_an_error_and_never_data() {
+    let vld = used(&[]);
+    let (logical, entry) = vld.map().mapped().nth(40).unwrap();
+    wipe(&vld, u64::from(entry.block));
+    let at = u64::from(logical) * u64::from(BLOCK);
+    let mut bytes = vec![0; 512];
+    let error = vld.read(at, &mut bytes).unwrap_err();
+    assert!(error.to_string().contains("checksum"), "{error}");
+    vld.write(at + 512, &[IoSlice::new(&[1; 512])]).unwrap_err();
+    // Written whole, it is well again.
+    vld.write(at, &[IoSlice::new(&block(5, BLOCK))]).unwrap();
+    vld.read(at, &mut bytes).unwrap();
+}
+
+#[test]
+fn either_superblock_will_do() {
+    for first in [true, false] {
+        let vld = used(&[]);
+        let last = vld.layout().last_block();
+        wipe(&vld, if first { 0 } else { last });
+        assert_eq!(reopened(&vld).0.map(), vld.map());
+        wipe(&vld, 0);
+        wipe(&vld, last);
+        let error = Vld::open(vld.medium().clone(), Options::default()).unwrap_err();
+        assert!(matches!(error, VldError::NoVolume { .. }), "{error}");
+    }
+    let tiny = Arc::new(InOrder(memory(8192, 512)));
+    assert!(Vld::format(&tiny, options(BLOCK, None)).is_err());
+    assert!(Vld::open(tiny, Options::default()).is_err());
+}
+
+fn failing(seed: u64) -> Vld<Shared<FaultDevice<MemoryDevice>>> {
+    let medium = Arc::new(InOrder(FaultDevice::new(memory(2 << 20, 512), seed)));
+    Vld::format(&medium, options(BLOCK, None)).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    vld.write(0, &[IoSlice::new(&block(1, BLOCK))]).unwrap();
+    vld.flush().unwrap();
+    vld
+}
+
+#[test]
+fn a_map_record_that_cannot_be_written_goes_elsewhere() {
+    let vld = failing(1);
+    vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
+    vld.medium().0.inject(Fault::once(FaultKind::WriteError));
+    vld.flush().unwrap();
+    assert_eq!(vld.statistics().records_retried, 1);
+    let (again, _) = reopened(&vld);
+    assert_eq!(versions(&again, 1, BLOCK), [2]);
+}
+
+#[test]
+fn a_data_write_that_fails_changes_nothing() {
+    let vld = failing(2);
+    vld.medium().0.inject(Fault::once(FaultKind::WriteError));
+    vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap_err();
+    assert_eq!(versions(&vld, 1, BLOCK), [1]);
+    vld.write(0, &[IoSlice::new(&block(3, BLOCK))]).unwrap();
+    vld.flush().unwrap();
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [3]);
+}
+
+#[test]
+fn after_a_failed_flush_nothing_is_written() {
+    for kind in [FaultKind::FlushFails, FaultKind::FlushFailsLosing] {
+        let vld = failing(3);
+        vld.medium().0.inject(Fault::once(kind));
+        vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
+        vld.flush().unwrap_err();
+        for refused in [
+            vld.flush(),
+            vld.write(0, &[IoSlice::new(&block(3, BLOCK))]),
+            vld.discard(0, u64::from(BLOCK)),
+            vld.checkpoint(),
+            vld.park(),
+        ] {
+            let error = refused.unwrap_err();
+            assert!(error.to_string().contains("a flush failed"), "{error}");
+        }
+        vld.medium().0.clear_faults();
+        let found = versions(&reopened(&vld).0, 1, BLOCK)[0];
+        assert!(found == 1 || found == 2, "{found}");
+    }
+}
+
+#[test]
+fn a_medium_that_takes_no_records_stops_the_volume() {
+    let vld = failing(4);
+    vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
+    vld.medium().0.inject(Fault {
+        repeat: Repeat::Sticky,
+        ..Fault::once(FaultKind::WriteError)
+    });
+    vld.flush().unwrap_err();
+    vld.medium().0.clear_faults();
+    vld.flush().unwrap_err();
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
+}
