@@ -40,7 +40,6 @@ impl State {
             vld.medium.write(at, &[IoSlice::new(&part)])?;
             (at, logical) = (at + part.len() as u64, end);
         }
-        self.flush_or_stop(vld)?;
         let seq = self.log.reached();
         let header = CheckpointHeader {
             crc: 0.into(),
@@ -56,7 +55,10 @@ impl State {
         block[..size_of::<CheckpointHeader>()].copy_from_slice(header.seal().as_bytes());
         let at = layout.block_byte(layout.checkpoint_block(region));
         vld.medium.write(at, &[IoSlice::new(&block)])?;
-        self.flush_or_stop(vld)?;
+        // Map and head are checked together, so one flush is enough for both.
+        vld.medium.flush().inspect_err(|error| {
+            self.stopped = Some(format!("a flush failed: {error}"));
+        })?;
         self.checkpoints[region] = Some((serial, seq));
         self.counts.checkpoints += 1;
         // With the other one damaged the log stays as long as it is.
@@ -68,12 +70,6 @@ impl State {
             self.free.give_unit(unit);
         }
         Ok(())
-    }
-
-    fn flush_or_stop<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
-        vld.medium.flush().inspect_err(|error| {
-            self.stopped = Some(format!("a flush failed: {error}"));
-        })
     }
 }
 

@@ -280,18 +280,17 @@ pub(super) fn full<M: Medium>(
     DeviceError::new(vld, operation, offset, length, source)
 }
 
-/// Makes recovery's decisions durable: what it relied on may still be in the
-/// medium's cache; records it discarded are destroyed, lest another recovery
-/// takes them up, and so is the head of a checkpoint whose map is not whole,
-/// which a torn write could make so again; the tail record will not be true
-/// much longer.
+/// Makes recovery's decisions durable. Records it discarded are destroyed, lest
+/// another recovery takes them up, and so is the head of a checkpoint whose map
+/// is not whole, which a torn write could make so again; the tail record will
+/// not be true much longer. What recovery relied on may still be in the
+/// medium's cache, if only the server died: the flush is for that as well.
 fn settle<M: Medium>(
     medium: &M,
     layout: &Layout,
     discarded: &[u64],
     checkpoints: [Option<(u64, u64)>; 2],
 ) -> Result<()> {
-    medium.flush()?;
     let zeros = vec![0; layout.block_bytes as usize];
     let unit = &zeros[..layout.unit_bytes as usize];
     for &at in discarded {

@@ -48,13 +48,14 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
         seed,
         ..Options::default()
     };
-    let (vld, _) = Vld::open(medium.clone(), run).unwrap();
+    let (mut vld, _) = Vld::open(medium.clone(), run).unwrap();
     let mut states = vec![first];
     let mut draw = Draw(seed);
+    let mut settled = 0;
     for nth in 1..=operations {
         let mut now = states.last().unwrap().clone();
         let mut durable = run.synchronous;
-        match draw.below(14) {
+        match draw.below(15) {
             0..=6 => {
                 // Few blocks, of every piece of the map.
                 let at = draw.below(12) * 9 % LOGICAL;
@@ -77,10 +78,22 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
                 vld.compact(0, Granularity::Track).unwrap();
                 durable = true;
             }
+            10 => {
+                // The server dies, the medium does not: what was not committed
+                // is forgotten, and what is found stays.
+                drop(vld);
+                vld = Vld::open(medium.clone(), run).unwrap().0;
+                now = versions(&vld, LOGICAL, BLOCK);
+                assert!(states[settled..].contains(&now), "operation {nth}");
+                durable = true;
+            }
             _ => {
                 vld.flush().unwrap();
                 durable = true;
             }
+        }
+        if durable {
+            settled = nth as usize;
         }
         states.push(now);
         medium.0.mark(if durable { DURABLE + nth } else { nth });
@@ -189,7 +202,7 @@ fn every_crash_leaves_a_state_that_was() {
 /// Formatting over an old volume leaves the old one, none, or the new one.
 #[test]
 fn a_crash_while_formatting_leaves_no_mixture() {
-    let story = tell(formatted(), vec![0; LOGICAL as usize], 20, 1);
+    let story = tell(formatted(), vec![0; LOGICAL as usize], 20, 3);
     let medium = recorded(&story.base);
     for event in &story.trace {
         if let Event::Write { offset, data } = event {
