@@ -15,6 +15,7 @@ pub mod input;
 pub mod mutate;
 pub mod sample;
 pub mod structures;
+pub mod vld;
 pub mod walk;
 
 /// One parser under attack.
@@ -84,6 +85,16 @@ pub const TARGETS: &[Target] = &[
         name: "mend_image",
         run: image::mend_image,
         seeds: image::seeds,
+    },
+    Target {
+        name: "vld_structures",
+        run: vld::structures,
+        seeds: vld::structure_seeds,
+    },
+    Target {
+        name: "vld_medium",
+        run: vld::medium,
+        seeds: vld::medium_seeds,
     },
 ];
 
