@@ -18,6 +18,7 @@
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
 //! | [`crafted`] | partial segments that describe more than they hold |
+//! | [`heads`] | the log with several heads, as a small abstract model |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`] | what is tested, behind one interface |
@@ -39,6 +40,7 @@ pub mod faults;
 pub mod full;
 pub mod generator;
 pub mod groups;
+pub mod heads;
 pub mod images;
 pub mod leftover;
 pub mod model;
