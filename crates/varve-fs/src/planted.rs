@@ -71,6 +71,16 @@ pub enum Planted {
     StaleVersion,
     /// What a torn partial left where the log goes on is not cleared.
     LeftoverKept,
+    /// H2: a partial may follow any earlier one, if it is in its head.
+    ChainPerHead,
+    /// H3: the record has the further heads as they stand when it is written.
+    HeadsPlacedLate,
+    /// H4: heads are used when one record names them.
+    HeadsUnconfirmed,
+    /// H6: the search for damage begins at the first head alone.
+    SearchFirstHead,
+    /// H7: only the first head's place is cleared.
+    ClearFirstHead,
     /// A commit returns without a flush.
     CommitWithoutFlush,
     /// A failed flush is forgotten, and the next one believed.
@@ -110,7 +120,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 35] = [
+    pub const ALL: [Planted; 40] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -142,6 +152,11 @@ impl Planted {
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,
+        Planted::ChainPerHead,
+        Planted::HeadsPlacedLate,
+        Planted::HeadsUnconfirmed,
+        Planted::SearchFirstHead,
+        Planted::ClearFirstHead,
         Planted::CommitWithoutFlush,
         Planted::FlushFailureForgotten,
         Planted::UncheckedRead,

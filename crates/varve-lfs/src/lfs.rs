@@ -45,6 +45,12 @@ pub struct MountOptions {
     pub read_threads: usize,
     /// Which segments the cleaner takes, and in which order survivors go.
     pub policy: PolicyKind,
+    /// Heads of the log; 0 for as many as the policy wants. A volume gets fewer
+    /// if its reserve would become too large, or too few segments are clean.
+    pub heads: u32,
+    /// Bytes for which a head is given a partial segment of a group; less goes
+    /// to a neighbour, as each costs a summary and padding.
+    pub head_bytes: u64,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
 }
@@ -61,6 +67,8 @@ impl Default for MountOptions {
             write_threads: 0,
             read_threads: 0,
             policy: PolicyKind::default(),
+            heads: 0,
+            head_bytes: 64 << 10,
             owner: OwnerIdentity::default(),
         }
     }
@@ -121,6 +129,8 @@ pub struct Lfs {
     pub(crate) recovery: RecoveryReport,
     /// Why the volume takes no writes, if so from the start.
     pub(crate) read_only: Option<String>,
+    /// Heads of the log.
+    pub(crate) heads: usize,
 }
 
 impl Lfs {

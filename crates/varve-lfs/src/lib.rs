@@ -25,6 +25,7 @@ pub mod format;
 #[doc(hidden)]
 pub mod fuzzing;
 mod geometry;
+mod heads;
 mod inodes;
 pub mod inspect;
 mod layout;

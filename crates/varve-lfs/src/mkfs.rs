@@ -76,6 +76,17 @@ pub(crate) fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_co
     2 + cleaner + checkpoint + slack_segments(segment_count)
 }
 
+/// Heads of the log whose segments the reserve of such a volume may hold.
+pub(crate) fn most_heads(geometry: &Geometry) -> usize {
+    let count = u64::from(geometry.segment_count);
+    let most = match geometry.volume_bytes() {
+        0..=SMALL_VOLUME => count / 2,
+        _ => count * MAX_RESERVE_PERCENT / 100,
+    };
+    let spare = most.saturating_sub(u64::from(geometry.reserve_segments));
+    1 + (spare / 2) as usize
+}
+
 /// Segments kept from users so that a full volume still has something to clean:
 /// 2 %.
 pub(crate) fn slack_segments(segment_count: u64) -> u64 {
@@ -305,7 +316,9 @@ pub(crate) fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRe
             durable_through: 0.into(),
             inode_bytes: geometry.inode_bytes.into(),
             delta_count: 0.into(),
-            spare: [0; 104],
+            further_heads: 0.into(),
+            spare: 0.into(),
+            heads: Default::default(),
         },
         ifile: encoded,
         deltas: Vec::new(),

@@ -10,7 +10,7 @@ use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
-use crate::log::{LogState, Output, write_patiently};
+use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::statistics::Counters;
@@ -78,7 +78,7 @@ impl Lfs {
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
         if read_only.is_none() {
             let clears = !planted::is(Planted::LeftoverKept);
-            if let Some(byte) = recovered.leftover.filter(|_| clears) {
+            for &byte in recovered.leftovers.iter().filter(|_| clears) {
                 clear_leftover(&*device, byte)?;
             }
             // Protocol rule 12: what recovery read may still be in a cache.
@@ -94,9 +94,13 @@ impl Lfs {
             durability,
             counters,
         };
-        let lfs = Self::assemble(parts, recovered, options, read_only)?;
+        let confirmed = recovered.heads_confirmed || planted::is(Planted::HeadsUnconfirmed);
+        let mut lfs = Self::assemble(parts, recovered, options, read_only)?;
         match &lfs.read_only {
-            None => lfs.write_owner(true)?,
+            None => {
+                lfs.write_owner(true)?;
+                lfs.arrange_heads(confirmed)?;
+            }
             Some(reason) => lfs.durability.stop_quietly(reason.clone()),
         }
         Ok(lfs)
@@ -121,8 +125,8 @@ impl Lfs {
             durability,
             counters,
         } = parts;
-        let position = recovered.position;
-        durability.reset(position.serial.get());
+        let end = recovered.end;
+        durability.reset(end.serial());
         let mut unfinished = unfinished_after(&recovered);
         if planted::is(Planted::OrphansNotFreed) {
             unfinished.clear();
@@ -165,9 +169,10 @@ impl Lfs {
             log: RankedMutex::new(
                 Rank::Log,
                 LogState {
-                    position,
+                    end,
+                    placement: Placement::default(),
                     mount_id: rng.next_u64(),
-                    incarnation: position.incarnation.get().wrapping_add(1),
+                    incarnation: end.incarnation().wrapping_add(1),
                     usage: recovered.usage,
                     pool: partial_pool(&geometry),
                 },
@@ -185,6 +190,7 @@ impl Lfs {
             superblock,
             geometry,
             options,
+            heads: end.heads(),
         })
     }
 

@@ -73,9 +73,15 @@ impl Lfs {
         u64::from(self.geometry.segment_bytes) - 4 * u64::from(self.geometry.write_unit)
     }
 
+    /// Segments held back from users: as mkfs counted for one head, and two for
+    /// each further head, which has one open and one named.
+    pub(crate) fn reserve(&self) -> u64 {
+        u64::from(self.geometry.reserve_segments) + 2 * (self.heads as u64 - 1)
+    }
+
     fn capacity(&self) -> u64 {
-        let segments = self.geometry.segment_count - self.geometry.reserve_segments;
-        u64::from(segments) * self.dependable_bytes()
+        let segments = u64::from(self.geometry.segment_count).saturating_sub(self.reserve());
+        segments * self.dependable_bytes()
     }
 
     /// The price of what lives, without metadata.
@@ -167,7 +173,7 @@ impl Lfs {
 
     /// The reserve without the cleaner's slack: segments users may not fill.
     fn floor(&self) -> u64 {
-        let reserve = u64::from(self.geometry.reserve_segments);
+        let reserve = self.reserve();
         reserve
             - crate::mkfs::slack_segments(u64::from(self.geometry.segment_count)).min(reserve / 2)
     }
@@ -331,9 +337,21 @@ impl Lfs {
         let fold = self.fold_segments();
         let floor = match purpose {
             Purpose::Grow => self.floor().max(4 + fold),
-            Purpose::Shrink => 2 + fold,
+            Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
         floor + (bytes * 2 + bytes / 4).div_ceil(self.dependable_bytes())
+    }
+
+    /// True if further heads must not enter segments: a group may have each of
+    /// them take one.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.heads > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads as u64
+    }
+
+    /// Clean segments beyond what must be kept.
+    pub(crate) fn segments_to_spare(&self) -> u64 {
+        let kept = self.goal(0, Purpose::Grow);
+        self.clean_segments_now().saturating_sub(kept)
     }
 
     /// Clean segments at which the background cleans ahead, and how many it

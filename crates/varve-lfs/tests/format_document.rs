@@ -11,6 +11,7 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Options, View};
+use varve_lfs::format::checkpoint::HeadPlace;
 use varve_lfs::format::checkpoint::{CheckpointHeader, checkpoint_flags};
 use varve_lfs::format::ifile::{ImapState, InodePlace, usage_flags};
 use varve_lfs::format::inode::inode_flags;
@@ -99,14 +100,15 @@ fn every_field_is_where_the_document_says() {
         structure!(CheckpointHeader: serial, crc, magic, volume_tag, position, written_ns, flags,
             segments_opened, next_ino, free_head, free_count, unfinished_count, inodes_used,
             blocks_used, sectors_used, metadata_bytes, durable_through, inode_bytes, delta_count,
-            spare),
+            further_heads, spare, heads),
+        structure!(HeadPlace: offset, segment, next_segment, segment_incarnation),
         structure!(LogPosition: serial, offset, segment, next_segment, predecessor, incarnation,
             segment_incarnation),
         structure!(UsageDelta: segment, incarnation, bytes),
         structure!(SummaryHeader: crc, magic, volume_tag, serial, sector, durable_through,
             mount_id, predecessor, incarnation, next_segment, segment_incarnation, entry_bytes,
             sectors, flags, members, entry_count, written_ns, inodes_used, blocks_used,
-            sectors_used, spare),
+            sectors_used, head, spare),
         structure!(FileEntry: kind, spare, version, ino),
         structure!(BlockEntry: kind, sectors, flags, height, crc, block, birth, written_ns,
             source),
@@ -384,6 +386,7 @@ fn every_number_is_what_the_document_says() {
     let magics = [
         (owner::MAGIC, b"VOWN"),
         (varve_lfs::format::checkpoint::MAGIC, b"VCKP"),
+        (varve_lfs::format::checkpoint::HEADS_MAGIC, b"VCKH"),
         (summary::MAGIC, b"VSUM"),
         (inode::MAGIC, b"VINO"),
         (node::MAGIC, b"VNOD"),

@@ -114,6 +114,9 @@ pub struct Log {
     pub options: Options,
     /// Flush between the partials of a group, as another thread may.
     pub flush_between: bool,
+    /// Every mount that writes asks for another number of heads, up to that of
+    /// `mount`.
+    pub changing_heads: bool,
 }
 
 impl Default for Log {
@@ -133,6 +136,7 @@ impl Default for Log {
             },
             options: options(),
             flush_between: false,
+            changing_heads: false,
         }
     }
 }
@@ -201,11 +205,14 @@ impl Log {
         seed: u64,
         read_only: bool,
     ) -> Result<FileSystem<Arc<Lfs>>> {
-        let mount = MountOptions {
+        let mut mount = MountOptions {
             seed: Some(seed),
             read_only,
             ..self.mount.clone()
         };
+        if self.changing_heads {
+            mount.heads = 1 + (seed % u64::from(mount.heads.max(1))) as u32;
+        }
         let layout = match self.flush_between {
             true => between::mount(device, Arc::clone(&clock), mount)?,
             false => Arc::new(Lfs::mount(device, Arc::clone(&clock), mount)?),

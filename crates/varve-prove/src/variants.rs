@@ -64,6 +64,40 @@ impl Variant {
         variant
     }
 
+    /// Four heads, and as little as a block is worth a partial of its own.
+    pub fn with_heads(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        let mount = &mut variant.subject.mount;
+        mount.policy = PolicyKind::LifeClasses;
+        (mount.heads, mount.head_bytes) = (4, 4096);
+        variant.plan.profile.run_blocks = 8;
+        variant.plan.units = vec![4096];
+        variant
+    }
+
+    /// The same so small that segments are cleaned and reused.
+    pub fn with_heads_under_cleaning(seed: u64) -> Self {
+        let mut variant = Variant::under_cleaning(seed);
+        variant.subject.mount = Variant::with_heads(seed).subject.mount;
+        variant.subject.device_bytes = 6 << 20;
+        variant
+    }
+
+    /// Virtual segments with a flush behind each partial.
+    pub fn with_heads_and_flushes_between(seed: u64) -> Self {
+        let mut variant = Variant::with_flushes_between(seed);
+        variant.subject.mount = Variant::with_heads(seed).subject.mount;
+        variant
+    }
+
+    /// Each life has another number of heads, and some are short.
+    pub fn with_changing_heads(seed: u64) -> Self {
+        let mut variant = Variant::second_lives(seed);
+        variant.subject.mount = Variant::with_heads(seed).subject.mount;
+        variant.subject.changing_heads = true;
+        variant
+    }
+
     /// Larger blocks, inodes and segments.
     pub fn with_other_measures(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);

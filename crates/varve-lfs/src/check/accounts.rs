@@ -143,12 +143,14 @@ impl Checker<'_> {
 
     /// Nothing lives where the log goes on.
     fn log_head(&mut self) {
-        let position = self.state.position;
-        let heads = [
-            (position.segment.get(), position.offset.get()),
-            (position.next_segment.get(), 0),
-        ];
-        for (segment, offset) in heads {
+        let end = self.state.end;
+        let places = end.positions().flat_map(|position| {
+            [
+                (position.segment.get(), position.offset.get()),
+                (position.next_segment.get(), 0),
+            ]
+        });
+        for (segment, offset) in places {
             if segment >= self.geometry.segment_count {
                 continue; // recovery has said so
             }

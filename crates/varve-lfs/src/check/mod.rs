@@ -49,8 +49,9 @@ use crate::base::Base;
 use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
-use crate::format::{LogPosition, Pointer, SECTOR, Superblock, UsageEntry};
+use crate::format::{Pointer, SECTOR, Superblock, UsageEntry};
 use crate::geometry::Geometry;
+use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, RecoveryReport, load_base, recover, unfinished_after};
@@ -279,7 +280,7 @@ pub(crate) struct State {
     pub(crate) base: Arc<Base>,
     pub(crate) live: Arc<Delta>,
     pub(crate) segments: SegmentTable,
-    pub(crate) position: LogPosition,
+    pub(crate) end: LogEnd,
     pub(crate) usage: Usage,
     pub(crate) unfinished: BTreeSet<u64>,
     pub(crate) report: RecoveryReport,
@@ -306,7 +307,7 @@ impl State {
                     base: committed.base,
                     live: Arc::new(committed.live),
                     segments: recovered.segments,
-                    position: recovered.position,
+                    end: recovered.end,
                     usage: recovered.usage,
                     unfinished,
                     report: recovered.report,
@@ -323,7 +324,7 @@ impl State {
                 State {
                     live: Arc::new(Delta::default()),
                     segments: SegmentTable::load(table.to_vec(), opened, base.serial),
-                    position: record.header.position,
+                    end: LogEnd::from(&record.header),
                     usage: base.usage,
                     unfinished: base.unfinished.clone(),
                     report: RecoveryReport {

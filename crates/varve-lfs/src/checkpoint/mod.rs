@@ -26,7 +26,8 @@ use crate::delta::{Delta, FoldPrice};
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
-use crate::format::{CheckpointHeader, LogPosition, SECTOR, UsageDelta};
+use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
+use crate::heads::{LogEnd, place_of};
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
 use fold::Fold;
@@ -135,7 +136,7 @@ impl Lfs {
 
     /// The live delta becomes the frozen one, with what an attempt that came
     /// to nothing has left frozen.
-    fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogPosition, Usage) {
+    fn freeze(&self) -> (Arc<Delta>, Arc<Base>, LogEnd, Usage) {
         let log = self.log.lock();
         let mut committed = self.change_committed();
         let mut frozen = std::mem::take(&mut committed.live);
@@ -143,7 +144,7 @@ impl Lfs {
             let younger = std::mem::replace(&mut frozen, Arc::unwrap_or_clone(left));
             frozen.absorb(&self.geometry, younger);
         }
-        frozen.boundary = log.position.serial.get();
+        frozen.boundary = log.end.serial();
         committed.live.next_ino = frozen.next_ino;
         if planted::is(Planted::BoundaryCutsGroup)
             && frozen.inodes.len() > 1
@@ -155,7 +156,7 @@ impl Lfs {
         }
         let frozen = Arc::new(frozen);
         committed.frozen = Some(Arc::clone(&frozen));
-        (frozen, Arc::clone(&committed.base), log.position, log.usage)
+        (frozen, Arc::clone(&committed.base), log.end, log.usage)
     }
 
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
@@ -163,9 +164,9 @@ impl Lfs {
         let mut fold = Fold::new(self, &base, &frozen);
         let imap_changes = fold.files()?;
         let lists = fold.inode_map(imap_changes)?;
-        let table = fold.usage_table(serial, boundary.serial.get())?;
+        let table = fold.usage_table(serial, boundary.serial())?;
         let final_images = std::mem::take(&mut fold.final_images);
-        let position = self.record_position(boundary);
+        let end = self.record_end(boundary);
         let early = planted::is(Planted::RecordEarly);
         if !early && !planted::is(Planted::NoFlushBeforeRecord) {
             self.commit_all()?;
@@ -174,13 +175,13 @@ impl Lfs {
             true => Vec::new(),
             false => self.usage_deltas(&table),
         };
-        let record = CheckpointRecord {
+        let mut record = CheckpointRecord {
             header: CheckpointHeader {
                 serial: serial.into(),
                 crc: 0.into(),
                 magic: MAGIC.into(),
                 volume_tag: self.volume_tag.into(),
-                position,
+                position: end.at(0),
                 written_ns: self.clock.now_ns().into(),
                 flags: if clean { checkpoint_flags::CLEAN } else { 0 }.into(),
                 segments_opened: self.segments.lock().opened().into(),
@@ -198,16 +199,19 @@ impl Lfs {
                 durable_through: self.durability.durable().into(),
                 inode_bytes: self.geometry.inode_bytes.into(),
                 delta_count: (deltas.len() as u32).into(),
-                spare: [0; 104],
+                further_heads: 0.into(),
+                spare: 0.into(),
+                heads: Default::default(),
             },
             ifile: self.encode_inode(&table.ifile),
             deltas,
         };
+        end.store(&mut record.header);
         self.write_record(&record)?;
         if early {
             self.commit_all()?;
         }
-        self.durability.recovers_behind(position.serial.get());
+        self.durability.recovers_behind(end.serial());
         let base = Base {
             serial,
             ifile: table.ifile.clone(),
@@ -218,7 +222,7 @@ impl Lfs {
             usage,
             metadata_bytes: table.metadata_bytes,
         };
-        self.install(base, boundary.serial.get(), &frozen, &table, final_images);
+        self.install(base, boundary.serial(), &frozen, &table, final_images);
         Ok(())
     }
 
@@ -240,15 +244,24 @@ impl Lfs {
 
     /// Roll-forward may start at the log's end if only the checkpoint itself
     /// has written since the boundary.
-    fn record_position(&self, boundary: LogPosition) -> LogPosition {
+    fn record_end(&self, boundary: LogEnd) -> LogEnd {
         let log = self.log.lock();
         let quiet = self.committed.read().live.inodes.is_empty();
-        if quiet { log.position } else { boundary }
+        if quiet {
+            return log.end;
+        }
+        let mut end = boundary;
+        if planted::is(Planted::HeadsPlacedLate) {
+            for head in 1..end.heads() {
+                end.set_place(head, place_of(&log.end.at(head)));
+            }
+        }
+        end
     }
 
     /// Has everything appended so far on the device.
     pub(crate) fn commit_all(&self) -> Result<()> {
-        let serial = self.log.lock().position.serial.get();
+        let serial = self.log.lock().end.serial();
         let flushed = self.durability.commit_past_holes(serial, &*self.device)?;
         self.counters.flushes.fetch_add(flushed.into(), Relaxed);
         Ok(())
@@ -292,7 +305,7 @@ impl Lfs {
         final_images: Vec<(u64, Option<Arc<InodeImage>>)>,
     ) {
         let serial = base.serial;
-        let log = self.log.lock();
+        let mut log = self.log.lock();
         let mut committed = self.change_committed();
         committed.base = Arc::new(base);
         committed.frozen = None;
@@ -312,6 +325,7 @@ impl Lfs {
             hold,
         );
         drop(committed);
+        log.placement.measure(&self.measures());
         drop(log);
         self.counters
             .segments_emptied

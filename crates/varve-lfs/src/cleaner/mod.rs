@@ -24,6 +24,9 @@ use crate::space::Refusal;
 use policy::{Candidate, Policy, PolicyKind};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Live bytes that are moved together where there are several heads.
+const PARTED_BYTES: u64 = 1 << 20;
+
 /// How much a pass may cost for what it gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
@@ -86,7 +89,6 @@ impl Lfs {
         // Under the log's lock, or the log may enter and leave a segment
         // between one question and the next.
         let log = self.log.lock();
-        let log_segment = log.position.segment.get();
         // What is still on its way cannot be read whole.
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
         let committed = self.committed.read();
@@ -103,7 +105,7 @@ impl Lfs {
                     && segment.last_serial < landed
                     && segment.last_serial <= known
                     && wanted(segment)
-                    && *number != log_segment
+                    && !log.end.stands_in(*number)
             })
             .map(|(number, segment)| Candidate {
                 segment: number,
@@ -200,7 +202,11 @@ impl Lfs {
         let chosen = cleaning
             .policy
             .choose(&candidates, self.clock.now_ns(), usize::MAX);
-        let sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        let mut sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        if self.heads > 1 {
+            // Enough that there is something to part between the heads.
+            sorted_bytes = sorted_bytes.max(PARTED_BYTES);
+        }
         let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
         let mut batch = Batch::default();
         let mut cleaned = 0;
@@ -307,6 +313,7 @@ impl Lfs {
 
     fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64) {
         self.segclean(segment, incarnation, checkpoint);
+        self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }
 
@@ -321,7 +328,7 @@ impl Lfs {
         let settled = entry.state == SegmentState::Used
             && entry.last_serial < landed
             && entry.last_serial <= known
-            && segment != log.position.segment.get();
+            && !log.end.stands_in(segment);
         settled.then_some(entry.incarnation)
     }
 
@@ -346,7 +353,7 @@ impl Lfs {
         let mut cleaning = self.cleaning.lock();
         // On a full volume nothing may be gained however often we try: rest
         // until something has been written since.
-        let end = || self.log.lock().position.serial.get();
+        let end = || self.log.lock().end.serial();
         if cleaning.fruitless_at == Some(end()) {
             return Ok(());
         }

@@ -395,7 +395,7 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
     v.lfs.distrust(segments[0], incarnation + 1);
     assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
     // The log's head is neither judged nor declared.
-    let head = v.lfs.log.lock().position.segment.get();
+    let head = v.lfs.log.lock().end.at(0).segment.get();
     let incarnation = v.lfs.segments.lock().get(head).incarnation;
     v.lfs.segclean(head, incarnation, 9);
     v.lfs.distrust(head, incarnation);

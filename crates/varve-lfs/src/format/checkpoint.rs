@@ -15,8 +15,15 @@ use varve_fs::planted::{self, Planted};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// First bytes of every record.
+/// First bytes of a record of a log with one head.
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VCKP");
+
+/// First bytes of a record with several: who knows one only must not take it
+/// for one of those.
+pub const HEADS_MAGIC: u32 = u32::from_le_bytes(*b"VCKH");
+
+/// Heads that a record has beside the first, at most.
+pub const FURTHER_HEADS: usize = 6;
 
 /// A boundary between groups: what the next partial segment's place and
 /// contents follow from (protocol rules 8 and 9).
@@ -41,6 +48,35 @@ pub struct LogPosition {
     pub segment_incarnation: U32,
 }
 const _: () = assert!(size_of::<LogPosition>() == 32);
+
+/// Where one head of the log stands, 16 bytes: as in a [`LogPosition`]. A head
+/// that has been given a segment and has not entered it has that segment as
+/// `segment` and as `next_segment`, and the segment's end as `offset`.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    FromBytes,
+    IntoBytes,
+    KnownLayout,
+    Immutable,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct HeadPlace {
+    /// Byte offset, within its segment, behind the head's last partial.
+    pub offset: U32,
+    /// The segment it lies in.
+    pub segment: U32,
+    /// The segment this head goes to next.
+    pub next_segment: U32,
+    /// Incarnation of `segment`.
+    pub segment_incarnation: U32,
+}
+const _: () = assert!(size_of::<HeadPlace>() == 16);
 
 /// Fixed part of a record, 256 bytes.
 #[derive(
@@ -86,8 +122,12 @@ pub struct CheckpointHeader {
     pub inode_bytes: U32,
     /// Usage deltas behind that.
     pub delta_count: U32,
+    /// Heads of the log beside that of `position`.
+    pub further_heads: U32,
     /// Zero.
-    pub spare: [u8; 104],
+    pub spare: U32,
+    /// Where they stand at the boundary; zeros behind the last.
+    pub heads: [HeadPlace; FURTHER_HEADS],
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 256);
 
@@ -166,7 +206,8 @@ impl CheckpointRecord {
         let bad = |problem: &str| Malformed::new("checkpoint record", problem);
         let (header, rest) =
             CheckpointHeader::read_from_prefix(bytes).map_err(|_| bad("too short"))?;
-        if header.magic.get() != MAGIC || header.volume_tag.get() != volume_tag {
+        let known = [MAGIC, HEADS_MAGIC].contains(&header.magic.get());
+        if !known || header.volume_tag.get() != volume_tag {
             return Err(bad("no record of this volume"));
         }
         let trailing = bytes
@@ -191,6 +232,13 @@ impl CheckpointRecord {
         let deltas = super::entries::<UsageDelta>(behind)
             .get(..header.delta_count.get() as usize)
             .ok_or_else(exceeds)?;
+        let heads = match header.magic.get() {
+            MAGIC => 0..=0,
+            _ => 1..=FURTHER_HEADS as u32,
+        };
+        if !heads.contains(&header.further_heads.get()) {
+            return Err(bad("an impossible number of heads"));
+        }
         if header.serial.get() == 0 {
             return Err(bad("serial 0 is not given"));
         }

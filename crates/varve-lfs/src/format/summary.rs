@@ -11,6 +11,7 @@
 //! needs an address. The header's checksum covers header and entries, and the
 //! entries hold the checksums of blocks and inodes: data is checksummed once.
 
+use super::checkpoint::FURTHER_HEADS;
 use super::inode::MAX_HEIGHT;
 use super::superblock::MAX_SEGMENT_BYTES;
 use super::{Malformed, crc32c, crc32c_of};
@@ -85,8 +86,10 @@ pub struct SummaryHeader {
     pub blocks_used: U64,
     /// Sectors in use once the group counts.
     pub sectors_used: U64,
+    /// The head of the log it belongs to, from 0.
+    pub head: u8,
     /// Zero.
-    pub spare: [u8; 16],
+    pub spare: [u8; 15],
 }
 const _: () = assert!(size_of::<SummaryHeader>() == 128);
 
@@ -129,6 +132,9 @@ impl SummaryHeader {
         }
         if header.flags.get() & !summary_flags::KNOWN != 0 || header.members.get() != 1 {
             return Err(bad(format!("unknown flags {:#x}", header.flags)));
+        }
+        if usize::from(header.head) > FURTHER_HEADS {
+            return Err(bad(format!("there is no head {}", header.head)));
         }
         if header.summary_sectors() > u64::from(header.sectors.get()) {
             return Err(bad("entries exceed the partial segment".into()));

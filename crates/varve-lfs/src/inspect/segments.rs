@@ -75,6 +75,8 @@ pub struct PartialView {
     pub segment_incarnation: u32,
     /// Where the log went when the segment was full.
     pub next_segment: u32,
+    /// The head of the log it belongs to.
+    pub head: u8,
     /// Nanoseconds since 1970.
     pub written_ns: i64,
     /// Inodes, blocks and sectors in use once its group counted.
@@ -234,6 +236,7 @@ impl Inspector {
             incarnation: header.incarnation.get(),
             segment_incarnation: header.segment_incarnation.get(),
             next_segment: header.next_segment.get(),
+            head: header.head,
             written_ns: header.written_ns.get(),
             used: [
                 header.inodes_used.get(),
@@ -407,6 +410,9 @@ impl fmt::Display for PartialView {
             self.next_segment,
             utc(self.written_ns)
         )?;
+        if self.head > 0 {
+            write!(f, ", head {}", self.head)?;
+        }
         if let Some(problem) = &self.problem {
             write!(f, ", DAMAGED: {problem}")?;
         }

@@ -4,6 +4,7 @@ use super::{Inspector, utc};
 use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
 use crate::format::owner::OwnerRecord;
 use crate::format::{LogPosition, Superblock};
+use crate::heads::LogEnd;
 use crate::mkfs::superblock_offsets;
 use crate::recovery::read_ring;
 use crate::segments::SegmentState;
@@ -85,6 +86,33 @@ impl From<&LogPosition> for PositionView {
     }
 }
 
+/// Where a head of the log stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HeadView {
+    /// Its number, from 1; the first head is in [`PositionView`].
+    pub head: usize,
+    /// The segment of its last partial; `next_segment` if it has none.
+    pub segment: u32,
+    /// Byte offset behind that.
+    pub offset: u32,
+    /// The segment it goes to next.
+    pub next_segment: u32,
+}
+
+impl HeadView {
+    /// All but the first.
+    fn further(end: &LogEnd) -> Vec<Self> {
+        let views = end.positions().enumerate().skip(1);
+        let views = views.map(|(head, position)| HeadView {
+            head,
+            segment: position.segment.get(),
+            offset: position.offset.get(),
+            next_segment: position.next_segment.get(),
+        });
+        views.collect()
+    }
+}
+
 /// A checkpoint record.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RecordView {
@@ -96,6 +124,8 @@ pub struct RecordView {
     pub written_ns: i64,
     /// Where roll-forward starts.
     pub position: PositionView,
+    /// Where the log's other heads stand there.
+    pub further_heads: Vec<HeadView>,
     /// Segments opened so far.
     pub segments_opened: u32,
     /// One more than the highest inode number used.
@@ -128,6 +158,7 @@ impl From<&CheckpointRecord> for RecordView {
             clean: header.flags.get() & checkpoint_flags::CLEAN != 0,
             written_ns: header.written_ns.get(),
             position: PositionView::from(&header.position),
+            further_heads: HeadView::further(&LogEnd::from(header)),
             segments_opened: header.segments_opened.get(),
             next_ino: header.next_ino.get(),
             free_head: header.free_head.get(),
@@ -194,8 +225,10 @@ pub struct VolumeView {
     pub clean: bool,
     /// Groups in the log behind the checkpoint.
     pub groups_behind: u64,
-    /// The log's head.
+    /// The log's end, and where its first head stands.
     pub position: Option<PositionView>,
+    /// Where its other heads stand.
+    pub further_heads: Vec<HeadView>,
     /// When this was looked up, nanoseconds since 1970.
     pub now_ns: i64,
     /// What could not be read.
@@ -313,7 +346,8 @@ impl Inspector {
             checkpoint: report.checkpoint,
             clean: report.clean && report.groups == 0,
             groups_behind: report.groups,
-            position: state.map(|state| PositionView::from(&state.position)),
+            position: state.map(|state| PositionView::from(&state.end.at(0))),
+            further_heads: state.map_or_else(Vec::new, |state| HeadView::further(&state.end)),
             now_ns: self.now_ns,
             problems: self.problems.clone(),
         }
@@ -376,6 +410,16 @@ impl fmt::Display for PositionView {
     }
 }
 
+impl fmt::Display for HeadView {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "head {}: at byte {} of segment {}, then segment {}",
+            self.head, self.offset, self.segment, self.next_segment
+        )
+    }
+}
+
 impl fmt::Display for RecordView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
@@ -386,6 +430,9 @@ impl fmt::Display for RecordView {
             if self.clean { ", clean" } else { "" }
         )?;
         writeln!(f, "  log: {}", self.position)?;
+        for head in &self.further_heads {
+            writeln!(f, "  {head}")?;
+        }
         writeln!(
             f,
             "  in use: {} inodes, {} blocks, {} sectors; {} bytes of metadata",

@@ -4,12 +4,16 @@ mod append;
 mod build;
 mod image;
 mod item;
+mod lives;
 mod output;
+mod placement;
 mod plan;
 mod relocate;
+mod resize;
 mod writer;
 
 pub use build::inode_place;
 pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};
+pub use placement::Placement;
 pub use writer::LogState;

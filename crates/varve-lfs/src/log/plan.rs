@@ -5,6 +5,7 @@
 //! until the whole group has a place.
 
 use super::item::LogItem;
+use super::placement::Run;
 use crate::error::Result;
 use crate::format::summary::{BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry};
 use crate::format::{LogPosition, SECTOR};
@@ -17,6 +18,8 @@ use varve_fs::{InodeNo, Version};
 pub struct PartialPlan {
     /// Which items of the group.
     pub items: Range<usize>,
+    /// The head.
+    pub head: usize,
     /// The segment.
     pub segment: u32,
     /// Byte offset within it.
@@ -89,8 +92,9 @@ impl PartialSize {
     }
 }
 
-/// Cuts `items` into partial segments behind `position`, taking clean
-/// segments from `take` (which is given the segment to go on after).
+/// Cuts a run of `items` into partial segments behind `position`, the place of
+/// its head, taking clean segments from `take` (which is given the segment to
+/// go on after).
 ///
 /// # Errors
 /// What `take` says; segments taken so far stay taken.
@@ -98,11 +102,13 @@ pub fn plan(
     geometry: &Geometry,
     position: LogPosition,
     items: &[LogItem],
+    run: &Run,
     take: &mut dyn FnMut(u32) -> Result<u32>,
 ) -> Result<Vec<PartialPlan>> {
     let mut plans = Vec::new();
     let mut position = position;
-    let mut start = 0;
+    let mut start = run.items.start;
+    let items = &items[..run.items.end];
     while start < items.len() {
         let (segment, offset, enters) = geometry.successor(&position);
         if enters {
@@ -134,6 +140,7 @@ pub fn plan(
         };
         plans.push(PartialPlan {
             items: start..end,
+            head: run.head,
             segment,
             offset,
             enters,

@@ -81,10 +81,7 @@ impl Lfs {
 
     /// The log goes on in another segment.
     fn leave_segment(&self, segment: u32) {
-        let mut log = self.log.lock();
-        if log.position.segment.get() == segment {
-            log.position.offset = self.geometry.segment_bytes.into();
-        }
+        self.log.lock().end.leave(segment, &self.geometry);
     }
 
     pub(crate) fn give_in(&self) -> Error {

@@ -13,11 +13,13 @@
 
 use super::build::PartialBuffer;
 use super::item::{GroupKind, LogItem, Placed};
+use super::placement::{Placement, Run};
 use super::plan::{PartialPlan, plan};
 use crate::durability::InFlight;
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Pointer, SECTOR, SummaryHeader};
+use crate::heads::{LogEnd, is_entered};
 use crate::lfs::Lfs;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -30,15 +32,18 @@ use varve_fs::planted::{self, Planted};
 pub struct Written {
     /// Serial of its last partial.
     pub serial: u64,
-    /// One per item.
+    /// One per item, in the order in which they were written: that of the group
+    /// but where it was parted between heads, which a checkpoint's never is.
     pub placed: Vec<Placed>,
 }
 
-/// The head of the log.
+/// The end of the log, where it is written.
 #[derive(Debug)]
 pub struct LogState {
-    /// Behind the last partial.
-    pub position: LogPosition,
+    /// Behind the last partial, and where each head stands.
+    pub end: LogEnd,
+    /// Which head takes what.
+    pub placement: Placement,
     /// Random identity of this mount.
     pub mount_id: u64,
     /// Number of this mount.
@@ -67,18 +72,20 @@ impl Lfs {
         {
             return Ok(None);
         }
-        let plans = self.plan_group(&log, &items)?;
+        let crowded = self.is_crowded();
+        let (items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
+        let plans = self.plan_group(&log, &items, &runs)?;
         if let Some(usage) = usage {
             log.usage = usage;
         }
         if plans.is_empty() {
-            let serial = log.position.serial.get();
+            let serial = log.end.serial();
             return Ok(Some(Written {
                 serial,
                 placed: Vec::new(),
             }));
         }
-        let filled = self.fill(&log, &plans, &items);
+        let filled = self.fill(&mut log, &plans, &items);
         let written = self.apply_group(&mut log, &plans, filled, items, kind);
         drop(log);
         let count = plans.len() as u64;
@@ -91,16 +98,25 @@ impl Lfs {
         Ok(Some(written))
     }
 
-    fn plan_group(&self, log: &LogState, items: &[LogItem]) -> Result<Vec<PartialPlan>> {
+    fn plan_group(
+        &self,
+        log: &LogState,
+        items: &[LogItem],
+        runs: &[Run],
+    ) -> Result<Vec<PartialPlan>> {
         let mut segments = self.segments.lock();
         let mut taken = Vec::new();
-        let plans = plan(&self.geometry, log.position, items, &mut |after| {
+        let mut take = |after| {
             let segment = segments.take(after)?;
             taken.push(segment);
             Ok(segment)
-        });
-        match plans {
-            Ok(plans) => Ok(plans),
+        };
+        let planned = runs
+            .iter()
+            .map(|run| plan(&self.geometry, log.end.at(run.head), items, run, &mut take))
+            .collect::<Result<Vec<_>>>();
+        match planned {
+            Ok(planned) => Ok(planned.into_iter().flatten().collect()),
             Err(error) => {
                 taken
                     .into_iter()
@@ -111,21 +127,31 @@ impl Lfs {
     }
 
     /// Enters segments and copies every block to its place.
-    fn fill(&self, log: &LogState, plans: &[PartialPlan], items: &[LogItem]) -> Vec<Filled> {
-        let mut incarnation = log.position.segment_incarnation.get();
-        let mut serial = log.position.serial.get();
-        let mut previous = log.position.segment.get();
+    fn fill(&self, log: &mut LogState, plans: &[PartialPlan], items: &[LogItem]) -> Vec<Filled> {
+        let mut serial = log.end.serial();
+        // Of the head that is being filled: its incarnation, and the segment
+        // that it leaves when it enters another.
+        let (mut head, mut incarnation, mut previous) = (usize::MAX, 0, None);
         plans
             .iter()
             .map(|plan| {
+                if plan.head != head {
+                    head = plan.head;
+                    let position = log.end.at(head);
+                    incarnation = position.segment_incarnation.get();
+                    previous = is_entered(&position).then(|| position.segment.get());
+                }
                 if plan.enters {
                     let mut segments = self.segments.lock();
-                    segments.leave(previous);
+                    if let Some(left) = previous {
+                        segments.leave(left);
+                    }
                     incarnation = segments.enter(plan.segment);
                     drop(segments);
+                    log.placement.entered(plan.segment, head);
                     self.reader.forget_segment(plan.segment);
                     self.counters.segments_opened.fetch_add(1, Relaxed);
-                    previous = plan.segment;
+                    previous = Some(plan.segment);
                 }
                 serial += 1;
                 let mut buffer =
@@ -163,7 +189,7 @@ impl Lfs {
         let last = plans.len() - 1;
         let mut durable_through = self.durability.durable();
         if planted::is(Planted::DurableThroughEarly) {
-            durable_through = log.position.serial.get();
+            durable_through = log.end.serial();
         }
         let mut committed = self.change_committed();
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
@@ -174,7 +200,7 @@ impl Lfs {
             for (item, pointer) in items.by_ref().take(plan.items.len()).zip(pointers) {
                 placed.push(self.apply_item(&mut committed, &mut buffer, item, pointer, kind));
             }
-            let position = &mut log.position;
+            let position = log.end.at(plan.head);
             let header = SummaryHeader {
                 crc: 0.into(),
                 magic: MAGIC.into(),
@@ -196,10 +222,11 @@ impl Lfs {
                 inodes_used: log.usage.inodes.into(),
                 blocks_used: log.usage.blocks.into(),
                 sectors_used: log.usage.sectors.into(),
-                spare: [0; 16],
+                head: plan.head as u8,
+                spare: [0; 15],
             };
             let predecessor = buffer.finish(header);
-            *position = LogPosition {
+            let behind = LogPosition {
                 serial: buffer.serial.into(),
                 offset: (plan.offset + plan.bytes).into(),
                 segment: plan.segment.into(),
@@ -208,6 +235,7 @@ impl Lfs {
                 incarnation: log.incarnation.into(),
                 segment_incarnation: buffer.incarnation.into(),
             };
+            log.end.advance(plan.head, behind);
             self.count_partial(plan, kind);
             committed.live.log_bytes += u64::from(plan.bytes);
             self.segments.lock().get_mut(plan.segment).last_serial = buffer.serial;
@@ -218,7 +246,7 @@ impl Lfs {
             }));
         }
         Written {
-            serial: log.position.serial.get(),
+            serial: log.end.serial(),
             placed,
         }
     }

@@ -10,31 +10,33 @@
 //! Invariants:
 //! - Only a header that could follow the log's end is cleared. It lies in one
 //!   sector, which is never torn: what stands there otherwise never becomes one.
-//! - The one place is enough. Whatever else was left behind names a predecessor
+//! - The places where a head goes on are enough. Whatever else was left behind names a predecessor
 //!   by checksum: this header, one that chains to it, or one whose place has
 //!   durably been written since. None of them is ever accepted again.
 //! - Nothing accepted is touched: the place lies behind the log's end. Cut
 //!   short, the clearing has happened or not, and the next mount looks again.
 
-use crate::chain::{Summary, follows};
+use crate::chain::Summary;
 use crate::error::Result;
-use crate::format::{LogPosition, SECTOR};
+use crate::format::SECTOR;
 use crate::geometry::Geometry;
+use crate::heads::LogEnd;
 use std::io::IoSlice;
 use varve_device::Device;
 
-/// Byte address of the header of a partial that could follow `position`, once
+/// Byte address of the header of a partial that could follow in this head, once
 /// whole; `image` holds the segment of its place.
 pub fn find(
     image: &[u8],
     geometry: &Geometry,
     volume_tag: u64,
-    position: &LogPosition,
+    end: &LogEnd,
+    head: usize,
 ) -> Option<u64> {
-    let (segment, offset, _) = geometry.successor(position);
+    let (segment, offset, _) = geometry.successor(&end.at(head));
     let bytes = &image[offset as usize..];
     let header = Summary::header(bytes, geometry, volume_tag, segment, offset).ok()?;
-    let follows = follows(geometry, position, &header).is_ok();
+    let follows = end.follows(geometry, head, &header).is_ok();
     follows.then(|| geometry.byte(segment, offset))
 }
 

@@ -18,14 +18,15 @@ mod tail;
 
 pub use image::load_base;
 pub use leftover::clear as clear_leftover;
-pub use ring::{check_position, read_ring, valid_records};
+pub use ring::{read_ring, valid_records};
 
 use crate::base::Base;
 use crate::committed::Committed;
 use crate::error::Result;
 use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
-use crate::format::{LogPosition, Malformed, Superblock, UsageEntry};
+use crate::format::{Malformed, Superblock, UsageEntry};
 use crate::geometry::Geometry;
+use crate::heads::LogEnd;
 use crate::locks::{Rank, RankedRwLock};
 use crate::reader::Reader;
 use crate::segments::SegmentTable;
@@ -65,9 +66,11 @@ pub struct Recovered {
     /// The usage table, segments of the replayed log marked.
     pub segments: SegmentTable,
     /// Behind the last valid partial.
-    pub position: LogPosition,
-    /// Byte address of what a torn partial left there, if it could follow.
-    pub leftover: Option<u64>,
+    pub end: LogEnd,
+    /// True if every valid record of the ring names as many heads (rule H4).
+    pub heads_confirmed: bool,
+    /// Byte addresses of what torn partials left there, if they could follow.
+    pub leftovers: Vec<u64>,
     /// What lives on the volume.
     pub usage: Usage,
     /// Inodes without names or half truncated.
@@ -89,16 +92,22 @@ pub fn recover(
     let mut report = RecoveryReport::default();
     let records = valid_records(device, superblock, &mut report)?;
     let recorded = records.iter().map(|r| r.header.durable_through.get()).max();
+    let named: BTreeSet<u32> = records
+        .iter()
+        .map(|r| r.header.further_heads.get())
+        .collect();
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
     let image = (&record, base, table);
-    roll_forward(
+    let mut recovered = roll_forward(
         superblock,
         reader,
         geometry,
         image,
         recorded.unwrap_or(0),
         report,
-    )
+    )?;
+    recovered.heads_confirmed = named.len() == 1;
+    Ok(recovered)
 }
 
 /// Replays the log behind `record`, whose image is given with it. Records say
@@ -133,8 +142,9 @@ pub fn roll_forward(
     let out = Recovered {
         committed: RankedRwLock::new(Rank::Committed, committed),
         segments,
-        position: record.header.position,
-        leftover: None,
+        end: LogEnd::from(&record.header),
+        heads_confirmed: true,
+        leftovers: Vec::new(),
         usage,
         unfinished,
         report,
@@ -153,7 +163,8 @@ fn first_usable(
 ) -> Result<(CheckpointRecord, Base, Vec<UsageEntry>)> {
     let mut refused = None;
     for record in records {
-        let loaded = check_position(geometry, &record.header.position)
+        let loaded = LogEnd::from(&record.header)
+            .check(geometry)
             .and_then(|()| load_base(reader, geometry, &record));
         match loaded {
             Ok((base, table)) => return Ok((record, base, table)),

@@ -11,12 +11,13 @@
 
 use super::{Recovered, tail};
 use crate::apply::Record;
-use crate::chain::{ChainItem, Summary, follows};
+use crate::chain::{ChainItem, Summary};
 use crate::error::{Error, Result};
 use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
 use crate::format::{LogPosition, Malformed};
 use crate::geometry::Geometry;
+use crate::heads::is_entered;
 use crate::reader::Reader;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Usage};
@@ -39,6 +40,8 @@ pub(super) struct Replay<'a> {
     /// Up to which serial checkpoint records say that the log was durable.
     recorded: u64,
     pub(super) out: Recovered,
+    /// What stands where each head goes on, as far as it has been read.
+    places: Vec<Option<std::result::Result<Summary, Malformed>>>,
     pending: Vec<Pending>,
     /// Blocks that records of applied groups have reserved.
     pub(super) reserved_blocks: u64,
@@ -54,16 +57,20 @@ impl<'a> Replay<'a> {
         recorded: u64,
         mut out: Recovered,
     ) -> Self {
-        let position = out.position;
-        // The log may have entered it after the table was written.
-        out.segments
-            .entered(position.segment.get(), position.segment_incarnation.get());
-        out.segments.claim(position.next_segment.get());
+        // The log may have entered them after the table was written.
+        for position in out.end.positions() {
+            if is_entered(&position) {
+                out.segments
+                    .entered(position.segment.get(), position.segment_incarnation.get());
+            }
+            out.segments.claim(position.next_segment.get());
+        }
         Replay {
             geometry,
             reader,
             volume_tag,
             recorded,
+            places: vec![None; out.end.heads()],
             out,
             pending: Vec::new(),
             reserved_blocks: 0,
@@ -74,19 +81,22 @@ impl<'a> Replay<'a> {
     /// # Errors
     /// If the device fails.
     pub(super) fn run(mut self) -> Result<Recovered> {
-        let mut boundary = self.out.position;
+        let mut boundary = self.out.end;
         loop {
             // What ends the log is believed when it was read twice: to take a
             // misread for the end would drop what was acknowledged.
             let next = match self.next()? {
-                Err(_) => self.next()?,
+                Err(_) => {
+                    self.forget_places();
+                    self.next()?
+                }
                 found => found,
             };
             match next {
                 Ok(partial) => {
                     self.take(partial)?;
                     if self.pending.is_empty() {
-                        boundary = self.out.position;
+                        boundary = self.out.end;
                     }
                 }
                 Err(reason) => {
@@ -97,7 +107,7 @@ impl<'a> Replay<'a> {
             }
         }
         if planted::is(Planted::ResumeBeforeGroup) {
-            self.out.position = boundary;
+            self.out.end = boundary;
         }
         // Log behind the checkpoint: the mount after it never unmounted.
         self.out.report.clean &= self.out.report.partials == 0;
@@ -107,24 +117,56 @@ impl<'a> Replay<'a> {
     }
 
     /// The next partial of the chain, or why there is none.
-    fn next(&self) -> Result<std::result::Result<Pending, Malformed>> {
-        let position = self.out.position;
+    fn next(&mut self) -> Result<std::result::Result<Pending, Malformed>> {
+        let mut refused = None;
+        let mut following: Option<Summary> = None;
+        for head in 0..self.out.end.heads() {
+            match self.at_head(head) {
+                // Of several, that of the latest life: it knew of no other.
+                Ok(summary) => {
+                    let life = |s: &Summary| s.header.incarnation.get();
+                    if following.as_ref().is_none_or(|f| life(f) < life(&summary)) {
+                        following = Some(summary);
+                    }
+                }
+                Err(malformed) => {
+                    refused.get_or_insert(malformed);
+                }
+            }
+        }
+        match following {
+            Some(summary) => self.verified(summary),
+            None => Ok(Err(refused.expect("there is a first head"))),
+        }
+    }
+
+    /// What is read of the device anew.
+    fn forget_places(&mut self) {
+        self.places.iter_mut().for_each(|place| *place = None);
+    }
+
+    /// The summary where this head goes on, if it follows.
+    fn at_head(&mut self, head: usize) -> std::result::Result<Summary, Malformed> {
+        let position = self.out.end.at(head);
         let (mut segment, mut offset, _) = self.geometry.successor(&position);
         if planted::is(Planted::PlaceNotShared) && offset > self.geometry.segment_bytes / 4 * 3 {
             segment = position.next_segment.get();
             offset = self.geometry.payload_start(segment);
         }
-        // A unit torn by the power may read as an error: like any partial that
-        // is not whole, it ends the chain, and the tail search decides.
-        let unreadable = |error: Error| Malformed::new("partial segment", error.to_string());
-        let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
-        let summary = match read.unwrap_or_else(|error| Err(unreadable(error))) {
-            Ok(summary) => summary,
-            Err(malformed) => return Ok(Err(malformed)),
-        };
-        if let Err(malformed) = follows(self.geometry, &position, &summary.header) {
-            return Ok(Err(malformed));
-        }
+        // While the others advance, what stands here stays.
+        let found = self.places[head].get_or_insert_with(|| {
+            // A unit torn by the power may read as an error: like any partial
+            // that is not whole, it ends the chain, and the tail search decides.
+            let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
+            read.unwrap_or_else(|error| Err(unreadable(&error)))
+        });
+        let summary = found.clone()?;
+        self.out.end.follows(self.geometry, head, &summary.header)?;
+        Ok(summary)
+    }
+
+    /// A summary that follows, with its payload.
+    fn verified(&self, summary: Summary) -> Result<std::result::Result<Pending, Malformed>> {
         let items = match summary.items(self.geometry) {
             Ok(items) => items,
             Err(malformed) => return Ok(Err(malformed)),
@@ -136,7 +178,7 @@ impl<'a> Replay<'a> {
         let bytes = match summary.read_partial(self.reader) {
             _ if items.is_empty() => Vec::new(),
             Ok(bytes) => bytes,
-            Err(error) => return Ok(Err(unreadable(error))),
+            Err(error) => return Ok(Err(unreadable(&error))),
         };
         let images = summary
             .verify(self.geometry, &items, &bytes)
@@ -206,16 +248,19 @@ impl<'a> Replay<'a> {
     fn take(&mut self, partial: Pending) -> Result<()> {
         let header = partial.summary.header;
         let segment = partial.summary.segment;
-        let position = &mut self.out.position;
-        if segment != position.segment.get() {
-            self.out.segments.leave(position.segment.get());
+        let head = usize::from(header.head);
+        let position = self.out.end.at(head);
+        if self.geometry.successor(&position).2 {
+            if is_entered(&position) {
+                self.out.segments.leave(position.segment.get());
+            }
             self.out
                 .segments
                 .entered(segment, header.segment_incarnation.get());
             self.out.segments.claim(header.next_segment.get());
         }
         self.out.segments.get_mut(segment).last_serial = header.serial.get();
-        *position = LogPosition {
+        let behind = LogPosition {
             serial: header.serial,
             offset: (partial.summary.offset + partial.summary.bytes()).into(),
             segment: segment.into(),
@@ -224,6 +269,8 @@ impl<'a> Replay<'a> {
             incarnation: header.incarnation,
             segment_incarnation: header.segment_incarnation,
         };
+        self.out.end.advance(head, behind);
+        self.places[head] = None;
         self.out.report.partials += 1;
         self.out.report.log_bytes += u64::from(partial.summary.bytes());
         if header.has(summary_flags::FIRST) {
@@ -253,4 +300,8 @@ impl<'a> Replay<'a> {
         self.out.committed.get_mut().live.log_bytes = self.out.report.log_bytes;
         Ok(())
     }
+}
+
+fn unreadable(error: &Error) -> Malformed {
+    Malformed::new("partial segment", error.to_string())
 }

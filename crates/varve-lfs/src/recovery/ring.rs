@@ -6,8 +6,7 @@
 use super::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
-use crate::format::{LogPosition, Malformed, Superblock};
-use crate::geometry::Geometry;
+use crate::format::{Malformed, Superblock};
 use varve_device::Device;
 
 /// Reads every slot of the checkpoint ring; why a slot was refused, a device
@@ -56,24 +55,4 @@ pub fn valid_records(
         return Err(Error::NoCheckpoint { device, reason });
     }
     Ok(records)
-}
-
-/// Refuses a position that no log can have.
-///
-/// # Errors
-/// `Damaged`.
-pub fn check_position(geometry: &Geometry, position: &LogPosition) -> Result<()> {
-    let count = geometry.segment_count;
-    let sound = position.segment.get() < count
-        && position.next_segment.get() < count
-        && position.segment != position.next_segment
-        && position.offset.get() <= geometry.segment_bytes
-        && position.serial.get() < 1 << 62
-        && position.offset.get() >= geometry.payload_start(position.segment.get())
-        && position.offset.get().is_multiple_of(geometry.write_unit);
-    if sound {
-        Ok(())
-    } else {
-        Err(Malformed::new("checkpoint record", "its log position is impossible").into())
-    }
 }

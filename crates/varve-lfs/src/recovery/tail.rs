@@ -7,8 +7,8 @@
 //! later summary it finds there, to their end. Checkpoint records testify, too:
 //! what they name was flushed before them, their own blocks included.
 //!
-//! The first segment searched holds the place where the log will go on; what a
-//! torn partial left there is noted in passing, for the mount to clear.
+//! The search begins where each head of the log goes on (rule H6); what a torn
+//! partial left there is noted in passing, for the mount to clear (H7).
 
 use super::{Recovered, leftover};
 use crate::chain::{ChainItem, Summary};
@@ -16,6 +16,7 @@ use crate::format::{SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::{BTreeSet, VecDeque};
+use varve_fs::planted::{self, Planted};
 
 /// Fills the report's `damage` if there is proof of any, and `leftover`.
 /// Checkpoint records say that the log was durable up to serial `recorded`.
@@ -26,22 +27,36 @@ pub fn search(
     recorded: u64,
     out: &mut Recovered,
 ) {
-    let last = out.position.serial.get();
-    let (place, offset, _) = geometry.successor(&out.position);
-    let mut queue = VecDeque::from([(place, offset)]);
-    let next = out.position.next_segment.get();
-    if next != place {
-        queue.push_back((next, geometry.payload_start(next)));
+    let last = out.end.serial();
+    let mut queue = VecDeque::new();
+    let mut seen = BTreeSet::new();
+    let searched = match planted::is(Planted::SearchFirstHead) {
+        true => 1,
+        false => out.end.heads(),
+    };
+    for position in out.end.positions().take(searched) {
+        let (place, offset, _) = geometry.successor(&position);
+        let next = position.next_segment.get();
+        queue.push_back((place, offset));
+        if next != place {
+            queue.push_back((next, geometry.payload_start(next)));
+        }
+        seen.extend([place, next]);
     }
-    let mut seen = BTreeSet::from([place, next]);
     let mut proof: Option<SummaryHeader> = None;
     let mut later: Vec<Summary> = Vec::new();
     while let Some((segment, offset)) = queue.pop_front() {
         let mut image = vec![0; geometry.segment_bytes as usize];
         read_what_is_readable(geometry, reader, segment, &mut image);
-        if segment == place {
-            out.leftover = leftover::find(&image, geometry, volume_tag, &out.position);
-        }
+        let cleared = match planted::is(Planted::ClearFirstHead) {
+            true => 1,
+            false => out.end.heads(),
+        };
+        let torn = (0..cleared)
+            .filter(|head| geometry.successor(&out.end.at(*head)).0 == segment)
+            .filter_map(|head| leftover::find(&image, geometry, volume_tag, &out.end, head));
+        let torn: Vec<u64> = torn.collect();
+        out.leftovers.extend(torn);
         let mut at = offset;
         while at < geometry.segment_bytes {
             let found = Summary::parse(&image, geometry, volume_tag, segment, at).ok();
@@ -50,8 +65,7 @@ pub fn search(
             let taken = found.as_ref().map_or(1, Summary::summary_bytes);
             at += taken.next_multiple_of(geometry.write_unit);
             let later_life = |s: &Summary| {
-                s.header.serial.get() > last
-                    && s.header.incarnation.get() >= out.position.incarnation.get()
+                s.header.serial.get() > last && s.header.incarnation.get() >= out.end.incarnation()
             };
             let Some(summary) = found.filter(later_life) else {
                 continue;
@@ -78,11 +92,19 @@ pub fn search(
         Some(proof) if summarised >= recorded => format!("partial {}", proof.serial),
         _ => "the checkpoint record".into(),
     };
+    let places: Vec<String> = out
+        .end
+        .positions()
+        .map(|position| {
+            let (segment, offset, _) = geometry.successor(&position);
+            (geometry.byte(segment, offset) / SECTOR).to_string()
+        })
+        .collect();
     let mut damage = vec![format!(
         "partial segment {} at sector {} is missing or damaged ({}), but {witness} says the log \
          was durable up to {through}: acknowledged data is lost",
         last + 1,
-        geometry.byte(place, offset) / SECTOR,
+        places.join(" or "),
         out.report.end,
     )];
     later.sort_by_key(|s| s.header.serial.get());

@@ -13,6 +13,7 @@ use super::{CACHE_BYTES, Repair, evacuate};
 use crate::check::{Fix, Survey, known};
 use crate::error::{Error, Result};
 use crate::geometry::Geometry;
+use crate::heads::{is_entered, place_of};
 use crate::lfs::{Lfs, MountOptions};
 use crate::mount::Parts;
 use crate::recovery::{Recovered, RecoveryReport, clear_leftover, load_base, roll_forward};
@@ -38,9 +39,11 @@ impl Repair<'_> {
             looked.evidence.get_or_init(gather);
         }
         self.correct(&mut recovered, looked, geometry.segment_count);
-        let moved = move_head(&mut recovered, survey, &geometry)?;
-        if let Some(byte) = recovered.leftover.filter(|_| !moved) {
-            clear_leftover(&*parts.device, byte)?;
+        let moved = move_heads(&mut recovered, survey, &geometry)?;
+        if !moved {
+            for &byte in &recovered.leftovers {
+                clear_leftover(&*parts.device, byte)?;
+            }
         }
         parts.device.flush()?;
         let options = MountOptions {
@@ -109,8 +112,10 @@ impl Repair<'_> {
         }
         // What stays behind the log's new end must not look like its future.
         if let Some(evidence) = looked.evidence.get() {
-            let incarnation = recovered.position.incarnation.get();
-            recovered.position.incarnation = incarnation.max(evidence.incarnation).into();
+            let incarnation = recovered.end.incarnation();
+            recovered
+                .end
+                .set_incarnation(incarnation.max(evidence.incarnation));
             recovered.segments.opened_at_least(evidence.segments_opened);
         }
     }
@@ -164,19 +169,30 @@ impl Repair<'_> {
     }
 }
 
-/// Takes the log's head off what lives where it would go on. True if it had to.
-fn move_head(recovered: &mut Recovered, survey: &Survey, geometry: &Geometry) -> Result<bool> {
-    let position = &mut recovered.position;
-    let (segment, offset) = (position.segment.get(), position.offset.get());
-    let next = position.next_segment.get();
-    let over_live = survey.claims.first_at(segment, offset).is_some();
-    if over_live {
-        position.offset = geometry.segment_bytes.into();
+/// Takes the log's heads off what lives where they would go on. True if it had
+/// to.
+fn move_heads(recovered: &mut Recovered, survey: &Survey, geometry: &Geometry) -> Result<bool> {
+    let mut moved = false;
+    for head in 0..recovered.end.heads() {
+        let position = recovered.end.at(head);
+        let mut place = place_of(&position);
+        let (segment, offset) = (place.segment.get(), place.offset.get());
+        let next = place.next_segment.get();
+        let over_live = survey.claims.first_at(segment, offset).is_some();
+        if over_live {
+            place.offset = geometry.segment_bytes.into();
+        }
+        let into_live = survey.claims.get(next).used();
+        if into_live {
+            recovered.segments.leave(next);
+            let another = recovered.segments.take(segment)?;
+            place.next_segment = another.into();
+            if !is_entered(&position) {
+                place.segment = another.into();
+            }
+        }
+        recovered.end.set_place(head, place);
+        moved |= over_live || into_live;
     }
-    let into_live = survey.claims.get(next).used();
-    if into_live {
-        recovered.segments.leave(next);
-        position.next_segment = recovered.segments.take(segment)?.into();
-    }
-    Ok(over_live || into_live)
+    Ok(moved)
 }

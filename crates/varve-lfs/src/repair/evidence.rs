@@ -33,6 +33,8 @@ pub(crate) struct Partial {
     pub(crate) incarnation: u32,
     pub(crate) segment_incarnation: u32,
     pub(crate) flags: u16,
+    /// The head it belongs to.
+    pub(crate) head: u8,
     /// Its group is, for all that is known, complete.
     pub(crate) counts: bool,
 }
@@ -103,6 +105,7 @@ impl Evidence {
                 incarnation: header.incarnation.get(),
                 segment_incarnation: header.segment_incarnation.get(),
                 flags: header.flags.get(),
+                head: header.head,
                 counts: true,
             });
             at = at.saturating_add(summary.bytes().max(geometry.write_unit));

@@ -16,8 +16,9 @@ use crate::format::ifile::MAX_INO;
 use crate::format::inode::InodeImage;
 use crate::format::{Superblock, UsageEntry};
 use crate::geometry::Geometry;
+use crate::heads::LogEnd;
 use crate::reader::Reader;
-use crate::recovery::{Recovered, RecoveryReport, check_position, load_base, roll_forward};
+use crate::recovery::{Recovered, RecoveryReport, load_base, roll_forward};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use varve_fs::InodeNo;
@@ -134,7 +135,7 @@ impl Repair<'_> {
 /// if it leads nowhere.
 fn sane(superblock: &Superblock, record: &CheckpointRecord) -> Option<(CheckpointRecord, bool)> {
     let geometry = Geometry::from(superblock);
-    check_position(&geometry, &record.header.position).ok()?;
+    LogEnd::from(&record.header).check(&geometry).ok()?;
     if record.ifile.len() != geometry.inode_bytes as usize {
         return None;
     }

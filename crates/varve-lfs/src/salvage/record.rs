@@ -22,6 +22,7 @@ use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, MAX_INO};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
+use crate::heads::{LogEnd, place_of};
 use crate::mkfs::first_record;
 use crate::reader::Reader;
 use crate::repair::evidence::{Evidence, Partial};
@@ -54,8 +55,8 @@ pub(crate) fn rebuild(
     let serials: Vec<u64> = roots.serials.iter().rev().copied().collect();
     let newest = serials.first().copied();
     let oldest = serials.get(ROOTS_BACK).copied().unwrap_or(0);
-    if let Some(position) = position(reader, &geometry, tag, evidence, newest, oldest) {
-        header.position = position;
+    if let Some(end) = end(reader, &geometry, tag, evidence, newest, oldest) {
+        end.store(header);
     }
     let Some(newest) = newest else {
         return Ok(record);
@@ -145,14 +146,14 @@ impl Roots {
 
 /// The earliest place behind serial `oldest` from which every partial up to
 /// `newest` is whole and follows the one before.
-fn position(
+fn end(
     reader: &Reader,
     geometry: &Geometry,
     tag: u64,
     evidence: &Evidence,
     newest: Option<u64>,
     oldest: u64,
-) -> Option<LogPosition> {
+) -> Option<LogEnd> {
     let partials = evidence.partials();
     let newest = newest?;
     let mut at = partials.iter().rposition(|p| p.serial == newest)?;
@@ -171,8 +172,27 @@ fn position(
         at -= 1;
         summary = previous;
     }
+    let before = |head: u8| partials[..=at].iter().rfind(|p| p.head == head);
+    let first = read(reader, geometry, tag, before(0)?)?;
+    let mut end = LogEnd::from(behind(&first));
+    let heads = partials.iter().map(|p| p.head).max().unwrap_or(0);
+    for head in 1..=heads {
+        let later = || partials[at..].iter().find(|p| p.head == head);
+        let stands = before(head);
+        end.open(later().map_or(0, |p| p.segment), geometry);
+        if let Some(partial) = stands {
+            let summary = read(reader, geometry, tag, partial)?;
+            end.set_place(usize::from(head), place_of(&behind(&summary)));
+        }
+    }
+    let last = usize::from(summary.header.head);
+    end.advance(last, behind(&summary));
+    Some(end)
+}
+
+fn behind(summary: &Summary) -> LogPosition {
     let header = &summary.header;
-    Some(LogPosition {
+    LogPosition {
         serial: header.serial,
         offset: (summary.offset + summary.bytes()).into(),
         segment: summary.segment.into(),
@@ -180,7 +200,7 @@ fn position(
         predecessor: header.chain_crc().into(),
         incarnation: header.incarnation,
         segment_incarnation: header.segment_incarnation,
-    })
+    }
 }
 
 fn is_whole(reader: &Reader, geometry: &Geometry, summary: &Summary) -> bool {

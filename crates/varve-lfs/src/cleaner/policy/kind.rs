@@ -51,12 +51,9 @@ impl PolicyKind {
         }
     }
 
-    /// Whether it needs several heads or holes, which only the simulator has.
-    pub fn needs_heads(self) -> bool {
-        !matches!(
-            self,
-            PolicyKind::Greedy | PolicyKind::CostBenefit | PolicyKind::AgeThreshold
-        )
+    /// Whether it plugs holes, which only the simulator can.
+    pub fn needs_holes(self) -> bool {
+        matches!(self, PolicyKind::HolePlugging | PolicyKind::Adaptive)
     }
 }
 
@@ -65,7 +62,7 @@ impl FromStr for PolicyKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mounted = PolicyKind::ALL.iter().filter(|kind| !kind.needs_heads());
+        let mounted = PolicyKind::ALL.iter().filter(|kind| !kind.needs_holes());
         let names: Vec<(&str, PolicyKind)> =
             mounted.map(|kind| (kind.policy().name(), *kind)).collect();
         if let Some((_, kind)) = names.iter().find(|(known, _)| *known == name) {
@@ -87,12 +84,13 @@ mod tests {
     fn names_lead_to_policies_that_a_mount_can_follow() {
         for kind in PolicyKind::ALL {
             let parsed = kind.policy().name().parse::<PolicyKind>();
-            assert_eq!(parsed.is_ok(), !kind.needs_heads(), "{kind:?}");
+            assert_eq!(parsed.is_ok(), !kind.needs_holes(), "{kind:?}");
             assert!(parsed.is_err() || parsed == Ok(kind));
         }
         assert_eq!(
             "none".parse::<PolicyKind>().unwrap_err(),
-            "there is no cleaning policy `none` for a mount, but greedy, cost-benefit, age-threshold"
+            "there is no cleaning policy `none` for a mount, but greedy, cost-benefit, age-threshold, \
+             sepbit, life-classes"
         );
     }
 }

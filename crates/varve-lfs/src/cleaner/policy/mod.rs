@@ -2,8 +2,8 @@
 //! numbers, without clock or device.
 //!
 //! A policy runs unchanged in the mounted cleaner and in the simulator of
-//! `varve-lab`. The mounted log has one head and plugs no holes yet, so a
-//! mount offers the policies that need neither ([`PolicyKind::needs_heads`]).
+//! `varve-lab`. The mounted log plugs no holes yet, so a mount offers the
+//! policies that do not either ([`PolicyKind::needs_holes`]).
 
 mod adaptive;
 mod age_threshold;
@@ -156,8 +156,9 @@ pub trait Policy: Send + Sync + Debug {
         0
     }
 
-    /// Heads of the log it wants on such a volume, at least one. Asked once,
-    /// before anything is placed.
+    /// Heads of the log it wants on such a volume, at least one: a class for
+    /// each. Asked before anything is placed, and by a mount again whenever the
+    /// volume has changed; the number stays.
     fn heads(&mut self, _measures: &Measures) -> usize {
         1
     }

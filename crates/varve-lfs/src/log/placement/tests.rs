@@ -1,0 +1,131 @@
+//! Which head takes what.
+
+use super::*;
+use std::sync::Arc;
+use varve_fs::{Timestamp, Version};
+
+fn geometry() -> Geometry {
+    Geometry {
+        block_bytes: 4096,
+        write_unit: 4096,
+        segment_bytes: 1 << 17,
+        inode_bytes: 256,
+        segment_count: 31,
+        first_segment: 1 << 16,
+        copy_stride: 4,
+        reserve_segments: 12,
+    }
+}
+
+const VERSION: Version = 1;
+
+fn block(ino: u64, block: u64) -> LogItem {
+    LogItem::Block {
+        ino: InodeNo(ino),
+        version: VERSION,
+        block,
+        data: Arc::new(vec![1; 4096]),
+        written: Timestamp::from_ns(0),
+        source: None,
+    }
+}
+
+fn record(ino: u64) -> LogItem {
+    LogItem::Record {
+        ino: InodeNo(ino),
+        version: VERSION,
+        record: crate::apply::Record::Truncated(9),
+    }
+}
+
+fn placement(heads: usize) -> Placement {
+    // A room of a hundred blocks.
+    let measures = Measures {
+        spare_segments: 1,
+        segment_blocks: 100,
+    };
+    let lives = Lives::new(1000, 1 << 20);
+    Placement::between(heads, 64 << 10, PolicyKind::LifeClasses, &measures, lives)
+}
+
+fn blocks_of(items: &[LogItem]) -> Vec<u64> {
+    let number = |item: &LogItem| match item {
+        LogItem::Block { block, .. } => *block,
+        _ => u64::MAX,
+    };
+    items.iter().map(number).collect()
+}
+
+fn arrange(placement: &mut Placement, items: Vec<LogItem>) -> (Vec<u64>, Vec<(usize, usize)>) {
+    let (items, runs) = placement.arrange(&geometry(), items, GroupKind::User, false);
+    assert_eq!(runs.first().map(|run| run.items.start), Some(0));
+    assert_eq!(runs.last().map(|run| run.items.end), Some(items.len()));
+    assert!(runs.is_sorted_by_key(|run| run.items.start));
+    let runs = runs.iter().map(|run| (run.head, run.items.len()));
+    (blocks_of(&items), runs.collect())
+}
+
+#[test]
+fn blocks_that_come_back_soon_part_from_the_others() {
+    let mut placement = placement(7);
+    let new: Vec<LogItem> = (0..40).map(|b| block(5, b)).collect();
+    // Class 2 of the users' is head 3.
+    assert_eq!(arrange(&mut placement, new).1, [(3, 40)]);
+    // Twenty that come back within a room, twenty new ones, in turns.
+    let mut both = vec![record(5)];
+    for b in 0..20 {
+        both.push(block(5, 100 + b));
+        both.push(block(5, 20 + b));
+    }
+    both.push(record(6));
+    let (blocks, runs) = arrange(&mut placement, both);
+    assert_eq!(blocks[..2], [u64::MAX; 2], "records come first");
+    assert_eq!(runs.len(), 2, "{runs:?}");
+    assert_eq!(runs[0].0, 3, "the coldest first: {runs:?}");
+    assert_eq!(runs[1].0, 1, "then the hottest: {runs:?}");
+    let cold = &blocks[2..runs[0].1];
+    assert!(cold.iter().filter(|b| **b >= 100).is_sorted(), "{cold:?}");
+}
+
+#[test]
+fn what_is_too_little_joins_the_nearest() {
+    let kb = 1024;
+    let meant = vec![0, 64 * kb, 0, 80 * kb];
+    assert_eq!(merged(meant, 64 * kb), [None, Some(1), None, Some(3)]);
+    let meant = vec![0, 64 * kb, 4 * kb, 80 * kb];
+    assert_eq!(merged(meant, 64 * kb), [None, Some(1), Some(3), Some(3)]);
+    assert_eq!(
+        merged(vec![0, 4 * kb, 0, 8 * kb], 64 * kb),
+        [None, Some(3), None, Some(3)]
+    );
+    assert_eq!(merged(vec![0, 4 * kb], 64 * kb), [None, Some(1)]);
+    assert_eq!(merged(vec![0, 0], 64 * kb), [None, None]);
+}
+
+#[test]
+fn small_groups_and_crowded_volumes_are_not_split() {
+    let mut placement = placement(7);
+    let few = || vec![record(5), block(5, 1), block(6, 2)];
+    let (blocks, runs) = arrange(&mut placement, few());
+    assert_eq!((blocks, runs), (vec![u64::MAX, 1, 2], vec![(3, 3)]));
+    let (blocks, runs) = arrange(&mut placement, vec![record(5)]);
+    assert_eq!((blocks, runs), (vec![u64::MAX], vec![(0, 1)]));
+    let items: Vec<LogItem> = (0..40).map(|b| block(5, b)).collect();
+    let (_, runs) = placement.arrange(&geometry(), items, GroupKind::User, true);
+    assert_eq!((runs.len(), runs[0].head), (1, 0));
+}
+
+#[test]
+fn neighbouring_classes_share_when_heads_are_few() {
+    for (heads, want) in [
+        (7, [1, 2, 3, 4, 5, 6]),
+        (4, [1, 1, 2, 2, 3, 3]),
+        (3, [1, 1, 1, 2, 2, 2]),
+        (2, [1; 6]),
+    ] {
+        let places = placement(heads).places.expect("several heads");
+        let found: Vec<usize> = (0..6).map(|class| places.head_of_class(class)).collect();
+        assert_eq!(found, want, "{heads}");
+    }
+    assert!(placement(1).places.is_none());
+}

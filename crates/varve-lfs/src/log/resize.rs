@@ -1,0 +1,115 @@
+//! How many heads the log has: decided when it is mounted.
+//!
+//! Rule H4 of `docs/heads.md`: a head is used once every retained record names
+//! it, and what a closed one had named is reusable once none does. So the
+//! number changes by as many checkpoints as the ring has slots, before
+//! anything else is appended; and again by as many if a power cut came between
+//! them. Checkpoints append to the first head only.
+
+use super::lives::Lives;
+use super::placement::Placement;
+use crate::cleaner::policy::{Measures, PolicyKind};
+use crate::error::{Error, Result};
+use crate::heads::MAX_HEADS;
+use crate::lfs::Lfs;
+use varve_fs::planted::{self, Planted};
+
+impl Lfs {
+    /// What placement wants to know of the volume.
+    pub(crate) fn measures(&self) -> Measures {
+        let segments = u64::from(self.geometry.segment_count);
+        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
+        let spare = segments.saturating_sub(self.reserve() + live);
+        Measures {
+            spare_segments: spare as u32,
+            segment_blocks: (self.dependable_bytes() / u64::from(self.geometry.block_bytes)) as u32,
+        }
+    }
+
+    /// Gives the log the heads that the mount asks for, as far as there is
+    /// room, and has blocks placed. `confirmed` if all records name those that
+    /// there are.
+    ///
+    /// # Errors
+    /// If a checkpoint fails.
+    pub(crate) fn arrange_heads(&mut self, confirmed: bool) -> Result<()> {
+        let kind = self.options.policy;
+        let heads = self.heads_to_have(kind);
+        if heads != self.heads || !confirmed {
+            match self.change_heads(heads) {
+                Ok(()) => {}
+                // Nothing is placed there before records say so: the first head
+                // takes everything.
+                Err(Error::OutOfSegments) => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+        let measures = self.measures();
+        let blocks = self.geometry.volume_bytes() / u64::from(self.geometry.block_bytes);
+        let lives = match heads {
+            1 => Lives::new(0, 0),
+            _ => Lives::new(blocks, self.options.cache_bytes / 16),
+        };
+        self.log.lock().placement =
+            Placement::between(heads, self.options.head_bytes, kind, &measures, lives);
+        Ok(())
+    }
+
+    /// As many as are asked for and the reserve allows; more than there are only
+    /// if there is room for what they keep open.
+    fn heads_to_have(&self, kind: PolicyKind) -> usize {
+        let most = Placement::most(kind, &self.measures());
+        let asked = match self.options.heads {
+            0 => Placement::wanted(kind, &self.measures()),
+            asked => (asked as usize).min(most),
+        };
+        let allowed = crate::mkfs::most_heads(&self.geometry).min(MAX_HEADS);
+        let heads = asked.min(allowed);
+        if heads <= self.heads {
+            return heads;
+        }
+        let spare = self.segments_to_spare() / 2;
+        let heads = heads.min(self.heads + spare as usize);
+        if heads < asked {
+            tracing::warn!(
+                asked,
+                heads,
+                "the volume has room for fewer heads of the log"
+            );
+        }
+        heads
+    }
+
+    fn change_heads(&mut self, heads: usize) -> Result<()> {
+        let mut named = Vec::new();
+        {
+            let mut log = self.log.lock();
+            let mut segments = self.segments.lock();
+            while log.end.heads() < heads {
+                let next = segments.take(0)?;
+                log.end.open(next, &self.geometry);
+            }
+            while log.end.heads() > heads
+                && let Some(closed) = log.end.close()
+            {
+                let (segment, next) = (closed.segment.get(), closed.next_segment.get());
+                if segment != next {
+                    segments.leave(segment);
+                }
+                named.push(next);
+            }
+        }
+        self.heads = heads;
+        let records = match planted::is(Planted::HeadsUnconfirmed) {
+            true => 1,
+            false => self.superblock.record_count.get(),
+        };
+        for _ in 0..records {
+            self.take_checkpoint(false)?;
+        }
+        let mut segments = self.segments.lock();
+        named.into_iter().for_each(|next| segments.put_back(next));
+        tracing::info!(heads, "the log has another number of heads");
+        Ok(())
+    }
+}
