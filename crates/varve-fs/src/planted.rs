@@ -73,8 +73,6 @@ pub enum Planted {
     LeftoverKept,
     /// H2: a partial may follow any earlier one, if it is in its head.
     ChainPerHead,
-    /// H3: the record has the further heads as they stand when it is written.
-    HeadsPlacedLate,
     /// H4: heads are used when one record names them.
     HeadsUnconfirmed,
     /// H6: the search for damage begins at the first head alone.
@@ -120,7 +118,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 40] = [
+    pub const ALL: [Planted; 39] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -153,7 +151,6 @@ impl Planted {
         Planted::StaleVersion,
         Planted::LeftoverKept,
         Planted::ChainPerHead,
-        Planted::HeadsPlacedLate,
         Planted::HeadsUnconfirmed,
         Planted::SearchFirstHead,
         Planted::ClearFirstHead,

@@ -17,6 +17,7 @@
 //! | [`full`] | volumes filled and emptied again |
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
+//! | [`lost`] | a durable partial that is lost, each in turn |
 //! | [`crafted`] | partial segments that describe more than they hold |
 //! | [`heads`] | the log with several heads, as a small abstract model |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
@@ -43,6 +44,7 @@ pub mod groups;
 pub mod heads;
 pub mod images;
 pub mod leftover;
+pub mod lost;
 pub mod model;
 pub mod mounted;
 pub mod operation;

@@ -17,6 +17,7 @@ use varve_prove::full;
 use varve_prove::generator::Generator;
 use varve_prove::images::{self, Mutants, Outcomes};
 use varve_prove::leftover;
+use varve_prove::lost;
 use varve_prove::operation::Operation;
 use varve_prove::panics;
 use varve_prove::random::{Random, announce_seed};
@@ -34,10 +35,14 @@ enum Net {
     Random(&'static str, fn(u64) -> Variant, u64),
     /// Torn writes completed by the next life.
     Leftover,
+    /// The same on a log with several heads.
+    LeftoverWithHeads,
     /// Faults that the device reports.
     Reported,
     /// Bits that change at rest.
     Decay,
+    /// Durable partials of a log with several heads that are lost.
+    Lost,
     /// Mutated images.
     Images,
     /// Volumes filled and emptied again.
@@ -76,9 +81,11 @@ impl Net {
         let caught = match self {
             Net::Trace(name) => by_traces(name, seed, &mut states),
             Net::Random(_, variant, count) => at_random(&variant(seed), count, &mut states),
-            Net::Leftover => by_leftovers(&mut states),
+            Net::Leftover => by_leftovers(&Log::default(), &mut states),
+            Net::LeftoverWithHeads => by_leftovers(&with_heads(), &mut states),
             Net::Reported => by_faults(seed, &mut states),
             Net::Decay => by_decay(seed, &mut states),
+            Net::Lost => by_losses(&mut states),
             Net::Images => by_images(seed, &mut states),
             Net::Full => by_filling(seed, &mut states),
             Net::Crafted => by_crafting(&mut states),
@@ -111,8 +118,12 @@ fn at_random(variant: &Variant, count: u64, states: &mut u64) -> Option<String> 
     failure.map(|failure| told(&failure))
 }
 
-fn by_leftovers(states: &mut u64) -> Option<String> {
-    match panics::catch(|| leftover::returned(&Log::default(), 512)) {
+fn with_heads() -> Log {
+    Variant::with_heads(1).subject
+}
+
+fn by_leftovers(subject: &Log, states: &mut u64) -> Option<String> {
+    match panics::catch(|| leftover::returned(subject, 512)) {
         Err(text) => Some(text),
         Ok((tried, returned)) => {
             *states += tried;
@@ -133,6 +144,12 @@ fn by_faults(seed: u64, states: &mut u64) -> Option<String> {
         let attacked = attack.attack_everywhere(&operations, &REPORTED, (0, 1), told_runs);
         attacked.err().map(|failure| told(&failure))
     })
+}
+
+fn by_losses(states: &mut u64) -> Option<String> {
+    let (tried, unreported) = lost::unreported(&with_heads());
+    *states += tried;
+    (!unreported.is_empty()).then(|| format!("nobody is told that {unreported:?} are lost"))
 }
 
 fn by_decay(seed: u64, states: &mut u64) -> Option<String> {
@@ -200,9 +217,13 @@ fn nets() -> Vec<Net> {
         Net::Random("plain", Variant::plain, 40),
         Net::Random("with claims", Variant::with_claims, 40),
         Net::Random("under cleaning", Variant::under_cleaning, 5),
+        Net::Random("with heads", Variant::with_heads, 10),
+        Net::Random("changing heads", Variant::with_changing_heads, 8),
         Net::Leftover,
+        Net::LeftoverWithHeads,
         Net::Reported,
         Net::Decay,
+        Net::Lost,
         Net::Images,
         Net::Full,
         Net::Crafted,
@@ -210,15 +231,21 @@ fn nets() -> Vec<Net> {
     nets
 }
 
-/// Does `work` for every bug, on as many threads as there are processors.
+/// Does `work` for every bug, or the one that `VARVE_BUG` names, on as many threads as there are processors.
 fn for_each_bug(work: impl Fn(Planted) + Sync) {
     let next = AtomicUsize::new(0);
+    let wanted = std::env::var("VARVE_BUG").ok();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
                 while let Some(&bug) = Planted::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    work(bug);
+                    if wanted
+                        .as_ref()
+                        .is_none_or(|name| *name == format!("{bug:?}"))
+                    {
+                        work(bug);
+                    }
                 }
             });
         }
@@ -291,6 +318,10 @@ fn first(bug: Planted) -> Net {
             Net::Random("plain", Variant::plain, 40)
         }
         Planted::LeftoverKept => Net::Leftover,
+        Planted::ChainPerHead => Net::Random("with heads", Variant::with_heads, 10),
+        Planted::HeadsUnconfirmed => Net::Random("changing heads", Variant::with_changing_heads, 8),
+        Planted::SearchFirstHead => Net::Lost,
+        Planted::ClearFirstHead => Net::LeftoverWithHeads,
         Planted::FlushFailureForgotten => Net::Reported,
         Planted::UncheckedRead => Net::Decay,
         Planted::UncheckedLength => Net::Crafted,

@@ -27,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
 use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
-use crate::heads::{LogEnd, place_of};
+use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
 use fold::Fold;
@@ -247,16 +247,7 @@ impl Lfs {
     fn record_end(&self, boundary: LogEnd) -> LogEnd {
         let log = self.log.lock();
         let quiet = self.committed.read().live.inodes.is_empty();
-        if quiet {
-            return log.end;
-        }
-        let mut end = boundary;
-        if planted::is(Planted::HeadsPlacedLate) {
-            for head in 1..end.heads() {
-                end.set_place(head, place_of(&log.end.at(head)));
-            }
-        }
-        end
+        if quiet { log.end } else { boundary }
     }
 
     /// Has everything appended so far on the device.
