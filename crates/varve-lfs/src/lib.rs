@@ -51,6 +51,7 @@ pub use durability::{Durability, InFlight};
 pub use error::{Error, Result};
 pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
+pub use heads::MAX_HEADS;
 pub use lfs::{Lfs, MountOptions, OwnerIdentity};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
 pub use recovery::RecoveryReport;

@@ -94,6 +94,10 @@ pub struct OpenOptions {
     pub cache_bytes: u64,
     /// Which segments the cleaner takes first. Default: greedy.
     pub cleaner_policy: PolicyKind,
+    /// Heads of the log, each of which has a segment open; 0 for as many as the
+    /// policy wants, at most [`crate::MAX_HEADS`]. Small volumes get fewer.
+    /// Default: 0, which is one for greedy.
+    pub heads: u32,
     /// How bytes travel between the process and the host. Default: direct,
     /// past the host's page cache; buffered where the host refuses that.
     pub io: IoMode,
@@ -127,6 +131,7 @@ impl Default for OpenOptions {
             read_only: false,
             cache_bytes: 128 << 20,
             cleaner_policy: PolicyKind::default(),
+            heads: 0,
             io: IoMode::Direct,
             background: true,
             read_ahead_threads: 4,

@@ -4,8 +4,10 @@
 mod n1;
 mod r3;
 mod r4;
+mod real_log;
 mod run;
 mod study;
+mod w6;
 mod wolf;
 
 pub use run::{Outcome, Shard, run};
@@ -142,7 +144,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 9] = [
+pub const ALL: [Experiment; 11] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
@@ -151,7 +153,9 @@ pub const ALL: [Experiment; 9] = [
     wolf::W2,
     wolf::W3,
     wolf::W4,
+    w6::W6,
     n1::N1,
+    real_log::L1,
 ];
 
 /// The experiment of this id, upper or lower case.

@@ -21,7 +21,8 @@ pub struct Lives {
 impl Lives {
     /// For so many blocks, in at most so many bytes.
     pub fn new(blocks: u64, bytes: u64) -> Self {
-        let entries = blocks.min(bytes / 8).max(WAYS as u64);
+        // Twice as many as blocks: sets fill unevenly.
+        let entries = (2 * blocks).min(bytes / 8).max(WAYS as u64);
         let sets = (entries / WAYS as u64).next_power_of_two();
         let sets = if sets * WAYS as u64 * 8 > bytes.max(64) {
             sets / 2

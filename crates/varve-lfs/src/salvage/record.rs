@@ -172,21 +172,45 @@ fn end(
         at -= 1;
         summary = previous;
     }
-    let before = |head: u8| partials[..=at].iter().rfind(|p| p.head == head);
-    let first = read(reader, geometry, tag, before(0)?)?;
-    let mut end = LogEnd::from(behind(&first));
-    let heads = partials.iter().map(|p| p.head).max().unwrap_or(0);
-    for head in 1..=heads {
-        let later = || partials[at..].iter().find(|p| p.head == head);
-        let stands = before(head);
-        end.open(later().map_or(0, |p| p.segment), geometry);
-        if let Some(partial) = stands {
-            let summary = read(reader, geometry, tag, partial)?;
-            end.set_place(usize::from(head), place_of(&behind(&summary)));
+    let end = heads(reader, geometry, tag, partials, at)
+        .map(|mut end| {
+            end.advance(usize::from(summary.header.head), behind(&summary));
+            end
+        })
+        .filter(|end| end.check(geometry).is_ok());
+    // Of heads that cannot have stood so, the one that wrote last.
+    Some(end.unwrap_or_else(|| LogEnd::from(behind(&summary))))
+}
+
+/// Where each head stood behind partial number `at` of `partials`.
+fn heads(
+    reader: &Reader,
+    geometry: &Geometry,
+    tag: u64,
+    partials: &[Partial],
+    at: usize,
+) -> Option<LogEnd> {
+    let place = |head: u8| {
+        let last = partials[..=at].iter().rfind(|p| p.head == head)?;
+        Some(behind(&read(reader, geometry, tag, last)?))
+    };
+    let mut end = LogEnd::from(place(0)?);
+    let used: BTreeSet<u32> = partials.iter().map(|p| p.segment).collect();
+    let most = partials.iter().map(|p| p.head).max().unwrap_or(0);
+    for head in 1..=most {
+        if let Some(place) = place(head) {
+            end.open(place.next_segment.get(), geometry);
+            end.set_place(usize::from(head), place_of(&place));
+            continue;
         }
+        // It entered its first segment later, or never.
+        let later = partials[at..].iter().find(|p| p.head == head);
+        let named = |segment: &u32| {
+            used.contains(segment) || end.positions().any(|p| p.next_segment.get() == *segment)
+        };
+        let free = || (0..geometry.segment_count).find(|segment| !named(segment));
+        end.open(later.map(|p| p.segment).or_else(free)?, geometry);
     }
-    let last = usize::from(summary.header.head);
-    end.advance(last, behind(&summary));
     Some(end)
 }
 

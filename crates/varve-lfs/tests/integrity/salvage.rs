@@ -2,7 +2,7 @@
 //! summaries alone.
 
 use crate::tree::{Tree, populate};
-use crate::volume::{Image, Volume, checked, mount_options, step};
+use crate::volume::{Image, Volume, checked, formatted, mount_options, step, with_heads};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
@@ -106,6 +106,30 @@ fn everything_from_summaries_alone() {
             assert_eq!(superblock.block_bytes.get(), geometry.block_bytes);
             assert_eq!(superblock.inode_bytes.get(), geometry.inode_bytes);
             assert_eq!(superblock.first_segment.get(), geometry.first_segment);
+            assert_same(&before, &after, &what);
+        }
+    }
+}
+
+/// A log with several heads, wiped, not unmounted; and repaired as well.
+#[test]
+fn several_heads() {
+    for seed in 0..3 {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (device, clock) = formatted(12 << 20, FormatOptions::default());
+        let options = with_heads(4, mount_options(2));
+        let volume = Volume::mount_as(device, clock, options);
+        for _ in 0..600 {
+            step(&volume, &mut rng);
+        }
+        volume.system.sync().unwrap();
+        let device = Arc::new(MemoryDevice::from_image(&volume.device.snapshot()));
+        assert!(checked(&Image::from(device.snapshot()), true).is_spotless());
+        let before = Tree::of(&device);
+        for (superblocks, ring) in [(true, true), (false, true), (true, false)] {
+            let (salvaged, _, after) = salvage(&wipe(&device, superblocks, ring));
+            assert!(salvaged.repair.is_whole(), "{}", salvaged.repair);
+            let what = format!("seed {seed}\n{}", salvaged.repair);
             assert_same(&before, &after, &what);
         }
     }

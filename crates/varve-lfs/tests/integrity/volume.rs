@@ -6,6 +6,7 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, SetAttr, View};
 use varve_lfs::check::{CheckOptions, CheckReport, check};
+use varve_lfs::cleaner::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 pub type System = FileSystem<Arc<Lfs>>;
@@ -19,11 +20,27 @@ pub struct Volume<D = MemoryDevice> {
     caller: Caller,
 }
 
+/// `VARVE_HEADS` runs the whole suite on volumes with so many heads.
 pub fn mount_options(seed: u64) -> MountOptions {
-    MountOptions {
+    let heads = std::env::var("VARVE_HEADS").ok();
+    let one_head = MountOptions {
         seed: Some(seed),
         cache_bytes: 1 << 20,
         ..MountOptions::default()
+    };
+    match heads.and_then(|heads| heads.parse().ok()) {
+        Some(heads) => with_heads(heads, one_head),
+        None => one_head,
+    }
+}
+
+/// As little as a block is worth a partial of its own in another head.
+pub fn with_heads(heads: u32, options: MountOptions) -> MountOptions {
+    MountOptions {
+        policy: PolicyKind::LifeClasses,
+        heads,
+        head_bytes: 4096,
+        ..options
     }
 }
 
@@ -72,7 +89,11 @@ impl Volume<MemoryDevice> {
 
 impl<D: Device + 'static> Volume<D> {
     pub fn mount(device: Arc<D>, clock: Arc<VirtualClock>, seed: u64) -> Volume<D> {
-        let lfs = Lfs::mount(device.clone(), clock.clone(), mount_options(seed)).unwrap();
+        Volume::mount_as(device, clock, mount_options(seed))
+    }
+
+    pub fn mount_as(device: Arc<D>, clock: Arc<VirtualClock>, options: MountOptions) -> Volume<D> {
+        let lfs = Lfs::mount(device.clone(), clock.clone(), options).unwrap();
         let lfs = Arc::new(lfs);
         let system = FileSystem::mount(lfs.clone(), clock.clone(), system_options()).unwrap();
         Volume {

@@ -31,7 +31,7 @@ pub struct Mount {
     /// The directory to mount it on.
     directory: PathBuf,
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
-    /// discard, noverify, order=strict, cache=SIZE, io=MODE, cleaner=POLICY
+    /// discard, noverify, order=strict, cache=SIZE, io=MODE, cleaner=POLICY, heads=N
     /// and more.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,

@@ -82,6 +82,7 @@ impl Chosen {
             ("verify", "") => self.volume.verify = true,
             ("noverify", "") => self.volume.verify = false,
             ("cleaner", policy) => self.volume.cleaner_policy = policy.parse()?,
+            ("heads", count) => self.volume.heads = heads(count)?,
             ("discard", "") => self.volume.discard = true,
             ("nodiscard", "") => self.volume.discard = false,
             ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),
@@ -110,6 +111,13 @@ impl Chosen {
     }
 }
 
+/// A number of log heads; 0 is left to the policy.
+fn heads(count: &str) -> Result<u32, String> {
+    let most = varve::MAX_HEADS;
+    let known = count.parse().ok().filter(|heads| *heads as usize <= most);
+    known.ok_or_else(|| format!("`heads={count}`: a log has 1 to {most} heads, 0 is by policy"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -119,12 +127,14 @@ mod tests {
     fn words_reach_the_layer_they_belong_to() {
         let mut chosen = Chosen::default();
         chosen
-            .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,discard,nosuid,order=strict,x-y.z=1,_netdev")
+            .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,heads=3,discard,nosuid,order=strict,x-y.z=1,_netdev")
             .unwrap();
         assert_eq!(chosen.volume.cache_bytes, 64 << 20);
         assert_eq!(chosen.volume.io, IoMode::Buffered);
         assert_eq!(chosen.volume.atime, Atime::Never);
         assert_eq!(chosen.volume.cleaner_policy, PolicyKind::CostBenefit);
+        assert_eq!(chosen.volume.heads, 3);
+        assert!(chosen.apply("heads=8").is_err() && chosen.apply("heads=").is_err());
         assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
         chosen.apply("relatime,nodiratime,lazytime").unwrap();
         chosen

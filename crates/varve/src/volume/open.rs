@@ -94,6 +94,7 @@ impl Volume {
             cache_bytes: metadata_bytes,
             discard: options.discard,
             policy: options.cleaner_policy,
+            heads: options.heads,
             owner: host::identity(),
             write_threads: if options.background { 2 } else { 0 },
             read_threads: if options.background { 2 } else { 0 },

@@ -1,0 +1,276 @@
+//! L1: amplification on the real log, mounted on memory: overwrites of 4 KiB at
+//! random without idle time, uniform and with nine in ten to a tenth of the
+//! blocks, under the policies with one head and with several.
+//!
+//! Utilisation is what lives over what the segments outside the reserve (of a
+//! log with one head) can hold. Counted are blocks as the layout counts what it
+//! writes, in the last volume's worth after three: data once more for each
+//! move, everything else beside it. The clock is virtual, so a seed decides all.
+
+use super::{Context, Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict, mean};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::{MemoryDevice, VirtualClock};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
+use varve_prove::random::Random;
+
+/// See the module's head.
+pub const L1: Experiment = Experiment {
+    id: "L1",
+    about: "amplification on the real log, with one head and with several",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const BLOCK: u64 = 4096;
+/// Time that passes with each write.
+const WRITE: Duration = Duration::from_micros(100);
+/// Writes between two looks at what is due.
+const WRITES_AT_ONCE: u64 = 256;
+
+/// A volume, how full it is, and what is written to it.
+#[derive(Clone, Copy, Debug)]
+struct Case {
+    policy: PolicyKind,
+    heads: u32,
+    hot: bool,
+    percent: u64,
+}
+
+impl Case {
+    fn series(self) -> String {
+        let load = if self.hot { "hot-and-cold" } else { "uniform" };
+        let policy = self.policy.policy();
+        match self.heads {
+            0 => format!("{load}, {}", policy.name()),
+            1 => format!("{load}, {}, one head", policy.name()),
+            heads => format!("{load}, {}, {heads} heads", policy.name()),
+        }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let case = |policy, heads, hot, percent| Case {
+        policy,
+        heads,
+        hot,
+        percent,
+    };
+    let uniform = [50, 80, 90].map(|percent| case(PolicyKind::Greedy, 1, false, percent));
+    let hot = [
+        (PolicyKind::Greedy, 1),
+        (PolicyKind::CostBenefit, 1),
+        (PolicyKind::SepBit, 0),
+        (PolicyKind::LifeClasses, 1),
+        (PolicyKind::LifeClasses, 2),
+        (PolicyKind::LifeClasses, 3),
+        (PolicyKind::LifeClasses, 4),
+        (PolicyKind::LifeClasses, 0),
+    ];
+    let mut cases: Vec<Case> = uniform.to_vec();
+    cases.push(case(PolicyKind::LifeClasses, 0, false, 80));
+    cases.extend(hot.map(|(policy, heads)| case(policy, heads, true, 80)));
+    cases
+}
+
+fn points(_: &Context) -> Vec<Point> {
+    let point = |case: Case| {
+        let label = format!("{} at {} %", case.series(), case.percent);
+        Point::new(label, move |context: &Context| {
+            Ok(vec![measure(context, case)])
+        })
+    };
+    cases().into_iter().map(point).collect()
+}
+
+/// The volume, filled with one file of as many blocks as are to live.
+struct Volume {
+    fs: FileSystem<Lfs>,
+    clock: Arc<VirtualClock>,
+    ino: InodeNo,
+    blocks: u64,
+}
+
+impl Volume {
+    /// # Panics
+    /// If the real log fails, which is no result of an experiment.
+    fn new(context: &Context, case: Case) -> Self {
+        let (bytes, segment_bytes) = context.size((256 << 20, 256 << 10), (24 << 20, 128 << 10));
+        let device = Arc::new(MemoryDevice::new(bytes));
+        let clock = Arc::new(VirtualClock::new(1_700_000_000_000_000_000, 1000));
+        let format = FormatOptions {
+            segment_bytes,
+            seed: Some(context.seed),
+            ..FormatOptions::default()
+        };
+        Lfs::format(&*device, &*clock, &format).expect("format");
+        let options = MountOptions {
+            seed: Some(context.seed),
+            policy: case.policy,
+            heads: case.heads,
+            ..MountOptions::default()
+        };
+        let mount = || Lfs::mount(device.clone(), clock.clone(), options.clone()).expect("mount");
+        let layout = mount();
+        FileSystem::format(&layout, &*clock, (0, 0)).expect("format");
+        layout.unmount().expect("unmount");
+        let geometry = layout.geometry_of_volume();
+        drop(layout);
+        let options = Options {
+            cache_bytes: bytes / 16,
+            ..Options::default()
+        };
+        let fs = FileSystem::mount(mount(), clock.clone(), options).expect("mount");
+        let segments = u64::from(geometry.segment_count - geometry.reserve_segments);
+        // A tiny volume has little room beside its reserve.
+        let percent = case.percent.min(context.size(100, 40));
+        let blocks = segments * u64::from(geometry.usable_bytes()) / BLOCK * percent / 100;
+        let root = Caller::root();
+        let made = fs.mknod(View::Live, &root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
+        let ino = made.expect("a file").ino;
+        let mut volume = Volume {
+            fs,
+            clock,
+            ino,
+            blocks,
+        };
+        for block in 0..blocks {
+            volume.write(block);
+        }
+        volume
+    }
+
+    fn write(&mut self, block: u64) {
+        let data = [block as u8; BLOCK as usize];
+        let root = Caller::root();
+        let written = self
+            .fs
+            .write(View::Live, &root, self.ino, block * BLOCK, &data);
+        written.unwrap_or_else(|error| panic!("block {block} of {}: {error}", self.blocks));
+        self.clock.advance(WRITE);
+        if block.is_multiple_of(WRITES_AT_ONCE) {
+            self.fs.maintain().expect("maintenance");
+        }
+    }
+
+    fn overwrite(&mut self, random: &mut Random, hot: bool, writes: u64) {
+        for _ in 0..writes {
+            let among = match hot && !random.once_in(10) {
+                true => self.blocks / 10,
+                false => self.blocks,
+            };
+            let block = random.below(among);
+            self.write(block);
+        }
+    }
+}
+
+fn measure(context: &Context, case: Case) -> Row {
+    let mut volume = Volume::new(context, case);
+    let geometry = volume.fs.layout().geometry_of_volume();
+    let all = geometry.volume_bytes() / BLOCK;
+    let mut random = Random::new(context.seed);
+    volume.overwrite(&mut random, case.hot, context.size(3, 1) * all);
+    let before = volume.fs.layout().statistics();
+    volume.overwrite(&mut random, case.hot, all);
+    let row = Row::new(case.series(), case.percent as f64, context.seed);
+    counted(row, &before, &volume.fs.layout().statistics())
+}
+
+fn counted(row: Row, before: &Statistics, after: &Statistics) -> Row {
+    let since = |value: fn(&Statistics) -> u64| (value(after) - value(before)) as f64;
+    let data = since(|s| s.data_bytes);
+    let moved = since(|s| s.cleaner_bytes);
+    let nodes = since(|s| s.node_bytes);
+    let inodes = since(|s| s.inode_bytes);
+    let summaries = since(|s| s.summary_bytes);
+    let padding = since(|s| s.padding_bytes);
+    let others = nodes + inodes + summaries + padding;
+    let written = data + moved + others;
+    row.with("data", (data + moved) / data)
+        .with("in_all", written / data)
+        .with("nodes_and_inodes", (nodes + inodes) / written)
+        .with("summaries", summaries / written)
+        .with("padding", padding / written)
+        .with("other_share", others / written)
+        .with("cleaned", since(|s| s.segments_cleaned))
+        .with("emptied", since(|s| s.segments_emptied))
+        .with("checkpoints", since(|s| s.checkpoints))
+}
+
+/// Amplification of the greedy cleaner on uniform writes: segments are cleaned
+/// at the u that solves (1 - u) / -ln u = utilisation.
+fn greedy_bound(utilisation: f64) -> f64 {
+    let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
+    for _ in 0..100 {
+        let u: f64 = (low + high) / 2.0;
+        match (1.0 - u) / -u.ln() < utilisation {
+            true => low = u,
+            false => high = u,
+        }
+    }
+    1.0 / (1.0 - low)
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for percent in [50.0, 80.0, 90.0] {
+        let found = mean(rows, "uniform, greedy, one head", percent, "data");
+        let bound = greedy_bound(percent / 100.0);
+        verdicts.push(Verdict::of(
+            format!("greedy on uniform writes at {percent} %"),
+            format!("within 10 % of {bound:.2}"),
+            format!("{found:.2}"),
+            found <= 1.1 * bound,
+        ));
+        let others = mean(rows, "uniform, greedy, one head", percent, "other_share");
+        verdicts.push(Verdict::of(
+            format!("metadata, summaries and padding at {percent} %"),
+            "at most 12 % of what is written",
+            format!("{:.1} %", 100.0 * others),
+            others <= 0.12,
+        ));
+    }
+    let hot = |policy: &str| mean(rows, &format!("hot-and-cold, {policy}"), 80.0, "data");
+    let best = hot("life-classes");
+    for (policy, least) in [("greedy", 0.35), ("cost-benefit", 0.15)] {
+        let rival = hot(&format!("{policy}, one head"));
+        let gain = 1.0 - best / rival;
+        verdicts.push(Verdict::of(
+            format!("life-classes on several heads against {policy}, hot and cold, 80 %"),
+            format!("at least {:.0} % lower", 100.0 * least),
+            format!("{best:.2} for {rival:.2}, {:.0} %", 100.0 * gain),
+            gain >= least,
+        ));
+    }
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "Amplification of data blocks on the real log".into(),
+        x: "per cent of what segments outside the reserve hold".into(),
+        y: "data blocks written per block of the user".into(),
+        y_max: None,
+        curves: Curve::all(rows, "data"),
+        references: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_that_of_the_literature() {
+        for (utilisation, bound) in [(0.5, 1.255), (0.8, 2.69), (0.9, 5.18)] {
+            let found = greedy_bound(utilisation);
+            assert!((found / bound - 1.0).abs() < 0.01, "{utilisation}: {found}");
+        }
+    }
+}
