@@ -234,7 +234,14 @@ pub fn xattr_seeds() -> Vec<Vec<u8>> {
 /// Makes signature, trailing serial and checksum of a record's slot right.
 pub fn seal_record(slot: &mut [u8], volume_tag: u64) {
     let (header, _) = CheckpointHeader::mut_from_prefix(slot).expect("a slot holds a header");
-    header.magic = checkpoint::MAGIC.into();
+    // A log with one head or several, as the count says; 0 to 7 often enough.
+    let further = header.further_heads.get() % 8;
+    header.further_heads = further.into();
+    let magic = match further {
+        0 => checkpoint::MAGIC,
+        _ => checkpoint::HEADS_MAGIC,
+    };
+    header.magic = magic.into();
     header.volume_tag = volume_tag.into();
     let serial = header.serial;
     let end = slot.len();
