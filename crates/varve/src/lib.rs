@@ -52,8 +52,8 @@ pub use error::{Error, Result};
 pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
-#[doc(hidden)]
 pub use varve_lfs::MAX_HEADS;
+#[doc(hidden)]
 pub use varve_lfs::cleaner::policy::PolicyKind;
 pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
 pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
