@@ -1,4 +1,5 @@
-//! Attacks every parser of bytes from the device.
+//! Attacks every parser of bytes from the device, and of those that cleaners
+//! of other processes send.
 //!
 //! Each target takes any bytes and must return: no panic, no endless loop, no
 //! memory beyond the size of what it was given. A target tries the bytes as
@@ -9,6 +10,7 @@
 //! `fuzz_targets/` hands the targets to libFuzzer (nightly toolchain);
 //! `src/bin/smoke.rs` runs them on mutated seeds with the stable one.
 
+pub mod cleaner;
 pub mod directory;
 pub mod image;
 pub mod input;
@@ -95,6 +97,11 @@ pub const TARGETS: &[Target] = &[
         name: "vld_medium",
         run: vld::medium,
         seeds: vld::medium_seeds,
+    },
+    Target {
+        name: "cleaner",
+        run: cleaner::cleaner,
+        seeds: cleaner::seeds,
     },
 ];
 

@@ -23,7 +23,7 @@ pub fn all(lfs: &Arc<Lfs>, system: &Mounted) {
     }
     for segment in 0..lfs.geometry_of_volume().segment_count {
         if let Ok(contents) = lfs.read_segment(segment) {
-            let _ = lfs.bmapv(&contents.blocks);
+            let _ = lfs.bmapv(&contents);
         }
     }
     let _ = (system.statfs(), lfs.unfinished(), lfs.stopped());

@@ -12,7 +12,7 @@
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
 //! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
-//! | [`statistics`](query_statistics), [`question`](ask) | requests by kind, and what else the server can tell, over ioctls on the mount's root |
+//! | [`statistics`](query_statistics), [`question`](ask), [`exchange`](exchange()) | requests by kind, and what else the server can tell and do, over ioctls on the mount's root |
 //!
 //! Why not the `fuser` crate (0.18): it knows no opcode above 47, so
 //! `SYNCFS`, `TMPFILE`, `STATX` and `COPY_FILE_RANGE_64` get ENOSYS before a
@@ -25,6 +25,7 @@ mod bdi;
 mod counters;
 mod device;
 mod errno;
+mod exchange;
 mod mount;
 mod negotiate;
 mod pool;
@@ -43,6 +44,7 @@ mod unmounter;
 pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Later, Outcome, StatisticsSource};
 pub use counters::RequestCounters;
 pub use errno::Errno;
+pub use exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE, exchange};
 pub use mount::{MountOptions, force_unmount, remount, unmount};
 pub use question::{QUESTION_BYTES, VARVE_IOC_ASK, answer, ask, text as question_text};
 pub use reply::Reply;

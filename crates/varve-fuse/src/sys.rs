@@ -1,6 +1,7 @@
 //! System calls without a safe wrapper.
 #![allow(unsafe_code)]
 
+use crate::exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE};
 use crate::question::{QUESTION_BYTES, VARVE_IOC_ASK};
 use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
@@ -29,6 +30,20 @@ pub(crate) fn ask_ioctl(directory: impl AsFd, buffer: &mut [u8; QUESTION_BYTES])
     // buffer, initialised and that long, is read before it is written.
     unsafe {
         let request = Updater::<'_, { VARVE_IOC_ASK as _ }, _>::new(buffer);
+        ioctl(directory, request)?;
+    }
+    Ok(())
+}
+
+/// Sends a message to the mount whose root `directory` is open on; the answer
+/// takes its place.
+pub(crate) fn exchange_ioctl(
+    directory: impl AsFd,
+    buffer: &mut [u8; EXCHANGE_BYTES],
+) -> io::Result<()> {
+    // SAFETY: as above; the opcode is an `_IOWR` of EXCHANGE_BYTES.
+    unsafe {
+        let request = Updater::<'_, { VARVE_IOC_EXCHANGE as _ }, _>::new(buffer);
         ioctl(directory, request)?;
     }
     Ok(())

@@ -440,12 +440,25 @@ pub fn summaries_of(
     segment: u32,
     incarnation: u32,
 ) -> Vec<Summary> {
+    let parse = |offset| Ok(Summary::parse(image, geometry, volume_tag, segment, offset).ok());
+    summaries_while(geometry, segment, incarnation, parse).unwrap_or_default()
+}
+
+/// As [`summaries_of`], asking `read` for the summary at each offset, until
+/// it has none.
+///
+/// # Errors
+/// What `read` fails with.
+pub fn summaries_while(
+    geometry: &Geometry,
+    segment: u32,
+    incarnation: u32,
+    mut read: impl FnMut(u32) -> Result<Option<Summary>>,
+) -> Result<Vec<Summary>> {
     let mut summaries: Vec<Summary> = Vec::new();
     let mut offset = geometry.payload_start(segment);
     while geometry.partial_fits(offset) {
-        let Ok(summary) = Summary::parse(image, geometry, volume_tag, segment, offset) else {
-            break;
-        };
+        let Some(summary) = read(offset)? else { break };
         let serial = summary.header.serial.get();
         let after = summaries
             .last()
@@ -456,5 +469,5 @@ pub fn summaries_of(
         offset += summary.bytes();
         summaries.push(summary);
     }
-    summaries
+    Ok(summaries)
 }

@@ -60,6 +60,9 @@ pub enum Error {
     /// mkfs was asked for something impossible.
     #[error("cannot make a volume: {0}")]
     Format(String),
+    /// A mount was asked for something that it cannot do.
+    #[error("{0}")]
+    Unfit(String),
     /// No clean segment is left, the reserve included.
     #[error("no clean segment left")]
     OutOfSegments,
@@ -107,6 +110,7 @@ impl From<Error> for varve_fs::Error {
                     detail: error.to_string(),
                 }
             }
+            Error::Unfit(_) => varve_fs::Error::Invalid("options"),
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
             Error::OutOfSegments => varve_fs::Error::NoSpace,
             Error::Stopped(reason) | Error::Unwritten(reason) => varve_fs::Error::ReadOnly(reason),

@@ -47,6 +47,7 @@ impl Layout for Lfs {
     }
 
     fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+        self.control.asked();
         if ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
@@ -107,6 +108,7 @@ impl Layout for Lfs {
     }
 
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.control.asked();
         let run: Vec<(u64, Pointer)> = blocks.iter().map(|m| (m.block, m.pointer)).collect();
         Ok(self.reader.run(ino, &run)?)
     }
@@ -123,6 +125,7 @@ impl Layout for Lfs {
     }
 
     fn append(&self, group: Group) -> Result<Position> {
+        self.control.asked();
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
@@ -155,6 +158,7 @@ impl Layout for Lfs {
     }
 
     fn commit(&self, position: Position) -> Result<()> {
+        self.control.asked();
         if planted::is(Planted::CommitWithoutFlush) {
             return Ok(());
         }

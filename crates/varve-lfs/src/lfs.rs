@@ -4,6 +4,7 @@
 
 use crate::allowance::Allowance;
 use crate::cleaner::policy::PolicyKind;
+use crate::cleaner::{CleanerSettings, Control, Pace};
 use crate::committed::{Committed, Lookup};
 use crate::durability::Durability;
 use crate::error::Result;
@@ -51,6 +52,8 @@ pub struct MountOptions {
     /// Bytes for which a head is given a partial segment of a group; less goes
     /// to a neighbour, as each costs a summary and padding.
     pub head_bytes: u64,
+    /// When the mount's own cleaner works.
+    pub pace: Pace,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
 }
@@ -69,6 +72,7 @@ impl Default for MountOptions {
             policy: PolicyKind::default(),
             heads: 0,
             head_bytes: 64 << 10,
+            pace: Pace::default(),
             owner: OwnerIdentity::default(),
         }
     }
@@ -81,6 +85,14 @@ impl MountOptions {
     /// closely.
     pub(crate) fn delta_bytes(&self) -> u64 {
         (self.cache_bytes / 4).clamp(4 << 20, 32 << 20)
+    }
+
+    /// How the mount's own cleaner works.
+    pub(crate) fn cleaner(&self) -> CleanerSettings {
+        CleanerSettings {
+            policy: self.policy,
+            pace: self.pace,
+        }
     }
 
     /// Bytes of decoded metadata kept.
@@ -114,6 +126,10 @@ pub struct Lfs {
     pub(crate) counters: Arc<Counters>,
     pub(crate) verifying: RankedMutex<()>,
     pub(crate) cleaning: RankedMutex<crate::cleaner::CleanerState>,
+    /// Held while live blocks are moved, so that what one cleaner was told it
+    /// may use another has not used.
+    pub(crate) moving: RankedMutex<()>,
+    pub(crate) control: Control,
     pub(crate) checkpointing: RankedMutex<crate::checkpoint::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,
     pub(crate) log: RankedMutex<LogState>,

@@ -4,16 +4,18 @@
 //! |---|---|
 //! | `Verifying` | one verification |
 //! | `Cleaning` | one cleaner pass |
+//! | `Moving` | one move of live blocks, of whichever cleaner |
 //! | `Checkpointing` | one checkpoint |
 //! | `Allocator` | inode numbers |
 //! | `Log` | the head of the log, one append at a time |
 //! | `Committed` | the three layers |
 //! | `Segments` | the usage table |
+//! | `Claims` | who cleans which segment, and how |
 //!
 //! Nobody holds a lower one while asking for a higher, and nobody asks for one
 //! he holds. The locks inside the reader, the durability tracker and the
 //! buffer pools lie below all these and hold nothing else. The device is
-//! asked under the first four only.
+//! asked under the first five only.
 
 use std::ops::{Deref, DerefMut};
 use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -23,11 +25,13 @@ use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 pub(crate) enum Rank {
     Verifying,
     Cleaning,
+    Moving,
     Checkpointing,
     Allocator,
     Log,
     Committed,
     Segments,
+    Claims,
 }
 
 #[cfg(debug_assertions)]

@@ -2,7 +2,7 @@
 
 use crate::allowance::Allowance;
 use crate::checkpoint::Schedule;
-use crate::cleaner::CleanerState;
+use crate::cleaner::{CleanerState, Control};
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
@@ -61,6 +61,7 @@ impl Lfs {
         clock: Arc<dyn Clock>,
         options: MountOptions,
     ) -> Result<Lfs> {
+        options.cleaner().check()?;
         let superblock = Self::find_superblock(&*device)?;
         let geometry = Geometry::from(&superblock);
         let counters = Arc::new(Counters::default());
@@ -140,6 +141,7 @@ impl Lfs {
             Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
             None => rand::make_rng(),
         };
+        let mount_id = rng.next_u64();
         let next_serial = recovered.report.checkpoint + 1;
         let threads = match read_only {
             None => options.write_threads,
@@ -158,6 +160,12 @@ impl Lfs {
             counters,
             verifying: RankedMutex::new(Rank::Verifying, ()),
             cleaning: RankedMutex::new(Rank::Cleaning, CleanerState::new(options.policy)),
+            moving: RankedMutex::new(Rank::Moving, ()),
+            control: Control::new(
+                options.cleaner(),
+                mount_id,
+                u64::from(geometry.segment_bytes),
+            ),
             checkpointing: RankedMutex::new(
                 Rank::Checkpointing,
                 Schedule {
@@ -171,7 +179,7 @@ impl Lfs {
                 LogState {
                     end,
                     placement: Placement::default(),
-                    mount_id: rng.next_u64(),
+                    mount_id,
                     incarnation: end.incarnation().wrapping_add(1),
                     usage: recovered.usage,
                     pool: partial_pool(&geometry),

@@ -7,7 +7,7 @@
 //! can take what waits in memory; if not, the caller helps to clean.
 
 use crate::allowance::Grant;
-use crate::cleaner::Urgency;
+use crate::cleaner::{Pace, Urgency};
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
@@ -198,6 +198,7 @@ impl Lfs {
         if self.allowance.covers(total, bytes) {
             return Ok(());
         }
+        self.control.asked();
         let state = self.allowance.state();
         if self.delta_overdue() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
@@ -208,11 +209,14 @@ impl Lfs {
         self.segments.lock().waiting_bytes = waiting.certain;
         if self.has_room(bytes, purpose) {
             self.segments.lock().waiting_bytes = bytes;
-            self.clean_ahead(bytes, purpose)?;
+            if purpose != Purpose::Grow || !self.pay_toll() {
+                self.clean_ahead(bytes, purpose)?;
+            }
             self.allow_beyond(state, total, bytes);
             return Ok(());
         }
-        let mut cleaning = self.cleaning.lock();
+        let _in_need = self.control.in_need();
+        let mut cleaning = self.lock_cleaning();
         let refusal = Refusal {
             bytes,
             data_bytes: self.counters.data_bytes.load(Relaxed),
@@ -266,6 +270,7 @@ impl Lfs {
     fn fit(&self, total: Usage) -> Result<()> {
         // A refusal costs nothing, however often it is asked for.
         if self.fits(total) == Fit::PerhapsFolded {
+            let _in_need = self.control.in_need();
             let _one_at_a_time = self.cleaning.lock();
             if self.fits(total) == Fit::PerhapsFolded && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
@@ -297,7 +302,7 @@ impl Lfs {
         if clean >= goal + batch {
             return Ok(());
         }
-        let Some(mut cleaning) = self.cleaning.try_lock() else {
+        let Some(mut cleaning) = self.try_lock_cleaning() else {
             return Ok(());
         };
         let step = (batch / 2).max(1);
@@ -354,13 +359,17 @@ impl Lfs {
         self.clean_segments_now().saturating_sub(kept)
     }
 
-    /// Clean segments at which the background cleans ahead, and how many it
-    /// then tries to reach.
-    pub(crate) fn background_goal(&self) -> (u64, u64) {
+    /// Clean segments below which callers wait, below which the background
+    /// cleans ahead, and how many it then tries to reach.
+    pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64) {
         let waiting = self.segments.lock().waiting_bytes;
-        let goal = self.goal(waiting, Purpose::Grow);
+        let floor = self.goal(waiting, Purpose::Grow);
         let batch = self.batch_segments();
-        (goal + batch, goal + 2 * batch)
+        let segments = u64::from(self.geometry.segment_count);
+        let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
+        let low = percent(pace.low_percent).max(floor + batch);
+        let high = percent(pace.high_percent).max(low + batch);
+        (floor, low, high)
     }
 
     /// True if the cleaner may append `bytes` now: moving a block may cost a

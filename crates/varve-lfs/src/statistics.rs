@@ -112,4 +112,8 @@ counters! {
     segments_opened,
     /// Moves dropped because the block had changed.
     stale_moves,
+    /// Nanoseconds that the cleaner's thread rested between segments.
+    cleaner_rest_ns,
+    /// Nanoseconds that writers waited for the cleaner to keep pace.
+    toll_ns,
 }

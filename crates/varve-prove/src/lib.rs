@@ -22,7 +22,7 @@
 //! | [`heads`] | the log with several heads, as a small abstract model |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
-//! | [`mounted`], [`subjects`] | what is tested, behind one interface |
+//! | [`mounted`], [`subjects`], [`strangers`] | what is tested, behind one interface, and cleaners of other processes beside it |
 //! | [`tree`] | a whole tree as seen from outside |
 //! | [`rows`] | all of this by name, for as long as there is time |
 //! | [`failure`] | failures as stories, made short |
@@ -54,6 +54,7 @@ pub mod reference;
 pub mod repair;
 pub mod rows;
 pub mod runner;
+pub mod strangers;
 pub mod subjects;
 pub mod switch;
 pub mod toy;

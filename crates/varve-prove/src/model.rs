@@ -288,6 +288,8 @@ impl Model {
             | O::Clean
             | O::Claim
             | O::Move
+            | O::Stranger(_)
+            | O::SwitchPolicy
             | O::Maintain
             | O::DropCaches
             | O::Kill => {}

@@ -4,6 +4,7 @@
 //! filled in and the layout forgotten; [`Subject`] is how to make, mount and
 //! check one on a device.
 
+use crate::strangers::Stranger;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Clock, Device, MemoryImage};
 use varve_fs::{
@@ -63,6 +64,10 @@ pub trait Mounted: Send + Sync {
     fn claim(&self) -> Result<()>;
     /// It moves what it last found living.
     fn move_claimed(&self) -> Result<()>;
+    /// A cleaner of another process makes its next call.
+    fn stranger(&self, which: u8) -> Result<()>;
+    /// The mount's own cleaner follows another policy from now on.
+    fn switch_policy(&self) -> Result<()>;
     fn retain(&self, ino: InodeNo) -> Result<()>;
     fn release(&self, ino: InodeNo);
     fn usage(&self) -> Usage;
@@ -86,6 +91,10 @@ pub struct Extras<L: Layout> {
     pub clean: fn(&FileSystem<L>) -> Result<()>,
     /// Judges what lives, and says how to move it.
     pub claim: fn(&FileSystem<L>) -> Result<Claimed<L>>,
+    /// Makes the next call of a cleaner of another process.
+    pub stranger: fn(&FileSystem<L>, &mut Stranger) -> Result<()>,
+    /// Has the mount's own cleaner follow another policy.
+    pub switch_policy: fn(&FileSystem<L>) -> Result<()>,
     /// Damage that mounting found.
     pub damage: fn(&FileSystem<L>) -> Vec<String>,
     /// Releases the layout once the file system is unmounted.
@@ -97,6 +106,8 @@ impl<L: Layout> Default for Extras<L> {
         Extras {
             clean: |system| system.layout().maintain(),
             claim: |_| Ok(Box::new(|_| Ok(()))),
+            stranger: |_, _| Ok(()),
+            switch_policy: |_| Ok(()),
             damage: |_| Vec::new(),
             unmount: |_| Ok(()),
         }
@@ -109,6 +120,7 @@ pub struct Handle<L: Layout> {
     caller: Caller,
     extras: Extras<L>,
     claimed: Mutex<Option<Claimed<L>>>,
+    strangers: Mutex<[Stranger; 2]>,
 }
 
 impl<L: Layout> Handle<L> {
@@ -119,6 +131,7 @@ impl<L: Layout> Handle<L> {
             caller: Caller::root(),
             extras,
             claimed: Mutex::default(),
+            strangers: Mutex::default(),
         }
     }
 
@@ -277,6 +290,17 @@ impl<L: Layout> Mounted for Handle<L> {
     fn move_claimed(&self) -> Result<()> {
         let claimed = self.claimed().take();
         claimed.map_or(Ok(()), |moves| moves(&self.system))
+    }
+
+    fn stranger(&self, which: u8) -> Result<()> {
+        let strangers = self.strangers.lock();
+        let mut strangers = strangers.unwrap_or_else(PoisonError::into_inner);
+        let which = usize::from(which) % strangers.len();
+        (self.extras.stranger)(&self.system, &mut strangers[which])
+    }
+
+    fn switch_policy(&self) -> Result<()> {
+        (self.extras.switch_policy)(&self.system)
     }
 
     fn retain(&self, ino: InodeNo) -> Result<()> {

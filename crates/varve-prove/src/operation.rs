@@ -172,6 +172,10 @@ pub enum Operation {
     Claim,
     /// It moves what it last found living, whatever has happened since.
     Move,
+    /// A cleaner of another process makes its next call.
+    Stranger(u8),
+    /// The mount's own cleaner follows another policy from now on.
+    SwitchPolicy,
     /// The file system's background step.
     Maintain,
     /// Forgets what is clean.

@@ -219,6 +219,8 @@ impl Runner {
             O::Clean => fs.clean()?,
             O::Claim => fs.claim()?,
             O::Move => fs.move_claimed()?,
+            O::Stranger(which) => fs.stranger(*which)?,
+            O::SwitchPolicy => fs.switch_policy()?,
             O::Maintain => {
                 self.clock.advance(OLD);
                 fs.maintain()?;

@@ -3,6 +3,7 @@
 use crate::between;
 use crate::mounted::{Claimed, Extras, Handle, Mounted, Subject};
 use crate::runner::new_clock;
+use crate::strangers::switch_policy;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
@@ -168,7 +169,7 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
     let mut claims = Vec::new();
     for segment in emptiest(layout) {
         let contents = layout.read_segment(segment)?;
-        let found = layout.bmapv(&contents.blocks)?;
+        let found = layout.bmapv(&contents)?;
         if found.damaged == 0 {
             claims.push((segment, contents.incarnation, found));
         }
@@ -231,6 +232,8 @@ impl Log {
         let extras = Extras {
             clean,
             claim,
+            stranger: |system, stranger| stranger.step(system.layout()),
+            switch_policy,
             damage: |system| system.layout().recovery_report().damage.clone(),
             unmount: |system| Ok(system.layout().unmount()?),
         };

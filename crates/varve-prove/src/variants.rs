@@ -54,6 +54,18 @@ impl Variant {
         variant
     }
 
+    /// Two cleaners of other processes beside the mount's own, whose policy
+    /// changes, on a volume so small that segments are reused.
+    pub fn with_strangers(seed: u64) -> Self {
+        let mut variant = Variant::under_cleaning(seed);
+        let kinds = &mut variant.plan.profile.kinds;
+        kinds.extend([Kind::Stranger; 30]);
+        kinds.extend([Kind::SwitchPolicy, Kind::Maintain, Kind::Kill, Kind::Claim]);
+        kinds.push(Kind::Move);
+        variant.length = 240;
+        variant
+    }
+
     /// Groups of several partials, and a flush behind the first of each.
     pub fn with_flushes_between(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);

@@ -89,6 +89,13 @@ fn the_log_with_claims() {
 }
 
 #[test]
+fn the_log_with_strangers() {
+    let seed = announce_seed("the_log_with_strangers", 1);
+    let counts = explore_variant(&Variant::with_strangers(seed), scaled(4));
+    assert!(counts.states > 500);
+}
+
+#[test]
 fn the_log_in_strict_order() {
     let seed = announce_seed("the_log_in_strict_order", 1);
     let counts = explore_variant(&Variant::in_strict_order(seed), scaled(20));

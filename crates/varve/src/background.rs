@@ -22,6 +22,9 @@ use varve_lfs::Lfs;
 const IDLE: Duration = Duration::from_secs(1);
 /// How often a volume whose log grows is looked at.
 const BUSY: Duration = Duration::from_millis(50);
+/// How often one that also runs out of clean segments is looked at: the
+/// cleaner's rests are its own affair.
+const PRESSED: Duration = Duration::from_millis(2);
 
 /// Wakes one thread, or ends it.
 #[derive(Default)]
@@ -59,6 +62,7 @@ impl Signal {
 
 /// The running threads. Dropping it stops them.
 pub(crate) struct Service {
+    fs: Arc<FileSystem<Lfs>>,
     signals: [Arc<Signal>; 2],
     verifier: Arc<Verifier>,
     threads: Vec<JoinHandle<()>>,
@@ -73,6 +77,7 @@ impl Service {
         let signals: [Arc<Signal>; 2] = Default::default();
         let [writing, maintaining] = &signals;
         let mut service = Service {
+            fs: Arc::clone(fs),
             signals: [Arc::clone(writing), Arc::clone(maintaining)],
             verifier: Arc::clone(verifier),
             threads: Vec::new(),
@@ -108,6 +113,7 @@ impl Service {
     /// Ends the threads and waits for them.
     pub(crate) fn stop(&mut self) {
         self.verifier.close();
+        self.fs.layout().hurry();
         self.signals.iter().for_each(|signal| signal.stop());
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -151,6 +157,10 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
             fs.refuse_changes(&reason);
         }
         let before = std::mem::replace(&mut groups, fs.layout().statistics().groups);
-        pause = if groups == before { IDLE } else { BUSY };
+        pause = match groups == before {
+            true => IDLE,
+            false if fs.layout().wants_cleaning() => PRESSED,
+            false => BUSY,
+        };
     }
 }

@@ -53,8 +53,8 @@ pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
 pub use varve_lfs::MAX_HEADS;
-#[doc(hidden)]
 pub use varve_lfs::cleaner::policy::PolicyKind;
+pub use varve_lfs::cleaner::{CleanerSettings, CleanerStatus, Pace};
 pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
 pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
 pub use volume::open_device;

@@ -2,6 +2,7 @@
 
 use varve_device::IoMode;
 use varve_fs::{Atime, Caller};
+use varve_lfs::cleaner::Pace;
 use varve_lfs::cleaner::policy::PolicyKind;
 
 /// How the host's space for a new image is obtained.
@@ -98,6 +99,9 @@ pub struct OpenOptions {
     /// policy wants, at most [`crate::MAX_HEADS`]. Small volumes get fewer.
     /// Default: 0, which is one for greedy.
     pub heads: u32,
+    /// When the volume's own cleaner works; its `threaded` follows
+    /// `background`. Default: whenever clean segments run low.
+    pub cleaner: Pace,
     /// How bytes travel between the process and the host. Default: direct,
     /// past the host's page cache; buffered where the host refuses that.
     pub io: IoMode,
@@ -132,6 +136,7 @@ impl Default for OpenOptions {
             cache_bytes: 128 << 20,
             cleaner_policy: PolicyKind::default(),
             heads: 0,
+            cleaner: Pace::default(),
             io: IoMode::Direct,
             background: true,
             read_ahead_threads: 4,

@@ -1,6 +1,7 @@
 //! The four calls, in the process.
 
-use crate::chain::{ChainItem, summaries_of};
+use super::contents::{BlockInfo, Extents, SegmentContents};
+use crate::chain::ChainItem;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
@@ -16,25 +17,7 @@ use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
 /// Bytes of moves appended in one group: an fsync never waits for more.
-const GROUP_BYTES: usize = 1 << 20;
-
-/// One block found in a segment (thesis figure 6-5).
-#[derive(Clone, Debug)]
-pub struct BlockInfo {
-    /// What the summary says of it.
-    pub item: ChainItem,
-    /// Its stored bytes.
-    pub bytes: Vec<u8>,
-}
-
-/// What one segment holds, dead or alive.
-#[derive(Clone, Debug, Default)]
-pub struct SegmentContents {
-    /// The segment's incarnation when it was read.
-    pub incarnation: u32,
-    /// Blocks, nodes and inodes in the order they were written.
-    pub blocks: Vec<BlockInfo>,
-}
+pub(super) const GROUP_BYTES: usize = 1 << 20;
 
 /// The live part of a segment, and the checkpoint it was judged against.
 #[derive(Debug, Default)]
@@ -46,8 +29,22 @@ pub struct Found {
     base_serial: Option<u64>,
     /// The image changed between two look-ups: judge again.
     inconsistent: bool,
+    /// Somebody else came first: not everything was judged.
+    pub(super) interrupted: bool,
     /// Live blocks whose checksum is wrong.
     pub damaged: u32,
+}
+
+/// How a block lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// A data block, attributes or an inode: its copy is appended.
+    Moves,
+    /// An index node: the next checkpoint writes it anew, and this many bytes
+    /// above it.
+    Node(u64),
+    /// A block of the ifile, likewise.
+    Ifile,
 }
 
 /// A file that is gone has no blocks.
@@ -77,7 +74,18 @@ impl Found {
         self.moves.extend(other.moves);
         self.touched_nodes.extend(other.touched_nodes);
         self.touched_ifile.extend(other.touched_ifile);
+        self.interrupted |= other.interrupted;
         self.damaged += other.damaged;
+    }
+
+    /// Blocks to be moved or touched.
+    pub(super) fn len(&self) -> usize {
+        self.moves.len() + self.touched_nodes.len() + self.touched_ifile.len()
+    }
+
+    /// True if there are none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Age sort (Rosenblum & Ousterhout 1992, §3.5): the oldest first.
@@ -94,103 +102,101 @@ impl Found {
 }
 
 impl Lfs {
-    /// Reads a segment and lists what its summaries describe.
+    /// Which of these blocks are live, judged against committed pointers only,
+    /// and what moving them takes.
     ///
     /// # Errors
     /// Device errors.
-    pub fn read_segment(&self, segment: u32) -> Result<SegmentContents> {
-        let geometry = &self.geometry;
-        let incarnation = self.segments.lock().get(segment).incarnation;
-        let mut image = vec![0; geometry.segment_bytes as usize];
-        self.reader
-            .read_uncached(geometry.byte(segment, 0) / SECTOR, &mut image)?;
-        for partial in self.durability.failed_partials() {
-            // What the device refused is in memory only.
-            if let Some(at) = (partial.sector * SECTOR).checked_sub(geometry.byte(segment, 0))
-                && let Some(place) = image.get_mut(at as usize..at as usize + partial.bytes.len())
-            {
-                place.copy_from_slice(&partial.bytes);
-            }
-        }
-        self.counters
-            .cleaner_read_bytes
-            .fetch_add(image.len() as u64, Relaxed);
-        let mut contents = SegmentContents {
-            incarnation,
-            ..SegmentContents::default()
-        };
-        for summary in summaries_of(&image, geometry, self.volume_tag, segment, incarnation) {
-            let start = summary.offset as usize;
-            let partial = &image[start..start + summary.bytes() as usize];
-            for item in summary.items(geometry)? {
-                if !matches!(item, ChainItem::Record { .. }) {
-                    let bytes = summary.stored(geometry, &item, partial).to_vec();
-                    contents.blocks.push(BlockInfo { item, bytes });
-                }
-            }
-        }
-        Ok(contents)
+    pub fn bmapv(&self, contents: &SegmentContents) -> Result<Found> {
+        let all = (0..contents.blocks.len()).collect::<Vec<_>>();
+        self.bmapv_some(contents, &all, &|| true)
     }
 
-    /// Which of these blocks are live, judged against committed pointers only.
+    /// As [`Lfs::bmapv`], of the blocks with these numbers and for as long as
+    /// `go_on` says so: it is asked before each block.
     ///
     /// # Errors
-    /// Device errors while reading the index.
-    pub fn bmapv(&self, blocks: &[BlockInfo]) -> Result<Found> {
+    /// Device errors.
+    pub(super) fn bmapv_some(
+        &self,
+        contents: &SegmentContents,
+        which: &[usize],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Found> {
         let mut found = Found::default();
-        for info in blocks {
-            match info.item {
-                ChainItem::Record { .. } => {}
-                ChainItem::Block {
-                    ino: InodeNo::IFILE,
-                    block,
-                    pointer,
-                    ..
-                } => {
-                    if self.ifile_holds(block, &pointer)?
-                        && self.is_whole(info, &pointer, &mut found)
-                    {
-                        found.touched_ifile.push(block);
-                    }
-                }
-                ChainItem::Block {
-                    ino,
-                    version,
-                    block,
-                    pointer,
-                    written_ns,
-                    xattrs,
-                    ..
-                } => {
-                    if self.is_live(ino, version, block, &pointer, xattrs, &mut found)? {
-                        self.found_block(
-                            &mut found, info, ino, version, block, pointer, written_ns, xattrs,
-                        );
-                    }
-                }
-                ChainItem::Node { id, pointer, .. } => {
-                    if let Some(above) = self.live_node(id, &pointer)?
-                        && self.is_whole(info, &pointer, &mut found)
-                    {
-                        let price = info.bytes.len() as u64 + above;
+        let mut living = Vec::new();
+        for info in which.iter().map(|&at| &contents.blocks[at]) {
+            if !go_on() {
+                found.interrupted = true;
+                return Ok(found);
+            }
+            if let Some(life) = self.life_of(&info.item, &mut found)? {
+                living.push((info, life));
+            }
+        }
+        let extents = self.fetch(contents, living.iter().map(|(info, _)| *info))?;
+        for (info, life) in living {
+            if !go_on() {
+                found.interrupted = true;
+                return Ok(found);
+            }
+            match (life, info.item) {
+                (Life::Node(above), ChainItem::Node { id, pointer, .. }) => {
+                    if self.is_whole(info, &extents, &pointer, &mut found) {
+                        let price = u64::from(info.length) + above;
                         found.touched_nodes.push((id, price));
                     }
                 }
-                ChainItem::Inode {
-                    ino,
-                    version,
-                    place,
-                    ..
-                } => {
-                    let (current, serial) = self.lookup().inode_place(ino)?;
-                    found.judged_against(serial);
-                    if current == Some((version, place)) {
-                        self.found_inode(&mut found, info, ino, place);
+                (Life::Ifile, ChainItem::Block { block, pointer, .. }) => {
+                    if self.is_whole(info, &extents, &pointer, &mut found) {
+                        found.touched_ifile.push(block);
                     }
                 }
+                (_, ChainItem::Inode { ino, place, .. }) => {
+                    self.found_inode(&mut found, info, &extents, ino, place);
+                }
+                (_, item) => self.found_block(&mut found, info, &extents, item),
             }
         }
         Ok(found)
+    }
+
+    /// Whether a block lives, and how, judged against committed pointers only.
+    /// `found` is told which checkpoint that was judged against.
+    ///
+    /// # Errors
+    /// Device errors while reading the index.
+    pub(super) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
+        Ok(match *item {
+            ChainItem::Record { .. } => None,
+            ChainItem::Block {
+                ino: InodeNo::IFILE,
+                block,
+                pointer,
+                ..
+            } => self.ifile_holds(block, &pointer)?.then_some(Life::Ifile),
+            ChainItem::Block {
+                ino,
+                version,
+                block,
+                pointer,
+                xattrs,
+                ..
+            } => self
+                .is_live(ino, version, block, &pointer, xattrs, found)?
+                .then_some(Life::Moves),
+            ChainItem::Node { id, pointer, .. } => self.live_node(id, &pointer)?.map(Life::Node),
+            ChainItem::Inode {
+                ino,
+                version,
+                place,
+                ..
+            } => {
+                let (current, serial) = self.lookup().inode_place(ino)?;
+                found.judged_against(serial);
+                (current == Some((version, place))).then_some(Life::Moves)
+            }
+        })
     }
 
     fn is_live(
@@ -228,22 +234,28 @@ impl Lfs {
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a summary says of a block")]
     fn found_block(
         &self,
         found: &mut Found,
         info: &BlockInfo,
-        ino: InodeNo,
-        version: Version,
-        block: u64,
-        pointer: Pointer,
-        written_ns: i64,
-        xattrs: bool,
+        extents: &Extents<'_>,
+        item: ChainItem,
     ) {
-        let Some(bytes) = self.whole(info, pointer.sector(), 0, pointer.crc()) else {
+        let ChainItem::Block {
+            ino,
+            version,
+            block,
+            pointer,
+            written_ns,
+            xattrs,
+            ..
+        } = item
+        else {
+            return;
+        };
+        let Some(bytes) = self.whole(info, extents, pointer.crc()) else {
             tracing::error!(%ino, block, sector = pointer.sector(), "the cleaner met a damaged block");
-            let byte = pointer.sector() * SECTOR;
-            self.counters.failures.attribute(byte, ino, block);
+            self.counters.failures.attribute(info.byte, ino, block);
             found.damaged += 1;
             return;
         };
@@ -267,12 +279,18 @@ impl Lfs {
                 source,
             }
         };
-        found.moves.push((item, info.bytes.len()));
+        found.moves.push((item, info.length as usize));
     }
 
     /// Checks a live metadata block before the next checkpoint relies on it.
-    fn is_whole(&self, info: &BlockInfo, pointer: &Pointer, found: &mut Found) -> bool {
-        let whole = self.whole(info, pointer.sector(), 0, pointer.crc());
+    fn is_whole(
+        &self,
+        info: &BlockInfo,
+        extents: &Extents<'_>,
+        pointer: &Pointer,
+        found: &mut Found,
+    ) -> bool {
+        let whole = self.whole(info, extents, pointer.crc());
         if whole.is_none() {
             let ino = info.item.ino();
             tracing::error!(%ino, sector = pointer.sector(), "the cleaner met damaged metadata");
@@ -282,15 +300,16 @@ impl Lfs {
     }
 
     /// The bytes of a block that must have checksum `want`, read again before
-    /// they are given up. They begin `offset` bytes behind the start of
-    /// `sector`.
-    fn whole(&self, info: &BlockInfo, sector: u64, offset: usize, want: u32) -> Option<Vec<u8>> {
-        let first = crc32c(&info.bytes);
+    /// they are given up.
+    fn whole(&self, info: &BlockInfo, extents: &Extents<'_>, want: u32) -> Option<Vec<u8>> {
+        let bytes = extents.of(info);
+        let first = crc32c(bytes);
         if first == want {
-            return Some(info.bytes.clone());
+            return Some(bytes.to_vec());
         }
         self.counters.checksum_retries.fetch_add(1, Relaxed);
-        let end = offset + info.bytes.len();
+        let (sector, offset) = (info.byte / SECTOR, (info.byte % SECTOR) as usize);
+        let end = offset + info.length as usize;
         let mut sectors = vec![0; end.next_multiple_of(SECTOR as usize)];
         let again = self.reader.read_uncached(sector, &mut sectors);
         let bytes = sectors[offset..end].to_vec();
@@ -300,10 +319,16 @@ impl Lfs {
         (found == want).then_some(bytes)
     }
 
-    fn found_inode(&self, found: &mut Found, info: &BlockInfo, ino: InodeNo, place: InodePlace) {
-        let offset = usize::from(place.slot) * self.geometry.inode_bytes as usize;
+    fn found_inode(
+        &self,
+        found: &mut Found,
+        info: &BlockInfo,
+        extents: &Extents<'_>,
+        ino: InodeNo,
+        place: InodePlace,
+    ) {
         let image = self
-            .whole(info, place.sector, offset, place.crc)
+            .whole(info, extents, place.crc)
             .and_then(|bytes| InodeImage::decode(&bytes, ino).ok());
         match image {
             Some(image) => {
@@ -311,7 +336,7 @@ impl Lfs {
                     image: Arc::new(image),
                     source: Some(place),
                 };
-                found.moves.push((item, info.bytes.len()));
+                found.moves.push((item, info.length as usize));
             }
             None => {
                 tracing::error!(%ino, sector = place.sector, "the cleaner met a damaged inode");

@@ -1,7 +1,9 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
 //! becomes of a judgement when the image changes before the move.
 
-use super::{Batch, Urgency};
+mod remote;
+
+use super::pass::{Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
 use crate::format::Pointer;
 use crate::segments::SegmentState;
@@ -20,6 +22,7 @@ struct Volume {
     device: Arc<MemoryDevice>,
     lfs: Arc<Lfs>,
     fs: FileSystem<Arc<Lfs>>,
+    clock: Arc<VirtualClock>,
 }
 
 impl Volume {
@@ -29,7 +32,8 @@ impl Volume {
 
     fn cleaned_by(policy: PolicyKind) -> Self {
         let device = Arc::new(MemoryDevice::new(24 << 20));
-        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+        let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+        let clock: Arc<dyn Clock> = ticking.clone();
         Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
         let options = MountOptions {
             policy,
@@ -39,7 +43,13 @@ impl Volume {
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-        Volume { device, lfs, fs }
+        let clock = ticking;
+        Volume {
+            device,
+            lfs,
+            fs,
+            clock,
+        }
     }
 
     fn create(&self, name: &str) -> InodeNo {
@@ -245,10 +255,8 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     let second = files.iter().map(|&file| place(file)).find(|p| p.slot > 0);
     let segment = v.lfs.geometry.segment_of(second.unwrap().sector).unwrap();
     let mut contents = v.lfs.read_segment(segment).unwrap();
-    for info in &mut contents.blocks {
-        info.bytes[0] ^= 1;
-    }
-    let found = v.lfs.bmapv(&contents.blocks).unwrap();
+    contents.spoil(v.lfs.geometry.byte(segment, 0));
+    let found = v.lfs.bmapv(&contents).unwrap();
     assert_eq!(found.damaged, 0);
     let checkpoint = v.lfs.markv(found).unwrap().unwrap();
     v.lfs.segclean(segment, contents.incarnation, checkpoint);
@@ -280,7 +288,7 @@ fn found_in(v: &Volume, segments: &[u32]) -> super::Found {
     let mut found = super::Found::default();
     for &segment in segments {
         let contents = v.lfs.read_segment(segment).unwrap();
-        found.append(v.lfs.bmapv(&contents.blocks).unwrap());
+        found.append(v.lfs.bmapv(&contents).unwrap());
     }
     found
 }
@@ -371,7 +379,7 @@ fn a_judgement_does_not_outlive_its_image() {
     // A batch is then taken segment by segment.
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
-        let (incarnation, found) = v.lfs.judge(segment).unwrap().unwrap();
+        let (incarnation, found) = v.lfs.judge(segment, 1, &|| true).unwrap().unwrap();
         batch.add(segment, incarnation, v.live(segment), found);
     }
     v.create("another change");

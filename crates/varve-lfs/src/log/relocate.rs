@@ -71,7 +71,7 @@ impl Lfs {
     fn move_live(&self, segment: u32) -> Result<()> {
         for _ in 0..ROUNDS {
             let contents = self.read_segment(segment)?;
-            let found = self.bmapv(&contents.blocks)?;
+            let found = self.bmapv(&contents)?;
             if self.markv(found)?.is_some() {
                 return Ok(());
             }

@@ -64,6 +64,7 @@ pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), F
         1 => Variant::with_claims(seed),
         2 => Variant::with_flushes_between(seed),
         3 => Variant::under_cleaning(seed),
+        4 => Variant::with_strangers(seed),
         5 => Variant::with_other_measures(seed),
         6 => Variant::in_strict_order(seed),
         7 => Variant::with_deep_indexes(seed),

@@ -15,7 +15,7 @@ fn clean(system: &FileSystem<Arc<Lfs>>) {
     let layout = system.layout();
     let judge = |segment| {
         let contents = layout.read_segment(segment).unwrap();
-        let found = layout.bmapv(&contents.blocks).unwrap();
+        let found = layout.bmapv(&contents).unwrap();
         (segment, contents.incarnation, found)
     };
     let candidates = layout.candidates();

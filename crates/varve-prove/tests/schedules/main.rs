@@ -19,6 +19,7 @@ mod passages;
 #[cfg(feature = "planted")]
 mod planted;
 mod stage;
+mod strangers;
 mod truncate;
 mod windows;
 mod write_threads;

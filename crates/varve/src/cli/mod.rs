@@ -6,6 +6,9 @@
 
 mod allocator;
 mod bench;
+mod calls;
+mod cleaner;
+mod cleaner_server;
 mod daemon;
 mod dump;
 mod fsck;
@@ -49,6 +52,7 @@ enum Command {
     Fsck(fsck::Fsck),
     Salvage(salvage::Salvage),
     Scrub(scrub::Scrub),
+    Cleaner(cleaner::Cleaner),
     Stats(stats::Stats),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
@@ -84,6 +88,7 @@ pub fn main() -> ExitCode {
         Command::Fsck(command) => command.run(),
         Command::Salvage(command) => command.run(),
         Command::Scrub(command) => command.run(),
+        Command::Cleaner(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),

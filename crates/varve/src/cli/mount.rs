@@ -5,7 +5,7 @@
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
-use super::{allocator, daemon, mount_table, scrub_server, size, stats};
+use super::{allocator, calls, daemon, mount_table, size, stats};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +31,9 @@ pub struct Mount {
     /// The directory to mount it on.
     directory: PathBuf,
     /// Options as in mount(8): ro, noatime, nosuid, nodev, noexec, acl,
-    /// discard, noverify, order=strict, cache=SIZE, io=MODE, cleaner=POLICY, heads=N
-    /// and more.
+    /// discard, noverify, order=strict, cache=SIZE, io=MODE, cleaner=POLICY
+    /// (or off), cleaner-low=PERCENT, cleaner-high=PERCENT,
+    /// cleaner-idle=SECONDS, heads=N and more.
     #[arg(short, value_name = "OPTIONS")]
     options: Vec<String>,
     /// Refuse changes.
@@ -91,8 +92,8 @@ impl Mount {
         self.serve(chosen)
     }
 
-    /// What `mount -o remount` asks for. The kernel takes care of the flags;
-    /// nothing is started.
+    /// What `mount -o remount` asks for. The kernel takes care of the flags,
+    /// the server of what is said about its cleaner; nothing is started.
     fn remount(&self, chosen: &Chosen) -> Outcome {
         let shown = self.directory.display();
         let mounted = mount_table::mount_at(&self.directory).filter(|e| e.is_varve());
@@ -110,6 +111,9 @@ impl Mount {
             let text = format_args!("cannot remount {shown}: {error}{advice}");
             Failure::new(FAILED, text)
         })?;
+        if !chosen.cleaner.is_empty() {
+            super::cleaner::set(&entry.directory, &chosen.cleaner)?;
+        }
         Ok(0)
     }
 
@@ -176,7 +180,7 @@ impl Mount {
             all.to_string()
         }));
         let fs = Arc::clone(volume.file_system());
-        chosen.mount.ioctl = Some(scrub_server::handler(Arc::clone(volume.verifier()), fs));
+        chosen.mount.ioctl = Some(calls::handler(Arc::clone(volume.verifier()), fs));
         let fs = Arc::clone(volume.file_system());
         let session = match Session::new(fs, &self.directory, chosen.mount) {
             Ok(session) => session,

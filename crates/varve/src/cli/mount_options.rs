@@ -1,7 +1,7 @@
 //! The words of `mount -o`.
 
 use super::size;
-use varve::{Atime, IoMode, OpenOptions};
+use varve::{Atime, IoMode, OpenOptions, Pace, PolicyKind};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
@@ -39,8 +39,11 @@ pub struct Chosen {
     pub volume: OpenOptions,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
-    /// Only the flags of a mount that is there already are to change.
+    /// Only the flags of a mount that is there already are to change, and how
+    /// its cleaner works.
     pub remount: bool,
+    /// What was said about the cleaner, for a server that runs already.
+    pub cleaner: serde_json::Map<String, serde_json::Value>,
 }
 
 impl Default for Chosen {
@@ -53,6 +56,7 @@ impl Default for Chosen {
             },
             mount: MountOptions::default(),
             remount: false,
+            cleaner: serde_json::Map::new(),
         }
     }
 }
@@ -81,8 +85,12 @@ impl Chosen {
             ("io", mode) => self.volume.io = super::io_mode(mode)?,
             ("verify", "") => self.volume.verify = true,
             ("noverify", "") => self.volume.verify = false,
-            ("cleaner", policy) => self.volume.cleaner_policy = policy.parse()?,
             ("heads", count) => self.volume.heads = heads(count)?,
+            (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {
+                let (policy, pace) = (&mut self.volume.cleaner_policy, &mut self.volume.cleaner);
+                let (member, said) = cleaner_word(name, value, policy, pace)?;
+                self.cleaner.insert(member.into(), said);
+            }
             ("discard", "") => self.volume.discard = true,
             ("nodiscard", "") => self.volume.discard = false,
             ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),
@@ -118,10 +126,50 @@ fn heads(count: &str) -> Result<u32, String> {
     known.ok_or_else(|| format!("`heads={count}`: a log has 1 to {most} heads, 0 is by policy"))
 }
 
+/// A word about the cleaner: applied, and as a server is told.
+fn cleaner_word(
+    name: &str,
+    value: &str,
+    policy: &mut PolicyKind,
+    pace: &mut Pace,
+) -> Result<(&'static str, serde_json::Value), String> {
+    let number = |most: u64| match value.parse::<u64>() {
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(format!(
+            "`{name}={value}`: it takes a number of at most {most}"
+        )),
+    };
+    Ok(match name {
+        "cleaner" if value == "off" || value == "on" => {
+            pace.running = value == "on";
+            ("running", pace.running.into())
+        }
+        "cleaner" => {
+            *policy = value.parse()?;
+            ("policy", value.into())
+        }
+        "cleaner-low" => {
+            let percent = number(90)?;
+            pace.low_percent = Some(percent as u8).filter(|p| *p > 0);
+            ("low", percent.into())
+        }
+        "cleaner-high" => {
+            let percent = number(90)?;
+            pace.high_percent = Some(percent as u8).filter(|p| *p > 0);
+            ("high", percent.into())
+        }
+        "cleaner-idle" => {
+            let seconds = number(1_000_000)?;
+            pace.idle_ns = Some(seconds * 1_000_000_000).filter(|ns| *ns > 0);
+            ("idle", seconds.into())
+        }
+        _ => return Err(format!("`{name}` is no option of a Varve mount")),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve::PolicyKind;
 
     #[test]
     fn words_reach_the_layer_they_belong_to() {
@@ -143,6 +191,25 @@ mod tests {
         assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
         chosen.apply("ro").unwrap();
         assert!(chosen.volume.read_only);
+        chosen
+            .apply("cleaner=off,cleaner-low=10,cleaner-high=20,cleaner-idle=3")
+            .unwrap();
+        let pace = chosen.volume.cleaner;
+        assert!(!pace.running);
+        assert_eq!((pace.low_percent, pace.high_percent), (Some(10), Some(20)));
+        assert_eq!(pace.idle_ns, Some(3_000_000_000));
+        assert_eq!(chosen.cleaner["running"], false);
+        assert_eq!(chosen.cleaner["policy"], "cost-benefit");
+        chosen.apply("cleaner=on,cleaner-low=0").unwrap();
+        assert!(chosen.volume.cleaner.running && chosen.volume.cleaner.low_percent.is_none());
+        for wrong in [
+            "cleaner=sepbit",
+            "cleaner-low=91",
+            "cleaner-idle=x",
+            "cleaner-blue=1",
+        ] {
+            assert!(chosen.apply(wrong).is_err(), "{wrong}");
+        }
         let wrong = chosen.apply("nodev,blue").unwrap_err();
         assert!(wrong.contains("`blue`"), "{wrong}");
         assert!(chosen.apply("cache=lots").is_err());

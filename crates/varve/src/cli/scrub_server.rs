@@ -8,10 +8,8 @@
 //! | `{"cancel": true}` | `{}` |
 
 use serde_json::{Map, Value, json};
-use std::sync::Arc;
 use varve::{BadFile, BadRange, JobStatus, ScrubOptions, Verification, Verifier};
-use varve_fs::FileSystem;
-use varve_fuse::{Errno, IoctlHandler, IoctlRequest, QUESTION_BYTES, VARVE_IOC_ASK};
+use varve_fuse::{Errno, QUESTION_BYTES};
 use varve_lfs::Lfs;
 use varve_lfs::check::Finding;
 
@@ -19,36 +17,26 @@ use varve_lfs::check::Finding;
 /// left.
 const PAGE_BYTES: usize = QUESTION_BYTES - 4096;
 
-/// Answers questions about `verifier`, which verifies `fs`.
-pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandler {
-    let owner = rustix::process::geteuid().as_raw();
-    Arc::new(move |request: &IoctlRequest<'_>| {
-        if request.command != VARVE_IOC_ASK {
-            return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
-        }
-        if request.uid != 0 && request.uid != owner {
-            return Err(Errno(rustix::io::Errno::PERM.raw_os_error()));
-        }
-        let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
-        let text = varve_fuse::question_text(request.input).map_err(|_| invalid)?;
-        let question: Value = serde_json::from_str(&text).map_err(|_| invalid)?;
-        let answer = if let Some(start) = question.get("start") {
-            let options = ScrubOptions {
-                rate: start["rate"].as_u64().unwrap_or(0),
-                strict: start["strict"].as_bool().unwrap_or(false),
-            };
-            let busy = Errno(rustix::io::Errno::BUSY.raw_os_error());
-            json!({"number": verifier.start_scrub(options).ok_or(busy)?})
-        } else if let Some(from) = question["status"].as_u64() {
-            status(verifier.scrub(), fs.layout().stopped(), from)
-        } else if question["cancel"] == true {
-            verifier.cancel_scrub();
-            json!({})
-        } else {
-            return Err(invalid);
+/// Answers questions about `verifier`, which verifies `layout`.
+///
+/// # Errors
+/// EBUSY, or EINVAL for what is no such question.
+pub fn answer(question: &Value, verifier: &Verifier, layout: &Lfs) -> Result<Value, Errno> {
+    if let Some(start) = question.get("start") {
+        let options = ScrubOptions {
+            rate: start["rate"].as_u64().unwrap_or(0),
+            strict: start["strict"].as_bool().unwrap_or(false),
         };
-        Ok(varve_fuse::answer(&answer.to_string()))
-    })
+        let busy = Errno(rustix::io::Errno::BUSY.raw_os_error());
+        Ok(json!({"number": verifier.start_scrub(options).ok_or(busy)?}))
+    } else if let Some(from) = question["status"].as_u64() {
+        Ok(status(verifier.scrub(), layout.stopped(), from))
+    } else if question["cancel"] == true {
+        verifier.cancel_scrub();
+        Ok(json!({}))
+    } else {
+        Err(Errno(rustix::io::Errno::INVAL.raw_os_error()))
+    }
 }
 
 fn status(scrub: Option<JobStatus>, stopped: Option<String>, from: u64) -> Value {

@@ -43,6 +43,7 @@ use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Device, Lanes};
 use varve_fs::{Caller, FileSystem, StatFs};
+use varve_lfs::cleaner::{CleanerSettings, CleanerStatus};
 use varve_lfs::verify::{Control, Verification, VerifyOptions};
 use varve_lfs::{Lfs, RecoveryReport};
 
@@ -142,6 +143,27 @@ impl Volume {
     /// threads of its own.
     pub fn verifier(&self) -> &Arc<Verifier> {
         &self.verifier
+    }
+
+    /// How the volume's own cleaner works, and who else cleans.
+    pub fn cleaner(&self) -> CleanerStatus {
+        self.layout().cleaner_status()
+    }
+
+    /// Changes how the volume's own cleaner works, from its next pass on.
+    ///
+    /// ```
+    /// # let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let mut settings = volume.cleaner().settings;
+    /// settings.policy = varve::PolicyKind::CostBenefit;
+    /// volume.set_cleaner(settings)?;
+    /// # Ok::<(), varve::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `Layout` says what a mounted volume cannot do; then nothing has changed.
+    pub fn set_cleaner(&self, settings: CleanerSettings) -> Result<()> {
+        Ok(self.layout().set_cleaner(settings)?)
     }
 
     /// Forgets every clean block and inode, so that what is read next comes

@@ -14,6 +14,7 @@ use varve_device::{
     Clock, Device, FileDevice, HostClock, Lanes, MemoryDevice, OpenError, OpenMode,
 };
 use varve_fs::FileSystem;
+use varve_lfs::cleaner::Pace;
 use varve_lfs::format::Superblock;
 use varve_lfs::{Lfs, MountOptions};
 
@@ -95,6 +96,10 @@ impl Volume {
             discard: options.discard,
             policy: options.cleaner_policy,
             heads: options.heads,
+            pace: Pace {
+                threaded: options.background,
+                ..options.cleaner
+            },
             owner: host::identity(),
             write_threads: if options.background { 2 } else { 0 },
             read_threads: if options.background { 2 } else { 0 },

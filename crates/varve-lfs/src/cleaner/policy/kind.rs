@@ -51,6 +51,13 @@ impl PolicyKind {
         }
     }
 
+    /// The names of those that a mount can follow, for people.
+    pub fn names_for_mounts() -> String {
+        let mounted = PolicyKind::ALL.iter().filter(|kind| !kind.needs_holes());
+        let names: Vec<&str> = mounted.map(|kind| kind.policy().name()).collect();
+        names.join(", ")
+    }
+
     /// Whether it plugs holes, which only the simulator can.
     pub fn needs_holes(self) -> bool {
         matches!(self, PolicyKind::HolePlugging | PolicyKind::Adaptive)

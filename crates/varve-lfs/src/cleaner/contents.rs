@@ -1,0 +1,248 @@
+//! What a segment holds, and how its bytes are read.
+//!
+//! The summaries alone say what was written where. If little of a segment
+//! lives, they are read by themselves and then what has proved to live, each
+//! run of neighbours in one request; otherwise the segment is read whole.
+//! *Cheaper* means: every request counts as much as reading
+//! [`REQUEST_BYTES`], whole segments in one request.
+
+use crate::chain::{ChainItem, Summary, summaries_of, summaries_while};
+use crate::error::Result;
+use crate::format::SECTOR;
+use crate::lfs::Lfs;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Bytes that could be read in the time that one more request costs: about
+/// what disks and flash of today have in common, 50 to 200 KiB.
+const REQUEST_BYTES: u64 = 64 << 10;
+/// Dead bytes between two live blocks that are read along.
+const GAP_BYTES: u64 = REQUEST_BYTES;
+/// Most bytes of one such request.
+const RUN_BYTES: u64 = 1 << 20;
+
+/// One block found in a segment (thesis figure 6-5).
+#[derive(Clone, Copy, Debug)]
+pub struct BlockInfo {
+    /// What the summary says of it.
+    pub item: ChainItem,
+    /// Where its stored bytes begin, in bytes of the device.
+    pub byte: u64,
+    /// How many there are.
+    pub length: u32,
+}
+
+/// What one segment holds, dead or alive.
+#[derive(Clone, Debug, Default)]
+pub struct SegmentContents {
+    /// Its number.
+    pub segment: u32,
+    /// The segment's incarnation when it was read.
+    pub incarnation: u32,
+    /// Blocks, nodes and inodes in the order they were written.
+    pub blocks: Vec<BlockInfo>,
+    /// The whole segment, if it was read whole.
+    image: Option<Vec<u8>>,
+}
+
+impl SegmentContents {
+    /// Without the bytes: what a cleaner of another process is told of.
+    pub fn without_bytes(mut self) -> Self {
+        self.image = None;
+        self
+    }
+
+    /// Changes a bit of every block, as a bad read would. The segment begins
+    /// at byte `first`.
+    #[cfg(test)]
+    pub(super) fn spoil(&mut self, first: u64) {
+        let image = self.image.as_mut().expect("read whole");
+        for info in &self.blocks {
+            image[(info.byte - first) as usize] ^= 1;
+        }
+    }
+}
+
+/// Stored bytes of some blocks of a segment.
+pub(super) struct Extents<'c> {
+    /// By the byte of the device where each begins.
+    runs: Vec<(u64, std::borrow::Cow<'c, [u8]>)>,
+}
+
+impl Extents<'_> {
+    /// The stored bytes of a block; empty if they were not fetched.
+    pub fn of(&self, info: &BlockInfo) -> &[u8] {
+        let after = self.runs.partition_point(|(byte, _)| *byte <= info.byte);
+        let Some((start, bytes)) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
+            return &[];
+        };
+        let from = (info.byte - start) as usize;
+        bytes.get(from..from + info.length as usize).unwrap_or(&[])
+    }
+}
+
+impl Lfs {
+    /// Reads a segment and lists what its summaries describe.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_segment(&self, segment: u32) -> Result<SegmentContents> {
+        let incarnation = self.segments.lock().get(segment).incarnation;
+        self.read_whole(segment, incarnation)
+    }
+
+    /// As [`Lfs::read_segment`], reading only its summaries if that and at
+    /// most `live_bytes` in it are cheaper to read than all of it.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(super) fn survey(&self, segment: u32, live_bytes: u64) -> Result<SegmentContents> {
+        let incarnation = self.segments.lock().get(segment).incarnation;
+        let geometry = &self.geometry;
+        let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
+        // One request for what lives; if it is scattered, more.
+        let mut price = live_bytes + REQUEST_BYTES;
+        let (mut read, mut dear) = (0, false);
+        let summaries = summaries_while(geometry, segment, incarnation, |offset| {
+            price += REQUEST_BYTES + u64::from(geometry.write_unit);
+            if price >= whole {
+                dear = true;
+                return Ok(None);
+            }
+            let tag = self.volume_tag;
+            let summary = Summary::read(&self.reader, geometry, tag, segment, offset)?;
+            read += u64::from(geometry.write_unit);
+            Ok(summary.ok())
+        })?;
+        self.counters.cleaner_read_bytes.fetch_add(read, Relaxed);
+        if dear {
+            return self.read_whole(segment, incarnation);
+        }
+        self.list(segment, incarnation, &summaries)
+    }
+
+    fn read_whole(&self, segment: u32, incarnation: u32) -> Result<SegmentContents> {
+        let geometry = &self.geometry;
+        let mut image = vec![0; geometry.segment_bytes as usize];
+        self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
+        let summaries = summaries_of(&image, geometry, self.volume_tag, segment, incarnation);
+        let mut contents = self.list(segment, incarnation, &summaries)?;
+        contents.image = Some(image);
+        Ok(contents)
+    }
+
+    fn list(
+        &self,
+        segment: u32,
+        incarnation: u32,
+        summaries: &[Summary],
+    ) -> Result<SegmentContents> {
+        let geometry = &self.geometry;
+        let inode_bytes = u64::from(geometry.inode_bytes);
+        let mut blocks = Vec::new();
+        for summary in summaries {
+            for item in summary.items(geometry)? {
+                let (byte, length) = match &item {
+                    ChainItem::Record { .. } => continue,
+                    ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => (
+                        pointer.sector() * SECTOR,
+                        u64::from(pointer.sectors()) * SECTOR,
+                    ),
+                    ChainItem::Inode { place, .. } => {
+                        let before = u64::from(place.slot) * inode_bytes;
+                        (place.sector * SECTOR + before, inode_bytes)
+                    }
+                };
+                let length = length as u32;
+                blocks.push(BlockInfo { item, byte, length });
+            }
+        }
+        Ok(SegmentContents {
+            segment,
+            incarnation,
+            blocks,
+            image: None,
+        })
+    }
+
+    /// The stored bytes of these blocks of a segment.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(super) fn fetch<'c>(
+        &self,
+        contents: &'c SegmentContents,
+        wanted: impl Iterator<Item = &'c BlockInfo>,
+    ) -> Result<Extents<'c>> {
+        if let Some(image) = &contents.image {
+            let first = self.geometry.byte(contents.segment, 0);
+            let runs = vec![(first, std::borrow::Cow::Borrowed(&image[..]))];
+            return Ok(Extents { runs });
+        }
+        let mut ranges: Vec<(u64, u64)> = wanted
+            .map(|info| (info.byte, info.byte + u64::from(info.length)))
+            .map(|(from, to)| (from - from % SECTOR, to.next_multiple_of(SECTOR)))
+            .collect();
+        ranges.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (from, to) in ranges {
+            match merged.last_mut() {
+                Some(last) if from <= last.1 + GAP_BYTES && to - last.0 <= RUN_BYTES => {
+                    last.1 = last.1.max(to);
+                }
+                _ => merged.push((from, to)),
+            }
+        }
+        let mut runs = Vec::with_capacity(merged.len());
+        for (from, to) in merged {
+            let mut bytes = vec![0; (to - from) as usize];
+            self.read_for_cleaning(from, &mut bytes)?;
+            runs.push((from, bytes.into()));
+        }
+        Ok(Extents { runs })
+    }
+
+    /// Reads from the device; what that has refused to write is in memory
+    /// only.
+    fn read_for_cleaning(&self, byte: u64, into: &mut [u8]) -> Result<()> {
+        self.reader.read_uncached(byte / SECTOR, into)?;
+        for partial in self.durability.failed_partials() {
+            overlay(byte, into, partial.sector * SECTOR, &partial.bytes);
+        }
+        self.counters
+            .cleaner_read_bytes
+            .fetch_add(into.len() as u64, Relaxed);
+        Ok(())
+    }
+}
+
+/// Copies what `from`, which begins at byte `at`, has of the bytes that `into`
+/// holds, which begin at byte `start`.
+fn overlay(start: u64, into: &mut [u8], at: u64, from: &[u8]) {
+    let first = at.max(start);
+    let end = (at + from.len() as u64).min(start + into.len() as u64);
+    if first < end {
+        let length = (end - first) as usize;
+        let (to, by) = ((first - start) as usize, (first - at) as usize);
+        into[to..to + length].copy_from_slice(&from[by..by + length]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlays_reach_as_far_as_both_do() {
+        let lay = |at, from: &[u8]| {
+            let mut into = [0; 4];
+            overlay(10, &mut into, at, from);
+            into
+        };
+        assert_eq!(lay(8, &[1, 2, 3]), [3, 0, 0, 0]);
+        assert_eq!(lay(11, &[1, 2]), [0, 1, 2, 0]);
+        assert_eq!(lay(12, &[1, 2, 3]), [0, 0, 1, 2]);
+        assert_eq!(lay(4, &[1, 2, 3]), [0; 4]);
+        assert_eq!(lay(14, &[1]), [0; 4]);
+        assert_eq!(lay(9, &[1, 2, 3, 4, 5, 6, 7]), [2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,371 @@
+//! How the mount's own cleaner works, changed while it runs; and how it and
+//! the writers wait for each other.
+
+use super::claims::{Claims, CleanerInfo};
+use super::contents::SegmentContents;
+use super::pace::{Gauge, Pacer};
+use super::policy::PolicyKind;
+use crate::error::{Error, Result};
+use crate::lfs::Lfs;
+use crate::locks::{Rank, Ranked, RankedMutex};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::{Condvar, Mutex, MutexGuard};
+
+/// Longest that a writer waits at once for the cleaner to keep pace.
+const TOLL_AT_ONCE_NS: u64 = 20_000_000;
+/// Less than this is not worth waiting for.
+const TOLL_AT_LEAST_NS: u64 = 1_000_000;
+/// Most that is owed: what was let pass while nobody came to pay.
+const TOLL_AT_MOST_NS: u64 = 1_000_000_000;
+/// How often a rest looks whether it is still in order.
+const LOOK_NS: u64 = 50_000_000;
+
+/// When the mount's own cleaner works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// It cleans ahead of need. If not, that is left to other processes;
+    /// whoever finds no room at all still cleans. Default: yes.
+    pub running: bool,
+    /// Clean segments, in percent of all, below which it begins. Never less
+    /// than it needs to stay ahead of writers, which is the default.
+    pub low_percent: Option<u8>,
+    /// Clean segments, in percent of all, at which it stops. Default: as many
+    /// again above the low mark.
+    pub high_percent: Option<u8>,
+    /// Clean up to the high mark whenever nobody has asked for anything for so
+    /// many nanoseconds. Default: never for that reason alone.
+    pub idle_ns: Option<u64>,
+    /// A thread of its own cleans: it rests between segments, and writers wait
+    /// for it a little rather than clean themselves. Default: no.
+    pub threaded: bool,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Pace {
+            running: true,
+            low_percent: None,
+            high_percent: None,
+            idle_ns: None,
+            threaded: false,
+        }
+    }
+}
+
+/// Policy and pace of the mount's own cleaner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CleanerSettings {
+    /// Which segments it takes, and in which order survivors go.
+    pub policy: PolicyKind,
+    /// When it works.
+    pub pace: Pace,
+}
+
+impl CleanerSettings {
+    /// Refuses what a mount cannot do.
+    ///
+    /// # Errors
+    /// `Unfit` says what, and what it can.
+    pub fn check(&self) -> Result<()> {
+        if self.policy.needs_holes() {
+            let name = self.policy.policy().name();
+            return Err(Error::Unfit(format!(
+                "the cleaning policy `{name}` plugs holes, which only \
+                 the simulator has: choose {}",
+                PolicyKind::names_for_mounts()
+            )));
+        }
+        let Pace {
+            low_percent,
+            high_percent,
+            ..
+        } = self.pace;
+        let marks = [low_percent, high_percent];
+        if let Some(bad) = marks.into_iter().flatten().find(|p| !(1..=90).contains(p)) {
+            return Err(Error::Unfit(format!(
+                "a mark of {bad} % clean segments is out of range: 1 to 90"
+            )));
+        }
+        if let (Some(low), Some(high)) = (low_percent, high_percent)
+            && low >= high
+        {
+            return Err(Error::Unfit(format!(
+                "cleaning cannot begin below {low} % and end at {high} %: the high mark must be \
+                 the higher"
+            )));
+        }
+        Ok(())
+    }
+}
+
+/// How cleaning stands.
+#[derive(Clone, Debug)]
+pub struct CleanerStatus {
+    /// The mount's own cleaner.
+    pub settings: CleanerSettings,
+    /// Clean segments and their marks.
+    pub gauge: Gauge,
+    /// Cleaners of other processes.
+    pub others: Vec<CleanerInfo>,
+}
+
+/// What all cleaners of a volume share, beside the segments.
+pub(crate) struct Shared {
+    pub claims: Claims<Arc<SegmentContents>>,
+    pub settings: CleanerSettings,
+    pub pacer: Pacer,
+    /// Requests seen, and when that last changed.
+    activity: (u64, u64),
+    /// The last pass of the mount's own thread gained nothing.
+    pub fruitless: bool,
+    /// When checkpoints were last taken only to make cleaned segments clean.
+    pub settled_ns: u64,
+}
+
+/// See the module's head.
+pub(crate) struct Control {
+    shared: RankedMutex<Shared>,
+    /// Requests that have reached the layout.
+    requests: AtomicU64,
+    /// Callers who wait for room.
+    needy: AtomicU32,
+    closing: AtomicBool,
+    bell: (Mutex<()>, Condvar),
+    /// Nanoseconds that writers owe, and how much of the log that is for.
+    owed_ns: AtomicU64,
+    taxed_bytes: AtomicU64,
+    /// Calls of other processes at work.
+    pub remote_calls: AtomicU32,
+}
+
+/// Somebody waits for room for as long as this lives.
+pub(crate) struct Needy<'c>(&'c Control);
+
+impl Drop for Needy<'_> {
+    fn drop(&mut self) {
+        self.0.needy.fetch_sub(1, Relaxed);
+    }
+}
+
+impl Control {
+    pub fn new(settings: CleanerSettings, first_cleaner: u64, segment_bytes: u64) -> Self {
+        Control {
+            shared: RankedMutex::new(
+                Rank::Claims,
+                Shared {
+                    claims: Claims::new(first_cleaner),
+                    settings,
+                    pacer: Pacer::new(segment_bytes),
+                    fruitless: false,
+                    activity: (0, 0),
+                    settled_ns: 0,
+                },
+            ),
+            requests: AtomicU64::new(0),
+            needy: AtomicU32::new(0),
+            closing: AtomicBool::new(false),
+            bell: (Mutex::new(()), Condvar::default()),
+            owed_ns: AtomicU64::new(0),
+            taxed_bytes: AtomicU64::new(0),
+            remote_calls: AtomicU32::new(0),
+        }
+    }
+
+    pub fn shared(&self) -> Ranked<MutexGuard<'_, Shared>> {
+        self.shared.lock()
+    }
+
+    /// A request of a user has reached the layout.
+    #[inline]
+    pub fn asked(&self) {
+        self.requests.fetch_add(1, Relaxed);
+    }
+
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Relaxed)
+    }
+
+    /// Nanoseconds since the last request of a user, as far as anybody has
+    /// looked.
+    pub fn idle_ns(&self, now_ns: u64) -> u64 {
+        let requests = self.requests();
+        let activity = &mut self.shared().activity;
+        if activity.0 != requests {
+            *activity = (requests, now_ns);
+        }
+        now_ns.saturating_sub(activity.1)
+    }
+
+    /// The caller waits for room: nobody rests meanwhile.
+    pub fn in_need(&self) -> Needy<'_> {
+        self.needy.fetch_add(1, Relaxed);
+        self.ring();
+        Needy(self)
+    }
+
+    pub fn somebody_waits(&self) -> bool {
+        self.needy.load(Relaxed) > 0
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.closing.load(Relaxed)
+    }
+
+    fn ring(&self) {
+        let _bell = self.bell.0.lock();
+        self.bell.1.notify_all();
+    }
+
+    /// Waits, unless somebody is in need or the volume closes.
+    fn wait(&self, ns: u64) {
+        let mut bell = self.bell.0.lock();
+        if !self.somebody_waits() && !self.is_closing() {
+            self.bell.1.wait_for(&mut bell, Duration::from_nanos(ns));
+        }
+    }
+}
+
+impl Lfs {
+    /// How the mount's own cleaner works.
+    pub fn cleaner_settings(&self) -> CleanerSettings {
+        self.control.shared().settings
+    }
+
+    /// Changes how the mount's own cleaner works, from its next pass on.
+    ///
+    /// # Errors
+    /// `Unfit` if a mount cannot do that; then nothing has changed.
+    pub fn set_cleaner(&self, settings: CleanerSettings) -> Result<()> {
+        settings.check()?;
+        self.control.shared().settings = settings;
+        self.control.ring();
+        Ok(())
+    }
+
+    /// How cleaning stands.
+    pub fn cleaner_status(&self) -> CleanerStatus {
+        let gauge = self.cleaning_gauge();
+        let now_ns = self.clock.monotonic_ns();
+        let mut shared = self.control.shared();
+        shared.claims.expire(now_ns);
+        CleanerStatus {
+            settings: shared.settings,
+            gauge,
+            others: shared.claims.cleaners(now_ns),
+        }
+    }
+
+    /// Rests of the cleaner and waits of writers end, and there are no more:
+    /// the volume is about to be closed.
+    pub fn hurry(&self) {
+        self.control.closing.store(true, Relaxed);
+        self.control.ring();
+    }
+
+    /// Clean segments and their marks.
+    pub fn cleaning_gauge(&self) -> Gauge {
+        let now_ns = self.clock.monotonic_ns();
+        let idle_ns = self.control.idle_ns(now_ns);
+        let pace = self.control.shared().settings.pace;
+        let (floor, low, high) = self.cleaning_marks(&pace);
+        Gauge {
+            clean: self.clean_segments_now(),
+            floor,
+            low,
+            high,
+            used_bytes: self.bytes_logged(),
+            idle: pace.idle_ns.is_some_and(|least| idle_ns >= least),
+            waiting: self.control.somebody_waits(),
+        }
+    }
+
+    /// The mount's own cleaner has work.
+    pub fn wants_cleaning(&self) -> bool {
+        let gauge = self.cleaning_gauge();
+        let running = self.control.shared().settings.pace.running;
+        running && (gauge.waiting || gauge.clean < gauge.low)
+    }
+
+    /// Somebody cleans ahead of need, and gains by it: the mount's own thread,
+    /// or a process.
+    fn somebody_cleans(&self) -> bool {
+        let now_ns = self.clock.monotonic_ns();
+        let mut shared = self.control.shared();
+        shared.claims.expire(now_ns);
+        let pace = shared.settings.pace;
+        let own = pace.running && !shared.fruitless;
+        pace.threaded && (own || shared.claims.has_cleaners())
+    }
+
+    /// A writer waits its part of the time that the cleaner needs to give back
+    /// what reached the log. False if nobody cleans: the caller must.
+    pub(crate) fn pay_toll(&self) -> bool {
+        if !self.somebody_cleans() {
+            return false;
+        }
+        let gauge = self.cleaning_gauge();
+        let control = &self.control;
+        let written = self.bytes_logged();
+        let taxed = control.taxed_bytes.swap(written, Relaxed);
+        let toll = gauge.toll();
+        if toll == 0.0 {
+            control.owed_ns.store(0, Relaxed);
+            return true;
+        }
+        let segments = written.saturating_sub(taxed) as f64 / self.dependable_bytes() as f64;
+        let fresh = (segments * control.shared().pacer.segment_ns() * toll) as u64;
+        let owed = control
+            .owed_ns
+            .fetch_add(fresh, Relaxed)
+            .saturating_add(fresh);
+        let part = owed.min(TOLL_AT_ONCE_NS);
+        if part < TOLL_AT_LEAST_NS {
+            return true;
+        }
+        // Two may pay for the same; what is left over is not carried for ever.
+        let left = owed.saturating_sub(part).min(TOLL_AT_MOST_NS);
+        control.owed_ns.store(left, Relaxed);
+        self.counters.toll_ns.fetch_add(part, Relaxed);
+        control.wait(part);
+        true
+    }
+
+    /// Bytes that users' groups have taken in the log.
+    pub(super) fn bytes_logged(&self) -> u64 {
+        let c = &self.counters;
+        [
+            &c.data_bytes,
+            &c.inode_bytes,
+            &c.summary_bytes,
+            &c.padding_bytes,
+        ]
+        .iter()
+        .map(|counter| counter.load(Relaxed))
+        .sum()
+    }
+
+    /// Rests behind a step of cleaning that took `took_ns`, for as long as the
+    /// pace says.
+    pub(super) fn rest(&self, took_ns: u64) {
+        let begun_ns = self.clock.monotonic_ns();
+        loop {
+            let gauge = self.cleaning_gauge();
+            let share = self.control.shared().pacer.share(&gauge);
+            // Enough already: the pass is about to end.
+            if share == 0.0 {
+                return;
+            }
+            let rest_ns = Pacer::rest_ns(took_ns, share);
+            let rested_ns = self.clock.monotonic_ns().saturating_sub(begun_ns);
+            if rested_ns >= rest_ns || self.control.is_closing() {
+                return;
+            }
+            self.control.wait((rest_ns - rested_ns).min(LOOK_NS));
+            let now_ns = self.clock.monotonic_ns();
+            let waited_ns = now_ns.saturating_sub(begun_ns + rested_ns);
+            self.counters.cleaner_rest_ns.fetch_add(waited_ns, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,442 @@
+//! The mount's own cleaner: passes of it, on its thread or on that of a caller
+//! who finds no room.
+
+use super::claims::CleanerId;
+use super::contents::SegmentContents;
+use super::mechanism::Found;
+use super::pace::Gauge;
+use super::policy::Candidate;
+use super::{CleanerState, judged_through};
+use crate::error::Result;
+use crate::lfs::Lfs;
+use crate::locks::Ranked;
+use crate::segments::SegmentState;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::MutexGuard;
+
+/// Live bytes that are moved together where there are several heads.
+const PARTED_BYTES: u64 = 1 << 20;
+/// How long a few cleaned segments wait for a checkpoint of their own.
+const SETTLE_NS: u64 = 500_000_000;
+
+/// How much a pass may cost for what it gains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// Nobody waits: segments are cleaned that give an eighth back at least.
+    Background,
+    /// Nobody is there: the same, and it ends as soon as somebody comes.
+    Idle,
+    /// Writers are slowed down: a sixteenth at least.
+    Pressed,
+    /// Nobody waits, but somebody soon will: the same, on his own thread.
+    Ahead,
+    /// A caller waits for room: every segment the policy finds worth it.
+    Waiting,
+}
+
+/// Segments whose survivors are moved together.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Each with the incarnation that was judged.
+    segments: Vec<(u32, u32)>,
+    found: Found,
+    live_bytes: u64,
+}
+
+impl Batch {
+    pub(super) fn add(&mut self, segment: u32, incarnation: u32, live_bytes: u64, found: Found) {
+        self.segments.push((segment, incarnation));
+        self.live_bytes += live_bytes;
+        self.found.append(found);
+    }
+}
+
+impl Lfs {
+    /// Makes clean segments until there are `goal`: first by checkpoints, if
+    /// segments only wait for those, then by moving live blocks, as many as
+    /// the room allows before the checkpoints that give theirs back. Returns
+    /// how many segments were cleaned on the way.
+    pub(crate) fn gain_segments(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        goal: u64,
+    ) -> Result<u32> {
+        let pays = match urgency {
+            Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
+                self.batch_segments().div_ceil(2)
+            }
+            Urgency::Waiting => 1,
+        };
+        let waits = || self.waiting_for_checkpoint() >= pays;
+        // A verification must not cost anybody room.
+        let make_way = || self.segments.lock().let_go_of_withheld();
+        make_way();
+        if (self.pending_deaths(urgency) || waits()) && self.checkpoint_fits() {
+            self.take_checkpoint(false)?;
+            make_way();
+            if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        let clean = self.clean_segments_now();
+        if clean >= goal {
+            return Ok(0);
+        }
+        let cleaned = self.clean_segments(cleaning, urgency, goal - clean)?;
+        for _ in 0..2 {
+            make_way();
+            if cleaned > 0 && self.waiting_for_checkpoint() > 0 && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Segments that are empty, or will be once the running changes are folded,
+    /// and only wait for checkpoints to say so twice.
+    pub(super) fn waiting_for_checkpoint(&self) -> u64 {
+        let empty = self.candidates_with(|segment| !segment.suspect && segment.cleaned.is_none());
+        let empty = empty.iter().filter(|candidate| candidate.live_bytes == 0);
+        let segments = self.segments.lock();
+        let cleaned = segments.iter().filter(|(_, s)| s.cleaned.is_some());
+        (empty.count() + cleaned.count()) as u64
+    }
+
+    /// Changes that, once folded, may leave segments empty: enough of them to
+    /// pay for the checkpoint if nobody waits.
+    fn pending_deaths(&self, urgency: Urgency) -> bool {
+        let batch = self.batch_segments();
+        let committed = self.committed.read();
+        let live = &committed.live;
+        let segment_bytes = u64::from(self.geometry.segment_bytes);
+        match urgency {
+            Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
+                live.log_bytes >= batch.max(8) * segment_bytes
+                    || (live.removes && live.entries > 1000)
+            }
+            Urgency::Waiting => live.entries > 0,
+        }
+    }
+
+    /// Cleans as many segments as pay, within the space the cleaner may use.
+    /// Returns how many were cleaned.
+    ///
+    /// # Errors
+    /// Device errors; a damaged block keeps its segment and is no error.
+    pub fn clean_batch(&self) -> Result<u32> {
+        let cleaning = self.lock_cleaning();
+        self.clean_segments(&cleaning, Urgency::Waiting, u64::MAX)
+    }
+
+    /// The right to a pass, under the policy that is set now.
+    pub(crate) fn lock_cleaning(&self) -> Ranked<MutexGuard<'_, CleanerState>> {
+        let mut cleaning = self.cleaning.lock();
+        self.follow(&mut cleaning);
+        cleaning
+    }
+
+    /// As [`Lfs::lock_cleaning`], if nobody else has it.
+    pub(crate) fn try_lock_cleaning(&self) -> Option<Ranked<MutexGuard<'_, CleanerState>>> {
+        let mut cleaning = self.cleaning.try_lock()?;
+        self.follow(&mut cleaning);
+        Some(cleaning)
+    }
+
+    fn follow(&self, cleaning: &mut CleanerState) {
+        let kind = self.control.shared().settings.policy;
+        if cleaning.kind != kind {
+            (cleaning.kind, cleaning.policy) = (kind, kind.policy());
+            cleaning.fruitless_at = None;
+        }
+    }
+
+    /// Cleans until what is freed adds up to `wanted` segments.
+    pub(super) fn clean_segments(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        wanted: u64,
+    ) -> Result<u32> {
+        let outcome = self.clean_chosen(cleaning, urgency, wanted);
+        self.control.shared().claims.release_all(CleanerId::OWN);
+        outcome
+    }
+
+    fn clean_chosen(&self, cleaning: &CleanerState, urgency: Urgency, wanted: u64) -> Result<u32> {
+        // A claim never takes room from anybody.
+        let heeds_claims = urgency != Urgency::Waiting;
+        let candidates = match heeds_claims {
+            true => self.candidates(),
+            false => self.all_candidates(),
+        };
+        let chosen = cleaning
+            .policy
+            .choose(&candidates, self.clock.now_ns(), usize::MAX);
+        let mut sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        if self.heads > 1 {
+            // Enough that there is something to part between the heads.
+            sorted_bytes = sorted_bytes.max(PARTED_BYTES);
+        }
+        let requests = self.control.requests();
+        let go_on = || urgency != Urgency::Idle || self.control.requests() == requests;
+        // Whoever waits gets what there is, once it is worth the checkpoints.
+        let share = self.batch_segments() * self.dependable_bytes() / 2;
+        let (mut freed_bytes, yields) = (0, urgency != Urgency::Waiting);
+        let is_waited_for = |freed| yields && freed >= share && self.control.somebody_waits();
+        let rests = matches!(urgency, Urgency::Background | Urgency::Pressed)
+            && self.control.shared().settings.pace.threaded;
+        let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
+        let mut batch = Batch::default();
+        let mut cleaned = 0;
+        let mut begun_ns = self.clock.monotonic_ns();
+        for candidate in chosen.segments {
+            let Candidate {
+                segment,
+                live_bytes,
+                segment_bytes,
+                ..
+            } = candidate;
+            let freed = segment_bytes.saturating_sub(live_bytes);
+            let dear = match urgency {
+                Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
+                Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
+                Urgency::Waiting => false,
+            };
+            if dear {
+                continue;
+            }
+            if wanted_bytes == 0 || !go_on() || is_waited_for(freed_bytes) {
+                break;
+            }
+            if !self.may_move(batch.live_bytes + live_bytes) {
+                break;
+            }
+            if !self.claim_own(segment) && heeds_claims {
+                continue;
+            }
+            let Some((incarnation, found)) = self.judge(segment, live_bytes, &go_on)? else {
+                continue;
+            };
+            if found.interrupted {
+                break;
+            }
+            wanted_bytes = wanted_bytes.saturating_sub(freed);
+            freed_bytes += freed;
+            batch.add(segment, incarnation, live_bytes, found);
+            if batch.live_bytes >= sorted_bytes {
+                cleaned += self.move_out(std::mem::take(&mut batch))?;
+                if rests {
+                    self.rest(self.clock.monotonic_ns().saturating_sub(begun_ns));
+                }
+                begun_ns = self.clock.monotonic_ns();
+            }
+        }
+        if urgency != Urgency::Idle || go_on() {
+            cleaned += self.move_out(batch)?;
+        }
+        Ok(cleaned)
+    }
+
+    /// Claims a segment for the mount's own cleaner, unless another has it.
+    fn claim_own(&self, segment: u32) -> bool {
+        let nothing = Arc::new(SegmentContents::default());
+        let mut shared = self.control.shared();
+        shared.claims.expire(self.clock.monotonic_ns());
+        shared
+            .claims
+            .claim(CleanerId::OWN, segment, nothing)
+            .is_ok()
+    }
+
+    /// Moves every live block out of one segment. False if something in it is
+    /// damaged, or changed underfoot more than once: it is kept.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn clean_segment(&self, segment: u32) -> Result<bool> {
+        for _ in 0..3 {
+            let live_bytes = u64::from(self.geometry.segment_bytes);
+            let Some((incarnation, found)) = self.judge(segment, live_bytes, &|| true)? else {
+                return Ok(false);
+            };
+            let _one_at_a_time = self.moving.lock();
+            if let Some(checkpoint) = self.markv(found)? {
+                self.cleaned(segment, incarnation, checkpoint);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Finds what lives in a segment, at most `live_bytes`, and its
+    /// incarnation. `None` if it is to be left alone: something in it is
+    /// damaged, or the log has come back to it.
+    pub(super) fn judge(
+        &self,
+        segment: u32,
+        live_bytes: u64,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Option<(u32, Found)>> {
+        let Some(incarnation) = self.settled(segment) else {
+            return Ok(None);
+        };
+        if live_bytes == 0 {
+            // Nothing to move: checkpoints will find it empty, or complain.
+            return Ok(Some((incarnation, Found::default())));
+        }
+        let judged = self.survey(segment, live_bytes).and_then(|contents| {
+            let all: Vec<usize> = (0..contents.blocks.len()).collect();
+            self.bmapv_some(&contents, &all, go_on)
+        });
+        match judged {
+            Ok(found) if found.damaged == 0 => Ok(Some((incarnation, found))),
+            Ok(_) => {
+                self.distrust(segment, incarnation);
+                Ok(None)
+            }
+            Err(error) if !error.is_of_the_medium() => Err(error),
+            Err(error) => {
+                tracing::error!(%error, segment, "the cleaner leaves a segment alone");
+                self.distrust(segment, incarnation);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Moves what lives in several segments, oldest first. Returns how many
+    /// were cleaned; if the image changed since they were judged, each is
+    /// judged once more by itself.
+    pub(super) fn move_out(&self, mut batch: Batch) -> Result<u32> {
+        let mut cleaned = 0;
+        match batch.segments.len() {
+            0 => return Ok(0),
+            1 => {}
+            _ => batch.found.sort_by_age(),
+        }
+        let moved = {
+            // Others may have used the room since it was asked for.
+            let _one_at_a_time = self.moving.lock();
+            if !self.may_move(batch.live_bytes) {
+                return Ok(0);
+            }
+            self.markv(batch.found)?
+        };
+        match moved {
+            Some(checkpoint) => {
+                for (segment, incarnation) in batch.segments {
+                    self.cleaned(segment, incarnation, checkpoint);
+                    cleaned += 1;
+                }
+            }
+            None => {
+                for (segment, _) in batch.segments {
+                    cleaned += u32::from(self.clean_segment(segment)?);
+                }
+            }
+        }
+        Ok(cleaned)
+    }
+
+    pub(super) fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64) {
+        self.segclean(segment, incarnation, checkpoint);
+        self.log.lock().placement.cleaned(segment);
+        self.counters.segments_cleaned.fetch_add(1, Relaxed);
+    }
+
+    /// The incarnation of a used segment, all of which has reached the device
+    /// and can be judged.
+    pub(super) fn settled(&self, segment: u32) -> Option<u32> {
+        let log = self.log.lock();
+        let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
+        let known = judged_through(&self.committed.read());
+        let segments = self.segments.lock();
+        let entry = segments.get(segment);
+        let settled = entry.state == SegmentState::Used
+            && entry.last_serial < landed
+            && entry.last_serial <= known
+            && !log.end.stands_in(segment);
+        settled.then_some(entry.incarnation)
+    }
+
+    /// Something in a segment was damaged when it was read in this
+    /// incarnation: it is kept.
+    pub(super) fn distrust(&self, segment: u32, incarnation: u32) {
+        let mut segments = self.segments.lock();
+        let entry = segments.get_mut(segment);
+        // If it has been written anew meanwhile, what was read is no damage.
+        if entry.state == SegmentState::Used && entry.incarnation == incarnation {
+            entry.suspect = true;
+        }
+    }
+
+    /// Background work: cleans when clean segments run low and cleaning pays,
+    /// or when nobody is there; and takes the checkpoints that make clean what
+    /// other processes have cleaned.
+    pub(crate) fn clean_if_due(&self) -> Result<()> {
+        let gauge = self.cleaning_gauge();
+        let pace = self.control.shared().settings.pace;
+        if !pace.running {
+            return self.settle_if_due(&gauge);
+        }
+        let urgency = match gauge.idle && gauge.clean >= gauge.low {
+            true => Urgency::Idle,
+            false if pace.threaded && gauge.toll() > 0.25 => Urgency::Pressed,
+            false => Urgency::Background,
+        };
+        // A pass begins below the low mark and goes on to the high one, so that
+        // its checkpoints pay for many segments.
+        if gauge.clean >= gauge.high || (gauge.clean >= gauge.low && !gauge.idle) {
+            return self.settle_if_due(&gauge);
+        }
+        let mut cleaning = self.lock_cleaning();
+        // On a full volume nothing may be gained however often we try: rest
+        // until something has been written since.
+        let end = || self.log.lock().end.serial();
+        if cleaning.fruitless_at == Some(end()) {
+            return Ok(());
+        }
+        self.control.shared().pacer.begin();
+        let (before, begun_ns) = (self.clean_segments_now(), self.clock.monotonic_ns());
+        let rested_ns = self.counters.cleaner_rest_ns.load(Relaxed);
+        self.gain_segments(&cleaning, urgency, gauge.high)?;
+        let clean = self.clean_segments_now();
+        if clean <= before {
+            cleaning.fruitless_at = Some(end());
+        }
+        drop(cleaning);
+        // Writers may have used up what was gained.
+        let used = (self.bytes_logged() - gauge.used_bytes) / self.dependable_bytes();
+        self.control.shared().fruitless = clean + used <= before;
+        let now_ns = self.clock.monotonic_ns();
+        let rested_ns = self.counters.cleaner_rest_ns.load(Relaxed) - rested_ns;
+        let worked_ns = now_ns.saturating_sub(begun_ns).saturating_sub(rested_ns);
+        let gauge = self.cleaning_gauge();
+        self.control.shared().pacer.learn(now_ns, worked_ns, &gauge);
+        Ok(())
+    }
+
+    /// Takes a checkpoint for segments that only wait for it, if they are
+    /// needed: others have cleaned them.
+    fn settle_if_due(&self, gauge: &Gauge) -> Result<()> {
+        {
+            let shared = self.control.shared();
+            if shared.settings.pace.running && !shared.claims.has_cleaners() {
+                return Ok(());
+            }
+        }
+        if gauge.clean >= gauge.high || self.waiting_for_checkpoint() == 0 {
+            return Ok(());
+        }
+        let now_ns = self.clock.monotonic_ns();
+        let enough = self.waiting_for_checkpoint() >= self.batch_segments().div_ceil(2);
+        let before_ns = self.control.shared().settled_ns;
+        if !(enough || now_ns.saturating_sub(before_ns) >= SETTLE_NS) || !self.checkpoint_fits() {
+            return Ok(());
+        }
+        self.take_checkpoint(false)?;
+        self.control.shared().settled_ns = self.clock.monotonic_ns();
+        Ok(())
+    }
+}

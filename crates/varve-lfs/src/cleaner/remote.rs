@@ -1,0 +1,394 @@
+//! The four calls, for cleaners of other processes.
+//!
+//! A stranger says what is to be done; nothing that he says is believed.
+//!
+//! - He names a block by what [`Lfs::serve_cleaner`] has told him of it. The
+//!   server looks the name up in what the segment's own summaries say, asks
+//!   whether it lives, reads it, checks it, and moves it as the mount's own
+//!   cleaner would: liveness is tested once more as the copy is appended.
+//! - He declares a segment done. The server looks at every block of it again
+//!   and refuses if one lives and nobody has put it down for the next
+//!   checkpoint. The segment is reused when two checkpoints have found it
+//!   empty, as ever.
+//! - He cannot use up the room that writers and checkpoints need: one move at
+//!   a time, of a mebibyte at most, and only if [`Lfs::may_move`] allows it.
+//! - He cannot hold a lock, and no call of his waits for anything but the
+//!   device. What would have to wait is refused with `Again`.
+
+use super::claims::{ClaimError, CleanerId};
+use super::contents::{BlockInfo, SegmentContents};
+use super::mechanism::{Found, GROUP_BYTES, Life};
+use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
+use crate::chain::ChainItem;
+use crate::format::SECTOR;
+use crate::lfs::Lfs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Calls that may be at work at a time: the threads that serve a mount are for
+/// its users.
+const AT_ONCE: u32 = 2;
+/// Blocks judged in one call.
+const JUDGED_AT_ONCE: usize = 4096;
+
+/// Why a call was refused. Nothing has changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// The cleaner has not joined, or was silent for too long: its claims are
+    /// gone.
+    #[error("no such cleaner: it has not joined, or was silent for too long")]
+    Unknown,
+    /// Another cleaner has claimed the segment.
+    #[error("another cleaner has this segment")]
+    Taken,
+    /// There are as many cleaners, or claims, as there may be.
+    #[error("too many cleaners or claims")]
+    TooMany,
+    /// There is no such segment, or it cannot be cleaned, or it was not
+    /// claimed, or has been written anew since.
+    #[error("not a segment that can be cleaned, or not claimed")]
+    NotThis,
+    /// Blocks of the segment still live.
+    #[error("{0} blocks of the segment still live")]
+    StillLives(u32),
+    /// Not now: others are at work, or there is no room before the next
+    /// checkpoint.
+    #[error("not now")]
+    Again,
+    /// The volume takes no writes, or the device failed.
+    #[error(transparent)]
+    Failed(#[from] crate::Error),
+}
+
+impl From<ClaimError> for CallError {
+    fn from(error: ClaimError) -> Self {
+        match error {
+            ClaimError::Unknown => CallError::Unknown,
+            ClaimError::Taken => CallError::Taken,
+            ClaimError::TooMany => CallError::TooMany,
+        }
+    }
+}
+
+type Answered<T> = std::result::Result<T, CallError>;
+
+/// Counts a call for as long as it lives.
+struct Counted<'l>(&'l Lfs);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.control.remote_calls.fetch_sub(1, Relaxed);
+    }
+}
+
+/// What a block is called by strangers. Nodes and inodes have no time.
+fn name_of(info: &BlockInfo) -> Option<Block> {
+    let (ino, version, block, birth, written_ns) = match info.item {
+        ChainItem::Record { .. } => return None,
+        ChainItem::Block {
+            ino,
+            version,
+            block,
+            pointer,
+            written_ns,
+            ..
+        } => (ino, version, block, pointer.birth(), written_ns),
+        ChainItem::Node {
+            id,
+            version,
+            pointer,
+        } => (id.ino, version, id.index, pointer.birth(), i64::MIN),
+        ChainItem::Inode {
+            ino,
+            version,
+            place,
+            ..
+        } => (ino, version, 0, place.birth, i64::MIN),
+    };
+    Some(Block {
+        ino: ino.0.into(),
+        block: block.into(),
+        byte: info.byte.into(),
+        birth: birth.into(),
+        written_ns: written_ns.into(),
+        version: version.into(),
+        length: info.length.into(),
+    })
+}
+
+/// The number of the block that a stranger calls by this name.
+fn find(contents: &SegmentContents, name: &Block) -> Option<usize> {
+    let blocks = &contents.blocks;
+    // They are listed as they lie, but for inodes, which lie behind the rest
+    // of their partial: look near the place first.
+    let near = blocks.partition_point(|info| info.byte < name.byte.get());
+    let is_it = |at: &usize| blocks.get(*at).and_then(name_of).as_ref() == Some(name);
+    (near..blocks.len().min(near + 1))
+        .find(is_it)
+        .or_else(|| (0..blocks.len()).find(is_it))
+}
+
+impl Lfs {
+    /// Answers a cleaner of another process. Returns its number, which is new
+    /// if it joins, and the answer. `pid` is told to people only.
+    ///
+    /// # Errors
+    /// Says why it is refused; then nothing has changed.
+    pub fn serve_cleaner(
+        &self,
+        cleaner: u64,
+        request: Request,
+        pid: u32,
+    ) -> Answered<(u64, Answer)> {
+        if let Some(reason) = self.stopped() {
+            return Err(crate::Error::Stopped(reason).into());
+        }
+        if self.control.remote_calls.fetch_add(1, Relaxed) >= AT_ONCE {
+            self.control.remote_calls.fetch_sub(1, Relaxed);
+            return Err(CallError::Again);
+        }
+        let _counted = Counted(self);
+        let now_ns = self.clock.monotonic_ns();
+        let id = match &request {
+            Request::Wait { policy } if cleaner == 0 => {
+                let claims = &mut self.control.shared().claims;
+                claims.join(policy, pid, now_ns)?
+            }
+            // Nobody speaks for the mount's own.
+            _ if cleaner == CleanerId::OWN.0 => return Err(CallError::Unknown),
+            _ => {
+                let id = CleanerId(cleaner);
+                self.control.shared().claims.renew(id, now_ns)?;
+                id
+            }
+        };
+        let answer = match request {
+            Request::Wait { .. } => Answer::Standing(self.standing()),
+            Request::Usage { from } => self.usage_page(id, from),
+            Request::Bmapv { segment, from } => self.living_page(id, segment, from as usize)?,
+            Request::Markv { sorted, blocks } => {
+                Answer::Marked(self.move_named(id, sorted, &blocks)?)
+            }
+            Request::Segclean { segment } => {
+                self.declare_clean(id, segment)?;
+                Answer::Done
+            }
+            Request::Release { segment } => {
+                self.control.shared().claims.release(id, segment);
+                Answer::Done
+            }
+            Request::Leave => {
+                self.control.shared().claims.leave(id);
+                Answer::Done
+            }
+        };
+        Ok((id.0, answer))
+    }
+
+    fn standing(&self) -> Standing {
+        let gauge = self.cleaning_gauge();
+        let idle_ns = self.control.idle_ns(self.clock.monotonic_ns());
+        Standing {
+            clean: gauge.clean.into(),
+            floor: gauge.floor.into(),
+            low: gauge.low.into(),
+            high: gauge.high.into(),
+            used_bytes: gauge.used_bytes.into(),
+            idle_ns: idle_ns.into(),
+            now_ns: self.clock.now_ns().into(),
+            segment_bytes: self.dependable_bytes().into(),
+            segments: u64::from(self.geometry.segment_count).into(),
+            waiting: u64::from(gauge.waiting).into(),
+        }
+    }
+
+    fn usage_page(&self, id: CleanerId, from: u32) -> Answer {
+        let mut candidates = self.candidates_for(id);
+        candidates.retain(|candidate| candidate.segment >= from);
+        let next = candidates.get(USAGES).map(|candidate| candidate.segment);
+        let page = candidates.iter().take(USAGES).map(|candidate| Usage {
+            live_bytes: candidate.live_bytes.into(),
+            newest_ns: candidate.newest_ns.into(),
+            segment: candidate.segment.into(),
+            spare: 0.into(),
+        });
+        Answer::Usage {
+            segments: page.collect(),
+            next,
+        }
+    }
+
+    /// Claims a segment, and lists what lives in it from block `from` on.
+    fn living_page(&self, id: CleanerId, segment: u32, from: usize) -> Answered<Answer> {
+        let contents = match from {
+            0 => self.claim_for(id, segment)?,
+            _ => self.claimed(id, segment)?,
+        };
+        let mut found = Found::default();
+        let mut blocks = Vec::new();
+        let mut at = from;
+        let end = contents
+            .blocks
+            .len()
+            .min(from.saturating_add(JUDGED_AT_ONCE));
+        while at < end && blocks.len() < BLOCKS {
+            let info = &contents.blocks[at];
+            if self.life_of(&info.item, &mut found)?.is_some() {
+                blocks.extend(name_of(info));
+            }
+            at += 1;
+        }
+        let next = (at < contents.blocks.len()).then_some(at as u32);
+        Ok(Answer::Blocks { blocks, next })
+    }
+
+    fn claim_for(&self, id: CleanerId, segment: u32) -> Answered<Arc<SegmentContents>> {
+        if segment >= self.geometry.segment_count {
+            return Err(CallError::NotThis);
+        }
+        let candidate = |c: &super::policy::Candidate| c.segment == segment;
+        let claims_it = |what| {
+            let shared = &mut self.control.shared();
+            shared.claims.claim(id, segment, Arc::new(what))
+        };
+        // Before it is read, or two would read it.
+        claims_it(SegmentContents::default())?;
+        let read = || -> Answered<SegmentContents> {
+            let candidates = self.candidates_for(id);
+            let Some(candidate) = candidates.into_iter().find(candidate) else {
+                return Err(CallError::NotThis);
+            };
+            self.settled(segment).ok_or(CallError::NotThis)?;
+            Ok(self.survey(segment, candidate.live_bytes)?.without_bytes())
+        };
+        let contents = read().inspect_err(|_| {
+            self.control.shared().claims.release(id, segment);
+        })?;
+        claims_it(contents)?;
+        self.claimed(id, segment)
+    }
+
+    /// What a cleaner has been told of a segment that it has claimed.
+    fn claimed(&self, id: CleanerId, segment: u32) -> Answered<Arc<SegmentContents>> {
+        let shared = self.control.shared();
+        let held = shared.claims.held(id, segment).map(Arc::clone);
+        let held = held.ok_or(CallError::NotThis)?;
+        drop(shared);
+        // The log may have come back to it.
+        match self.settled(segment) {
+            Some(incarnation) if incarnation == held.incarnation => Ok(held),
+            _ => {
+                self.control.shared().claims.release(id, segment);
+                Err(CallError::NotThis)
+            }
+        }
+    }
+
+    fn move_named(&self, id: CleanerId, sorted: bool, names: &[Block]) -> Answered<Marked> {
+        for _ in 0..3 {
+            let mut marked = Marked::default();
+            let mut segments: Vec<(Arc<SegmentContents>, Vec<usize>)> = Vec::new();
+            let (mut done, mut unknown, mut bytes) = (0u32, 0u32, 0);
+            for name in names {
+                if bytes >= GROUP_BYTES {
+                    break;
+                }
+                done += 1;
+                let Some((of, at)) = self.named(id, name, &mut segments) else {
+                    unknown += 1;
+                    continue;
+                };
+                let (contents, which) = &mut segments[of];
+                bytes += contents.blocks[at].length as usize;
+                which.push(at);
+            }
+            (marked.done, marked.unknown) = (done.into(), unknown.into());
+            let mut found = Found::default();
+            for (contents, which) in &mut segments {
+                which.sort_unstable();
+                which.dedup();
+                let some = self.bmapv_some(contents, which, &|| true)?;
+                if some.damaged > 0 {
+                    self.distrust(contents.segment, contents.incarnation);
+                    self.control.shared().claims.release(id, contents.segment);
+                    marked.damaged = some.damaged.into();
+                    return Ok(marked);
+                }
+                found.append(some);
+            }
+            marked.moved = (found.len() as u32).into();
+            if sorted {
+                found.sort_by_age();
+            }
+            let _one_at_a_time = self.moving.lock();
+            if !found.is_empty() && !self.may_move(bytes as u64) {
+                return Err(CallError::Again);
+            }
+            if self.markv(found)?.is_some() {
+                return Ok(marked);
+            }
+        }
+        // Checkpoints follow each other too closely.
+        Err(CallError::Again)
+    }
+
+    /// Where a named block is: in which of `segments`, which grows, and which
+    /// block of it.
+    fn named(
+        &self,
+        id: CleanerId,
+        name: &Block,
+        segments: &mut Vec<(Arc<SegmentContents>, Vec<usize>)>,
+    ) -> Option<(usize, usize)> {
+        let segment = self.geometry.segment_of(name.byte.get() / SECTOR)?;
+        let known = segments.iter().position(|(c, _)| c.segment == segment);
+        let which = match known {
+            Some(which) => which,
+            None => {
+                segments.push((self.claimed(id, segment).ok()?, Vec::new()));
+                segments.len() - 1
+            }
+        };
+        find(&segments[which].0, name).map(|at| (which, at))
+    }
+
+    /// Declares a segment done if nothing in it lives but what the next
+    /// checkpoint writes anew.
+    fn declare_clean(&self, id: CleanerId, segment: u32) -> Answered<()> {
+        let contents = self.claimed(id, segment)?;
+        let base = self.committed.read().base.serial;
+        let mut found = Found::default();
+        let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
+        for info in &contents.blocks {
+            match (self.life_of(&info.item, &mut found)?, info.item) {
+                (None, _) => {}
+                (Some(Life::Node(_)), ChainItem::Node { id, .. }) => nodes.push(id),
+                (Some(Life::Ifile), ChainItem::Block { block, .. }) => ifile.push(block),
+                (Some(_), _) => lives += 1,
+            }
+        }
+        let checkpoint = {
+            let committed = self.committed.read();
+            if committed.base.serial != base {
+                return Err(CallError::Again);
+            }
+            let deltas = || {
+                let frozen = committed.frozen.as_deref();
+                std::iter::once(&committed.live).chain(frozen)
+            };
+            let node = |id| deltas().any(|delta| delta.touched_nodes.contains(id));
+            let block = |block| deltas().any(|delta| delta.touched_ifile.contains(block));
+            lives += nodes.iter().filter(|id| !node(*id)).count() as u32;
+            lives += ifile.iter().filter(|at| !block(*at)).count() as u32;
+            base + 1 + u64::from(committed.frozen.is_some())
+        };
+        if lives > 0 {
+            return Err(CallError::StillLives(lives));
+        }
+        self.cleaned(segment, contents.incarnation, checkpoint);
+        let claims = &mut self.control.shared().claims;
+        claims.count_cleaned(id);
+        claims.release(id, segment);
+        Ok(())
+    }
+}

@@ -1,0 +1,125 @@
+//! Cleaners of other processes, one call at a time: anything may happen
+//! between two of them.
+
+use std::sync::Arc;
+use varve_fs::{FileSystem, Result};
+use varve_lfs::Lfs;
+use varve_lfs::cleaner::CallError;
+use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::cleaner::wire::{Answer, Block, Request};
+
+type Called<T> = std::result::Result<T, CallError>;
+
+/// Blocks moved in one call: few, so that a segment takes several.
+const AT_ONCE: usize = 6;
+
+/// What such a cleaner is about to do.
+#[derive(Debug, Default)]
+enum Stage {
+    /// To claim the emptiest segment that is free.
+    #[default]
+    Looking,
+    /// To move what lives in the segment it has claimed.
+    Moving(u32, Vec<Block>),
+    /// To declare it done.
+    Closing(u32),
+}
+
+/// A cleaner of another process, between two of its calls.
+#[derive(Debug, Default)]
+pub struct Stranger {
+    id: u64,
+    stage: Stage,
+}
+
+impl Stranger {
+    /// Makes its next call.
+    ///
+    /// # Errors
+    /// What stopped the volume, or its device.
+    pub fn step(&mut self, layout: &Lfs) -> Result<()> {
+        match self.next(layout) {
+            Ok(stage) => self.stage = stage,
+            Err(CallError::Failed(error)) => return Err(error.into()),
+            // It was silent for too long.
+            Err(CallError::Unknown) => *self = Stranger::default(),
+            Err(_) => {
+                if let Stage::Moving(segment, _) | Stage::Closing(segment) = self.stage {
+                    let _ = self.call(layout, Request::Release { segment });
+                }
+                self.stage = Stage::Looking;
+            }
+        }
+        Ok(())
+    }
+
+    fn call(&mut self, layout: &Lfs, request: Request) -> Called<Answer> {
+        let (id, answer) = layout.serve_cleaner(self.id, request, 1)?;
+        self.id = id;
+        Ok(answer)
+    }
+
+    fn next(&mut self, layout: &Lfs) -> Called<Stage> {
+        Ok(match std::mem::take(&mut self.stage) {
+            Stage::Looking => {
+                let policy = "greedy".to_owned();
+                self.call(layout, Request::Wait { policy })?;
+                let Answer::Usage { segments, .. } =
+                    self.call(layout, Request::Usage { from: 0 })?
+                else {
+                    return Ok(Stage::Looking);
+                };
+                let emptiest = segments.iter().min_by_key(|usage| usage.live_bytes.get());
+                match emptiest.map(|usage| usage.segment.get()) {
+                    Some(segment) => Stage::Moving(segment, self.living(layout, segment)?),
+                    None => Stage::Looking,
+                }
+            }
+            Stage::Moving(segment, blocks) => {
+                let first = blocks.len().min(AT_ONCE);
+                let request = Request::Markv {
+                    sorted: self.id.is_multiple_of(2),
+                    blocks: blocks[..first].to_vec(),
+                };
+                self.call(layout, request)?;
+                match blocks.len() - first {
+                    0 => Stage::Closing(segment),
+                    _ => Stage::Moving(segment, blocks[first..].to_vec()),
+                }
+            }
+            Stage::Closing(segment) => {
+                self.call(layout, Request::Segclean { segment })?;
+                Stage::Looking
+            }
+        })
+    }
+
+    fn living(&mut self, layout: &Lfs, segment: u32) -> Called<Vec<Block>> {
+        let (mut blocks, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            match self.call(layout, Request::Bmapv { segment, from: at })? {
+                Answer::Blocks { blocks: more, next } => {
+                    blocks.extend(more);
+                    from = next;
+                }
+                _ => break,
+            }
+        }
+        Ok(blocks)
+    }
+}
+
+/// Has the mount's own cleaner follow another policy.
+///
+/// # Errors
+/// As changing it.
+pub fn switch_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+    let layout = system.layout();
+    let mut settings = layout.cleaner_settings();
+    (settings.policy, settings.pace.running) = match settings.policy {
+        PolicyKind::Greedy => (PolicyKind::CostBenefit, true),
+        PolicyKind::CostBenefit => (PolicyKind::AgeThreshold, false),
+        _ => (PolicyKind::Greedy, true),
+    };
+    Ok(layout.set_cleaner(settings)?)
+}

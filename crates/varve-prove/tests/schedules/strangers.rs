@@ -1,0 +1,95 @@
+//! Two cleaners of other processes, the mount's own under a changing policy,
+//! and a writer: a segment has one cleaner at a time, what is handed over from
+//! one to the next is moved once, and nothing is moved over newer data.
+
+use crate::stage::{Stage, create, explore, fill, find, fsync, versions};
+use std::sync::Arc;
+use varve_fs::Layout;
+use varve_lfs::Lfs;
+use varve_lfs::cleaner::CallError;
+use varve_lfs::cleaner::wire::{Answer, Request};
+use varve_prove::strangers::{Stranger, switch_policy};
+
+const BLOCKS: usize = 4;
+
+/// Claims whatever it gets, holds it for a moment, and lets go again. Nobody
+/// else has it meanwhile.
+fn claim_and_leave(layout: &Arc<Lfs>) {
+    let policy = "greedy".to_owned();
+    // Too many calls at a time are refused, as they should be.
+    let Ok((id, _)) = layout.serve_cleaner(0, Request::Wait { policy }, 1) else {
+        return;
+    };
+    let free = layout.candidates();
+    for segment in free.iter().take(2).map(|candidate| candidate.segment) {
+        match layout.serve_cleaner(id, Request::Bmapv { segment, from: 0 }, 1) {
+            Ok((_, Answer::Blocks { .. })) => {
+                let others = layout.candidates();
+                assert!(others.iter().all(|other| other.segment != segment));
+            }
+            Ok(other) => panic!("{other:?}"),
+            Err(CallError::Failed(error)) => panic!("{error}"),
+            Err(_) => {}
+        }
+    }
+    // As if killed half of the time: the claims stay.
+    if id.is_multiple_of(2) {
+        let _ = layout.serve_cleaner(id, Request::Leave, 1);
+    }
+}
+
+pub fn story() {
+    let stage = Stage::new(1, 0);
+    let inos = ["a", "b", "c"].map(|name| create(&stage.system, name));
+    for ino in inos {
+        fill(&stage.system, ino, BLOCKS, 1);
+    }
+    stage.system.checkpoint().unwrap();
+    let filler = create(&stage.system, "filler");
+    fill(&stage.system, filler, 40, 5);
+    fill(&stage.system, inos[0], BLOCKS, 2);
+    stage.system.sync().unwrap();
+    let stranger = stage.spawn(|system, _| {
+        let mut stranger = Stranger::default();
+        for _ in 0..8 {
+            stranger.step(system.layout()).unwrap();
+        }
+    });
+    let claimer = stage.spawn(|system, _| claim_and_leave(system.layout()));
+    let own = stage.spawn(|system, _| {
+        switch_policy(system).unwrap();
+        system.layout().clean_batch().unwrap();
+        system.layout().checkpoint().unwrap();
+        system.layout().clean_batch().unwrap();
+    });
+    let writer = stage.spawn(move |system, mark| {
+        for version in 2..=3 {
+            fill(system, inos[1], BLOCKS, version);
+            fsync(system, inos[1]);
+            mark(u64::from(version));
+        }
+    });
+    for thread in [stranger, claimer, own, writer] {
+        thread.join().unwrap();
+    }
+    stage.system.sync().unwrap();
+    stage.system.layout().checkpoint().unwrap();
+    stage.system.drop_caches();
+    assert_eq!(versions(&stage.system, inos[0], BLOCKS), [2; BLOCKS]);
+    assert_eq!(versions(&stage.system, inos[1], BLOCKS), [3; BLOCKS]);
+    assert_eq!(versions(&stage.system, inos[2], BLOCKS), [1; BLOCKS]);
+    stage.cut_at_marks(|marks, system| {
+        let newest = marks.iter().copied().max().unwrap_or(1).min(3) as u8;
+        let seen = versions(system, find(system, "b").unwrap(), BLOCKS);
+        assert!(seen.iter().all(|version| *version >= newest), "{seen:?}");
+        for (name, version) in [("a", 2), ("c", 1)] {
+            let ino = find(system, name).unwrap();
+            assert_eq!(versions(system, ino, BLOCKS), [version; BLOCKS]);
+        }
+    });
+}
+
+#[test]
+fn cleaners_hand_segments_to_each_other() {
+    explore("cleaners_hand_segments_to_each_other", 100, story);
+}

@@ -1,0 +1,35 @@
+//! What other processes ask of the server of a mount, over ioctls on its root.
+//! Root and whoever mounted may.
+
+use super::{cleaner_server, scrub_server};
+use serde_json::Value;
+use std::sync::Arc;
+use varve::Verifier;
+use varve_fs::FileSystem;
+use varve_fuse::{Errno, IoctlHandler, IoctlRequest, VARVE_IOC_ASK, VARVE_IOC_EXCHANGE};
+use varve_lfs::Lfs;
+
+/// Answers questions about `verifier` and the cleaner of `fs`, and cleaners of
+/// other processes.
+pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandler {
+    let owner = rustix::process::geteuid().as_raw();
+    Arc::new(move |request: &IoctlRequest<'_>| {
+        if ![VARVE_IOC_ASK, VARVE_IOC_EXCHANGE].contains(&request.command) {
+            return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
+        }
+        if request.uid != 0 && request.uid != owner {
+            return Err(Errno(rustix::io::Errno::PERM.raw_os_error()));
+        }
+        if request.command == VARVE_IOC_EXCHANGE {
+            return cleaner_server::exchange(request, fs.layout());
+        }
+        let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
+        let text = varve_fuse::question_text(request.input).map_err(|_| invalid)?;
+        let question: Value = serde_json::from_str(&text).map_err(|_| invalid)?;
+        let answer = match question.get("cleaner") {
+            Some(asked) => cleaner_server::answer(asked, fs.layout())?,
+            None => scrub_server::answer(&question, &verifier, fs.layout())?,
+        };
+        Ok(varve_fuse::answer(&answer.to_string()))
+    })
+}
