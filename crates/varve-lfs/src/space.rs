@@ -359,9 +359,10 @@ impl Lfs {
         self.clean_segments_now().saturating_sub(kept)
     }
 
-    /// Clean segments below which callers wait, below which the background
-    /// cleans ahead, and how many it then tries to reach.
-    pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64) {
+    /// Clean segments below which callers wait, below which they are held back,
+    /// below which the background cleans ahead, and how many it then tries to
+    /// reach.
+    pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64, u64) {
         let waiting = self.segments.lock().waiting_bytes;
         let floor = self.goal(waiting, Purpose::Grow);
         let batch = self.batch_segments();
@@ -369,7 +370,7 @@ impl Lfs {
         let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
         let low = percent(pace.low_percent).max(floor + batch);
         let high = percent(pace.high_percent).max(low + batch);
-        (floor, low, high)
+        (floor, floor + batch, low, high)
     }
 
     /// True if the cleaner may append `bytes` now: moving a block may cost a

@@ -38,13 +38,17 @@ impl Stranger {
     /// # Errors
     /// What stopped the volume, or its device.
     pub fn step(&mut self, layout: &Lfs) -> Result<()> {
+        let claimed = match self.stage {
+            Stage::Moving(segment, _) | Stage::Closing(segment) => Some(segment),
+            _ => None,
+        };
         match self.next(layout) {
             Ok(stage) => self.stage = stage,
             Err(CallError::Failed(error)) => return Err(error.into()),
             // It was silent for too long.
             Err(CallError::Unknown) => *self = Stranger::default(),
             Err(_) => {
-                if let Stage::Moving(segment, _) | Stage::Closing(segment) = self.stage {
+                if let Some(segment) = claimed {
                     let _ = self.call(layout, Request::Release { segment });
                 }
                 self.stage = Stage::Looking;

@@ -50,6 +50,8 @@ struct Lease {
     /// Its process, as the kernel told.
     pid: u32,
     cleaned: u64,
+    /// When it last cleaned one, monotonic nanoseconds.
+    cleaned_ns: Option<u64>,
 }
 
 /// A cleaner of another process, for people.
@@ -130,6 +132,7 @@ impl<T> Claims<T> {
             policy: policy.to_owned(),
             pid,
             cleaned: 0,
+            cleaned_ns: None,
         };
         self.cleaners.insert(id, lease);
         Ok(id)
@@ -202,15 +205,25 @@ impl<T> Claims<T> {
     }
 
     /// `id` has cleaned a segment.
-    pub fn count_cleaned(&mut self, id: CleanerId) {
+    pub fn count_cleaned(&mut self, id: CleanerId, now_ns: u64) {
         if let Some(lease) = self.cleaners.get_mut(&id) {
             lease.cleaned += 1;
+            lease.cleaned_ns = Some(now_ns);
         }
     }
 
     /// True if there is a cleaner of another process.
     pub fn has_cleaners(&self) -> bool {
         !self.cleaners.is_empty()
+    }
+
+    /// True if one of them has cleaned a segment within the time of a lease.
+    pub fn gains(&self, now_ns: u64) -> bool {
+        let fresh = |lease: &Lease| {
+            let at = lease.cleaned_ns;
+            at.is_some_and(|at| now_ns.saturating_sub(at) < LEASE_NS)
+        };
+        self.cleaners.values().any(fresh)
     }
 
     /// The cleaners of other processes.

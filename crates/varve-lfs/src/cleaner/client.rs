@@ -114,7 +114,8 @@ pub struct Client<O> {
     policy: Box<dyn Policy>,
     marks: Marks,
     id: u64,
-    pacer: Pacer,
+    /// For segments of so many bytes.
+    pacer: (u64, Pacer),
     chosen: VecDeque<Candidate>,
     done: Done,
 }
@@ -127,7 +128,7 @@ impl<O: Outside> Client<O> {
             policy: policy.policy(),
             marks,
             id: 0,
-            pacer: Pacer::new(4 << 20),
+            pacer: (0, Pacer::new(0)),
             chosen: VecDeque::new(),
             done: Done::default(),
         }
@@ -144,6 +145,13 @@ impl<O: Outside> Client<O> {
     /// # Errors
     /// What the server refuses for good.
     pub fn run(&mut self, once: bool) -> Result<(), Refusal> {
+        let outcome = self.work(once);
+        // It ends in any case; if the server is gone, so are the claims.
+        let _ = self.call_patiently(&Request::Leave);
+        outcome
+    }
+
+    fn work(&mut self, once: bool) -> Result<(), Refusal> {
         loop {
             let begun_ns = self.outside.now_ns();
             let step = match self.step(once) {
@@ -163,12 +171,9 @@ impl<O: Outside> Client<O> {
                 Step::Enough | Step::Nothing => self.outside.sleep(LOOK),
             };
             if !goes_on {
-                break;
+                return Ok(());
             }
         }
-        // It ends in any case; if the server is gone, so are the claims.
-        let _ = self.call(Request::Leave);
-        Ok(())
     }
 
     fn call(&mut self, request: Request) -> Result<Answer, Refusal> {
@@ -211,6 +216,7 @@ impl<O: Outside> Client<O> {
         Gauge {
             clean: standing.clean.get(),
             floor: standing.floor.get(),
+            need: standing.low.get(),
             low,
             high,
             used_bytes: standing.used_bytes.get(),
@@ -228,8 +234,12 @@ impl<O: Outside> Client<O> {
         let Some(standing) = self.standing()? else {
             return Ok(Step::End);
         };
+        let segment_bytes = standing.segment_bytes.get();
+        if self.pacer.0 != segment_bytes {
+            self.pacer = (segment_bytes, Pacer::new(segment_bytes));
+        }
         let gauge = self.gauge(&standing, once);
-        if self.pacer.share(&gauge) == 0.0 {
+        if self.pacer.1.share(&gauge) == 0.0 {
             self.chosen.clear();
             return Ok(Step::Enough);
         }
@@ -240,7 +250,7 @@ impl<O: Outside> Client<O> {
             return Ok(Step::Nothing);
         }
         let only_idle = gauge.idle && !once && gauge.clean >= gauge.low;
-        self.clean(standing.segment_bytes.get(), only_idle)
+        self.clean(segment_bytes, only_idle)
     }
 
     /// Asks which segments there are, and has the policy choose.
@@ -260,7 +270,7 @@ impl<O: Outside> Client<O> {
             from = next.filter(|next| *next > at);
         }
         // Dear ones only once writers are about to wait.
-        let least = if gauge.toll() > 0.25 { 16 } else { 8 };
+        let least = if gauge.is_pressed() { 16 } else { 8 };
         candidates.retain(|c| {
             let freed = c.segment_bytes.saturating_sub(c.live_bytes);
             c.live_bytes > 0 && freed * least >= c.segment_bytes
@@ -272,16 +282,36 @@ impl<O: Outside> Client<O> {
     }
 
     fn clean(&mut self, segment_bytes: u64, only_idle: bool) -> Result<Step, Refusal> {
+        let mut claimed = Vec::new();
+        let outcome = self.clean_claimed(segment_bytes, only_idle, &mut claimed);
+        if outcome.is_err() {
+            // Nothing stays claimed of which nobody knows any more.
+            for segment in claimed {
+                let _ = self.call_patiently(&Request::Release { segment });
+            }
+        }
+        outcome
+    }
+
+    fn clean_claimed(
+        &mut self,
+        segment_bytes: u64,
+        only_idle: bool,
+        claimed: &mut Vec<u32>,
+    ) -> Result<Step, Refusal> {
         let sorted_bytes = self.policy.sorted_segments() * segment_bytes;
-        let (mut live_bytes, mut claimed, mut blocks) = (0, Vec::new(), Vec::new());
+        let (mut live_bytes, mut blocks) = (0, Vec::new());
         while let Some(candidate) = self.chosen.pop_front() {
+            claimed.push(candidate.segment);
             match self.living(candidate.segment)? {
                 Some(found) => {
-                    claimed.push(candidate.segment);
                     blocks.extend(found);
                     live_bytes += candidate.live_bytes;
                 }
-                None => self.done.left += 1,
+                None => {
+                    claimed.pop();
+                    self.done.left += 1;
+                }
             }
             if live_bytes >= sorted_bytes || claimed.len() >= MAX_CLAIMS {
                 break;
@@ -292,7 +322,7 @@ impl<O: Outside> Client<O> {
             blocks.sort_by_key(|block| block.written_ns.get());
         }
         let moved = self.move_all(&blocks, sorted, only_idle)?;
-        for segment in claimed {
+        for &segment in claimed.iter() {
             let request = match moved {
                 Moved::All => Request::Segclean { segment },
                 _ => Request::Release { segment },
@@ -385,8 +415,8 @@ impl<O: Outside> Client<O> {
             Err(other) => return Err(other),
         };
         let gauge = self.gauge(&standing, once);
-        self.pacer.learn(now_ns, took_ns, &gauge);
-        let share = self.pacer.share(&gauge);
+        self.pacer.1.learn(now_ns, took_ns, &gauge);
+        let share = self.pacer.1.share(&gauge);
         let rest_ns = Pacer::rest_ns(took_ns, share);
         Ok(self.outside.sleep(Duration::from_nanos(rest_ns)))
     }

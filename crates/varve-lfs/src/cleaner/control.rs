@@ -269,10 +269,11 @@ impl Lfs {
         let now_ns = self.clock.monotonic_ns();
         let idle_ns = self.control.idle_ns(now_ns);
         let pace = self.control.shared().settings.pace;
-        let (floor, low, high) = self.cleaning_marks(&pace);
+        let (floor, need, low, high) = self.cleaning_marks(&pace);
         Gauge {
             clean: self.clean_segments_now(),
             floor,
+            need,
             low,
             high,
             used_bytes: self.bytes_logged(),
@@ -296,7 +297,7 @@ impl Lfs {
         shared.claims.expire(now_ns);
         let pace = shared.settings.pace;
         let own = pace.running && !shared.fruitless;
-        pace.threaded && (own || shared.claims.has_cleaners())
+        pace.threaded && (own || shared.claims.gains(now_ns))
     }
 
     /// A writer waits its part of the time that the cleaner needs to give back

@@ -11,8 +11,9 @@
 //!
 //! Writers are held to the pace of the cleaner from the other side: below
 //! `low` each pays, for the bytes that reached the log, a part of the time that
-//! the cleaner needs to give as many back. It grows with the square of the way
-//! to `floor`, where callers must wait for clean segments; there it is all.
+//! the cleaner needs to give as many back. It grows with the fourth power of the
+//! way to `floor`, where callers must wait for clean segments; there it is all.
+//! A `low` that was set higher than need be does not slow anybody down.
 
 /// Clean segments, and the marks between which they are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Gauge {
     pub floor: u64,
     /// Below this many, cleaning begins.
     pub low: u64,
+    /// Below this many, writers are held back; no more than `low`.
+    pub need: u64,
     /// It goes on until there are this many.
     pub high: u64,
     /// Bytes of the log that users have taken since the mount.
@@ -65,9 +68,18 @@ impl Gauge {
     }
 
     /// What part of the cleaner's time a writer must wait for what it writes:
-    /// 0 at `low` and above, 1 at `floor`.
+    /// 0 at `need` and above, 1 at `floor`.
     pub fn toll(&self) -> f64 {
-        share_between(self.clean, self.low, self.floor).powi(2)
+        self.way_to_floor().powi(4)
+    }
+
+    /// More than half of what lies between need and a standstill is gone.
+    pub fn is_pressed(&self) -> bool {
+        self.way_to_floor() > 0.5
+    }
+
+    fn way_to_floor(&self) -> f64 {
+        share_between(self.clean, self.need.min(self.low), self.floor)
     }
 }
 
@@ -167,6 +179,7 @@ mod tests {
             clean,
             floor: 10,
             low: 20,
+            need: 20,
             high: 30,
             ..Gauge::default()
         }
@@ -249,7 +262,17 @@ mod tests {
     #[test]
     fn writers_pay_from_the_low_mark_on_and_all_of_it_at_the_floor() {
         assert_eq!(gauge(20).toll(), 0.0);
-        assert_eq!(gauge(15).toll(), 0.25);
+        assert_eq!(gauge(15).toll(), 0.0625);
+        assert_eq!(
+            [14, 15].map(|clean| gauge(clean).is_pressed()),
+            [true, false]
+        );
+        let cautious = Gauge {
+            low: 1000,
+            high: 2000,
+            ..gauge(21)
+        };
+        assert_eq!(cautious.toll(), 0.0);
         assert_eq!(gauge(10).toll(), 1.0);
         assert_eq!(gauge(0).toll(), 1.0);
         let absurd = Gauge {

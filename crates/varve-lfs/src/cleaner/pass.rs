@@ -382,7 +382,7 @@ impl Lfs {
         }
         let urgency = match gauge.idle && gauge.clean >= gauge.low {
             true => Urgency::Idle,
-            false if pace.threaded && gauge.toll() > 0.25 => Urgency::Pressed,
+            false if pace.threaded && gauge.is_pressed() => Urgency::Pressed,
             false => Urgency::Background,
         };
         // A pass begins below the low mark and goes on to the high one, so that
@@ -426,13 +426,15 @@ impl Lfs {
                 return Ok(());
             }
         }
+        // A verification must not cost anybody room.
+        self.segments.lock().let_go_of_withheld();
         if gauge.clean >= gauge.high || self.waiting_for_checkpoint() == 0 {
             return Ok(());
         }
         let now_ns = self.clock.monotonic_ns();
-        let enough = self.waiting_for_checkpoint() >= self.batch_segments().div_ceil(2);
         let before_ns = self.control.shared().settled_ns;
-        if !(enough || now_ns.saturating_sub(before_ns) >= SETTLE_NS) || !self.checkpoint_fits() {
+        let passed = now_ns.saturating_sub(before_ns) >= SETTLE_NS;
+        if !passed || !self.checkpoint_fits() {
             return Ok(());
         }
         self.take_checkpoint(false)?;

@@ -233,7 +233,11 @@ impl Lfs {
             .min(from.saturating_add(JUDGED_AT_ONCE));
         while at < end && blocks.len() < BLOCKS {
             let info = &contents.blocks[at];
-            if self.life_of(&info.item, &mut found)?.is_some() {
+            let life = self.life_of(&info.item, &mut found);
+            if self
+                .legible(id, (segment, contents.incarnation), life)?
+                .is_some()
+            {
                 blocks.extend(name_of(info));
             }
             at += 1;
@@ -258,14 +262,37 @@ impl Lfs {
             let Some(candidate) = candidates.into_iter().find(candidate) else {
                 return Err(CallError::NotThis);
             };
-            self.settled(segment).ok_or(CallError::NotThis)?;
-            Ok(self.survey(segment, candidate.live_bytes)?.without_bytes())
+            let incarnation = self.settled(segment).ok_or(CallError::NotThis)?;
+            let survey = self.survey(segment, candidate.live_bytes);
+            Ok(self
+                .legible(id, (segment, incarnation), survey)?
+                .without_bytes())
         };
         let contents = read().inspect_err(|_| {
             self.control.shared().claims.release(id, segment);
         })?;
         claims_it(contents)?;
         self.claimed(id, segment)
+    }
+
+    /// What was read of a segment in this incarnation. One that cannot be read is kept, and the
+    /// cleaner goes on to others.
+    fn legible<T>(
+        &self,
+        id: CleanerId,
+        of: (u32, u32),
+        read: crate::error::Result<T>,
+    ) -> Answered<T> {
+        match read {
+            Err(error) if error.is_of_the_medium() => {
+                let (segment, incarnation) = of;
+                tracing::error!(%error, segment, "cleaners leave a segment alone");
+                self.distrust(segment, incarnation);
+                self.control.shared().claims.release(id, segment);
+                Err(CallError::NotThis)
+            }
+            other => Ok(other?),
+        }
     }
 
     /// What a cleaner has been told of a segment that it has claimed.
@@ -307,7 +334,8 @@ impl Lfs {
             for (contents, which) in &mut segments {
                 which.sort_unstable();
                 which.dedup();
-                let some = self.bmapv_some(contents, which, &|| true)?;
+                let some = self.bmapv_some(contents, which, &|| true);
+                let some = self.legible(id, (contents.segment, contents.incarnation), some)?;
                 if some.damaged > 0 {
                     self.distrust(contents.segment, contents.incarnation);
                     self.control.shared().claims.release(id, contents.segment);
@@ -320,7 +348,9 @@ impl Lfs {
             if sorted {
                 found.sort_by_age();
             }
-            let _one_at_a_time = self.moving.lock();
+            let Some(_one_at_a_time) = self.moving.try_lock() else {
+                return Err(CallError::Again);
+            };
             if !found.is_empty() && !self.may_move(bytes as u64) {
                 return Err(CallError::Again);
             }
@@ -386,8 +416,9 @@ impl Lfs {
             return Err(CallError::StillLives(lives));
         }
         self.cleaned(segment, contents.incarnation, checkpoint);
+        let now_ns = self.clock.monotonic_ns();
         let claims = &mut self.control.shared().claims;
-        claims.count_cleaned(id);
+        claims.count_cleaned(id, now_ns);
         claims.release(id, segment);
         Ok(())
     }
