@@ -1,8 +1,10 @@
 //! Requests by kind, as `varve stats` shows them.
 
+use crate::latency::Latencies;
 use crate::protocol::Opcode;
 use serde_json::{Map, Value};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Slots: one per opcode number; slot 0 takes the unknown.
 const SLOTS: usize = 64;
@@ -14,6 +16,7 @@ pub struct RequestCounters {
     malformed: AtomicU64,
     read_bytes: AtomicU64,
     written_bytes: AtomicU64,
+    latencies: Latencies,
 }
 
 impl RequestCounters {
@@ -24,12 +27,18 @@ impl RequestCounters {
             malformed: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
+            latencies: Latencies::new(),
         }
     }
 
     pub(crate) fn request(&self, opcode: Option<Opcode>) {
         let slot = opcode.map_or(0, |o| o as usize);
         self.requests[slot].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A request of this kind has been served.
+    pub(crate) fn latency(&self, opcode: Option<Opcode>, latency: Duration) {
+        self.latencies.count(opcode, latency);
     }
 
     pub(crate) fn failed(&self) {
@@ -84,6 +93,7 @@ impl RequestCounters {
         all.insert("requests_malformed".into(), load(&self.malformed).into());
         all.insert("read_bytes".into(), load(&self.read_bytes).into());
         all.insert("written_bytes".into(), load(&self.written_bytes).into());
+        all.insert("latency".into(), self.latencies.to_json().into());
         all
     }
 }

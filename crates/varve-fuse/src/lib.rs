@@ -26,6 +26,7 @@ mod counters;
 mod device;
 mod errno;
 mod exchange;
+mod latency;
 mod mount;
 mod negotiate;
 mod pool;
@@ -45,6 +46,7 @@ pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Later, Outcome, Statistic
 pub use counters::RequestCounters;
 pub use errno::Errno;
 pub use exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE, exchange};
+pub use latency::{LATENCY_STEPS, latency_us};
 pub use mount::{MountOptions, force_unmount, remount, unmount};
 pub use question::{QUESTION_BYTES, VARVE_IOC_ASK, answer, ask, text as question_text};
 pub use reply::Reply;

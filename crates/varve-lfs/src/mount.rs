@@ -5,6 +5,7 @@ use crate::checkpoint::Schedule;
 use crate::cleaner::{CleanerState, Control};
 use crate::durability::Durability;
 use crate::error::Result;
+use crate::format::SECTOR;
 use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
@@ -20,6 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{BufferPool, Clock, Device};
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
@@ -81,6 +83,9 @@ impl Lfs {
             let clears = !planted::is(Planted::LeftoverKept);
             for &byte in recovered.leftovers.iter().filter(|_| clears) {
                 clear_leftover(&*device, byte)?;
+                let block = u64::from(device.geometry().logical_block).max(SECTOR);
+                counters.record_bytes.fetch_add(block, Relaxed);
+                counters.bytes_written.fetch_add(block, Relaxed);
             }
             // Protocol rule 12: what recovery read may still be in a cache.
             if !planted::is(Planted::NoFlushAtMount) {
@@ -239,12 +244,11 @@ impl Lfs {
         bytes[..512].copy_from_slice(record.sealed().as_bytes());
         let offset = self.superblock.owner_offset.get();
         let buffers = [IoSlice::new(&bytes)];
-        Ok(write_patiently(
-            &*self.device,
-            &self.counters,
-            offset,
-            &buffers,
-        )?)
+        write_patiently(&*self.device, &self.counters, offset, &buffers)?;
+        self.counters
+            .record_bytes
+            .fetch_add(bytes.len() as u64, Relaxed);
+        Ok(())
     }
 
     /// The owner record as it stands on the device, if it is whole.

@@ -1,6 +1,8 @@
 //! Counters of the layout: what was written and read, and why.
 
+use crate::cleaner::policy::TransferModel;
 use crate::failures::FailureLog;
+use crate::segment_map::STEPS;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,6 +12,9 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: AtomicU64,)*
+            /// Segments cleaned, by their utilisation then, in equal steps;
+            /// empty ones are `segments_emptied`.
+            pub cleaned_by_utilisation: [AtomicU64; STEPS],
             /// Requests that wait for the device at this moment.
             pub users: AtomicU64,
             /// The last failures of the device.
@@ -18,7 +23,12 @@ macro_rules! counters {
 
         /// A reading of the counters.
         #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-        pub struct Statistics { $($(#[$doc])* pub $name: u64),* }
+        pub struct Statistics {
+            $($(#[$doc])* pub $name: u64,)*
+            /// Segments cleaned, by their utilisation then, in equal steps;
+            /// empty ones are `segments_emptied`.
+            pub cleaned_by_utilisation: [u64; STEPS],
+        }
 
         impl Counters {
             /// Does something while counted among those who use the device.
@@ -31,12 +41,18 @@ macro_rules! counters {
 
             /// Reads every counter.
             pub fn read(&self) -> Statistics {
-                Statistics { $($name: self.$name.load(Relaxed)),* }
+                Statistics {
+                    $($name: self.$name.load(Relaxed),)*
+                    cleaned_by_utilisation: self
+                        .cleaned_by_utilisation
+                        .each_ref()
+                        .map(|count| count.load(Relaxed)),
+                }
             }
         }
 
         impl Statistics {
-            /// Every counter with its name, in declaration order.
+            /// Every single counter with its name, in declaration order.
             pub fn named(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
             }
@@ -47,8 +63,18 @@ macro_rules! counters {
 counters! {
     /// Requests that read the device.
     device_reads,
-    /// Bytes they read.
+    /// Bytes they read, but for those of verifications.
     bytes_read,
+    /// Bytes read for blocks of files and directories.
+    data_read_bytes,
+    /// Bytes read for index nodes, inodes, attributes and the ifile.
+    metadata_read_bytes,
+    /// Bytes the cleaner read.
+    cleaner_read_bytes,
+    /// Bytes read of the log as a log: by recovery.
+    recovery_read_bytes,
+    /// Bytes that verifications read.
+    verified_read_bytes,
     /// Reads tried again after a device error.
     read_retries,
     /// Reads that trying again cured.
@@ -69,6 +95,8 @@ counters! {
     windows_ahead,
     /// Requests that wrote the device.
     device_writes,
+    /// Bytes they wrote.
+    bytes_written,
     /// Writes tried again after a device error.
     write_retries,
     /// Writes that trying again cured.
@@ -86,22 +114,31 @@ counters! {
     groups,
     /// Partial segments written.
     partials,
-    /// Bytes of user data and directories appended by groups.
+    /// Bytes of users' blocks appended by groups: data, directories,
+    /// attributes.
     data_bytes,
-    /// Bytes of inodes.
+    /// Bytes of inodes, but for those the cleaner moved.
     inode_bytes,
     /// Bytes of summaries.
     summary_bytes,
-    /// Bytes of padding to the write unit and to segment ends.
+    /// Bytes of padding to the write unit.
     padding_bytes,
-    /// Bytes of index nodes.
+    /// Bytes of index nodes, the ifile's included.
     node_bytes,
-    /// Bytes of ifile blocks.
-    ifile_bytes,
-    /// Bytes the cleaner moved.
+    /// Bytes of the inode map and the list of unfinished inodes.
+    inode_map_bytes,
+    /// Bytes of the segment usage table.
+    usage_table_bytes,
+    /// Bytes of checkpoint records, owner records and cleared leftovers.
+    record_bytes,
+    /// Bytes of blocks and inodes the cleaner moved.
     cleaner_bytes,
-    /// Bytes the cleaner read.
-    cleaner_read_bytes,
+    /// All bytes of the cleaner's partial segments.
+    cleaner_log_bytes,
+    /// All bytes of checkpoints' partial segments.
+    checkpoint_log_bytes,
+    /// Bytes at the ends of segments that were passed over, not written.
+    skipped_bytes,
     /// Checkpoints completed.
     checkpoints,
     /// Segments cleaned that held live blocks.
@@ -116,4 +153,70 @@ counters! {
     cleaner_rest_ns,
     /// Nanoseconds that writers waited for the cleaner to keep pace.
     toll_ns,
+}
+
+impl Statistics {
+    /// Bytes written to the device by cause. Once nothing is on its way they
+    /// add up to `bytes_written`.
+    pub fn written_by_cause(&self) -> [(&'static str, u64); 9] {
+        [
+            ("data", self.data_bytes),
+            ("inodes", self.inode_bytes),
+            ("index_nodes", self.node_bytes),
+            ("inode_map", self.inode_map_bytes),
+            ("usage_table", self.usage_table_bytes),
+            ("records", self.record_bytes),
+            ("summaries", self.summary_bytes),
+            ("padding", self.padding_bytes),
+            ("cleaner", self.cleaner_bytes),
+        ]
+    }
+
+    /// Bytes read from the device by cause. But for verifications they add up
+    /// to `bytes_read`.
+    pub fn read_by_cause(&self) -> [(&'static str, u64); 5] {
+        [
+            ("data", self.data_read_bytes),
+            ("metadata", self.metadata_read_bytes),
+            ("cleaner", self.cleaner_read_bytes),
+            ("recovery", self.recovery_read_bytes),
+            ("verification", self.verified_read_bytes),
+        ]
+    }
+
+    /// Bytes written per byte of users' blocks; 1 at best, 0 if there were
+    /// none.
+    pub fn write_amplification(&self) -> f64 {
+        match self.data_bytes {
+            0 => 0.0,
+            data => self.bytes_written as f64 / data as f64,
+        }
+    }
+
+    /// Write cost: bytes that new data and the cleaner move to and from the
+    /// device, per byte of new data; 1 at best, 0 if nothing was written. What
+    /// the cleaner writes counts with its summaries and padding.
+    ///
+    /// Source: Rosenblum & Ousterhout 1992, §3.4; Wang & Hu 2002, §4.1.
+    pub fn write_cost(&self) -> f64 {
+        let cleaning = self.cleaner_log_bytes + self.cleaner_read_bytes;
+        match self.data_bytes {
+            0 => 0.0,
+            data => (data + cleaning) as f64 / data as f64,
+        }
+    }
+
+    /// Overall write cost: the write cost times what seeks and rotation cost
+    /// a disk like `model` on top of each transfer. The paper takes the size
+    /// of a segment for that of a transfer; here it is the mean size of the
+    /// requests that wrote, as small groups are written when somebody waits.
+    ///
+    /// Source: Wang & Hu 2002, §4.1.
+    pub fn overall_write_cost(&self, model: &TransferModel) -> f64 {
+        if self.bytes_written == 0 {
+            return 0.0;
+        }
+        let request = self.bytes_written as f64 / self.device_writes.max(1) as f64;
+        self.write_cost() * (model.access_s * model.bandwidth / request + 1.0)
+    }
 }

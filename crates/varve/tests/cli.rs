@@ -157,6 +157,7 @@ fn wrong_usage_has_the_exit_code_of_the_command_it_stands_for() {
     varve(["umount", "/no/such/directory"]).expect(32, "nothing is mounted");
     varve(["umount", "/"]).expect(32, "not of a Varve volume");
     varve(["stats", "/"]).expect(1, "");
+    varve(["top", "/"]).expect(1, "no Varve mount");
     varve(["info", "/"]).expect(1, "is no Varve mount");
     varve(["mkfs"]).expect(2, "Usage");
     varve(["frobnicate"]).expect(2, "Usage");
@@ -306,6 +307,12 @@ fn statistics_are_told_for_people_and_scripts() {
     assert_eq!(json["layout"]["device_writes"], 0);
     let gauge = "# TYPE varve_space_free gauge\nvarve_space_free{target=";
     varve(["stats", &image, "--prometheus"]).expect(0, gauge);
+    let clean = json["segments"]["clean"].as_u64().unwrap();
+    assert!(clean > 100, "{}", json["segments"]);
+    assert_eq!(json["written_by_cause"]["data"], 0);
+    varve(["stats", &image]).expect(0, "cleaned_by_utilisation.0.5 0");
+    let labelled = ",cause=\"summaries\"} 0";
+    varve(["stats", &image, "--prometheus"]).expect(0, labelled);
     varve(["stats", &image, "--prometheus", "--json"]).expect(2, "cannot be used with");
 }
 
@@ -358,7 +365,28 @@ fn structures_are_dumped_for_people_and_scripts() {
     varve(["dump", &image, "inode", "/nowhere"]).expect(1, "/nowhere");
     varve(["dump", &image, "inode", "x"]).expect(1, "neither a number");
     varve(["dump", &image, "summary", "99999"]).expect(1, "there is no segment");
-    varve(["dump", &image]).expect(2, "Usage");
+    varve(["dump", &image]).expect(2, "say what");
+    varve(["dump", &image, "--utilisation", "ifile"]).expect(2, "say what");
+
+    // The histogram, as text, as JSON and as a picture.
+    let text = dump(&["--utilisation"], false).out;
+    assert!(
+        text.contains("clean") && text.contains("90-100 %"),
+        "{text}"
+    );
+    let counted = dump(&["--utilisation"], true).json();
+    let used = counted["used"].as_array().unwrap();
+    let used: u64 = used.iter().map(|n| n.as_u64().unwrap()).sum();
+    let others = ["clean", "open", "empty"].map(|name| counted[name].as_u64().unwrap());
+    let segments = dump(&["segments"], true).json();
+    let all = segments.as_array().unwrap().len() as u64;
+    assert_eq!(used + others.iter().sum::<u64>(), all);
+    let picture = s.text("picture.svg");
+    dump(&["--utilisation", "--picture", &picture], false);
+    assert!(fs::read_to_string(&picture).unwrap().starts_with("<svg"));
+    let nowhere = s.text("no/where.svg");
+    varve(["dump", &image, "--utilisation", "--picture", &nowhere]).expect(1, "where.svg");
+    varve(["dump", &image, "--picture", &picture]).expect(2, "--utilisation");
 }
 
 #[test]

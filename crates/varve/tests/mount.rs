@@ -32,6 +32,23 @@ fn a_mount_lives_from_mount_to_umount() {
     let stats = varve(["stats", "--json", &m.dir]).expect(0, "").json();
     assert!(stats["tree"]["creates"].as_u64().unwrap() >= 1);
 
+    assert!(stats["latency"]["name"]["p50_us"].as_u64().unwrap() >= 1);
+    let top = ["top", &m.dir, "--once", "--interval", "0.1"];
+    let frame = varve(top).expect(0, "varve top").out;
+    for part in [
+        "write cost",
+        "summaries",
+        "latency",
+        "clean segments",
+        "segments, 1 a cell",
+    ] {
+        assert!(frame.contains(part), "no `{part}` in\n{frame}");
+    }
+    assert!(frame.contains('@'), "where is the log?\n{frame}");
+    let ages = varve(["top", &m.dir, "--age", "--interval", "0.1"]);
+    ages.expect(0, "age in log2 seconds");
+    varve(["top", &m.dir, "--interval", "0"]).expect(2, "seconds from 0.1");
+
     let open = fs::File::open(m.path("hello")).unwrap();
     varve(["umount", &m.dir]).expect(32, "files are open");
     drop(open);

@@ -150,6 +150,7 @@ impl<L: Layout> Adapter<L> {
         };
         let opcode = request.opcode();
         self.counters.request(opcode);
+        let begun = std::time::Instant::now();
         let attempt = || {
             reply.clear();
             let outcome = self.dispatch(opcode, &request, reply);
@@ -173,6 +174,7 @@ impl<L: Layout> Adapter<L> {
                 }
                 Outcome::Error(errno)
             });
+        self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
     }
 

@@ -1,11 +1,13 @@
 //! What comes out: statistics, verdicts, data files, pictures.
 
 mod files;
+mod histogram;
 mod picture;
 mod statistics;
 mod verdict;
 
 pub use files::{write_csv, write_json};
+pub use histogram::Histogram;
 pub use picture::{Curve, Picture};
 pub use statistics::{Summary, bimodality, mean, modes, summaries};
 pub use verdict::Verdict;

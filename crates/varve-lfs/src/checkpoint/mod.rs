@@ -281,6 +281,9 @@ impl Lfs {
         let bytes = record.encode(slot_bytes as usize);
         let buffers = [IoSlice::new(&bytes)];
         write_patiently(&*self.device, &self.counters, offset, &buffers)?;
+        self.counters
+            .record_bytes
+            .fetch_add(bytes.len() as u64, Relaxed);
         if planted::is(Planted::NoFlushAfterRecord) {
             return Ok(());
         }

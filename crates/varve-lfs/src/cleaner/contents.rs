@@ -6,6 +6,7 @@
 //! *Cheaper* means: every request counts as much as reading
 //! [`REQUEST_BYTES`], whole segments in one request.
 
+use crate::reader::ReadCause;
 use crate::chain::{ChainItem, Summary, summaries_of, summaries_while};
 use crate::error::Result;
 use crate::format::SECTOR;
@@ -204,7 +205,8 @@ impl Lfs {
     /// Reads from the device; what that has refused to write is in memory
     /// only.
     fn read_for_cleaning(&self, byte: u64, into: &mut [u8]) -> Result<()> {
-        self.reader.read_uncached(byte / SECTOR, into)?;
+        self.reader
+            .read_for(ReadCause::Cleaner, byte / SECTOR, into)?;
         for partial in self.durability.failed_partials() {
             overlay(byte, into, partial.sector * SECTOR, &partial.bytes);
         }

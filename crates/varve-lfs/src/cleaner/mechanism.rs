@@ -9,6 +9,7 @@ use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
+use crate::reader::ReadCause;
 use crate::segments::SegmentState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,6 +27,8 @@ pub struct Found {
     /// Live index nodes, and what rewriting each may write.
     touched_nodes: Vec<(NodeId, u64)>,
     touched_ifile: Vec<u64>,
+    /// Bytes of all that lives.
+    pub(super) live_bytes: u64,
     base_serial: Option<u64>,
     /// The image changed between two look-ups: judge again.
     inconsistent: bool,
@@ -76,6 +79,7 @@ impl Found {
         self.touched_ifile.extend(other.touched_ifile);
         self.interrupted |= other.interrupted;
         self.damaged += other.damaged;
+        self.live_bytes += other.live_bytes;
     }
 
     /// Blocks to be moved or touched.
@@ -145,11 +149,13 @@ impl Lfs {
                     if self.is_whole(info, &extents, &pointer, &mut found) {
                         let price = u64::from(info.length) + above;
                         found.touched_nodes.push((id, price));
+                        found.live_bytes += u64::from(info.length);
                     }
                 }
                 (Life::Ifile, ChainItem::Block { block, pointer, .. }) => {
                     if self.is_whole(info, &extents, &pointer, &mut found) {
                         found.touched_ifile.push(block);
+                        found.live_bytes += u64::from(info.length);
                     }
                 }
                 (_, ChainItem::Inode { ino, place, .. }) => {
@@ -279,6 +285,7 @@ impl Lfs {
                 source,
             }
         };
+        found.live_bytes += u64::from(info.length);
         found.moves.push((item, info.length as usize));
     }
 
@@ -311,7 +318,9 @@ impl Lfs {
         let (sector, offset) = (info.byte / SECTOR, (info.byte % SECTOR) as usize);
         let end = offset + info.length as usize;
         let mut sectors = vec![0; end.next_multiple_of(SECTOR as usize)];
-        let again = self.reader.read_uncached(sector, &mut sectors);
+        let again = self
+            .reader
+            .read_for(ReadCause::Cleaner, sector, &mut sectors);
         let bytes = sectors[offset..end].to_vec();
         let found = again.map_or(first, |()| crc32c(&bytes));
         self.reader
@@ -336,6 +345,7 @@ impl Lfs {
                     image: Arc::new(image),
                     source: Some(place),
                 };
+                found.live_bytes += u64::from(info.length);
                 found.moves.push((item, info.length as usize));
             }
             None => {

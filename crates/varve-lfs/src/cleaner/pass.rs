@@ -10,6 +10,7 @@ use super::{CleanerState, judged_through};
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
+use crate::segment_map::step_of;
 use crate::segments::SegmentState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -38,15 +39,15 @@ pub(crate) enum Urgency {
 /// Segments whose survivors are moved together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Each with the incarnation that was judged.
-    segments: Vec<(u32, u32)>,
+    /// Each with the incarnation that was judged, and its live bytes.
+    segments: Vec<(u32, u32, u64)>,
     found: Found,
     live_bytes: u64,
 }
 
 impl Batch {
     pub(super) fn add(&mut self, segment: u32, incarnation: u32, live_bytes: u64, found: Found) {
-        self.segments.push((segment, incarnation));
+        self.segments.push((segment, incarnation, live_bytes));
         self.live_bytes += live_bytes;
         self.found.append(found);
     }
@@ -261,9 +262,10 @@ impl Lfs {
             let Some((incarnation, found)) = self.judge(segment, live_bytes, &|| true)? else {
                 return Ok(false);
             };
+            let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
             if let Some(checkpoint) = self.markv(found)? {
-                self.cleaned(segment, incarnation, checkpoint);
+                self.cleaned(segment, incarnation, checkpoint, live_bytes);
                 return Ok(true);
             }
         }
@@ -325,13 +327,13 @@ impl Lfs {
         };
         match moved {
             Some(checkpoint) => {
-                for (segment, incarnation) in batch.segments {
-                    self.cleaned(segment, incarnation, checkpoint);
+                for (segment, incarnation, live_bytes) in batch.segments {
+                    self.cleaned(segment, incarnation, checkpoint, live_bytes);
                     cleaned += 1;
                 }
             }
             None => {
-                for (segment, _) in batch.segments {
+                for (segment, ..) in batch.segments {
                     cleaned += u32::from(self.clean_segment(segment)?);
                 }
             }
@@ -339,7 +341,15 @@ impl Lfs {
         Ok(cleaned)
     }
 
-    pub(super) fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64) {
+    pub(super) fn cleaned(
+        &self,
+        segment: u32,
+        incarnation: u32,
+        checkpoint: u64,
+        live_bytes: u64,
+    ) {
+        let room = self.geometry.payload_bytes(segment).into();
+        self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
         self.segclean(segment, incarnation, checkpoint);
         self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);

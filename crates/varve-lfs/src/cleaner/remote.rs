@@ -415,7 +415,9 @@ impl Lfs {
         if lives > 0 {
             return Err(CallError::StillLives(lives));
         }
-        self.cleaned(segment, contents.incarnation, checkpoint);
+        // As the last checkpoint counted them.
+        let live_bytes = self.segments.lock().get(segment).live_bytes.into();
+        self.cleaned(segment, contents.incarnation, checkpoint, live_bytes);
         let now_ns = self.clock.monotonic_ns();
         let claims = &mut self.control.shared().claims;
         claims.count_cleaned(id, now_ns);

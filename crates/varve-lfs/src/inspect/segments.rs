@@ -6,6 +6,7 @@ use crate::chain::{ChainItem, Summary};
 use crate::format::SECTOR;
 use crate::format::ifile::NOT_EMPTY;
 use crate::format::summary::summary_flags;
+use crate::segment_map::{SegmentUse, Utilisation};
 use crate::segments::SegmentState;
 use serde::Serialize;
 use std::fmt;
@@ -122,6 +123,25 @@ impl Inspector {
         (0..self.geometry.segment_count)
             .filter_map(|segment| self.segment(segment))
             .collect()
+    }
+
+    /// Segments by utilisation, the replayed log included.
+    ///
+    /// # Errors
+    /// If no checkpoint can be loaded.
+    pub fn utilisation(&self) -> crate::Result<Utilisation> {
+        let state = &self.loaded()?.state;
+        let segments = state.segments.iter().map(|(number, segment)| {
+            let logged = state.live.usage.get(&number).copied().unwrap_or(0);
+            let lives = i64::from(segment.live_bytes).saturating_add(logged);
+            SegmentUse {
+                state: segment.state,
+                live_bytes: lives.max(0) as u64,
+                room_bytes: self.geometry.payload_bytes(number).into(),
+                newest_ns: segment.newest_ns,
+            }
+        });
+        Ok(Utilisation::of(segments))
     }
 
     /// One line of the usage table.

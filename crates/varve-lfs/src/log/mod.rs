@@ -1,5 +1,6 @@
 //! The log: where the next partial segment goes, and writing it.
 
+mod account;
 mod append;
 mod build;
 mod image;

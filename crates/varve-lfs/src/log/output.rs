@@ -187,7 +187,10 @@ pub fn write_patiently(
     for attempt in 1.. {
         counters.device_writes.fetch_add(1, Relaxed);
         match counters.using(|| device.write(offset, buffers)) {
-            Ok(()) => break,
+            Ok(()) => {
+                counters.bytes_written.fetch_add(length, Relaxed);
+                break;
+            }
             Err(error) if attempt == ATTEMPTS => {
                 counters.writes_failed.fetch_add(1, Relaxed);
                 note(FailureOutcome::Failed, &error.source);

@@ -86,6 +86,9 @@ impl Lfs {
             }));
         }
         let filled = self.fill(&mut log, &plans, &items);
+        for plan in &plans {
+            self.account(plan, &items[plan.items.clone()], kind);
+        }
         let written = self.apply_group(&mut log, &plans, filled, items, kind);
         drop(log);
         let count = plans.len() as u64;
@@ -236,7 +239,6 @@ impl Lfs {
                 segment_incarnation: buffer.incarnation.into(),
             };
             log.end.advance(plan.head, behind);
-            self.count_partial(plan, kind);
             committed.live.log_bytes += u64::from(plan.bytes);
             self.segments.lock().get_mut(plan.segment).last_serial = buffer.serial;
             self.durability.announce(Arc::new(InFlight {
@@ -249,27 +251,6 @@ impl Lfs {
             serial: log.end.serial(),
             placed,
         }
-    }
-
-    fn count_partial(&self, plan: &PartialPlan, kind: GroupKind) {
-        let size = &plan.size;
-        let used = size.bytes(&self.geometry);
-        let blocks = u64::from(size.block_sectors) * SECTOR;
-        let c = &self.counters;
-        c.summary_bytes
-            .fetch_add(u64::from(size.summary_sectors()) * SECTOR, Relaxed);
-        c.padding_bytes
-            .fetch_add(u64::from(plan.bytes - used), Relaxed);
-        c.inode_bytes.fetch_add(
-            u64::from(size.inode_sectors(&self.geometry)) * SECTOR,
-            Relaxed,
-        );
-        let by_cause = match kind {
-            GroupKind::User => &c.data_bytes,
-            GroupKind::Checkpoint => &c.node_bytes,
-            GroupKind::Cleaner(_) => &c.cleaner_bytes,
-        };
-        by_cause.fetch_add(blocks, Relaxed);
     }
 }
 

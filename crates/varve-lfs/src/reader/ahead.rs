@@ -3,7 +3,7 @@
 //! A fetch that fails, or for which no thread has time, is dropped: whoever
 //! needs what it would have brought reads that.
 
-use super::source::Source;
+use super::source::{ReadCause, Source};
 use super::windows::Windows;
 use std::ops::Range;
 use std::sync::Arc;
@@ -89,7 +89,8 @@ impl Drop for Landing<'_> {
 
 /// Exactly these sectors; none if the device would read more.
 fn fetch(source: &Source, sectors: &Range<u64>) -> Option<PooledBuffer> {
-    let read = source.read_aligned(sectors.start, sectors.end - sectors.start);
+    // Streams are of data far more often than of anything else.
+    let read = source.read_aligned(ReadCause::Data, sectors.start, sectors.end - sectors.start);
     let (buffer, range) = read.ok()?;
     source.counters.windows_read.fetch_add(1, Relaxed);
     source.counters.windows_ahead.fetch_add(1, Relaxed);

@@ -1,7 +1,7 @@
 //! Data blocks: one, or a run of neighbours in one request.
 
 use super::Reader;
-use super::source::RUN_BYTES;
+use super::source::{RUN_BYTES, ReadCause};
 use super::windows::WINDOW_BYTES;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
@@ -20,6 +20,20 @@ impl Reader {
     /// # Errors
     /// `BadBlock` if they are not what the pointer says; device errors.
     pub fn block(&self, pointer: &Pointer, ino: InodeNo, block: u64) -> Result<Vec<u8>> {
+        self.block_for(ReadCause::of(ino), pointer, ino, block)
+    }
+
+    /// The same, counted under its cause.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn block_for(
+        &self,
+        cause: ReadCause,
+        pointer: &Pointer,
+        ino: InodeNo,
+        block: u64,
+    ) -> Result<Vec<u8>> {
         let mut bytes = vec![0; usize::from(pointer.sectors()) * SECTOR as usize];
         if pointer.is_unwritten() {
             return Ok(bytes);
@@ -27,7 +41,7 @@ impl Reader {
         if !self.in_bounds(pointer) {
             return Err(self.bad_pointer(pointer, ino, block));
         }
-        let read = self.read_checked(pointer.sector(), &mut bytes, pointer.crc());
+        let read = self.read_checked(cause, pointer.sector(), &mut bytes, pointer.crc());
         if !matches!(read, Ok(Ok(()))) {
             let byte = pointer.sector() * SECTOR;
             self.counters.failures.attribute(byte, ino, block);
@@ -61,6 +75,19 @@ impl Reader {
     /// # Errors
     /// As [`Reader::block`].
     pub fn run(&self, ino: InodeNo, blocks: &[(u64, Pointer)]) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.run_for(ReadCause::of(ino), ino, blocks)
+    }
+
+    /// The same, counted under its cause.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn run_for(
+        &self,
+        cause: ReadCause,
+        ino: InodeNo,
+        blocks: &[(u64, Pointer)],
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
         let mut contents = Vec::with_capacity(blocks.len());
         let mut rest = blocks;
         while let Some((first, tail)) = rest.split_first() {
@@ -75,12 +102,12 @@ impl Reader {
                 })
                 .count();
             if more == 0 || first.1.is_unwritten() || !self.in_bounds(&first.1) {
-                contents.push(Arc::new(self.block(&first.1, ino, first.0)?));
+                contents.push(Arc::new(self.block_for(cause, &first.1, ino, first.0)?));
                 rest = tail;
                 continue;
             }
             let (run, behind) = rest.split_at(more + 1);
-            self.read_run(ino, run, &mut contents)?;
+            self.read_run(cause, ino, run, &mut contents)?;
             rest = behind;
         }
         Ok(contents)
@@ -88,6 +115,7 @@ impl Reader {
 
     fn read_run(
         &self,
+        cause: ReadCause,
         ino: InodeNo,
         run: &[(u64, Pointer)],
         contents: &mut Vec<Arc<Vec<u8>>>,
@@ -96,7 +124,7 @@ impl Reader {
         let sectors = run[run.len() - 1].1.end_sector() - first;
         if self.durability.overlaps(first, sectors) {
             for (block, pointer) in run {
-                contents.push(Arc::new(self.block(pointer, ino, *block)?));
+                contents.push(Arc::new(self.block_for(cause, pointer, ino, *block)?));
             }
             return Ok(());
         }
@@ -104,7 +132,7 @@ impl Reader {
         let mut small;
         let mut fresh = true;
         let bytes: &[u8] = if sectors * SECTOR >= WINDOW_BYTES {
-            (buffer, range) = self.source.read_aligned(first, sectors)?;
+            (buffer, range) = self.source.read_aligned(cause, first, sectors)?;
             self.windows.passed(first, sectors);
             &buffer[range]
         } else {
@@ -113,7 +141,7 @@ impl Reader {
                 self.counters.window_hits.fetch_add(1, Relaxed);
                 fresh = false;
             } else {
-                self.miss(first, &mut small)?;
+                self.miss(cause, first, &mut small)?;
             }
             &small
         };
@@ -125,7 +153,7 @@ impl Reader {
                 contents.push(Arc::new(stored.to_vec()));
                 continue;
             }
-            contents.push(Arc::new(self.block(pointer, ino, *block)?));
+            contents.push(Arc::new(self.block_for(cause, pointer, ino, *block)?));
             if fresh {
                 self.counters.checksum_retries.fetch_add(1, Relaxed);
                 let (sector, want) = (pointer.sector(), pointer.crc());

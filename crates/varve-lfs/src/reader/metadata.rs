@@ -1,6 +1,6 @@
 //! Index nodes, blocks of the ifile and inodes: decoded once, and kept.
 
-use super::Reader;
+use super::{ReadCause, Reader};
 use crate::error::{Error, Result};
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
@@ -69,7 +69,7 @@ impl Reader {
         {
             return Ok(node);
         }
-        let bytes = self.block(pointer, id.ino, id.index)?;
+        let bytes = self.block_for(ReadCause::Metadata, pointer, id.ino, id.index)?;
         let node = Node::decode(&bytes, id).map_err(|source| {
             Error::damaged(
                 self.geometry.segment_of(pointer.sector()),
@@ -192,11 +192,12 @@ impl Reader {
         }
         let byte = place.sector * SECTOR;
         let whose = |_: &Error| self.counters.failures.attribute(byte, ino, 0);
-        self.miss(place.sector, &mut bytes).inspect_err(whose)?;
+        self.miss(ReadCause::Metadata, place.sector, &mut bytes)
+            .inspect_err(whose)?;
         let first = crc32c(&cut(&bytes));
         if first != place.crc {
             self.counters.checksum_retries.fetch_add(1, Relaxed);
-            self.read_uncached(place.sector, &mut bytes)
+            self.read_for(ReadCause::Metadata, place.sector, &mut bytes)
                 .inspect_err(whose)?;
             let found = crc32c(&cut(&bytes));
             self.tell_mismatch(place.sector, inode_bytes, place.crc, first, found);

@@ -21,6 +21,7 @@ use ahead::Ahead;
 use metadata::{ByBytes, Meta, MetaKey};
 use patches::Patches;
 use quick_cache::sync::Cache;
+pub use source::ReadCause;
 use source::Source;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -77,11 +78,19 @@ impl Reader {
         Reader::new(device, geometry, cache_bytes, durability, counters)
     }
 
-    /// Bytes straight from the device, for recovery, the cleaner and fsck.
+    /// Bytes straight from the device, for recovery and fsck.
     ///
     /// # Errors
     /// If the range is outside the segments or the device fails.
     pub fn read_uncached(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+        self.read_for(ReadCause::Recovery, sector, bytes)
+    }
+
+    /// Bytes straight from the device, counted under their cause.
+    ///
+    /// # Errors
+    /// If the range is outside the segments or the device fails.
+    pub fn read_for(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = (bytes.len() as u64).div_ceil(SECTOR);
         if self.durability.serve(sector, bytes) {
             return Ok(());
@@ -89,9 +98,9 @@ impl Reader {
         if (sector * SECTOR).is_multiple_of(self.source.align)
             && (bytes.len() as u64).is_multiple_of(self.source.align)
         {
-            return self.source.read(sector, bytes);
+            return self.source.read(cause, sector, bytes);
         }
-        let (buffer, range) = self.source.read_aligned(sector, sectors)?;
+        let (buffer, range) = self.source.read_aligned(cause, sector, sectors)?;
         bytes.copy_from_slice(&buffer[range][..bytes.len()]);
         Ok(())
     }
@@ -99,6 +108,7 @@ impl Reader {
     /// Reads stored sectors that must have the checksum `crc`.
     fn read_checked(
         &self,
+        cause: ReadCause,
         sector: u64,
         bytes: &mut [u8],
         crc: u32,
@@ -110,7 +120,7 @@ impl Reader {
             self.counters.window_hits.fetch_add(1, Relaxed);
             return Ok(Ok(()));
         }
-        self.miss(sector, bytes)?;
+        self.miss(cause, sector, bytes)?;
         if planted::is(Planted::UncheckedRead) {
             return Ok(Ok(()));
         }
@@ -119,7 +129,7 @@ impl Reader {
             // The first answer may be a stale window or a transient fault.
             self.counters.checksum_retries.fetch_add(1, Relaxed);
             let first = found;
-            self.read_uncached(sector, bytes)?;
+            self.read_for(cause, sector, bytes)?;
             found = crc32c(bytes);
             self.tell_mismatch(sector, bytes.len(), crc, first, found);
         }

@@ -9,8 +9,9 @@ use crate::reader::windows::WINDOW_BYTES;
 use crate::statistics::Counters;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{BufferPool, Device, PooledBuffer};
+use varve_fs::InodeNo;
 
 /// Most bytes one request reads.
 pub(super) const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
@@ -18,6 +19,38 @@ pub(super) const RUN_BYTES: u64 = (1 << 20) + (64 << 10);
 const POOLED: usize = 8;
 /// Attempts at a failing read before giving up.
 const ATTEMPTS: u32 = 3;
+
+/// What somebody reads the device for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadCause {
+    /// Blocks of files and directories.
+    Data,
+    /// Index nodes, inodes, attributes, the ifile.
+    Metadata,
+    /// The cleaner.
+    Cleaner,
+    /// The log as a log.
+    Recovery,
+}
+
+impl ReadCause {
+    /// What a block is read for that belongs to `ino`.
+    pub(super) fn of(ino: InodeNo) -> Self {
+        match ino {
+            InodeNo::IFILE => ReadCause::Metadata,
+            _ => ReadCause::Data,
+        }
+    }
+
+    fn counter(self, counters: &Counters) -> &AtomicU64 {
+        match self {
+            ReadCause::Data => &counters.data_read_bytes,
+            ReadCause::Metadata => &counters.metadata_read_bytes,
+            ReadCause::Cleaner => &counters.cleaner_read_bytes,
+            ReadCause::Recovery => &counters.recovery_read_bytes,
+        }
+    }
+}
 
 /// See the module's head.
 pub(super) struct Source {
@@ -46,15 +79,12 @@ impl Source {
     }
 
     /// Reads whole sectors from the device, trying again if it fails.
-    pub fn read(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+    pub fn read(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         assert_may_wait();
         let mut attempt = 1;
         let mut failed = None;
         loop {
             self.counters.device_reads.fetch_add(1, Relaxed);
-            self.counters
-                .bytes_read
-                .fetch_add(bytes.len() as u64, Relaxed);
             let read = || self.device.read(sector * SECTOR, bytes);
             let tried = self.counters.using(read);
             let place = (sector * SECTOR, bytes.len() as u64);
@@ -62,6 +92,9 @@ impl Source {
             let log = &self.counters.failures;
             match tried {
                 Ok(()) => {
+                    let length = bytes.len() as u64;
+                    self.counters.bytes_read.fetch_add(length, Relaxed);
+                    cause.counter(&self.counters).fetch_add(length, Relaxed);
                     if let Some(error) = failed {
                         self.counters.reads_cured.fetch_add(1, Relaxed);
                         let cured = FailureOutcome::Cured;
@@ -87,14 +120,19 @@ impl Source {
 
     /// Reads `sectors` sectors from `sector`, aligned as the device needs.
     /// The returned range holds them.
-    pub fn read_aligned(&self, sector: u64, sectors: u64) -> Result<(PooledBuffer, Range<usize>)> {
+    pub fn read_aligned(
+        &self,
+        cause: ReadCause,
+        sector: u64,
+        sectors: u64,
+    ) -> Result<(PooledBuffer, Range<usize>)> {
         let step = self.align / SECTOR;
         let first = sector - sector % step;
         let end = (sector + sectors).next_multiple_of(step);
         let bytes = ((end - first) * SECTOR) as usize;
         let pool = usize::from(bytes <= WINDOW_BYTES as usize + 8192);
         let mut buffer = self.pools[pool].take(bytes);
-        self.read(first, &mut buffer)?;
+        self.read(cause, first, &mut buffer)?;
         let start = ((sector - first) * SECTOR) as usize;
         Ok((buffer, start..start + (sectors * SECTOR) as usize))
     }

@@ -7,7 +7,7 @@
 //! Invariant: a window is kept only if its segment has not been entered anew,
 //! and the caches not been dropped, since its fetch began.
 
-use super::Reader;
+use super::{ReadCause, Reader};
 use crate::error::Result;
 use crate::format::SECTOR;
 use crate::locks::assert_may_wait;
@@ -218,17 +218,17 @@ impl Reader {
 
     /// Reads what no buffer holds: just that, or the window around it when
     /// the last miss was a neighbour.
-    pub(super) fn miss(&self, sector: u64, bytes: &mut [u8]) -> Result<()> {
+    pub(super) fn miss(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
         let before = self.windows.state.lock().note(sector, sectors);
         let end = self.log_end();
         let Some(before) = before.filter(|_| sectors < WINDOW_SECTORS && sector < end) else {
-            return self.read_uncached(sector, bytes);
+            return self.read_for(cause, sector, bytes);
         };
         let count = WINDOW_SECTORS.min(end - sector).max(sectors);
-        let Ok((buffer, range)) = self.source.read_aligned(sector, count) else {
+        let Ok((buffer, range)) = self.source.read_aligned(cause, sector, count) else {
             // A neighbour may be unreadable; what was asked for may not.
-            return self.read_uncached(sector, bytes);
+            return self.read_for(cause, sector, bytes);
         };
         self.counters.windows_read.fetch_add(1, Relaxed);
         bytes.copy_from_slice(&buffer[range.start..range.start + bytes.len()]);

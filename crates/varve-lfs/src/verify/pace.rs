@@ -109,15 +109,17 @@ impl Device for PacedDevice {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         // Once it is to end, what has begun goes on without delay.
+        let bytes = buffer.len() as u64;
         if self.control.stopping() {
+            self.others.verified_read_bytes.fetch_add(bytes, Relaxed);
             return self.inner.read(offset, buffer);
         }
-        let bytes = buffer.len() as u64;
         let busy = self.wait_for_turn(bytes);
         let start = self.clock.monotonic_ns();
         let outcome = self.inner.read(offset, buffer);
         let took = self.clock.monotonic_ns().saturating_sub(start);
         self.control.update(|progress| progress.read_bytes += bytes);
+        self.others.verified_read_bytes.fetch_add(bytes, Relaxed);
         if busy {
             let pause = took.saturating_mul(YIELD).min(YIELD_MAX_NS);
             self.control.wait(Duration::from_nanos(pause));

@@ -1,7 +1,8 @@
 //! What other processes ask of the server of a mount, over ioctls on its root.
-//! Root and whoever mounted may.
+//! Root and whoever mounted may; the segment map, as the statistics, everybody
+//! who can open the root.
 
-use super::{cleaner_server, scrub_server};
+use super::{cleaner_server, scrub_server, top_server};
 use serde_json::Value;
 use std::sync::Arc;
 use varve::Verifier;
@@ -17,15 +18,23 @@ pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandle
         if ![VARVE_IOC_ASK, VARVE_IOC_EXCHANGE].contains(&request.command) {
             return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
         }
-        if request.uid != 0 && request.uid != owner {
-            return Err(Errno(rustix::io::Errno::PERM.raw_os_error()));
-        }
+        let foreign = request.uid != 0 && request.uid != owner;
+        let forbidden = Errno(rustix::io::Errno::PERM.raw_os_error());
         if request.command == VARVE_IOC_EXCHANGE {
-            return cleaner_server::exchange(request, fs.layout());
+            return match foreign {
+                true => Err(forbidden),
+                false => cleaner_server::exchange(request, fs.layout()),
+            };
         }
         let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
         let text = varve_fuse::question_text(request.input).map_err(|_| invalid)?;
         let question: Value = serde_json::from_str(&text).map_err(|_| invalid)?;
+        if let Some(answer) = top_server::answer(&question, fs.layout()) {
+            return Ok(varve_fuse::answer(&answer.to_string()));
+        }
+        if foreign {
+            return Err(forbidden);
+        }
         let answer = match question.get("cleaner") {
             Some(asked) => cleaner_server::answer(asked, fs.layout())?,
             None => scrub_server::answer(&question, &verifier, fs.layout())?,

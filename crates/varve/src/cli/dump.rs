@@ -1,5 +1,6 @@
 //! `varve dump`: a volume's structures, for people and scripts.
 
+use super::histogram;
 use super::output::{self, Failure, Outcome};
 use serde_json::{Value, json};
 use std::fmt::Display;
@@ -15,7 +16,13 @@ pub struct Dump {
     /// The image file or block device.
     volume: PathBuf,
     #[command(subcommand)]
-    what: What,
+    what: Option<What>,
+    /// How many segments are how full, as a histogram.
+    #[arg(long)]
+    utilisation: bool,
+    /// With --utilisation: draw it, too, as SVG.
+    #[arg(long, value_name = "FILE", requires = "utilisation")]
+    picture: Option<PathBuf>,
     /// As JSON.
     #[arg(long, global = true)]
     json: bool,
@@ -52,13 +59,20 @@ enum What {
 
 impl Dump {
     pub fn run(self) -> Outcome {
+        if self.what.is_some() == self.utilisation {
+            let text = "say what to dump: one of the subcommands, or --utilisation";
+            return Err(Failure::new(2, text));
+        }
         let device = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
         let volume = Inspector::open(Arc::new(device), Arc::new(HostClock::default()))
             .map_err(Failure::with(1))?;
         for problem in volume.problems() {
             tracing::warn!(volume = %self.volume.display(), "{problem}");
         }
-        match &self.what {
+        let Some(what) = &self.what else {
+            return self.histogram(&volume);
+        };
+        match what {
             What::Superblock => self.superblock(&volume),
             What::Checkpoints => self.list(&volume.checkpoints()),
             What::Segments { used } => {
@@ -76,6 +90,19 @@ impl Dump {
                 self.one(&volume.inode(ino));
             }
             What::Ifile => self.one(&volume.ifile().map_err(|error| self.failed(error))?),
+        }
+        Ok(0)
+    }
+
+    fn histogram(&self, volume: &Inspector) -> Outcome {
+        let counted = volume.utilisation().map_err(|error| self.failed(error))?;
+        match self.json {
+            true => output::json(&json!(counted)),
+            false => output::line(histogram::text(&counted)),
+        }
+        if let Some(path) = &self.picture {
+            let drawn = histogram::picture(&counted).draw(path);
+            drawn.map_err(Failure::with(1))?;
         }
         Ok(0)
     }

@@ -13,6 +13,7 @@ mod daemon;
 mod dump;
 mod fsck;
 mod generate;
+mod histogram;
 mod info;
 mod lab;
 mod mkfs;
@@ -27,6 +28,8 @@ mod scrub;
 mod scrub_server;
 mod size;
 mod stats;
+mod top;
+mod top_server;
 mod umount;
 
 use clap::{Parser, Subcommand};
@@ -54,6 +57,7 @@ enum Command {
     Scrub(scrub::Scrub),
     Cleaner(cleaner::Cleaner),
     Stats(stats::Stats),
+    Top(top::Top),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
     Manual(generate::Manual),
@@ -90,6 +94,7 @@ pub fn main() -> ExitCode {
         Command::Scrub(command) => command.run(),
         Command::Cleaner(command) => command.run(),
         Command::Stats(command) => command.run(),
+        Command::Top(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Manual(command) => command.run(),

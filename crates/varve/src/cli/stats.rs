@@ -5,7 +5,8 @@ use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
-use varve_lfs::Lfs;
+use varve_lfs::cleaner::policy::TransferModel;
+use varve_lfs::{Lfs, STEPS, Utilisation};
 
 /// Print the counters of a mount, or the state of a volume that is not
 /// mounted.
@@ -39,7 +40,8 @@ impl Stats {
     }
 }
 
-fn of_mount(directory: &Path) -> Result<Value, Failure> {
+/// What the server of a mount says.
+pub fn of_mount(directory: &Path) -> Result<Value, Failure> {
     let text = varve_fuse::query_statistics(directory).map_err(|error| {
         let shown = directory.display();
         let advice = "it must be the directory a Varve volume is mounted on";
@@ -92,6 +94,13 @@ pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
         "read_only": u8::from(stopped.is_some()),
         "reason": stopped,
     });
+    let [clean, low, goal] = layout.cleaner_marks();
+    all["cleaner"] = json!({
+        "clean_segments": clean,
+        "begins_below": low,
+        "ends_at": goal,
+        "debt_segments": if clean < low { goal.saturating_sub(clean) } else { 0 },
+    });
     all["verification"] = job(verifier.tree());
     all["scrub"] = job(verifier.scrub());
 }
@@ -143,6 +152,30 @@ fn job(status: Option<JobStatus>) -> Value {
     value
 }
 
+fn by_cause(causes: &[(&'static str, u64)]) -> Map<String, Value> {
+    let member = |(cause, bytes): &(&str, u64)| ((*cause).to_owned(), (*bytes).into());
+    causes.iter().map(member).collect()
+}
+
+/// Counts of segments by utilisation, named by the upper end of each step.
+fn by_step(counts: &[u64; STEPS]) -> Map<String, Value> {
+    let name = |step: usize| format!("{:.1}", (step + 1) as f64 / STEPS as f64);
+    let counts = counts.iter().enumerate();
+    counts
+        .map(|(step, count)| (name(step), (*count).into()))
+        .collect()
+}
+
+fn segments(utilisation: &Utilisation) -> Value {
+    json!({
+        "clean": utilisation.clean,
+        "open": utilisation.open,
+        "empty": utilisation.empty,
+        "by_utilisation": by_step(&utilisation.used),
+        "utilisation": utilisation.overall(),
+    })
+}
+
 /// The counters of a volume, layer by layer.
 pub fn describe(statistics: &Statistics) -> Value {
     let layout: Map<String, Value> = statistics
@@ -151,7 +184,9 @@ pub fn describe(statistics: &Statistics) -> Value {
         .into_iter()
         .map(|(name, value)| (name.to_owned(), value.into()))
         .collect();
-    let t = &statistics.tree;
+    let (t, l) = (&statistics.tree, &statistics.layout);
+    let mut cleaned = by_step(&l.cleaned_by_utilisation);
+    cleaned.insert("empty".into(), l.segments_emptied.into());
     json!({
         "layout": layout,
         "tree": {
@@ -189,7 +224,12 @@ pub fn describe(statistics: &Statistics) -> Value {
             "files": statistics.space.files,
             "files_free": statistics.space.files_free,
         },
-        "write_cost": statistics.write_cost(),
-        "write_amplification": statistics.write_amplification(),
+        "written_by_cause": by_cause(&l.written_by_cause()),
+        "read_by_cause": by_cause(&l.read_by_cause()),
+        "segments": segments(&statistics.utilisation),
+        "cleaned_by_utilisation": cleaned,
+        "write_cost": l.write_cost(),
+        "overall_write_cost": l.overall_write_cost(&TransferModel::ATLAS_10K),
+        "write_amplification": l.write_amplification(),
     })
 }

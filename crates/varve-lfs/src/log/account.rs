@@ -1,0 +1,74 @@
+//! What a partial segment is made of, counted by cause.
+//!
+//! Every byte that the log hands to the device is counted once: the causes of
+//! [`crate::Statistics::written_by_cause`] add up to what the device takes.
+
+use super::item::{GroupKind, LogItem};
+use super::plan::PartialPlan;
+use crate::format::SECTOR;
+use crate::format::ifile::UNFINISHED_OFFSET;
+use crate::lfs::Lfs;
+use crate::statistics::Counters;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_fs::InodeNo;
+
+impl Lfs {
+    /// Counts one partial segment of a group of this kind, made of `items`.
+    pub(super) fn account(&self, plan: &PartialPlan, items: &[LogItem], kind: GroupKind) {
+        let (c, size) = (&self.counters, &plan.size);
+        let add = |counter: &AtomicU64, bytes: u64| {
+            counter.fetch_add(bytes, Relaxed);
+        };
+        // A filler stores its summary only.
+        let stored = match items {
+            [] => self.geometry.write_unit,
+            _ => plan.bytes,
+        };
+        add(&c.summary_bytes, u64::from(size.summary_sectors()) * SECTOR);
+        add(
+            &c.padding_bytes,
+            u64::from(stored - size.bytes(&self.geometry)),
+        );
+        add(&c.skipped_bytes, u64::from(plan.bytes - stored));
+        let blocks = u64::from(size.block_sectors) * SECTOR;
+        let inodes = u64::from(size.inode_sectors(&self.geometry)) * SECTOR;
+        match kind {
+            GroupKind::User => {
+                add(&c.data_bytes, blocks);
+                add(&c.inode_bytes, inodes);
+            }
+            GroupKind::Cleaner(_) => {
+                add(&c.cleaner_bytes, blocks + inodes);
+                add(&c.cleaner_log_bytes, u64::from(stored));
+            }
+            GroupKind::Checkpoint => {
+                for item in items {
+                    let bytes = u64::from(item.stored_sectors(&self.geometry)) * SECTOR;
+                    add(self.checkpoint_cause(c, item), bytes);
+                }
+                add(&c.inode_bytes, inodes);
+                add(&c.checkpoint_log_bytes, u64::from(stored));
+            }
+        }
+    }
+
+    /// What a checkpoint wrote a block for.
+    fn checkpoint_cause<'c>(&self, c: &'c Counters, item: &LogItem) -> &'c AtomicU64 {
+        let unit = u64::from(self.geometry.block_bytes);
+        match item {
+            LogItem::Node { .. } => &c.node_bytes,
+            LogItem::Block {
+                ino: InodeNo::IFILE,
+                block,
+                ..
+            } if block * unit < UNFINISHED_OFFSET => &c.usage_table_bytes,
+            LogItem::Block {
+                ino: InodeNo::IFILE,
+                ..
+            } => &c.inode_map_bytes,
+            // Inodes and records have no blocks; attributes a checkpoint
+            // would store are data.
+            _ => &c.data_bytes,
+        }
+    }
+}
