@@ -3,6 +3,7 @@
 //! The order of its locks is in [`crate::locks`].
 
 use crate::allowance::Allowance;
+use crate::cleaner::Fragments;
 use crate::cleaner::policy::PolicyKind;
 use crate::cleaner::{CleanerSettings, Control, Pace};
 use crate::committed::{Committed, Lookup};
@@ -20,7 +21,7 @@ use crate::segments::SegmentTable;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use varve_device::sync::RwLockWriteGuard;
+use varve_device::sync::{Mutex, RwLockWriteGuard};
 use varve_device::{Clock, Device};
 
 /// How a volume is mounted.
@@ -135,6 +136,8 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) allowance: Allowance,
+    /// Held for a moment, and nothing else is asked for meanwhile.
+    pub(crate) fragments: Mutex<Fragments>,
     pub(crate) committed: RankedRwLock<Committed>,
     pub(crate) segments: RankedMutex<SegmentTable>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such

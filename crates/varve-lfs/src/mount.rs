@@ -22,6 +22,7 @@ use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::Mutex;
 use varve_device::{BufferPool, Clock, Device};
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
@@ -192,6 +193,7 @@ impl Lfs {
             ),
             output,
             allowance: Allowance::default(),
+            fragments: Mutex::default(),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
             base_images: Cache::new(BASE_IMAGES),

@@ -71,6 +71,8 @@ counters! {
     metadata_read_bytes,
     /// Bytes the cleaner read.
     cleaner_read_bytes,
+    /// Bytes that coalescing read.
+    coalesced_read_bytes,
     /// Bytes read of the log as a log: by recovery.
     recovery_read_bytes,
     /// Bytes that verifications read.
@@ -133,7 +135,10 @@ counters! {
     record_bytes,
     /// Bytes of blocks and inodes the cleaner moved.
     cleaner_bytes,
-    /// All bytes of the cleaner's partial segments.
+    /// Bytes of blocks that coalescing moved.
+    coalesced_bytes,
+    /// All bytes of the cleaner's partial segments, those of coalescing
+    /// included.
     cleaner_log_bytes,
     /// All bytes of checkpoints' partial segments.
     checkpoint_log_bytes,
@@ -158,7 +163,7 @@ counters! {
 impl Statistics {
     /// Bytes written to the device by cause. Once nothing is on its way they
     /// add up to `bytes_written`.
-    pub fn written_by_cause(&self) -> [(&'static str, u64); 9] {
+    pub fn written_by_cause(&self) -> [(&'static str, u64); 10] {
         [
             ("data", self.data_bytes),
             ("inodes", self.inode_bytes),
@@ -169,16 +174,18 @@ impl Statistics {
             ("summaries", self.summary_bytes),
             ("padding", self.padding_bytes),
             ("cleaner", self.cleaner_bytes),
+            ("coalescing", self.coalesced_bytes),
         ]
     }
 
     /// Bytes read from the device by cause. But for verifications they add up
     /// to `bytes_read`.
-    pub fn read_by_cause(&self) -> [(&'static str, u64); 5] {
+    pub fn read_by_cause(&self) -> [(&'static str, u64); 6] {
         [
             ("data", self.data_read_bytes),
             ("metadata", self.metadata_read_bytes),
             ("cleaner", self.cleaner_read_bytes),
+            ("coalescing", self.coalesced_read_bytes),
             ("recovery", self.recovery_read_bytes),
             ("verification", self.verified_read_bytes),
         ]
@@ -195,11 +202,12 @@ impl Statistics {
 
     /// Write cost: bytes that new data and the cleaner move to and from the
     /// device, per byte of new data; 1 at best, 0 if nothing was written. What
-    /// the cleaner writes counts with its summaries and padding.
+    /// the cleaner writes counts with its summaries and padding. Coalescing
+    /// counts as cleaning.
     ///
     /// Source: Rosenblum & Ousterhout 1992, §3.4; Wang & Hu 2002, §4.1.
     pub fn write_cost(&self) -> f64 {
-        let cleaning = self.cleaner_log_bytes + self.cleaner_read_bytes;
+        let cleaning = self.cleaner_log_bytes + self.cleaner_read_bytes + self.coalesced_read_bytes;
         match self.data_bytes {
             0 => 0.0,
             data => (data + cleaning) as f64 / data as f64,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use varve_device::{Clock, CounterSnapshot, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_lfs::cleaner::policy::Coalescing;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 
 const BLOCK: usize = 4096;
@@ -111,6 +112,18 @@ fn bytes_by_cause_are_what_the_device_counted() {
         v.fs.sync().unwrap();
         v.lfs.checkpoint().unwrap();
         v.lfs.clean_batch().unwrap();
+        // From back to front: as many pieces as blocks.
+        let large = v.file(&format!("pieces {round}"), 20);
+        for block in (0..20).rev() {
+            let at = (block * BLOCK) as u64;
+            let caller = Caller::root();
+            v.fs.write(View::Live, &caller, large, at, &[9; BLOCK])
+                .unwrap();
+            v.fs.fsync(View::Live, large, true).unwrap();
+        }
+        v.lfs
+            .coalesce(&Coalescing::thorough(), large, 0, u64::MAX)
+            .unwrap();
         v.lfs.checkpoint().unwrap();
         v.lfs.checkpoint().unwrap();
     }

@@ -286,6 +286,7 @@ impl Model {
             O::WriteBack
             | O::LayoutCheckpoint
             | O::Clean
+            | O::Coalesce
             | O::Claim
             | O::Move
             | O::Stranger(_)

@@ -60,6 +60,8 @@ pub trait Mounted: Send + Sync {
     fn maintain(&self) -> Result<()>;
     /// The layout cleans what it can.
     fn clean(&self) -> Result<()>;
+    /// The layout moves the blocks of files into their order.
+    fn coalesce(&self) -> Result<()>;
     /// The layout's cleaner judges what lives in a few segments, and waits.
     fn claim(&self) -> Result<()>;
     /// It moves what it last found living.
@@ -89,6 +91,8 @@ pub type Claimed<L> = Box<dyn FnOnce(&FileSystem<L>) -> Result<()> + Send>;
 pub struct Extras<L: Layout> {
     /// Cleans what can be cleaned.
     pub clean: fn(&FileSystem<L>) -> Result<()>,
+    /// Moves the blocks of files into their order.
+    pub coalesce: fn(&FileSystem<L>) -> Result<()>,
     /// Judges what lives, and says how to move it.
     pub claim: fn(&FileSystem<L>) -> Result<Claimed<L>>,
     /// Makes the next call of a cleaner of another process.
@@ -105,6 +109,7 @@ impl<L: Layout> Default for Extras<L> {
     fn default() -> Self {
         Extras {
             clean: |system| system.layout().maintain(),
+            coalesce: |_| Ok(()),
             claim: |_| Ok(Box::new(|_| Ok(()))),
             stranger: |_, _| Ok(()),
             switch_policy: |_| Ok(()),
@@ -280,6 +285,10 @@ impl<L: Layout> Mounted for Handle<L> {
 
     fn clean(&self) -> Result<()> {
         (self.extras.clean)(&self.system)
+    }
+
+    fn coalesce(&self) -> Result<()> {
+        (self.extras.coalesce)(&self.system)
     }
 
     fn claim(&self) -> Result<()> {

@@ -176,6 +176,8 @@ pub enum Operation {
     Stranger(u8),
     /// The mount's own cleaner follows another policy from now on.
     SwitchPolicy,
+    /// The layout moves the blocks of files into their order.
+    Coalesce,
     /// The file system's background step.
     Maintain,
     /// Forgets what is clean.

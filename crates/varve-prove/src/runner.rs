@@ -217,6 +217,7 @@ impl Runner {
             O::Checkpoint => fs.checkpoint()?,
             O::LayoutCheckpoint => fs.layout_checkpoint()?,
             O::Clean => fs.clean()?,
+            O::Coalesce => fs.coalesce()?,
             O::Claim => fs.claim()?,
             O::Move => fs.move_claimed()?,
             O::Stranger(which) => fs.stranger(*which)?,

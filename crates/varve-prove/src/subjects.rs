@@ -7,8 +7,9 @@ use crate::strangers::switch_policy;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
-use varve_fs::{FileSystem, Layout, MemoryLayout, MemoryOptions, Options, Result};
+use varve_fs::{FileSystem, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Result};
 use varve_lfs::check::{CheckOptions, check};
+use varve_lfs::cleaner::policy::Coalescing;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -162,6 +163,23 @@ pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     Ok(())
 }
 
+/// Moves the blocks of every file into their order, whether it pays or not.
+///
+/// # Errors
+/// As coalescing a file.
+fn coalesce(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+    let layout = system.layout();
+    // Numbers come back, so the small trees of workloads have none above.
+    for number in InodeNo::FIRST.0..256 {
+        let policy = Coalescing::thorough();
+        match layout.coalesce(&policy, InodeNo(number), 0, u64::MAX) {
+            Ok(_) | Err(varve_lfs::Error::NoInode(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
 /// As [`clean`], with whatever else happens between finding and moving, as if
 /// another thread had done it.
 fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
@@ -231,6 +249,7 @@ impl Log {
         let system = self.system_as(device, clock, seed, read_only)?;
         let extras = Extras {
             clean,
+            coalesce,
             claim,
             stranger: |system, stranger| stranger.step(system.layout()),
             switch_policy,

@@ -66,6 +66,16 @@ impl Variant {
         variant
     }
 
+    /// Files are put in order while they are changed.
+    pub fn under_coalescing(seed: u64) -> Self {
+        let mut variant = Variant::plain(seed);
+        let profile = &mut variant.plan.profile;
+        profile.file_blocks = 8;
+        profile.kinds.extend([Kind::Coalesce; 6]);
+        variant.plan.units = vec![4096];
+        variant
+    }
+
     /// Groups of several partials, and a flush behind the first of each.
     pub fn with_flushes_between(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);

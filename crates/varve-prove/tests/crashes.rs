@@ -61,6 +61,13 @@ fn the_log_under_sorted_cleaning() {
 }
 
 #[test]
+fn the_log_under_coalescing() {
+    let seed = announce_seed("the_log_under_coalescing", 1);
+    let counts = explore_variant(&Variant::under_coalescing(seed), scaled(10));
+    assert!(counts.states > 200);
+}
+
+#[test]
 fn the_log_with_other_measures() {
     let seed = announce_seed("the_log_with_other_measures", 1);
     let counts = explore_variant(&Variant::with_other_measures(seed), scaled(10));

@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use varve_fs::FileSystem;
 use varve_lfs::Lfs;
+use varve_lfs::cleaner::policy::Coalescing;
 
 /// How often an idle volume is looked at.
 const IDLE: Duration = Duration::from_secs(1);
@@ -25,6 +26,13 @@ const BUSY: Duration = Duration::from_millis(50);
 /// How often one that also runs out of clean segments is looked at: the
 /// cleaner's rests are its own affair.
 const PRESSED: Duration = Duration::from_millis(2);
+/// Looks without a request after which a volume counts as idle.
+const QUIET: u32 = 10;
+/// Bytes put in order at a time, and how often in a look: a foreground request
+/// meets one of them at most, and none takes more of a device than this a
+/// second, twice (they are read and written).
+const ORDER_BYTES: u64 = 1 << 20;
+const ORDER_TIMES: u32 = 4;
 
 /// Wakes one thread, or ends it.
 #[derive(Default)]
@@ -69,11 +77,17 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts the threads, the last of which serves `verifier`, and has the file system wake the first.
+    /// Starts the threads, the last of which serves `verifier`, and has the
+    /// file system wake the first. With `coalesce`, the second puts files in
+    /// order while nobody asks for anything.
     ///
     /// # Errors
     /// If a thread cannot be started; then none is left.
-    pub(crate) fn start(fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) -> io::Result<Self> {
+    pub(crate) fn start(
+        fs: &Arc<FileSystem<Lfs>>,
+        verifier: &Arc<Verifier>,
+        coalesce: bool,
+    ) -> io::Result<Self> {
         let signals: [Arc<Signal>; 2] = Default::default();
         let [writing, maintaining] = &signals;
         let mut service = Service {
@@ -85,7 +99,9 @@ impl Service {
         let (signal, next) = (Arc::clone(writing), Arc::clone(maintaining));
         service.spawn("varve-write", fs, move |fs| write_back(fs, &signal, &next))?;
         let signal = Arc::clone(maintaining);
-        service.spawn("varve-clean", fs, move |fs| maintain(fs, &signal))?;
+        service.spawn("varve-clean", fs, move |fs| {
+            maintain(fs, &signal, coalesce);
+        })?;
         let serves = Arc::clone(verifier);
         service.spawn("varve-verify", fs, move |fs| serves.serve(fs))?;
         let waker = Arc::clone(writing);
@@ -145,8 +161,10 @@ fn write_back(fs: &FileSystem<Lfs>, signal: &Signal, maintaining: &Signal) {
     }
 }
 
-fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
+fn maintain(fs: &FileSystem<Lfs>, signal: &Signal, coalesce: bool) {
     let mut groups = 0;
+    let mut requests = 0;
+    let mut quiet = 0_u32;
     let mut pause = IDLE;
     while signal.wait(pause) {
         if let Err(error) = fs.maintain() {
@@ -162,5 +180,40 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal) {
             false if fs.layout().wants_cleaning() => PRESSED,
             false => BUSY,
         };
+        let before = std::mem::replace(&mut requests, requests_of(fs));
+        quiet = match requests == before && pause == IDLE {
+            true => quiet.saturating_add(1),
+            false => 0,
+        };
+        if coalesce && quiet >= QUIET {
+            put_in_order(fs, signal, requests);
+            // Our own groups are no reason to look more often.
+            groups = fs.layout().statistics().groups;
+        }
+    }
+}
+
+/// What users have asked for so far.
+fn requests_of(fs: &FileSystem<Lfs>) -> u64 {
+    let s = fs.statistics();
+    let changes = s.creates + s.unlinks + s.renames + s.setattrs + s.fsyncs;
+    s.lookups + s.reads + s.writes + changes
+}
+
+/// A step of idle work; it ends as soon as somebody asks for something.
+fn put_in_order(fs: &FileSystem<Lfs>, signal: &Signal, requests: u64) {
+    let policy = Coalescing::default();
+    for _ in 0..ORDER_TIMES {
+        if signal.stopping() || requests_of(fs) != requests {
+            return;
+        }
+        match fs.layout().coalesce_found(&policy, ORDER_BYTES) {
+            Ok(Some(done)) if !done.short_of_room => {}
+            Ok(_) => return,
+            Err(error) => {
+                tracing::warn!(%error, "putting files in order failed");
+                return;
+            }
+        }
     }
 }

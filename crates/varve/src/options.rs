@@ -124,6 +124,9 @@ pub struct OpenOptions {
     /// Verify the tree in the background after a roll-forward; needs
     /// `background`. Default: on.
     pub verify: bool,
+    /// Put the blocks of files that were updated at random in order while
+    /// nobody uses the volume; needs `background`. Default: off.
+    pub coalesce: bool,
     /// On whose behalf operations run. Default: this process's user and group,
     /// umask 022, and no permission bit refuses anything.
     pub caller: Option<Caller>,
@@ -145,6 +148,7 @@ impl Default for OpenOptions {
             atime: Atime::Relatime,
             discard: false,
             verify: true,
+            coalesce: false,
             caller: None,
         }
     }

@@ -49,6 +49,30 @@ fn a_mount_lives_from_mount_to_umount() {
     ages.expect(0, "age in log2 seconds");
     varve(["top", &m.dir, "--interval", "0"]).expect(2, "seconds from 0.1");
 
+    // Blocks from back to front: as many pieces.
+    let pieces = fs::File::create(m.path("pieces")).unwrap();
+    for block in (0..24).rev() {
+        pieces
+            .write_all_at(&[block as u8; 4096], block * 4096)
+            .unwrap();
+        pieces.sync_data().unwrap();
+    }
+    drop(pieces);
+    let path = m.path("pieces").display().to_string();
+    // Not yet cold.
+    varve(["coalesce", &path]).expect(0, "0 files looked at");
+    let done = varve(["coalesce", "--thorough", "--json", &m.dir])
+        .expect(0, "")
+        .json();
+    assert_eq!(done["moved_bytes"], 24 * 4096, "{done}");
+    assert!(
+        done["runs_after"].as_u64() < done["runs_before"].as_u64(),
+        "{done}"
+    );
+    let read = fs::read(m.path("pieces")).unwrap();
+    assert!((0..24).all(|block| read[block * 4096] == block as u8));
+    varve(["coalesce", "/"]).expect(1, "");
+
     let open = fs::File::open(m.path("hello")).unwrap();
     varve(["umount", &m.dir]).expect(32, "files are open");
     drop(open);

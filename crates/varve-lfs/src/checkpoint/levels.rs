@@ -142,6 +142,9 @@ impl Fold<'_> {
                 folds[at].changes.insert(index, None);
                 continue;
             }
+            if height == 0 {
+                self.lfs.fragments.lock().note(ino, &node);
+            }
             chunk.push(PendingNode {
                 at,
                 id,

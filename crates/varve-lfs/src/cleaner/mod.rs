@@ -22,6 +22,8 @@ mod claims;
 pub mod client;
 mod contents;
 mod control;
+mod coalesce;
+mod fragments;
 mod mechanism;
 pub mod pace;
 mod pass;
@@ -38,6 +40,8 @@ pub use control::{CleanerSettings, CleanerStatus, Pace};
 pub use mechanism::Found;
 pub(crate) use pass::Urgency;
 pub use remote::CallError;
+pub use coalesce::Coalesced;
+pub(crate) use fragments::Fragments;
 
 use crate::committed::Committed;
 use crate::lfs::Lfs;

@@ -37,8 +37,12 @@ impl Lfs {
                 add(&c.data_bytes, blocks);
                 add(&c.inode_bytes, inodes);
             }
-            GroupKind::Cleaner(_) => {
-                add(&c.cleaner_bytes, blocks + inodes);
+            GroupKind::Cleaner(_) | GroupKind::Coalescing(_) => {
+                let moved = match kind {
+                    GroupKind::Coalescing(_) => &c.coalesced_bytes,
+                    _ => &c.cleaner_bytes,
+                };
+                add(moved, blocks + inodes);
                 add(&c.cleaner_log_bytes, u64::from(stored));
             }
             GroupKind::Checkpoint => {

@@ -126,6 +126,8 @@ pub enum GroupKind {
     /// The cleaner: moves, each applied if its source still stands. The number
     /// is the checkpoint against whose image the sources were verified.
     Cleaner(u64),
+    /// Coalescing: moves as the cleaner's, counted apart.
+    Coalescing(u64),
 }
 
 /// Where an item went.

@@ -66,7 +66,7 @@ impl Lfs {
     ) -> Result<Option<Written>> {
         self.durability.check()?;
         let mut log = self.log.lock();
-        if let GroupKind::Cleaner(serial) = kind
+        if let GroupKind::Cleaner(serial) | GroupKind::Coalescing(serial) = kind
             && self.committed.read().base.serial != serial
             && !planted::is(Planted::StaleClaim)
         {
@@ -264,7 +264,7 @@ fn flags_of(kind: GroupKind, first: bool, last: bool) -> u16 {
     let mut flags = match kind {
         GroupKind::User => 0,
         GroupKind::Checkpoint => summary_flags::CHECKPOINT,
-        GroupKind::Cleaner(_) => summary_flags::CLEANER,
+        GroupKind::Cleaner(_) | GroupKind::Coalescing(_) => summary_flags::CLEANER,
     };
     if first {
         flags |= summary_flags::FIRST;

@@ -29,6 +29,8 @@ pub enum ReadCause {
     Metadata,
     /// The cleaner.
     Cleaner,
+    /// Coalescing.
+    Coalescing,
     /// The log as a log.
     Recovery,
 }
@@ -47,6 +49,7 @@ impl ReadCause {
             ReadCause::Data => &counters.data_read_bytes,
             ReadCause::Metadata => &counters.metadata_read_bytes,
             ReadCause::Cleaner => &counters.cleaner_read_bytes,
+            ReadCause::Coalescing => &counters.coalesced_read_bytes,
             ReadCause::Recovery => &counters.recovery_read_bytes,
         }
     }

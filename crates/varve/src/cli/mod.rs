@@ -9,6 +9,7 @@ mod bench;
 mod calls;
 mod cleaner;
 mod cleaner_server;
+mod coalesce;
 mod daemon;
 mod dump;
 mod fsck;
@@ -58,6 +59,7 @@ enum Command {
     Cleaner(cleaner::Cleaner),
     Stats(stats::Stats),
     Top(top::Top),
+    Coalesce(coalesce::Coalesce),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
     Manual(generate::Manual),
@@ -95,6 +97,7 @@ pub fn main() -> ExitCode {
         Command::Cleaner(command) => command.run(),
         Command::Stats(command) => command.run(),
         Command::Top(command) => command.run(),
+        Command::Coalesce(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Manual(command) => command.run(),

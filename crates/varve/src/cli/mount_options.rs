@@ -84,6 +84,8 @@ impl Chosen {
             ("cache", size) => self.volume.cache_bytes = size::parse(size)?,
             ("io", mode) => self.volume.io = super::io_mode(mode)?,
             ("verify", "") => self.volume.verify = true,
+            ("coalesce", "") => self.volume.coalesce = true,
+            ("nocoalesce", "") => self.volume.coalesce = false,
             ("noverify", "") => self.volume.verify = false,
             ("heads", count) => self.volume.heads = heads(count)?,
             (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {

@@ -120,13 +120,15 @@ impl Volume {
         let fs = Arc::new(fs);
         let verifier = Arc::new(Verifier::default());
         let service = match options.background {
-            true => Some(Service::start(&fs, &verifier).map_err(|source| {
-                Error::Open(OpenError::Io {
-                    path: device.name().into(),
-                    action: "start threads for",
-                    source,
-                })
-            })?),
+            true => Some(
+                Service::start(&fs, &verifier, options.coalesce).map_err(|source| {
+                    Error::Open(OpenError::Io {
+                        path: device.name().into(),
+                        action: "start threads for",
+                        source,
+                    })
+                })?,
+            ),
             false => None,
         };
         if options.background && options.verify && fs.layout().wants_verification() {

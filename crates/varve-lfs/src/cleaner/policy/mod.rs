@@ -7,6 +7,7 @@
 
 mod adaptive;
 mod age_threshold;
+mod coalescing;
 mod cost_benefit;
 mod greedy;
 mod hole_plugging;
@@ -19,6 +20,7 @@ mod water;
 
 pub use adaptive::{Adaptive, TransferModel};
 pub use age_threshold::AgeThreshold;
+pub use coalescing::{Coalescing, EXTENT_BYTES, Extent, File};
 pub use cost_benefit::CostBenefit;
 pub use greedy::Greedy;
 pub use hole_plugging::HolePlugging;

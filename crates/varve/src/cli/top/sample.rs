@@ -120,7 +120,13 @@ impl Rates {
             0 => None,
             data => Some(bytes as f64 / data as f64),
         };
-        let cleaning = grown("/layout/cleaner_log_bytes") + grown("/layout/cleaner_read_bytes");
+        let cleaning = [
+            "cleaner_log_bytes",
+            "cleaner_read_bytes",
+            "coalesced_read_bytes",
+        ]
+        .map(|name| grown(&format!("/layout/{name}")));
+        let cleaning = cleaning.iter().sum();
         let text = |name: &str| after.map[name].as_str().unwrap_or("").to_owned();
         Rates {
             seconds,

@@ -1,0 +1,216 @@
+//! `varve coalesce`: puts the blocks of files in order, and what the server of
+//! a mount answers to it.
+//!
+//! | question | answer |
+//! |---|---|
+//! | `{"coalesce": {"inode": 7, "from": 0, "bytes": 4194304, "thorough": false}}` | `moved_bytes`, `runs_before`, `runs_after`, `damaged`, `next`, `short_of_room`; ENOENT if there is no such file |
+
+use super::output::{self, Failure, Outcome, Progress};
+use super::size;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+use varve::InodeNo;
+use varve_fuse::Errno;
+use varve_lfs::Lfs;
+use varve_lfs::cleaner::policy::{Coalescing, File};
+
+/// Bytes one question moves at most: other requests wait for none of it, but
+/// it takes a serving thread.
+const STEP_BYTES: u64 = 4 << 20;
+
+/// Put the blocks of files of a mounted volume in order.
+///
+/// Files that are updated at random lie in pieces, and reading them in order
+/// takes a request for each. This moves blocks where that pays, the largest
+/// files first, and leaves alone what was written within the last minute. It
+/// stops before the cleaner would have to work for it.
+#[derive(clap::Args)]
+pub struct Coalesce {
+    /// Files, or directories with all that is in them.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Most bytes moved per second; 0 for as many as the device takes.
+    #[arg(long, default_value = "32M", value_parser = size::parse)]
+    rate: u64,
+    /// Whatever lies in more than one piece, whenever it was written.
+    #[arg(long)]
+    thorough: bool,
+    /// What was done as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was done in all.
+#[derive(Default)]
+struct Done {
+    files: u64,
+    moved_bytes: u64,
+    runs: (u64, u64),
+    damaged: u64,
+}
+
+impl Coalesce {
+    pub fn run(self) -> Outcome {
+        let mut files: BTreeMap<PathBuf, BTreeMap<u64, File>> = BTreeMap::new();
+        for path in &self.paths {
+            let found = files.entry(root_of(path)?).or_default();
+            walk(path, found).map_err(Failure::with(1))?;
+        }
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ns = now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
+        let policy = policy(self.thorough);
+        let mut done = Done::default();
+        let progress = Progress::bytes("coalescing");
+        for (root, found) in files {
+            let found: Vec<File> = found.into_values().collect();
+            let chosen = policy.choose(&found, now_ns);
+            let all: u64 = chosen.iter().map(|file| file.bytes).sum();
+            let mut seen = 0;
+            for file in chosen {
+                progress.at(seen, all);
+                self.file(&root, file, &mut done)?;
+                seen += file.bytes;
+            }
+        }
+        progress.finish();
+        self.tell(&done);
+        Ok(0)
+    }
+
+    /// Asks for a file, step by step.
+    fn file(&self, root: &Path, file: File, done: &mut Done) -> Result<(), Failure> {
+        let mut from = Some(0);
+        done.files += 1;
+        while let Some(at) = from {
+            let begun = Instant::now();
+            let question = json!({"coalesce": {
+                "inode": file.number, "from": at, "bytes": STEP_BYTES, "thorough": self.thorough,
+            }});
+            let answer = match varve_fuse::ask(root, &question.to_string()) {
+                Ok(answer) => answer,
+                // Removed meanwhile.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                Err(error) => {
+                    let shown = root.display();
+                    let text = format_args!("{shown}, inode {}: {error}", file.number);
+                    return Err(Failure::new(1, text));
+                }
+            };
+            let answer: Value = serde_json::from_str(&answer).map_err(Failure::with(1))?;
+            let count = |name: &str| answer[name].as_u64().unwrap_or(0);
+            done.moved_bytes += count("moved_bytes");
+            done.runs.0 += count("runs_before");
+            done.runs.1 += count("runs_after");
+            done.damaged += count("damaged");
+            if answer["short_of_room"] == true {
+                self.tell(done);
+                let text = "clean segments are low: free some room, or let the cleaner go first";
+                return Err(Failure::new(1, text));
+            }
+            from = answer["next"].as_u64();
+            if let Some(due) = (count("moved_bytes") * 1000).checked_div(self.rate) {
+                let due = Duration::from_millis(due);
+                std::thread::sleep(due.saturating_sub(begun.elapsed()));
+            }
+        }
+        Ok(())
+    }
+
+    fn tell(&self, done: &Done) {
+        if self.json {
+            output::json(&json!({
+                "files": done.files,
+                "moved_bytes": done.moved_bytes,
+                "runs_before": done.runs.0,
+                "runs_after": done.runs.1,
+                "damaged_extents": done.damaged,
+            }));
+            return;
+        }
+        let moved = size::show(done.moved_bytes);
+        let (before, after) = done.runs;
+        let files = done.files;
+        output::line(format_args!(
+            "{files} files looked at, {moved} moved, {before} pieces before, {after} after"
+        ));
+        if done.damaged > 0 {
+            let damaged = done.damaged;
+            output::line(format_args!(
+                "{damaged} extents left alone as damaged; `varve scrub` names them"
+            ));
+        }
+    }
+}
+
+fn policy(thorough: bool) -> Coalescing {
+    match thorough {
+        true => Coalescing::thorough(),
+        false => Coalescing::default(),
+    }
+}
+
+/// The root of the mount that `path` is on.
+fn root_of(path: &Path) -> Result<PathBuf, Failure> {
+    let shown = path.display();
+    let failed = |error| Failure::new(1, format_args!("{shown}: {error}"));
+    let real = path.canonicalize().map_err(failed)?;
+    let device = real.symlink_metadata().map_err(failed)?.dev();
+    let same = |at: &&Path| at.symlink_metadata().is_ok_and(|m| m.dev() == device);
+    let root = real.ancestors().take_while(same).last().unwrap_or(&real);
+    Ok(root.to_owned())
+}
+
+/// Every regular file at and below `path`, on the same volume, once.
+fn walk(path: &Path, found: &mut BTreeMap<u64, File>) -> std::io::Result<()> {
+    let top = path.metadata()?;
+    let mut waiting = vec![path.to_owned()];
+    while let Some(at) = waiting.pop() {
+        // What is removed meanwhile is none of ours.
+        let Ok(metadata) = at.symlink_metadata() else {
+            continue;
+        };
+        if metadata.dev() != top.dev() {
+            continue;
+        }
+        if metadata.is_dir() {
+            let entries = std::fs::read_dir(&at)?;
+            waiting.extend(entries.flatten().map(|entry| entry.path()));
+        } else if metadata.is_file() {
+            let written = metadata.mtime().saturating_mul(1_000_000_000);
+            let file = File {
+                number: metadata.ino(),
+                bytes: metadata.len(),
+                written_ns: written.saturating_add(metadata.mtime_nsec()),
+            };
+            found.insert(file.number, file);
+        }
+    }
+    Ok(())
+}
+
+/// The server's answer, if it is this question.
+pub fn answer(question: &Value, layout: &Lfs) -> Option<Result<Value, Errno>> {
+    let asked = question.get("coalesce")?;
+    let number = |name: &str| asked[name].as_u64();
+    let (Some(inode), Some(from), Some(bytes)) = (number("inode"), number("from"), number("bytes"))
+    else {
+        return Some(Err(Errno(rustix::io::Errno::INVAL.raw_os_error())));
+    };
+    let policy = policy(asked["thorough"] == true);
+    let bytes = bytes.min(STEP_BYTES);
+    let done = layout.coalesce(&policy, InodeNo(inode), from, bytes);
+    let told = done.map(|done| {
+        json!({
+            "moved_bytes": done.moved_bytes,
+            "runs_before": done.runs.0,
+            "runs_after": done.runs.1,
+            "damaged": done.damaged,
+            "next": done.next,
+            "short_of_room": done.short_of_room,
+        })
+    });
+    Some(told.map_err(|error| Errno::from(varve_fs::Error::from(error))))
+}
