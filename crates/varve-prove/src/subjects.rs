@@ -322,3 +322,27 @@ impl Subject for Log {
         self.device_bytes
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_fs::{Caller, View};
+
+    #[test]
+    fn coalescing_has_something_to_move_in_small_workloads() {
+        let log = Log::default();
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::new(log.device_bytes));
+        log.format(Arc::clone(&device), new_clock()).unwrap();
+        let system = log.system(device, new_clock(), 1).unwrap();
+        let (caller, root) = (Caller::root(), InodeNo::ROOT);
+        let made = system.mknod(View::Live, &caller, root, b"a", 0o100_644, 0);
+        let file = made.unwrap().ino;
+        for block in [1, 0] {
+            let (at, data) = (block * 4096, [1; 4096]);
+            system.write(View::Live, &caller, file, at, &data).unwrap();
+            system.fsync(View::Live, file, true).unwrap();
+        }
+        coalesce(&system).unwrap();
+        assert_eq!(system.layout().statistics().coalesced_bytes, 2 * 4096);
+    }
+}

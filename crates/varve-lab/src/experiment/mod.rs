@@ -4,6 +4,8 @@
 mod n1;
 mod r3;
 mod r4;
+mod r5;
+mod r6;
 mod real_log;
 mod run;
 mod study;
@@ -65,9 +67,19 @@ pub enum LabError {
         /// Why.
         source: std::io::Error,
     },
+    /// The file system under study failed.
+    #[error("the file system under study failed: {0}")]
+    System(String),
     /// The picture cannot be drawn.
     #[error("the picture cannot be drawn: {0}")]
     Picture(String),
+}
+
+impl LabError {
+    /// What a file system or its log said.
+    pub(crate) fn system(error: impl std::fmt::Display) -> Self {
+        LabError::System(error.to_string())
+    }
 }
 
 /// One measured row.
@@ -144,11 +156,13 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 11] = [
+pub const ALL: [Experiment; 13] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
     r4::R4,
+    r5::R5,
+    r6::R6,
     wolf::W1,
     wolf::W2,
     wolf::W3,

@@ -97,6 +97,17 @@ impl Stored {
     }
 }
 
+/// `verdict.json`: what was found, and of what.
+#[derive(Debug, Serialize, Deserialize)]
+struct Report {
+    experiment: String,
+    seed: u64,
+    small: bool,
+    traces: bool,
+    version: String,
+    verdicts: Vec<Verdict>,
+}
+
 /// Runs the shard's points of an experiment that are not there yet, on `jobs`
 /// threads, and reports if all are there. `progress` is told how many points
 /// of how many are done.
@@ -157,11 +168,12 @@ pub fn run(
         return Err(error);
     }
     let found = (0..points.len()).map(known).collect();
-    report(experiment, directory.clone(), found)
+    report(experiment, context, directory.clone(), found)
 }
 
 fn report(
     experiment: &Experiment,
+    context: &Context,
     directory: PathBuf,
     found: Vec<Option<Vec<Row>>>,
 ) -> Result<Outcome, LabError> {
@@ -171,7 +183,15 @@ fn report(
         let rows: Vec<Row> = found.into_iter().flatten().flatten().collect();
         verdicts = (experiment.verdicts)(&rows);
         write_csv(&directory.join("data.csv"), &rows)?;
-        write_json(&directory.join("verdict.json"), &verdicts)?;
+        let report = Report {
+            experiment: experiment.id.into(),
+            seed: context.seed,
+            small: context.small,
+            traces: context.traces.is_some(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            verdicts: verdicts.clone(),
+        };
+        write_json(&directory.join("verdict.json"), &report)?;
         (experiment.picture)(&rows).draw(&directory.join("picture.svg"))?;
     }
     Ok(Outcome {

@@ -31,6 +31,14 @@ fn shards_share_the_work_and_the_last_reports() {
     for file in ["data.csv", "verdict.json", "picture.svg"] {
         assert!(whole.directory.join(file).exists(), "{file}");
     }
+    let verdict = std::fs::read_to_string(whole.directory.join("verdict.json")).unwrap();
+    let verdict: serde_json::Value = serde_json::from_str(&verdict).unwrap();
+    assert_eq!(
+        (&verdict["seed"], &verdict["small"]),
+        (&1.into(), &true.into())
+    );
+    assert_eq!(verdict["version"], env!("CARGO_PKG_VERSION"));
+    assert!(verdict["verdicts"][0]["claim"].is_string());
     // Nothing is run again, and nothing differs when it is.
     let point = whole.directory.join("point-0000.json");
     let first = std::fs::read(&point).unwrap();

@@ -6,11 +6,11 @@
 //! *Cheaper* means: every request counts as much as reading
 //! [`REQUEST_BYTES`], whole segments in one request.
 
-use crate::reader::ReadCause;
 use crate::chain::{ChainItem, Summary, summaries_of, summaries_while};
 use crate::error::Result;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
+use crate::reader::ReadCause;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that could be read in the time that one more request costs: about

@@ -20,9 +20,9 @@
 
 mod claims;
 pub mod client;
+mod coalesce;
 mod contents;
 mod control;
-mod coalesce;
 mod fragments;
 mod mechanism;
 pub mod pace;
@@ -34,14 +34,14 @@ mod tests;
 pub mod wire;
 
 pub use claims::{CleanerId, CleanerInfo, LEASE_NS};
+pub use coalesce::Coalesced;
 pub use contents::{BlockInfo, SegmentContents};
 pub(crate) use control::Control;
 pub use control::{CleanerSettings, CleanerStatus, Pace};
+pub(crate) use fragments::Fragments;
 pub use mechanism::Found;
 pub(crate) use pass::Urgency;
 pub use remote::CallError;
-pub use coalesce::Coalesced;
-pub(crate) use fragments::Fragments;
 
 use crate::committed::Committed;
 use crate::lfs::Lfs;

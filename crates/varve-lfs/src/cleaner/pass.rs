@@ -341,13 +341,7 @@ impl Lfs {
         Ok(cleaned)
     }
 
-    pub(super) fn cleaned(
-        &self,
-        segment: u32,
-        incarnation: u32,
-        checkpoint: u64,
-        live_bytes: u64,
-    ) {
+    pub(super) fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64, live_bytes: u64) {
         let room = self.geometry.payload_bytes(segment).into();
         self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
         self.segclean(segment, incarnation, checkpoint);
