@@ -147,7 +147,7 @@ impl Lfs {
     }
 
     /// Segments that folding what has changed so far may fill.
-    fn fold_segments(&self) -> u64 {
+    pub(crate) fn fold_segments(&self) -> u64 {
         let committed = self.committed.read();
         let frozen = committed
             .frozen
@@ -162,6 +162,11 @@ impl Lfs {
         // Not in one expression: the lock of the committed state comes first.
         let clean = u64::from(self.segments.lock().clean_count());
         clean + 1 >= self.fold_segments()
+    }
+
+    /// True if as many as `checkpoints`, taken now, are sure to find room.
+    pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
+        self.clean_segments_now() + 1 >= u64::from(checkpoints) * self.fold_segments()
     }
 
     /// True if what a checkpoint may write is about to take the segments that
@@ -341,7 +346,7 @@ impl Lfs {
     fn goal(&self, bytes: u64, purpose: Purpose) -> u64 {
         let fold = self.fold_segments();
         let floor = match purpose {
-            Purpose::Grow => self.floor().max(4 + fold),
+            Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
         floor + (bytes * 2 + bytes / 4).div_ceil(self.dependable_bytes())
@@ -375,13 +380,13 @@ impl Lfs {
 
     /// True if the cleaner may append `bytes` now: moving a block may cost a
     /// node in the next fold, and what waits, its fold and the fold of what is
-    /// there already must fit beside it.
+    /// there already must fit beside it, and a segment that each head enters.
     pub(crate) fn may_move(&self, bytes: u64) -> bool {
-        let fold = self.fold_segments();
+        let (fold, heads) = (self.fold_segments(), self.heads as u64);
         let segments = self.segments.lock();
         let clean = u64::from(segments.clean_count());
         let waiting = segments.waiting_bytes;
-        let free = clean.saturating_sub(fold + 1) * self.dependable_bytes();
+        let free = clean.saturating_sub(fold + heads) * self.dependable_bytes();
         (bytes + waiting) * 2 + (bytes + waiting) / 4 <= free
     }
 

@@ -36,6 +36,13 @@ impl Lfs {
         let kind = self.options.policy;
         let heads = self.heads_to_have(kind);
         if heads != self.heads || !confirmed {
+            // Half way through, what closed heads had named would be nobody's,
+            // and the reserve that of fewer heads.
+            if !self.checkpoints_fit(self.records_to_change()) {
+                let now = self.heads;
+                tracing::warn!(now, heads, "no room to change the heads of the log");
+                return Ok(());
+            }
             match self.change_heads(heads) {
                 Ok(()) => {}
                 // Nothing is placed there before records say so: the first head
@@ -80,6 +87,14 @@ impl Lfs {
         heads
     }
 
+    /// Records that a change of the heads writes: all that are retained.
+    fn records_to_change(&self) -> u32 {
+        match planted::is(Planted::HeadsUnconfirmed) {
+            true => 1,
+            false => self.superblock.record_count.get(),
+        }
+    }
+
     fn change_heads(&mut self, heads: usize) -> Result<()> {
         let mut named = Vec::new();
         {
@@ -100,11 +115,7 @@ impl Lfs {
             }
         }
         self.heads = heads;
-        let records = match planted::is(Planted::HeadsUnconfirmed) {
-            true => 1,
-            false => self.superblock.record_count.get(),
-        };
-        for _ in 0..records {
+        for _ in 0..self.records_to_change() {
             self.take_checkpoint(false)?;
         }
         let mut segments = self.segments.lock();
@@ -113,3 +124,6 @@ impl Lfs {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,54 @@
+//! Another number of heads.
+
+use super::*;
+use crate::lfs::MountOptions;
+use crate::mkfs::FormatOptions;
+use std::sync::Arc;
+use varve_device::{MemoryDevice, VirtualClock};
+
+fn mounted(heads: u32) -> Lfs {
+    let device = Arc::new(MemoryDevice::new(16 << 20));
+    let clock = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+    Lfs::format(&*device, &*clock, &FormatOptions::default()).expect("format");
+    let options = MountOptions {
+        policy: PolicyKind::LifeClasses,
+        heads,
+        ..MountOptions::default()
+    };
+    Lfs::mount(device, clock, options).expect("mount")
+}
+
+#[test]
+fn heads_stay_where_there_is_no_room_for_checkpoints() {
+    let mut lfs = mounted(4);
+    assert_eq!(lfs.heads, 4);
+    lfs.options.heads = 1;
+    let end = lfs.log.lock().end;
+    let mut taken = Vec::new();
+    while lfs.checkpoints_fit(2) {
+        let segment = lfs.segments.lock().take(0).expect("a clean segment");
+        taken.push(segment);
+    }
+    let reserve = lfs.reserve();
+    lfs.arrange_heads(true).expect("arranged");
+    assert_eq!(
+        (lfs.heads, lfs.log.lock().end, lfs.reserve()),
+        (4, end, reserve)
+    );
+    for segment in taken {
+        lfs.segments.lock().put_back(segment);
+    }
+    let clean = lfs.clean_segments_now();
+    lfs.arrange_heads(true).expect("arranged");
+    assert_eq!((lfs.heads, lfs.log.lock().end.heads()), (1, 1));
+    assert_eq!(lfs.clean_segments_now(), clean + 3, "what they had named");
+}
+
+#[test]
+fn what_heads_enter_is_kept_for_them() {
+    let lfs = mounted(4);
+    while lfs.may_move(1) {
+        lfs.segments.lock().take(0).expect("a clean segment");
+    }
+    assert_eq!(lfs.clean_segments_now(), lfs.fold_segments() + 4);
+}
