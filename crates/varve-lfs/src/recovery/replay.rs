@@ -19,6 +19,7 @@ use crate::format::{LogPosition, Malformed};
 use crate::geometry::Geometry;
 use crate::heads::is_entered;
 use crate::reader::Reader;
+use std::cmp::Reverse;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Usage};
 
@@ -119,25 +120,28 @@ impl<'a> Replay<'a> {
     /// The next partial of the chain, or why there is none.
     fn next(&mut self) -> Result<std::result::Result<Pending, Malformed>> {
         let mut refused = None;
-        let mut following: Option<Summary> = None;
+        let mut following = Vec::new();
         for head in 0..self.out.end.heads() {
             match self.at_head(head) {
-                // Of several, that of the latest life: it knew of no other.
-                Ok(summary) => {
-                    let life = |s: &Summary| s.header.incarnation.get();
-                    if following.as_ref().is_none_or(|f| life(f) < life(&summary)) {
-                        following = Some(summary);
-                    }
-                }
+                Ok(summary) => following.push(summary),
                 Err(malformed) => {
                     refused.get_or_insert(malformed);
                 }
             }
         }
-        match following {
-            Some(summary) => self.verified(summary),
-            None => Ok(Err(refused.expect("there is a first head"))),
+        // Of several, that of the latest life: it knew of no other. A leftover
+        // that is not whole must not hide the one that is.
+        following.sort_by_key(|summary| Reverse(summary.header.incarnation.get()));
+        let mut torn = None;
+        for summary in following {
+            match self.verified(summary)? {
+                Ok(partial) => return Ok(Ok(partial)),
+                Err(malformed) => {
+                    torn.get_or_insert(malformed);
+                }
+            }
         }
+        Ok(Err(torn.or(refused).expect("there is a first head")))
     }
 
     /// What is read of the device anew.
