@@ -22,7 +22,7 @@ use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, MAX_INO};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
-use crate::heads::{LogEnd, place_of};
+use crate::heads::{LogEnd, MAX_HEADS, place_of};
 use crate::mkfs::first_record;
 use crate::reader::Reader;
 use crate::repair::evidence::{Evidence, Partial};
@@ -156,7 +156,8 @@ fn end(
 ) -> Option<LogEnd> {
     let partials = evidence.partials();
     let newest = newest?;
-    let mut at = partials.iter().rposition(|p| p.serial == newest)?;
+    let root = partials.iter().rposition(|p| p.serial == newest)?;
+    let mut at = root;
     let mut summary = read(reader, geometry, tag, &partials[at])?;
     while at > 0 && partials[at].serial > oldest.max(1) {
         let before = &partials[at - 1];
@@ -172,17 +173,56 @@ fn end(
         at -= 1;
         summary = previous;
     }
-    let end = heads(reader, geometry, tag, partials, at)
-        .map(|mut end| {
-            end.advance(usize::from(summary.header.head), behind(&summary));
-            end
-        })
-        .filter(|end| end.check(geometry).is_ok());
-    // Of heads that cannot have stood so, the one that wrote last.
-    Some(end.unwrap_or_else(|| LogEnd::from(behind(&summary))))
+    let stood = |at: usize, summary: &Summary| {
+        let end = heads(reader, geometry, tag, partials, at)
+            .map(|mut end| {
+                end.advance(usize::from(summary.header.head), behind(summary));
+                end
+            })
+            .filter(|end| end.check(geometry).is_ok());
+        // Of heads that cannot have stood so, the one that wrote last.
+        end.unwrap_or_else(|| LogEnd::from(behind(summary)))
+    };
+    let end = stood(at, &summary);
+    let several = partials.iter().any(|p| p.head > 0);
+    if several && !leads_through(reader, geometry, tag, end, &partials[at + 1..=root]) {
+        return Some(stood(root, &read(reader, geometry, tag, &partials[root])?));
+    }
+    Some(end)
 }
 
-/// Where each head stood behind partial number `at` of `partials`.
+/// True if replay from `end` takes all of `partials`.
+fn leads_through(
+    reader: &Reader,
+    geometry: &Geometry,
+    tag: u64,
+    mut end: LogEnd,
+    partials: &[Partial],
+) -> bool {
+    partials.iter().all(|partial| {
+        let head = usize::from(partial.head);
+        let Some(summary) = read(reader, geometry, tag, partial) else {
+            return false;
+        };
+        let follows = head < end.heads()
+            && stands_behind(geometry, &end.at(head), partial)
+            && end.follows(geometry, head, &summary.header).is_ok();
+        if follows {
+            end.advance(head, behind(&summary));
+        }
+        follows
+    })
+}
+
+/// True if `partial` is where the head goes on that stood at `place`.
+fn stands_behind(geometry: &Geometry, place: &LogPosition, partial: &Partial) -> bool {
+    let (segment, offset, _) = geometry.successor(place);
+    (segment, offset) == (partial.segment, partial.offset)
+}
+
+/// Where each head stood behind partial number `at` of `partials`. Heads may
+/// have been closed long ago, and opened again elsewhere: what shows where one
+/// stood is what it wrote next. Those that wrote nothing more are left out.
 fn heads(
     reader: &Reader,
     geometry: &Geometry,
@@ -190,26 +230,38 @@ fn heads(
     partials: &[Partial],
     at: usize,
 ) -> Option<LogEnd> {
-    let place = |head: u8| {
-        let last = partials[..=at].iter().rfind(|p| p.head == head)?;
+    let (before, later) = partials.split_at(at + 1);
+    let last_of = |partials: &[Partial], head: u8| {
+        let last = partials.iter().rfind(|p| p.head == head)?;
         Some(behind(&read(reader, geometry, tag, last)?))
     };
-    let mut end = LogEnd::from(place(0)?);
-    let used: BTreeSet<u32> = partials.iter().map(|p| p.segment).collect();
-    let most = partials.iter().map(|p| p.head).max().unwrap_or(0);
+    let mut end = LogEnd::from(last_of(before, 0)?);
+    let mut used: BTreeSet<u32> = partials.iter().map(|p| p.segment).collect();
+    let written = later.iter().chain(partials.get(at));
+    let most = written.map(|p| p.head).max().unwrap_or(0);
+    // What each named last it may still have named when it was closed.
+    used.extend(
+        (0..MAX_HEADS as u8)
+            .filter_map(|head| last_of(partials, head))
+            .map(|place| place.next_segment.get()),
+    );
     for head in 1..=most {
-        if let Some(place) = place(head) {
+        let next = later.iter().find(|p| p.head == head);
+        let goes_on = |place: &LogPosition| match next {
+            Some(next) => stands_behind(geometry, place, next),
+            None => partials[at].head == head,
+        };
+        if let Some(place) = last_of(before, head).filter(goes_on) {
             end.open(place.next_segment.get(), geometry);
             end.set_place(usize::from(head), place_of(&place));
             continue;
         }
         // It entered its first segment later, or never.
-        let later = partials[at..].iter().find(|p| p.head == head);
         let named = |segment: &u32| {
             used.contains(segment) || end.positions().any(|p| p.next_segment.get() == *segment)
         };
         let free = || (0..geometry.segment_count).find(|segment| !named(segment));
-        end.open(later.map(|p| p.segment).or_else(free)?, geometry);
+        end.open(next.map(|p| p.segment).or_else(free)?, geometry);
     }
     Some(end)
 }

@@ -135,6 +135,32 @@ fn several_heads() {
     }
 }
 
+/// Heads that were closed long ago have no place in the log's end, and what
+/// they had named is another's.
+#[test]
+fn heads_that_were_closed() {
+    for seed in 0..3 {
+        eprintln!("seed {seed}");
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (mut device, mut clock) = formatted(12 << 20, FormatOptions::default());
+        for heads in [7, 1, 4, 1] {
+            let options = with_heads(heads, mount_options(2));
+            let volume = Volume::mount_as(device, clock, options);
+            for _ in 0..if heads == 1 { 1500 } else { 300 } {
+                step(&volume, &mut rng);
+            }
+            volume.system.sync().unwrap();
+            device = Arc::new(MemoryDevice::from_image(&volume.device.snapshot()));
+            clock = volume.clock.clone();
+            let tree = Tree::of(&device);
+            let (salvaged, _, after) = salvage(&wipe(&device, false, true));
+            let what = format!("seed {seed}, {heads} heads\n{}", salvaged.repair);
+            assert!(salvaged.repair.is_whole(), "{what}");
+            assert_same(&tree, &after, &what);
+        }
+    }
+}
+
 /// What was synced behind the last checkpoint is there; deleted files stay
 /// deleted, also where their blocks still stand in the log.
 #[test]
