@@ -68,7 +68,12 @@ impl Lfs {
         let most = Placement::most(kind, &self.measures());
         let asked = match self.options.heads {
             0 => Placement::wanted(kind, &self.measures()),
-            asked => (asked as usize).min(most),
+            asked => {
+                if asked as usize > most {
+                    tracing::warn!(asked, most, "the policy has no use for so many heads");
+                }
+                (asked as usize).min(most)
+            }
         };
         let allowed = crate::mkfs::most_heads(&self.geometry).min(MAX_HEADS);
         let heads = asked.min(allowed);
