@@ -11,7 +11,7 @@ use crate::format::summary::{
 use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
 use crate::geometry::Geometry;
 use crate::log::inode_place;
-use crate::reader::Reader;
+use crate::reader::{ReadCause, Reader};
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 
@@ -113,10 +113,26 @@ impl Summary {
         segment: u32,
         offset: u32,
     ) -> Result<std::result::Result<Summary, Malformed>> {
+        let cause = ReadCause::Recovery;
+        Self::read_for(cause, reader, geometry, volume_tag, segment, offset)
+    }
+
+    /// As [`Summary::read`], counted under its cause.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_for(
+        cause: ReadCause,
+        reader: &Reader,
+        geometry: &Geometry,
+        volume_tag: u64,
+        segment: u32,
+        offset: u32,
+    ) -> Result<std::result::Result<Summary, Malformed>> {
         let unit = geometry.write_unit as usize;
         let sector = geometry.byte(segment, offset) / SECTOR;
         let mut bytes = vec![0; unit];
-        reader.read_uncached(sector, &mut bytes)?;
+        reader.read_for(cause, sector, &mut bytes)?;
         let header = match Self::header(&bytes, geometry, volume_tag, segment, offset) {
             Ok(header) => header,
             Err(malformed) => return Ok(Err(malformed)),
@@ -124,7 +140,7 @@ impl Summary {
         let end = HEADER_BYTES + header.entry_bytes.get() as usize;
         if end > unit {
             bytes.resize(end.next_multiple_of(unit), 0);
-            reader.read_uncached(sector, &mut bytes)?;
+            reader.read_for(cause, sector, &mut bytes)?;
         }
         Ok(Self::finish(header, &bytes, segment, offset))
     }

@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that could be read in the time that one more request costs: about
 /// what disks and flash of today have in common, 50 to 200 KiB.
@@ -102,7 +101,7 @@ impl Lfs {
         let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
         // One request for what lives; if it is scattered, more.
         let mut price = live_bytes + REQUEST_BYTES;
-        let (mut read, mut dear) = (0, false);
+        let mut dear = false;
         let summaries = summaries_while(geometry, segment, incarnation, |offset| {
             price += REQUEST_BYTES + u64::from(geometry.write_unit);
             if price >= whole {
@@ -110,11 +109,10 @@ impl Lfs {
                 return Ok(None);
             }
             let tag = self.volume_tag;
-            let summary = Summary::read(&self.reader, geometry, tag, segment, offset)?;
-            read += u64::from(geometry.write_unit);
+            let cause = ReadCause::Cleaner;
+            let summary = Summary::read_for(cause, &self.reader, geometry, tag, segment, offset)?;
             Ok(summary.ok())
         })?;
-        self.counters.cleaner_read_bytes.fetch_add(read, Relaxed);
         if dear {
             return self.read_whole(segment, incarnation);
         }
@@ -210,9 +208,6 @@ impl Lfs {
         for partial in self.durability.failed_partials() {
             overlay(byte, into, partial.sector * SECTOR, &partial.bytes);
         }
-        self.counters
-            .cleaner_read_bytes
-            .fetch_add(into.len() as u64, Relaxed);
         Ok(())
     }
 }
