@@ -178,7 +178,8 @@ impl<M: Medium> Vld<M> {
     }
 
     /// The power goes down: commits, and records where the log's tail is, so
-    /// that the next opening need not search. The volume takes no writes after.
+    /// that the next opening need not search. The volume takes no writes after,
+    /// not even if that record fails.
     ///
     /// # Errors
     /// When the medium fails.
@@ -186,9 +187,9 @@ impl<M: Medium> Vld<M> {
         let mut state = self.state.write();
         self.writable(&state, Operation::Flush, 0, 0)?;
         state.commit(self)?;
-        state.write_tail(self)?;
+        // Even a tail record that failed may be on the medium, or get there.
         state.stopped = Some("it was parked; open it again".to_owned());
-        Ok(())
+        state.write_tail(self)
     }
 
     /// Writes the whole map in one place and cuts the log short: opening reads

@@ -241,3 +241,18 @@ fn a_medium_that_takes_no_records_stops_the_volume() {
     vld.flush().unwrap_err();
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
 }
+
+/// The tail record may be in the medium's cache, and durable with whatever is
+/// flushed next: were writes taken after that, it would hide them.
+#[test]
+fn a_park_that_fails_stops_the_volume() {
+    for kind in [FaultKind::FlushFails, FaultKind::WriteError] {
+        let vld = failing(5);
+        vld.medium().0.inject(Fault::once(kind));
+        vld.park().unwrap_err();
+        let refused = vld.write(0, &[IoSlice::new(&block(2, BLOCK))]);
+        assert!(refused.unwrap_err().to_string().contains("parked"));
+        vld.flush().unwrap_err();
+        assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
+    }
+}
