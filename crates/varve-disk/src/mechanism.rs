@@ -167,10 +167,7 @@ impl Mechanism {
             "{request:?} reaches beyond the disk"
         );
         let taken_ns = now_ns.max(self.free_ns);
-        let overhead_ns = match request.inside {
-            true => 0,
-            false => self.drive.overhead_ns(request.access),
-        };
+        let overhead_ns = self.overhead_ns(&request);
         let begin = self.platter_ns(taken_ns) + overhead_ns;
         let (end, mut times, from_buffer) = match (request.sectors, request.access) {
             (0, _) => (begin, Times::default(), true),
@@ -191,6 +188,14 @@ impl Mechanism {
             end_ns: self.free_ns,
             times,
             from_buffer,
+        }
+    }
+
+    /// What the command costs before anything moves.
+    pub(crate) fn overhead_ns(&self, request: &Request) -> u64 {
+        match request.inside {
+            true => 0,
+            false => self.drive.overhead_ns(request.access),
         }
     }
 
