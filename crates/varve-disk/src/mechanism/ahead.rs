@@ -14,7 +14,8 @@ pub(super) struct Ahead {
     next: u64,
     /// When it was done with the one before.
     at_ns: u64,
-    /// Where the buffer is full, or the disk ends.
+    /// Where the buffer is full, or the disk ends: the head stops there. Below
+    /// `next` after a request larger than the buffer, of which it keeps the end.
     limit: u64,
 }
 
@@ -60,7 +61,7 @@ impl Mechanism {
         let Some(mut ahead) = hit else {
             let (end, pass, times) = self.read_medium(begin, request);
             self.ahead = Some(Ahead {
-                from: sector,
+                from: sector.max((sector + sectors).saturating_sub(capacity)),
                 next: sector + sectors,
                 at_ns: pass.end_ns,
                 limit,
@@ -68,10 +69,10 @@ impl Mechanism {
             return (end, times, false);
         };
         // A head that had stopped, because the buffer was full, starts again now.
-        if ahead.next == ahead.limit {
+        if ahead.next >= ahead.limit {
             ahead.at_ns = ahead.at_ns.max(begin);
         }
-        (ahead.from, ahead.limit) = (sector, limit);
+        ahead.limit = limit;
         let missing = (sector + sectors).saturating_sub(ahead.next);
         let from_buffer = missing == 0;
         let mut times = Times::default();
@@ -82,6 +83,7 @@ impl Mechanism {
             times = pass.times;
             (ahead.next, ahead.at_ns) = (sector + sectors, pass.end_ns);
         }
+        ahead.from = sector.max(ahead.next.saturating_sub(capacity));
         self.ahead = Some(ahead);
         (end, times.within(end - begin), from_buffer)
     }

@@ -168,6 +168,27 @@ fn a_sequential_reader_is_served_by_reading_ahead() {
 }
 
 #[test]
+fn a_request_larger_than_the_buffer_leaves_only_its_end_there() {
+    let mut disk = hp(ReadAhead::Sequential);
+    let pause = 1_000_000_000;
+    let first = disk.serve(0, Request::read(0, 2048));
+    let at = first.end_ns + pause;
+    assert!(!disk.clone().serve(at, Request::read(0, 2048)).from_buffer);
+    assert!(!disk.clone().serve(at, Request::read(1791, 1)).from_buffer);
+    assert!(disk.clone().serve(at, Request::read(1792, 256)).from_buffer);
+    // The head had stopped: what follows passes under it, all of it, from now.
+    let next = disk.serve(at, Request::read(2048, 2048));
+    let passing = 2048 * disk.drive().rotation.revolution_ns() / 72;
+    assert!(!next.from_buffer);
+    assert!(next.end_ns >= at + 2_200_000 + passing, "{next:?}");
+    // Again by the other path: the sequential read was a hit.
+    let at = next.end_ns + pause;
+    assert!(!disk.clone().serve(at, Request::read(3839, 1)).from_buffer);
+    let next = disk.serve(at, Request::read(4096, 512));
+    assert!(next.end_ns >= at + passing / 4, "{next:?}");
+}
+
+#[test]
 fn small_sequential_reads_reach_the_medium_s_rate_only_with_read_ahead() {
     let rate = |read_ahead| {
         let mut disk = hp(read_ahead);
