@@ -43,7 +43,7 @@ struct Kept {
 pub struct Appended {
     /// Its number.
     pub seq: u64,
-    /// Older records, the previous root first.
+    /// Older records that hang on it; a previous root that lives comes first.
     pub branches: [Branch; BRANCHES],
     /// Pieces with a live record, this one included.
     pub live: u32,

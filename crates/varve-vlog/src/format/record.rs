@@ -64,11 +64,14 @@ pub struct RecordHeader {
     pub floor: U64,
     /// What the newer checkpoint reflects.
     pub newer: U64,
-    /// Older records that hang on this one; the first is the previous root.
+    /// The root before its transaction: the last record of the transaction
+    /// before, or what a checkpoint reflects.
+    pub previous: U64,
+    /// Older records that hang on this one.
     pub branches: [Branch; BRANCHES],
 }
 const HEADER: usize = size_of::<RecordHeader>();
-const _: () = assert!(HEADER == 136 && offset_of!(RecordHeader, branches) == 72);
+const _: () = assert!(HEADER == 144 && offset_of!(RecordHeader, branches) == 80);
 
 /// Where a logical block is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -185,12 +188,12 @@ impl MapRecord {
         super::same_volume(header.volume, layout.volume)?;
         let believable = header.unit.get() == unit
             && header.floor.get() <= header.newer.get()
-            && header.newer.get() < header.seq.get()
+            && header.newer.get() <= header.previous.get()
+            && header.previous.get() < header.first.get()
             && header.seq.get() < u64::MAX / 2
             && u64::from(header.piece.get()) < layout.pieces()
             && header.count.get() > 0
             && u64::from(header.count.get()) <= layout.pieces()
-            && header.first.get() > 0
             && header.first.get() <= header.seq.get()
             && header.seq.get() - header.first.get() < u64::from(header.count.get())
             && header.live_newer.get() <= header.live.get()

@@ -20,6 +20,7 @@ fn record(layout: &Layout, piece: u32) -> MapRecord {
         unit: 999.into(),
         floor: 4.into(),
         newer: 6.into(),
+        previous: 9.into(),
         branches: Default::default(),
     };
     let block = layout.eager_start() as u32;
@@ -44,7 +45,7 @@ fn records_survive_the_round_trip() {
         assert_eq!(parsed.entries, record.entries);
         assert_eq!(parsed.encode(512), bytes);
     }
-    assert_eq!(layout.piece_entries(), 47);
+    assert_eq!(layout.piece_entries(), 46);
 }
 
 #[test]
@@ -72,7 +73,7 @@ fn one_wrong_bit_or_place_is_noticed() {
 fn records_that_contradict_themselves_are_refused() {
     let layout = layout();
     type Change = fn(&mut MapRecord);
-    let changes: [Change; 11] = [
+    let changes: [Change; 13] = [
         |record| record.header.piece = u32::MAX.into(),
         |record| record.header.first = 13.into(),
         |record| record.header.first = 1.into(),
@@ -80,6 +81,8 @@ fn records_that_contradict_themselves_are_refused() {
         |record| record.header.count = 0.into(),
         |record| record.header.floor = 7.into(),
         |record| record.header.newer = 12.into(),
+        |record| record.header.previous = 5.into(),
+        |record| record.header.previous = 11.into(),
         |record| record.header.live_newer = 4.into(),
         |record| record.header.branches[3].seq = 12.into(),
         |record| record.header.branches[0].unit = u64::MAX.into(),

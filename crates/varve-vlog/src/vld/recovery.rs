@@ -9,7 +9,9 @@
 //! If the tail record is not to be believed, every unit of the eager space is
 //! read. The newest transaction that is whole, records and data, is the root's:
 //! at most one transaction is in doubt, because the next begins only when its
-//! flush has returned. What is younger than the root is discarded.
+//! flush has returned. Its records name the root before, to fall back on; if
+//! that is gone, its room was reused, so the newest was durable. What is younger
+//! than the root is discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -106,11 +108,14 @@ pub(super) fn recover<M: Medium>(medium: &M) -> Result<(Layout, Recovered), VldE
     let (source, mut recovered) = match from_tail {
         Some(recovered) => (Source::Tail, recovered),
         None => {
-            let root = scan(&finder, stop, seq)?;
-            (
-                Source::Scan,
-                finder.build(root, base.as_ref(), numbers, stop)?,
-            )
+            let roots = scan(&finder, stop, seq)?;
+            let built = roots
+                .into_iter()
+                .map(|root| finder.build(root, base.as_ref(), numbers, stop));
+            // Of two failures the first one tells more.
+            let built =
+                built.reduce(|first, second| first.or_else(|first| second.map_err(|_| first)));
+            (Source::Scan, built.expect("a root at least")?)
         }
     };
     recovered.report.source = source;

@@ -17,10 +17,13 @@ struct Seen {
     /// Its transaction.
     first: u64,
     count: u32,
+    /// The root before that.
+    previous: u64,
 }
 
 /// Finds the newest whole transaction above `stop`, down to which the log is
-/// sure to reach; `newer` is what the newest checkpoint reflects.
+/// sure to reach; `newer` is what the newest checkpoint reflects. There may be a
+/// second answer, for when the first leads to a log with holes.
 ///
 /// # Errors
 /// When what must be there, because it was durable, is not.
@@ -28,31 +31,50 @@ pub(super) fn scan<M: Medium>(
     finder: &Finder<'_, M>,
     stop: u64,
     newer: u64,
-) -> Result<Root, VldError> {
+) -> Result<Vec<Root>, VldError> {
     let seen = read_all(finder, stop);
-    let mut groups: Vec<u64> = seen.values().map(|seen| seen.first).collect();
-    groups.dedup();
-    // The newest one is in doubt; the one before is durable, as the newest was
-    // begun only when its flush had returned.
-    let newest = groups.pop().map(|first| group(&seen, first));
-    let before = groups.pop().map(|first| group(&seen, first));
-    let chosen = match (&newest, before) {
-        (Some(Some(members)), _) if members.iter().all(|unit| data_is_there(finder, *unit)) => {
-            seen.last_key_value()
-        }
-        (Some(_), Some(Some(members))) => {
-            let last = members.last().and_then(|&unit| finder.record(unit));
-            let seq = last.map_or(0, |last| last.header.seq.get());
-            seen.get_key_value(&seq)
-        }
-        (Some(_), Some(None)) => {
-            let what = "the two newest transactions are both incomplete; the older one was durable";
-            return Err(finder.damaged(what.to_owned()));
-        }
-        (Some(_), None) | (None, _) => None,
+    let Some((&last, newest)) = seen.last_key_value() else {
+        return Ok(vec![root(finder, &seen, None, stop, newer)?]);
     };
-    let at = chosen.map(|(&seq, seen)| (seq, seen.units[0]));
-    let reached = at.map_or(stop, |(seq, _)| seq);
+    // The newest transaction is in doubt; the one before is durable, as the
+    // newest was begun only when its flush had returned.
+    let whole = group(&seen, newest.first);
+    let sound = |members: &Vec<u64>| members.iter().all(|&unit| data_is_there(finder, unit));
+    if whole.as_ref().is_some_and(sound) {
+        return Ok(vec![root(finder, &seen, Some(last), stop, newer)?]);
+    }
+    let previous = newest.previous;
+    let mut found = Vec::new();
+    if previous <= stop {
+        found.push(root(finder, &seen, None, stop, newer)?);
+    } else if let Some(before) = seen.get(&previous)
+        && group(&seen, before.first).is_some()
+    {
+        found.push(root(finder, &seen, Some(previous), stop, newer)?);
+    }
+    // If room of the one before is reused, the newest had been flushed: what
+    // fails of its data has decayed since, and is an error where it is read.
+    if whole.is_some() {
+        found.push(root(finder, &seen, Some(last), stop, newer)?);
+    }
+    if found.is_empty() {
+        return Err(finder.damaged(format!(
+            "the transaction of record {last} is incomplete, and so is that of record {previous}, \
+             which was durable before"
+        )));
+    }
+    Ok(found)
+}
+
+/// The root at record `chosen`; at the checkpoint at `stop` if there is none.
+fn root<M: Medium>(
+    finder: &Finder<'_, M>,
+    seen: &BTreeMap<u64, Seen>,
+    chosen: Option<u64>,
+    stop: u64,
+    newer: u64,
+) -> Result<Root, VldError> {
+    let reached = chosen.unwrap_or(stop);
     if reached < newer {
         return Err(finder.damaged(format!(
             "the newest checkpoint reflects record {newer}, the newest one found is {reached}"
@@ -60,7 +82,7 @@ pub(super) fn scan<M: Medium>(
     }
     let discarded = seen.range(reached + 1..);
     Ok(Root {
-        at,
+        at: chosen.map(|seq| (seq, seen[&seq].units[0])),
         discarded: discarded.flat_map(|(_, seen)| seen.units.clone()).collect(),
         last_seq: seen.last_key_value().map_or(0, |(&seq, _)| seq),
     })
@@ -112,6 +134,7 @@ fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen>
                     units: Vec::new(),
                     first: header.first.get(),
                     count: header.count.get(),
+                    previous: header.previous.get(),
                 });
                 record.units.push(first + nth);
             }

@@ -20,6 +20,15 @@ use crate::virtual_log::VirtualLog;
 /// Places tried for one map record.
 const TRIES: usize = 3;
 
+/// What all records of a transaction say of it.
+#[derive(Debug, Clone, Copy)]
+struct Transaction {
+    first: u64,
+    count: u32,
+    /// The root before it.
+    previous: u64,
+}
+
 /// What the lock protects.
 #[derive(Debug)]
 pub(super) struct State {
@@ -164,9 +173,13 @@ impl State {
             empty: false,
         };
         let pieces: Vec<u32> = std::mem::take(&mut self.dirty).into_iter().collect();
-        let first = self.log.last_seq() + 1;
+        let transaction = Transaction {
+            first: self.log.last_seq() + 1,
+            count: pieces.len() as u32,
+            previous: self.log.reached(),
+        };
         for &piece in &pieces {
-            if let Err(error) = self.write_record(vld, piece, first, pieces.len() as u32, avoid) {
+            if let Err(error) = self.write_record(vld, piece, transaction, avoid) {
                 // Half a transaction is on the medium, and does not count.
                 self.stopped = Some(format!("a map record could not be written: {error}"));
                 return Err(error);
@@ -196,8 +209,7 @@ impl State {
         &mut self,
         vld: &Vld<M>,
         piece: u32,
-        first: u64,
-        count: u32,
+        transaction: Transaction,
         avoid: Avoid,
     ) -> Result<()> {
         let layout = &vld.layout;
@@ -210,14 +222,15 @@ impl State {
                 magic: 0.into(),
                 volume: layout.volume.into(),
                 seq: appended.seq.into(),
-                first: first.into(),
-                count: count.into(),
+                first: transaction.first.into(),
+                count: transaction.count.into(),
                 piece: piece.into(),
                 live: appended.live.into(),
                 live_newer: appended.live_newer.into(),
                 unit: unit.into(),
                 floor: self.log.floor().into(),
                 newer: self.log.newer().into(),
+                previous: transaction.previous.into(),
                 branches: appended.branches,
             };
             let entries = self.map.piece(piece, &self.fresh);
