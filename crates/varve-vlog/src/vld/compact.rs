@@ -41,6 +41,16 @@ pub(super) struct Target {
     next: u32,
 }
 
+/// What became of a block that was to move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Moved {
+    Done,
+    /// It stays where it is.
+    Unreadable,
+    /// None outside the target and the empty tracks.
+    NoHole,
+}
+
 impl<M: Medium> Vld<M> {
     /// Compacts until the medium's clock has passed `until_ns` or nothing is to
     /// be gained; looks at the clock after each `granularity`. A medium without
@@ -60,7 +70,11 @@ impl<M: Medium> Vld<M> {
                 Granularity::Track => u32::MAX,
                 Granularity::Blocks(blocks) => blocks.max(1),
             };
-            done.finished = !state.compact(self, blocks)?;
+            // After an error another track is tried: this one may fail again.
+            let more = state
+                .compact(self, blocks)
+                .inspect_err(|_| state.compacting = None);
+            done.finished = !more?;
             done.blocks_moved += state.counts.blocks_moved - moved;
             done.tracks_emptied += state.counts.tracks_emptied - emptied;
             if clockless {
@@ -86,7 +100,7 @@ impl State {
         while target.next < range.end && left > 0 {
             let owner = self.owners[target.next as usize];
             if owner > 0 {
-                if !self.move_block(vld, owner - 1, target.region)? {
+                if self.move_block(vld, owner - 1, target.region)? == Moved::NoHole {
                     self.compacting = None;
                     self.commit(vld)?;
                     return Ok(false);
@@ -111,9 +125,8 @@ impl State {
         Ok(true)
     }
 
-    /// Copies one block into a hole; false if there is none outside the target
-    /// and the empty tracks.
-    fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<bool> {
+    /// Copies one block into a hole.
+    fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<Moved> {
         if self.uncommitted() >= vld.layout.uncommitted_max() {
             self.commit(vld)?;
         }
@@ -126,29 +139,32 @@ impl State {
             .eager
             .choose(&self.free, head.as_ref(), Want::Block, avoid)
         else {
-            return Ok(false);
+            return Ok(Moved::NoHole);
         };
         let block = self.free.place(unit).0;
         let to = self.free.regions().of(block) as u32;
         if to == region || self.free.empty_regions().contains(&to) {
-            return Ok(false);
+            return Ok(Moved::NoHole);
         }
         let mut bytes = vec![0; vld.layout.block_bytes as usize];
-        self.read_run(vld, logical, &mut bytes)?;
-        // The head has moved: the nearest hole is another one now.
-        let Some(unit) = self.take(&vld.medium, Want::Block, avoid) else {
-            return Ok(false);
-        };
-        let block = self.free.place(unit).0;
-        let crc = self.map.get(logical).crc;
-        let at = vld.layout.block_byte(u64::from(block));
-        if let Err(error) = vld.medium.write(at, &[std::io::IoSlice::new(&bytes)]) {
-            self.free.give_block(block);
-            return Err(error);
+        if self.read_run(vld, logical, &mut bytes).is_err() {
+            // Whoever reads it is told; the others need not stay for it.
+            return Ok(Moved::Unreadable);
         }
-        self.remap(logical, Entry { block, crc });
+        // The head has moved: the nearest hole is another one now.
+        let Some(block) = self.place_run(vld, &bytes, avoid)? else {
+            return Ok(Moved::NoHole);
+        };
+        let crc = self.map.get(logical).crc;
+        self.remap(
+            logical,
+            Entry {
+                block: block.0,
+                crc,
+            },
+        );
         self.counts.blocks_moved += 1;
-        Ok(true)
+        Ok(Moved::Done)
     }
 
     /// A track at random, neither empty nor full of what cannot be moved nor

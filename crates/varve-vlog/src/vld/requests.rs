@@ -5,7 +5,7 @@ use std::io::{Error, ErrorKind, IoSlice};
 use varve_device::{DeviceError, Operation, Result, gather};
 
 use super::Vld;
-use super::state::{State, full};
+use super::state::{State, TRIES, full};
 use crate::eager::{Avoid, Want};
 use crate::format::{Entry, crc32c};
 use crate::medium::Medium;
@@ -117,16 +117,10 @@ impl State {
     fn write_run<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, bytes: &[u8]) -> Result<usize> {
         let block_bytes = vld.layout.block_bytes as usize;
         let (offset, length) = (u64::from(logical) * block_bytes as u64, bytes.len() as u64);
-        let wanted = bytes.len() / block_bytes;
         let (first, count) = self
-            .take_run(&vld.medium, wanted, Avoid::default())
+            .place_run(vld, bytes, Avoid::default())?
             .ok_or_else(|| full(vld, Operation::Write, offset, length))?;
         let written = &bytes[..count * block_bytes];
-        let at = vld.layout.block_byte(u64::from(first));
-        if let Err(error) = vld.medium.write(at, &[IoSlice::new(written)]) {
-            (0..count as u32).for_each(|nth| self.free.give_block(first + nth));
-            return Err(error);
-        }
         for (nth, block) in (0u32..).zip(written.chunks_exact(block_bytes)) {
             let entry = Entry {
                 block: first + nth,
@@ -136,6 +130,40 @@ impl State {
         }
         self.counts.blocks_written += count as u64;
         Ok(written.len())
+    }
+
+    /// Writes whole blocks to the nearest place that takes them, as many as are
+    /// free there; the first one, and how many. `None` if no block is free. A
+    /// block that cannot be written stays taken until the next opening, lest it
+    /// is the nearest again.
+    pub fn place_run<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        bytes: &[u8],
+        avoid: Avoid,
+    ) -> Result<Option<(u32, usize)>> {
+        let block_bytes = vld.layout.block_bytes as usize;
+        let mut wanted = bytes.len() / block_bytes;
+        let mut failed = 0;
+        while let Some((first, count)) = self.take_run(&vld.medium, wanted, avoid) {
+            let at = vld.layout.block_byte(u64::from(first));
+            let written = IoSlice::new(&bytes[..count * block_bytes]);
+            let Err(error) = vld.medium.write(at, &[written]) else {
+                return Ok(Some((first, count)));
+            };
+            if count > 1 {
+                // Which of them it is, the next ones alone will tell.
+                (0..count as u32).for_each(|nth| self.free.give_block(first + nth));
+                wanted = 1;
+                continue;
+            }
+            failed += 1;
+            if failed == TRIES {
+                return Err(error);
+            }
+            self.counts.writes_retried += 1;
+        }
+        Ok(None)
     }
 
     /// Takes the nearest block, and those behind it that are free in the same

@@ -17,8 +17,8 @@ use crate::map::Map;
 use crate::medium::Medium;
 use crate::virtual_log::VirtualLog;
 
-/// Places tried for one map record.
-const TRIES: usize = 3;
+/// Places tried for one map record, or one block.
+pub(super) const TRIES: usize = 3;
 
 /// What all records of a transaction say of it.
 #[derive(Debug, Clone, Copy)]

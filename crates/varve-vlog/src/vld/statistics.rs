@@ -19,6 +19,8 @@ pub struct VldStatistics {
     pub tracks_emptied: u64,
     /// Map records that had to be written to another place after a failure.
     pub records_retried: u64,
+    /// Blocks that had to be written to another place after a failure.
+    pub writes_retried: u64,
     /// Logical blocks that hold something.
     pub blocks_mapped: u64,
     /// Blocks with no used unit.

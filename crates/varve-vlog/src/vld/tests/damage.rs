@@ -197,8 +197,12 @@ fn a_map_record_that_cannot_be_written_goes_elsewhere() {
 #[test]
 fn a_data_write_that_fails_changes_nothing() {
     let vld = failing(2);
-    vld.medium().0.inject(Fault::once(FaultKind::WriteError));
+    vld.medium().0.inject(Fault {
+        repeat: Repeat::Sticky,
+        ..Fault::once(FaultKind::WriteError)
+    });
     vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap_err();
+    vld.medium().0.clear_faults();
     assert_eq!(versions(&vld, 1, BLOCK), [1]);
     vld.write(0, &[IoSlice::new(&block(3, BLOCK))]).unwrap();
     vld.flush().unwrap();
@@ -335,4 +339,51 @@ fn the_newest_transaction_counts_if_the_one_before_leads_to_holes() {
     let (again, recovery) = reopened(&vld);
     assert_eq!(recovery.tail_seq, 3);
     assert_eq!(versions(&again, 1, BLOCK), [1]);
+}
+
+#[test]
+fn data_goes_elsewhere_if_a_place_fails() {
+    let vld = failing(6);
+    vld.medium().0.inject(Fault::once(FaultKind::WriteError));
+    vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
+    assert_eq!(vld.statistics().writes_retried, 1);
+    // Of a run, only the block that fails alone loses its place.
+    let free = vld.statistics().blocks_free;
+    vld.medium().0.inject(Fault::once(FaultKind::WriteError));
+    let run: Vec<u8> = (3..7).flat_map(|version| block(version, BLOCK)).collect();
+    vld.write(u64::from(BLOCK), &[IoSlice::new(&run)]).unwrap();
+    assert_eq!(vld.statistics().writes_retried, 1);
+    assert_eq!(vld.statistics().blocks_free, free - 4);
+    vld.flush().unwrap();
+    assert_eq!(versions(&reopened(&vld).0, 5, BLOCK), [2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn the_compactor_leaves_what_it_cannot_read() {
+    let medium = Arc::new(InOrder(memory(4 << 20, 512)));
+    Vld::format(&medium, options(BLOCK, Some(2 << 20))).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    let byte = |at: u64| at * u64::from(BLOCK);
+    for at in 0..400 {
+        vld.write(byte(at), &[IoSlice::new(&block(at, BLOCK))])
+            .unwrap();
+    }
+    for at in (0..400).filter(|at| at % 3 != 0) {
+        vld.discard(byte(at), u64::from(BLOCK)).unwrap();
+    }
+    vld.flush().unwrap();
+    // One decays in every track or so.
+    let map = vld.map();
+    for (_, entry) in map.mapped().step_by(10) {
+        wipe(&vld, u64::from(entry.block));
+    }
+    for _ in 0..8 {
+        vld.compact(0, crate::vld::Granularity::Track).unwrap();
+    }
+    assert!(vld.statistics().blocks_moved > 20);
+    let (again, _) = reopened(&vld);
+    for (nth, (logical, _)) in map.mapped().enumerate() {
+        let read = again.read(byte(u64::from(logical)), &mut [0; 512]);
+        assert_eq!(read.is_err(), nth % 10 == 0, "{read:?}");
+    }
 }
