@@ -6,6 +6,7 @@ use varve_device::Result;
 use zerocopy::IntoBytes;
 
 use super::Vld;
+use super::recovery;
 use super::state::State;
 use crate::format::{CheckpointHeader, Entry, Layout, crc32c, crc32c_digest};
 use crate::map::Map;
@@ -85,7 +86,7 @@ pub(super) struct Checkpoint {
 pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Option<Checkpoint> {
     let mut block = vec![0; layout.block_bytes as usize];
     let head = layout.checkpoint_block(region);
-    medium.read(layout.block_byte(head), &mut block).ok()?;
+    recovery::read(medium, layout.block_byte(head), &mut block).ok()?;
     let header = CheckpointHeader::parse(&block, layout).ok()?;
     let mut map = Map::new(layout);
     let (entries, mut digest) = (header.entries.get(), crc32c_digest());
@@ -94,7 +95,7 @@ pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Opt
         let count = (entries - logical).min((PART / Entry::BYTES) as u64);
         let bytes = count as usize * Entry::BYTES;
         let mut part = vec![0; bytes.next_multiple_of(layout.block_bytes as usize)];
-        medium.read(at, &mut part).ok()?;
+        recovery::read(medium, at, &mut part).ok()?;
         digest.update(&part[..bytes]);
         let (raw, _) = part[..bytes].as_chunks::<{ Entry::BYTES }>();
         for (nth, &raw) in (0..).zip(raw) {

@@ -25,6 +25,9 @@ use super::checkpoint::{self, Checkpoint};
 use super::scan::scan;
 use super::state::NO_ROOT;
 
+/// Times that recovery reads what fails.
+const READS: usize = 3;
+
 /// How the log's tail was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Source {
@@ -60,6 +63,8 @@ pub(super) struct Recovered {
     pub checkpoints: [Option<(u64, u64)>; 2],
     /// Units of records to be destroyed.
     pub discarded: Vec<u64>,
+    /// Units that could not be read and may hold records.
+    pub unreadable: Vec<u64>,
     pub report: Recovery,
 }
 
@@ -74,8 +79,10 @@ pub(super) struct Root {
     /// `None` if the checkpoints have all.
     pub at: Option<(u64, u64)>,
     pub discarded: Vec<u64>,
-    /// The highest number seen.
+    /// The highest number that was given, as far as can be known.
     pub last_seq: u64,
+    /// Units that could not be read.
+    pub unreadable: Vec<u64>,
 }
 
 /// Finds the layout and recovers map and log.
@@ -123,13 +130,20 @@ pub(super) fn recover<M: Medium>(medium: &M) -> Result<(Layout, Recovered), VldE
     Ok((layout, recovered))
 }
 
+/// Reads, three times if need be: what fails once is not taken for lost.
+pub(super) fn read<M: Medium>(medium: &M, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
+    let mut tries = (0..READS).map(|_| medium.read(at, into));
+    let first = tries.next().expect("one");
+    first.or_else(|error| tries.find_map(Result::ok).ok_or(error))
+}
+
 /// The superblock at the beginning, or its copy at the end.
 fn find_layout<M: Medium>(medium: &M) -> Result<Layout, VldError> {
     let geometry = medium.geometry();
     let step = u64::from(geometry.logical_block.max(512));
     let superblock = |at: u64| -> Result<Result<Layout, _>, VldError> {
         let mut bytes = vec![0; step as usize];
-        medium.read(at, &mut bytes)?;
+        read(medium, at, &mut bytes)?;
         Ok(Superblock::parse(&bytes).and_then(|found| Layout::of(&found)))
     };
     let fits = |layout: &Layout| {
@@ -181,9 +195,7 @@ impl<M: Medium> Finder<'_, M> {
     /// The record in a unit, if it is one.
     pub fn record(&self, unit: u64) -> Option<MapRecord> {
         let mut bytes = vec![0; self.layout.unit_bytes as usize];
-        self.medium
-            .read(self.layout.unit_byte(unit), &mut bytes)
-            .ok()?;
+        read(self.medium, self.layout.unit_byte(unit), &mut bytes).ok()?;
         MapRecord::parse(&bytes, unit, self.layout).ok()
     }
 
@@ -192,7 +204,7 @@ impl<M: Medium> Finder<'_, M> {
     fn tail(&self, checkpoint_seq: u64) -> Option<Root> {
         let mut block = vec![0; self.layout.block_bytes as usize];
         let at = self.layout.block_byte(self.layout.tail_block());
-        self.medium.read(at, &mut block).ok()?;
+        read(self.medium, at, &mut block).ok()?;
         let tail = TailRecord::parse(&block, self.layout.volume).ok()?;
         let (seq, unit) = (tail.seq.get(), tail.unit.get());
         if seq < checkpoint_seq || seq >= u64::MAX / 2 {
@@ -207,6 +219,7 @@ impl<M: Medium> Finder<'_, M> {
             at,
             discarded: Vec::new(),
             last_seq: seq,
+            unreadable: Vec::new(),
         })
     }
 
@@ -242,6 +255,7 @@ impl<M: Medium> Finder<'_, M> {
                 log: VirtualLog::new(next, stop, base_seq),
                 checkpoints,
                 discarded: root.discarded,
+                unreadable: root.unreadable,
                 report,
             });
         };
@@ -301,6 +315,7 @@ impl<M: Medium> Finder<'_, M> {
             log,
             checkpoints,
             discarded: root.discarded,
+            unreadable: root.unreadable,
             report,
         })
     }
@@ -314,7 +329,7 @@ impl<M: Medium> Finder<'_, M> {
             .filter(|(entry, fresh)| *fresh && entry.block != 0);
         fresh.into_iter().all(|&(Entry { block, crc }, _)| {
             let at = self.layout.block_byte(u64::from(block));
-            self.medium.read(at, &mut bytes).is_ok() && crate::format::crc32c(&bytes) == crc
+            read(self.medium, at, &mut bytes).is_ok() && crate::format::crc32c(&bytes) == crc
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::recovery::{Finder, Root};
+use super::recovery::{Finder, Root, read};
 use crate::error::VldError;
 use crate::format::MapRecord;
 use crate::medium::Medium;
@@ -21,6 +21,14 @@ struct Seen {
     previous: u64,
 }
 
+/// Everything seen.
+struct All {
+    /// By number.
+    records: BTreeMap<u64, Seen>,
+    /// Units that could not be read.
+    unreadable: Vec<u64>,
+}
+
 /// Finds the newest whole transaction above `stop`, down to which the log is
 /// sure to reach; `newer` is what the newest checkpoint reflects. There may be a
 /// second answer, for when the first leads to a log with holes.
@@ -32,30 +40,31 @@ pub(super) fn scan<M: Medium>(
     stop: u64,
     newer: u64,
 ) -> Result<Vec<Root>, VldError> {
-    let seen = read_all(finder, stop);
+    let all = read_all(finder, stop);
+    let seen = &all.records;
     let Some((&last, newest)) = seen.last_key_value() else {
-        return Ok(vec![root(finder, &seen, None, stop, newer)?]);
+        return Ok(vec![root(finder, &all, None, stop, newer)?]);
     };
     // The newest transaction is in doubt; the one before is durable, as the
     // newest was begun only when its flush had returned.
-    let whole = group(&seen, newest.first);
+    let whole = group(seen, newest.first);
     let sound = |members: &Vec<u64>| members.iter().all(|&unit| data_is_there(finder, unit));
     if whole.as_ref().is_some_and(sound) {
-        return Ok(vec![root(finder, &seen, Some(last), stop, newer)?]);
+        return Ok(vec![root(finder, &all, Some(last), stop, newer)?]);
     }
     let previous = newest.previous;
     let mut found = Vec::new();
     if previous <= stop {
-        found.push(root(finder, &seen, None, stop, newer)?);
+        found.push(root(finder, &all, None, stop, newer)?);
     } else if let Some(before) = seen.get(&previous)
-        && group(&seen, before.first).is_some()
+        && group(seen, before.first).is_some()
     {
-        found.push(root(finder, &seen, Some(previous), stop, newer)?);
+        found.push(root(finder, &all, Some(previous), stop, newer)?);
     }
     // If room of the one before is reused, the newest had been flushed: what
     // fails of its data has decayed since, and is an error where it is read.
     if whole.is_some() {
-        found.push(root(finder, &seen, Some(last), stop, newer)?);
+        found.push(root(finder, &all, Some(last), stop, newer)?);
     }
     if found.is_empty() {
         return Err(finder.damaged(format!(
@@ -69,7 +78,7 @@ pub(super) fn scan<M: Medium>(
 /// The root at record `chosen`; at the checkpoint at `stop` if there is none.
 fn root<M: Medium>(
     finder: &Finder<'_, M>,
-    seen: &BTreeMap<u64, Seen>,
+    all: &All,
     chosen: Option<u64>,
     stop: u64,
     newer: u64,
@@ -80,11 +89,18 @@ fn root<M: Medium>(
             "the newest checkpoint reflects record {newer}, the newest one found is {reached}"
         )));
     }
+    let seen = &all.records;
     let discarded = seen.range(reached + 1..);
+    let mut last_seq = seen.last_key_value().map_or(0, |(&seq, _)| seq);
+    if !all.unreadable.is_empty() {
+        // A transaction may be hidden there: its numbers are not given again.
+        last_seq = last_seq.max(stop).max(newer) + finder.layout.pieces();
+    }
     Ok(Root {
         at: chosen.map(|seq| (seq, seen[&seq].units[0])),
         discarded: discarded.flat_map(|(_, seen)| seen.units.clone()).collect(),
-        last_seq: seen.last_key_value().map_or(0, |(&seq, _)| seq),
+        last_seq,
+        unreadable: all.unreadable.clone(),
     })
 }
 
@@ -105,10 +121,10 @@ fn data_is_there<M: Medium>(finder: &Finder<'_, M>, unit: u64) -> bool {
 }
 
 /// Every sound record above `stop`, by number.
-fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen> {
+fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> All {
     let layout = finder.layout;
     let unit_bytes = layout.unit_bytes as usize;
-    let mut seen = BTreeMap::new();
+    let (mut records, mut unreadable) = (BTreeMap::new(), Vec::new());
     let mut at = layout.block_byte(layout.eager_start());
     let end = layout.block_byte(layout.last_block());
     while at < end {
@@ -118,8 +134,9 @@ fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen>
             // A bad place hides its own unit, not its neighbours.
             for (nth, unit) in (0u64..).zip(part.chunks_exact_mut(unit_bytes)) {
                 let offset = at + nth * unit_bytes as u64;
-                if finder.medium.read(offset, unit).is_err() {
+                if read(finder.medium, offset, unit).is_err() {
                     unit.fill(0);
+                    unreadable.push(offset / unit_bytes as u64);
                 }
             }
         }
@@ -130,7 +147,7 @@ fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen>
             };
             let header = found.header;
             if header.seq.get() > stop {
-                let record = seen.entry(header.seq.get()).or_insert_with(|| Seen {
+                let record = records.entry(header.seq.get()).or_insert_with(|| Seen {
                     units: Vec::new(),
                     first: header.first.get(),
                     count: header.count.get(),
@@ -141,5 +158,8 @@ fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> BTreeMap<u64, Seen>
         }
         at += length as u64;
     }
-    seen
+    All {
+        records,
+        unreadable,
+    }
 }

@@ -108,6 +108,16 @@ impl State {
             random: options.seed,
         };
         if !options.read_only {
+            // A record may be hidden where nothing is that is needed. If it
+            // cannot be destroyed, no number is given twice all the same.
+            let zeros = vec![0; layout.unit_bytes as usize];
+            for &unit in &recovered.unreadable {
+                let (block, bit) = state.free.place(unit);
+                if state.free.mask(block) & bit == 0 {
+                    let at = layout.unit_byte(unit);
+                    medium.write(at, &[IoSlice::new(&zeros)]).ok();
+                }
+            }
             settle(medium, &layout, &recovered.discarded, recovered.checkpoints)?;
             state.give_back_records();
         }

@@ -387,3 +387,58 @@ fn the_compactor_leaves_what_it_cannot_read() {
         assert_eq!(read.is_err(), nth % 10 == 0, "{read:?}");
     }
 }
+
+/// Wherever reads fail twice, recovery finds the same.
+#[test]
+fn a_read_that_fails_twice_loses_nothing() {
+    for after in 0..12 {
+        let vld = failing(7);
+        vld.write(0, &[IoSlice::new(&block(2, BLOCK))]).unwrap();
+        vld.flush().unwrap();
+        let map = vld.map();
+        vld.medium().0.inject(Fault {
+            skip: after,
+            repeat: Repeat::Times(2),
+            ..Fault::once(FaultKind::ReadError)
+        });
+        let (again, _) = Vld::open(vld.medium().clone(), Options::default()).unwrap();
+        vld.medium().0.clear_faults();
+        assert_eq!(again.map(), map, "read {after}");
+        assert_eq!(versions(&again, 1, BLOCK), [2]);
+    }
+}
+
+#[test]
+fn what_cannot_be_read_is_destroyed_only_where_nothing_is() {
+    let vld = failing(8);
+    vld.write(u64::from(BLOCK), &[IoSlice::new(&block(2, BLOCK))])
+        .unwrap();
+    vld.flush().unwrap();
+    let used: Vec<u64> = vld.state.read().log.units().collect();
+    let [live, other] = [0, 1].map(|at| u64::from(vld.map().get(at).block) * 8);
+    let layout = *vld.layout();
+    let is_free =
+        |unit: &u64| !used.contains(unit) && unit / 8 != live / 8 && unit / 8 != other / 8;
+    let mut free = (layout.eager_start() * 8..).filter(is_free);
+    for unit in [free.next().unwrap(), live] {
+        let at = layout.unit_byte(unit);
+        vld.medium().0.inner().apply_write(at, &[7; 512]).unwrap();
+        vld.medium().0.inject(
+            Fault {
+                repeat: Repeat::Sticky,
+                ..Fault::once(FaultKind::ReadError)
+            }
+            .within(at..at + 512),
+        );
+        let last = vld.state.read().log.last_seq();
+        let opened = Vld::open(vld.medium().clone(), Options::default());
+        vld.medium().0.clear_faults();
+        let mut bytes = [0; 512];
+        vld.medium().0.read(at, &mut bytes).unwrap();
+        assert_eq!(bytes == [0; 512], unit != live);
+        if unit != live {
+            let skipped = opened.unwrap().0.state.read().log.last_seq();
+            assert_eq!(skipped, last + layout.pieces());
+        }
+    }
+}
