@@ -171,7 +171,8 @@ pub struct TailRecord {
     pub magic: U32,
     /// The superblock's.
     pub volume: U64,
-    /// Sequence number of the tail; 0 if the log is empty.
+    /// Sequence number of the tail; if the log is empty, what the newest
+    /// checkpoint reflects.
     pub seq: U64,
     /// Its unit.
     pub unit: U64,
@@ -228,6 +229,12 @@ impl CheckpointHeader {
             let expected = layout.logical_blocks;
             return Err(FormatError::Field(format!(
                 "a checkpoint of {entries} entries, want {expected}"
+            )));
+        }
+        let (serial, seq) = (found.serial.get(), found.seq.get());
+        if serial.max(seq) >= u64::MAX / 2 {
+            return Err(FormatError::Field(format!(
+                "checkpoint {serial} of record {seq}: no volume counts that far"
             )));
         }
         Ok(found)

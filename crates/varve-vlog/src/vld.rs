@@ -30,7 +30,7 @@ use zerocopy::IntoBytes;
 
 use crate::eager::Policy;
 use crate::error::VldError;
-use crate::format::{CheckpointHeader, Layout};
+use crate::format::{CheckpointHeader, FormatError, Layout};
 use crate::map::Map;
 use crate::medium::Medium;
 
@@ -142,11 +142,21 @@ impl<M: Medium> Vld<M> {
     /// Opens the volume on `medium`, recovering its map; also says how.
     ///
     /// # Errors
-    /// When there is no volume, its map cannot be recovered whole, or the medium
-    /// fails.
+    /// When there is no volume, its map cannot be recovered whole, the medium
+    /// fails, or has larger physical blocks than the one it was made on: such a
+    /// copy can be opened read-only.
     pub fn open(medium: M, options: Options) -> std::result::Result<(Self, Recovery), VldError> {
         let (layout, recovered) = recovery::recover(&medium)?;
         let report = recovered.report;
+        let (unit, physical) = (layout.unit_bytes, medium.geometry().physical_block);
+        if unit < physical && !options.read_only {
+            // A write would touch the units beside its own.
+            let source = FormatError::Field(format!(
+                "units of {unit} bytes on physical blocks of {physical}: open it read-only"
+            ));
+            let device = medium.name();
+            return Err(VldError::Measures { device, source });
+        }
         let state = State::from_recovered(&medium, layout, options, recovered)?;
         let vld = Vld {
             medium,

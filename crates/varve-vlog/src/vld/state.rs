@@ -321,7 +321,10 @@ fn settle<M: Medium>(
     }
     for region in (0..2).filter(|&region| checkpoints[region].is_none()) {
         let head = layout.block_byte(layout.checkpoint_block(region));
-        medium.write(head, &[IoSlice::new(&zeros)])?;
+        // If it never succeeds, the other checkpoint serves all the same, and
+        // this region takes none before its head can be written.
+        let write = |_| medium.write(head, &[IoSlice::new(&zeros)]);
+        (0..TRIES).map(write).find(Result::is_ok);
     }
     let tail = layout.block_byte(layout.tail_block());
     medium.write(tail, &[IoSlice::new(&zeros)])?;

@@ -442,3 +442,72 @@ fn what_cannot_be_read_is_destroyed_only_where_nothing_is() {
         }
     }
 }
+
+#[test]
+fn a_volume_opens_though_a_damaged_checkpoint_cannot_be_cleared() {
+    let vld = failing(9);
+    let layout = *vld.layout();
+    let head = layout.block_byte(layout.checkpoint_block(0));
+    let lower = vld.medium().0.inner();
+    lower.apply_write(head, &[7; BLOCK as usize]).unwrap();
+    vld.medium().0.inject(
+        Fault {
+            repeat: Repeat::Sticky,
+            ..Fault::once(FaultKind::WriteError)
+        }
+        .within(head..head + u64::from(BLOCK)),
+    );
+    let (again, recovery) = Vld::open(vld.medium().clone(), Options::default()).unwrap();
+    assert_eq!(recovery.checkpoints_damaged, 1);
+    again
+        .write(0, &[IoSlice::new(&block(2, BLOCK))])
+        .and_then(|()| again.flush())
+        .unwrap();
+    again.checkpoint().unwrap_err();
+    assert_eq!(versions(&reopened(&again).0, 1, BLOCK), [2]);
+}
+
+#[test]
+fn checkpoints_of_impossible_numbers_are_damaged() {
+    let vld = used(&[]);
+    let layout = *vld.layout();
+    for (serial, seq) in [(1, u64::MAX), (u64::MAX, 0)] {
+        for region in 0..2 {
+            let head = crate::format::CheckpointHeader {
+                crc: 0.into(),
+                magic: 0.into(),
+                volume: layout.volume.into(),
+                serial: serial.into(),
+                seq: seq.into(),
+                entries: 0.into(),
+                body_crc: 0.into(),
+                reserved: 0.into(),
+            };
+            let mut bytes = [0; 512];
+            bytes[..48].copy_from_slice(zerocopy::IntoBytes::as_bytes(&head.seal()));
+            let at = layout.block_byte(layout.checkpoint_block(region));
+            vld.medium().0.apply_write(at, &bytes).unwrap();
+        }
+        // The log reaches down to the beginning and has everything.
+        let (again, recovery) = reopened(&vld);
+        assert_eq!(recovery.checkpoints_damaged, 2);
+        assert_eq!(again.map(), vld.map());
+    }
+}
+
+#[test]
+fn units_below_the_physical_block_are_only_read() {
+    let vld = used(&[]);
+    let coarse = memory(4 << 20, 4096);
+    let mut bytes = vec![0; 4 << 20];
+    vld.medium().0.read(0, &mut bytes).unwrap();
+    coarse.apply_write(0, &bytes).unwrap();
+    let coarse = Arc::new(InOrder(coarse));
+    let error = Vld::open(coarse.clone(), Options::default()).unwrap_err();
+    assert!(error.to_string().contains("read-only"), "{error}");
+    let look = Options {
+        read_only: true,
+        ..Options::default()
+    };
+    assert_eq!(Vld::open(coarse, look).unwrap().0.map(), vld.map());
+}
