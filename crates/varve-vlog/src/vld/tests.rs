@@ -3,6 +3,7 @@
 mod bench;
 mod crash;
 mod damage;
+mod doubt;
 
 use std::io::IoSlice;
 use std::sync::Arc;
