@@ -63,6 +63,7 @@ pub fn structures(data: &[u8]) {
     header.unit = place.into();
     header.floor = (header.floor.get() % 100).into();
     header.newer = (header.floor.get() + header.newer.get() % 100).into();
+    (header.previous, header.first) = (header.newer, header.newer);
     header.seq = (header.newer.get() + 1 + header.seq.get() % 100).into();
     bytes[..size_of::<RecordHeader>()].copy_from_slice(header.as_bytes());
     seal(&mut bytes, UNIT);

@@ -9,6 +9,7 @@ mod r6;
 mod real_log;
 mod run;
 mod study;
+mod vlog;
 mod w6;
 mod wolf;
 
@@ -156,7 +157,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 13] = [
+pub const ALL: [Experiment; 16] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
@@ -170,6 +171,9 @@ pub const ALL: [Experiment; 13] = [
     w6::W6,
     n1::N1,
     real_log::L1,
+    vlog::V1,
+    vlog::V2,
+    vlog::V3,
 ];
 
 /// The experiment of this id, upper or lower case.

@@ -1,0 +1,421 @@
+//! V1, V2, V3: the analytic models of eager writing against the chooser that
+//! the virtual log disk uses (Wang et al. 1999, §2 and §4.2), on the two drives
+//! of their table 1.
+//!
+//! Writes come at random moments, when a sector begins; what is measured is the
+//! time until the head is over the place chosen. Space is one sector to a block,
+//! but in V3.
+
+use super::{Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict, mean, summaries};
+use varve_disk::{Drive, TrackId, drives};
+use varve_prove::random::Random;
+use varve_vlog::free_space::FreeSpace;
+use varve_vlog::medium::tracks;
+use varve_vlog::{Avoid, Eager, HeadPosition, Policy, Want, model};
+
+use std::sync::Arc;
+
+const SECTOR: u32 = 512;
+
+/// The single-cylinder model.
+pub const V1: Experiment = Experiment {
+    id: "V1",
+    about: "eager writing: the single-cylinder model (4) against simulation",
+    needs_traces: false,
+    points: points_1,
+    verdicts: verdicts_1,
+    picture: |rows| picture(rows, "Time to the first free sector", "utilisation"),
+};
+
+/// The model with a compactor.
+pub const V2: Experiment = Experiment {
+    id: "V2",
+    about: "filling empty tracks to a threshold: the model (10) against simulation",
+    needs_traces: false,
+    points: points_2,
+    verdicts: verdicts_2,
+    picture: |rows| {
+        picture(
+            rows,
+            "Time to a free sector, by threshold",
+            "share kept free",
+        )
+    },
+};
+
+/// Physical block sizes.
+pub const V3: Experiment = Experiment {
+    id: "V3",
+    about: "physical block against a logical block of 4 KiB, equation (11)",
+    needs_traces: false,
+    points: points_3,
+    verdicts: verdicts_3,
+    picture: |rows| picture(rows, "Time to room for 4 KiB", "physical block, sectors"),
+};
+
+/// The drives of table 1, in the parts that the paper simulated.
+fn both() -> [(&'static str, Drive); 2] {
+    [
+        ("HP97560", drives::hp97560_vlog().with_cylinders(36)),
+        ("ST19101", drives::st19101().with_cylinders(11)),
+    ]
+}
+
+/// A drive, its space in blocks of `sectors`, and a head.
+struct Bench {
+    drive: Arc<Drive>,
+    free: FreeSpace,
+    head: HeadPosition,
+    random: Random,
+    sectors: u32,
+}
+
+impl Bench {
+    fn new(drive: &Drive, sectors: u32, seed: u64) -> Self {
+        let drive = Arc::new(drive.clone());
+        let blocks = (drive.geometry.total_sectors() / u64::from(sectors)) as u32;
+        let regions = tracks(&drive, blocks, sectors * SECTOR);
+        let home = TrackId {
+            cylinder: 0,
+            head: 0,
+        };
+        Bench {
+            free: FreeSpace::new(regions, 1, u64::from(sectors)),
+            head: HeadPosition {
+                drive: Arc::clone(&drive),
+                track: home,
+                platter_ns: 0,
+            },
+            random: Random::new(seed),
+            drive,
+            sectors,
+        }
+    }
+
+    fn blocks(&self) -> u32 {
+        let regions = self.free.regions();
+        regions.blocks(regions.len() - 1).end
+    }
+
+    fn below(&mut self, end: u32) -> u32 {
+        self.random.below(u64::from(end)) as u32
+    }
+
+    /// Uses a share of the blocks, drawn one by one.
+    fn fill(&mut self, utilisation: f64) {
+        let mut left = (f64::from(self.blocks()) * utilisation) as u32;
+        while left > 0 {
+            let block = self.below(self.blocks());
+            if self.free.mask(block) == 0 {
+                self.free.take_block(block);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Time passes: the head is where a sector begins, anywhere on its track.
+    fn wait(&mut self) {
+        let rotation = self.drive.rotation;
+        let sectors = self.drive.geometry.track(self.head.track).sectors;
+        let slot = self.below(sectors);
+        let now = self.head.platter_ns + rotation.revolution_ns();
+        self.head.platter_ns = now + rotation.wait_ns(now, slot, sectors);
+    }
+
+    /// The place to write next, taken; and the time until it is reached. The
+    /// head is behind it afterwards.
+    fn write(&mut self, eager: &mut Eager) -> Option<(u32, u64)> {
+        let head = Some(&self.head);
+        let unit = eager.choose(&self.free, head, Want::Block, Avoid::default())?;
+        self.free.take_block(unit as u32);
+        let (track, nth) = self.drive.geometry.locate(unit * u64::from(self.sectors));
+        let from = (self.head.platter_ns, self.head.track);
+        let access = varve_disk::Access::Write;
+        let arrival = self.drive.arrival_ns(from.0, from.1, track.id, access);
+        let begin = arrival + self.drive.rotation_to(arrival, &track, nth);
+        let passing = self
+            .drive
+            .rotation
+            .pass_ns(track.slot(nth), self.sectors, track.sectors);
+        self.head.track = track.id;
+        self.head.platter_ns = begin + passing;
+        Some((unit as u32, begin - from.0))
+    }
+
+    fn sector_ms(&self) -> f64 {
+        let track = self.drive.geometry.track(self.head.track);
+        self.drive.rotation.revolution_ns() as f64 / f64::from(track.sectors) / 1e6
+    }
+}
+
+const GREEDY: Policy = Policy { fill: 0.0 };
+
+fn points_1(context: &super::Context) -> Vec<Point> {
+    let all = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
+    let utilisations = context.size(&all[..], &all[8..9]);
+    let mut points = Vec::new();
+    for (name, drive) in both() {
+        for &utilisation in utilisations {
+            let drive = drive.clone();
+            points.push(Point::new(
+                format!("{name} at {utilisation}"),
+                move |context| {
+                    Ok(context
+                        .seeds()
+                        .map(|seed| nearest(context, name, &drive, utilisation, seed))
+                        .collect())
+                },
+            ));
+        }
+    }
+    points
+}
+
+/// The mean time to the nearest free sector, from anywhere. What was taken is
+/// given back, so that space stays free at random.
+fn nearest(
+    context: &super::Context,
+    name: &str,
+    drive: &Drive,
+    utilisation: f64,
+    seed: u64,
+) -> Row {
+    let mut bench = Bench::new(drive, 1, seed);
+    bench.fill(utilisation);
+    let (mut sum, writes) = (0, context.size(20_000, 500));
+    for _ in 0..writes {
+        let (cylinders, heads) = (drive.geometry.cylinders(), drive.geometry.heads());
+        bench.head.track = TrackId {
+            cylinder: bench.below(cylinders),
+            head: bench.below(heads),
+        };
+        bench.wait();
+        let mut eager = Eager::new(GREEDY);
+        let (block, took) = bench.write(&mut eager).expect("some is free");
+        bench.free.give_block(block);
+        sum += took;
+    }
+    let track = drive.geometry.track(bench.head.track);
+    let switch = drive.head_switch_ns as f64 / 1e6 / bench.sector_ms();
+    let p = 1.0 - utilisation;
+    let skipped = model::skipped_in_cylinder(p, switch.ceil() as u32, drive.geometry.heads());
+    Row::new(name, utilisation, seed)
+        .with("ms", sum as f64 / f64::from(writes) / 1e6)
+        .with("model_ms", skipped * bench.sector_ms())
+        .with(
+            "skipped",
+            sum as f64 / f64::from(writes) / 1e6 / bench.sector_ms(),
+        )
+        .with(
+            "one_track",
+            model::skipped_on_track(f64::from(track.sectors), p),
+        )
+}
+
+/// The mean of |simulated - model| over the mean of the model.
+fn error(rows: &[Row], series: &str) -> f64 {
+    let value = |name: &str| {
+        let found = summaries(rows).into_iter();
+        let found = found.filter(|s| s.series == series && s.name == name);
+        found.map(|s| (s.x.to_bits(), s.mean)).collect::<Vec<_>>()
+    };
+    let (measured, model) = (value("ms"), value("model_ms"));
+    let differences: f64 = measured
+        .iter()
+        .zip(&model)
+        .map(|((_, measured), (_, model))| (measured - model).abs())
+        .sum();
+    differences / model.iter().map(|(_, model)| model).sum::<f64>()
+}
+
+fn verdicts_1(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (name, _) in both() {
+        let error = 100.0 * error(rows, name);
+        verdicts.push(Verdict::of(
+            format!("{name}: the single-cylinder model follows the simulation"),
+            "mean error at most 10 %",
+            format!("{error:.1} %"),
+            error <= 10.0,
+        ));
+        let four = mean(rows, name, 0.8, "one_track");
+        verdicts.push(Verdict::of(
+            format!("{name}: equation (1) at 80 %"),
+            "about four sectors",
+            format!("{four:.2}"),
+            (3.5..=4.5).contains(&four),
+        ));
+    }
+    verdicts
+}
+
+fn points_2(context: &super::Context) -> Vec<Point> {
+    let all = [
+        0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9,
+    ];
+    let kept = context.size(&all[..], &all[3..9]);
+    let mut points = Vec::new();
+    for (name, drive) in both() {
+        for &share in kept {
+            let drive = drive.clone().with_cylinders(context.size(36, 1));
+            points.push(Point::new(
+                format!("{name}, {share} kept free"),
+                move |context| {
+                    Ok(context
+                        .seeds()
+                        .map(|seed| filled(name, &drive, share, seed))
+                        .collect())
+                },
+            ));
+        }
+    }
+    points
+}
+
+/// The mean time to a free sector while empty tracks last, each filled until a
+/// share of it is free.
+fn filled(name: &str, drive: &Drive, share: f64, seed: u64) -> Row {
+    let mut bench = Bench::new(drive, 1, seed);
+    let n = drive.geometry.track(bench.head.track).sectors;
+    let kept = (f64::from(n) * share).round();
+    let fill = 1.0 - kept / f64::from(n);
+    let mut eager = Eager::new(Policy { fill });
+    let (mut sum, mut writes) = (0, 0u32);
+    while !bench.free.empty_regions().is_empty() {
+        bench.wait();
+        let Some((_, took)) = bench.write(&mut eager) else {
+            break;
+        };
+        sum += took;
+        writes += 1;
+    }
+    let switch = drive.head_switch_ns as f64 / 1e6;
+    let latency = model::latency_with_compactor(f64::from(n), kept, switch, bench.sector_ms());
+    Row::new(name, share, seed)
+        .with("ms", sum as f64 / f64::from(writes) / 1e6)
+        .with("model_ms", latency)
+}
+
+fn verdicts_2(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (name, _) in both() {
+        let error = 100.0 * error(rows, name);
+        verdicts.push(Verdict::of(
+            format!("{name}: the model with a compactor follows the simulation"),
+            "mean error at most 15 %",
+            format!("{error:.1} %"),
+            error <= 15.0,
+        ));
+        let curves = Curve::all(rows, "ms");
+        let curve = curves.iter().find(|curve| curve.name == name);
+        let points = curve.map(|curve| &curve.points[..]).unwrap_or_default();
+        let best = points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let inside = best.is_some_and(|best| {
+            Some(best) != points.first().filter(|_| points.len() > 2) && Some(best) != points.last()
+        });
+        verdicts.push(Verdict::of(
+            format!("{name}: the best threshold is neither end"),
+            "an interior optimum",
+            best.map_or("none".into(), |best| {
+                format!("{:.3} ms with {} kept free", best.1, best.0)
+            }),
+            inside,
+        ));
+    }
+    verdicts
+}
+
+const LOGICAL: u32 = 8;
+const SIZES: [u32; 4] = [1, 2, 4, 8];
+
+fn points_3(context: &super::Context) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (name, drive) in both() {
+        for utilisation in context.size(&[0.5, 0.8, 0.9][..], &[0.8]) {
+            for size in SIZES {
+                let (drive, utilisation) = (drive.clone(), *utilisation);
+                let series = format!("{name} at {utilisation}");
+                points.push(Point::new(
+                    format!("{series}, blocks of {size}"),
+                    move |context| {
+                        let row = |seed| pieces(context, &series, &drive, utilisation, size, seed);
+                        Ok(context.seeds().map(row).collect())
+                    },
+                ));
+            }
+        }
+    }
+    points
+}
+
+/// The mean time spent looking for room for a logical block, in blocks of
+/// `size` sectors; as much is freed elsewhere.
+fn pieces(
+    context: &super::Context,
+    series: &str,
+    drive: &Drive,
+    utilisation: f64,
+    size: u32,
+    seed: u64,
+) -> Row {
+    let mut bench = Bench::new(drive, size, seed);
+    bench.fill(utilisation);
+    let (mut sum, writes) = (0, context.size(5000, 300));
+    for _ in 0..writes {
+        bench.wait();
+        let mut eager = Eager::new(GREEDY);
+        for _ in 0..LOGICAL / size {
+            let (_, took) = bench.write(&mut eager).expect("some is free");
+            sum += took;
+            let used = loop {
+                let block = bench.below(bench.blocks());
+                if bench.free.mask(block) != 0 {
+                    break block;
+                }
+            };
+            bench.free.give_block(used);
+        }
+    }
+    let n = f64::from(drive.geometry.track(bench.head.track).sectors);
+    let p = 1.0 - utilisation;
+    let skipped = model::skipped_for_block(n, p, f64::from(size), f64::from(LOGICAL));
+    Row::new(series, f64::from(size), seed)
+        .with("ms", sum as f64 / f64::from(writes) / 1e6)
+        .with("model_ms", skipped * bench.sector_ms())
+}
+
+fn verdicts_3(rows: &[Row]) -> Vec<Verdict> {
+    let curves = Curve::all(rows, "ms");
+    let verdict = |curve: &Curve| {
+        let best = curve.points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
+        let best = best.map_or(f64::NAN, |best| best.0);
+        let text: Vec<String> = curve
+            .points
+            .iter()
+            .map(|(b, ms)| format!("{b}: {ms:.2} ms"))
+            .collect();
+        Verdict::of(
+            format!("{}: room is found soonest", curve.name),
+            "with a physical block as large as the logical one, 8 sectors",
+            text.join(", "),
+            best == f64::from(LOGICAL),
+        )
+    };
+    curves.iter().map(verdict).collect()
+}
+
+fn picture(rows: &[Row], title: &str, x: &str) -> Picture {
+    let mut references = Curve::all(rows, "model_ms");
+    for curve in &mut references {
+        curve.name = format!("{}, model", curve.name);
+    }
+    Picture {
+        title: title.into(),
+        x: x.into(),
+        y: "ms".into(),
+        y_max: None,
+        curves: Curve::all(rows, "ms"),
+        references,
+    }
+}
