@@ -205,7 +205,7 @@ mod tests {
         chosen.apply("cleaner=on,cleaner-low=0").unwrap();
         assert!(chosen.volume.cleaner.running && chosen.volume.cleaner.low_percent.is_none());
         for wrong in [
-            "cleaner=sepbit",
+            "cleaner=hole-plugging",
             "cleaner-low=91",
             "cleaner-idle=x",
             "cleaner-blue=1",
