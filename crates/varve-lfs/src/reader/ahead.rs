@@ -19,21 +19,20 @@ const WAITING: usize = 4;
 /// See the module's head.
 #[derive(Default)]
 pub(super) struct Ahead {
-    fetches: Option<SyncSender<Range<u64>>>,
+    fetches: Option<SyncSender<Fetch>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Ahead {
     /// Up to `threads` threads, as many as the host grants.
-    pub fn new(source: &Arc<Source>, windows: &Arc<Windows>, threads: usize) -> Self {
+    pub fn new(source: &Arc<Source>, threads: usize) -> Self {
         let (sender, receiver) = sync_channel(WAITING);
         let receiver = Arc::new(Mutex::new(receiver));
         let spawn = |number| {
-            let (source, windows) = (Arc::clone(source), Arc::clone(windows));
-            let receiver = Arc::clone(&receiver);
+            let (source, receiver) = (Arc::clone(source), Arc::clone(&receiver));
             Builder::new()
                 .name(format!("varve-read-{number}"))
-                .spawn(move || serve(&source, &windows, &receiver))
+                .spawn(move || serve(&source, &receiver))
         };
         let threads: Vec<_> = (0..threads)
             .map_while(|number| spawn(number).ok())
@@ -44,11 +43,17 @@ impl Ahead {
         }
     }
 
-    /// Has these sectors fetched, and [`Windows::arrived`] called. False if no
-    /// thread can.
-    pub fn fetch(&self, sectors: Range<u64>) -> bool {
-        let queue = self.fetches.as_ref();
-        queue.is_some_and(|queue| queue.try_send(sectors).is_ok())
+    /// Has these sectors fetched, if a thread has time, and
+    /// [`Windows::arrived`] called in any case. No lock is held.
+    pub fn fetch(&self, windows: &Arc<Windows>, sectors: Range<u64>) {
+        let fetch = Fetch {
+            windows: Arc::clone(windows),
+            sectors,
+            bytes: None,
+        };
+        if let Some(queue) = &self.fetches {
+            let _ = queue.try_send(fetch);
+        }
     }
 }
 
@@ -63,36 +68,33 @@ impl Drop for Ahead {
     }
 }
 
-fn serve(source: &Source, windows: &Windows, fetches: &Mutex<Receiver<Range<u64>>>) {
+fn serve(source: &Source, fetches: &Mutex<Receiver<Fetch>>) {
     // Whoever waits for what this brings may be freeing memory.
     let _ = rustix::process::configure_io_flusher_behavior(true);
     loop {
         let next = fetches.lock().recv();
-        let Ok(sectors) = next else { return };
-        let landing = Landing { windows, sectors };
-        let bytes = fetch(source, &landing.sectors);
-        windows.arrived(&landing.sectors, bytes);
+        let Ok(mut fetch) = next else { return };
+        let Range { start, end } = fetch.sectors;
+        // Streams are of data far more often than of anything else.
+        let read = source.read_unasked(ReadCause::Data, start, end - start);
+        if read.is_some() {
+            source.counters.windows_read.fetch_add(1, Relaxed);
+            source.counters.windows_ahead.fetch_add(1, Relaxed);
+        }
+        fetch.bytes = read;
     }
 }
 
-/// Whatever becomes of a fetch, nobody waits for it any longer.
-struct Landing<'a> {
-    windows: &'a Windows,
+/// A window on its way, wherever it waits. Whatever becomes of it, nobody waits
+/// for it any longer once it is dropped.
+struct Fetch {
+    windows: Arc<Windows>,
     sectors: Range<u64>,
+    bytes: Option<PooledBuffer>,
 }
 
-impl Drop for Landing<'_> {
+impl Drop for Fetch {
     fn drop(&mut self) {
-        self.windows.arrived(&self.sectors, None);
+        self.windows.arrived(&self.sectors, self.bytes.take());
     }
-}
-
-/// Exactly these sectors; none if the device would read more.
-fn fetch(source: &Source, sectors: &Range<u64>) -> Option<PooledBuffer> {
-    // Streams are of data far more often than of anything else.
-    let read = source.read_aligned(ReadCause::Data, sectors.start, sectors.end - sectors.start);
-    let (buffer, range) = read.ok()?;
-    source.counters.windows_read.fetch_add(1, Relaxed);
-    source.counters.windows_ahead.fetch_add(1, Relaxed);
-    (range == (0..buffer.len())).then_some(buffer)
 }

@@ -67,7 +67,7 @@ impl Reader {
 
     /// Has up to `threads` threads fetch what is going to be read.
     pub fn reading_ahead(mut self, threads: usize) -> Self {
-        self.ahead = Ahead::new(&self.source, &self.windows, threads);
+        self.ahead = Ahead::new(&self.source, threads);
         self
     }
 

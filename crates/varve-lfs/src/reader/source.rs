@@ -121,6 +121,27 @@ impl Source {
         }
     }
 
+    /// Reads what nobody has asked for: once, and if it fails that is nobody's
+    /// loss. None, too, if the device would read more than this.
+    pub fn read_unasked(
+        &self,
+        cause: ReadCause,
+        sector: u64,
+        sectors: u64,
+    ) -> Option<PooledBuffer> {
+        let (offset, length) = (sector * SECTOR, sectors * SECTOR);
+        if !offset.is_multiple_of(self.align) || !length.is_multiple_of(self.align) {
+            return None;
+        }
+        let mut buffer = self.pools[1].take(length as usize);
+        let read = || self.device.read(offset, &mut buffer);
+        self.counters.device_reads.fetch_add(1, Relaxed);
+        self.counters.using(read).ok()?;
+        self.counters.bytes_read.fetch_add(length, Relaxed);
+        cause.counter(&self.counters).fetch_add(length, Relaxed);
+        Some(buffer)
+    }
+
     /// Reads `sectors` sectors from `sector`, aligned as the device needs.
     /// The returned range holds them.
     pub fn read_aligned(

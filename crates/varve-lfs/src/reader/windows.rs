@@ -57,6 +57,8 @@ struct State {
     /// One for each stream, the newest last.
     streams: VecDeque<Stream>,
     under_way: Vec<UnderWay>,
+    /// How often something was forgotten.
+    forgettings: u64,
 }
 
 /// What is kept and what is on its way.
@@ -140,6 +142,7 @@ impl Windows {
 
     fn forget(&self, which: impl Fn(&Range<u64>) -> bool) {
         let state = &mut *self.state.lock();
+        state.forgettings += 1;
         state.kept.retain(|window| !which(&window.sectors));
         for window in &mut state.under_way {
             window.forgotten |= which(&window.sectors);
@@ -210,9 +213,7 @@ impl Reader {
 
     fn fetch_ahead(&self, lacking: Vec<Range<u64>>) {
         for sectors in lacking {
-            if !self.ahead.fetch(sectors.clone()) {
-                self.windows.arrived(&sectors, None);
-            }
+            self.ahead.fetch(&self.windows, sectors);
         }
     }
 
@@ -220,7 +221,10 @@ impl Reader {
     /// the last miss was a neighbour.
     pub(super) fn miss(&self, cause: ReadCause, sector: u64, bytes: &mut [u8]) -> Result<()> {
         let sectors = bytes.len() as u64 / SECTOR;
-        let before = self.windows.state.lock().note(sector, sectors);
+        let (before, forgettings) = {
+            let mut state = self.windows.state.lock();
+            (state.note(sector, sectors), state.forgettings)
+        };
         let end = self.log_end();
         let Some(before) = before.filter(|_| sectors < WINDOW_SECTORS && sector < end) else {
             return self.read_for(cause, sector, bytes);
@@ -235,6 +239,9 @@ impl Reader {
         let first = sector - range.start as u64 / SECTOR;
         let behind = first + buffer.len() as u64 / SECTOR;
         let mut state = self.windows.state.lock();
+        if state.forgettings != forgettings {
+            return Ok(());
+        }
         state.keep(Window {
             sectors: first..behind,
             bytes: Arc::new(buffer),
