@@ -14,6 +14,7 @@
 //! | [`fault`] | a device that misbehaves according to a plan |
 //! | [`striped`] | several devices as one, their requests side by side |
 //! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
+//! | [`workers`] | threads that serve a queue until it is dropped |
 //! | [`lanes`] | values of which each thread uses one |
 //! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
 //!
@@ -42,6 +43,7 @@ pub mod recorder;
 pub mod request;
 pub mod striped;
 pub mod sync;
+pub mod workers;
 
 pub use aligned::*;
 pub use clock::*;
@@ -56,3 +58,4 @@ pub use pool::*;
 pub use recorder::*;
 pub use request::*;
 pub use striped::*;
+pub use workers::*;

@@ -15,8 +15,7 @@ use crate::store::Store;
 use crate::vnode::{State, Vnode};
 use std::ops::Range;
 use std::sync::Arc;
-use varve_device::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use varve_device::sync::thread::{self, JoinHandle};
+use varve_device::Workers;
 use varve_device::sync::{Condvar, Mutex};
 
 /// The largest window, in blocks.
@@ -216,37 +215,23 @@ impl Drop for Order {
     }
 }
 
-/// Threads that fetch ahead.
-pub(crate) struct ReadAhead {
-    orders: Option<SyncSender<Order>>,
-    threads: Vec<JoinHandle<()>>,
-}
+/// Threads that fetch ahead; without any, nothing is fetched but by those who
+/// miss.
+pub(crate) struct ReadAhead(Workers<Order>);
 
 impl ReadAhead {
-    /// With 0 threads nothing is fetched but by those who miss.
     pub fn new<L: Layout>(store: &Arc<Store<L>>, threads: usize) -> Self {
-        if threads == 0 {
-            return ReadAhead {
-                orders: None,
-                threads: Vec::new(),
-            };
-        }
-        let (orders, receiver) = sync_channel(QUEUE_MAX);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let spawn = |_| {
-            let (store, receiver) = (Arc::clone(store), Arc::clone(&receiver));
-            thread::spawn(move || serve(&store, &receiver))
-        };
-        ReadAhead {
-            orders: Some(orders),
-            threads: (0..threads).map(spawn).collect(),
-        }
+        let store = Arc::clone(store);
+        let fetch = move |order: Order| store.fetch_ahead(&order.vnode, &order.range);
+        ReadAhead(Workers::new("varve-ahead", threads, QUEUE_MAX, fetch))
     }
 
     /// Tells that `vnode` was read up to and including `block`.
     #[inline]
     pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
-        let Some(orders) = &self.orders else { return };
+        if self.0.is_empty() {
+            return;
+        }
         loop {
             let range = {
                 let Some(mut window) = vnode.ahead.window.try_lock() else {
@@ -263,30 +248,10 @@ impl ReadAhead {
                 vnode: Arc::clone(vnode),
                 range,
             };
-            match orders.try_send(order) {
-                Ok(()) => {}
-                Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => return,
+            if !self.0.offer(order) {
+                return;
             }
         }
-    }
-}
-
-impl Drop for ReadAhead {
-    fn drop(&mut self) {
-        self.orders = None;
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a read-ahead thread panicked");
-            }
-        }
-    }
-}
-
-fn serve<L: Layout>(store: &Store<L>, orders: &Mutex<Receiver<Order>>) {
-    loop {
-        let order = orders.lock().recv();
-        let Ok(order) = order else { return };
-        store.fetch_ahead(&order.vnode, &order.range);
     }
 }
 

@@ -16,10 +16,7 @@ use crate::statistics::Counters;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::sync::Mutex;
-use varve_device::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use varve_device::sync::thread::{Builder, JoinHandle};
-use varve_device::{Device, DeviceError};
+use varve_device::{Device, DeviceError, Workers};
 
 /// Attempts at a failing write before it is given up.
 const ATTEMPTS: u32 = 3;
@@ -42,8 +39,7 @@ struct Writer {
 /// The way to the device.
 pub struct Output {
     writer: Arc<Writer>,
-    requests: Option<SyncSender<Request>>,
-    threads: Vec<JoinHandle<()>>,
+    workers: Workers<Request>,
 }
 
 impl Output {
@@ -60,21 +56,11 @@ impl Output {
             durability,
             counters,
         });
-        let (sender, receiver) = sync_channel(WAITING);
-        let receiver = Arc::new(Mutex::new(receiver));
-        let spawn = |number| {
-            let (writer, receiver) = (Arc::clone(&writer), Arc::clone(&receiver));
-            Builder::new()
-                .name(format!("varve-log-{number}"))
-                .spawn(move || writer.serve(&receiver))
-        };
-        let threads: Vec<_> = (0..threads)
-            .map_while(|number| spawn(number).ok())
-            .collect();
+        let serves = Arc::clone(&writer);
+        let serve = move |request: Request| serves.write(&request);
         Output {
             writer,
-            requests: (!threads.is_empty()).then_some(sender),
-            threads,
+            workers: Workers::new("varve-log", threads, WAITING, serve),
         }
     }
 
@@ -84,23 +70,13 @@ impl Output {
         assert_may_wait();
         let bytes: usize = partials.iter().map(|p| p.bytes.len()).sum();
         let requests = contiguous(partials);
-        let queue = self.requests.as_ref().filter(|_| bytes >= LARGE_BYTES);
         for request in requests {
-            match queue {
-                None => self.writer.write(&request),
-                // The threads end only when this sender is gone.
-                Some(queue) => queue.send(request).expect("a thread serves the log"),
-            }
-        }
-    }
-}
-
-impl Drop for Output {
-    fn drop(&mut self) {
-        self.requests = None;
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread that writes the log panicked");
+            let left = match bytes >= LARGE_BYTES {
+                true => self.workers.give(request).err(),
+                false => Some(request),
+            };
+            if let Some(request) = left {
+                self.writer.write(&request);
             }
         }
     }
@@ -130,16 +106,6 @@ fn contiguous(partials: Vec<Arc<InFlight>>) -> Vec<Request> {
 }
 
 impl Writer {
-    fn serve(&self, requests: &Mutex<Receiver<Request>>) {
-        // Writing out must never wait for memory that only it can free.
-        let _ = rustix::process::configure_io_flusher_behavior(true);
-        loop {
-            let request = requests.lock().recv();
-            let Ok(request) = request else { return };
-            self.write(&request);
-        }
-    }
-
     fn write(&self, partials: &[Arc<InFlight>]) {
         if self.durability.stopped().is_some() {
             return;

@@ -17,7 +17,7 @@ use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::{SECTOR, crc32c};
 use crate::geometry::Geometry;
 use crate::statistics::Counters;
-use ahead::Ahead;
+use ahead::Fetch;
 use metadata::{ByBytes, Meta, MetaKey};
 use patches::Patches;
 use quick_cache::sync::Cache;
@@ -25,7 +25,7 @@ pub use source::ReadCause;
 use source::Source;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::Device;
+use varve_device::{Device, Workers};
 use varve_fs::planted::{self, Planted};
 use windows::Windows;
 
@@ -35,7 +35,7 @@ pub struct Reader {
     geometry: Geometry,
     meta: Cache<MetaKey, Meta, ByBytes>,
     windows: Arc<Windows>,
-    ahead: Ahead,
+    ahead: Workers<Fetch>,
     durability: Arc<Durability>,
     counters: Arc<Counters>,
     patches: Patches,
@@ -54,7 +54,7 @@ impl Reader {
         let windows = Arc::new(Windows::default());
         let meta = Cache::with_weighter((cache_bytes / 4096) as usize + 16, cache_bytes, ByBytes);
         Reader {
-            ahead: Ahead::default(),
+            ahead: ahead::workers(&source, 0),
             source,
             geometry,
             meta,
@@ -67,7 +67,7 @@ impl Reader {
 
     /// Has up to `threads` threads fetch what is going to be read.
     pub fn reading_ahead(mut self, threads: usize) -> Self {
-        self.ahead = Ahead::new(&self.source, threads);
+        self.ahead = ahead::workers(&self.source, threads);
         self
     }
 

@@ -7,6 +7,7 @@
 //! Invariant: a window is kept only if its segment has not been entered anew,
 //! and the caches not been dropped, since its fetch began.
 
+use super::ahead::Fetch;
 use super::{ReadCause, Reader};
 use crate::error::Result;
 use crate::format::SECTOR;
@@ -213,7 +214,7 @@ impl Reader {
 
     fn fetch_ahead(&self, lacking: Vec<Range<u64>>) {
         for sectors in lacking {
-            self.ahead.fetch(&self.windows, sectors);
+            self.ahead.offer(Fetch::new(&self.windows, sectors));
         }
     }
 
