@@ -231,10 +231,14 @@ fn nets() -> Vec<Net> {
     nets
 }
 
-/// Does `work` for every bug, or the one that `VARVE_BUG` names, on as many threads as there are processors.
+/// Does `work` for every bug, or the one that `VARVE_BUG` names, on as many
+/// threads as there are processors.
 fn for_each_bug(work: impl Fn(Planted) + Sync) {
     let next = AtomicUsize::new(0);
     let wanted = std::env::var("VARVE_BUG").ok();
+    let is = |bug: &Planted, name: &String| *name == format!("{bug:?}");
+    let known = |name| Planted::ALL.iter().any(|bug| is(bug, name));
+    assert!(wanted.as_ref().is_none_or(known), "no such bug: {wanted:?}");
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..threads {

@@ -76,12 +76,11 @@ impl Lfs {
             }
         };
         let allowed = crate::mkfs::most_heads(&self.geometry).min(MAX_HEADS);
-        let heads = asked.min(allowed);
-        if heads <= self.heads {
-            return heads;
+        let mut heads = asked.min(allowed);
+        if heads > self.heads {
+            let spare = self.segments_to_spare() / 2;
+            heads = heads.min(self.heads + spare as usize);
         }
-        let spare = self.segments_to_spare() / 2;
-        let heads = heads.min(self.heads + spare as usize);
         if heads < asked {
             tracing::warn!(
                 asked,

@@ -164,9 +164,9 @@ impl<'a> Replay<'a> {
             let read = Summary::read(self.reader, self.geometry, self.volume_tag, segment, offset);
             read.unwrap_or_else(|error| Err(unreadable(&error)))
         });
-        let summary = found.clone()?;
+        let summary = found.as_ref().map_err(Clone::clone)?;
         self.out.end.follows(self.geometry, head, &summary.header)?;
-        Ok(summary)
+        Ok(summary.clone())
     }
 
     /// A summary that follows, with its payload.

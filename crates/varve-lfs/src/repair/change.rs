@@ -40,10 +40,8 @@ impl Repair<'_> {
         }
         self.correct(&mut recovered, looked, geometry.segment_count);
         let moved = move_heads(&mut recovered, survey, &geometry)?;
-        if !moved {
-            for &byte in &recovered.leftovers {
-                clear_leftover(&*parts.device, byte)?;
-            }
+        for &byte in recovered.leftovers.iter().filter(|b| !moved.contains(b)) {
+            clear_leftover(&*parts.device, byte)?;
         }
         parts.device.flush()?;
         let options = MountOptions {
@@ -169,10 +167,14 @@ impl Repair<'_> {
     }
 }
 
-/// Takes the log's heads off what lives where they would go on. True if it had
-/// to.
-fn move_heads(recovered: &mut Recovered, survey: &Survey, geometry: &Geometry) -> Result<bool> {
-    let mut moved = false;
+/// Takes the log's heads off what lives where they would go on. Returns where
+/// those would have gone on: what is there is not theirs to clear.
+fn move_heads(
+    recovered: &mut Recovered,
+    survey: &Survey,
+    geometry: &Geometry,
+) -> Result<BTreeSet<u64>> {
+    let mut moved = BTreeSet::new();
     for head in 0..recovered.end.heads() {
         let position = recovered.end.at(head);
         let mut place = place_of(&position);
@@ -192,7 +194,10 @@ fn move_heads(recovered: &mut Recovered, survey: &Survey, geometry: &Geometry) -
             }
         }
         recovered.end.set_place(head, place);
-        moved |= over_live || into_live;
+        if over_live || into_live {
+            let (segment, offset, _) = geometry.successor(&position);
+            moved.insert(geometry.byte(segment, offset));
+        }
     }
     Ok(moved)
 }

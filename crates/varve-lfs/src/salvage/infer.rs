@@ -21,6 +21,7 @@ use crate::format::summary::{HEADER_BYTES, MAX_PARTIAL_BYTES};
 use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION};
 use crate::format::{Malformed, SECTOR, SummaryHeader, Superblock, crc32c};
 use crate::geometry::Geometry;
+use crate::heads::MAX_HEADS;
 use crate::mkfs::{default_segment_bytes, fixed_layout, reserve_segments};
 use std::collections::BTreeMap;
 use varve_device::Device;
@@ -44,6 +45,7 @@ struct Sighting {
     bytes: u64,
     next_segment: u32,
     segment_incarnation: u32,
+    head: u8,
 }
 
 /// What was seen of one volume.
@@ -175,8 +177,32 @@ fn sighting(device: &dyn Device, at: u64, here: &[u8]) -> Option<(u64, i64, Sigh
         bytes: u64::from(header.sectors.get()) * SECTOR,
         next_segment: header.next_segment.get(),
         segment_incarnation: header.segment_incarnation.get(),
+        head: header.head,
     };
     Some((tag, header.written_ns.get(), sighting))
+}
+
+/// Segments by number, and the byte at which a head entered each: where the
+/// summary before it in that head, with none missing in between, had named it.
+fn entries(sightings: &[Sighting]) -> Vec<(u64, u64)> {
+    let mut last: [Option<&Sighting>; MAX_HEADS] = [None; MAX_HEADS];
+    let mut serial = None;
+    let mut entries = Vec::new();
+    for sighting in sightings {
+        if serial.is_some_and(|before: u64| sighting.serial.checked_sub(before) != Some(1)) {
+            last = [None; MAX_HEADS];
+        }
+        serial = Some(sighting.serial);
+        let Some(before) = last.get_mut(usize::from(sighting.head)) else {
+            continue;
+        };
+        if let Some(before) = before.replace(sighting)
+            && before.segment_incarnation != sighting.segment_incarnation
+        {
+            entries.push((u64::from(before.next_segment), sighting.sector * SECTOR));
+        }
+    }
+    entries
 }
 
 /// Write unit, segment size and first segment, the most plausible first.
@@ -185,15 +211,7 @@ fn layouts(device: &dyn Device, sightings: &[Sighting]) -> Vec<(u32, u32, u64)> 
         .iter()
         .fold(0, |all, s| all | (s.sector * SECTOR) | s.bytes);
     let coarsest = 1u64 << all.trailing_zeros().min(16);
-    // Where the log entered a segment that the summary before had named.
-    let entries: Vec<(u64, u64)> = sightings
-        .windows(2)
-        .filter(|pair| {
-            pair[1].serial.checked_sub(pair[0].serial) == Some(1)
-                && pair[1].segment_incarnation != pair[0].segment_incarnation
-        })
-        .map(|pair| (u64::from(pair[0].next_segment), pair[1].sector * SECTOR))
-        .collect();
+    let entries = entries(sightings);
     let mut scored = Vec::new();
     let mut unit = STEP;
     while unit <= coarsest.max(STEP) {

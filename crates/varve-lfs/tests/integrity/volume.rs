@@ -28,7 +28,7 @@ pub fn mount_options(seed: u64) -> MountOptions {
         cache_bytes: 1 << 20,
         ..MountOptions::default()
     };
-    match heads.and_then(|heads| heads.parse().ok()) {
+    match heads.map(|heads| heads.parse().expect("VARVE_HEADS is a number")) {
         Some(heads) => with_heads(heads, one_head),
         None => one_head,
     }

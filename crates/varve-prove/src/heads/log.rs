@@ -320,14 +320,15 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
         let following = places.filter_map(|(head, (segment, slot, _))| {
             let stored = medium.slot(segment, slot);
             let header = stored.header?;
-            let counts = log.follows(head, &header, missing);
-            counts.then_some((segment, slot, header, stored.payload == header.value))
+            let whole = stored.payload == header.value;
+            let counts = whole && log.follows(head, &header, missing);
+            counts.then_some((segment, slot, header))
         });
         let next = match missing {
-            Some(Missing::OneChain) => following.min_by_key(|(_, _, header, _)| header.serial),
-            _ => following.max_by_key(|(_, _, header, _)| header.life),
+            Some(Missing::OneChain) => following.min_by_key(|(_, _, header)| header.serial),
+            _ => following.max_by_key(|(_, _, header)| header.life),
         };
-        let Some((segment, slot, header, true)) = next else {
+        let Some((segment, slot, header)) = next else {
             break;
         };
         log.advance(segment, slot, &header);
