@@ -76,7 +76,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// One step of background write-back: appends a group if too much is
-    /// dirty, or something has been so for 30 seconds. Returns whether it did.
+    /// dirty, the epoch is large, or something has waited for 30 seconds. Returns whether it did.
     ///
     /// # Errors
     /// What the layout fails with.

@@ -27,6 +27,15 @@ pub struct Committed {
     pub live: Delta,
 }
 
+impl Committed {
+    /// Live bytes that a segment has gained, or lost if negative, since the
+    /// last checkpoint, as far as the deltas know.
+    pub fn added(&self, segment: u32) -> i64 {
+        let frozen = self.frozen.as_ref().and_then(|f| f.usage.get(&segment));
+        self.live.usage.get(&segment).unwrap_or(&0) + frozen.unwrap_or(&0)
+    }
+}
+
 /// What one delta says about some blocks of one file.
 struct Overlay {
     ranges: Vec<(u64, u64, RangeState)>,

@@ -236,13 +236,6 @@ impl Durability {
         Ok(outcome?)
     }
 
-    /// Waits until something has been appended or written, or `timeout` has
-    /// passed.
-    pub fn wait_for_append(&self, timeout: std::time::Duration) {
-        let mut progress = self.progress.lock();
-        self.changed.wait_for(&mut progress, timeout);
-    }
-
     /// The device has refused a partial for good. It stays in flight, so that
     /// readers find it, until it is given up.
     pub fn failed(&self, serial: u64, error: &DeviceError) {

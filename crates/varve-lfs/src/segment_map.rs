@@ -1,6 +1,5 @@
 //! How full every segment is at this moment, for those who look on.
 
-use crate::cleaner::pace::Gauge;
 use crate::lfs::Lfs;
 use crate::segments::SegmentState;
 use serde::Serialize;
@@ -86,10 +85,6 @@ impl Lfs {
     pub fn segment_map(&self) -> Vec<SegmentUse> {
         let committed = self.committed.read();
         let segments = self.segments.lock();
-        let added = |number: u32| {
-            let frozen = committed.frozen.as_ref().and_then(|f| f.usage.get(&number));
-            committed.live.usage.get(&number).unwrap_or(&0) + frozen.unwrap_or(&0)
-        };
         let newest = |number: u32| {
             let frozen = committed.frozen.as_ref();
             let frozen = frozen.and_then(|f| f.newest_ns.get(&number));
@@ -99,7 +94,7 @@ impl Lfs {
         segments
             .iter()
             .map(|(number, segment)| {
-                let live = i64::from(segment.live_bytes) + added(number);
+                let live = i64::from(segment.live_bytes) + committed.added(number);
                 SegmentUse {
                     state: segment.state,
                     live_bytes: live.max(0) as u64,
@@ -113,15 +108,6 @@ impl Lfs {
     /// The volume's clock, nanoseconds since 1970: ages are counted from it.
     pub fn now_ns(&self) -> i64 {
         self.clock.now_ns()
-    }
-
-    /// Clean segments; how many there must be less of for the cleaner to work
-    /// ahead of need; and how many it then makes.
-    pub fn cleaner_marks(&self) -> [u64; 3] {
-        let Gauge {
-            low, high: goal, ..
-        } = self.cleaning_gauge();
-        [self.clean_segments_now(), low, goal]
     }
 
     /// Segments by utilisation as they stand.

@@ -159,9 +159,7 @@ impl Lfs {
 
     /// True if a checkpoint taken now is sure to find room.
     pub(crate) fn checkpoint_fits(&self) -> bool {
-        // Not in one expression: the lock of the committed state comes first.
-        let clean = u64::from(self.segments.lock().clean_count());
-        clean + 1 >= self.fold_segments()
+        self.checkpoints_fit(1)
     }
 
     /// True if as many as `checkpoints`, taken now, are sure to find room.

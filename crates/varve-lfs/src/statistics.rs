@@ -61,6 +61,8 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Bytes that users' partial segments took in the log, whole.
+    user_log_bytes,
     /// Requests that read the device.
     device_reads,
     /// Bytes they read, but for those of verifications.

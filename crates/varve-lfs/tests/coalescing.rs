@@ -191,7 +191,11 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
 
     // A volume on which the cleaner is about to begin.
     let mut filled = 0;
-    while v.lfs.cleaner_marks()[0] > v.lfs.cleaner_marks()[1] {
+    let low = || {
+        let gauge = v.lfs.cleaning_gauge();
+        gauge.clean <= gauge.low
+    };
+    while !low() {
         v.file(&format!("filler {filled}"), &vec![2; 256 << 10]);
         v.fs.sync().unwrap();
         filled += 1;

@@ -21,6 +21,8 @@ use varve_fs::{BlockPointer, InodeNo};
 
 /// Times an extent that changes underfoot is tried.
 const ATTEMPTS: u32 = 3;
+/// Bytes looked at in one call for each byte it may move.
+const SEEN: u64 = 16;
 
 /// What one call did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,8 +51,9 @@ fn runs_of(blocks: &[(u64, Pointer)]) -> u64 {
 
 impl Lfs {
     /// Rewrites what lies in pieces of a file from block `from` on, until
-    /// `limit_bytes` have been moved or clean segments are low: the caller
-    /// decides how much of the device this may take.
+    /// `limit_bytes` have been moved, or sixteen times as many looked at, or
+    /// clean segments are low: the caller decides how much of the device this
+    /// may take, and how long.
     ///
     /// # Errors
     /// `NoInode`; device errors. A damaged block keeps its extent and is none.
@@ -73,7 +76,9 @@ impl Lfs {
         let mut at = from;
         while let Some(first) = self.lookup().next_block(ino, at)? {
             done.next = Some(first);
-            if done.moved_bytes >= limit_bytes {
+            if done.moved_bytes >= limit_bytes
+                || done.seen_bytes >= limit_bytes.saturating_mul(SEEN)
+            {
                 return Ok(done);
             }
             let end = first.saturating_add(length);
@@ -116,6 +121,11 @@ impl Lfs {
                     break;
                 };
                 let kind = GroupKind::Coalescing(serial);
+                // Nobody else may be told of the same room.
+                let _one_at_a_time = self.moving.lock();
+                if !self.may_move(extent.bytes) {
+                    return Ok(false);
+                }
                 let Some(_) = self.write_group(items, kind, None)? else {
                     continue;
                 };
@@ -180,12 +190,12 @@ impl Lfs {
     /// with all that folding them may write, and without its having to work
     /// for it.
     fn may_coalesce(&self, policy: &Coalescing, bytes: u64) -> bool {
-        let [clean, low, high] = self.cleaner_marks();
+        let gauge = self.cleaning_gauge();
         let mark = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let space = Space {
-            clean: mark(clean),
-            low: mark(low),
-            high: mark(high),
+            clean: mark(gauge.clean),
+            low: mark(gauge.low),
+            high: mark(gauge.high),
         };
         let segments = bytes.div_ceil(self.dependable_bytes()) + 1;
         policy.may_use(&space, segments) && self.may_move(bytes)

@@ -26,7 +26,7 @@ const LOOK_NS: u64 = 50_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// It cleans ahead of need. If not, that is left to other processes;
-    /// whoever finds no room at all still cleans. Default: yes.
+    /// whoever is about to find no room still cleans. Default: yes.
     pub running: bool,
     /// Clean segments, in percent of all, below which it begins. Never less
     /// than it needs to stay ahead of writers, which is the default.
@@ -335,16 +335,7 @@ impl Lfs {
 
     /// Bytes that users' groups have taken in the log.
     pub(super) fn bytes_logged(&self) -> u64 {
-        let c = &self.counters;
-        [
-            &c.data_bytes,
-            &c.inode_bytes,
-            &c.summary_bytes,
-            &c.padding_bytes,
-        ]
-        .iter()
-        .map(|counter| counter.load(Relaxed))
-        .sum()
+        self.counters.user_log_bytes.load(Relaxed)
     }
 
     /// Rests behind a step of cleaning that took `took_ns`, for as long as the

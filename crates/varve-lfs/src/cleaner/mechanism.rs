@@ -13,7 +13,6 @@ use crate::reader::ReadCause;
 use crate::segments::SegmentState;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
@@ -443,10 +442,5 @@ impl Lfs {
         if entry.state == SegmentState::Used && entry.incarnation == incarnation {
             entry.cleaned = Some(checkpoint);
         }
-    }
-
-    /// Waits until a group has been appended or `timeout` has passed.
-    pub fn segwait(&self, timeout: Duration) {
-        self.durability.wait_for_append(timeout);
     }
 }

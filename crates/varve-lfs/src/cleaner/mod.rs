@@ -2,7 +2,7 @@
 //!
 //! The mechanism is the four calls of the thesis (table 6-4): [`Lfs::bmapv`]
 //! says which blocks are live, [`Lfs::markv`] appends copies of them,
-//! [`Lfs::segwait`] waits until segments have been used up, and
+//! `segwait` is [`wire::Request::Wait`], which says how cleaning stands, and
 //! [`Lfs::segclean`] declares a segment done. A move counts only if the block
 //! still is where it was read when its copy is appended (protocol rules 18
 //! and 19). Index nodes and ifile blocks are not moved but *touched*: the next
@@ -45,9 +45,10 @@ pub use remote::CallError;
 
 use crate::committed::Committed;
 use crate::lfs::Lfs;
-use crate::segments::{Segment, SegmentState};
+use crate::segments::SegmentState;
 use crate::space::Refusal;
 use policy::{Candidate, Policy, PolicyKind};
+use std::ops::Range;
 
 /// What the cleaner keeps between passes.
 #[derive(Debug)]
@@ -84,7 +85,12 @@ impl Lfs {
     /// As [`Lfs::candidates`], without those that cleaners other than `id`
     /// have claimed.
     pub fn candidates_for(&self, id: CleanerId) -> Vec<Candidate> {
-        let mut candidates = self.all_candidates();
+        self.candidates_among(id, 0..self.geometry.segment_count)
+    }
+
+    /// As [`Lfs::candidates_for`], of these segments.
+    fn candidates_among(&self, id: CleanerId, which: Range<u32>) -> Vec<Candidate> {
+        let mut candidates = self.idle_segments(which);
         let mut shared = self.control.shared();
         shared.claims.expire(self.clock.monotonic_ns());
         candidates.retain(|c| shared.claims.is_free_for(id, c.segment));
@@ -93,10 +99,11 @@ impl Lfs {
 
     /// As [`Lfs::candidates`], claimed or not.
     fn all_candidates(&self) -> Vec<Candidate> {
-        self.candidates_with(|segment| !segment.suspect && segment.cleaned.is_none())
+        self.idle_segments(0..self.geometry.segment_count)
     }
 
-    fn candidates_with(&self, wanted: impl Fn(&Segment) -> bool) -> Vec<Candidate> {
+    /// Those of these segments that are used, whole and not being cleaned.
+    fn idle_segments(&self, which: Range<u32>) -> Vec<Candidate> {
         // Under the log's lock, or the log may enter and leave a segment
         // between one question and the next.
         let log = self.log.lock();
@@ -105,22 +112,19 @@ impl Lfs {
         let committed = self.committed.read();
         let known = judged_through(&committed);
         let segments = self.segments.lock();
-        let added = |number: u32| {
-            let frozen = committed.frozen.as_ref().and_then(|f| f.usage.get(&number));
-            committed.live.usage.get(&number).unwrap_or(&0) + frozen.unwrap_or(&0)
-        };
-        segments
-            .iter()
+        which
+            .map(|number| (number, segments.get(number)))
             .filter(|(number, segment)| {
                 segment.state == SegmentState::Used
                     && segment.last_serial < landed
                     && segment.last_serial <= known
-                    && wanted(segment)
+                    && !segment.suspect
+                    && segment.cleaned.is_none()
                     && !log.end.stands_in(*number)
             })
             .map(|(number, segment)| Candidate {
                 segment: number,
-                live_bytes: (i64::from(segment.live_bytes) + added(number)).max(0) as u64,
+                live_bytes: (i64::from(segment.live_bytes) + committed.added(number)).max(0) as u64,
                 segment_bytes: self.dependable_bytes(),
                 newest_ns: segment.newest_ns,
             })

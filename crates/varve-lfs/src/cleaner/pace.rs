@@ -10,7 +10,7 @@
 //! steps.
 //!
 //! Writers are held to the pace of the cleaner from the other side: below
-//! `low` each pays, for the bytes that reached the log, a part of the time that
+//! `need` each pays, for the bytes that reached the log, a part of the time that
 //! the cleaner needs to give as many back. It grows with the fourth power of the
 //! way to `floor`, where callers must wait for clean segments; there it is all.
 //! A `low` that was set higher than need be does not slow anybody down.

@@ -98,7 +98,7 @@ impl Lfs {
     /// Segments that are empty, or will be once the running changes are folded,
     /// and only wait for checkpoints to say so twice.
     pub(super) fn waiting_for_checkpoint(&self) -> u64 {
-        let empty = self.candidates_with(|segment| !segment.suspect && segment.cleaned.is_none());
+        let empty = self.all_candidates();
         let empty = empty.iter().filter(|candidate| candidate.live_bytes == 0);
         let segments = self.segments.lock();
         let cleaned = segments.iter().filter(|(_, s)| s.cleaned.is_some());
@@ -264,6 +264,9 @@ impl Lfs {
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
+            if !self.may_move(live_bytes) {
+                return Ok(false);
+            }
             if let Some(checkpoint) = self.markv(found)? {
                 self.cleaned(segment, incarnation, checkpoint, live_bytes);
                 return Ok(true);
@@ -432,13 +435,13 @@ impl Lfs {
         }
         // A verification must not cost anybody room.
         self.segments.lock().let_go_of_withheld();
-        if gauge.clean >= gauge.high || self.waiting_for_checkpoint() == 0 {
-            return Ok(());
-        }
         let now_ns = self.clock.monotonic_ns();
         let before_ns = self.control.shared().settled_ns;
         let passed = now_ns.saturating_sub(before_ns) >= SETTLE_NS;
-        if !passed || !self.checkpoint_fits() {
+        if !passed || gauge.clean >= gauge.high || !self.checkpoint_fits() {
+            return Ok(());
+        }
+        if self.waiting_for_checkpoint() == 0 {
             return Ok(());
         }
         self.take_checkpoint(false)?;

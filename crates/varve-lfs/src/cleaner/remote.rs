@@ -203,8 +203,8 @@ impl Lfs {
     }
 
     fn usage_page(&self, id: CleanerId, from: u32) -> Answer {
-        let mut candidates = self.candidates_for(id);
-        candidates.retain(|candidate| candidate.segment >= from);
+        let count = self.geometry.segment_count;
+        let candidates = self.candidates_among(id, from.min(count)..count);
         let next = candidates.get(USAGES).map(|candidate| candidate.segment);
         let page = candidates.iter().take(USAGES).map(|candidate| Usage {
             live_bytes: candidate.live_bytes.into(),
@@ -250,7 +250,6 @@ impl Lfs {
         if segment >= self.geometry.segment_count {
             return Err(CallError::NotThis);
         }
-        let candidate = |c: &super::policy::Candidate| c.segment == segment;
         let claims_it = |what| {
             let shared = &mut self.control.shared();
             shared.claims.claim(id, segment, Arc::new(what))
@@ -258,10 +257,8 @@ impl Lfs {
         // Before it is read, or two would read it.
         claims_it(SegmentContents::default())?;
         let read = || -> Answered<SegmentContents> {
-            let candidates = self.candidates_for(id);
-            let Some(candidate) = candidates.into_iter().find(candidate) else {
-                return Err(CallError::NotThis);
-            };
+            let mut candidates = self.candidates_among(id, segment..segment + 1);
+            let candidate = candidates.pop().ok_or(CallError::NotThis)?;
             let incarnation = self.settled(segment).ok_or(CallError::NotThis)?;
             let survey = self.survey(segment, candidate.live_bytes);
             Ok(self

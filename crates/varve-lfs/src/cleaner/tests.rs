@@ -10,7 +10,6 @@ use crate::segments::SegmentState;
 use crate::{FormatOptions, Lfs, MountOptions};
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 
@@ -416,7 +415,6 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
         clean.then_some(n)
     });
     assert!(!v.lfs.clean_segment(clean.unwrap()).unwrap());
-    v.lfs.segwait(Duration::from_millis(1));
 }
 
 /// What is damaged where it lives keeps its segment, of whatever kind it is.

@@ -48,8 +48,7 @@ struct Header {
     at: U64,
     /// Records that follow.
     count: U32,
-    /// Requests: 1 to move the oldest first. Answers of `Bmapv`: the segment's
-    /// incarnation.
+    /// Requests: 1 to move the oldest first.
     flags: U32,
 }
 

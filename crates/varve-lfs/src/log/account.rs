@@ -34,6 +34,7 @@ impl Lfs {
         let inodes = u64::from(size.inode_sectors(&self.geometry)) * SECTOR;
         match kind {
             GroupKind::User => {
+                add(&c.user_log_bytes, u64::from(stored));
                 add(&c.data_bytes, blocks);
                 add(&c.inode_bytes, inodes);
             }

@@ -1,6 +1,6 @@
 //! Two cleaners of other processes, the mount's own under a changing policy,
-//! and a writer: a segment has one cleaner at a time, what is handed over from
-//! one to the next is moved once, and nothing is moved over newer data.
+//! and a writer: a segment has one cleaner at a time, but for whoever waits for
+//! room, and nothing is moved over newer data.
 
 use crate::stage::{Stage, create, explore, fill, find, fsync, versions};
 use std::sync::Arc;
@@ -58,7 +58,11 @@ pub fn story() {
     let claimer = stage.spawn(|system, _| claim_and_leave(system.layout()));
     let own = stage.spawn(|system, _| {
         switch_policy(system).unwrap();
-        system.layout().clean_batch().unwrap();
+        // Ahead of need, which heeds claims; then as one who waits for room.
+        let mut settings = system.layout().cleaner_settings();
+        (settings.pace.low_percent, settings.pace.high_percent) = (Some(89), Some(90));
+        system.layout().set_cleaner(settings).unwrap();
+        system.layout().maintain().unwrap();
         system.layout().checkpoint().unwrap();
         system.layout().clean_batch().unwrap();
     });

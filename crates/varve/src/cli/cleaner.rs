@@ -19,7 +19,8 @@ const SLICE: Duration = Duration::from_millis(20);
 /// Clean a mounted volume in a process of its own, or change how its server
 /// cleans it.
 ///
-/// Without --policy or --set it tells how cleaning stands. With --policy it
+/// Without --policy it changes what is named of the server's own cleaner, and
+/// tells how cleaning stands. With --policy it
 /// cleans until it is interrupted: any number of such processes and the
 /// server's own cleaner work side by side, and can be started and stopped, or
 /// killed, at will.
@@ -27,7 +28,7 @@ const SLICE: Duration = Duration::from_millis(20);
 pub struct Cleaner {
     /// The directory a volume is mounted on.
     directory: PathBuf,
-    /// Clean in this process: greedy, cost-benefit or age-threshold.
+    /// Clean in this process, by this policy.
     #[arg(long, value_name = "POLICY", conflicts_with = "set")]
     policy: Option<PolicyKind>,
     /// End as soon as there are clean segments enough, or none is worth

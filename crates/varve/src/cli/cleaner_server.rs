@@ -60,6 +60,9 @@ pub fn refusal(error: &std::io::Error) -> varve_lfs::cleaner::client::Refusal {
     }
 }
 
+/// Settings are read, changed and set.
+static CHANGING: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+
 /// Answers a question about the mount's own cleaner.
 ///
 /// # Errors
@@ -68,6 +71,7 @@ pub fn answer(asked: &Value, layout: &Lfs) -> Result<Value, Errno> {
     let invalid = errno(rustix::io::Errno::INVAL);
     let changes = asked.as_object().ok_or(invalid)?;
     if !changes.is_empty() {
+        let _one_at_a_time = CHANGING.lock();
         let settings = match change(layout.cleaner_settings(), changes) {
             Ok(settings) => settings,
             Err(refused) => return Ok(json!({ "refused": refused })),

@@ -5,6 +5,7 @@ use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
+use varve_lfs::cleaner::pace::Gauge;
 use varve_lfs::cleaner::policy::TransferModel;
 use varve_lfs::{Lfs, STEPS, Utilisation};
 
@@ -94,12 +95,14 @@ pub fn add_health(all: &mut Value, layout: &Lfs, verifier: &Verifier) {
         "read_only": u8::from(stopped.is_some()),
         "reason": stopped,
     });
-    let [clean, low, goal] = layout.cleaner_marks();
+    let Gauge {
+        clean, low, high, ..
+    } = layout.cleaning_gauge();
     all["cleaner"] = json!({
         "clean_segments": clean,
         "begins_below": low,
-        "ends_at": goal,
-        "debt_segments": if clean < low { goal.saturating_sub(clean) } else { 0 },
+        "ends_at": high,
+        "debt_segments": if clean < low { high.saturating_sub(clean) } else { 0 },
     });
     all["verification"] = job(verifier.tree());
     all["scrub"] = job(verifier.scrub());

@@ -373,7 +373,7 @@ fn settings_that_a_mount_cannot_follow_are_refused() {
 }
 
 #[test]
-fn the_idle_clean_up_to_the_high_mark_and_stop_for_the_first_who_comes() {
+fn an_idle_volume_is_cleaned_and_a_read_ends_its_idleness() {
     let v = Volume::new();
     let file = v.create("file");
     v.write(file, 0, 400);
