@@ -106,6 +106,8 @@ impl Service {
         service.spawn("varve-verify", fs, move |fs| serves.serve(fs))?;
         let waker = Arc::clone(writing);
         fs.set_waker(Box::new(move || waker.wake()));
+        let summoned = Arc::clone(maintaining);
+        fs.layout().on_need(Box::new(move || summoned.wake()));
         Ok(service)
     }
 

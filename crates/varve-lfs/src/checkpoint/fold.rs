@@ -15,6 +15,7 @@ use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
+use crate::reader::Obsolete;
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub struct Fold<'a> {
     pub(super) metadata_bytes: i64,
     /// What the new image says of each inode of the delta.
     pub(super) final_images: Vec<(u64, Option<Arc<InodeImage>>)>,
+    /// Metadata that the new image no longer leads to.
+    pub(super) obsolete: Obsolete,
     /// Blocks of the ifile written so far.
     pub(super) ifile_changes: Changes,
 }
@@ -51,6 +54,7 @@ impl<'a> Fold<'a> {
             usage,
             metadata_bytes,
             final_images: Vec::new(),
+            obsolete: Obsolete::default(),
             ifile_changes: Changes::new(),
         }
     }
@@ -72,6 +76,12 @@ impl<'a> Fold<'a> {
     pub(super) fn kill_metadata(&mut self, pointer: &Pointer) {
         self.kill(pointer);
         self.metadata_bytes -= live_bytes(pointer);
+        self.obsolete.block(pointer);
+    }
+
+    fn kill_inode(&mut self, place: &InodePlace) {
+        self.count(place.sector, -i64::from(self.lfs.geometry.inode_bytes));
+        self.obsolete.inode(place);
     }
 
     /// Folds every file of the delta and returns what the inode map must say.
@@ -175,7 +185,7 @@ impl<'a> Fold<'a> {
             tracing::error!(%error, %ino, "a freed file's index is damaged: space is lost");
         }
         self.kill(&image.xattrs);
-        self.count(place.sector, -i64::from(lfs.geometry.inode_bytes));
+        self.kill_inode(place);
     }
 
     /// The level-0 changes of one file, and the height its index will have.
@@ -254,7 +264,7 @@ impl<'a> Fold<'a> {
             if let (true, Some(place)) = (complete, stored) {
                 if logged.is_some() {
                     if let Some(below) = below {
-                        self.count(below.sector, -inode_bytes);
+                        self.kill_inode(&below);
                     }
                     imap.insert(ino.0, ImapState::Used { version, place });
                     self.final_images.push((ino.0, Some(Arc::new(image))));
@@ -262,7 +272,7 @@ impl<'a> Fold<'a> {
                 continue;
             }
             for place in [logged, below].into_iter().flatten() {
-                self.count(place.sector, -inode_bytes);
+                self.kill_inode(&place);
             }
             image.root = Some(fold.root);
             pending.push(image);

@@ -220,8 +220,7 @@ impl Fold<'_> {
             let pointers = self.put_ifile_blocks(chunk)?;
             for ((block, _), pointer) in chunk.iter().zip(pointers) {
                 if let Some(former) = tree.get(*block)? {
-                    self.count(former.sector(), -live_bytes(&former));
-                    self.metadata_bytes -= live_bytes(&former);
+                    self.kill_metadata(&former);
                 }
                 self.count(pointer.sector(), live_bytes(&pointer));
                 self.metadata_bytes += live_bytes(&pointer);

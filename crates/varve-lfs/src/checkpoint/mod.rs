@@ -166,6 +166,7 @@ impl Lfs {
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial())?;
         let final_images = std::mem::take(&mut fold.final_images);
+        let obsolete = std::mem::take(&mut fold.obsolete);
         let end = self.record_end(boundary);
         let early = planted::is(Planted::RecordEarly);
         if !early && !planted::is(Planted::NoFlushBeforeRecord) {
@@ -223,6 +224,7 @@ impl Lfs {
             metadata_bytes: table.metadata_bytes,
         };
         self.install(base, boundary.serial(), &frozen, &table, final_images);
+        self.reader.forget(&obsolete);
         Ok(())
     }
 
@@ -321,6 +323,9 @@ impl Lfs {
         drop(committed);
         log.placement.measure(&self.measures());
         drop(log);
+        if !freed.is_empty() {
+            self.control.tell_gain();
+        }
         self.counters
             .segments_emptied
             .fetch_add(freed.len() as u64, Relaxed);

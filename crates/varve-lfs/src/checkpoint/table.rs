@@ -143,6 +143,7 @@ impl Fold<'_> {
             }
         }
         for (former, counted) in displaced {
+            self.obsolete.block(&former);
             if counted {
                 self.count(former.sector(), live_bytes(&former));
             } else {

@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that could be read in the time that one more request costs: about
 /// what disks and flash of today have in common, 50 to 200 KiB.
@@ -101,9 +102,13 @@ impl Lfs {
         let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
         // One request for what lives; if it is scattered, more.
         let mut price = live_bytes + REQUEST_BYTES;
+        let summary_price = REQUEST_BYTES + u64::from(geometry.write_unit);
+        if price + self.usual_partials() * summary_price >= whole {
+            return self.read_whole(segment, incarnation);
+        }
         let mut dear = false;
         let summaries = summaries_while(geometry, segment, incarnation, |offset| {
-            price += REQUEST_BYTES + u64::from(geometry.write_unit);
+            price += summary_price;
             if price >= whole {
                 dear = true;
                 return Ok(None);
@@ -117,6 +122,13 @@ impl Lfs {
             return self.read_whole(segment, incarnation);
         }
         self.list(segment, incarnation, &summaries)
+    }
+
+    /// How many partial segments a segment has had on average since the mount:
+    /// each costs a request to read its summary alone.
+    fn usual_partials(&self) -> u64 {
+        let partials = self.counters.partials.load(Relaxed);
+        partials / self.counters.segments_opened.load(Relaxed).max(1)
     }
 
     fn read_whole(&self, segment: u32, incarnation: u32) -> Result<SegmentContents> {

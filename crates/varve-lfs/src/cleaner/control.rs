@@ -8,7 +8,8 @@ use super::policy::PolicyKind;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
 use crate::locks::{Rank, Ranked, RankedMutex};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 use std::time::Duration;
 use varve_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
@@ -21,6 +22,10 @@ const TOLL_AT_LEAST_NS: u64 = 1_000_000;
 const TOLL_AT_MOST_NS: u64 = 1_000_000_000;
 /// How often a rest looks whether it is still in order.
 const LOOK_NS: u64 = 50_000_000;
+/// How often one who waits for the cleaner looks by himself.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long one waits for the cleaner's thread while it gains nothing.
+const PATIENCE_NS: u64 = 500_000_000;
 
 /// When the mount's own cleaner works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +138,13 @@ pub(crate) struct Control {
     needy: AtomicU32,
     closing: AtomicBool,
     bell: (Mutex<()>, Condvar),
+    /// Segments have become clean, or a pass is over; goes with the bell's
+    /// mutex.
+    gained: Condvar,
+    /// The thread that cleans, if the mount has one.
+    cleaner: OnceLock<ThreadId>,
+    /// Has that thread come.
+    summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Nanoseconds that writers owe, and how much of the log that is for.
     owed_ns: AtomicU64,
     taxed_bytes: AtomicU64,
@@ -167,6 +179,9 @@ impl Control {
             needy: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             bell: (Mutex::new(()), Condvar::default()),
+            gained: Condvar::default(),
+            cleaner: OnceLock::new(),
+            summon: OnceLock::new(),
             owed_ns: AtomicU64::new(0),
             taxed_bytes: AtomicU64::new(0),
             remote_calls: AtomicU32::new(0),
@@ -213,9 +228,27 @@ impl Control {
         self.closing.load(Relaxed)
     }
 
+    /// Tells who waits for room that there may be some.
+    pub fn tell_gain(&self) {
+        let _bell = self.bell.0.lock();
+        self.gained.notify_all();
+    }
+
+    /// The calling thread is the one that cleans.
+    pub fn cleans_here(&self) {
+        self.cleaner.get_or_init(|| std::thread::current().id());
+    }
+
+    /// Another thread cleans.
+    fn cleans_elsewhere(&self) -> bool {
+        let here = std::thread::current().id();
+        self.cleaner.get().is_some_and(|cleaner| *cleaner != here)
+    }
+
     fn ring(&self) {
         let _bell = self.bell.0.lock();
         self.bell.1.notify_all();
+        self.gained.notify_all();
     }
 
     /// Waits, unless somebody is in need or the volume closes.
@@ -298,6 +331,48 @@ impl Lfs {
         let pace = shared.settings.pace;
         let own = pace.running && !shared.fruitless;
         pace.threaded && (own || shared.claims.gains(now_ns))
+    }
+
+    /// Has the thread that cleans come at once: somebody is in need. Without
+    /// this it comes when it next looks.
+    pub fn on_need(&self, summon: Box<dyn Fn() + Send + Sync>) {
+        // A second one would be the same.
+        let _ = self.control.summon.set(summon);
+    }
+
+    /// Waits until the thread that cleans has gained so much that `enough`, and
+    /// no longer than it goes on gaining. False if the caller must clean.
+    pub(crate) fn wait_for_cleaner(&self, enough: impl Fn() -> bool) -> bool {
+        let control = &self.control;
+        let (mut most, mut since_ns) = (0, self.clock.monotonic_ns());
+        loop {
+            if enough() {
+                return true;
+            }
+            let now_ns = self.clock.monotonic_ns();
+            let clean = self.clean_segments_now();
+            if clean > most {
+                (most, since_ns) = (clean, now_ns);
+            }
+            let patient = now_ns.saturating_sub(since_ns) < PATIENCE_NS;
+            let gains = control.cleans_elsewhere() && self.own_thread_gains();
+            if !patient || !gains || control.is_closing() {
+                return false;
+            }
+            if let Some(summon) = control.summon.get() {
+                summon();
+            }
+            let mut bell = control.bell.0.lock();
+            if self.clean_segments_now() == clean {
+                control.gained.wait_for(&mut bell, LOOK);
+            }
+        }
+    }
+
+    fn own_thread_gains(&self) -> bool {
+        let shared = self.control.shared();
+        let pace = shared.settings.pace;
+        pace.threaded && pace.running && !shared.fruitless
     }
 
     /// A writer waits its part of the time that the cleaner needs to give back

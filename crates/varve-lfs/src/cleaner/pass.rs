@@ -384,6 +384,9 @@ impl Lfs {
     pub(crate) fn clean_if_due(&self) -> Result<()> {
         let gauge = self.cleaning_gauge();
         let pace = self.control.shared().settings.pace;
+        if pace.threaded {
+            self.control.cleans_here();
+        }
         if !pace.running {
             return self.settle_if_due(&gauge);
         }
@@ -419,6 +422,7 @@ impl Lfs {
         let now_ns = self.clock.monotonic_ns();
         let rested_ns = self.counters.cleaner_rest_ns.load(Relaxed) - rested_ns;
         let worked_ns = now_ns.saturating_sub(begun_ns).saturating_sub(rested_ns);
+        self.control.tell_gain();
         let gauge = self.cleaning_gauge();
         self.control.shared().pacer.learn(now_ns, worked_ns, &gauge);
         Ok(())

@@ -19,11 +19,47 @@ pub(super) struct MetaKey {
     incarnation: u32,
 }
 
+impl MetaKey {
+    fn node(pointer: &Pointer) -> Self {
+        MetaKey {
+            sector: pointer.sector(),
+            slot: 0xff,
+            incarnation: pointer.incarnation(),
+        }
+    }
+
+    fn ifile_block(pointer: &Pointer) -> Self {
+        MetaKey {
+            slot: 0xfe,
+            ..MetaKey::node(pointer)
+        }
+    }
+}
+
 fn inode_key(place: &InodePlace) -> MetaKey {
     MetaKey {
         sector: place.sector,
         slot: place.slot,
         incarnation: place.incarnation,
+    }
+}
+
+/// Places of metadata that no image leads to any more. Left in memory it would
+/// crowd out what is used: every checkpoint writes much of the index anew, and
+/// what was asked for often is what a cache keeps longest.
+#[derive(Debug, Default)]
+pub struct Obsolete(Vec<MetaKey>);
+
+impl Obsolete {
+    /// An index node, or a block of the ifile.
+    pub fn block(&mut self, pointer: &Pointer) {
+        self.0
+            .extend([MetaKey::node(pointer), MetaKey::ifile_block(pointer)]);
+    }
+
+    /// An inode.
+    pub fn inode(&mut self, place: &InodePlace) {
+        self.0.push(inode_key(place));
     }
 }
 
@@ -49,16 +85,19 @@ impl Weighter<MetaKey, Meta> for ByBytes {
 }
 
 impl Reader {
+    /// Drops what nothing leads to.
+    pub fn forget(&self, obsolete: &Obsolete) {
+        for key in &obsolete.0 {
+            self.meta.remove(key);
+        }
+    }
+
     /// An index node.
     ///
     /// # Errors
     /// If it is damaged or is another node; device errors.
     pub fn node(&self, pointer: &Pointer, id: NodeId) -> Result<Arc<Node>> {
-        let key = MetaKey {
-            sector: pointer.sector(),
-            slot: 0xff,
-            incarnation: pointer.incarnation(),
-        };
+        let key = MetaKey::node(pointer);
         if let Some(node) = self.patched_node(pointer, id) {
             return Ok(node);
         }
@@ -84,11 +123,7 @@ impl Reader {
 
     /// Keeps a node that has just been written.
     pub fn keep_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
-        let key = MetaKey {
-            sector: pointer.sector(),
-            slot: 0xff,
-            incarnation: pointer.incarnation(),
-        };
+        let key = MetaKey::node(pointer);
         self.meta.insert(key, Meta::Node(id, node));
     }
 
@@ -97,11 +132,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::block`].
     pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Vec<u8>>> {
-        let key = MetaKey {
-            sector: pointer.sector(),
-            slot: 0xfe,
-            incarnation: pointer.incarnation(),
-        };
+        let key = MetaKey::ifile_block(pointer);
         if let Some(bytes) = self.patched_block(pointer, block) {
             return Ok(bytes);
         }
@@ -117,11 +148,7 @@ impl Reader {
 
     /// Keeps an ifile block that has just been written.
     pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
-        let key = MetaKey {
-            sector: pointer.sector(),
-            slot: 0xfe,
-            incarnation: pointer.incarnation(),
-        };
+        let key = MetaKey::ifile_block(pointer);
         self.meta.insert(key, Meta::Block(bytes));
     }
 

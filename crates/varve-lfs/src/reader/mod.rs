@@ -18,6 +18,7 @@ use crate::format::{SECTOR, crc32c};
 use crate::geometry::Geometry;
 use crate::statistics::Counters;
 use ahead::Fetch;
+pub use metadata::Obsolete;
 use metadata::{ByBytes, Meta, MetaKey};
 use patches::Patches;
 use quick_cache::sync::Cache;
