@@ -23,9 +23,7 @@ pub const VARVE_IOC_EXCHANGE: u32 =
 /// ENOTTY if `dir` is not the root of a mount that answers; E2BIG if the
 /// message is too long; what the program refuses it with.
 pub fn exchange(dir: &Path, message: &[u8]) -> io::Result<Box<[u8; EXCHANGE_BYTES]>> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(dir, flags, Mode::empty())?;
+    let directory = crate::question::open_root(dir)?;
     let mut buffer = Box::new([0u8; EXCHANGE_BYTES]);
     let room = buffer.get_mut(..message.len());
     room.ok_or(rustix::io::Errno::TOOBIG)?

@@ -3,6 +3,7 @@
 
 use crate::statistics::STATISTICS_BYTES;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 /// Most bytes of a question and of an answer, less one for the NUL that ends
@@ -19,9 +20,7 @@ pub const VARVE_IOC_ASK: u32 =
 /// ENOTTY if `dir` is not the root of a mount that answers; E2BIG if the
 /// question is too long; what the program refuses it with.
 pub fn ask(dir: &Path, question: &str) -> io::Result<String> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(dir, flags, Mode::empty())?;
+    let directory = open_root(dir)?;
     let mut buffer = Box::new([0u8; QUESTION_BYTES]);
     let room = buffer.get_mut(..question.len());
     let room = room.filter(|room| room.len() < QUESTION_BYTES);
@@ -29,6 +28,13 @@ pub fn ask(dir: &Path, question: &str) -> io::Result<String> {
         .copy_from_slice(question.as_bytes());
     crate::sys::ask_ioctl(directory, &mut buffer)?;
     text(&buffer[..])
+}
+
+/// The directory that an ioctl is sent to.
+pub(crate) fn open_root(dir: &Path) -> io::Result<OwnedFd> {
+    use rustix::fs::{Mode, OFlags};
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(dir, flags, Mode::empty())?)
 }
 
 /// The text of a question or an answer, up to its NUL.

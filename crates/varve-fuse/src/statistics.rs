@@ -17,9 +17,7 @@ pub const VARVE_IOC_STATS: u32 =
 /// # Errors
 /// ENOTTY if `dir` is not the root of a Varve mount; whatever opening it says.
 pub fn query_statistics(dir: &Path) -> io::Result<String> {
-    use rustix::fs::{Mode, OFlags};
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let directory = rustix::fs::open(dir, flags, Mode::empty())?;
+    let directory = crate::question::open_root(dir)?;
     let buffer = crate::sys::statistics_ioctl(directory)?;
     crate::question::text(&buffer[..])
 }

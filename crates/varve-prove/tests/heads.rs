@@ -59,10 +59,13 @@ fn another_number_of_heads_in_each_life() {
 
 #[test]
 fn a_durable_partial_that_is_lost_is_reported_whichever_head_it_is_in() {
-    for subject in [Variant::plain(1).subject, Variant::with_heads(1).subject] {
-        let (tried, unreported) = lost::unreported(&subject);
-        assert!(tried >= 4, "{tried}");
-        assert_eq!(unreported, [0; 0], "of {tried}");
+    for (name, variant) in [
+        ("one head", Variant::plain(1)),
+        ("several", Variant::with_heads(1)),
+    ] {
+        let (tried, unreported) = lost::unreported(&variant.subject);
+        assert!(tried >= 4, "{name}: {tried}");
+        assert_eq!(unreported, [0; 0], "{name}: of {tried}");
     }
 }
 

@@ -26,7 +26,8 @@ const SETTLE_NS: u64 = 500_000_000;
 pub(crate) enum Urgency {
     /// Nobody waits: segments are cleaned that give an eighth back at least.
     Background,
-    /// Nobody is there: the same, and it ends as soon as somebody comes.
+    /// Nobody is there: the same, and it ends when somebody comes, behind the
+    /// batch that is being appended.
     Idle,
     /// Writers are slowed down: a sixteenth at least.
     Pressed,

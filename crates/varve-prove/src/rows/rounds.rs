@@ -60,7 +60,7 @@ fn variant(
 
 /// A random workload on each variant of the log in turn, the plain one often.
 pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
-    let chosen = match index % 13 {
+    let chosen = match index % 14 {
         1 => Variant::with_claims(seed),
         2 => Variant::with_flushes_between(seed),
         3 => Variant::under_cleaning(seed),
@@ -73,6 +73,7 @@ pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), F
         10 => Variant::with_heads_under_cleaning(seed),
         11 => Variant::with_heads_and_flushes_between(seed),
         12 => Variant::with_changing_heads(seed),
+        13 => Variant::under_coalescing(seed),
         _ => Variant::plain(seed),
     };
     variant(chosen, seed, index, done)

@@ -10,8 +10,10 @@
 use serde_json::{Map, Value, json};
 use varve_fuse::{Errno, IoctlRequest};
 use varve_lfs::Lfs;
-use varve_lfs::cleaner::wire::Request;
+use varve_lfs::cleaner::wire::{MESSAGE_BYTES, Request};
 use varve_lfs::cleaner::{CallError, CleanerSettings, CleanerStatus};
+
+const _: () = assert!(MESSAGE_BYTES <= varve_fuse::EXCHANGE_BYTES);
 
 fn errno(error: rustix::io::Errno) -> Errno {
     Errno(error.raw_os_error())

@@ -9,6 +9,7 @@ use super::output::{self, Failure, Outcome, Progress};
 use super::size;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
@@ -176,7 +177,10 @@ fn walk(path: &Path, found: &mut BTreeMap<u64, File>) -> std::io::Result<()> {
             continue;
         }
         if metadata.is_dir() {
-            let entries = std::fs::read_dir(&at)?;
+            let entries = match std::fs::read_dir(&at) {
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                entries => entries?,
+            };
             waiting.extend(entries.flatten().map(|entry| entry.path()));
         } else if metadata.is_file() {
             let written = metadata.mtime().saturating_mul(1_000_000_000);

@@ -1,3 +1,5 @@
+//! Messages read back, fit, and are refused where they are none.
+
 use super::*;
 
 fn block(n: u64) -> Block {
