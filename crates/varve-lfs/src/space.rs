@@ -23,7 +23,7 @@ const PENDING_ENTRY: u64 = 48;
 /// its share of the nodes above.
 const ENTRY_AT_MOST: u64 = 700;
 /// Most bytes the cleaner tries to have in hand ahead of need.
-const BATCH_BYTES: u64 = 64 << 20;
+const BATCH_BYTES: u64 = 32 << 20;
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
 /// Rounds without gain after which the volume counts as full.
@@ -186,7 +186,7 @@ impl Lfs {
     /// is neither live nor reserved.
     pub(crate) fn batch_segments(&self) -> u64 {
         let segments = u64::from(self.geometry.segment_count);
-        let most = (segments / 16).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
+        let most = (segments / 32).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
         let live = self.segments.lock().live_bytes() / self.dependable_bytes();
         let spare = segments.saturating_sub(self.floor() + live);
         (spare / 4).clamp(2, most.max(2))
