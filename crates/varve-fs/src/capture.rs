@@ -226,7 +226,12 @@ impl<L: Layout> Capture<'_, L> {
             vnode.write().join_epoch = true;
         }
         self.items.reserve(members.len() + 8);
-        for vnode in &members {
+        // Directories last: in the log their blocks then stand side by side
+        // before the group's inodes, and whoever lists or deletes reads past
+        // no file's data.
+        let is_directory = |vnode: &&Arc<Vnode>| vnode.kind == FileKind::Directory;
+        let others = members.iter().filter(|vnode| !is_directory(vnode));
+        for vnode in others.chain(members.iter().filter(is_directory)) {
             let part = matches!(take, Take::Part(file) if Arc::ptr_eq(file, vnode));
             if !part {
                 self.visit(vnode, self.epoch_data(take));
