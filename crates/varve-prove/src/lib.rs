@@ -20,6 +20,7 @@
 //! | [`lost`] | a durable partial that is lost, each in turn |
 //! | [`crafted`] | partial segments that describe more than they hold |
 //! | [`heads`] | the log with several heads, as a small abstract model |
+//! | [`holes`] | blocks written into holes of used segments, likewise |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`], [`strangers`] | what is tested, behind one interface, and cleaners of other processes beside it |
@@ -42,6 +43,7 @@ pub mod full;
 pub mod generator;
 pub mod groups;
 pub mod heads;
+pub mod holes;
 pub mod images;
 pub mod leftover;
 pub mod lost;

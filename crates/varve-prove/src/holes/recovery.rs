@@ -1,0 +1,121 @@
+//! Recovery of the model, from either record.
+
+use super::log::{Log, Missing};
+use super::medium::{Address, Header, Medium, Payload, Record, SEGMENTS, SLOTS};
+use std::collections::BTreeSet;
+
+/// What recovery found.
+pub struct Recovered {
+    /// The log, before the mount has changed anything.
+    pub log: Log,
+    /// Acknowledged data is gone.
+    pub damage: bool,
+    /// A header to clear.
+    pub leftover: Option<Address>,
+}
+
+/// True if what a header describes stands where it says.
+fn is_whole(medium: &Medium, at: Address, header: &Header, missing: Option<Missing>) -> bool {
+    let value = Payload::Value(header.block.1);
+    let Some(plug) = &header.plug else {
+        return medium.slot(at).payload == value;
+    };
+    let holds = |at, payload: &Payload| medium.slot(at).payload == *payload;
+    let mapped = plug.map.as_ref().is_none_or(|map| {
+        let at = (plug.at.0, plug.map_slot);
+        holds(at, &Payload::Map(map.clone()))
+    });
+    missing == Some(Missing::WholeEverywhere) || mapped && holds(plug.at, &value)
+}
+
+/// Recovers from a record of the ring.
+pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Recovered {
+    let other = medium.records.iter().flatten();
+    let older = other.filter(|other| other.number < record.number);
+    let retained = (record.chain.0, record.image);
+    let mut log = Log {
+        chain: record.chain,
+        head: record.head,
+        life: 0,
+        through: 0,
+        image: record.image,
+        written: record.written,
+        opened: record.opened,
+        number: record.number,
+        retained: [
+            older
+                .max_by_key(|r| r.number)
+                .map_or(retained, |r| (r.chain.0, r.image)),
+            retained,
+        ],
+        maps: [None; SEGMENTS as usize],
+        begun: None,
+    };
+    let mut group: Vec<(Address, Header)> = Vec::new();
+    loop {
+        let (segment, slot, _) = log.head.successor();
+        let at = (segment, slot);
+        let Some(header) = medium.slot(at).header.clone() else {
+            break;
+        };
+        if !log.follows(&header) || !is_whole(medium, at, &header, missing) {
+            break;
+        }
+        log.advance(at, &header, missing);
+        if header.first {
+            group.clear();
+        }
+        let last = header.last;
+        if header.first || !group.is_empty() {
+            group.push((at, header));
+        }
+        if last {
+            for (at, header) in group.drain(..) {
+                log.image[usize::from(header.block.0)] = Some(Log::pointer(at, &header));
+                if let Some(plug) = &header.plug {
+                    log.plugged(plug, header.serial);
+                }
+            }
+        }
+    }
+    let (segment, slot, _) = log.head.successor();
+    let torn = medium.slot((segment, slot)).header.as_ref();
+    let leftover = torn
+        .filter(|header| log.follows(header))
+        .map(|_| (segment, slot));
+    let damage = is_damaged(medium, &log);
+    log.through = log.chain.0;
+    Recovered {
+        log,
+        damage,
+        leftover,
+    }
+}
+
+fn is_damaged(medium: &Medium, log: &Log) -> bool {
+    let last = log.chain.0;
+    let records = medium.records.iter().flatten();
+    if records.into_iter().any(|record| record.through > last) {
+        return true;
+    }
+    let (segment, slot, _) = log.head.successor();
+    let mut queue = vec![(segment, slot), (log.head.next, 0)];
+    let mut seen: BTreeSet<u8> = queue.iter().map(|(segment, _)| *segment).collect();
+    while let Some((segment, from)) = queue.pop() {
+        for slot in from..SLOTS {
+            let Some(header) = &medium.slot((segment, slot)).header else {
+                continue;
+            };
+            if header.serial <= last || header.life < log.chain.2 {
+                continue;
+            }
+            if header.through > last {
+                return true;
+            }
+            if seen.insert(header.next) {
+                queue.push((header.next, 0));
+            }
+        }
+    }
+    false
+}
