@@ -79,6 +79,16 @@ pub struct Zones {
     pub max_open: u32,
 }
 
+/// What a device knows of the beginning of a range without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Bytes from the beginning of the range for which this holds.
+    pub length: u64,
+    /// Nothing is stored there, and it reads as zeros. False where the device
+    /// cannot tell.
+    pub hole: bool,
+}
+
 /// Bytes at addresses.
 ///
 /// Offsets and lengths are multiples of `geometry().logical_block`; buffers
@@ -116,6 +126,32 @@ pub trait Device: Send + Sync + fmt::Debug {
     fn discard(&self, offset: u64, length: u64) -> Result<()> {
         let _ = (offset, length);
         Ok(())
+    }
+
+    /// Makes a range read as zeros if that costs less than writing them, and
+    /// says whether it did; if not, nothing has changed. As durable as a write.
+    /// The default never does. Ask for whole physical blocks: a device may
+    /// store nothing smaller.
+    ///
+    /// # Errors
+    /// As [`Device::write`].
+    fn zero(&self, offset: u64, length: u64) -> Result<bool> {
+        let _ = (offset, length);
+        Ok(false)
+    }
+
+    /// What is known of the first bytes of a range that is not empty: an extent
+    /// of at least one logical block and at most `length` bytes. The default
+    /// knows nothing.
+    ///
+    /// # Errors
+    /// When the range lies outside the device.
+    fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+        let _ = offset;
+        Ok(Extent {
+            length,
+            hole: false,
+        })
     }
 
     /// Sequential-write zones, if the device has them.

@@ -20,11 +20,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, SeekFrom, seek};
 use rustix::io::Errno;
 
 use crate::counters::DeviceCounters;
-use crate::device::{Device, DeviceError, Geometry, Operation, Result};
+use crate::device::{Device, DeviceError, Extent, Geometry, Operation, Result};
 use crate::pool::BufferPool;
 use crate::request::{check_request, total_length};
 pub use open::{OpenError, OpenMode, Preallocate};
@@ -197,6 +197,26 @@ impl FileDevice {
         }
     }
 
+    /// Punches a hole if that is wanted and possible; says whether it did.
+    fn punch(&self, operation: Operation, offset: u64, length: u64) -> Result<bool> {
+        let wanted = self.discards.load(Ordering::Relaxed) && self.io != IoMode::Sync;
+        if !wanted || length == 0 {
+            return Ok(false);
+        }
+        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match rustix::fs::fallocate(&self.fd, mode, offset, length) {
+            Ok(()) => {
+                self.counters.count_discard();
+                Ok(true)
+            }
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
+                self.set_discard(false);
+                Ok(false)
+            }
+            Err(error) => Err(DeviceError::new(self, operation, offset, length, error)),
+        }
+    }
+
     fn refuse_if_read_only(&self, operation: Operation, offset: u64, length: u64) -> Result<()> {
         if self.is_read_only() {
             let source = Errno::ROFS;
@@ -249,20 +269,40 @@ impl Device for FileDevice {
     fn discard(&self, offset: u64, length: u64) -> Result<()> {
         check_request(self, Operation::Discard, offset, length)?;
         self.refuse_if_read_only(Operation::Discard, offset, length)?;
-        let wanted = self.discards.load(Ordering::Relaxed) && self.io != IoMode::Sync;
-        if !wanted || length == 0 {
-            return Ok(());
-        }
-        let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match rustix::fs::fallocate(&self.fd, mode, offset, length) {
-            Ok(()) => self.counters.count_discard(),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.set_discard(false),
-            Err(error) => {
-                let operation = Operation::Discard;
-                return Err(DeviceError::new(self, operation, offset, length, error));
-            }
-        }
-        Ok(())
+        self.punch(Operation::Discard, offset, length).map(drop)
+    }
+
+    /// As [`FileDevice::discard`]: what that punches reads as zeros.
+    fn zero(&self, offset: u64, length: u64) -> Result<bool> {
+        check_request(self, Operation::Write, offset, length)?;
+        self.refuse_if_read_only(Operation::Write, offset, length)?;
+        self.punch(Operation::Write, offset, length)
+    }
+
+    /// By the host's map of the file; a block device has none.
+    fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+        check_request(self, Operation::Read, offset, length)?;
+        let end = offset + length;
+        let block = u64::from(self.geometry.logical_block);
+        let whole = |at: u64| at.min(end) / block * block;
+        let unknown = Extent {
+            length,
+            hole: false,
+        };
+        let from = |hole, to| {
+            let length = whole(to).saturating_sub(offset);
+            (length > 0).then_some(Extent { length, hole })
+        };
+        let found = match seek(&self.fd, SeekFrom::Data(offset)) {
+            Err(Errno::NXIO) => from(true, end),
+            Ok(data) if data > offset => from(true, data),
+            Ok(_) => match seek(&self.fd, SeekFrom::Hole(offset)) {
+                Ok(hole) => from(false, hole),
+                Err(_) => None,
+            },
+            Err(_) => None,
+        };
+        Ok(found.unwrap_or(unknown))
     }
 
     fn name(&self) -> String {

@@ -4,7 +4,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use crate::device::{Device, Geometry, Result, Zones};
+use crate::device::{Device, Extent, Geometry, Result, Zones};
 
 macro_rules! forward {
     ($pointer:ident) => {
@@ -27,6 +27,14 @@ macro_rules! forward {
 
             fn discard(&self, offset: u64, length: u64) -> Result<()> {
                 (**self).discard(offset, length)
+            }
+
+            fn zero(&self, offset: u64, length: u64) -> Result<bool> {
+                (**self).zero(offset, length)
+            }
+
+            fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+                (**self).extent(offset, length)
             }
 
             fn zones(&self) -> Option<Zones> {

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 use crate::counters::DeviceCounters;
-use crate::device::{Device, Geometry, Operation, Result};
+use crate::device::{Device, Extent, Geometry, Operation, Result};
 use crate::request::{check_request, total_length};
 
 pub use image::{MemoryImage, PreparedWrite};
@@ -119,6 +119,19 @@ impl Device for MemoryDevice {
         self.image.write().zero(offset, length);
         self.counters.count_discard();
         Ok(())
+    }
+
+    fn zero(&self, offset: u64, length: u64) -> Result<bool> {
+        check_request(self, Operation::Write, offset, length)?;
+        self.image.write().zero(offset, length);
+        self.counters.count_discard();
+        Ok(true)
+    }
+
+    fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+        check_request(self, Operation::Read, offset, length)?;
+        let (length, hole) = self.image.read().extent(offset, length);
+        Ok(Extent { length, hole })
     }
 
     fn name(&self) -> String {

@@ -21,8 +21,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use varve_device::{
-    Clock, CounterSnapshot, Device, DeviceCounters, DeviceError, Geometry, MemoryDevice, Operation,
-    Result, SECTOR, VirtualClock, check_request, total_length,
+    Clock, CounterSnapshot, Device, DeviceCounters, DeviceError, Extent, Geometry, MemoryDevice,
+    Operation, Result, SECTOR, VirtualClock, check_request, total_length,
 };
 
 use crate::drive::{Access, Drive};
@@ -214,6 +214,13 @@ impl<D: Device> Device for SimulatedDisk<D> {
         self.inner.discard(offset, length)?;
         self.counters.count_discard();
         Ok(())
+    }
+
+    /// As what keeps the bytes says: the drive itself knows of no holes, and a
+    /// question takes no time.
+    fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+        check_request(self, Operation::Read, offset, length)?;
+        self.inner.extent(offset, length)
     }
 
     fn name(&self) -> String {

@@ -24,7 +24,9 @@ mod statistics;
 use std::io::{ErrorKind, IoSlice};
 
 use parking_lot::RwLock;
-use varve_device::{Device, DeviceError, Geometry, Operation, Result, check_request, total_length};
+use varve_device::{
+    Device, DeviceError, Extent, Geometry, Operation, Result, check_request, total_length,
+};
 use varve_disk::Access;
 use zerocopy::IntoBytes;
 
@@ -277,6 +279,22 @@ impl<M: Medium> Device for Vld<M> {
             true => state.commit(self),
             false => Ok(()),
         }
+    }
+
+    /// Whole blocks are forgotten, and read as zeros.
+    fn zero(&self, offset: u64, length: u64) -> Result<bool> {
+        check_request(self, Operation::Write, offset, length)?;
+        let block = u64::from(self.layout.block_bytes);
+        if !offset.is_multiple_of(block) || !length.is_multiple_of(block) {
+            return Ok(false);
+        }
+        self.discard(offset, length).map(|()| true)
+    }
+
+    /// A hole is what was never written, or forgotten since.
+    fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
+        check_request(self, Operation::Read, offset, length)?;
+        Ok(self.state.read().extent(self, offset, length))
     }
 
     fn name(&self) -> String {

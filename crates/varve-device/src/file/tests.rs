@@ -291,3 +291,26 @@ fn a_loop_device_and_its_file_exclude_each_other() {
         FileDevice::open(second, OpenMode::ReadWrite, IoMode::Buffered).unwrap();
     }
 }
+
+#[test]
+fn zeroing_and_extents_follow_the_holes_of_the_file() {
+    let (_directory, device) = image(IoMode::Buffered);
+    let extent = |offset| device.extent(offset, SIZE - offset).unwrap();
+    assert!(!device.zero(0, 1 << 20).unwrap(), "not asked for");
+    let bytes = vec![7; 1 << 20];
+    device.write(1 << 20, &[IoSlice::new(&bytes)]).unwrap();
+    // A host that keeps no holes says that all is data.
+    if extent(0).hole {
+        assert_eq!(extent(0).length, 1 << 20);
+        let data = extent(1 << 20);
+        assert_eq!((data.length, data.hole), (1 << 20, false));
+    }
+    assert!(device.extent(SIZE, 512).is_err());
+    device.set_discard(true);
+    if device.zero(1 << 20, 1 << 19).unwrap() {
+        let mut back = vec![1; 1 << 20];
+        device.read(1 << 20, &mut back).unwrap();
+        assert!(back[..1 << 19].iter().all(|&byte| byte == 0));
+        assert!(back[1 << 19..].iter().all(|&byte| byte == 7));
+    }
+}

@@ -14,6 +14,8 @@ use crate::device::Geometry;
 use crate::hash;
 
 const CHUNK: u64 = CHUNK_BYTES as u64;
+/// Chunks that one question about an extent looks at.
+const EXTENT_CHUNKS_MAX: u64 = 1 << 16;
 static ZEROS: Chunk = [0; CHUNK_BYTES];
 
 /// The bytes of a memory device, shared until changed.
@@ -145,6 +147,31 @@ impl MemoryImage {
             }
             at += step;
         }
+    }
+
+    /// How far from `offset` on nothing is stored, or something is: at most
+    /// `length` bytes, and true for nothing. Looks at a bounded number of
+    /// chunks, so that the answer may be short.
+    ///
+    /// # Panics
+    /// If the range lies outside the image.
+    pub fn extent(&self, offset: u64, length: u64) -> (u64, bool) {
+        self.assert_inside(offset, length);
+        let (first, end) = (offset / CHUNK, (offset + length).div_ceil(CHUNK));
+        let hole = self.chunks.get(first).is_none();
+        let bound = self.chunks.bound();
+        if first >= bound {
+            return (length, true);
+        }
+        let most = end.min(first + EXTENT_CHUNKS_MAX);
+        let mut last = first + 1;
+        while last < most.min(bound) && self.chunks.get(last).is_none() == hole {
+            last += 1;
+        }
+        if hole && last == bound {
+            last = end;
+        }
+        ((last * CHUNK - offset).min(length), hole)
     }
 
     /// Applies a prepared write: as [`MemoryImage::write`], without copying
@@ -347,6 +374,19 @@ mod tests {
         assert!(bytes[16_000..].iter().all(|&byte| byte == 1));
         ones.zero(0, 1 << 30);
         assert_eq!(ones.allocated_bytes(), 0);
+    }
+
+    #[test]
+    fn extents_follow_what_is_stored() {
+        let mut some = image(1 << 40);
+        assert_eq!(some.extent(0, 1 << 40), (1 << 40, true));
+        some.write(8192, &[1; 10_000]);
+        assert_eq!(some.extent(0, 1 << 30), (8192, true));
+        assert_eq!(some.extent(512, 1024), (1024, true));
+        assert_eq!(some.extent(8704, 1 << 30), (20_480 - 8704, false));
+        assert_eq!(some.extent(20_480, 1 << 39), (1 << 39, true));
+        let (length, hole) = some.extent((1 << 40) - 512, 512);
+        assert_eq!((length, hole), (512, true));
     }
 
     #[test]

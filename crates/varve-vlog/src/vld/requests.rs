@@ -2,7 +2,7 @@
 
 use std::io::{Error, ErrorKind, IoSlice};
 
-use varve_device::{DeviceError, Operation, Result, gather};
+use varve_device::{DeviceError, Extent, Operation, Result, gather};
 
 use super::Vld;
 use super::state::{State, TRIES, full};
@@ -12,6 +12,8 @@ use crate::medium::Medium;
 
 /// Blocks moved by one request of the medium at most.
 const RUN_BLOCKS: usize = 256;
+/// Blocks that one question about an extent looks at.
+const EXTENT_BLOCKS_MAX: u32 = 1 << 18;
 
 impl State {
     /// Fills `buffer` from byte `offset` of the logical disk.
@@ -35,6 +37,23 @@ impl State {
             (at, rest) = (at + length as u64, tail);
         }
         Ok(())
+    }
+
+    /// What the map says of the beginning of a range; looks at a bounded number
+    /// of blocks, so that the answer may be short.
+    pub fn extent<M: Medium>(&self, vld: &Vld<M>, offset: u64, length: u64) -> Extent {
+        let block_bytes = vld.layout.block_bytes as usize;
+        let (first, skip) = split(offset, block_bytes);
+        let end = (offset + length).div_ceil(block_bytes as u64) as u32;
+        let end = end.min(first.saturating_add(EXTENT_BLOCKS_MAX));
+        let hole_at = |logical: u32| self.map.get(logical).block == 0;
+        let hole = hole_at(first);
+        let differs = (first + 1..end).find(|&logical| hole_at(logical) != hole);
+        let blocks = u64::from(differs.unwrap_or(end).max(first + 1) - first);
+        Extent {
+            length: (blocks * block_bytes as u64 - skip as u64).min(length),
+            hole,
+        }
     }
 
     /// Logical blocks from `logical` on, at most `most`, that lie behind each

@@ -238,3 +238,31 @@ fn the_same_seed_gives_the_same_nanosecond() {
     assert_eq!(run(1), run(1));
     assert_ne!(run(1), run(2));
 }
+
+/// Extents are the map's, and what is zeroed is forgotten, whole blocks only.
+#[test]
+fn extents_and_zeroing_follow_the_map() {
+    let medium = Arc::new(InOrder(memory(1 << 20, 512)));
+    Vld::format(&medium, options(4096, None)).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    let size = vld.geometry().size;
+    let extent = |offset: u64, length| {
+        let found = vld.extent(offset, length).unwrap();
+        (found.length, found.hole)
+    };
+    assert_eq!(extent(0, size), (size, true));
+    vld.write(8192, &[IoSlice::new(&[7; 8192])]).unwrap();
+    assert_eq!(extent(0, size), (8192, true));
+    assert_eq!(extent(8704, size - 8704), (7680, false));
+    assert_eq!(extent(8704, 512), (512, false));
+    assert_eq!(extent(16_384, 512), (512, true));
+    assert!(!vld.zero(8192, 512).unwrap() && !vld.zero(8704, 4096).unwrap());
+    assert_eq!(extent(8192, 8192), (8192, false));
+    assert!(vld.zero(8192, 4096).unwrap());
+    assert_eq!(extent(0, size), (12_288, true));
+    let mut back = [1; 8192];
+    vld.read(8192, &mut back).unwrap();
+    assert_eq!(back[..4096], [0; 4096]);
+    assert_eq!(back[4096..], [7; 4096]);
+    assert!(vld.extent(size, 512).is_err() && vld.zero(size, 4096).is_err());
+}
