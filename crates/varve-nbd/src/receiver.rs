@@ -1,0 +1,156 @@
+//! Bytes from a client, received many messages at a time.
+//!
+//! Invariants:
+//! - No length that a client names is believed before the bytes are there.
+//! - Between messages a client may be silent for ever; inside one it must go on
+//!   within the transport's patience.
+
+use std::io::ErrorKind;
+use std::time::Instant;
+
+use crate::transport::Transport;
+
+/// Bytes received at once: a burst of requests, or the beginning of a write.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Why no more messages come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// The client has ended properly, or was told to.
+    Closed,
+    /// The connection broke, or the client broke the rules.
+    Broken(String),
+}
+
+pub(crate) type Received<T> = Result<T, Ended>;
+
+/// The receiving end of a connection.
+pub(crate) struct Receiver {
+    buffer: Box<[u8]>,
+    start: usize,
+    end: usize,
+}
+
+impl Receiver {
+    pub(crate) fn new() -> Self {
+        Receiver {
+            buffer: vec![0; BUFFER_BYTES].into(),
+            start: 0,
+            end: 0,
+        }
+    }
+
+    /// Bytes received and not yet taken.
+    pub(crate) fn waiting(&self) -> &[u8] {
+        &self.buffer[self.start..self.end]
+    }
+
+    /// Waits for a message of at least `N` bytes and takes so many. While there
+    /// is nothing of it, waits as long as `idle` says; with a deadline, until
+    /// then.
+    pub(crate) fn message<const N: usize>(
+        &mut self,
+        transport: &dyn Transport,
+        idle: impl Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Received<[u8; N]> {
+        const { assert!(N <= BUFFER_BYTES) };
+        while self.waiting().len() < N {
+            self.more(transport, N, &idle, deadline)?;
+        }
+        let message = self.waiting()[..N].try_into().expect("so many are there");
+        self.start += N;
+        Ok(message)
+    }
+
+    /// Fills `into` with the bytes that follow.
+    pub(crate) fn fill(
+        &mut self,
+        transport: &dyn Transport,
+        into: &mut [u8],
+        deadline: Option<Instant>,
+    ) -> Received<()> {
+        let here = self.waiting().len().min(into.len());
+        into[..here].copy_from_slice(&self.waiting()[..here]);
+        self.start += here;
+        let mut filled = here;
+        while filled < into.len() {
+            wait_until(transport, deadline)?;
+            match transport.receive(&mut into[filled..]) {
+                Ok(0) => return Err(in_the_middle()),
+                Ok(count) => filled += count,
+                Err(error) => recover(error, deadline)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives what comes.
+    fn more(
+        &mut self,
+        transport: &dyn Transport,
+        wanted: usize,
+        idle: &impl Fn() -> bool,
+        deadline: Option<Instant>,
+    ) -> Received<()> {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        } else if self.start + wanted > self.buffer.len() {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        wait_until(transport, deadline)?;
+        let nothing = self.start == self.end;
+        match transport.receive(&mut self.buffer[self.end..]) {
+            Ok(0) if nothing => Err(Ended::Closed),
+            Ok(0) => Err(in_the_middle()),
+            Ok(count) => {
+                self.end += count;
+                Ok(())
+            }
+            Err(error) if is_timeout(&error) && nothing && deadline.is_none() => {
+                if idle() {
+                    Ok(())
+                } else {
+                    Err(Ended::Closed)
+                }
+            }
+            Err(error) => recover(error, deadline),
+        }
+    }
+}
+
+/// With a deadline, lets the transport wait no longer than that.
+fn wait_until(transport: &dyn Transport, deadline: Option<Instant>) -> Received<()> {
+    let Some(deadline) = deadline else {
+        return Ok(());
+    };
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(too_late());
+    }
+    let set = transport.set_patience(left);
+    set.map_err(|error| Ended::Broken(format!("its time cannot be limited: {error}")))
+}
+
+fn too_late() -> Ended {
+    Ended::Broken("did not finish its handshake in time".into())
+}
+
+fn in_the_middle() -> Ended {
+    Ended::Broken("went away in the middle of a message".into())
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+/// Nothing happened, or the end.
+fn recover(error: std::io::Error, deadline: Option<Instant>) -> Received<()> {
+    match error.kind() {
+        ErrorKind::Interrupted => Ok(()),
+        _ if is_timeout(&error) && deadline.is_some() => Err(too_late()),
+        _ if is_timeout(&error) => Err(Ended::Broken("stopped in the middle of a message".into())),
+        _ => Err(Ended::Broken(format!("cannot be received from: {error}"))),
+    }
+}

@@ -1,0 +1,84 @@
+//! One client from its first byte to its last.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::export::Export;
+use crate::negotiate::negotiate;
+use crate::receiver::{Ended, Received, Receiver};
+use crate::transport::Transport;
+
+/// What one client may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at once; default 32. Others are closed at once.
+    pub connections: usize,
+    /// Requests of one connection at the device at once, and its threads;
+    /// default 8. Each takes up to 2.5 MiB of memory.
+    pub in_flight: usize,
+    /// From connecting to the end of the handshake; default 10 s.
+    pub handshake: Duration,
+    /// How long a client may stop in the middle of a request, or take no
+    /// replies; default 30 s. Between requests it may be silent for ever.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            connections: 32,
+            in_flight: 8,
+            handshake: Duration::from_secs(10),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Serves the client at the other end of `transport` until it goes, has to go,
+/// or `stopping` is set and nothing of it is under way. The transport is cut
+/// then. True if it went as it should.
+pub fn serve(
+    transport: &dyn Transport,
+    export: &Export,
+    limits: &Limits,
+    stopping: &AtomicBool,
+) -> bool {
+    let counters = export.counters();
+    counters.connected();
+    let talk = || match begin(transport, export, limits) {
+        Ok(agreed) => {
+            let threads = limits.in_flight.max(1);
+            Connection::new(transport, export, agreed, threads, stopping).run()
+        }
+        Err(ended) => ended,
+    };
+    let ended = catch_unwind(AssertUnwindSafe(talk))
+        .unwrap_or_else(|_| Ended::Broken("met a panic of the server".into()));
+    transport.cut();
+    // What a stopping server no longer received is not the client's fault.
+    let properly = ended == Ended::Closed || stopping.load(Ordering::Acquire);
+    match ended {
+        _ if properly => tracing::debug!(client = %transport.peer(), "a client has gone"),
+        Ended::Closed => {}
+        Ended::Broken(what) => {
+            tracing::warn!("{} {what}; its connection is closed", transport.peer());
+        }
+    }
+    counters.disconnected(!properly);
+    properly
+}
+
+fn begin(
+    transport: &dyn Transport,
+    export: &Export,
+    limits: &Limits,
+) -> Received<(crate::request::Measures, Receiver)> {
+    let mut receiver = Receiver::new();
+    let deadline = Instant::now() + limits.handshake;
+    let measures = negotiate(transport, &mut receiver, export, deadline)?;
+    let set = transport.set_patience(limits.stall);
+    set.map_err(|error| Ended::Broken(format!("its time cannot be limited: {error}")))?;
+    Ok((measures, receiver))
+}
