@@ -10,6 +10,7 @@
 //! | [`export`], `flushes`, [`counters`] | a device as it is offered |
 //! | [`session`](serve), [`server`] | one client; all of them |
 //! | [`transport`] | the seam under a connection |
+//! | [`ScratchDisk`] | a disk in memory, for many at once |
 //!
 //! It translates and decides nothing about storage. `docs/nbd.md` says what is
 //! promised. A client that breaks the rules loses its connection, and that is
@@ -32,12 +33,14 @@ mod pace;
 pub mod protocol;
 mod receiver;
 pub mod request;
+mod scratch;
 pub mod server;
 mod session;
 pub mod transport;
 
 pub use counters::Counters;
 pub use export::{Export, ExportOptions};
+pub use scratch::ScratchDisk;
 pub use server::{Listener, Server, Stopper};
 pub use session::{Limits, serve};
 pub use transport::{Socket, Transport};
