@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::request::{Action, Request};
 
 /// A request that takes longer is worth another thread.
-const QUICK_NS: u64 = 40_000;
+const QUICK_NS: u64 = 60_000;
 /// A single measurement counts at most so much: one delay is no habit.
 const SAMPLE_NS_MAX: u64 = 4 * QUICK_NS;
 /// Requests longer than this count apart.

@@ -12,6 +12,11 @@ use crate::transport::Transport;
 
 /// Bytes received at once: a burst of requests, or the beginning of a write.
 const BUFFER_BYTES: usize = 64 << 10;
+/// The same after a long write: what follows is likely another one, whose bytes
+/// had better not be copied from here.
+const HEADER_BYTES: usize = 512;
+/// A write of so many bytes is long.
+const LONG_BYTES: usize = 32 << 10;
 
 /// Why no more messages come.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +34,8 @@ pub(crate) struct Receiver {
     buffer: Box<[u8]>,
     start: usize,
     end: usize,
+    /// The last bytes that were asked for were many.
+    long: bool,
 }
 
 impl Receiver {
@@ -37,6 +44,7 @@ impl Receiver {
             buffer: vec![0; BUFFER_BYTES].into(),
             start: 0,
             end: 0,
+            long: false,
         }
     }
 
@@ -70,6 +78,7 @@ impl Receiver {
         into: &mut [u8],
         deadline: Option<Instant>,
     ) -> Received<()> {
+        self.long = into.len() >= LONG_BYTES;
         let here = self.waiting().len().min(into.len());
         into[..here].copy_from_slice(&self.waiting()[..here]);
         self.start += here;
@@ -101,7 +110,11 @@ impl Receiver {
         }
         wait_until(transport, deadline)?;
         let nothing = self.start == self.end;
-        match transport.receive(&mut self.buffer[self.end..]) {
+        let most = match self.long && nothing {
+            true => wanted.max(HEADER_BYTES),
+            false => self.buffer.len(),
+        };
+        match transport.receive(&mut self.buffer[self.end..most]) {
             Ok(0) if nothing => Err(Ended::Closed),
             Ok(0) => Err(in_the_middle()),
             Ok(count) => {

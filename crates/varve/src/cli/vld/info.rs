@@ -1,0 +1,62 @@
+//! `varve vld info`: what a virtual log disk is, and how it would be opened.
+
+use super::medium;
+use super::statistics::{of_disk, of_layout, of_recovery};
+use crate::cli::output::{self, Failure, Outcome};
+use crate::cli::size;
+use std::path::PathBuf;
+use varve_device::IoMode;
+use varve_vlog::{InOrder, Options, Source, Vld};
+
+/// Print what a virtual log disk is and holds. Changes nothing.
+#[derive(clap::Args)]
+pub struct Info {
+    /// The image file or block device.
+    image: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl Info {
+    pub fn run(self) -> Outcome {
+        let device = medium::open_image(&self.image, true, IoMode::Direct)?;
+        let options = Options {
+            read_only: true,
+            ..Options::default()
+        };
+        let (vld, recovery) = Vld::open(InOrder(device), options).map_err(Failure::with(1))?;
+        let (layout, counts) = (vld.layout(), vld.statistics());
+        let mut described = of_layout(layout);
+        if self.json {
+            described["image"] = self.image.display().to_string().into();
+            described["recovery"] = of_recovery(&recovery);
+            described["statistics"] = of_disk(&counts);
+            output::json(&described);
+            return Ok(0);
+        }
+        let block = u64::from(layout.block_bytes);
+        let state = match recovery.source {
+            Source::Tail => "parked".to_owned(),
+            Source::Scan => format!(
+                "not parked: recovered from {} map records by reading everything",
+                recovery.records_read
+            ),
+        };
+        let lines = [
+            ("image", self.image.display().to_string()),
+            ("volume", format!("{:016x}", layout.volume)),
+            ("size", size::show(layout.logical_blocks * block)),
+            ("medium", size::show(layout.physical_blocks * block)),
+            ("blocks", size::show(block)),
+            ("map record", size::show(layout.unit_bytes.into())),
+            ("in use", size::show(counts.blocks_mapped * block)),
+            ("free", size::show(counts.blocks_free * block)),
+            ("state", state),
+        ];
+        for (name, value) in lines {
+            output::line(format_args!("{name:10} {value}"));
+        }
+        Ok(0)
+    }
+}
