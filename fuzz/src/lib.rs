@@ -1,5 +1,5 @@
 //! Attacks every parser of bytes from the device, and of those that cleaners
-//! of other processes send.
+//! of other processes and clients on the network send.
 //!
 //! Each target takes any bytes and must return: no panic, no endless loop, no
 //! memory beyond the size of what it was given. A target tries the bytes as
@@ -15,6 +15,7 @@ pub mod directory;
 pub mod image;
 pub mod input;
 pub mod mutate;
+pub mod nbd;
 pub mod sample;
 pub mod structures;
 pub mod vld;
@@ -102,6 +103,11 @@ pub const TARGETS: &[Target] = &[
         name: "cleaner",
         run: cleaner::cleaner,
         seeds: cleaner::seeds,
+    },
+    Target {
+        name: "nbd",
+        run: nbd::conversation,
+        seeds: nbd::seeds,
     },
 ];
 
