@@ -37,10 +37,10 @@ for name in varve nbdkit; do
 	done
 done
 
-# measure SERVER NAME RW BS DEPTH JOBS
+# measure SERVER NAME RW BS DEPTH JOBS [LIMIT]
 measure() {
 	fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$work/$1" --size="${mib}M" \
-		--rw="$3" --bs="$4" --iodepth="$5" --numjobs="$6" --time_based --runtime="$seconds" \
+		--rw="$3" --bs="$4" --iodepth="$5" --numjobs="$6" ${7---time_based --runtime="$seconds"} \
 		--group_reporting --output-format=json 2>/dev/null |
 		sed -n '/^{/,$p' |
 		jq -r --arg server "$1" --arg name "$2" \
@@ -49,8 +49,9 @@ measure() {
 	tail -n 1 "$work/results"
 }
 cd "$work"
-# Memory that was never written has no bytes to send.
-for server in varve nbdkit; do measure "$server" fill write 1M 4 1 >/dev/null; done
+# All of it, once: memory that was never written has to be had first, and has
+# no bytes to send.
+for server in varve nbdkit; do measure "$server" fill write 1M 4 1 --loops=1 >/dev/null; done
 : >"$work/results"
 for ((round = 0; round < rounds; round++)); do
 	for each in "random-read-4k randread 4k 16 4" "random-write-4k randwrite 4k 16 4" \

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs every check: formatting, lints, unit, integration, crash, mount,
 # conformance and documentation tests, and a short fuzz of every parser of
-# on-disk bytes.
+# on-disk bytes and of the network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
 need_rust
 need cc gcc
-for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3; do
+for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
+  qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount; do
   need "${pair%%:*}" "${pair#*:}"
 done
 # PostgreSQL's server programs are not on the path.

@@ -234,7 +234,7 @@ fn a_simulated_drive_is_served_at_either_speed() {
     );
 
     let image = s.text("drive");
-    varve(["vld", "create", &image, "--disk", "st19101"]).expect(0, "on 8.");
+    varve(["vld", "create", &image, "--disk", "hp97560"]).expect(0, "on 1.");
     write(&[&image]);
     varve(["vld", "info", &image]).expect(0, "parked");
 }

@@ -32,6 +32,7 @@ mod stats;
 mod top;
 mod top_server;
 mod umount;
+mod vld;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
@@ -62,6 +63,7 @@ enum Command {
     Coalesce(coalesce::Coalesce),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
+    Vld(vld::Vld),
     Manual(generate::Manual),
     Completions(generate::Completions),
     Prove(prove::Prove),
@@ -100,6 +102,7 @@ pub fn main() -> ExitCode {
         Command::Coalesce(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Vld(command) => command.run(),
         Command::Manual(command) => command.run(),
         Command::Completions(command) => command.run(),
         Command::Prove(command) => command.run(),

@@ -49,6 +49,7 @@ const fn signature(name: &'static str, offset: usize, bytes: &'static [u8]) -> S
 /// The boot signature comes last: it stands beside many others.
 const SIGNATURES: &[Signature] = &[
     signature(VARVE, 0, &MAGIC),
+    signature("a virtual log disk", 4, b"VLDS"),
     signature("an ext2, ext3 or ext4 file system", 0x438, &[0x53, 0xef]),
     signature("an XFS file system", 0, b"XFSB"),
     signature("a btrfs file system", 0x1_0040, b"_BHRfS_M"),

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
 pub mod mounted;
+pub mod nbd;
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
