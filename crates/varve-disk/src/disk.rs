@@ -131,6 +131,30 @@ impl<D: Device> SimulatedDisk<D> {
         self.clock.advance(Duration::from_nanos(overhead_ns));
     }
 
+    /// The data of a write comes over the bus, to a drive whose own software
+    /// writes it afterwards. It waits only for as much as [`Mechanism`] waits
+    /// for: the first sector, or what keeps the bus ahead of the head. The rest
+    /// comes while it writes.
+    pub fn receive(&self, bytes: u64) {
+        let mut state = self.state.lock();
+        let lead_ns = state.mechanism.drive().lead_ns(bytes / SECTOR);
+        state.times.transfer_ns += lead_ns;
+        self.clock.advance(Duration::from_nanos(lead_ns));
+    }
+
+    /// The data of a read, which the drive's own software got from `begun_ns`
+    /// until now, goes over the bus: the last sector after it was read, and all
+    /// of it no faster than the bus is.
+    pub fn deliver(&self, begun_ns: u64, bytes: u64) {
+        let mut state = self.state.lock();
+        let now_ns = self.clock.monotonic_ns();
+        let drive = state.mechanism.drive();
+        let last_ns = now_ns + drive.bus_ns((bytes / SECTOR).min(1));
+        let end_ns = last_ns.max(begun_ns + drive.bus_ns(bytes / SECTOR));
+        state.times.transfer_ns += end_ns - now_ns;
+        self.clock.advance(Duration::from_nanos(end_ns - now_ns));
+    }
+
     /// The disk as its own software sees it: no command overhead, no bus.
     pub fn inside(&self) -> Inside<'_, D> {
         Inside(self)

@@ -89,6 +89,19 @@ impl Drive {
         sectors.saturating_mul(sector_ps).div_ceil(1000)
     }
 
+    /// How long before the first of `sectors` is written their data must begin
+    /// to come: one sector, or more where the bus is slower than the medium at
+    /// its densest.
+    pub fn lead_ns(&self, sectors: u64) -> u64 {
+        let track = self.geometry.track(TrackId {
+            cylinder: 0,
+            head: 0,
+        });
+        let media_ns = sectors * self.rotation.edge_ns(1, track.sectors);
+        let lag_ns = self.bus_ns(sectors).saturating_sub(media_ns);
+        lag_ns.max(self.bus_ns(sectors.min(1)))
+    }
+
     /// Seek and head switch from one track to another; no rotation.
     pub fn travel(&self, from: TrackId, to: TrackId, access: Access) -> Times {
         let mut times = Times::default();

@@ -34,6 +34,18 @@ pub trait Medium: Device {
         let _ = access;
     }
 
+    /// Called with the data of a write, before its requests: it comes from the
+    /// host.
+    fn receive(&self, bytes: u64) {
+        let _ = bytes;
+    }
+
+    /// Called after the requests of a read that began at `begun_ns` of
+    /// [`Medium::now_ns`]: its data goes to the host.
+    fn deliver(&self, begun_ns: u64, bytes: u64) {
+        let _ = (begun_ns, bytes);
+    }
+
     /// Where the head is now; `None` if the device does not say.
     fn head(&self) -> Option<HeadPosition> {
         None
@@ -118,6 +130,14 @@ impl<D: Device> Medium for InDrive<D> {
         self.0.command(access);
     }
 
+    fn receive(&self, bytes: u64) {
+        self.0.receive(bytes);
+    }
+
+    fn deliver(&self, begun_ns: u64, bytes: u64) {
+        self.0.deliver(begun_ns, bytes);
+    }
+
     fn head(&self) -> Option<HeadPosition> {
         Some(self.0.look(|mechanism, now_ns| HeadPosition {
             drive: Arc::clone(mechanism.drive()),
@@ -141,6 +161,14 @@ macro_rules! forward {
         impl<M: Medium + ?Sized> Medium for $pointer<M> {
             fn command(&self, access: Access) {
                 (**self).command(access);
+            }
+
+            fn receive(&self, bytes: u64) {
+                (**self).receive(bytes);
+            }
+
+            fn deliver(&self, begun_ns: u64, bytes: u64) {
+                (**self).deliver(begun_ns, bytes);
             }
 
             fn head(&self) -> Option<HeadPosition> {

@@ -245,7 +245,10 @@ impl<M: Medium> Device for Vld<M> {
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         check_request(self, Operation::Read, offset, buffer.len() as u64)?;
         self.medium.command(Access::Read);
-        self.state.read().read(self, offset, buffer)
+        let begun_ns = self.medium.now_ns().unwrap_or(0);
+        self.state.read().read(self, offset, buffer)?;
+        self.medium.deliver(begun_ns, buffer.len() as u64);
+        Ok(())
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
@@ -254,6 +257,7 @@ impl<M: Medium> Device for Vld<M> {
         let mut state = self.state.write();
         self.writable(&state, Operation::Write, offset, length)?;
         self.medium.command(Access::Write);
+        self.medium.receive(length);
         state.write(self, offset, buffers)?;
         match self.options.synchronous {
             true => state.commit(self),

@@ -112,3 +112,27 @@ fn threads_are_served_in_turn() {
     assert_eq!(statistics.requests.writes, 200);
     assert_eq!(statistics.times.total_ns(), disk.clock().monotonic_ns());
 }
+
+#[test]
+fn software_inside_waits_for_the_bus_as_the_mechanism_does() {
+    let clock = Arc::new(VirtualClock::new(0, 0));
+    let drive = drives::st19101();
+    let disk = SimulatedDisk::new(drive.clone(), clock.clone(), 1);
+    // The bus is faster than the medium: the first sector is waited for, no more.
+    let sector_ns = drive.bus_ns(1);
+    disk.receive(4096);
+    assert_eq!(clock.monotonic_ns(), sector_ns);
+    disk.receive(0);
+    // What was read in no time takes the bus's time; what took long, a sector's.
+    let begun = clock.monotonic_ns();
+    disk.deliver(begun, 4096);
+    assert_eq!(clock.monotonic_ns() - begun, drive.bus_ns(8));
+    clock.advance(Duration::from_millis(1));
+    let now = clock.monotonic_ns();
+    disk.deliver(begun, 4096);
+    assert_eq!(clock.monotonic_ns() - now, sector_ns);
+    let slow = drives::sd97560();
+    assert!(slow.lead_ns(8) > 2 * slow.bus_ns(1), "the bus is behind");
+    let times = disk.statistics().times;
+    assert_eq!(times.total_ns(), times.transfer_ns);
+}
