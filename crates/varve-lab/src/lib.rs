@@ -5,12 +5,14 @@
 //! | [`workload`] | seeded streams of block operations |
 //! | [`trace`] | readers of recorded workloads |
 //! | [`simulator`] | the write-cost simulator and the oracle |
+//! | [`platform`] | hosts, simulated drives and file systems on one clock |
 //! | [`experiment`] | one file per study, and what runs them |
 //! | [`report`] | statistics, verdicts, data files, pictures |
 //!
 //! `docs/cleaning.md` has the results.
 
 pub mod experiment;
+pub mod platform;
 pub mod report;
 pub mod simulator;
 pub mod trace;

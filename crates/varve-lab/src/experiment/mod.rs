@@ -9,7 +9,16 @@ mod r6;
 mod real_log;
 mod run;
 mod study;
+mod updates;
+mod v10;
+mod v3;
+mod v4;
+mod v5;
+mod v6;
+mod v7;
+mod v8;
 mod vlog;
+mod w5;
 mod w6;
 mod wolf;
 
@@ -157,7 +166,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 16] = [
+pub const ALL: [Experiment; 23] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
@@ -168,12 +177,19 @@ pub const ALL: [Experiment; 16] = [
     wolf::W2,
     wolf::W3,
     wolf::W4,
+    w5::W5,
     w6::W6,
     n1::N1,
     real_log::L1,
     vlog::V1,
     vlog::V2,
-    vlog::V3,
+    v3::V3,
+    v4::V4,
+    v5::V5,
+    v6::V6,
+    v7::V7,
+    v8::V8,
+    v10::V10,
 ];
 
 /// The experiment of this id, upper or lower case.

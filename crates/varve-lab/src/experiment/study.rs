@@ -32,7 +32,8 @@ pub struct Measured {
 }
 
 impl Study {
-    fn setup(self, blocks: u32, live_max: u32) -> Setup {
+    /// What a simulator is made of.
+    pub(super) fn setup(self, blocks: u32, live_max: u32) -> Setup {
         let Study {
             utilisation,
             segment_blocks,

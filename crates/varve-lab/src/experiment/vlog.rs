@@ -1,10 +1,9 @@
-//! V1, V2, V3: the analytic models of eager writing against the chooser that
-//! the virtual log disk uses (Wang et al. 1999, §2 and §4.2), on the two drives
+//! V1, V2: the analytic models of eager writing against the chooser that
+//! the virtual log disk uses (Wang et al. 1999, §2), on the two drives
 //! of their table 1.
 //!
 //! Writes come at random moments, when a sector begins; what is measured is the
-//! time until the head is over the place chosen. Space is one sector to a block,
-//! but in V3.
+//! time until the head is over the place chosen. Space is one sector to a block.
 
 use super::{Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean, summaries};
@@ -44,18 +43,8 @@ pub const V2: Experiment = Experiment {
     },
 };
 
-/// Physical block sizes.
-pub const V3: Experiment = Experiment {
-    id: "V3",
-    about: "physical block against a logical block of 4 KiB, equation (11)",
-    needs_traces: false,
-    points: points_3,
-    verdicts: verdicts_3,
-    picture: |rows| picture(rows, "Time to room for 4 KiB", "physical block, sectors"),
-};
-
 /// The drives of table 1, in the parts that the paper simulated.
-fn both() -> [(&'static str, Drive); 2] {
+pub(super) fn both() -> [(&'static str, Drive); 2] {
     [
         ("HP97560", drives::hp97560_vlog().with_cylinders(36)),
         ("ST19101", drives::st19101().with_cylinders(11)),
@@ -63,16 +52,16 @@ fn both() -> [(&'static str, Drive); 2] {
 }
 
 /// A drive, its space in blocks of `sectors`, and a head.
-struct Bench {
+pub(super) struct Bench {
     drive: Arc<Drive>,
-    free: FreeSpace,
-    head: HeadPosition,
+    pub(super) free: FreeSpace,
+    pub(super) head: HeadPosition,
     random: Random,
     sectors: u32,
 }
 
 impl Bench {
-    fn new(drive: &Drive, sectors: u32, seed: u64) -> Self {
+    pub(super) fn new(drive: &Drive, sectors: u32, seed: u64) -> Self {
         let drive = Arc::new(drive.clone());
         let blocks = (drive.geometry.total_sectors() / u64::from(sectors)) as u32;
         let regions = tracks(&drive, blocks, sectors * SECTOR);
@@ -98,12 +87,12 @@ impl Bench {
         regions.blocks(regions.len() - 1).end
     }
 
-    fn below(&mut self, end: u32) -> u32 {
+    pub(super) fn below(&mut self, end: u32) -> u32 {
         self.random.below(u64::from(end)) as u32
     }
 
     /// Uses a share of the blocks, drawn one by one.
-    fn fill(&mut self, utilisation: f64) {
+    pub(super) fn fill(&mut self, utilisation: f64) {
         let mut left = (f64::from(self.blocks()) * utilisation) as u32;
         while left > 0 {
             let block = self.below(self.blocks());
@@ -116,16 +105,22 @@ impl Bench {
 
     /// Time passes: the head is where a sector begins, anywhere on its track.
     fn wait(&mut self) {
+        self.wait_for(1);
+    }
+
+    /// The same, where a block of so many sectors begins.
+    pub(super) fn wait_for(&mut self, block: u32) {
         let rotation = self.drive.rotation;
-        let sectors = self.drive.geometry.track(self.head.track).sectors;
-        let slot = self.below(sectors);
+        let track = self.drive.geometry.track(self.head.track);
+        let sectors = track.sectors;
+        let slot = track.slot(self.below(sectors / block) * block);
         let now = self.head.platter_ns + rotation.revolution_ns();
         self.head.platter_ns = now + rotation.wait_ns(now, slot, sectors);
     }
 
     /// The place to write next, taken; and the time until it is reached. The
     /// head is behind it afterwards.
-    fn write(&mut self, eager: &mut Eager) -> Option<(u32, u64)> {
+    pub(super) fn write(&mut self, eager: &mut Eager) -> Option<(u32, u64)> {
         let head = Some(&self.head);
         let unit = eager.choose(&self.free, head, Want::Block, Avoid::default())?;
         self.free.take_block(unit as u32);
@@ -143,13 +138,24 @@ impl Bench {
         Some((unit as u32, begin - from.0))
     }
 
+    /// A used block, drawn, becomes free.
+    pub(super) fn give_any(&mut self) {
+        let used = loop {
+            let block = self.below(self.blocks());
+            if self.free.mask(block) != 0 {
+                break block;
+            }
+        };
+        self.free.give_block(used);
+    }
+
     fn sector_ms(&self) -> f64 {
         let track = self.drive.geometry.track(self.head.track);
         self.drive.rotation.revolution_ns() as f64 / f64::from(track.sectors) / 1e6
     }
 }
 
-const GREEDY: Policy = Policy { fill: 0.0 };
+pub(super) const GREEDY: Policy = Policy { fill: 0.0 };
 
 fn points_1(context: &super::Context) -> Vec<Point> {
     let all = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
@@ -326,86 +332,7 @@ fn verdicts_2(rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-const LOGICAL: u32 = 8;
-const SIZES: [u32; 4] = [1, 2, 4, 8];
-
-fn points_3(context: &super::Context) -> Vec<Point> {
-    let mut points = Vec::new();
-    for (name, drive) in both() {
-        for utilisation in context.size(&[0.5, 0.8, 0.9][..], &[0.8]) {
-            for size in SIZES {
-                let (drive, utilisation) = (drive.clone(), *utilisation);
-                let series = format!("{name} at {utilisation}");
-                points.push(Point::new(
-                    format!("{series}, blocks of {size}"),
-                    move |context| {
-                        let row = |seed| pieces(context, &series, &drive, utilisation, size, seed);
-                        Ok(context.seeds().map(row).collect())
-                    },
-                ));
-            }
-        }
-    }
-    points
-}
-
-/// The mean time spent looking for room for a logical block, in blocks of
-/// `size` sectors; as much is freed elsewhere.
-fn pieces(
-    context: &super::Context,
-    series: &str,
-    drive: &Drive,
-    utilisation: f64,
-    size: u32,
-    seed: u64,
-) -> Row {
-    let mut bench = Bench::new(drive, size, seed);
-    bench.fill(utilisation);
-    let (mut sum, writes) = (0, context.size(5000, 300));
-    for _ in 0..writes {
-        bench.wait();
-        let mut eager = Eager::new(GREEDY);
-        for _ in 0..LOGICAL / size {
-            let (_, took) = bench.write(&mut eager).expect("some is free");
-            sum += took;
-            let used = loop {
-                let block = bench.below(bench.blocks());
-                if bench.free.mask(block) != 0 {
-                    break block;
-                }
-            };
-            bench.free.give_block(used);
-        }
-    }
-    let n = f64::from(drive.geometry.track(bench.head.track).sectors);
-    let p = 1.0 - utilisation;
-    let skipped = model::skipped_for_block(n, p, f64::from(size), f64::from(LOGICAL));
-    Row::new(series, f64::from(size), seed)
-        .with("ms", sum as f64 / f64::from(writes) / 1e6)
-        .with("model_ms", skipped * bench.sector_ms())
-}
-
-fn verdicts_3(rows: &[Row]) -> Vec<Verdict> {
-    let curves = Curve::all(rows, "ms");
-    let verdict = |curve: &Curve| {
-        let best = curve.points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
-        let best = best.map_or(f64::NAN, |best| best.0);
-        let text: Vec<String> = curve
-            .points
-            .iter()
-            .map(|(b, ms)| format!("{b}: {ms:.2} ms"))
-            .collect();
-        Verdict::of(
-            format!("{}: room is found soonest", curve.name),
-            "with a physical block as large as the logical one, 8 sectors",
-            text.join(", "),
-            best == f64::from(LOGICAL),
-        )
-    };
-    curves.iter().map(verdict).collect()
-}
-
-fn picture(rows: &[Row], title: &str, x: &str) -> Picture {
+pub(super) fn picture(rows: &[Row], title: &str, x: &str) -> Picture {
     let mut references = Curve::all(rows, "model_ms");
     for curve in &mut references {
         curve.name = format!("{}, model", curve.name);

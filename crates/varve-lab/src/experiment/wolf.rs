@@ -59,7 +59,7 @@ pub const W4: Experiment = Experiment {
     picture: picture_4,
 };
 
-const SYNTHETIC: [&str; 4] = ["uniform", "hot-cold", "small-files", "tpc-d"];
+pub(super) const SYNTHETIC: [&str; 4] = ["uniform", "hot-cold", "small-files", "tpc-d"];
 const RECORDED: [&str; 2] = ["cloudphysics-vm", "netbench-client"];
 
 fn loads(context: &Context) -> impl Iterator<Item = &'static str> + use<> {
@@ -68,7 +68,7 @@ fn loads(context: &Context) -> impl Iterator<Item = &'static str> + use<> {
     SYNTHETIC.into_iter().chain(some.iter().copied())
 }
 
-fn synthetic(name: &str, live: u32, seed: u64) -> Box<dyn Workload> {
+pub(super) fn synthetic(name: &str, live: u32, seed: u64) -> Box<dyn Workload> {
     let skewed = |skew| {
         Box::new(Skewed::of_files(
             skew,
@@ -91,7 +91,7 @@ fn synthetic(name: &str, live: u32, seed: u64) -> Box<dyn Workload> {
 
 /// A system under test.
 #[derive(Debug, Clone, Copy)]
-struct System {
+pub(super) struct System {
     /// Reordering buffers; none is LFS.
     buffers: usize,
     /// Blocks of the write buffer per reordering buffer.
@@ -100,20 +100,20 @@ struct System {
 }
 
 impl System {
-    const LFS: System = System {
+    pub(super) const LFS: System = System {
         buffers: 0,
         buffer_blocks: SEGMENT_BLOCKS,
         segment_blocks: SEGMENT_BLOCKS,
     };
 
-    fn wolf(buffers: usize) -> Self {
+    pub(super) fn wolf(buffers: usize) -> Self {
         System {
             buffers,
             ..System::LFS
         }
     }
 
-    fn study(self, utilisation: f64, turns: (u32, u32)) -> Study {
+    pub(super) fn study(self, utilisation: f64, turns: (u32, u32)) -> Study {
         let buffers = self.buffers.max(1);
         Study {
             utilisation,

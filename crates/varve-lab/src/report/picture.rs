@@ -58,6 +58,18 @@ pub struct Picture {
 }
 
 impl Picture {
+    /// With room above the highest point, for the names of the curves.
+    #[must_use]
+    pub fn with_room_for_names(self) -> Self {
+        let all = self.curves.iter().chain(&self.references);
+        let heights = all.flat_map(|curve| curve.points.iter().map(|point| point.1));
+        let highest = heights.fold(0.0, f64::max);
+        Picture {
+            y_max: (highest > 0.0).then_some(1.4 * highest),
+            ..self
+        }
+    }
+
     /// Draws it.
     ///
     /// # Errors

@@ -10,15 +10,18 @@
 mod buffer;
 mod counters;
 mod oracle;
+mod transfers;
 mod volume;
 
 pub use buffer::Buffer;
 pub use counters::{Counters, STEPS};
 pub use oracle::{Future, Oracle};
+pub use transfers::Transfer;
 pub use volume::Volume;
 
 use crate::workload::{Locality, Op};
 use buffer::Buffered;
+use transfers::Transfers;
 use varve_lfs::cleaner::policy::{
     Candidate, Choice, Measures, Method, Policy, Reordering, Space, Survivor, Write, best,
 };
@@ -112,6 +115,8 @@ pub struct Simulator<'a> {
     candidates: Vec<Candidate>,
     taken: Vec<Taken>,
     flushed: Vec<Buffered>,
+    /// What went to and from a disk, if somebody asks.
+    transfers: Option<Transfers>,
 }
 
 impl std::fmt::Debug for Simulator<'_> {
@@ -147,12 +152,25 @@ impl<'a> Simulator<'a> {
             candidates: Vec::new(),
             taken: Vec::new(),
             flushed: Vec::new(),
+            transfers: None,
         }
     }
 
     /// Has every segment shown that is going to be cleaned.
     pub fn watch(&mut self, witness: Witness<'a>) {
         self.witness = Some(witness);
+    }
+
+    /// Notes from now on what goes to and from a disk.
+    pub fn note_transfers(&mut self) {
+        self.transfers = Some(Transfers::new(self.shape.segment_blocks));
+    }
+
+    /// Moves what was noted since the last time to the end of `into`.
+    pub fn take_transfers(&mut self, into: &mut Vec<Transfer>) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.take(into);
+        }
     }
 
     /// What was counted since the last reset.
@@ -227,6 +245,20 @@ impl<'a> Simulator<'a> {
             self.log(w.block, w.arrival, w.part);
         }
         self.flushed = flushed;
+        self.written();
+    }
+
+    /// What was appended goes to the disk: a run for each head.
+    fn written(&mut self) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.write();
+        }
+    }
+
+    fn note(&mut self, block: u32) {
+        if let Some(transfers) = &mut self.transfers {
+            transfers.append(self.volume.block(block).slot);
+        }
     }
 
     /// One block goes to the log.
@@ -247,6 +279,7 @@ impl<'a> Simulator<'a> {
         self.volume
             .append(block, head, arrival, self.clock, &mut self.counters);
         self.counters.logged += 1;
+        self.note(block);
     }
 
     /// Cleans until the policy wants no more.
@@ -290,7 +323,12 @@ impl<'a> Simulator<'a> {
             self.counters.by_utilisation[step] += 1;
             match candidate.live_bytes {
                 0 => self.counters.emptied += 1,
-                _ => self.counters.cleaned += 1,
+                _ => {
+                    self.counters.cleaned += 1;
+                    if let Some(transfers) = &mut self.transfers {
+                        transfers.read(candidate.segment);
+                    }
+                }
             }
         }
         let mut taken = std::mem::take(&mut self.taken);
@@ -300,6 +338,7 @@ impl<'a> Simulator<'a> {
         }
         taken.clear();
         self.taken = taken;
+        self.written();
     }
 
     /// Appends the survivors to the log, in batches that the policy wants
@@ -339,6 +378,7 @@ impl<'a> Simulator<'a> {
             &mut self.counters,
         );
         self.counters.copied += 1;
+        self.note(survivor.block);
     }
 
     /// Writes the survivors into holes of the fullest segments; what finds no
@@ -362,6 +402,9 @@ impl<'a> Simulator<'a> {
             .collect();
         let plugged = self.volume.plug(taken, &targets, &mut self.counters);
         self.counters.plugged += plugged as u64;
+        for plug in &taken[..plugged] {
+            self.note(plug.block);
+        }
         for survivor in taken.split_off(plugged) {
             self.append_survivor(survivor);
         }

@@ -1,0 +1,158 @@
+//! V6: random synchronous updates of 4 KB against utilisation, without idle
+//! time (Wang et al. 1999, §5.3): update in place on a disk and on a virtual
+//! log disk, and the log-structured layout with 6.1 MB of non-volatile memory.
+//!
+//! Utilisation is the file's bytes over the drive's. Measured in the steady
+//! state: after as many updates as the drive has blocks, twice that for LFS.
+
+use super::updates::{Updates, ms_each, unless_full};
+use super::v4::PATTERN;
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::{Disk, Layout, NVRAM_BYTES, Platform, seagate};
+use crate::report::{Curve, Picture, Verdict, mean};
+
+/// See the module's head.
+pub const V6: Experiment = Experiment {
+    id: "V6",
+    about: "random synchronous updates of 4 KB against utilisation",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const IN_PLACE: &str = "UFS, regular disk";
+const EAGER: &str = "UFS, VLD";
+const LOG: &str = "LFS + NVRAM, regular disk";
+const PERCENT: [u64; 12] = [10, 20, 25, 30, 40, 50, 60, 65, 70, 75, 80, 85];
+
+fn points(context: &Context) -> Vec<Point> {
+    let mut points = Vec::new();
+    for &percent in context.size(&PERCENT[..], &PERCENT[1..4]) {
+        for (name, layout, disk) in [
+            (IN_PLACE, Layout::Ufs, Disk::Regular),
+            (EAGER, Layout::Ufs, Disk::VirtualLog),
+            (LOG, Layout::Lfs, Disk::Regular),
+        ] {
+            points.push(Point::new(
+                format!("{name} at {percent} %"),
+                move |context: &Context| {
+                    let platform = Platform::new(layout, disk);
+                    let row = |seed| measure(context, name, &platform, percent, seed);
+                    context.seeds().map(row).collect()
+                },
+            ));
+        }
+    }
+    points
+}
+
+fn measure(
+    context: &Context,
+    name: &str,
+    platform: &Platform,
+    percent: u64,
+    seed: u64,
+) -> Result<Row, LabError> {
+    let row = Row::new(name, percent as f64, seed);
+    let measured = steady(context, row.clone(), platform, percent);
+    match platform.layout {
+        Layout::Lfs => unless_full(row, measured),
+        Layout::Ufs | Layout::UfsWithTimes => measured,
+    }
+}
+
+fn steady(context: &Context, row: Row, platform: &Platform, percent: u64) -> Result<Row, LabError> {
+    let log = platform.layout == Layout::Lfs;
+    let mut updates = Updates::new(platform.build(row.seed)?, percent, !log, row.seed)?;
+    let all = context.size(updates.drive_blocks(), 300);
+    updates.run(if log { 2 * all } else { all })?;
+    let spent = updates.run(all)?;
+    Ok(row
+        .with("ms", ms_each(spent.total_ns, all))
+        .with("host_ms", ms_each(spent.host_ns, all))
+        .with("locate_ms", ms_each(spent.drive.locate_ns(), all)))
+}
+
+/// Per cent of the drive that the non-volatile memory holds.
+fn nvram_percent() -> f64 {
+    100.0 * NVRAM_BYTES as f64 / seagate().geometry.bytes() as f64
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let ms = |series: &str, percent: u64| mean(rows, series, percent as f64, "ms");
+    let span = |series: &str, from: u64, to: u64| {
+        let within = PERCENT.iter().filter(|p| (from..=to).contains(p));
+        let values = within.map(|&percent| ms(series, percent));
+        values.fold((f64::INFINITY, 0.0f64), |(low, high), ms| {
+            (low.min(ms), high.max(ms))
+        })
+    };
+    let range = |(low, high): (f64, f64)| format!("{low:.2} to {high:.2} ms");
+    let in_place = span(IN_PLACE, 10, 85);
+    let eager = span(EAGER, 10, 85);
+    let plateau = span(LOG, 60, 80);
+    let (below, above) = (ms(LOG, 25), ms(LOG, 40));
+    let nvram = nvram_percent();
+    let ratio = in_place.0 / eager.1;
+    vec![
+        Verdict::of(
+            format!("UFS on the regular disk is flat ({PATTERN})"),
+            "a slight rise: at most 1.5 from end to end",
+            range(in_place),
+            in_place.1 <= 1.5 * in_place.0,
+        ),
+        Verdict::of(
+            format!("and slow: its best against the worst of UFS on the VLD ({PATTERN})"),
+            "at least 1.5 x",
+            format!("{ratio:.2} x"),
+            ratio >= 1.5,
+        ),
+        Verdict::of(
+            format!("LFS while the file fits in the NVRAM ({nvram:.0} %)"),
+            "faster than UFS on the VLD",
+            format!("{below:.2} ms at 25 %, VLD {:.2}", ms(EAGER, 25)),
+            below < ms(EAGER, 25),
+        ),
+        Verdict::of(
+            "LFS collapses once it does not",
+            "at least 2 x from 25 to 40 %",
+            format!("{below:.2} to {above:.2} ms"),
+            above >= 2.0 * below,
+        ),
+        Verdict::of(
+            "LFS has a plateau from 60 to 80 % (the paper: to 85; here its reserve begins)",
+            "at most 1.5 from lowest to highest",
+            range(plateau),
+            plateau.1 <= 1.5 * plateau.0,
+        ),
+        Verdict::of(
+            format!("UFS on the VLD is nearly flat ({PATTERN})"),
+            "at most 2 from end to end",
+            range(eager),
+            eager.1 <= 2.0 * eager.0,
+        ),
+        Verdict::of(
+            "LFS passes UFS on the VLD",
+            "slower at 80 %",
+            format!("{:.2} and {:.2} ms", ms(LOG, 80), ms(EAGER, 80)),
+            ms(LOG, 80) > ms(EAGER, 80),
+        ),
+    ]
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    let nvram = nvram_percent();
+    Picture {
+        title: "Random synchronous updates of 4 KB without idle time".into(),
+        x: "file, per cent of the drive".into(),
+        y: "ms for each".into(),
+        y_max: None,
+        curves: Curve::all(rows, "ms"),
+        references: vec![Curve::named(
+            "paper: here the file outgrows the NVRAM",
+            vec![(nvram, 0.0), (nvram, 5.0)],
+        )],
+    }
+    .with_room_for_names()
+}

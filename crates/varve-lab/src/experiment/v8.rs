@@ -1,0 +1,167 @@
+//! V8: idle time (Wang et al. 1999, §5.5): bursts of random updates of 4 KB at
+//! 80 %, with idle intervals between them. The log-structured layout on a
+//! regular disk with 6.1 MB of non-volatile memory, whose cleaner works in idle
+//! time segment by segment and which then writes back what waits; update in
+//! place on a virtual log disk, whose compactor works track by track.
+//!
+//! Utilisation is what `df` would say: of the drive on the virtual log disk, and
+//! for LFS of the 81 % of it that the reserve leaves.
+//!
+//! A burst begins when its interval is over, or when what could not be
+//! interrupted is; that wait is the burst's.
+
+use super::updates::{Updates, ms_each, unless_full};
+use super::v4::PATTERN;
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::{BLOCK, Disk, Layout, Platform};
+use crate::report::{Curve, Picture, Verdict, mean};
+
+/// See the module's head.
+pub const V8: Experiment = Experiment {
+    id: "V8",
+    about: "bursts and idle intervals at 80 %: LFS with NVRAM, and VLD with compactor",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const BURSTS_KB: [u64; 4] = [128, 512, 1024, 2048];
+const IDLE_S: [f64; 11] = [0.0, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0];
+const LOG: &str = "LFS + NVRAM";
+const EAGER: &str = "UFS, VLD";
+
+fn series(name: &str, kb: u64) -> String {
+    format!("{name}, {kb} KB")
+}
+
+fn points(context: &Context) -> Vec<Point> {
+    let mut points = Vec::new();
+    for (name, layout, disk) in [
+        (LOG, Layout::Lfs, Disk::Regular),
+        (EAGER, Layout::Ufs, Disk::VirtualLog),
+    ] {
+        for &kb in context.size(&BURSTS_KB[..], &BURSTS_KB[..1]) {
+            for &idle_s in context.size(&IDLE_S[..], &IDLE_S[..2]) {
+                let label = format!("{} and {idle_s} s", series(name, kb));
+                points.push(Point::new(label, move |context: &Context| {
+                    let platform = Platform::new(layout, disk);
+                    let row = |seed| {
+                        let row = Row::new(series(name, kb), idle_s, seed);
+                        let measured = measure(context, row.clone(), &platform, kb, idle_s);
+                        unless_full(row, measured)
+                    };
+                    context.seeds().map(row).collect()
+                }));
+            }
+        }
+    }
+    points
+}
+
+fn measure(
+    context: &Context,
+    row: Row,
+    platform: &Platform,
+    kb: u64,
+    idle_s: f64,
+) -> Result<Row, LabError> {
+    let (percent, sync) = match platform.layout {
+        Layout::Lfs => (65, false),
+        Layout::Ufs | Layout::UfsWithTimes => (80, true),
+    };
+    let percent = context.size(percent, 20);
+    let system = platform.build(row.seed)?;
+    let mut updates = Updates::new(system, percent, sync, row.seed)?;
+    let burst = kb * 1024 / BLOCK;
+    let all = context.size(updates.drive_blocks() / 2, 100);
+    let bursts = all.div_ceil(burst);
+    let go = |updates: &mut Updates| -> Result<u64, LabError> {
+        let mut busy_ns = 0;
+        for _ in 0..bursts {
+            let due = updates.system.now_ns() + (idle_s * 1e9) as u64;
+            if idle_s > 0.0 {
+                updates.system.idle(due)?;
+            }
+            updates.run(burst)?;
+            busy_ns += updates.system.now_ns() - due;
+        }
+        Ok(busy_ns)
+    };
+    go(&mut updates)?;
+    let busy_ns = go(&mut updates)?;
+    Ok(row.with("ms", ms_each(busy_ns, bursts * burst)))
+}
+
+/// The shortest idle interval that brings half of what the longest does.
+fn half_way(rows: &[Row], series: &str) -> f64 {
+    let ms = |idle_s: f64| mean(rows, series, idle_s, "ms");
+    let (none, most) = (ms(IDLE_S[0]), ms(IDLE_S[IDLE_S.len() - 1]));
+    let half = f64::midpoint(none, most);
+    let found = IDLE_S.into_iter().find(|&idle_s| ms(idle_s) <= half);
+    found.unwrap_or(f64::NAN)
+}
+
+/// The greatest share of the whole gain that comes with one step of the interval.
+fn greatest_step(rows: &[Row], series: &str) -> f64 {
+    let ms = |idle_s: f64| mean(rows, series, idle_s, "ms");
+    let whole = ms(IDLE_S[0]) - ms(IDLE_S[IDLE_S.len() - 1]);
+    let steps = IDLE_S.windows(2).map(|w| (ms(w[0]) - ms(w[1])) / whole);
+    steps.fold(0.0, f64::max)
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let last = IDLE_S[IDLE_S.len() - 1];
+    for kb in BURSTS_KB {
+        let (log, eager) = (series(LOG, kb), series(EAGER, kb));
+        let (coarse, fine) = (half_way(rows, &log), half_way(rows, &eager));
+        verdicts.push(Verdict::of(
+            format!("bursts of {kb} KB: the idle interval for half of the gain ({PATTERN})"),
+            "LFS needs a longer one than the VLD",
+            format!("{coarse} s, VLD {fine} s"),
+            coarse > fine,
+        ));
+        let falls = IDLE_S
+            .windows(2)
+            .all(|w| mean(rows, &eager, w[1], "ms") <= 1.05 * mean(rows, &eager, w[0], "ms"));
+        verdicts.push(Verdict::of(
+            format!("bursts of {kb} KB: the VLD improves along a continuum ({PATTERN})"),
+            "never more than 5 % above a shorter interval, no step more than 60 % of the gain",
+            format!(
+                "{:.2} ms to {:.2} ms, greatest step {:.0} %",
+                mean(rows, &eager, 0.0, "ms"),
+                mean(rows, &eager, last, "ms"),
+                100.0 * greatest_step(rows, &eager)
+            ),
+            falls && greatest_step(rows, &eager) <= 0.6,
+        ));
+    }
+    let (log, eager) = (series(LOG, 128), series(EAGER, 128));
+    let at = |series: &str, idle_s: f64| mean(rows, series, idle_s, "ms");
+    verdicts.push(Verdict::of(
+        "with enough idle time LFS runs at the speed of its NVRAM",
+        "below the VLD",
+        format!("{:.2} ms, VLD {:.2} ms", at(&log, last), at(&eager, last)),
+        at(&log, last) < at(&eager, last),
+    ));
+    verdicts.push(Verdict::of(
+        format!("without idle time the VLD is ahead of LFS ({PATTERN})"),
+        "below LFS",
+        format!("{:.2} ms, LFS {:.2} ms", at(&eager, 0.0), at(&log, 0.0)),
+        at(&eager, 0.0) < at(&log, 0.0),
+    ));
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "Bursts of random updates at 80 %, by idle time between them".into(),
+        x: "idle interval, s".into(),
+        y: "ms for each update".into(),
+        y_max: None,
+        curves: Curve::all(rows, "ms"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}

@@ -1,0 +1,172 @@
+//! The platform of Wang et al. 1999, §4: a host, a drive, a disk or a virtual
+//! log disk on it, and a file system on that, all on one virtual clock.
+//!
+//! | module | what is in it |
+//! |---|---|
+//! | [`host`] | what the processor costs, from a table |
+//! | [`store`] | the drive, plain or behind a virtual log, as the host sees it |
+//! | [`ufs`] | the write pattern of an update-in-place file system |
+//! | [`lfs`] | the real log-structured layout |
+//!
+//! Time is what the drive takes and what the host takes, one after the other:
+//! nothing overlaps. The host's own clock is never read.
+
+pub mod host;
+pub mod lfs;
+pub mod store;
+pub mod ufs;
+
+use crate::experiment::LabError;
+use host::Host;
+use lfs::LogStructured;
+use std::sync::Arc;
+use store::Store;
+use ufs::Ufs;
+use varve_disk::{Drive, drives};
+
+/// What an experiment does to a file system. Files have numbers and lie in one
+/// directory. Every call ends when the file system would have answered.
+pub trait System {
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// No room, or the system failed; so for all of them.
+    fn create(&mut self, file: u32) -> Result<(), LabError>;
+
+    /// Writes at a multiple of the block size. `sync` waits until it is on the
+    /// medium.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError>;
+
+    /// Reads at a multiple of the block size.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError>;
+
+    /// Removes a file.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn delete(&mut self, file: u32) -> Result<(), LabError>;
+
+    /// Waits until everything is on the medium.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn sync(&mut self) -> Result<(), LabError>;
+
+    /// Forgets what is cached and clean.
+    fn forget(&mut self);
+
+    /// Nobody asks for anything until `until_ns`: the file system and the disk
+    /// tidy up, and may overrun it by what they cannot interrupt.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn idle(&mut self, until_ns: u64) -> Result<(), LabError>;
+
+    /// What it stands on, with clock and counters.
+    fn store(&self) -> &Store;
+
+    /// The clock, in nanoseconds.
+    fn now_ns(&self) -> u64 {
+        self.store().now_ns()
+    }
+}
+
+/// Bytes of a file system's block, on every system here.
+pub const BLOCK: u64 = 4096;
+
+/// Dirty bytes that the log-structured system holds, in the paper MinixUFS's
+/// file cache of 6.1 MB.
+pub const NVRAM_BYTES: u64 = 6_100_000;
+
+/// The file system of a platform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// Update in place: the generated pattern.
+    Ufs,
+    /// The same; a synchronous write writes the inode as well, for its times.
+    UfsWithTimes,
+    /// The real log-structured layout.
+    Lfs,
+}
+
+/// The disk under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disk {
+    /// A block has its place.
+    Regular,
+    /// Eager writing.
+    VirtualLog,
+}
+
+/// A platform.
+#[derive(Debug, Clone)]
+pub struct Platform {
+    /// File system.
+    pub layout: Layout,
+    /// Disk.
+    pub disk: Disk,
+    /// Drive.
+    pub drive: Drive,
+    /// Processor.
+    pub host: Host,
+    /// Dirty bytes that the log-structured system may hold.
+    pub nvram_bytes: u64,
+}
+
+impl Platform {
+    /// On the drive and host that the paper uses unless it says otherwise.
+    pub fn new(layout: Layout, disk: Disk) -> Self {
+        Platform {
+            layout,
+            disk,
+            drive: seagate(),
+            host: Host::SPARCSTATION_10,
+            nvram_bytes: NVRAM_BYTES,
+        }
+    }
+
+    /// On another drive and host.
+    #[must_use]
+    pub fn on(self, drive: Drive, host: Host) -> Self {
+        Platform {
+            drive,
+            host,
+            ..self
+        }
+    }
+
+    /// Makes the file system, empty.
+    ///
+    /// # Errors
+    /// It cannot be made on such a drive.
+    pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
+        let store = Store::new(self.drive.clone(), self.disk, self.host, seed)?;
+        Ok(match self.layout {
+            Layout::Ufs => Box::new(Ufs::new(store, false)),
+            Layout::UfsWithTimes => Box::new(Ufs::new(store, true)),
+            Layout::Lfs => {
+                let store = Arc::new(store);
+                Box::new(LogStructured::new(store, self.nvram_bytes, seed)?)
+            }
+        })
+    }
+}
+
+/// The part of the Seagate that the paper simulates: 11 cylinders.
+pub fn seagate() -> Drive {
+    drives::st19101().with_cylinders(11)
+}
+
+/// The part of the HP that the paper simulates: 36 cylinders.
+pub fn hp() -> Drive {
+    drives::hp97560_vlog().with_cylinders(36)
+}
+
+#[cfg(test)]
+mod tests;

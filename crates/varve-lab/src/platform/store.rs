@@ -1,0 +1,193 @@
+//! A drive as the host sees it: as it is, or behind a virtual log. Each
+//! command costs the host its driver.
+
+use super::Disk;
+use super::host::{COMMAND, Cpu, EAGER_BLOCK, Host};
+use crate::experiment::LabError;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
+use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
+use varve_vlog::{FormatOptions, Granularity, InDrive, Options, Vld};
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Store {
+    clock: Arc<VirtualClock>,
+    disk: Arc<SimulatedDisk>,
+    vld: Option<Arc<Vld<InDrive<varve_device::MemoryDevice>>>>,
+    cpu: Cpu,
+}
+
+/// Where the time of a while went, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// All of it.
+    pub total_ns: u64,
+    /// The host's part.
+    pub host_ns: u64,
+    /// The drive's.
+    pub drive: Times,
+}
+
+impl Store {
+    /// A drive with nothing on it, and for a virtual log an empty volume as
+    /// large as fits, which makes every write durable before it answers, as a
+    /// drive without a write cache does. It reads whole tracks ahead (§4.2).
+    ///
+    /// # Errors
+    /// A virtual log disk cannot be made on it.
+    pub fn new(
+        drive: Drive,
+        kind: Disk,
+        host: Host,
+        seed: u64,
+    ) -> std::result::Result<Self, LabError> {
+        let clock = Arc::new(VirtualClock::new(0, 0));
+        let drive = match kind {
+            Disk::Regular => drive,
+            Disk::VirtualLog => drive.with_read_ahead(ReadAhead::WholeTrack),
+        };
+        let disk = Arc::new(SimulatedDisk::new(drive, Arc::clone(&clock), seed));
+        let vld = match kind {
+            Disk::Regular => None,
+            Disk::VirtualLog => Some(Arc::new(virtual_log(&disk, seed)?)),
+        };
+        let cpu = Cpu::new(host, Arc::clone(&clock));
+        Ok(Store {
+            clock,
+            disk,
+            vld,
+            cpu,
+        })
+    }
+
+    /// The clock of everything here.
+    pub fn clock(&self) -> &Arc<VirtualClock> {
+        &self.clock
+    }
+
+    /// Its time.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.monotonic_ns()
+    }
+
+    /// The processor.
+    pub fn cpu(&self) -> &Cpu {
+        &self.cpu
+    }
+
+    /// Bytes of the drive itself, which utilisation is reckoned in.
+    pub fn drive_bytes(&self) -> u64 {
+        self.disk.geometry().size
+    }
+
+    /// The drive's counters.
+    pub fn drive(&self) -> &SimulatedDisk {
+        &self.disk
+    }
+
+    /// The virtual log disk, if it is one.
+    pub fn vld(&self) -> Option<&Vld<InDrive<varve_device::MemoryDevice>>> {
+        self.vld.as_deref()
+    }
+
+    /// Time spent since the beginning.
+    pub fn spent(&self) -> Spent {
+        Spent {
+            total_ns: self.now_ns(),
+            host_ns: self.cpu.spent_ns(),
+            drive: self.disk.statistics().times,
+        }
+    }
+
+    /// Idle time, of which a virtual log disk makes empty tracks, track by
+    /// track as in the paper.
+    ///
+    /// # Errors
+    /// The disk fails.
+    pub fn idle(&self, until_ns: u64) -> std::result::Result<(), LabError> {
+        if let Some(vld) = &self.vld {
+            vld.compact(until_ns, Granularity::Track)
+                .map_err(LabError::system)?;
+        }
+        self.wait(until_ns);
+        Ok(())
+    }
+
+    /// Time passes until `until_ns`, if that is not past.
+    pub fn wait(&self, until_ns: u64) {
+        let rest = until_ns.saturating_sub(self.now_ns());
+        self.clock.advance(Duration::from_nanos(rest));
+    }
+
+    fn inner(&self) -> &dyn Device {
+        match &self.vld {
+            Some(vld) => vld,
+            None => &*self.disk,
+        }
+    }
+}
+
+fn virtual_log(
+    disk: &Arc<SimulatedDisk>,
+    seed: u64,
+) -> std::result::Result<Vld<InDrive<varve_device::MemoryDevice>>, LabError> {
+    let medium = InDrive(Arc::clone(disk));
+    let format = FormatOptions {
+        block_bytes: super::BLOCK as u32,
+        logical_bytes: None,
+        volume: seed,
+    };
+    Vld::format(&medium, format).map_err(LabError::system)?;
+    let options = Options {
+        synchronous: true,
+        seed,
+        ..Options::default()
+    };
+    let (vld, _) = Vld::open(medium, options).map_err(LabError::system)?;
+    Ok(vld)
+}
+
+impl std::ops::Sub for Spent {
+    type Output = Spent;
+
+    fn sub(self, earlier: Spent) -> Spent {
+        Spent {
+            total_ns: self.total_ns - earlier.total_ns,
+            host_ns: self.host_ns - earlier.host_ns,
+            drive: self.drive - earlier.drive,
+        }
+    }
+}
+
+impl Device for Store {
+    fn geometry(&self) -> Geometry {
+        self.inner().geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.cpu.work(COMMAND);
+        self.inner().read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        let blocks = total_length(buffers).div_ceil(super::BLOCK);
+        let eager = if self.vld.is_some() { EAGER_BLOCK } else { 0 };
+        self.cpu.work(COMMAND + blocks * eager);
+        self.inner().write(offset, buffers)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.inner().flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.inner().discard(offset, length)
+    }
+
+    fn name(&self) -> String {
+        self.inner().name()
+    }
+}
