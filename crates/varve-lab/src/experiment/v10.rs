@@ -141,25 +141,33 @@ fn recover(cylinders: u32, seed: u64) -> Result<Vec<Row>, LabError> {
     ];
     let mut rows = Vec::new();
     for (way, damaged) in WAYS.into_iter().zip(damaged) {
-        let disk = copy(&vld, cylinders, seed, damaged)?;
-        let clock = Arc::clone(disk.clock());
-        let (again, report) = open(disk, seed)?;
-        let took_ns = clock.monotonic_ns();
-        let used = (report.source == Source::Scan, report.checkpoint_seq > 0);
-        let as_meant = used == (way == WAYS[2], way != WAYS[0]);
-        rows.push(
-            Row::new(
-                way,
-                layout.physical_blocks as f64 * BLOCK as f64 / 1e6,
-                seed,
-            )
-            .with("ms", took_ns as f64 / 1e6)
-            .with("records_read", report.records_read as f64)
-            .with("as_meant", f64::from(u8::from(as_meant)))
-            .with("same", f64::from(u8::from(again.map() == before))),
-        );
+        let copied = copy(&vld, cylinders, seed, damaged)?;
+        rows.push(open_again(way, copied, &before, seed)?);
     }
+    // The log is cut at the older of two.
+    let cut = history(cylinders, 2, seed)?;
+    let copied = copy(&cut, cylinders, seed, None)?;
+    rows.push(open_again(CUT, copied, &cut.map(), seed)?);
     Ok(rows)
+}
+
+fn open_again(
+    way: &str,
+    disk: SimulatedDisk,
+    before: &varve_vlog::map::Map,
+    seed: u64,
+) -> Result<Row, LabError> {
+    let clock = Arc::clone(disk.clock());
+    let megabytes = disk.geometry().size as f64 / 1e6;
+    let (again, report) = open(disk, seed)?;
+    let took_ns = clock.monotonic_ns();
+    let used = (report.source == Source::Scan, report.checkpoint_seq > 0);
+    let as_meant = used == (way == WAYS[2], way != WAYS[0]);
+    Ok(Row::new(way, megabytes, seed)
+        .with("ms", took_ns as f64 / 1e6)
+        .with("records_read", report.records_read as f64)
+        .with("as_meant", f64::from(u8::from(as_meant)))
+        .with("same", f64::from(u8::from(again.map() == *before))))
 }
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
