@@ -41,6 +41,18 @@ pub enum Error {
         /// The pointer's checksum.
         expected: u32,
     },
+    /// A unit of a VLFS volume is not what leads to it says.
+    #[error("unit {unit}: {source}")]
+    BadUnit {
+        /// Which unit.
+        unit: u64,
+        /// What is wrong.
+        #[source]
+        source: Malformed,
+    },
+    /// The virtual log cannot be recovered.
+    #[error(transparent)]
+    VirtualLog(#[from] varve_vlog::VldError),
     /// No superblock, or none this program can use.
     #[error("{device}: no usable superblock: {reason}")]
     NoVolume {
@@ -104,12 +116,14 @@ impl From<Error> for varve_fs::Error {
                 ino: Some(ino),
                 detail: error.to_string(),
             },
-            Error::Damaged { .. } | Error::NoVolume { .. } | Error::NoCheckpoint { .. } => {
-                varve_fs::Error::Damaged {
-                    ino: None,
-                    detail: error.to_string(),
-                }
-            }
+            Error::Damaged { .. }
+            | Error::BadUnit { .. }
+            | Error::VirtualLog(_)
+            | Error::NoVolume { .. }
+            | Error::NoCheckpoint { .. } => varve_fs::Error::Damaged {
+                ino: None,
+                detail: error.to_string(),
+            },
             Error::Unfit(_) => varve_fs::Error::Invalid("options"),
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
             Error::OutOfSegments => varve_fs::Error::NoSpace,

@@ -44,6 +44,7 @@ mod segments;
 mod space;
 mod statistics;
 pub mod verify;
+pub mod vlfs;
 
 /// For the model checker, which runs it alone.
 #[cfg(feature = "shuttle")]
@@ -59,3 +60,4 @@ pub use recovery::RecoveryReport;
 pub use segment_map::{STEPS, SegmentUse, Utilisation};
 pub use segments::SegmentState;
 pub use statistics::Statistics;
+pub use vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions};

@@ -12,6 +12,7 @@
 //! | [`medium`] | a device and what is near on it |
 //! | [`mod@vld`] | the virtual log disk: requests, transactions, recovery, checkpoints, compactor |
 //! | [`map`] | where each logical block is |
+//! | [`recovery`] | the log from its tail, or from a search for it |
 //! | [`virtual_log`] | records threaded backward, and whose room is free |
 //! | [`mod@format`] | bytes on the medium (`docs/vld-format.md`) |
 //!
@@ -25,6 +26,7 @@ pub mod free_space;
 pub mod map;
 pub mod medium;
 pub mod model;
+pub mod recovery;
 pub mod virtual_log;
 pub mod vld;
 

@@ -9,7 +9,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 
 use varve_device::{Clock, Device, Geometry, Result, SECTOR};
-use varve_disk::{Access, Drive, SimulatedDisk, TrackId};
+use varve_disk::{Drive, SimulatedDisk, TrackId};
+
+pub use varve_disk::Access;
 
 use crate::free_space::Regions;
 

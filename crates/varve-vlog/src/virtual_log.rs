@@ -228,7 +228,7 @@ impl VirtualLog {
 
     /// The record `seq`, just appended, was written to another unit than
     /// foreseen.
-    pub(crate) fn moved(&mut self, seq: u64, unit: u64) {
+    pub fn moved(&mut self, seq: u64, unit: u64) {
         self.kept.get_mut(&seq).expect("just appended").unit = unit;
     }
 

@@ -17,7 +17,6 @@ mod checkpoint;
 mod compact;
 mod recovery;
 mod requests;
-mod scan;
 mod state;
 mod statistics;
 

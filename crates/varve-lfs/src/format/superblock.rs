@@ -110,6 +110,10 @@ impl Superblock {
         let bad = |problem: String| Malformed::new("superblock", problem);
         let (sb, _) = Superblock::read_from_prefix(bytes)
             .map_err(|_| bad("shorter than 512 bytes".into()))?;
+        if sb.magic == crate::vlfs::format::MAGIC {
+            let problem = "a volume on the virtual log (VLFS), where this is not offered";
+            return Err(bad(problem.into()));
+        }
         if sb.magic != MAGIC {
             return Err(bad("no Varve signature".into()));
         }

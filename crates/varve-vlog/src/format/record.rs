@@ -73,6 +73,36 @@ pub struct RecordHeader {
 const HEADER: usize = size_of::<RecordHeader>();
 const _: () = assert!(HEADER == 144 && offset_of!(RecordHeader, branches) == 80);
 
+impl RecordHeader {
+    /// Refuses a header, read from `unit`, that contradicts itself on a medium
+    /// of `units` whose map has `pieces`.
+    ///
+    /// # Errors
+    /// If it does.
+    pub fn check(&self, unit: u64, units: u64, pieces: u64) -> Result<(), FormatError> {
+        let believable = self.unit.get() == unit
+            && self.floor.get() <= self.newer.get()
+            && self.newer.get() <= self.previous.get()
+            && self.previous.get() < self.first.get()
+            && self.seq.get() < u64::MAX / 2
+            && u64::from(self.piece.get()) < pieces
+            && self.count.get() > 0
+            && u64::from(self.count.get()) <= pieces
+            && self.first.get() <= self.seq.get()
+            && self.seq.get() - self.first.get() < u64::from(self.count.get())
+            && self.live_newer.get() <= self.live.get()
+            && u64::from(self.live.get()) <= pieces;
+        let below = |branch: &Branch| branch.seq < self.seq && branch.unit.get() < units;
+        if believable && self.branches.iter().all(below) {
+            return Ok(());
+        }
+        let seq = self.seq.get();
+        Err(FormatError::Field(format!(
+            "record {seq} contradicts itself"
+        )))
+    }
+}
+
 /// Where a logical block is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry {
@@ -186,25 +216,7 @@ impl MapRecord {
             return Err(FormatError::Checksum { found, expected });
         }
         super::same_volume(header.volume, layout.volume)?;
-        let believable = header.unit.get() == unit
-            && header.floor.get() <= header.newer.get()
-            && header.newer.get() <= header.previous.get()
-            && header.previous.get() < header.first.get()
-            && header.seq.get() < u64::MAX / 2
-            && u64::from(header.piece.get()) < layout.pieces()
-            && header.count.get() > 0
-            && u64::from(header.count.get()) <= layout.pieces()
-            && header.first.get() <= header.seq.get()
-            && header.seq.get() - header.first.get() < u64::from(header.count.get())
-            && header.live_newer.get() <= header.live.get()
-            && u64::from(header.live.get()) <= layout.pieces();
-        let below = |branch: &Branch| branch.seq < header.seq && branch.unit.get() < layout.units();
-        if !believable || !header.branches.iter().all(below) {
-            let seq = header.seq.get();
-            return Err(FormatError::Field(format!(
-                "record {seq} contradicts itself"
-            )));
-        }
+        header.check(unit, layout.units(), layout.pieces())?;
         let count = layout.entries_of(header.piece.get());
         let (raw, _) = rest.as_chunks::<{ Entry::BYTES }>();
         let mut entries = Vec::with_capacity(count);

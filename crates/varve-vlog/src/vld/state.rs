@@ -15,6 +15,7 @@ use crate::format::{Entry, Layout, MapRecord, RecordHeader, TailRecord};
 use crate::free_space::FreeSpace;
 use crate::map::Map;
 use crate::medium::Medium;
+use crate::recovery::NO_ROOT;
 use crate::virtual_log::VirtualLog;
 
 /// Places tried for one map record, or one block.
@@ -288,9 +289,6 @@ impl State {
         vld.medium.flush()
     }
 }
-
-/// In a tail record: the log is empty, the checkpoints have all.
-pub(super) const NO_ROOT: u64 = u64::MAX;
 
 /// There is no room, which the layout's reserve is to prevent.
 pub(super) fn full<M: Medium>(

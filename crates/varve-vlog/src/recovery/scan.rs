@@ -1,11 +1,9 @@
-//! The search for the log's tail in the whole eager space.
+//! The search for the log's tail wherever records may be.
 
 use std::collections::BTreeMap;
 
-use super::recovery::{Finder, Root, read};
+use super::{Root, Threaded};
 use crate::error::VldError;
-use crate::format::MapRecord;
-use crate::medium::Medium;
 
 /// Bytes read at once.
 const PART: u64 = 1 << 20;
@@ -35,11 +33,7 @@ struct All {
 ///
 /// # Errors
 /// When what must be there, because it was durable, is not.
-pub(super) fn scan<M: Medium>(
-    finder: &Finder<'_, M>,
-    stop: u64,
-    newer: u64,
-) -> Result<Vec<Root>, VldError> {
+pub(super) fn scan<T: Threaded>(finder: &T, stop: u64, newer: u64) -> Result<Vec<Root>, VldError> {
     let all = read_all(finder, stop);
     let seen = &all.records;
     let Some((&last, newest)) = seen.last_key_value() else {
@@ -76,8 +70,8 @@ pub(super) fn scan<M: Medium>(
 }
 
 /// The root at record `chosen`; at the checkpoint at `stop` if there is none.
-fn root<M: Medium>(
-    finder: &Finder<'_, M>,
+fn root<T: Threaded>(
+    finder: &T,
     all: &All,
     chosen: Option<u64>,
     stop: u64,
@@ -94,7 +88,7 @@ fn root<M: Medium>(
     let mut last_seq = seen.last_key_value().map_or(0, |(&seq, _)| seq);
     if !all.unreadable.is_empty() {
         // A transaction may be hidden there: its numbers are not given again.
-        last_seq = last_seq.max(stop).max(newer) + finder.layout.pieces();
+        last_seq = last_seq.max(stop).max(newer) + finder.pieces();
     }
     Ok(Root {
         at: chosen.map(|seq| (seq, seen[&seq].units[0])),
@@ -115,37 +109,37 @@ fn group(seen: &BTreeMap<u64, Seen>, first: u64) -> Option<Vec<u64>> {
         .collect()
 }
 
-fn data_is_there<M: Medium>(finder: &Finder<'_, M>, unit: u64) -> bool {
+fn data_is_there<T: Threaded>(finder: &T, unit: u64) -> bool {
     let record = finder.record(unit);
     record.is_some_and(|record| finder.data_is_there(&record))
 }
 
 /// Every sound record above `stop`, by number.
-fn read_all<M: Medium>(finder: &Finder<'_, M>, stop: u64) -> All {
-    let layout = finder.layout;
-    let unit_bytes = layout.unit_bytes as usize;
+fn read_all<T: Threaded>(finder: &T, stop: u64) -> All {
+    let unit_bytes = finder.unit_bytes();
     let (mut records, mut unreadable) = (BTreeMap::new(), Vec::new());
-    let mut at = layout.block_byte(layout.eager_start());
-    let end = layout.block_byte(layout.last_block());
+    let range = finder.record_units();
+    let mut at = range.start * unit_bytes;
+    let end = range.end * unit_bytes;
     while at < end {
         let length = PART.min(end - at) as usize;
         let mut part = vec![0; length];
-        if finder.medium.read(at, &mut part).is_err() {
+        if finder.read_bytes(at, &mut part).is_err() {
             // A bad place hides its own unit, not its neighbours.
-            for (nth, unit) in (0u64..).zip(part.chunks_exact_mut(unit_bytes)) {
-                let offset = at + nth * unit_bytes as u64;
-                if read(finder.medium, offset, unit).is_err() {
+            for (nth, unit) in (0u64..).zip(part.chunks_exact_mut(unit_bytes as usize)) {
+                let offset = at + nth * unit_bytes;
+                if finder.read_patiently(offset, unit).is_err() {
                     unit.fill(0);
-                    unreadable.push(offset / unit_bytes as u64);
+                    unreadable.push(offset / unit_bytes);
                 }
             }
         }
-        let first = at / unit_bytes as u64;
-        for (nth, bytes) in (0u64..).zip(part.chunks_exact(unit_bytes)) {
-            let Ok(found) = MapRecord::parse(bytes, first + nth, layout) else {
+        let first = at / unit_bytes;
+        for (nth, bytes) in (0u64..).zip(part.chunks_exact(unit_bytes as usize)) {
+            let Some(found) = finder.parse(bytes, first + nth) else {
                 continue;
             };
-            let header = found.header;
+            let header = finder.header(&found);
             if header.seq.get() > stop {
                 let record = records.entry(header.seq.get()).or_insert_with(|| Seen {
                     units: Vec::new(),

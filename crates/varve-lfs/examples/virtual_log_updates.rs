@@ -1,0 +1,143 @@
+//! Random synchronous updates of 4 KiB on a simulated ST19101 (the drive and
+//! benchmark of Wang et al. 1999, §5.3): in place, on a virtual log disk, and
+//! of a file on VLFS, at several utilisations. Virtual time, the mean of all
+//! updates.
+//!
+//! ```sh
+//! cargo run --release -p varve-lfs --example virtual_log_updates [UPDATES]
+//! ```
+
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::{Clock, Device, VirtualClock};
+use varve_disk::{SimulatedDisk, drives};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, format};
+use varve_vlog::{FormatOptions, InDrive, Medium, Vld};
+
+const BLOCK: u64 = 4096;
+const CYLINDERS: u32 = 11;
+const SEED: u64 = 9;
+/// Bytes written at once while the file is made.
+const CHUNK: u64 = 256 << 10;
+
+/// A seeded stream of numbers.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 20) % end
+    }
+}
+
+fn disk() -> (Arc<SimulatedDisk>, Arc<VirtualClock>) {
+    let clock = Arc::new(VirtualClock::new(0, 0));
+    let drive = drives::st19101().with_cylinders(CYLINDERS);
+    (
+        Arc::new(SimulatedDisk::new(drive, clock.clone(), SEED)),
+        clock,
+    )
+}
+
+/// Milliseconds of virtual time for each of `updates` calls.
+fn mean_ms(clock: &VirtualClock, updates: u64, mut update: impl FnMut(u64)) -> f64 {
+    let begun = clock.monotonic_ns();
+    (0..updates).for_each(&mut update);
+    (clock.monotonic_ns() - begun) as f64 / updates as f64 / 1e6
+}
+
+fn in_place(blocks: u64, updates: u64) -> f64 {
+    let (disk, clock) = disk();
+    let mut draw = Draw(SEED);
+    mean_ms(&clock, updates, |_| {
+        let at = draw.below(blocks) * BLOCK;
+        disk.write(at, &[IoSlice::new(&[3; BLOCK as usize])])
+            .expect("a sound drive");
+    })
+}
+
+fn vld(blocks: u64, updates: u64) -> f64 {
+    let (disk, clock) = disk();
+    let medium = Arc::new(InDrive(disk));
+    let options = FormatOptions {
+        block_bytes: BLOCK as u32,
+        logical_bytes: Some(blocks * BLOCK),
+        volume: 1,
+    };
+    Vld::format(&medium, options).expect("it fits");
+    let run = varve_vlog::Options {
+        synchronous: true,
+        ..varve_vlog::Options::default()
+    };
+    let (vld, _) = Vld::open(medium, run).expect("just made");
+    let bytes = [7; BLOCK as usize];
+    for block in 0..blocks {
+        vld.write(block * BLOCK, &[IoSlice::new(&bytes)])
+            .expect("room");
+    }
+    let mut draw = Draw(SEED);
+    mean_ms(&clock, updates, |_| {
+        let at = draw.below(blocks) * BLOCK;
+        vld.write(at, &[IoSlice::new(&bytes)]).expect("room");
+    })
+}
+
+/// Fills a file until `blocks` blocks of the drive live, and updates it.
+fn vlfs(blocks: u64, updates: u64) -> (f64, u64) {
+    let (disk, clock) = disk();
+    let medium: Arc<dyn Medium> = Arc::new(InDrive(disk));
+    let shared: Arc<dyn Clock> = clock.clone();
+    let options = VlfsFormatOptions {
+        seed: Some(SEED),
+        ..VlfsFormatOptions::default()
+    };
+    format(&*medium, &*clock, &options).expect("it fits");
+    let layout = Vlfs::mount(medium, shared.clone(), VlfsMountOptions::default());
+    let layout = Arc::new(layout.expect("just made"));
+    FileSystem::format(&layout, &*clock, (0, 0)).expect("room");
+    let options = Options {
+        read_ahead_threads: 0,
+        ..Options::default()
+    };
+    let fs = FileSystem::mount(Arc::clone(&layout), shared, options).expect("a tree");
+    let caller = Caller::root();
+    let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, b"file", 0o100_644, 0);
+    let file = made.expect("room").ino;
+    let mut bytes = 0;
+    while layout.statistics().blocks_live < blocks {
+        let left = (blocks - layout.statistics().blocks_live) * BLOCK;
+        let chunk = vec![7; CHUNK.min(left) as usize];
+        fs.write(View::Live, &caller, file, bytes, &chunk)
+            .expect("room");
+        fs.fsync(View::Live, file, false).expect("a sound drive");
+        bytes += chunk.len() as u64;
+    }
+    let mut draw = Draw(SEED);
+    let ms = mean_ms(&clock, updates, |_| {
+        let at = draw.below(bytes / BLOCK) * BLOCK;
+        fs.write(View::Live, &caller, file, at, &[3; BLOCK as usize])
+            .expect("room");
+        fs.fsync(View::Live, file, true).expect("a sound drive");
+    });
+    (ms, layout.statistics().checkpoints)
+}
+
+fn main() {
+    let updates = std::env::args().nth(1).map(|text| text.parse());
+    let updates = updates.unwrap_or(Ok(2000)).expect("a number of updates");
+    let all = disk().0.geometry().size / BLOCK;
+    println!("utilisation  in place ms  VLD ms  VLFS ms  VLD/VLFS  VLFS checkpoints");
+    for percent in [20, 40, 60, 80] {
+        let blocks = all * percent / 100;
+        let (place, vld) = (in_place(blocks, updates), vld(blocks, updates));
+        let (vlfs, checkpoints) = vlfs(blocks, updates);
+        println!(
+            "{percent:>10} %  {place:>11.3}  {vld:>6.3}  {vlfs:>7.3}  {:>8.2}  {checkpoints:>16}",
+            vld / vlfs
+        );
+    }
+}

@@ -1,0 +1,351 @@
+//! Appending a group: its data goes to the device at once, its metadata to the
+//! tables, where every read sees it.
+
+use super::Vlfs;
+use super::format::{Extent, Place};
+use super::seal::Writer;
+use super::stage::{Changes, Stage};
+use crate::error::{Error, Result};
+use crate::format::{SECTOR, crc32c};
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_fs::{Group, InodeNo, Item, Position, Version};
+use varve_vlog::Access;
+
+/// Places tried for what is written.
+pub(super) const TRIES: usize = 3;
+/// Inodes and index nodes that may wait in memory for a transaction.
+const OWED_MAX: usize = 4096;
+/// Nodes on the way to one block, and its inode, at most.
+pub(super) const PATH_MAX: u64 = 10;
+
+/// Where the data of a group went, in the order of its items.
+struct Written {
+    places: std::vec::IntoIter<Place>,
+    extents: Vec<Extent>,
+}
+
+impl Vlfs {
+    pub(super) fn append_group(&self, group: Group) -> Result<Position> {
+        let need = need_of(&group, self.measures().fanout() as u64);
+        let mut writer = self.writer.lock();
+        self.writable()?;
+        if !self.has_room(&writer, need) {
+            drop(writer);
+            self.relieve()?;
+            writer = self.writer.lock();
+            self.writable()?;
+        }
+        let writer = &mut *writer;
+        // The host hands a drive data and inodes in one command; index, inode
+        // and map are written from inside (Wang et al. 1999, §3.3).
+        self.store.medium.command(Access::Write);
+        let written = self.write_data(writer, &group)?;
+        let extents = written.extents.clone();
+        let changes = {
+            let tables = self.tables.read();
+            let mut stage = Stage::new(&self.store, &tables);
+            apply(&mut stage, &group, written).map(|()| stage.changes)
+        };
+        let changes = match changes {
+            Ok(changes) => changes,
+            Err(error) => {
+                // Written, and of no tree.
+                for extent in extents {
+                    self.release(writer, extent)?;
+                }
+                return Err(error);
+            }
+        };
+        self.adopt(writer, changes)?;
+        writer.usage = group.usage;
+        writer.appended += 1;
+        Ok(Position(writer.appended))
+    }
+
+    pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
+        writer.space.release(extent).map_err(|extent| {
+            let reason = format!(
+                "{} units at {} are of the tree, and free by the bits of used units: run fsck",
+                extent.units, extent.unit
+            );
+            self.stop(reason.clone());
+            Error::Stopped(reason)
+        })
+    }
+
+    /// Whether `need` blocks can be written, and everything that waits.
+    fn has_room(&self, writer: &Writer, need: u64) -> bool {
+        let owed = {
+            let tables = self.tables.read();
+            tables.images.len() + tables.nodes.len()
+        };
+        let free = writer.space.free_blocks();
+        let records = match self.measures().zone_blocks {
+            0 => self.measures().pieces().min(owed as u64 + need) + 4,
+            _ => 0,
+        };
+        // Room that waits for a checkpoint makes what is left dear.
+        let each = u64::from(self.measures().units_per_block());
+        let pinned = writer.space.pinned_units() / each;
+        owed < OWED_MAX && free >= need + owed as u64 + records && pinned < (free / 2).max(64)
+    }
+
+    /// Takes along what waits, and frees what waits for a checkpoint.
+    fn relieve(&self) -> Result<()> {
+        let _one = self.committing.lock();
+        let mut writer = self.writer.lock();
+        self.counts.reliefs.fetch_add(1, Relaxed);
+        self.commit_all(&mut writer)?;
+        let each = u64::from(self.measures().units_per_block());
+        match writer.space.pinned_units() / each >= writer.space.free_blocks() / 8 {
+            true => self.write_checkpoint(&mut writer),
+            false => Ok(()),
+        }
+    }
+
+    /// Writes the blocks of a group, neighbours in one request.
+    fn write_data(&self, writer: &mut Writer, group: &Group) -> Result<Written> {
+        let measures = *self.measures();
+        let data: Vec<&Arc<Vec<u8>>> = group
+            .items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Block { data, .. } => Some(data),
+                Item::Xattrs { data, .. } => (!data.is_empty()).then_some(data),
+                _ => None,
+            })
+            .collect();
+        let is_short = |data: &Arc<Vec<u8>>| data.len() <= measures.unit_bytes as usize;
+        let (mut places, mut extents) = (Vec::with_capacity(data.len()), Vec::new());
+        let mut rest = &data[..];
+        while let Some(first) = rest.first() {
+            let units = match is_short(first) {
+                true => 1,
+                false => measures.units_per_block(),
+            };
+            let whole = |data: &&&Arc<Vec<u8>>| units > 1 && !is_short(data);
+            let wanted = match units {
+                1 if measures.units_per_block() == 1 => rest.len(),
+                1 => 1,
+                _ => rest.iter().take_while(whole).count(),
+            };
+            let written = self.write_run(writer, &rest[..wanted], units)?;
+            let (unit, count) = written;
+            for (nth, data) in (0..).zip(&rest[..count]) {
+                let extent = Extent {
+                    unit: unit + nth * u64::from(units),
+                    units,
+                };
+                places.push(Place {
+                    sector: extent.unit * measures.unit_sectors(),
+                    sectors: data.len().div_ceil(SECTOR as usize) as u16,
+                    crc: crc_of(data),
+                });
+                extents.push(extent);
+            }
+            rest = &rest[count..];
+        }
+        Ok(Written {
+            places: places.into_iter(),
+            extents,
+        })
+    }
+
+    /// Writes as many of `data` as find room behind each other, each to `units`
+    /// units; the first unit, and how many. Elsewhere if that fails.
+    fn write_run(
+        &self,
+        writer: &mut Writer,
+        data: &[&Arc<Vec<u8>>],
+        units: u32,
+    ) -> Result<(u64, usize)> {
+        let bytes = units as usize * self.measures().unit_bytes as usize;
+        let padded: Vec<_> = data.iter().map(|data| padded(data, bytes)).collect();
+        let whole = units == self.measures().units_per_block();
+        let mut failed = None;
+        for _ in 0..TRIES {
+            let found = match whole {
+                true => writer.space.take_blocks(&self.store.medium, data.len()),
+                false => writer
+                    .space
+                    .take_unit(&self.store.medium)
+                    .map(|unit| (unit, 1)),
+            };
+            let Some((unit, count)) = found else {
+                return Err(Error::OutOfSegments);
+            };
+            let buffers: Vec<IoSlice<'_>> = padded[..count]
+                .iter()
+                .map(|data| IoSlice::new(data))
+                .collect();
+            let at = self.measures().unit_byte(unit);
+            match self.store.medium.write(at, &buffers) {
+                Ok(()) => {
+                    for (nth, data) in (0..).zip(&padded[..count]) {
+                        writer.ran(unit + nth * u64::from(units), units, data);
+                    }
+                    return Ok((unit, count));
+                }
+                Err(error) => {
+                    for nth in 0..count as u64 {
+                        writer.space.spoil(Extent {
+                            unit: unit + nth * u64::from(units),
+                            units,
+                        });
+                    }
+                    failed = Some(error);
+                }
+            }
+        }
+        let error = failed.expect("a try that failed");
+        self.stop(format!("a write failed at {TRIES} places: {error}"));
+        Err(error.into())
+    }
+
+    /// Makes a group's changes what readers see.
+    fn adopt(&self, writer: &mut Writer, changes: Changes) -> Result<()> {
+        let measures = self.measures();
+        let mut tables = self.tables.write();
+        for (ino, version) in changes.freed {
+            writer.dirty.insert(measures.piece_of(ino));
+            tables.set(ino, super::format::Entry::free(version));
+        }
+        for (ino, image) in changes.images {
+            match image {
+                Some(image) => {
+                    tables.images.insert(ino, Arc::new(image));
+                }
+                None => _ = tables.images.remove(&ino),
+            }
+        }
+        for (id, node) in changes.nodes {
+            match node {
+                Some(node) => {
+                    tables.nodes.insert(id, Arc::new(node));
+                }
+                None => _ = tables.nodes.remove(&id),
+            }
+        }
+        drop(tables);
+        writer.stored = writer.stored.saturating_add_signed(changes.stored);
+        for extent in changes.released {
+            self.release(writer, extent)?;
+        }
+        Ok(())
+    }
+}
+
+/// The data with zeros up to `bytes`.
+fn padded(data: &Arc<Vec<u8>>, bytes: usize) -> Arc<Vec<u8>> {
+    if data.len() == bytes {
+        return Arc::clone(data);
+    }
+    let mut padded = Vec::with_capacity(bytes);
+    padded.extend_from_slice(data);
+    padded.resize(bytes, 0);
+    Arc::new(padded)
+}
+
+/// The checksum of the sectors that `data` is stored in.
+fn crc_of(data: &[u8]) -> u32 {
+    let length = data.len().next_multiple_of(SECTOR as usize);
+    match length == data.len() {
+        true => crc32c(data),
+        false => {
+            let mut stored = data.to_vec();
+            stored.resize(length, 0);
+            crc32c(&stored)
+        }
+    }
+}
+
+/// Blocks that a group may take, its inodes and its index nodes included, if
+/// each of those breaks one.
+fn need_of(group: &Group, fanout: u64) -> u64 {
+    let need = |item: &Item| match item {
+        Item::Block { .. } => PATH_MAX + 1,
+        Item::Truncated { .. } | Item::Punched { .. } => 2 * PATH_MAX,
+        Item::Reserved {
+            from_block,
+            to_block,
+            ..
+        } => (to_block - from_block).div_ceil(fanout) * 2 + 2 * PATH_MAX,
+        Item::Xattrs { .. } | Item::Inode(_) => 1,
+        Item::Freed { .. } => 0,
+    };
+    group.items.iter().map(need).sum()
+}
+
+fn apply(stage: &mut Stage<'_>, group: &Group, mut written: Written) -> Result<()> {
+    let whole = stage.store.measures.block_sectors() as u16;
+    for item in &group.items {
+        match item {
+            Item::Freed { ino, next_version } => stage.free(*ino, *next_version)?,
+            Item::Truncated {
+                ino,
+                version,
+                from_block,
+            } => change(stage, *ino, *version, |stage, image| {
+                stage.cut(image, *from_block, u64::MAX)
+            })?,
+            Item::Punched {
+                ino,
+                version,
+                from_block,
+                to_block,
+            } => change(stage, *ino, *version, |stage, image| {
+                stage.cut(image, *from_block, *to_block)
+            })?,
+            Item::Reserved {
+                ino,
+                version,
+                from_block,
+                to_block,
+            } => change(stage, *ino, *version, |stage, image| {
+                (*from_block..*to_block)
+                    .try_for_each(|block| stage.set(image, block, Place::unwritten(whole)))
+            })?,
+            Item::Block {
+                ino,
+                version,
+                block,
+                ..
+            } => {
+                let place = written.places.next().expect("a place for each block");
+                change(stage, *ino, *version, |stage, image| {
+                    stage.set(image, *block, place)
+                })?;
+            }
+            Item::Xattrs { ino, version, data } => {
+                let place = match data.is_empty() {
+                    true => Place::NONE,
+                    false => written.places.next().expect("a place for attributes"),
+                };
+                change(stage, *ino, *version, |stage, image| {
+                    let old = std::mem::replace(&mut image.xattrs, place);
+                    stage.give_up(&old);
+                    Ok(())
+                })?;
+            }
+            Item::Inode(inode) => change(stage, inode.ino, inode.version, |_, image| {
+                image.inode = (**inode).clone();
+                Ok(())
+            })?,
+        }
+    }
+    Ok(())
+}
+
+fn change<'s>(
+    stage: &mut Stage<'s>,
+    ino: InodeNo,
+    version: Version,
+    work: impl FnOnce(&mut Stage<'s>, &mut super::format::Image) -> Result<()>,
+) -> Result<()> {
+    let mut image = stage.take_image(ino, version)?;
+    work(stage, &mut image)?;
+    stage.put_image(image);
+    Ok(())
+}

@@ -1,0 +1,221 @@
+//! The offline check: every checksum, the tree against what is said to be used,
+//! inodes against what they hold, names against link counts. It only looks.
+
+use super::format::Image;
+use super::mount::VlfsMountOptions;
+use super::recovery::walk;
+use super::walk::Tree;
+use super::{Vlfs, VlfsRecovery};
+use crate::error::Result;
+use std::collections::HashMap;
+use std::sync::Arc;
+use varve_device::Clock;
+use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage, View};
+use varve_vlog::Medium;
+
+/// Most problems that are told one by one.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What a check found.
+#[derive(Debug)]
+pub struct Checked {
+    /// What is wrong; empty for a sound volume.
+    pub problems: Vec<String>,
+    /// Problems beyond those told.
+    pub untold: u64,
+    /// What recovery did.
+    pub recovery: VlfsRecovery,
+    /// Inodes, blocks and sectors counted.
+    pub usage: Usage,
+    /// Units of the tree.
+    pub units_used: u64,
+    /// Bytes whose checksums were compared.
+    pub bytes_read: u64,
+}
+
+impl Checked {
+    fn tell(&mut self, problem: String) {
+        match self.problems.len() < PROBLEMS_MAX {
+            true => self.problems.push(problem),
+            false => self.untold += 1,
+        }
+    }
+}
+
+/// Checks the volume on `medium`, without writing; file content too if `data`
+/// says so.
+///
+/// # Errors
+/// If there is no volume, or it cannot be recovered at all.
+pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Result<Checked> {
+    let options = VlfsMountOptions {
+        read_only: true,
+        ..VlfsMountOptions::default()
+    };
+    let volume = Arc::new(Vlfs::mount(medium, Arc::clone(&clock), options)?);
+    let mut checked = Checked {
+        problems: volume.recovery.damage.clone(),
+        untold: 0,
+        recovery: volume.recovery.clone(),
+        usage: Usage::default(),
+        units_used: 0,
+        bytes_read: 0,
+    };
+    let map = volume.tables.read().map.clone();
+    match walk(&volume.store, &map) {
+        Ok(bits) => {
+            checked.units_used = bits.count();
+            let writer = volume.writer.lock();
+            if bits != writer.space.tree {
+                let said = writer.space.tree.count();
+                let counted = checked.units_used;
+                checked.tell(format!(
+                    "the tree uses {counted} units, {said} are said to be used, or others"
+                ));
+            }
+        }
+        Err(error) => checked.tell(format!("the tree cannot be walked: {error}")),
+    }
+    let mut inodes = HashMap::new();
+    for (ino, entry) in (0..).zip(&map) {
+        if entry.unit().is_none() {
+            continue;
+        }
+        match volume.store.image(entry, ino) {
+            Ok(image) => {
+                if image.unfinished() != entry.unfinished() {
+                    checked.tell(format!(
+                        "inode {ino}: the inode map says unfinished: {}, the inode {}",
+                        entry.unfinished(),
+                        image.unfinished()
+                    ));
+                }
+                if let Err(error) = content(&volume, &image, data, &mut checked) {
+                    checked.tell(format!("inode {ino}: {error}"));
+                }
+                inodes.insert(ino, image);
+            }
+            Err(error) => checked.tell(format!("inode {ino}: {error}")),
+        }
+    }
+    let said = volume.writer.lock().usage;
+    if said != checked.usage {
+        let counted = checked.usage;
+        checked.tell(format!(
+            "the volume says it holds {said:?}, counted {counted:?}"
+        ));
+    }
+    if !inodes.contains_key(&InodeNo::ROOT.0) {
+        checked.tell("there is no root directory".into());
+        return Ok(checked);
+    }
+    match FileSystem::mount(Arc::clone(&volume), clock, Options::default()) {
+        Ok(system) => names(&system, &inodes, &mut checked),
+        Err(error) => checked.tell(format!("the tree of names cannot be read: {error}")),
+    }
+    Ok(checked)
+}
+
+/// Counts what an inode holds, and compares checksums.
+fn content(volume: &Vlfs, image: &Image, data: bool, checked: &mut Checked) -> Result<()> {
+    let ino = image.inode.ino;
+    let (mut blocks, mut sectors) = (0, 0);
+    let mut failed = Vec::new();
+    let mut bytes_read = 0;
+    let mut read = |place: &super::format::Place, block: u64| {
+        if data && place.is_stored() {
+            bytes_read += u64::from(place.sectors) * 512;
+            if let Err(error) = volume.store.block(place, ino, block) {
+                failed.push(error.to_string());
+            }
+        }
+    };
+    read(&image.xattrs, 0);
+    let tree = Tree {
+        measures: volume.measures(),
+        image,
+        fetch: &|id, place| match place.is_none() {
+            true => Ok(None),
+            false => volume.store.node(place, id).map(Some),
+        },
+    };
+    let walked = tree.blocks(0, u64::MAX, &mut |block, place| {
+        (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
+        read(&place, block);
+        true
+    });
+    failed.into_iter().for_each(|problem| checked.tell(problem));
+    checked.bytes_read += bytes_read;
+    checked.usage.inodes += 1;
+    checked.usage.blocks += blocks;
+    // The volume's count has the attributes, the inode's has not.
+    checked.usage.sectors += sectors + u64::from(image.xattrs.sectors);
+    if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
+        checked.tell(format!(
+            "inode {ino}: says {} blocks of {} sectors, has {blocks} of {sectors}",
+            image.inode.blocks, image.inode.sectors
+        ));
+    }
+    walked
+}
+
+/// Follows every name from the root, and counts them.
+fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, checked: &mut Checked) {
+    let mut links: HashMap<u64, u32> = HashMap::from([(InodeNo::ROOT.0, 2)]);
+    let mut rest = vec![InodeNo::ROOT];
+    while let Some(directory) = rest.pop() {
+        let mut below = Vec::new();
+        let read = system.readdir(View::Live, directory, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                below.push((entry.name.to_vec(), entry.ino, entry.kind));
+            }
+            true
+        });
+        if let Err(error) = read {
+            checked.tell(format!("directory {directory}: {error}"));
+        }
+        for (name, ino, kind) in below {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            let Some(image) = inodes.get(&ino.0) else {
+                checked.tell(format!(
+                    "directory {directory}: {name:?} leads to inode {ino}, which is free or \
+                     unreadable"
+                ));
+                continue;
+            };
+            if image.inode.kind() != kind {
+                checked.tell(format!(
+                    "directory {directory}: {name:?} says {kind:?}, inode {ino} is {:?}",
+                    image.inode.kind()
+                ));
+            }
+            let seen = links.contains_key(&ino.0);
+            if kind == FileKind::Directory && image.inode.kind() == kind {
+                *links.entry(directory.0).or_default() += 1;
+                if seen || image.inode.parent != directory {
+                    checked.tell(format!(
+                        "directory {directory}: {name:?} is a directory that has another name, \
+                         or says its parent is {}",
+                        image.inode.parent
+                    ));
+                    continue;
+                }
+                rest.push(ino);
+                *links.entry(ino.0).or_default() += 2;
+            } else {
+                *links.entry(ino.0).or_default() += 1;
+            }
+        }
+    }
+    let mut all: Vec<_> = inodes.iter().collect();
+    all.sort_unstable_by_key(|(ino, _)| **ino);
+    for (ino, image) in all {
+        let found = links.get(ino).copied().unwrap_or(0);
+        if found != image.inode.nlink {
+            checked.tell(format!(
+                "inode {ino}: {found} names lead to it, it says {}",
+                image.inode.nlink
+            ));
+        }
+    }
+}

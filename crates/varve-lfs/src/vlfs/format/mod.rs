@@ -1,0 +1,24 @@
+//! What VLFS has on its device: bytes only, no I/O.
+//!
+//! `docs/vlfs.md` draws what is declared here. Integers are little-endian, and
+//! every structure checks itself on the way in.
+
+mod entry;
+mod image;
+mod node;
+mod place;
+mod record;
+mod regions;
+mod superblock;
+#[cfg(test)]
+mod tests;
+
+pub use entry::Entry;
+pub use image::Image;
+pub use node::{Node, NodeId};
+pub use place::Place;
+pub use record::{Record, Run, Totals};
+pub use regions::CheckpointHeader;
+pub use superblock::{Extent, MAGIC, Measures, Superblock, VERSION};
+
+pub(super) use crate::format::{Malformed, SECTOR, crc32c, entries};

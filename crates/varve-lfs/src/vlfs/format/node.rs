@@ -1,0 +1,112 @@
+//! An index node: one unit of places, of data blocks at height 1, of nodes of
+//! the height below above that. It names its owner and its place in the tree.
+
+use super::place::{DiskPlace, PLACE_BYTES};
+use super::{Malformed, Measures, Place, entries};
+use varve_fs::Version;
+use zerocopy::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"VLFN");
+
+/// Fixed part of a node; `fanout` places follow.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct NodeHeader {
+    magic: U32,
+    /// The file's version.
+    version: U32,
+    ino: U64,
+    /// Number of this node within its height.
+    index: U64,
+    height: u8,
+    spare: [u8; 7],
+}
+const _: () = assert!(size_of::<NodeHeader>() == 32);
+
+/// Places in a node of `unit_bytes`.
+pub(super) fn fanout(unit_bytes: u32) -> usize {
+    (unit_bytes as usize - size_of::<NodeHeader>()) / PLACE_BYTES
+}
+
+/// Which node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId {
+    /// The file.
+    pub ino: u64,
+    /// From 1.
+    pub height: u8,
+    /// Number within the height.
+    pub index: u64,
+}
+
+/// A node in memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// As many as the fanout.
+    pub slots: Box<[Place]>,
+}
+
+impl Node {
+    /// One that holds nothing.
+    pub fn empty(measures: &Measures) -> Self {
+        Node {
+            slots: vec![Place::NONE; measures.fanout()].into(),
+        }
+    }
+
+    /// Nothing hangs on it.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Place::is_none)
+    }
+
+    /// The stored form: one unit.
+    pub fn encode(&self, measures: &Measures, id: NodeId, version: Version) -> Vec<u8> {
+        let header = NodeHeader {
+            magic: MAGIC.into(),
+            version: version.into(),
+            ino: id.ino.into(),
+            index: id.index.into(),
+            height: id.height,
+            spare: [0; 7],
+        };
+        let mut bytes = header.as_bytes().to_vec();
+        for slot in &self.slots {
+            bytes.extend_from_slice(slot.to_disk().as_bytes());
+        }
+        bytes.resize(measures.unit_bytes as usize, 0);
+        bytes
+    }
+
+    /// Parses the stored form of node `id`.
+    ///
+    /// # Errors
+    /// If the bytes are not that node.
+    pub fn decode(bytes: &[u8], measures: &Measures, id: NodeId) -> Result<Self, Malformed> {
+        let bad = |problem: String| Malformed::new("index node", format!("{id:?}: {problem}"));
+        let (header, rest) =
+            NodeHeader::ref_from_prefix(bytes).map_err(|_| bad("too short".into()))?;
+        if header.magic.get() != MAGIC {
+            return Err(bad("no node here".into()));
+        }
+        let found = (header.ino.get(), header.height, header.index.get());
+        if found != (id.ino, id.height, id.index) {
+            return Err(bad(format!("node {found:?} stands in its place")));
+        }
+        let slots: Box<[Place]> = entries::<DiskPlace>(rest)
+            .iter()
+            .take(measures.fanout())
+            .map(Place::of_disk)
+            .collect();
+        if slots.len() != measures.fanout() {
+            return Err(bad("cut short".into()));
+        }
+        for slot in &slots {
+            slot.check(measures).map_err(|e| bad(e.problem))?;
+            if id.height > 1 && slot.is_unwritten() {
+                return Err(bad("an unwritten node".into()));
+            }
+        }
+        Ok(Node { slots })
+    }
+}

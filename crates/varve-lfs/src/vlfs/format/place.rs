@@ -1,0 +1,124 @@
+//! Where a block or an index node is, and its checksum: 12 bytes.
+
+use super::{Malformed, Measures};
+use zerocopy::little_endian::{U16, U32};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// As stored.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub(super) struct DiskPlace {
+    sector_low: U32,
+    sector_high: U16,
+    sectors: U16,
+    crc: U32,
+}
+
+/// Bytes of a place on the device.
+pub(super) const PLACE_BYTES: usize = size_of::<DiskPlace>();
+const _: () = assert!(PLACE_BYTES == 12);
+
+/// No sectors: nothing is there. Sectors, but no address: the block exists,
+/// was never written, and reads as zeros.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// Address of the first sector; sector 0 holds a superblock.
+    pub sector: u64,
+    /// Sectors stored, or reserved.
+    pub sectors: u16,
+    /// CRC-32C of what is stored.
+    pub crc: u32,
+}
+
+impl Place {
+    /// Nothing.
+    pub const NONE: Place = Place {
+        sector: 0,
+        sectors: 0,
+        crc: 0,
+    };
+
+    /// A block that reads as zeros.
+    pub fn unwritten(sectors: u16) -> Self {
+        Place {
+            sectors,
+            ..Place::NONE
+        }
+    }
+
+    /// Nothing is there.
+    pub fn is_none(&self) -> bool {
+        self.sectors == 0
+    }
+
+    /// It exists and was never written.
+    pub fn is_unwritten(&self) -> bool {
+        self.sectors > 0 && self.sector == 0
+    }
+
+    /// It takes room on the device.
+    pub fn is_stored(&self) -> bool {
+        self.sectors > 0 && self.sector > 0
+    }
+
+    pub(super) fn to_disk(self) -> DiskPlace {
+        DiskPlace {
+            sector_low: (self.sector as u32).into(),
+            sector_high: ((self.sector >> 32) as u16).into(),
+            sectors: self.sectors.into(),
+            crc: self.crc.into(),
+        }
+    }
+
+    pub(super) fn of_disk(disk: &DiskPlace) -> Self {
+        Place {
+            sector: u64::from(disk.sector_low.get()) | u64::from(disk.sector_high.get()) << 32,
+            sectors: disk.sectors.get(),
+            crc: disk.crc.get(),
+        }
+    }
+
+    /// Refuses a place that no block of the volume can have.
+    ///
+    /// # Errors
+    /// Says what is impossible.
+    pub fn check(&self, measures: &Measures) -> Result<(), Malformed> {
+        let bad = || {
+            let problem = format!("{} sectors at {}", self.sectors, self.sector);
+            Err(Malformed::new("place", problem))
+        };
+        if u64::from(self.sectors) > measures.block_sectors() {
+            return bad();
+        }
+        if !self.is_stored() {
+            return match self.is_none() && self.sector != 0 {
+                true => bad(),
+                false => Ok(()),
+            };
+        }
+        let extent = measures.extent_of(self);
+        let units = measures.eager_units();
+        let aligned = self.sector.is_multiple_of(measures.unit_sectors())
+            && (extent.units == 1 || extent.unit.is_multiple_of(extent.units.into()));
+        match aligned && units.contains(&extent.unit) && extent.end() <= units.end {
+            true => Ok(()),
+            false => bad(),
+        }
+    }
+}
+
+impl varve_fs::BlockPointer for Place {
+    fn sectors(&self) -> u32 {
+        u32::from(self.sectors)
+    }
+
+    fn unwritten(&self) -> bool {
+        self.is_unwritten()
+    }
+
+    fn follows(&self, previous: &Self) -> bool {
+        self.is_stored()
+            && previous.is_stored()
+            && previous.sector + u64::from(previous.sectors) == self.sector
+    }
+}

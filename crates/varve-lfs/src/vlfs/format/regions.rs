@@ -1,0 +1,75 @@
+//! The head of a checkpoint: which units the tree takes, a bit for each, and
+//! then the inode map follow it.
+
+use super::{Malformed, Measures, Totals, crc32c};
+use zerocopy::little_endian::{I64, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const MAGIC: u32 = u32::from_le_bytes(*b"VLFC");
+
+/// 96 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+pub struct CheckpointHeader {
+    /// CRC-32C of every later byte of this structure.
+    pub crc: U32,
+    /// `VLFC`.
+    pub magic: U32,
+    /// The superblock's.
+    pub volume: U64,
+    /// One more than the checkpoint before.
+    pub serial: U64,
+    /// The last record that it reflects.
+    pub seq: U64,
+    /// Entries of the inode map that follow; later numbers were never used.
+    pub entries: U64,
+    /// What lives on the volume.
+    pub totals: Totals,
+    /// When it was written, nanoseconds since 1970.
+    pub written_ns: I64,
+    /// CRC-32C of bits and entries as stored, padding left out.
+    pub body_crc: U32,
+    /// 1: there is no body; no unit is used and no number.
+    pub empty: U32,
+    /// Zero.
+    pub spare: U64,
+}
+const _: () = assert!(size_of::<CheckpointHeader>() == 96);
+
+impl CheckpointHeader {
+    /// With magic number and checksum.
+    pub fn sealed(mut self) -> Self {
+        self.magic = MAGIC.into();
+        self.crc = crc32c(&self.as_bytes()[4..]).into();
+        self
+    }
+
+    /// The header at the beginning of `bytes`.
+    ///
+    /// # Errors
+    /// When there is none of this volume.
+    pub fn parse(bytes: &[u8], measures: &Measures) -> Result<Self, Malformed> {
+        let bad = |problem: String| Malformed::new("checkpoint", problem);
+        let (header, _) =
+            CheckpointHeader::read_from_prefix(bytes).map_err(|_| bad("cut short".into()))?;
+        if header.magic.get() != MAGIC || header.volume.get() != measures.volume {
+            return Err(bad("none of this volume".into()));
+        }
+        let computed = crc32c(&header.as_bytes()[4..]);
+        if computed != header.crc.get() {
+            return Err(Malformed::checksum(
+                "checkpoint",
+                computed,
+                header.crc.get(),
+            ));
+        }
+        let (serial, seq) = (header.serial.get(), header.seq.get());
+        if header.entries.get() > measures.inodes || serial.max(seq) >= u64::MAX / 2 {
+            return Err(bad(format!(
+                "serial {serial} at record {seq} with {} entries",
+                header.entries
+            )));
+        }
+        Ok(header)
+    }
+}

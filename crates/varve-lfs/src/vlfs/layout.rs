@@ -1,0 +1,239 @@
+//! The seam: [`varve_fs::Layout`] on the virtual log.
+
+use super::Vlfs;
+use super::format::Place;
+use super::walk::Tree;
+use crate::error::Result as Inner;
+use std::sync::Arc;
+use varve_fs::planted::{self, Planted};
+use varve_fs::{
+    Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
+    StatFs, Usage, Version, View, Waiting,
+};
+use varve_vlog::Access;
+
+/// Units read by one request of neighbours at most.
+const RUN_UNITS: u64 = 1024;
+
+impl Layout for Vlfs {
+    type Pointer = Place;
+
+    fn geometry(&self) -> LayoutGeometry {
+        let measures = self.measures();
+        let root = measures.root_slots() * 12;
+        LayoutGeometry {
+            block_bytes: measures.block_bytes,
+            inline_bytes: root,
+            xattr_bytes: measures.block_bytes as usize,
+            max_file_bytes: 1 << 60,
+            group_bytes: (measures.capacity_blocks() / 64 * u64::from(measures.block_bytes))
+                .clamp(64 << 10, 1 << 20),
+            hash_seed: self.superblock.hash_seed.get(),
+            case_fold: self.superblock.options & 1 != 0,
+            read_only: self.stopped(),
+        }
+    }
+
+    fn usage(&self) -> Usage {
+        self.writer.lock().usage
+    }
+
+    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        self.numbers.lock().allocate().ok_or(Error::NoSpace)
+    }
+
+    fn forget_inode(&self, ino: InodeNo) {
+        self.numbers.lock().give_back(ino);
+    }
+
+    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+        let image = self.tables.read().image(&self.store, ino.0)?;
+        Ok(image.inode.clone())
+    }
+
+    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        // The tables are held, so that no transaction gives the room away.
+        let tables = self.tables.read();
+        let image = tables.image(&self.store, ino.0)?;
+        if image.xattrs.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut blob = self.store.block(&image.xattrs, ino, 0)?;
+        blob.truncate(image.inode.xattr_bytes as usize);
+        Ok(blob)
+    }
+
+    fn unfinished(&self) -> Result<Vec<InodeNo>> {
+        if planted::is(Planted::OrphansNotFreed) {
+            return Ok(Vec::new());
+        }
+        Ok(self.unfinished.iter().map(|&ino| InodeNo(ino)).collect())
+    }
+
+    fn map(
+        &self,
+        _view: View,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapping<Place>>> {
+        let mut found = Vec::new();
+        let to = first.saturating_add(count);
+        self.blocks(ino, first, to, &mut |block, pointer| {
+            found.push(Mapping { block, pointer });
+            true
+        })?;
+        Ok(found)
+    }
+
+    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        let mut next = None;
+        self.blocks(ino, from, u64::MAX, &mut |block, _| {
+            next = Some(block);
+            false
+        })?;
+        Ok(next)
+    }
+
+    fn read(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Result<Vec<Arc<Vec<u8>>>> {
+        Ok(self.read_blocks(ino, blocks)?)
+    }
+
+    fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+        Ok(self.fits(total, waiting, purpose)?)
+    }
+
+    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
+        self.is_short_of(dirty_bytes)
+    }
+
+    fn append(&self, group: Group) -> Result<Position> {
+        let mut used = Vec::new();
+        let mut freed = Vec::new();
+        for item in &group.items {
+            match item {
+                Item::Inode(inode) => used.push(inode.ino),
+                Item::Freed { ino, next_version } => freed.push((*ino, *next_version)),
+                _ => {}
+            }
+        }
+        let position = self.append_group(group)?;
+        let mut numbers = self.numbers.lock();
+        used.into_iter().for_each(|ino| numbers.used(ino));
+        freed
+            .into_iter()
+            .for_each(|(ino, version)| numbers.freed(ino, version));
+        Ok(position)
+    }
+
+    fn commit(&self, position: Position) -> Result<()> {
+        if planted::is(Planted::CommitWithoutFlush) {
+            return Ok(());
+        }
+        Ok(self.commit_through(position.0)?)
+    }
+
+    fn checkpoint(&self) -> Result<()> {
+        let _one = self.committing.lock();
+        Ok(self.write_checkpoint(&mut self.writer.lock())?)
+    }
+
+    fn maintain(&self) -> Result<()> {
+        if self.stopped().is_some() {
+            return Ok(());
+        }
+        let due = {
+            let writer = self.writer.lock();
+            let age_ns = self
+                .clock
+                .monotonic_ns()
+                .saturating_sub(writer.checkpoint_ns);
+            let changed = writer.since_checkpoint > 0 || writer.durable < writer.appended;
+            writer.since_checkpoint >= self.options.checkpoint_bytes
+                || (changed && age_ns / 1_000_000_000 >= self.options.checkpoint_seconds)
+        };
+        match due {
+            true => self.checkpoint(),
+            false => Ok(()),
+        }
+    }
+
+    fn statfs(&self, total: Usage) -> StatFs {
+        self.answer_statfs(total)
+    }
+}
+
+impl Vlfs {
+    /// Forgets what can be read again. For measurements.
+    pub fn drop_caches(&self) {
+        self.store.drop_caches();
+    }
+
+    /// The blocks of a file in `from..to`. The tables are held meanwhile: what
+    /// one moment's inode leads to is not mixed with another's index.
+    fn blocks(
+        &self,
+        ino: InodeNo,
+        from: u64,
+        to: u64,
+        visit: &mut dyn FnMut(u64, Place) -> bool,
+    ) -> Inner<()> {
+        let tables = self.tables.read();
+        let image = tables.image(&self.store, ino.0)?;
+        let tree = Tree {
+            measures: self.measures(),
+            image: &image,
+            fetch: &|id, place| tables.node(&self.store, id, place),
+        };
+        tree.blocks(from, to, visit)
+    }
+
+    /// Blocks behind each other in one request. A block that fails is read
+    /// again by itself.
+    fn read_blocks(&self, ino: InodeNo, blocks: &[Mapping<Place>]) -> Inner<Vec<Arc<Vec<u8>>>> {
+        let measures = self.measures();
+        let extent = |mapping: &Mapping<Place>| measures.extent_of(&mapping.pointer);
+        let follows = |one: &Mapping<Place>, next: &Mapping<Place>| {
+            one.pointer.is_stored()
+                && next.pointer.is_stored()
+                && extent(one).end() == extent(next).unit
+        };
+        let mut found = Vec::with_capacity(blocks.len());
+        for run in blocks.chunk_by(follows) {
+            for run in run.chunks(RUN_UNITS as usize / measures.units_per_block() as usize) {
+                let first = run[0];
+                if run.len() == 1 || !first.pointer.is_stored() {
+                    for mapping in run {
+                        let bytes = self.store.block(&mapping.pointer, ino, mapping.block)?;
+                        found.push(Arc::new(bytes));
+                    }
+                    continue;
+                }
+                let start = extent(&first).unit;
+                let units = extent(run.last().expect("a run")).end() - start;
+                let mut bytes = vec![0; units as usize * measures.unit_bytes as usize];
+                self.store.medium.command(Access::Read);
+                let whole = self
+                    .store
+                    .medium
+                    .read(measures.unit_byte(start), &mut bytes);
+                for mapping in run {
+                    let at = (extent(mapping).unit - start) as usize * measures.unit_bytes as usize;
+                    let part = &bytes[at..];
+                    let checked = match &whole {
+                        Ok(()) => self
+                            .store
+                            .checked(&mapping.pointer, ino, mapping.block, part)
+                            .ok(),
+                        Err(_) => None,
+                    };
+                    found.push(Arc::new(match checked {
+                        Some(bytes) => bytes,
+                        None => self.store.block(&mapping.pointer, ino, mapping.block)?,
+                    }));
+                }
+            }
+        }
+        Ok(found)
+    }
+}

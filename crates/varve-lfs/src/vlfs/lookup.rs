@@ -1,0 +1,214 @@
+//! Reading: units checked against their checksums, and what lies over them in
+//! memory.
+
+use super::format::{Entry, Image, Measures, Node, NodeId, Place};
+use crate::error::{Error, Result};
+use crate::format::{Malformed, SECTOR, crc32c};
+use quick_cache::sync::Cache;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use varve_fs::InodeNo;
+use varve_vlog::{Access, Medium};
+
+/// Times that what fails is read.
+const READS: usize = 3;
+
+/// The device, and decoded metadata by place and checksum.
+pub struct Store {
+    pub medium: Arc<dyn Medium>,
+    pub measures: Measures,
+    nodes: Cache<(u64, u32), Arc<Node>>,
+    images: Cache<(u64, u32), Arc<Image>>,
+}
+
+impl Store {
+    /// With room for `cache_bytes` of decoded metadata.
+    pub fn new(medium: Arc<dyn Medium>, measures: Measures, cache_bytes: u64) -> Self {
+        // Each kind has half; decoded, a unit takes about a third more.
+        let each = (cache_bytes / 2 / (u64::from(measures.unit_bytes) * 4 / 3)).max(64) as usize;
+        Store {
+            medium,
+            measures,
+            nodes: Cache::new(each),
+            images: Cache::new(each),
+        }
+    }
+
+    /// Forgets what can be read again.
+    pub fn drop_caches(&self) {
+        self.nodes.clear();
+        self.images.clear();
+    }
+
+    /// One unit, whatever it is.
+    ///
+    /// # Errors
+    /// `BadUnit` if its checksum is another; device errors.
+    pub fn unit(&self, unit: u64, crc: u32) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; self.measures.unit_bytes as usize];
+        let at = self.measures.unit_byte(unit);
+        let mut outcome = Ok(0);
+        for _ in 0..READS {
+            self.medium.command(Access::Read);
+            outcome = self.medium.read(at, &mut bytes).map(|()| crc32c(&bytes));
+            if matches!(outcome, Ok(found) if found == crc) {
+                return Ok(bytes);
+            }
+        }
+        let source = Malformed::checksum("unit", outcome?, crc);
+        Err(Error::BadUnit { unit, source })
+    }
+
+    fn malformed(unit: u64) -> impl FnOnce(Malformed) -> Error {
+        move |source| Error::BadUnit { unit, source }
+    }
+
+    /// The node at a place.
+    ///
+    /// # Errors
+    /// If it is not there; device errors.
+    pub fn node(&self, place: &Place, id: NodeId) -> Result<Arc<Node>> {
+        let key = (place.sector, place.crc);
+        if let Some(node) = self.nodes.get(&key) {
+            return Ok(node);
+        }
+        let unit = place.sector / self.measures.unit_sectors();
+        let bytes = self.unit(unit, place.crc)?;
+        let node = Node::decode(&bytes, &self.measures, id).map_err(Self::malformed(unit))?;
+        let node = Arc::new(node);
+        self.nodes.insert(key, Arc::clone(&node));
+        Ok(node)
+    }
+
+    /// The inode of an entry.
+    ///
+    /// # Errors
+    /// `NoInode` for a free number; if it is not there; device errors.
+    pub fn image(&self, entry: &Entry, ino: u64) -> Result<Arc<Image>> {
+        let ino = InodeNo(ino);
+        let unit = entry.unit().ok_or(Error::NoInode(ino))?;
+        let key = (unit, entry.crc());
+        if let Some(image) = self.images.get(&key)
+            && image.inode.ino == ino
+        {
+            return Ok(image);
+        }
+        let bytes = self.unit(unit, entry.crc())?;
+        let image = Image::decode(&bytes, &self.measures, ino).map_err(Self::malformed(unit))?;
+        let image = Arc::new(image);
+        self.images.insert(key, Arc::clone(&image));
+        Ok(image)
+    }
+
+    /// What was just written, so that it need not be read.
+    pub fn remember(&self, place: &Place, node: Arc<Node>) {
+        self.nodes.insert((place.sector, place.crc), node);
+    }
+
+    /// The same of an inode.
+    pub fn remember_image(&self, entry: &Entry, image: Arc<Image>) {
+        if let Some(unit) = entry.unit() {
+            self.images.insert((unit, entry.crc()), image);
+        }
+    }
+
+    /// The stored sectors of a block, from bytes that begin with them.
+    ///
+    /// # Errors
+    /// `BadBlock` if the checksum is another.
+    pub fn checked(
+        &self,
+        place: &Place,
+        ino: InodeNo,
+        block: u64,
+        bytes: &[u8],
+    ) -> Result<Vec<u8>> {
+        let stored = &bytes[..usize::from(place.sectors) * SECTOR as usize];
+        let found = crc32c(stored);
+        match found == place.crc {
+            true => Ok(stored.to_vec()),
+            false => Err(Error::BadBlock {
+                ino,
+                block,
+                sector: place.sector,
+                found,
+                expected: place.crc,
+            }),
+        }
+    }
+
+    /// The stored sectors of one block, or of extended attributes.
+    ///
+    /// # Errors
+    /// `BadBlock`, device errors; after three tries.
+    pub fn block(&self, place: &Place, ino: InodeNo, block: u64) -> Result<Vec<u8>> {
+        if !place.is_stored() {
+            return Ok(vec![0; usize::from(place.sectors) * SECTOR as usize]);
+        }
+        let extent = self.measures.extent_of(place);
+        let mut bytes = vec![0; extent.units as usize * self.measures.unit_bytes as usize];
+        let at = self.measures.unit_byte(extent.unit);
+        let mut once = || {
+            self.medium.command(Access::Read);
+            self.medium.read(at, &mut bytes)?;
+            self.checked(place, ino, block, &bytes)
+        };
+        let first = once();
+        match first {
+            Err(error) => (1..READS).find_map(|_| once().ok()).ok_or(error),
+            found => found,
+        }
+    }
+}
+
+/// What readers see: the inode map, and over it what no transaction has taken
+/// along yet.
+#[derive(Debug, Default)]
+pub struct Tables {
+    /// By number; numbers beyond the end were never used.
+    pub map: Vec<Entry>,
+    /// Inodes that changed.
+    pub images: HashMap<u64, Arc<Image>>,
+    /// Index nodes that changed, or are new; every node above one is here, too.
+    pub nodes: BTreeMap<NodeId, Arc<Node>>,
+}
+
+impl Tables {
+    /// The entry of a number.
+    pub fn entry(&self, ino: u64) -> Entry {
+        let at = usize::try_from(ino).unwrap_or(usize::MAX);
+        self.map.get(at).copied().unwrap_or_default()
+    }
+
+    /// Changes the entry of a number.
+    pub fn set(&mut self, ino: u64, entry: Entry) {
+        let at = ino as usize;
+        if at >= self.map.len() {
+            self.map.resize(at + 1, Entry::default());
+        }
+        self.map[at] = entry;
+    }
+
+    /// The newest inode with this number.
+    ///
+    /// # Errors
+    /// As [`Store::image`].
+    pub fn image(&self, store: &Store, ino: u64) -> Result<Arc<Image>> {
+        match self.images.get(&ino) {
+            Some(image) => Ok(Arc::clone(image)),
+            None => store.image(&self.entry(ino), ino),
+        }
+    }
+
+    /// The newest node, if there is one at all.
+    ///
+    /// # Errors
+    /// As [`Store::node`].
+    pub fn node(&self, store: &Store, id: NodeId, place: &Place) -> Result<Option<Arc<Node>>> {
+        match self.nodes.get(&id) {
+            Some(node) => Ok(Some(Arc::clone(node))),
+            None if place.is_none() => Ok(None),
+            None => store.node(place, id).map(Some),
+        }
+    }
+}

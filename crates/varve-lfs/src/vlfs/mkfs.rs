@@ -1,0 +1,162 @@
+//! Making a volume.
+
+use super::checkpoint::write_head;
+use super::format::{MAGIC, Measures, Superblock, VERSION};
+use super::mount::empty_head;
+use crate::error::{Error, Result};
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::io::IoSlice;
+use varve_device::Clock;
+use varve_vlog::Medium;
+use zerocopy::IntoBytes;
+
+/// What a new VLFS volume is to be like.
+#[derive(Clone, Debug)]
+pub struct VlfsFormatOptions {
+    /// Bytes in a logical block: 4096 to 65536.
+    pub block_bytes: u32,
+    /// Bytes in a unit, at least the device's physical block; 0: 4096 or that,
+    /// but just the physical block on a device with a head.
+    pub unit_bytes: u32,
+    /// Inode numbers there can be; 0: one for 16 KiB, at most 16 million.
+    pub inodes: u64,
+    /// Name for people, at most 64 bytes of UTF-8.
+    pub label: String,
+    /// Directory names compare without regard to case.
+    pub case_fold: bool,
+    /// Fixes identity and hash seed, for reproducible runs.
+    pub seed: Option<u64>,
+}
+
+impl Default for VlfsFormatOptions {
+    fn default() -> Self {
+        VlfsFormatOptions {
+            block_bytes: 4096,
+            unit_bytes: 0,
+            inodes: 0,
+            label: String::new(),
+            case_fold: false,
+            seed: None,
+        }
+    }
+}
+
+/// Blocks held back from users: what changes cost before their old versions are
+/// free. A thirty-second of the volume, within bounds.
+fn reserve_blocks(capacity: u64) -> u64 {
+    (capacity / 32).clamp(160, 8192)
+}
+
+/// The superblock that a volume on this device would have.
+///
+/// # Errors
+/// `Format` says what is impossible.
+pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Result<Superblock> {
+    let bad = Error::Format;
+    let disk = medium.geometry();
+    let physical = disk.logical_block.max(disk.physical_block);
+    let has_head = medium.head().is_some();
+    let unit_bytes = match options.unit_bytes {
+        0 if has_head => physical,
+        0 => physical.max(4096),
+        given if given < physical => {
+            return Err(bad(format!(
+                "units of {given} bytes on physical blocks of {physical}: a write would touch \
+                 its neighbours"
+            )));
+        }
+        given => given,
+    };
+    if options.label.len() > 64 {
+        return Err(bad(format!(
+            "the label has {} bytes, 64 fit",
+            options.label.len()
+        )));
+    }
+    let mut rng = match options.seed {
+        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
+        None => rand::make_rng(),
+    };
+    let mut uuid = [0; 16];
+    rng.fill_bytes(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    let mut label = [0; 64];
+    label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let inodes = match options.inodes {
+        0 => (disk.size >> 14).clamp(64, 16 << 20),
+        given => given,
+    };
+    let mut superblock = Superblock {
+        magic: MAGIC,
+        crc: 0.into(),
+        version: VERSION.into(),
+        checksum_kind: 1,
+        options: u8::from(options.case_fold),
+        compat: 0.into(),
+        read_only_compat: 0.into(),
+        incompat: 0.into(),
+        uuid,
+        label,
+        hash_seed: rng.next_u64().into(),
+        block_bytes: options.block_bytes.into(),
+        unit_bytes: unit_bytes.into(),
+        blocks: (disk.size / u64::from(options.block_bytes.max(1))).into(),
+        inodes: inodes.into(),
+        zone_blocks: 0.into(),
+        reserve_blocks: 64.into(),
+        created_ns: now_ns.into(),
+        spare: [0; 336],
+    };
+    // Before the rest is derived from them.
+    Measures::of(&superblock).check().map_err(bad)?;
+    if !has_head {
+        let records = 3 * Measures::of(&superblock).pieces() + 8;
+        let each = u64::from(options.block_bytes / unit_bytes);
+        superblock.zone_blocks = records.div_ceil(each).into();
+    }
+    let capacity = Measures::of(&superblock).capacity_blocks();
+    superblock.reserve_blocks = reserve_blocks(capacity).into();
+    Measures::of(&superblock).check().map_err(bad)?;
+    Ok(superblock.sealed())
+}
+
+/// Makes an empty volume: superblocks and two checkpoints of nothing. The root
+/// directory is the file system's to make.
+///
+/// # Errors
+/// `Format` says what is impossible; device errors.
+pub fn format(
+    medium: &dyn Medium,
+    clock: &dyn Clock,
+    options: &VlfsFormatOptions,
+) -> Result<Superblock> {
+    let now_ns = clock.now_ns();
+    let superblock = plan(medium, options, now_ns)?;
+    let measures = Measures::of(&superblock);
+    let zeros = vec![0; measures.block_bytes as usize];
+    let mut first = zeros.clone();
+    first[..512].copy_from_slice(superblock.as_bytes());
+    let put =
+        |block: u64, bytes: &[u8]| medium.write(measures.block_byte(block), &[IoSlice::new(bytes)]);
+    // The old volume is gone before the new one is there.
+    for block in [
+        0,
+        Measures::OWNER_BLOCK,
+        Measures::TAIL_BLOCK,
+        measures.last_block(),
+    ] {
+        put(block, &zeros)?;
+    }
+    medium.flush()?;
+    for region in 0..2 {
+        let head = empty_head(&measures, region as u64 + 1, now_ns);
+        write_head(medium, &measures, region, &head)?;
+    }
+    medium.flush()?;
+    put(measures.last_block(), &first)?;
+    put(0, &first)?;
+    medium.flush()?;
+    Ok(superblock)
+}

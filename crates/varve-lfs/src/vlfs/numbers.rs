@@ -1,0 +1,70 @@
+//! Giving out inode numbers. Free ones are known from the inode map, which is
+//! in memory.
+
+use super::format::Entry;
+use std::collections::HashMap;
+use varve_fs::{InodeNo, Version};
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub struct Numbers {
+    free: Vec<(u64, Version)>,
+    /// The least number never given out.
+    next: u64,
+    /// Numbers there can be.
+    end: u64,
+    /// Given out and not yet appended.
+    given: HashMap<u64, Version>,
+}
+
+impl Numbers {
+    /// Of a volume with this inode map.
+    pub fn new(map: &[Entry], end: u64) -> Self {
+        let numbered = (0..).zip(map).skip(InodeNo::FIRST.0 as usize);
+        // The last is given out first.
+        let mut free: Vec<_> = numbered
+            .filter(|(_, entry)| entry.unit().is_none())
+            .map(|(ino, entry)| (ino, entry.next_version()))
+            .collect();
+        free.reverse();
+        Numbers {
+            free,
+            next: (map.len() as u64).max(InodeNo::FIRST.0),
+            end,
+            given: HashMap::new(),
+        }
+    }
+
+    /// A free number and the version its file must carry; `None` if all are
+    /// in use.
+    pub fn allocate(&mut self) -> Option<(InodeNo, Version)> {
+        let (ino, version) = match self.free.pop() {
+            Some(number) => number,
+            None if self.next < self.end => {
+                self.next += 1;
+                (self.next - 1, 1)
+            }
+            None => return None,
+        };
+        self.given.insert(ino, version);
+        Some((InodeNo(ino), version))
+    }
+
+    /// A number given out was never appended. Its next file gets the next
+    /// version all the same: somebody may have a handle to this one.
+    pub fn give_back(&mut self, ino: InodeNo) {
+        if let Some(version) = self.given.remove(&ino.0) {
+            self.free.push((ino.0, version.wrapping_add(1).max(1)));
+        }
+    }
+
+    /// A number given out has been appended.
+    pub fn used(&mut self, ino: InodeNo) {
+        self.given.remove(&ino.0);
+    }
+
+    /// A group freed a number.
+    pub fn freed(&mut self, ino: InodeNo, next_version: Version) {
+        self.free.push((ino.0, next_version.max(1)));
+    }
+}

@@ -1,0 +1,412 @@
+//! What a mount finds: the inode map, and which units it leads to.
+//!
+//! The map is the newest checkpoint's, amended by the log's newest records. The
+//! bits are the checkpoint's, less what only its tree has, and with what only
+//! the present one has: of a file that did not change nothing is read, of one
+//! that did the index nodes that differ. If the older tree cannot be read, all
+//! inodes and indexes are walked instead.
+
+use super::checkpoint::{read_body, read_head};
+use super::format::{
+    CheckpointHeader, Entry, Extent, Image, Measures, Node, NodeId, Place, Record, Totals,
+};
+use super::lookup::Store;
+use super::space::Bits;
+use super::walk::Tree;
+use crate::error::{Error, Result};
+use crate::format::Malformed;
+use std::sync::Arc;
+use varve_fs::planted::{self, Planted};
+use varve_vlog::format::{RecordHeader, TailRecord};
+use varve_vlog::recovery::{Found, Source, Threaded, find};
+
+/// Bytes read at once.
+const PART: u64 = 1 << 20;
+
+/// What recovery did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VlfsRecovery {
+    /// The log's tail was found by its record, not by a search.
+    pub tail_record: bool,
+    /// Map records read by following branches.
+    pub records_read: u64,
+    /// Records of a transaction that does not count.
+    pub records_discarded: u64,
+    /// Checkpoints that could not be read.
+    pub checkpoints_damaged: u32,
+    /// Inodes that differ from the newest checkpoint's.
+    pub inodes_changed: u64,
+    /// The bits of used units had to be made anew, from all inodes.
+    pub walked: bool,
+    /// Why the volume can only be read, if so.
+    pub damage: Vec<String>,
+}
+
+/// Everything that a mount needs to know.
+pub(super) struct Recovered {
+    pub map: Vec<Entry>,
+    pub tree: Bits,
+    pub base: Bits,
+    pub totals: Totals,
+    pub checkpoints: [Option<(u64, u64)>; 2],
+    pub found: Found<Record>,
+    pub report: VlfsRecovery,
+}
+
+/// A checkpoint read back.
+struct Base {
+    bits: Bits,
+    map: Vec<Entry>,
+    totals: Totals,
+}
+
+/// Recovers a volume; nothing is written.
+pub(super) fn recover(store: &Store) -> Result<Recovered> {
+    let heads = [0, 1].map(|region| read_head(store, region));
+    let mut order = [0, 1];
+    order.sort_by_key(|&region| std::cmp::Reverse(heads[region].map(|head| head.serial.get())));
+    let mut whole = heads;
+    let mut base = None;
+    for region in order {
+        let Some(head) = heads[region] else {
+            continue;
+        };
+        match read_body(store, region, &head) {
+            Ok((bits, map)) => {
+                let totals = head.totals;
+                base = Some(Base { bits, map, totals });
+                break;
+            }
+            Err(_) => whole[region] = None,
+        }
+    }
+    let numbers = |head: CheckpointHeader| (head.serial.get(), head.seq.get());
+    let checkpoints = whole.map(|head| head.map(numbers));
+    let found = find(store, checkpoints)?;
+    let damaged = checkpoints.iter().filter(|found| found.is_none()).count() as u32;
+    let mut report = VlfsRecovery {
+        tail_record: found.source == Source::Tail,
+        records_read: found.records_read,
+        records_discarded: found.discarded.len() as u64,
+        checkpoints_damaged: damaged,
+        ..VlfsRecovery::default()
+    };
+    let known = base.is_some();
+    let base = base.unwrap_or_else(|| Base {
+        bits: Bits::new(&store.measures),
+        map: Vec::new(),
+        totals: Totals::default(),
+    });
+    let (map, totals) = amended(&store.measures, &base, &found);
+    let difference = match known {
+        true => difference(store, &base, &map, &mut report),
+        false => Err(Malformed::new("checkpoint", "none is left").into()),
+    };
+    let tree = match difference {
+        Ok(tree) => tree,
+        Err(reason) => {
+            tracing::warn!("looking at every inode to find what is free: {reason}");
+            report.walked = true;
+            walk(store, &map)?
+        }
+    };
+    Ok(Recovered {
+        map,
+        tree,
+        base: base.bits,
+        totals,
+        checkpoints,
+        found,
+        report,
+    })
+}
+
+/// The inode map with what the log says.
+fn amended(measures: &Measures, base: &Base, found: &Found<Record>) -> (Vec<Entry>, Totals) {
+    let mut map = base.map.clone();
+    for record in &found.newest {
+        let first = u64::from(record.header.piece.get()) * measures.entries_per_record() as u64;
+        let used = record.entries.iter().rposition(|e| *e != Entry::default());
+        let Some(last) = used else {
+            continue;
+        };
+        let end = first as usize + last + 1;
+        if map.len() < end {
+            map.resize(end, Entry::default());
+        }
+        for (slot, entry) in map[first as usize..].iter_mut().zip(&record.entries) {
+            *slot = *entry;
+        }
+    }
+    // The youngest record is the root's: it comes first.
+    let totals = found.newest.first().map_or(base.totals, |root| root.totals);
+    (map, totals)
+}
+
+/// Marks what a tree uses; refuses what is used twice.
+fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
+    match bits.set(extent) {
+        true => Ok(()),
+        false => {
+            let problem = format!("{} units at {} are used twice", extent.units, extent.unit);
+            Err(Malformed::new("tree", problem).into())
+        }
+    }
+}
+
+/// The bits of the present tree, from the checkpoint's and what differs.
+fn difference(
+    store: &Store,
+    base: &Base,
+    map: &[Entry],
+    report: &mut VlfsRecovery,
+) -> Result<Bits> {
+    let mut both = Difference {
+        store,
+        gone: Bits::new(&store.measures),
+        come: Bits::new(&store.measures),
+    };
+    let entry = |map: &[Entry], ino: usize| map.get(ino).copied().unwrap_or_default();
+    for ino in 0..map.len().max(base.map.len()) {
+        let (old, new) = (entry(&base.map, ino), entry(map, ino));
+        if old.unit() != new.unit() || (old.unit().is_some() && old != new) {
+            report.inodes_changed += 1;
+            both.inode(ino as u64, &old, &new)?;
+        }
+    }
+    let mut tree = base.bits.clone();
+    let contradicts = || Malformed::new("checkpoint", "its bits contradict its tree").into();
+    for (byte, (gone, come)) in tree.0.iter_mut().zip(both.gone.0.iter().zip(&both.come.0)) {
+        if *byte & gone != *gone {
+            return Err(contradicts());
+        }
+        *byte &= !gone;
+        if *byte & come != 0 {
+            return Err(contradicts());
+        }
+        *byte |= come;
+    }
+    Ok(tree)
+}
+
+/// One side of a comparison: what is at one height and number of an index.
+#[derive(Clone)]
+enum Side<'a> {
+    Nothing,
+    Place(Place),
+    /// Above the root: a node that would have the root below it.
+    Above(&'a Image),
+}
+
+impl<'a> Side<'a> {
+    /// A whole index, from above its root.
+    fn above(image: &'a Option<Arc<Image>>) -> Self {
+        match image {
+            Some(image) => Side::Above(image),
+            None => Side::Nothing,
+        }
+    }
+}
+
+struct Difference<'a> {
+    store: &'a Store,
+    gone: Bits,
+    come: Bits,
+}
+
+impl Difference<'_> {
+    fn inode(&mut self, ino: u64, old: &Entry, new: &Entry) -> Result<()> {
+        let image = |entry: &Entry| -> Result<Option<Arc<Image>>> {
+            match entry.unit() {
+                Some(_) => self.store.image(entry, ino).map(Some),
+                None => Ok(None),
+            }
+        };
+        let (before, after) = (image(old)?, image(new)?);
+        let place = |image: &Option<Arc<Image>>| match image {
+            Some(image) => Side::Place(image.xattrs),
+            None => Side::Nothing,
+        };
+        self.unit(old, new)?;
+        let id = NodeId {
+            ino,
+            height: 0,
+            index: 0,
+        };
+        let (xattrs, others) = (place(&before), place(&after));
+        self.compare(id, &xattrs, &others)?;
+        let height = |image: &Option<Arc<Image>>| image.as_ref().map_or(0, |image| image.height);
+        let top = NodeId {
+            height: height(&before).max(height(&after)) + 1,
+            ..id
+        };
+        let (old, new) = (Side::above(&before), Side::above(&after));
+        self.compare(top, &old, &new)
+    }
+
+    fn unit(&mut self, old: &Entry, new: &Entry) -> Result<()> {
+        if old.unit() == new.unit() {
+            return Ok(());
+        }
+        for (bits, entry) in [(&mut self.gone, old), (&mut self.come, new)] {
+            if let Some(unit) = entry.unit() {
+                mark(bits, Extent { unit, units: 1 })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare(&mut self, id: NodeId, old: &Side<'_>, new: &Side<'_>) -> Result<()> {
+        match (old, new) {
+            (Side::Nothing, Side::Nothing) => return Ok(()),
+            (Side::Place(old), Side::Place(new)) if old == new => return Ok(()),
+            _ => {}
+        }
+        for (bits, side) in [(&mut self.gone, old), (&mut self.come, new)] {
+            if let Side::Place(place) = side
+                && place.is_stored()
+            {
+                mark(bits, self.store.measures.extent_of(place))?;
+            }
+        }
+        if id.height == 0 {
+            return Ok(());
+        }
+        let node = |side: &Side<'_>| -> Result<Option<Arc<Node>>> {
+            match side {
+                Side::Place(place) if place.is_stored() => self.store.node(place, id).map(Some),
+                _ => Ok(None),
+            }
+        };
+        let nodes = [node(old)?, node(new)?];
+        // At most one level is wider than a node: the one below the top.
+        let fanout = self.store.measures.fanout();
+        let count = fanout.max(self.store.measures.root_slots());
+        for slot in 0..count {
+            let below = NodeId {
+                height: id.height - 1,
+                index: id
+                    .index
+                    .saturating_mul(fanout as u64)
+                    .saturating_add(slot as u64),
+                ..id
+            };
+            let sides = [(old, &nodes[0]), (new, &nodes[1])];
+            let [old, new] = sides.map(|(side, node)| match (side, node) {
+                (_, Some(node)) => node
+                    .slots
+                    .get(slot)
+                    .copied()
+                    .map_or(Side::Nothing, Side::Place),
+                (Side::Above(image), None) if image.height == below.height => image
+                    .slots
+                    .get(slot)
+                    .copied()
+                    .map_or(Side::Nothing, Side::Place),
+                (Side::Above(image), None) if slot == 0 => Side::Above(image),
+                _ => Side::Nothing,
+            });
+            let nothing = |side: &Side<'_>| matches!(side, Side::Place(place) if place.is_none());
+            let old = if nothing(&old) { Side::Nothing } else { old };
+            let new = if nothing(&new) { Side::Nothing } else { new };
+            self.compare(below, &old, &new)?;
+        }
+        Ok(())
+    }
+}
+
+/// The bits of a tree, from all its inodes and indexes.
+pub(super) fn walk(store: &Store, map: &[Entry]) -> Result<Bits> {
+    let mut bits = Bits::new(&store.measures);
+    for (ino, entry) in (0..).zip(map) {
+        let Some(unit) = entry.unit() else {
+            continue;
+        };
+        mark(&mut bits, Extent { unit, units: 1 })?;
+        let image = store.image(entry, ino)?;
+        if image.xattrs.is_stored() {
+            mark(&mut bits, store.measures.extent_of(&image.xattrs))?;
+        }
+        let tree = Tree {
+            measures: &store.measures,
+            image: &image,
+            fetch: &|id, place| store.node(place, id).map(Some),
+        };
+        tree.places(&mut |_, place| {
+            if place.is_stored() {
+                mark(&mut bits, store.measures.extent_of(&place))?;
+            }
+            Ok(place.is_stored())
+        })?;
+    }
+    Ok(bits)
+}
+
+impl Threaded for Store {
+    type Record = Record;
+
+    fn name(&self) -> String {
+        self.medium.name()
+    }
+
+    fn read_bytes(&self, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
+        self.medium.read(at, into)
+    }
+
+    fn unit_bytes(&self) -> u64 {
+        self.measures.unit_bytes.into()
+    }
+
+    fn units(&self) -> u64 {
+        self.measures.units()
+    }
+
+    fn pieces(&self) -> u64 {
+        self.measures.pieces()
+    }
+
+    fn record_units(&self) -> std::ops::Range<u64> {
+        self.measures.record_units()
+    }
+
+    fn parse(&self, bytes: &[u8], unit: u64) -> Option<Record> {
+        Record::parse(bytes, unit, &self.measures).ok()
+    }
+
+    fn header<'r>(&self, record: &'r Record) -> &'r RecordHeader {
+        &record.header
+    }
+
+    fn data_is_there(&self, record: &Record) -> bool {
+        if planted::is(Planted::UncheckedPayload) {
+            return true;
+        }
+        record.runs.iter().all(|run| {
+            let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+            let mut at = self.measures.unit_byte(run.unit.get().into());
+            let end = at + u64::from(run.units.get()) * u64::from(self.measures.unit_bytes);
+            while at < end {
+                let mut part = vec![0; PART.min(end - at) as usize];
+                if self.read_patiently(at, &mut part).is_err() {
+                    return false;
+                }
+                digest.update(&part);
+                at += part.len() as u64;
+            }
+            digest.finalize() as u32 == run.crc.get()
+        })
+    }
+
+    fn tail_record(&self) -> Option<TailRecord> {
+        let mut block = vec![0; self.measures.block_bytes as usize];
+        let at = self.measures.block_byte(Measures::TAIL_BLOCK);
+        self.read_patiently(at, &mut block).ok()?;
+        TailRecord::parse(&block, self.measures.volume).ok()
+    }
+}
+
+/// Marks a volume whose bits cannot be trusted.
+pub(super) fn twice(unit: u64) -> Error {
+    let problem = format!("unit {unit} is used twice, or by what it cannot hold");
+    Malformed::new("tree", problem).into()
+}

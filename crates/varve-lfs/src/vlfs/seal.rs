@@ -1,0 +1,350 @@
+//! Transactions: what was appended becomes durable together.
+//!
+//! Order: index nodes from the leaves up, inodes, then a record for each piece
+//! of the inode map that changed, then one flush. The records name what the
+//! transaction wrote, with checksums; if that is more than they have room for,
+//! it is flushed before them.
+
+use super::Vlfs;
+use super::append::TRIES;
+use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Run, Totals};
+use super::space::Space;
+use crate::error::{Error, Result};
+use crate::format::crc32c;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_fs::Usage;
+use varve_fs::planted::{self, Planted};
+use varve_vlog::format::RecordHeader;
+use varve_vlog::virtual_log::VirtualLog;
+
+/// Units behind each other that the transaction in the making has written.
+pub struct OpenRun {
+    unit: u64,
+    units: u32,
+    digest: crc_fast::Digest,
+}
+
+/// What `writer` locks.
+pub struct Writer {
+    pub space: Space,
+    pub log: VirtualLog,
+    /// What the transaction in the making has written.
+    pub runs: Vec<OpenRun>,
+    /// Pieces of the map that changed without an inode being written.
+    pub dirty: BTreeSet<u32>,
+    pub usage: Usage,
+    /// Blocks of data stored.
+    pub stored: u64,
+    /// Groups appended; of these, taken along by a transaction; durable.
+    pub appended: u64,
+    pub sealed: u64,
+    pub durable: u64,
+    /// Serial and record of both checkpoints; `None` if damaged.
+    pub checkpoints: [Option<(u64, u64)>; 2],
+    /// When the newest was taken, on the monotonic clock.
+    pub checkpoint_ns: u64,
+    /// Bytes written since.
+    pub since_checkpoint: u64,
+}
+
+impl Writer {
+    /// `units` units at `unit` hold `bytes` now.
+    pub fn ran(&mut self, unit: u64, units: u32, bytes: &[u8]) {
+        self.since_checkpoint += bytes.len() as u64;
+        match self.runs.last_mut() {
+            Some(last) if last.unit + u64::from(last.units) == unit => {
+                last.units += units;
+                last.digest.update(bytes);
+            }
+            _ => {
+                let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+                digest.update(bytes);
+                self.runs.push(OpenRun {
+                    unit,
+                    units,
+                    digest,
+                });
+            }
+        }
+    }
+}
+
+/// Metadata with its places, ready to be written.
+#[derive(Default)]
+struct Plan {
+    /// In the order in which room was taken.
+    units: Vec<(u64, Vec<u8>)>,
+    nodes: Vec<(Place, Arc<Node>)>,
+    images: Vec<(Entry, Arc<Image>)>,
+    released: Vec<Extent>,
+}
+
+impl Vlfs {
+    /// Makes every group up to `position` durable; whoever waits meanwhile
+    /// shares the next flush.
+    pub(super) fn commit_through(&self, position: u64) -> Result<()> {
+        let _one = self.committing.lock();
+        let sealed = {
+            let mut writer = self.writer.lock();
+            if writer.durable >= position {
+                return Ok(());
+            }
+            self.writable()?;
+            self.seal(&mut writer)?;
+            writer.sealed
+        };
+        // Others may append while the device flushes.
+        self.flush()?;
+        self.settle(&mut self.writer.lock(), sealed);
+        Ok(())
+    }
+
+    /// The same of all that was appended; for those who hold both locks.
+    pub(super) fn commit_all(&self, writer: &mut Writer) -> Result<()> {
+        self.writable()?;
+        if writer.durable < writer.appended {
+            self.seal(writer)?;
+            self.flush()?;
+            self.settle(writer, writer.sealed);
+        }
+        Ok(())
+    }
+
+    pub(super) fn flush(&self) -> Result<()> {
+        self.counts.flushes.fetch_add(1, Relaxed);
+        self.store.medium.flush().map_err(|error| {
+            self.stop(format!("a flush failed: {error}"));
+            error.into()
+        })
+    }
+
+    /// The transaction is durable: what it gave up is free.
+    fn settle(&self, writer: &mut Writer, sealed: u64) {
+        writer.durable = sealed;
+        for unit in writer.log.reclaim() {
+            writer.space.give_record(unit);
+        }
+        writer.space.settled();
+    }
+
+    /// Writes the transaction of everything appended so far.
+    fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let plan = self.write_metadata(writer)?;
+        let mut pieces = std::mem::take(&mut writer.dirty);
+        let measures = self.measures();
+        {
+            let mut tables = self.tables.write();
+            for (entry, image) in plan.images {
+                let ino = image.inode.ino.0;
+                pieces.insert(measures.piece_of(ino));
+                tables.set(ino, entry);
+                self.store.remember_image(&entry, image);
+            }
+            for (place, node) in plan.nodes {
+                self.store.remember(&place, node);
+            }
+            tables.images.clear();
+            tables.nodes.clear();
+        }
+        for extent in plan.released {
+            self.release(writer, extent)?;
+        }
+        let written = self.write_records(writer, &pieces);
+        written.inspect_err(|error| {
+            // Half a transaction is on the device, and does not count.
+            self.stop(format!("a transaction could not be written: {error}"));
+        })?;
+        writer.runs.clear();
+        writer.space.sealed();
+        writer.sealed = writer.appended;
+        self.counts.transactions.fetch_add(1, Relaxed);
+        if planted::is(Planted::ReuseBeforeDurable) {
+            writer.space.settled();
+        }
+        Ok(())
+    }
+
+    /// Writes nodes and inodes that changed; elsewhere, all of them, if a write
+    /// fails.
+    fn write_metadata(&self, writer: &mut Writer) -> Result<Plan> {
+        let mut failed = None;
+        for _ in 0..TRIES {
+            let plan = self.plan(writer)?;
+            match self.write_units(writer, &plan.units) {
+                Ok(()) => return Ok(plan),
+                Err(error) => {
+                    for &(unit, _) in &plan.units {
+                        writer.space.spoil(Extent { unit, units: 1 });
+                    }
+                    failed = Some(error);
+                }
+            }
+        }
+        let error = failed.expect("a try that failed");
+        self.stop(format!("a write failed at {TRIES} places: {error}"));
+        Err(error)
+    }
+
+    /// Finds room for nodes and inodes that changed.
+    fn plan(&self, writer: &mut Writer) -> Result<Plan> {
+        let measures = self.measures();
+        let mut plan = Plan::default();
+        let tables = self.tables.read();
+        let mut nodes: BTreeMap<NodeId, Node> = tables
+            .nodes
+            .iter()
+            .map(|(id, node)| (*id, (**node).clone()))
+            .collect();
+        let mut images: BTreeMap<u64, Image> = tables
+            .images
+            .iter()
+            .map(|(ino, image)| (*ino, (**image).clone()))
+            .collect();
+        let mut room = |bytes: Vec<u8>, plan: &mut Plan| {
+            let unit = writer.space.take_unit(&self.store.medium);
+            let unit = unit.ok_or_else(|| self.no_room("an inode or an index node"))?;
+            let crc = crc32c(&bytes);
+            plan.units.push((unit, bytes));
+            Ok::<_, Error>((unit, crc))
+        };
+        // By file and height: a node's place is known before its parent goes.
+        while let Some((id, node)) = nodes.pop_first() {
+            let image = images.get_mut(&id.ino).expect("a changed node's inode");
+            let version = image.inode.version;
+            let slot = match id.height == image.height {
+                true => &mut image.slots[id.index as usize],
+                false => {
+                    let fanout = measures.fanout() as u64;
+                    let above = NodeId {
+                        height: id.height + 1,
+                        index: id.index / fanout,
+                        ..id
+                    };
+                    let parent = nodes.get_mut(&above).expect("a changed node's parent");
+                    &mut parent.slots[(id.index % fanout) as usize]
+                }
+            };
+            let old = *slot;
+            *slot = Place::NONE;
+            if !node.is_empty() {
+                let (unit, crc) = room(node.encode(measures, id, version), &mut plan)?;
+                let place = Place {
+                    sector: unit * measures.unit_sectors(),
+                    sectors: measures.unit_sectors() as u16,
+                    crc,
+                };
+                *slot = place;
+                plan.nodes.push((place, Arc::new(node)));
+            }
+            if old.is_stored() {
+                plan.released.push(measures.extent_of(&old));
+            }
+        }
+        for (ino, image) in images {
+            let (unit, crc) = room(image.encode(measures), &mut plan)?;
+            let entry = Entry::used(unit, crc, image.unfinished());
+            if let Some(unit) = tables.entry(ino).unit() {
+                plan.released.push(Extent { unit, units: 1 });
+            }
+            plan.images.push((entry, Arc::new(image)));
+        }
+        Ok(plan)
+    }
+
+    fn no_room(&self, whose: &str) -> Error {
+        let reason = format!("no room is left for {whose}; the reserve should have had it");
+        self.stop(reason.clone());
+        Error::Stopped(reason)
+    }
+
+    /// Writes units, neighbours in one request.
+    fn write_units(&self, writer: &mut Writer, units: &[(u64, Vec<u8>)]) -> Result<()> {
+        for run in units.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
+            let buffers: Vec<IoSlice<'_>> =
+                run.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
+            let at = self.measures().unit_byte(run[0].0);
+            self.store.medium.write(at, &buffers)?;
+        }
+        for (unit, bytes) in units {
+            writer.ran(*unit, 1, bytes);
+        }
+        Ok(())
+    }
+
+    fn write_records(&self, writer: &mut Writer, pieces: &BTreeSet<u32>) -> Result<()> {
+        let each = self.measures().runs_per_record();
+        if writer.runs.len() > pieces.len() * each {
+            self.flush()?;
+            writer.runs.clear();
+        }
+        let runs: Vec<Run> = writer
+            .runs
+            .iter()
+            .map(|run| Run {
+                unit: (run.unit as u32).into(),
+                units: run.units.into(),
+                crc: (run.digest.finalize() as u32).into(),
+            })
+            .collect();
+        let mut runs = runs.chunks(each);
+        let (first, previous) = (writer.log.last_seq() + 1, writer.log.reached());
+        for &piece in pieces {
+            let names = runs.next().unwrap_or_default().to_vec();
+            let mut unit = self.record_room(writer)?;
+            // The number is the record's, wherever it ends up.
+            let appended = writer.log.append(piece, unit);
+            for attempt in 1.. {
+                let header = RecordHeader {
+                    crc: 0.into(),
+                    magic: 0.into(),
+                    volume: self.measures().volume.into(),
+                    seq: appended.seq.into(),
+                    first: first.into(),
+                    count: (pieces.len() as u32).into(),
+                    piece: piece.into(),
+                    live: appended.live.into(),
+                    live_newer: appended.live_newer.into(),
+                    unit: unit.into(),
+                    floor: writer.log.floor().into(),
+                    newer: writer.log.newer().into(),
+                    previous: previous.into(),
+                    branches: appended.branches,
+                };
+                let record = Record {
+                    header,
+                    totals: Totals::new(writer.usage, writer.stored),
+                    runs: names.clone(),
+                    entries: self.entries_of(piece),
+                };
+                let bytes = record.encode(self.measures());
+                let at = self.measures().unit_byte(unit);
+                match self.store.medium.write(at, &[IoSlice::new(&bytes)]) {
+                    Ok(()) => break,
+                    Err(error) if attempt == TRIES => return Err(error.into()),
+                    // The place that failed stays taken until the next mount.
+                    Err(_) => unit = self.record_room(writer)?,
+                }
+                writer.log.moved(appended.seq, unit);
+            }
+            self.counts.records.fetch_add(1, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn record_room(&self, writer: &mut Writer) -> Result<u64> {
+        let unit = writer.space.take_record(&self.store.medium);
+        unit.ok_or_else(|| self.no_room("a map record"))
+    }
+
+    fn entries_of(&self, piece: u32) -> Vec<Entry> {
+        let measures = self.measures();
+        let first = u64::from(piece) * measures.entries_per_record() as u64;
+        let tables = self.tables.read();
+        (first..first + measures.entries_of(piece) as u64)
+            .map(|ino| tables.entry(ino))
+            .collect()
+    }
+}

@@ -1,0 +1,324 @@
+//! Who uses which unit.
+//!
+//! A unit is free, of the tree, of the log (a record), or waiting: given up by
+//! a transaction that is not durable, or still used by the newest checkpoint's
+//! tree. Whoever gives room up says so once; giving up what the tree does not
+//! have is damage of the medium's bits, and is reported.
+
+use super::format::{Extent, Measures};
+use varve_vlog::Medium;
+use varve_vlog::eager::{Avoid, Eager, Policy, Want};
+use varve_vlog::free_space::{FreeSpace, Regions};
+
+/// A bit for each unit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bits(pub Vec<u8>);
+
+impl Bits {
+    /// All clear.
+    pub fn new(measures: &Measures) -> Self {
+        Bits(vec![0; measures.units().div_ceil(8) as usize])
+    }
+
+    /// If this one is set.
+    pub fn get(&self, unit: u64) -> bool {
+        self.0[(unit / 8) as usize] & 1 << (unit % 8) != 0
+    }
+
+    fn put(&mut self, unit: u64, to: bool) {
+        let (byte, bit) = (&mut self.0[(unit / 8) as usize], 1 << (unit % 8));
+        *byte = if to { *byte | bit } else { *byte & !bit };
+    }
+
+    fn units(extent: Extent) -> std::ops::Range<u64> {
+        extent.unit..extent.end()
+    }
+
+    /// Sets those of an extent; false if one of them was set.
+    #[must_use]
+    pub fn set(&mut self, extent: Extent) -> bool {
+        let fresh = !self.any(extent);
+        Self::units(extent).for_each(|unit| self.put(unit, true));
+        fresh
+    }
+
+    /// Clears those of an extent; false if one of them was clear.
+    #[must_use]
+    pub fn clear(&mut self, extent: Extent) -> bool {
+        let all = Self::units(extent).all(|unit| self.get(unit));
+        Self::units(extent).for_each(|unit| self.put(unit, false));
+        all
+    }
+
+    /// If any of an extent is set.
+    pub fn any(&self, extent: Extent) -> bool {
+        Self::units(extent).any(|unit| self.get(unit))
+    }
+
+    /// Those set.
+    pub fn count(&self) -> u64 {
+        self.0.iter().map(|byte| u64::from(byte.count_ones())).sum()
+    }
+}
+
+/// The record zone of a device without a head.
+#[derive(Debug)]
+struct Zone {
+    free: FreeSpace,
+    eager: Eager,
+    /// Its first unit on the volume.
+    start: u64,
+}
+
+/// See the module's head.
+#[derive(Debug)]
+pub struct Space {
+    measures: Measures,
+    free: FreeSpace,
+    eager: Eager,
+    zone: Option<Zone>,
+    /// The present tree's.
+    pub tree: Bits,
+    /// The newest checkpoint's.
+    base: Bits,
+    /// Blocks with a unit of the tree.
+    live_blocks: u64,
+    /// Given up by what has been appended and not sealed.
+    released: Vec<Extent>,
+    /// Given up by the transaction whose flush is under way.
+    in_flight: Vec<Extent>,
+    /// Given up durably, and used by the newest checkpoint.
+    pinned: Vec<Extent>,
+}
+
+impl Space {
+    /// Of a volume whose tree uses `tree`, as the newest checkpoint's did `base`,
+    /// and whose log has records in `records`.
+    ///
+    /// # Errors
+    /// The first unit that two want.
+    pub fn new(
+        medium: &dyn Medium,
+        measures: &Measures,
+        policy: Policy,
+        tree: Bits,
+        base: Bits,
+        records: impl Iterator<Item = u64>,
+    ) -> Result<Self, u64> {
+        let blocks = measures.blocks as u32;
+        let each = measures.units_per_block();
+        let regions = medium.regions(blocks, measures.block_bytes);
+        let mut free = FreeSpace::new(regions, each, measures.unit_sectors());
+        for block in (0..measures.eager_start()).chain([measures.last_block()]) {
+            free.take_block(block as u32);
+        }
+        let mut zone = (measures.zone_blocks > 0).then(|| {
+            let regions = Regions::even(measures.zone_blocks as u32, 64);
+            Zone {
+                free: FreeSpace::new(regions, each, measures.unit_sectors()),
+                eager: Eager::new(Policy::default()),
+                start: measures.zone_start() * u64::from(each),
+            }
+        });
+        let within = measures.record_units();
+        for unit in records {
+            if !within.contains(&unit) {
+                return Err(unit);
+            }
+            let (free, unit) = match &mut zone {
+                Some(zone) => (&mut zone.free, unit - zone.start),
+                None => (&mut free, unit),
+            };
+            let (block, bit) = free.place(unit);
+            if free.mask(block) & bit != 0 {
+                return Err(unit);
+            }
+            free.take(block, bit);
+        }
+        let mut live_blocks = 0;
+        let eager = measures.eager_units();
+        for block in 0..blocks {
+            let first = u64::from(block) * u64::from(each);
+            let units = first..first + u64::from(each);
+            let mask = units
+                .clone()
+                .filter(|&unit| tree.get(unit))
+                .fold(0u8, |mask, unit| mask | 1 << (unit - first));
+            if mask == 0 {
+                continue;
+            }
+            if !eager.contains(&first) || free.mask(block) & mask != 0 {
+                return Err(first);
+            }
+            free.take(block, mask);
+            live_blocks += 1;
+        }
+        let mut space = Space {
+            measures: *measures,
+            free,
+            eager: Eager::new(policy),
+            zone,
+            tree,
+            base,
+            live_blocks,
+            released: Vec::new(),
+            in_flight: Vec::new(),
+            pinned: Vec::new(),
+        };
+        // What the checkpoint's tree uses and the present one does not stays
+        // as it is: the next recovery may need it as this one did.
+        for unit in eager {
+            let extent = Extent { unit, units: 1 };
+            let (block, bit) = space.free.place(unit);
+            if space.base.get(unit) && space.free.mask(block) & bit == 0 {
+                space.free.take(block, bit);
+                space.pinned.push(extent);
+            }
+        }
+        Ok(space)
+    }
+
+    fn block_of(&self, extent: Extent) -> Extent {
+        let each = u64::from(self.measures.units_per_block());
+        Extent {
+            unit: extent.unit / each * each,
+            units: each as u32,
+        }
+    }
+
+    fn enter(&mut self, extent: Extent) {
+        self.live_blocks += u64::from(!self.tree.any(self.block_of(extent)));
+        assert!(self.tree.set(extent), "{extent:?} was free and of the tree");
+    }
+
+    /// Takes the nearest block, and those behind it that are free in the same
+    /// region, at most `wanted`: for data.
+    pub fn take_blocks(&mut self, medium: &dyn Medium, wanted: usize) -> Option<(u64, usize)> {
+        let each = self.measures.units_per_block();
+        let head = medium.head();
+        let unit = self
+            .eager
+            .choose(&self.free, head.as_ref(), Want::Block, Avoid::default())?;
+        let first = self.free.place(unit).0;
+        let region = self.free.regions().of(first);
+        let end = self.free.regions().blocks(region).end;
+        let run = (first + 1..end).take_while(|&block| self.free.mask(block) == 0);
+        let count = 1 + run.take(wanted.saturating_sub(1)).count();
+        for block in first..first + count as u32 {
+            self.free.take_block(block);
+            self.enter(Extent {
+                unit: u64::from(block) * u64::from(each),
+                units: each,
+            });
+        }
+        Some((unit, count))
+    }
+
+    /// Takes the nearest unit: for an inode, an index node, a short tail.
+    pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
+        let unit = self.nearest_unit(medium)?;
+        self.enter(Extent { unit, units: 1 });
+        Some(unit)
+    }
+
+    fn nearest_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
+        let head = medium.head();
+        let unit = self
+            .eager
+            .choose(&self.free, head.as_ref(), Want::Unit, Avoid::default())?;
+        self.free.take_unit(unit);
+        Some(unit)
+    }
+
+    /// Takes a unit for a record.
+    pub fn take_record(&mut self, medium: &dyn Medium) -> Option<u64> {
+        let Some(zone) = &mut self.zone else {
+            return self.nearest_unit(medium);
+        };
+        let unit = zone
+            .eager
+            .choose(&zone.free, None, Want::Unit, Avoid::default())?;
+        zone.free.take_unit(unit);
+        Some(zone.start + unit)
+    }
+
+    /// A record's unit is free.
+    pub fn give_record(&mut self, unit: u64) {
+        match &mut self.zone {
+            Some(zone) => zone.free.give_unit(unit - zone.start),
+            None => self.free.give_unit(unit),
+        }
+    }
+
+    /// What the tree no longer uses.
+    ///
+    /// # Errors
+    /// If it did not.
+    pub fn release(&mut self, extent: Extent) -> Result<(), Extent> {
+        if !self.tree.clear(extent) {
+            return Err(extent);
+        }
+        self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
+        self.released.push(extent);
+        Ok(())
+    }
+
+    /// The place failed: it is not of the tree, and not used again before the
+    /// next mount.
+    pub fn spoil(&mut self, extent: Extent) {
+        let was = self.tree.clear(extent);
+        assert!(was, "{extent:?} was taken");
+        self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
+    }
+
+    /// The transaction that gave up what was released is on its way.
+    pub fn sealed(&mut self) {
+        self.in_flight.append(&mut self.released);
+    }
+
+    /// It is durable.
+    pub fn settled(&mut self) {
+        for extent in std::mem::take(&mut self.in_flight) {
+            match self.base.any(extent) {
+                true => self.pinned.push(extent),
+                false => self.give(extent),
+            }
+        }
+    }
+
+    /// A checkpoint of the present tree is durable, and nothing waits.
+    pub fn checkpointed(&mut self) {
+        self.base.clone_from(&self.tree);
+        for extent in std::mem::take(&mut self.pinned) {
+            self.give(extent);
+        }
+    }
+
+    fn give(&mut self, extent: Extent) {
+        match extent.units {
+            1 => self.free.give_unit(extent.unit),
+            _ => self.free.give_block(self.free.place(extent.unit).0),
+        }
+    }
+
+    /// Blocks nobody uses.
+    pub fn free_blocks(&self) -> u64 {
+        self.free.free_blocks()
+    }
+
+    /// Blocks of which the tree uses a unit.
+    pub fn live_blocks(&self) -> u64 {
+        self.live_blocks
+    }
+
+    /// Units that wait for a checkpoint.
+    pub fn pinned_units(&self) -> u64 {
+        self.pinned.iter().map(|e| u64::from(e.units)).sum()
+    }
+
+    /// Units that wait for a flush.
+    pub fn waiting_units(&self) -> u64 {
+        let waiting = self.released.iter().chain(&self.in_flight);
+        waiting.map(|extent| u64::from(extent.units)).sum()
+    }
+}

@@ -1,0 +1,173 @@
+//! One group's changes, built beside what readers see: all of them take effect
+//! at once, or none does.
+
+use super::format::{Extent, Image, Node, NodeId, Place};
+use super::lookup::{Store, Tables};
+use crate::error::Result;
+use std::collections::{BTreeMap, HashMap};
+use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version};
+
+/// See the module's head.
+pub struct Stage<'a> {
+    pub store: &'a Store,
+    pub tables: &'a Tables,
+    pub changes: Changes,
+}
+
+/// What a group changes.
+#[derive(Default)]
+pub struct Changes {
+    /// Numbers freed, with the version of the next file. Before `images`.
+    pub freed: BTreeMap<u64, Version>,
+    /// Inodes that changed; `None` for those that are gone.
+    pub images: HashMap<u64, Option<Image>>,
+    /// Index nodes that changed; `None` for those that are gone.
+    pub nodes: BTreeMap<NodeId, Option<Node>>,
+    /// What the tree no longer uses.
+    pub released: Vec<Extent>,
+    /// By how much the number of stored blocks grows.
+    pub stored: i64,
+}
+
+impl<'a> Stage<'a> {
+    /// No change yet.
+    pub fn new(store: &'a Store, tables: &'a Tables) -> Self {
+        Stage {
+            store,
+            tables,
+            changes: Changes::default(),
+        }
+    }
+
+    /// The inode as this group has it so far. A number that has none gets one
+    /// without any block: its attributes arrive behind its blocks.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn take_image(&mut self, ino: InodeNo, version: Version) -> Result<Image> {
+        let present = match self.changes.images.remove(&ino.0) {
+            Some(staged) => staged,
+            None if self.changes.freed.contains_key(&ino.0) => None,
+            None if self.tables.images.contains_key(&ino.0)
+                || self.tables.entry(ino.0).unit().is_some() =>
+            {
+                Some((*self.tables.image(self.store, ino.0)?).clone())
+            }
+            None => None,
+        };
+        Ok(present.unwrap_or_else(|| Image::new(blank(ino, version), &self.store.measures)))
+    }
+
+    /// The inode has changed.
+    pub fn put_image(&mut self, image: Image) {
+        self.changes.images.insert(image.inode.ino.0, Some(image));
+    }
+
+    /// What the tree used at `place` is free, once this is durable.
+    pub fn give_up(&mut self, place: &Place) {
+        if place.is_stored() {
+            let extent = self.store.measures.extent_of(place);
+            self.changes.released.push(extent);
+        }
+    }
+
+    /// The same of a data block, or one that was reserved.
+    pub fn give_up_block(&mut self, place: &Place) {
+        self.changes.stored -= i64::from(place.is_stored());
+        self.give_up(place);
+    }
+
+    /// A copy of a node, to be changed and put back; `None` if there is none.
+    pub fn take_node(&mut self, id: NodeId, place: &Place) -> Result<Option<Node>> {
+        if let Some(staged) = self.changes.nodes.remove(&id) {
+            return Ok(staged);
+        }
+        let node = self.tables.node(self.store, id, place)?;
+        Ok(node.map(|node| (*node).clone()))
+    }
+
+    /// Gives `block` a place, on an index that grows as it must.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
+        let measures = self.store.measures;
+        while measures.reach(image.height) <= block {
+            self.grow(image);
+        }
+        let mut height = image.height;
+        let at = (block / measures.span(height)) as usize;
+        if height == 0 {
+            let old = std::mem::replace(&mut image.slots[at], place);
+            self.settle(&old, &place);
+            return Ok(());
+        }
+        let mut above = image.slots[at];
+        loop {
+            let id = NodeId {
+                ino: image.inode.ino.0,
+                height,
+                index: block / measures.span(height),
+            };
+            let node = self.take_node(id, &above)?;
+            let mut node = node.unwrap_or_else(|| Node::empty(&measures));
+            let slot = block / measures.span(height - 1) % measures.fanout() as u64;
+            let slot = &mut node.slots[slot as usize];
+            above = *slot;
+            if height == 1 {
+                *slot = place;
+            }
+            self.changes.nodes.insert(id, Some(node));
+            if height == 1 {
+                self.settle(&above, &place);
+                return Ok(());
+            }
+            height -= 1;
+        }
+    }
+
+    fn settle(&mut self, old: &Place, new: &Place) {
+        self.give_up_block(old);
+        self.changes.stored += i64::from(new.is_stored());
+    }
+
+    /// Puts a node between the root and what hangs on it.
+    fn grow(&mut self, image: &mut Image) {
+        let mut node = Node::empty(&self.store.measures);
+        for (slot, root) in node.slots.iter_mut().zip(&mut image.slots) {
+            *slot = std::mem::take(root);
+        }
+        image.height += 1;
+        let id = NodeId {
+            ino: image.inode.ino.0,
+            height: image.height,
+            index: 0,
+        };
+        self.changes.nodes.insert(id, Some(node));
+    }
+}
+
+/// An inode of which nothing is known yet.
+fn blank(ino: InodeNo, version: Version) -> Inode {
+    Inode {
+        ino,
+        version,
+        mode: FileKind::Regular.mode_bits(),
+        uid: 0,
+        gid: 0,
+        nlink: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        sectors: 0,
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        btime: Timestamp::default(),
+        flags: 0,
+        project: 0,
+        parent: InodeNo(0),
+        inline: Vec::new(),
+        xattr_bytes: 0,
+    }
+}
