@@ -27,7 +27,7 @@ cargo test --workspace
 step "conformance"
 VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
-cargo test -p varve-prove --features planted --test planted_log
+cargo test -p varve-prove --features planted --test planted_log --test virtual_log
 step "schedules of threads"
 cargo test -p varve-prove --features planted,shuttle --test schedules
 step "documentation"

@@ -14,6 +14,7 @@
 //! | [`faults`] | devices that fail, lie and decay |
 //! | [`applications`] | real programs on a recorded mount, and their own checkers |
 //! | [`variants`] | the logs that it explores |
+//! | [`virtual_log`] | VLFS as a subject |
 //! | [`full`] | volumes filled and emptied again |
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
@@ -63,3 +64,4 @@ pub mod toy;
 pub mod traces;
 pub mod tree;
 pub mod variants;
+pub mod virtual_log;

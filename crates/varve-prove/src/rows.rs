@@ -33,7 +33,7 @@ pub struct Row {
 pub type Round = fn(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>;
 
 /// Every row, in the order of the table.
-pub const ROWS: [Row; 13] = [
+pub const ROWS: [Row; 14] = [
     Row {
         name: "crash-states",
         about: "power cuts at every write and flush of random workloads; unflushed writes \
@@ -62,6 +62,14 @@ pub const ROWS: [Row; 13] = [
         unit: "states",
         command: "cargo test --release -p varve-prove --test leftover",
         round: Some(rounds::nested),
+    },
+    Row {
+        name: "virtual-log",
+        about: "power cuts on VLFS: at random, where room is reused, with units of a sector, \
+                and during recovery",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test virtual_log",
+        round: Some(rounds::virtual_log),
     },
     Row {
         name: "io-errors",

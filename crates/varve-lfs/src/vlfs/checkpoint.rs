@@ -8,6 +8,7 @@ use super::seal::Writer;
 use super::space::Bits;
 use crate::error::Result;
 use std::io::IoSlice;
+use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_vlog::{Access, Medium};
 use zerocopy::IntoBytes;
@@ -80,6 +81,20 @@ impl Vlfs {
         self.counts.checkpoints.fetch_add(1, Relaxed);
         Ok(())
     }
+}
+
+/// Which checkpoints of a volume are whole, head and body. One is not while it
+/// is being written.
+///
+/// # Errors
+/// If there is no volume; device errors.
+pub fn whole_checkpoints(medium: Arc<dyn Medium>) -> Result<[bool; 2]> {
+    let superblock = Vlfs::find_superblock(&*medium)?;
+    let store = Store::new(medium, Measures::of(&superblock), 0);
+    Ok([0, 1].map(|region| {
+        let head = read_head(&store, region);
+        head.is_some_and(|head| read_body(&store, region, &head).is_ok())
+    }))
 }
 
 /// Writes a checkpoint's head.

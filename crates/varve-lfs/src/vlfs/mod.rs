@@ -40,6 +40,7 @@ mod tests;
 mod walk;
 
 pub use check::{Checked, check};
+pub use checkpoint::whole_checkpoints;
 pub use mkfs::{VlfsFormatOptions, format, plan};
 pub use mount::VlfsMountOptions;
 pub use recovery::VlfsRecovery;

@@ -17,6 +17,7 @@ use crate::repair::learn_repair;
 use crate::subjects::Log;
 use crate::traces;
 use crate::variants::Variant;
+use crate::virtual_log::VirtualLog;
 use std::time::Duration;
 use varve_device::FaultKind;
 
@@ -120,6 +121,47 @@ pub fn nested(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     chosen.length = 12;
     (chosen.plan.nested_one_in, chosen.plan.depth) = (40, 3);
     variant(chosen, seed, index, done)
+}
+
+/// A random workload on VLFS, of another kind each round.
+pub fn virtual_log(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let plain = Plan {
+        units: vec![4096],
+        patience: PATIENCE,
+        ..Plan::quick(seed)
+    };
+    let (subject, plan, length) = match index % 4 {
+        1 => {
+            let plan = VirtualLog::churn(seed);
+            (
+                VirtualLog::small(),
+                Plan {
+                    patience: PATIENCE,
+                    ..plan
+                },
+                120,
+            )
+        }
+        2 => {
+            let plan = Plan {
+                units: vec![512],
+                ..plain
+            };
+            (VirtualLog::with_small_units(), plan, 40)
+        }
+        3 => {
+            let plan = Plan {
+                nested_one_in: 40,
+                depth: 3,
+                ..plain
+            };
+            (VirtualLog::default(), plan, 12)
+        }
+        _ => (VirtualLog::default(), plain, 40),
+    };
+    explored(&subject, done, |explorer| {
+        explorer.explore_generated(index, length, &plan)
+    })
 }
 
 fn workload(seed: u64, length: u64) -> Vec<Operation> {

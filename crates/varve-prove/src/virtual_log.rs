@@ -1,0 +1,195 @@
+//! VLFS as a subject: the file system on the virtual log.
+
+use crate::explorer::Plan;
+use crate::generator::Profile;
+use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::runner::new_clock;
+use crate::subjects::options;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::{Clock, Device, Geometry, MemoryDevice, MemoryImage};
+use varve_fs::{FileSystem, Options, Result};
+use varve_lfs::vlfs::format::{CheckpointHeader, Measures};
+use varve_lfs::vlfs::{
+    Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format, whole_checkpoints,
+};
+use varve_vlog::{InOrder, Medium};
+
+/// A volume on the virtual log.
+#[derive(Clone, Debug)]
+pub struct VirtualLog {
+    /// How it is made.
+    pub format: VlfsFormatOptions,
+    /// How its layout is mounted.
+    pub mount: VlfsMountOptions,
+    /// How its tree is mounted.
+    pub options: Options,
+    /// Bytes of the device.
+    pub device_bytes: u64,
+}
+
+impl Default for VirtualLog {
+    fn default() -> Self {
+        VirtualLog {
+            format: VlfsFormatOptions {
+                seed: Some(1),
+                ..VlfsFormatOptions::default()
+            },
+            mount: VlfsMountOptions {
+                cache_bytes: 1 << 20,
+                ..VlfsMountOptions::default()
+            },
+            options: options(),
+            device_bytes: 6 << 20,
+        }
+    }
+}
+
+impl VirtualLog {
+    /// With units of a sector: inodes and records share blocks.
+    pub fn with_small_units() -> Self {
+        let mut subject = VirtualLog::default();
+        subject.format.unit_bytes = 512;
+        subject
+    }
+
+    /// So small that room is given up and reused all the time.
+    pub fn small() -> Self {
+        VirtualLog {
+            device_bytes: 4 << 20,
+            ..VirtualLog::default()
+        }
+    }
+
+    /// How the small one is explored.
+    pub fn churn(seed: u64) -> Plan {
+        Plan {
+            profile: Profile::churn(),
+            may_be_full: true,
+            units: vec![4096],
+            ..Plan::quick(seed)
+        }
+    }
+
+    fn medium(&self, device: Arc<dyn Device>) -> Arc<dyn Medium> {
+        match self.format.unit_bytes {
+            512 => Arc::new(InOrder(Sectors(device))),
+            _ => Arc::new(InOrder(device)),
+        }
+    }
+
+    fn mount_as(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        read_only: bool,
+    ) -> Result<Box<dyn Mounted>> {
+        let mount = VlfsMountOptions {
+            seed: Some(seed),
+            read_only,
+            ..self.mount.clone()
+        };
+        let layout = Vlfs::mount(self.medium(device), Arc::clone(&clock), mount)?;
+        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        let extras: Extras<Vlfs> = Extras {
+            damage: |system| system.layout().recovery_report().damage.clone(),
+            unmount: |system| Ok(system.layout().unmount()?),
+            ..Extras::default()
+        };
+        Ok(Box::new(Handle::new(system, extras)))
+    }
+}
+
+/// A device that writes single sectors without reading their neighbours.
+#[derive(Debug)]
+struct Sectors(Arc<dyn Device>);
+
+impl Device for Sectors {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            logical_block: 512,
+            physical_block: 512,
+            ..self.0.geometry()
+        }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> varve_device::Result<()> {
+        self.0.write(offset, buffers)
+    }
+
+    fn flush(&self) -> varve_device::Result<()> {
+        self.0.flush()
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+impl Subject for VirtualLog {
+    fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()> {
+        let medium = self.medium(device);
+        format(&*medium, &*clock, &self.format)?;
+        let mount = VlfsMountOptions {
+            seed: Some(0),
+            ..self.mount.clone()
+        };
+        let layout = Vlfs::mount(medium, Arc::clone(&clock), mount)?;
+        FileSystem::format(&layout, &*clock, (0, 0))?;
+        Ok(layout.unmount()?)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<Box<dyn Mounted>> {
+        self.mount_as(device, clock, seed, false)
+    }
+
+    fn mount_read_only(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Result<Box<dyn Mounted>>> {
+        Some(self.mount_as(device, clock, 3, true))
+    }
+
+    fn without_newest_checkpoint(&self, image: &MemoryImage) -> Option<MemoryImage> {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
+        let superblock = Vlfs::find_superblock(&*device).ok()?;
+        // While one is written the other is alone.
+        if whole_checkpoints(self.medium(device)).ok()? != [true, true] {
+            return None;
+        }
+        let measures = Measures::of(&superblock);
+        let head = |region| {
+            let at = measures.block_byte(measures.checkpoint_block(region));
+            let mut bytes = [0; 512];
+            image.read(at, &mut bytes);
+            let header = CheckpointHeader::parse(&bytes, &measures).ok()?;
+            Some((header.serial.get(), at))
+        };
+        let newest = head(0)?.max(head(1)?);
+        let mut image = image.clone();
+        image.write(newest.1, &[0; 512]);
+        Some(image)
+    }
+
+    fn check(&self, device: Arc<dyn Device>) -> Vec<String> {
+        match check(self.medium(device), new_clock(), true) {
+            Ok(checked) => checked.problems,
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.device_bytes
+    }
+}

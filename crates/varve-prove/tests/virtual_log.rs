@@ -1,0 +1,132 @@
+//! VLFS put to the proof: power cuts, the model, the full volume, bit rot.
+
+use std::time::Instant;
+use varve_prove::explorer::{Counts, Explorer, Plan};
+use varve_prove::generator::Profile;
+use varve_prove::random::{announce_seed, scaled};
+use varve_prove::reference::Course;
+use varve_prove::virtual_log::VirtualLog;
+
+fn explore(subject: &VirtualLog, plan: &Plan, workloads: u64, length: u64) -> Counts {
+    let start = Instant::now();
+    let explorer = Explorer::new(subject);
+    for index in 0..workloads {
+        if let Err(failure) = explorer.explore_generated(index, length, plan) {
+            panic!("workload {index}\n{failure}");
+        }
+    }
+    let counts = explorer.counts();
+    let rate = counts.states as f64 / start.elapsed().as_secs_f64();
+    eprintln!("{counts:?}, {rate:.0} states/s");
+    counts
+}
+
+#[test]
+fn power_cuts() {
+    let seed = announce_seed("power_cuts", 1);
+    let plan = Plan {
+        units: vec![4096],
+        ..Plan::quick(seed)
+    };
+    let counts = explore(&VirtualLog::default(), &plan, scaled(12), 40);
+    assert!(counts.states > 500);
+}
+
+#[test]
+fn power_cuts_with_units_of_a_sector() {
+    let seed = announce_seed("power_cuts_with_units_of_a_sector", 1);
+    let subject = VirtualLog::with_small_units();
+    let plan = Plan {
+        units: vec![512],
+        ..Plan::quick(seed)
+    };
+    let counts = explore(&subject, &plan, scaled(6), 40);
+    assert!(counts.states > 300);
+}
+
+#[test]
+fn power_cuts_where_room_is_reused() {
+    let seed = announce_seed("power_cuts_where_room_is_reused", 1);
+    let plan = VirtualLog::churn(seed);
+    let counts = explore(&VirtualLog::small(), &plan, scaled(2), 120);
+    assert!(counts.states > 200);
+}
+
+#[test]
+fn short_lives_one_after_the_other() {
+    let seed = announce_seed("short_lives_one_after_the_other", 1);
+    let plan = Plan {
+        units: vec![4096],
+        nested_one_in: 40,
+        depth: 3,
+        ..Plan::quick(seed)
+    };
+    let counts = explore(&VirtualLog::default(), &plan, scaled(2), 12);
+    assert!(counts.nested_states > 20);
+}
+
+#[test]
+fn everything_against_the_model() {
+    let seed = announce_seed("everything_against_the_model", 1);
+    for round in 0..scaled(2) {
+        let course = Course::new(Profile::everything(), 1200);
+        let subject = VirtualLog {
+            device_bytes: 64 << 20,
+            ..VirtualLog::default()
+        };
+        if let Err(failure) = course.run_on(seed + round, &subject) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn a_small_volume_against_the_model() {
+    let seed = announce_seed("a_small_volume_against_the_model", 1);
+    for (round, subject) in [VirtualLog::small(), VirtualLog::with_small_units()]
+        .iter()
+        .enumerate()
+    {
+        let course = Course {
+            may_be_full: true,
+            ..Course::new(Profile::everything(), 1200)
+        };
+        if let Err(failure) = course.run_on(seed + round as u64, subject) {
+            panic!("{failure}");
+        }
+    }
+}
+
+/// The harness is tested, too: mistakes planted in VLFS are caught by what is
+/// used without them.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_mistakes_are_caught() {
+    use varve_fs::planted::{Planted, with};
+    let seed = announce_seed("planted_mistakes_are_caught", 1);
+    let plan = Plan {
+        units: vec![4096],
+        patience: std::time::Duration::ZERO,
+        ..Plan::quick(seed)
+    };
+    for bug in [
+        Planted::ReuseBeforeDurable,
+        Planted::UncheckedPayload,
+        Planted::CommitWithoutFlush,
+        Planted::OrphansNotFreed,
+    ] {
+        let churns = bug == Planted::ReuseBeforeDurable;
+        let (subject, plan, length) = match churns {
+            true => (VirtualLog::small(), VirtualLog::churn(seed), 160),
+            false => (VirtualLog::default(), plan.clone(), 40),
+        };
+        let explorer = Explorer::new(&subject);
+        let caught = (0..40).any(|index| {
+            let explored = || explorer.explore_generated(index, length, &plan);
+            let outcome = varve_prove::panics::catch(|| with(bug, explored));
+            !matches!(outcome, Ok(Ok(())))
+        });
+        eprintln!("{bug:?}: {:?}", explorer.counts());
+        assert!(caught, "{bug:?} is not caught");
+    }
+}
