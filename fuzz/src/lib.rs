@@ -19,6 +19,7 @@ pub mod nbd;
 pub mod sample;
 pub mod structures;
 pub mod vld;
+pub mod vlfs;
 pub mod walk;
 
 /// One parser under attack.
@@ -98,6 +99,11 @@ pub const TARGETS: &[Target] = &[
         name: "vld_medium",
         run: vld::medium,
         seeds: vld::medium_seeds,
+    },
+    Target {
+        name: "vlfs_image",
+        run: vlfs::image,
+        seeds: vlfs::seeds,
     },
     Target {
         name: "cleaner",

@@ -20,7 +20,7 @@ use varve_lfs::Lfs;
 use varve_lfs::cleaner::policy::Coalescing;
 
 /// How often an idle volume is looked at.
-const IDLE: Duration = Duration::from_secs(1);
+pub(crate) const IDLE: Duration = Duration::from_secs(1);
 /// How often a volume whose log grows is looked at.
 const BUSY: Duration = Duration::from_millis(50);
 /// How often one that also runs out of clean segments is looked at: the
@@ -36,20 +36,20 @@ const ORDER_TIMES: u32 = 4;
 
 /// Wakes one thread, or ends it.
 #[derive(Default)]
-struct Signal {
+pub(crate) struct Signal {
     woken: Mutex<bool>,
     changed: Condvar,
     stopping: AtomicBool,
 }
 
 impl Signal {
-    fn wake(&self) {
+    pub(crate) fn wake(&self) {
         *self.woken.lock() = true;
         self.changed.notify_one();
     }
 
     /// Waits to be woken or for `timeout`. False once it is time to end.
-    fn wait(&self, timeout: Duration) -> bool {
+    pub(crate) fn wait(&self, timeout: Duration) -> bool {
         let mut woken = self.woken.lock();
         if !*woken && !self.stopping() {
             self.changed.wait_for(&mut woken, timeout);
@@ -58,11 +58,11 @@ impl Signal {
         !self.stopping()
     }
 
-    fn stopping(&self) -> bool {
+    pub(crate) fn stopping(&self) -> bool {
         self.stopping.load(Relaxed)
     }
 
-    fn stop(&self) {
+    pub(crate) fn stop(&self) {
         self.stopping.store(true, Relaxed);
         self.wake();
     }

@@ -8,14 +8,14 @@
 
 mod signature;
 
-pub use signature::{Found, VARVE, probe};
+pub use signature::{Found, VARVE, VIRTUAL_LOG, probe};
 
 use crate::error::{Error, Result};
 use crate::host;
 use crate::options::{CreateOptions, Preallocation};
 use crate::volume::open_device;
 use std::io::{self, IoSlice};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_device::{
     Clock, Device, DeviceError, FileDevice, Geometry, HostClock, IoMode, OpenError, OpenMode,
@@ -23,7 +23,8 @@ use varve_device::{
 };
 use varve_fs::FileSystem;
 use varve_lfs::format::Superblock;
-use varve_lfs::{FormatOptions, Lfs, MountOptions};
+use varve_lfs::{FormatOptions, Lfs, MountOptions, vlfs};
+use varve_vlog::{InOrder, Medium};
 
 /// Called with the bytes of a new image written so far, and in all.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
@@ -34,9 +35,44 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// `Refused` if something is there, `InUse`, `Layout` if the options give no
 /// volume, or what the host answers.
 pub fn format(path: &Path, options: &CreateOptions, progress: Progress<'_>) -> Result<Superblock> {
+    let plan = |device: Arc<dyn Device>| {
+        varve_lfs::plan_volume(&*device, &layout_options(options), 0)?;
+        Ok(())
+    };
+    let make = |device| format_device(device, options);
+    make_in(path, options, progress, &plan, &make)
+}
+
+/// The same, of a volume on the virtual log (`docs/vlfs.md`).
+///
+/// # Errors
+/// As [`format()`].
+pub fn format_virtual_log(
+    path: &Path,
+    options: &CreateOptions,
+    progress: Progress<'_>,
+) -> Result<vlfs::format::Superblock> {
+    let plan = |device| {
+        vlfs::plan(&InOrder(device), &virtual_log_options(options), 0)?;
+        Ok(())
+    };
+    let make = |device| make_virtual_log(device, options);
+    make_in(path, options, progress, &plan, &make)
+}
+
+type Plan<'a> = &'a dyn Fn(Arc<dyn Device>) -> Result<()>;
+type Make<'a, T> = &'a dyn Fn(Arc<dyn Device>) -> Result<T>;
+
+fn make_in<T>(
+    path: &Path,
+    options: &CreateOptions,
+    progress: Progress<'_>,
+    plan: Plan<'_>,
+    make: Make<'_, T>,
+) -> Result<T> {
     match path.try_exists() {
-        Ok(false) => format_new(path, options, progress),
-        Ok(true) => format_existing(path, options),
+        Ok(false) => format_new(path, options, progress, plan, make),
+        Ok(true) => format_existing(path, options, plan, make),
         Err(source) => Err(Error::Open(OpenError::Io {
             path: path.to_owned(),
             action: "examine",
@@ -45,31 +81,41 @@ pub fn format(path: &Path, options: &CreateOptions, progress: Progress<'_>) -> R
     }
 }
 
-fn format_new(path: &Path, options: &CreateOptions, progress: Progress<'_>) -> Result<Superblock> {
+fn format_new<T>(
+    path: &Path,
+    options: &CreateOptions,
+    progress: Progress<'_>,
+    plan: Plan<'_>,
+    make: Make<'_, T>,
+) -> Result<T> {
     let size = options.size.ok_or_else(|| Error::Refused {
         path: path.to_owned(),
         problem: "does not exist".into(),
         advice: "give a size to create an image file",
     })?;
-    let planned = Planned {
-        path,
+    plan(Arc::new(Planned {
+        path: path.to_owned(),
         size: size / 512 * 512,
-    };
-    varve_lfs::plan_volume(&planned, &layout_options(options), 0)?;
+    }))?;
     let preallocate = match options.preallocate {
         Preallocation::Sparse => Preallocate::Sparse,
         Preallocation::Reserve => Preallocate::Reserve,
         Preallocation::Written => Preallocate::Written(progress),
     };
     let device = FileDevice::create(path, size, preallocate, IoMode::Direct)?;
-    format_device(Arc::new(device), options).inspect_err(|_| {
+    make(Arc::new(device)).inspect_err(|_| {
         // The first error is the one worth reporting.
         let _ = std::fs::remove_file(path);
     })
 }
 
-fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
-    let device = open_device(path, OpenMode::ReadWrite, IoMode::Direct)?;
+fn format_existing<T>(
+    path: &Path,
+    options: &CreateOptions,
+    plan: Plan<'_>,
+    make: Make<'_, T>,
+) -> Result<T> {
+    let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
     let refused = |problem: String, advice| Error::Refused {
         path: path.to_owned(),
         problem,
@@ -80,7 +126,7 @@ fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
         let problem = format!("exists already and has {size} bytes");
         return Err(refused(problem, "leave the size out to use it as it is"));
     }
-    varve_lfs::plan_volume(&device, &layout_options(options), 0)?;
+    plan(Arc::clone(&device) as Arc<dyn Device>)?;
     let shown_by = host::loop_device_of(path);
     if let Some(name) = shown_by.as_deref().filter(|name| host::is_claimed(name)) {
         let problem = format!("is shown by /dev/{name}, which is in use");
@@ -95,7 +141,34 @@ fn format_existing(path: &Path, options: &CreateOptions) -> Result<Superblock> {
             return Err(refused(format!("is shown by /dev/{name}"), advice));
         }
     }
-    format_device(Arc::new(device), options)
+    make(device)
+}
+
+fn make_virtual_log(
+    device: Arc<dyn Device>,
+    options: &CreateOptions,
+) -> Result<vlfs::format::Superblock> {
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
+    let superblock = vlfs::format(&*medium, &*clock, &virtual_log_options(options))?;
+    let mount = vlfs::VlfsMountOptions {
+        owner: host::identity(),
+        ..vlfs::VlfsMountOptions::default()
+    };
+    let layout = vlfs::Vlfs::mount(medium, Arc::clone(&clock), mount)?;
+    let owner = options.root_owner.unwrap_or_else(host::user_and_group);
+    FileSystem::format(&layout, &*clock, owner).map_err(Error::tree("make the root directory"))?;
+    layout.unmount()?;
+    Ok(superblock)
+}
+
+fn virtual_log_options(options: &CreateOptions) -> vlfs::VlfsFormatOptions {
+    vlfs::VlfsFormatOptions {
+        block_bytes: options.block_bytes,
+        label: options.label.clone(),
+        case_fold: options.case_fold,
+        ..vlfs::VlfsFormatOptions::default()
+    }
 }
 
 /// Makes a volume on any device, whatever it holds.
@@ -129,12 +202,12 @@ fn layout_options(options: &CreateOptions) -> FormatOptions {
 
 /// An image that does not exist yet, to ask what volume it would hold.
 #[derive(Debug)]
-struct Planned<'a> {
-    path: &'a Path,
+struct Planned {
+    path: PathBuf,
     size: u64,
 }
 
-impl Planned<'_> {
+impl Planned {
     fn refuse(&self, operation: Operation, offset: u64) -> DeviceError {
         DeviceError {
             device: self.name(),
@@ -146,7 +219,7 @@ impl Planned<'_> {
     }
 }
 
-impl Device for Planned<'_> {
+impl Device for Planned {
     fn geometry(&self) -> Geometry {
         Geometry {
             size: self.size,

@@ -9,7 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use varve_lfs::format::owner::OwnerRecord;
-use varve_lfs::{Lfs, OwnerIdentity};
+use varve_lfs::{Lfs, OwnerIdentity, Vlfs};
 
 /// Who had a volume mounted when its owner record was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,8 +96,13 @@ pub fn identity() -> OwnerIdentity {
 /// does not tell.
 pub fn holder(path: &Path) -> Option<Holder> {
     let device = Unlocked::open(path).ok()?;
-    let superblock = Lfs::find_superblock(&device).ok()?;
-    let record = Lfs::read_owner(&device, &superblock).ok()??;
+    let record = match Lfs::find_superblock(&device) {
+        Ok(superblock) => Lfs::read_owner(&device, &superblock).ok()??,
+        Err(_) => {
+            let superblock = Vlfs::find_superblock(&device).ok()?;
+            Vlfs::read_owner(&device, &superblock).ok()??
+        }
+    };
     (record.mounted.get() == 1).then(|| Holder::from(&record))
 }
 

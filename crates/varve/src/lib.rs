@@ -32,6 +32,7 @@
 //! | module | its part |
 //! |---|---|
 //! | [`volume`] | the facade: paths in, results out |
+//! | `virtual_log` | volumes on the virtual log: made, opened, closed |
 //! | [`mod@format`] | making a volume, and what it refuses to overwrite |
 //! | [`host`] | who we are, and who holds a volume |
 //! | `background`, [`Verifier`] | the threads that write back, checkpoint, clean and verify |
@@ -46,6 +47,7 @@ pub mod host;
 mod options;
 mod unlocked;
 mod verifier;
+mod virtual_log;
 pub mod volume;
 
 pub use error::{Error, Result};
@@ -57,6 +59,7 @@ pub use varve_lfs::cleaner::policy::PolicyKind;
 pub use varve_lfs::cleaner::{CleanerSettings, CleanerStatus, Pace};
 pub use varve_lfs::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
 pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
+pub use virtual_log::{VirtualLogVolume, is_virtual_log, read_virtual_log_superblock};
 pub use volume::open_device;
 pub use volume::read_superblock;
 pub use volume::{DirEntry, File, Metadata, OpenFlags, ReadDir, Statistics, Volume};

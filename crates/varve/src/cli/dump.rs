@@ -1,7 +1,7 @@
 //! `varve dump`: a volume's structures, for people and scripts.
 
-use super::histogram;
 use super::output::{self, Failure, Outcome};
+use super::{histogram, vlfs};
 use serde_json::{Value, json};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
@@ -62,6 +62,16 @@ impl Dump {
         if self.what.is_some() == self.utilisation {
             let text = "say what to dump: one of the subcommands, or --utilisation";
             return Err(Failure::new(2, text));
+        }
+        if varve::is_virtual_log(&self.volume) {
+            return match self.what {
+                Some(What::Superblock | What::Checkpoints) => vlfs::dump(&self.volume, false),
+                Some(What::Ifile) => vlfs::dump(&self.volume, true),
+                _ => {
+                    let what = "segments; dump superblock, checkpoints or ifile (the inode map)";
+                    vlfs::refuse(&self.volume, what, 1).map(|()| 0)
+                }
+            };
         }
         let device = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
         let volume = Inspector::open(Arc::new(device), Arc::new(HostClock::default()))

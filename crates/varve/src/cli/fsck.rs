@@ -5,6 +5,7 @@
 //! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
+use super::vlfs;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
@@ -60,6 +61,12 @@ pub struct Fsck {
 
 impl Fsck {
     pub fn run(self) -> Outcome {
+        if varve::is_virtual_log(&self.volume) {
+            if self.repair {
+                vlfs::refuse(&self.volume, "repair; look without --repair", OPERATIONAL)?;
+            }
+            return vlfs::fsck(&self.volume, self.data, self.json);
+        }
         if self.preen && !self.force && self.is_clean()? {
             match self.json {
                 true => output::json(&json!({ "clean": true })),

@@ -6,7 +6,7 @@
 
 use super::mkfs::describe;
 use super::output::{self, Failure, Outcome};
-use super::{mount_table, size};
+use super::{mount_table, size, vlfs};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,6 +31,9 @@ impl Info {
             true => volume_behind(&self.target)?,
             false => self.target.clone(),
         };
+        if varve::is_virtual_log(&volume) {
+            return vlfs::info(&volume, self.json);
+        }
         let superblock = varve::read_superblock(&volume)?;
         let holder = host::holder(&volume);
         let mounted = mount_table::mount_of(&volume);
@@ -48,14 +51,7 @@ impl Info {
             value["volume"] = json!(volume.display().to_string());
             value["state"] = state.into();
             value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
-            value["holder"] = holder.map_or(Value::Null, |holder| {
-                json!({
-                    "host": holder.host,
-                    "boot_id": holder.boot_id,
-                    "pid": holder.pid,
-                    "since_ns": holder.since_ns,
-                })
-            });
+            value["holder"] = holder_json(holder);
             output::json(&value);
             return Ok(0);
         }
@@ -120,4 +116,16 @@ fn volume_behind(directory: &Path) -> Result<PathBuf, Failure> {
         )
     })?;
     Ok(entry.source)
+}
+
+/// Who holds a volume, for scripts.
+pub(super) fn holder_json(holder: Option<host::Holder>) -> Value {
+    holder.map_or(Value::Null, |holder| {
+        json!({
+            "host": holder.host,
+            "boot_id": holder.boot_id,
+            "pid": holder.pid,
+            "since_ns": holder.since_ns,
+        })
+    })
 }

@@ -1,11 +1,20 @@
 //! `varve mkfs`: makes a volume.
 
-use super::output::{self, Outcome, Progress};
-use super::size;
+use super::output::{self, Failure, Outcome, Progress};
+use super::{size, vlfs};
 use serde_json::json;
 use std::path::PathBuf;
 use varve::{CreateOptions, Preallocation};
 use varve_lfs::format::Superblock;
+
+/// How blocks are placed.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum LayoutKind {
+    /// The segmented log.
+    Log,
+    /// The virtual log.
+    Vlfs,
+}
 
 /// Make a volume in an image file or on a block device.
 #[derive(clap::Args)]
@@ -31,6 +40,10 @@ pub struct Mkfs {
     /// Bytes in an inode: 256 to 4K. Small files live inside.
     #[arg(long, value_parser = size::parse_u32, default_value = "256")]
     inode_size: u32,
+    /// How blocks are placed: `log`, in segments that are cleaned; `vlfs`,
+    /// eagerly, on the virtual log, for small synchronous writes.
+    #[arg(long, value_enum, default_value = "log")]
+    layout: LayoutKind,
     /// Name for people, at most 64 bytes.
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
@@ -47,6 +60,12 @@ pub struct Mkfs {
 
 impl Mkfs {
     pub fn run(self) -> Outcome {
+        let on_virtual_log = self.layout == LayoutKind::Vlfs;
+        if on_virtual_log && (self.segment_size != 0 || self.inode_size != 256) {
+            let text = "a volume on the virtual log has no segments, and its inodes take a unit: \
+                        leave --segment-size and --inode-size out";
+            return Err(Failure::new(2, text));
+        }
         let options = CreateOptions {
             size: self.size,
             preallocate: match (self.preallocate, self.reserve) {
@@ -63,6 +82,19 @@ impl Mkfs {
             overwrite: self.force,
         };
         let progress = Progress::bytes("writing the image");
+        if on_virtual_log {
+            let made =
+                varve::format::format_virtual_log(&self.volume, &options, &mut |done, total| {
+                    progress.at(done, total)
+                });
+            progress.finish();
+            let superblock = made?;
+            match self.json {
+                true => output::json(&vlfs::describe(&superblock)),
+                false => output::line(vlfs::made(&self.volume, &superblock)),
+            }
+            return Ok(0);
+        }
         let made = varve::format::format(&self.volume, &options, &mut |done, total| {
             progress.at(done, total);
         });
@@ -86,7 +118,12 @@ impl Mkfs {
 
 /// The UUID in its usual form.
 pub fn uuid(superblock: &Superblock) -> String {
-    let hex: String = superblock.uuid.iter().map(|b| format!("{b:02x}")).collect();
+    uuid_text(&superblock.uuid)
+}
+
+/// The same of its bytes.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
     let parts = [
         &hex[..8],
         &hex[8..12],

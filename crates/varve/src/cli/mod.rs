@@ -33,6 +33,7 @@ mod top;
 mod top_server;
 mod umount;
 mod vld;
+mod vlfs;
 
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;

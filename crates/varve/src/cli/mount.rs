@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use varve::{IoMode, Statistics, Volume};
+use varve::{IoMode, Statistics, VirtualLogVolume, Volume};
 use varve_fuse::{End, Session, signals};
 
 const USAGE: u8 = 1;
@@ -161,6 +161,9 @@ impl Mount {
 
     /// Opens the volume, mounts it, and serves it until it is unmounted.
     fn serve(self, mut chosen: Chosen) -> Outcome {
+        if varve::is_virtual_log(&self.volume) {
+            return self.serve_virtual_log(chosen);
+        }
         let volume = self
             .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
@@ -200,12 +203,58 @@ impl Mount {
         finish(volume, ended)
     }
 
+    /// The same for a volume on the virtual log: nothing is cleaned, and nobody
+    /// is asked by ioctl.
+    fn serve_virtual_log(self, mut chosen: Chosen) -> Outcome {
+        let volume = self
+            .open_patiently(|| VirtualLogVolume::open(&self.volume, &chosen.volume))
+            .map_err(|error| Failure::from(error).coded(FAILED))?;
+        if let Some(reason) = volume
+            .read_only_reason()
+            .filter(|_| !chosen.volume.read_only)
+        {
+            tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
+            chosen.set_read_only();
+        }
+        chosen.mount.source = self.volume.display().to_string();
+        let counted = Arc::clone(volume.file_system());
+        chosen.mount.statistics = Some(Arc::new(move || {
+            let all = serde_json::json!({
+                "virtual_log": counted.layout().statistics(),
+                "tree": stats::tree(&counted.statistics()),
+                "space": stats::space(&counted.statfs()),
+            });
+            all.to_string()
+        }));
+        let fs = Arc::clone(volume.file_system());
+        let session = match Session::new(fs, &self.directory, chosen.mount) {
+            Ok(session) => session,
+            Err(error) => {
+                let failure = self.mount_failed(&error);
+                volume.close()?;
+                return Err(failure);
+            }
+        };
+        let watch = signals::unmount_on_termination(session.unmounter(), GRACE)
+            .map_err(Failure::with(FAILED))?;
+        if self.background_server {
+            daemon::say_live(self.log.as_deref()).map_err(Failure::with(2))?;
+        }
+        let ended = session.run();
+        drop(watch);
+        finish(volume, ended)
+    }
+
     /// umount(8) returns while the server may still be writing its last
     /// checkpoint: a volume that is in use, but mounted nowhere, is waited for.
     fn open(&self, chosen: &Chosen) -> varve::Result<Volume> {
+        self.open_patiently(|| Volume::open(&self.volume, &chosen.volume))
+    }
+
+    fn open_patiently<V>(&self, open: impl Fn() -> varve::Result<V>) -> varve::Result<V> {
         let until = Instant::now() + RELEASE;
         loop {
-            match Volume::open(&self.volume, &chosen.volume) {
+            match open() {
                 Err(varve::Error::InUse { .. })
                     if mount_table::mount_of(&self.volume).is_none() && Instant::now() < until =>
                 {
@@ -225,8 +274,34 @@ impl Mount {
     }
 }
 
+/// An open volume, of either layout.
+trait Served {
+    fn close(self) -> varve::Result<()>;
+    fn abandon(self);
+}
+
+impl Served for Volume {
+    fn close(self) -> varve::Result<()> {
+        Volume::close(self)
+    }
+
+    fn abandon(self) {
+        Volume::abandon(self);
+    }
+}
+
+impl Served for VirtualLogVolume {
+    fn close(self) -> varve::Result<()> {
+        VirtualLogVolume::close(self)
+    }
+
+    fn abandon(self) {
+        VirtualLogVolume::abandon(self);
+    }
+}
+
 /// Closes the volume, unless what it holds in memory is not to be trusted.
-fn finish(volume: Volume, ended: std::io::Result<End>) -> Outcome {
+fn finish(volume: impl Served, ended: std::io::Result<End>) -> Outcome {
     match ended {
         Ok(end) => {
             if end == End::Aborted {

@@ -63,6 +63,7 @@ fn tag(text: &str) -> Result<u64, String> {
 
 impl Salvage {
     pub fn run(self) -> Outcome {
+        super::vlfs::refuse(&self.volume, "salvage: its map is its only directory", 1)?;
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
         let source = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
         let size = source.geometry().size;

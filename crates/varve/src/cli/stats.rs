@@ -5,6 +5,7 @@ use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
 use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
+use varve_fs::{FsStatistics, StatFs};
 use varve_lfs::cleaner::pace::Gauge;
 use varve_lfs::cleaner::policy::TransferModel;
 use varve_lfs::{Lfs, STEPS, Utilisation};
@@ -179,6 +180,49 @@ fn segments(utilisation: &Utilisation) -> Value {
     })
 }
 
+/// The file system's counters.
+pub fn tree(t: &FsStatistics) -> Value {
+    json!({
+        "hits": t.hits,
+        "misses": t.misses,
+        "read_ahead_blocks": t.read_ahead_blocks,
+        "layout_reads": t.layout_reads,
+        "groups": t.groups,
+        "group_blocks": t.group_blocks,
+        "group_bytes": t.group_bytes,
+        "group_inodes": t.group_inodes,
+        "commits": t.commits,
+        "shared_captures": t.shared_captures,
+        "stalls": t.stalls,
+        "damaged_blocks": t.damaged_blocks,
+        "lookups": t.lookups,
+        "passages": t.passages,
+        "reads": t.reads,
+        "read_bytes": t.read_bytes,
+        "writes": t.writes,
+        "written_bytes": t.written_bytes,
+        "creates": t.creates,
+        "unlinks": t.unlinks,
+        "renames": t.renames,
+        "setattrs": t.setattrs,
+        "fsyncs": t.fsyncs,
+        "frees": t.frees,
+        "dirty_bytes": t.dirty_bytes,
+        "cached_bytes": t.cached_bytes,
+        "vnodes": t.vnodes,
+    })
+}
+
+/// Room on a volume.
+pub fn space(room: &StatFs) -> Value {
+    json!({
+        "blocks": room.blocks,
+        "free": room.free,
+        "files": room.files,
+        "files_free": room.files_free,
+    })
+}
+
 /// The counters of a volume, layer by layer.
 pub fn describe(statistics: &Statistics) -> Value {
     let layout: Map<String, Value> = statistics
@@ -192,41 +236,8 @@ pub fn describe(statistics: &Statistics) -> Value {
     cleaned.insert("empty".into(), l.segments_emptied.into());
     json!({
         "layout": layout,
-        "tree": {
-            "hits": t.hits,
-            "misses": t.misses,
-            "read_ahead_blocks": t.read_ahead_blocks,
-            "layout_reads": t.layout_reads,
-            "groups": t.groups,
-            "group_blocks": t.group_blocks,
-            "group_bytes": t.group_bytes,
-            "group_inodes": t.group_inodes,
-            "commits": t.commits,
-            "shared_captures": t.shared_captures,
-            "stalls": t.stalls,
-            "damaged_blocks": t.damaged_blocks,
-            "lookups": t.lookups,
-            "passages": t.passages,
-            "reads": t.reads,
-            "read_bytes": t.read_bytes,
-            "writes": t.writes,
-            "written_bytes": t.written_bytes,
-            "creates": t.creates,
-            "unlinks": t.unlinks,
-            "renames": t.renames,
-            "setattrs": t.setattrs,
-            "fsyncs": t.fsyncs,
-            "frees": t.frees,
-            "dirty_bytes": t.dirty_bytes,
-            "cached_bytes": t.cached_bytes,
-            "vnodes": t.vnodes,
-        },
-        "space": {
-            "blocks": statistics.space.blocks,
-            "free": statistics.space.free,
-            "files": statistics.space.files,
-            "files_free": statistics.space.files_free,
-        },
+        "tree": tree(t),
+        "space": space(&statistics.space),
         "written_by_cause": by_cause(&l.written_by_cause()),
         "read_by_cause": by_cause(&l.read_by_cause()),
         "segments": segments(&statistics.utilisation),

@@ -14,6 +14,9 @@ const FRONT: u64 = 128 << 10;
 /// The name of a volume of ours.
 pub const VARVE: &str = "a Varve volume";
 
+/// The name of one on the virtual log.
+pub const VIRTUAL_LOG: &str = "a Varve volume on the virtual log (VLFS)";
+
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -50,6 +53,7 @@ const fn signature(name: &'static str, offset: usize, bytes: &'static [u8]) -> S
 const SIGNATURES: &[Signature] = &[
     signature(VARVE, 0, &MAGIC),
     signature("a virtual log disk", 4, b"VLDS"),
+    signature(VIRTUAL_LOG, 0, &varve_lfs::vlfs::format::MAGIC),
     signature("an ext2, ext3 or ext4 file system", 0x438, &[0x53, 0xef]),
     signature("an XFS file system", 0, b"XFSB"),
     signature("a btrfs file system", 0x1_0040, b"_BHRfS_M"),

@@ -42,6 +42,11 @@ impl Mount {
     pub fn new(size: &str) -> Self {
         let scratch = Scratch::new();
         let image = scratch.volume("image", size);
+        Mount::of(scratch, image)
+    }
+
+    /// Mounts a volume that has been made.
+    pub fn of(scratch: Scratch, image: String) -> Self {
         fs::create_dir(scratch.path("mnt")).unwrap();
         let (over, is_over) = channel();
         let mount = Mount {

@@ -1,0 +1,244 @@
+//! The commands that differ for a volume on the virtual log.
+
+use super::output::{self, Failure, Outcome};
+use super::{mount_table, size};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use varve::{IoMode, host};
+use varve_device::{Device, HostClock, OpenMode};
+use varve_lfs::vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
+use varve_lfs::vlfs::{Checked, Vlfs, VlfsMountOptions, check, whole_checkpoints};
+use varve_vlog::{InOrder, Medium};
+
+const UNCORRECTED: u8 = 4;
+const OPERATIONAL: u8 = 8;
+
+/// The UUID in its usual form.
+fn uuid(superblock: &Superblock) -> String {
+    super::mkfs::uuid_text(&superblock.uuid)
+}
+
+/// The superblock for scripts.
+pub fn describe(superblock: &Superblock) -> Value {
+    let measures = Measures::of(superblock);
+    json!({
+        "layout": "vlfs",
+        "uuid": uuid(superblock),
+        "label": superblock.label_text(),
+        "format_version": superblock.version.get(),
+        "bytes": measures.block_byte(measures.blocks),
+        "block_bytes": measures.block_bytes,
+        "unit_bytes": measures.unit_bytes,
+        "inodes": measures.inodes,
+        "record_zone_blocks": measures.zone_blocks,
+        "reserve_blocks": measures.reserve_blocks,
+        "case_fold": superblock.options & 1 != 0,
+        "created_ns": superblock.created_ns.get(),
+    })
+}
+
+/// What `mkfs` says.
+pub fn made(volume: &Path, superblock: &Superblock) -> String {
+    let measures = Measures::of(superblock);
+    format!(
+        "{}: {} on the virtual log, blocks of {}, units of {}, {} inodes, UUID {}",
+        volume.display(),
+        size::show(measures.block_byte(measures.blocks)),
+        size::show(measures.block_bytes.into()),
+        size::show(measures.unit_bytes.into()),
+        measures.inodes,
+        uuid(superblock),
+    )
+}
+
+fn medium(volume: &Path) -> Result<Arc<dyn Medium>, Failure> {
+    let device = varve::open_device(volume, OpenMode::ReadOnly, IoMode::Direct)?;
+    Ok(Arc::new(InOrder(device)))
+}
+
+fn look(volume: &Path) -> Result<Vlfs, Failure> {
+    let options = VlfsMountOptions {
+        read_only: true,
+        ..VlfsMountOptions::default()
+    };
+    Vlfs::mount(medium(volume)?, Arc::new(HostClock::default()), options).map_err(Failure::with(1))
+}
+
+/// `varve info`.
+pub fn info(volume: &Path, as_json: bool) -> Outcome {
+    let superblock = varve::read_virtual_log_superblock(volume)?;
+    let holder = host::holder(volume);
+    let mounted = mount_table::mount_of(volume);
+    let in_use = host::is_locked(volume);
+    let state = match (&holder, in_use) {
+        (Some(_), true) => "mounted",
+        (Some(_), false) => "not unmounted cleanly",
+        (None, true) => "in use",
+        (None, false) => "clean",
+    };
+    let usage = match in_use {
+        true => None,
+        false => look(volume).ok().map(|found| found.usage_now()),
+    };
+    let measures = Measures::of(&superblock);
+    if as_json {
+        let mut value = describe(&superblock);
+        value["volume"] = json!(volume.display().to_string());
+        value["state"] = state.into();
+        value["holder"] = super::info::holder_json(holder);
+        value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
+        value["contents"] = match usage {
+            Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
+            None => Value::Null,
+        };
+        output::json(&value);
+        return Ok(0);
+    }
+    let lines = [
+        ("volume", volume.display().to_string()),
+        ("label", superblock.label_text()),
+        ("UUID", uuid(&superblock)),
+        ("layout", "VLFS, on the virtual log".to_owned()),
+        ("format", format!("version {}", superblock.version)),
+        ("size", size::show(measures.block_byte(measures.blocks))),
+        (
+            "blocks",
+            format!(
+                "{}, {} of them in reserve",
+                size::show(measures.block_bytes.into()),
+                measures.reserve_blocks
+            ),
+        ),
+        ("units", size::show(measures.unit_bytes.into())),
+        ("inodes", format!("{} at most", measures.inodes)),
+    ];
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        output::line(format_args!("{name:10} {value}"));
+    }
+    if let Some(usage) = usage {
+        let bytes = size::show(usage.sectors.saturating_mul(512));
+        output::line(format_args!("in use     {} inodes, {bytes}", usage.inodes));
+    }
+    output::line(format_args!("state      {state}"));
+    if let Some(mounted) = mounted {
+        output::line(format_args!("mounted on {}", mounted.directory.display()));
+    }
+    if let Some(holder) = holder {
+        output::line(format_args!("holder     {holder}"));
+    }
+    Ok(0)
+}
+
+/// `varve fsck`, which only looks.
+pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
+    let medium = medium(volume).map_err(|failure| failure.coded(OPERATIONAL))?;
+    let checked = check(medium, Arc::new(HostClock::default()), data)
+        .map_err(|error| Failure::new(UNCORRECTED, error))?;
+    let Checked {
+        problems,
+        untold,
+        recovery,
+        usage,
+        units_used,
+        bytes_read,
+    } = checked;
+    let sound = problems.is_empty();
+    if as_json {
+        output::json(&json!({
+            "sound": sound,
+            "problems": problems,
+            "untold": untold,
+            "inodes": usage.inodes,
+            "blocks": usage.blocks,
+            "units_used": units_used,
+            "bytes_read": bytes_read,
+            "unmounted": recovery.tail_record,
+            "walked": recovery.walked,
+        }));
+    } else {
+        problems.iter().for_each(output::line);
+        if untold > 0 {
+            output::line(format_args!("and {untold} more"));
+        }
+        let verdict = match (sound, recovery.tail_record) {
+            (true, true) => "clean",
+            (true, false) => "sound; not unmounted cleanly, the next mount recovers it",
+            (false, _) => "DAMAGED",
+        };
+        output::line(format_args!(
+            "{} inodes, {} blocks, {units_used} units",
+            usage.inodes, usage.blocks
+        ));
+        output::line(format_args!("{}: {verdict}", volume.display()));
+    }
+    Ok(if sound { 0 } else { UNCORRECTED })
+}
+
+/// `varve dump`: superblock, checkpoints, and the inode map if asked.
+pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
+    let found = look(volume)?;
+    let measures = Measures::of(found.superblock());
+    let whole = whole_checkpoints(Arc::clone(found.medium())).map_err(Failure::with(1))?;
+    let checkpoint = |region: usize| -> Value {
+        let mut bytes = vec![0; measures.block_bytes as usize];
+        let at = measures.block_byte(measures.checkpoint_block(region));
+        if let Err(error) = found.medium().read(at, &mut bytes) {
+            return json!({ "unreadable": error.to_string() });
+        }
+        match CheckpointHeader::parse(&bytes, &measures) {
+            Ok(head) => json!({
+                "block": measures.checkpoint_block(region),
+                "whole": whole[region],
+                "serial": head.serial.get(),
+                "record": head.seq.get(),
+                "entries": head.entries.get(),
+                "written_ns": head.written_ns.get(),
+            }),
+            Err(problem) => json!({ "damaged": problem.to_string() }),
+        }
+    };
+    let usage = found.usage_now();
+    let report = found.recovery_report();
+    let mut value = json!({
+        "superblock": describe(found.superblock()),
+        "checkpoints": [checkpoint(0), checkpoint(1)],
+        "recovery": {
+            "tail_record": report.tail_record,
+            "records_read": report.records_read,
+            "records_discarded": report.records_discarded,
+            "inodes_changed": report.inodes_changed,
+            "walked": report.walked,
+        },
+        "usage": { "inodes": usage.inodes, "blocks": usage.blocks, "sectors": usage.sectors },
+        "room": found.statistics(),
+    });
+    if inode_map {
+        let entry = |(ino, entry): (usize, &Entry)| match entry.unit() {
+            Some(unit) => json!({
+                "ino": ino, "unit": unit, "crc": entry.crc(), "unfinished": entry.unfinished(),
+            }),
+            None => json!({ "ino": ino, "next_version": entry.next_version() }),
+        };
+        value["inode_map"] = found.inode_map().iter().enumerate().map(entry).collect();
+    }
+    output::json(&value);
+    Ok(0)
+}
+
+/// Refuses what a volume on the virtual log does not have.
+///
+/// # Errors
+/// If `volume` is one.
+pub fn refuse(volume: &Path, what: &str, code: u8) -> Result<(), Failure> {
+    match varve::is_virtual_log(volume) {
+        true => Err(Failure::new(
+            code,
+            format_args!(
+                "{} is a volume on the virtual log (VLFS), which has no {what}",
+                volume.display()
+            ),
+        )),
+        false => Ok(()),
+    }
+}
