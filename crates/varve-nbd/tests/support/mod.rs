@@ -2,6 +2,7 @@
 //! plain on purpose: it says exactly what it is told to.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
@@ -98,7 +99,7 @@ pub fn tcp(device: Arc<dyn Device>) -> (SocketAddr, Stopper, JoinHandle<std::io:
 }
 
 /// What a reply said.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reply {
     pub cookie: u64,
     /// 0 for success.
@@ -119,6 +120,8 @@ pub struct Client {
     pub flags: u16,
     pub block_sizes: Option<[u32; 3]>,
     cookie: u64,
+    /// Replies of which pieces have come, and where the next must begin.
+    partial: HashMap<u64, (Reply, Option<u64>)>,
 }
 
 impl Client {
@@ -130,6 +133,7 @@ impl Client {
             flags: 0,
             block_sizes: None,
             cookie: 0,
+            partial: HashMap::new(),
         }
     }
 
@@ -247,40 +251,37 @@ impl Client {
     /// Takes one whole reply. `length` tells how many bytes a simple reply to
     /// the request of that cookie carries if it succeeded.
     pub fn reply(&mut self, length: impl Fn(u64) -> usize) -> Reply {
-        let magic = u32::from_be_bytes(self.take());
-        if magic == SIMPLE_REPLY_MAGIC {
-            let rest: [u8; 12] = self.take();
-            let whole = [&magic.to_be_bytes()[..], &rest].concat();
-            let head = SimpleReply::read_from_bytes(&whole[..]).unwrap();
-            let (cookie, error) = (head.cookie.get(), head.error.get());
-            let length = if error == 0 { length(cookie) } else { 0 };
-            assert!(length == 0 || !self.structured, "a read must be structured");
-            let bytes = self.bytes(length);
-            return Reply {
-                cookie,
-                error,
-                bytes,
-            };
-        }
-        assert_eq!(magic, CHUNK_MAGIC);
-        let mut rest = self.take::<16>();
-        let mut reply = Reply {
-            cookie: 0,
-            error: 0,
-            bytes: Vec::new(),
-        };
-        let mut next = None;
+        // Pieces of different replies may alternate.
         loop {
+            let magic = u32::from_be_bytes(self.take());
+            if magic == SIMPLE_REPLY_MAGIC {
+                let rest: [u8; 12] = self.take();
+                let whole = [&magic.to_be_bytes()[..], &rest].concat();
+                let head = SimpleReply::read_from_bytes(&whole[..]).unwrap();
+                let (cookie, error) = (head.cookie.get(), head.error.get());
+                let length = if error == 0 { length(cookie) } else { 0 };
+                assert!(length == 0 || !self.structured, "a read must be structured");
+                let bytes = self.bytes(length);
+                return Reply {
+                    cookie,
+                    error,
+                    bytes,
+                };
+            }
+            assert_eq!(magic, CHUNK_MAGIC);
+            let rest: [u8; 16] = self.take();
             let whole = [&CHUNK_MAGIC.to_be_bytes()[..], &rest].concat();
             let head = Chunk::read_from_bytes(&whole[..]).unwrap();
-            reply.cookie = head.cookie.get();
+            let cookie = head.cookie.get();
             let payload = self.bytes(head.length.get() as usize);
+            let (reply, next) = self.partial.entry(cookie).or_default();
+            reply.cookie = cookie;
             match head.kind.get() {
                 chunk::NONE => assert!(payload.is_empty()),
                 chunk::OFFSET_DATA => {
                     let at = u64::from_be_bytes(payload[..8].try_into().unwrap());
                     assert!(payload.len() > 8 && next.is_none_or(|next| next == at));
-                    next = Some(at + payload.len() as u64 - 8);
+                    *next = Some(at + payload.len() as u64 - 8);
                     reply.bytes.extend(&payload[8..]);
                 }
                 chunk::BLOCK_STATUS => reply.bytes = payload,
@@ -293,13 +294,8 @@ impl Client {
                 other => panic!("a chunk of kind {other}"),
             }
             if head.flags.get() & chunk::FLAG_DONE != 0 {
-                return reply;
+                return self.partial.remove(&cookie).expect("just seen").0;
             }
-            assert_eq!(u32::from_be_bytes(self.take()), CHUNK_MAGIC);
-            let before = reply.cookie;
-            rest = self.take();
-            let cookie = u64::from_be_bytes(rest[4..12].try_into().unwrap());
-            assert_eq!(cookie, before, "one request at a time, one reply at a time");
         }
     }
 
