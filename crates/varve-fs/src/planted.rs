@@ -87,9 +87,6 @@ pub enum Planted {
     UncheckedRead,
     /// A summary may describe more than its partial holds.
     UncheckedLength,
-    /// On the virtual log: room is reused when the transaction that gave it up
-    /// is written, and not when it is durable.
-    ReuseBeforeDurable,
     /// Between threads: who waits for a partial is woken without the lock under
     /// which he looked for it.
     WakeUpLost,

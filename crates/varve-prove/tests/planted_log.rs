@@ -335,7 +335,6 @@ fn first(bug: Planted) -> Net {
         | Planted::OvertakenFetch
         | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
-        Planted::ReuseBeforeDurable => unreachable!("not in ALL: tests/virtual_log casts for it"),
     }
 }
 

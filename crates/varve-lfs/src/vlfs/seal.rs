@@ -16,7 +16,6 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
-use varve_fs::planted::{self, Planted};
 use varve_vlog::format::RecordHeader;
 use varve_vlog::virtual_log::VirtualLog;
 
@@ -161,9 +160,6 @@ impl Vlfs {
         writer.space.sealed();
         writer.sealed = writer.appended;
         self.counts.transactions.fetch_add(1, Relaxed);
-        if planted::is(Planted::ReuseBeforeDurable) {
-            writer.space.settled();
-        }
         Ok(())
     }
 
