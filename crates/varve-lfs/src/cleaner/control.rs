@@ -9,9 +9,9 @@ use crate::error::{Error, Result};
 use crate::lfs::Lfs;
 use crate::locks::{Rank, Ranked, RankedMutex};
 use std::sync::{Arc, OnceLock};
-use std::thread::ThreadId;
 use std::time::Duration;
 use varve_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::thread::{self, ThreadId};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
 
 /// Longest that a writer waits at once for the cleaner to keep pace.
@@ -129,6 +129,14 @@ pub(crate) struct Shared {
     pub settled_ns: u64,
 }
 
+impl Shared {
+    /// The mount's own thread cleans ahead of need, and gains by it.
+    fn own_thread_gains(&self) -> bool {
+        let pace = self.settings.pace;
+        pace.threaded && pace.running && !self.fruitless
+    }
+}
+
 /// See the module's head.
 pub(crate) struct Control {
     shared: RankedMutex<Shared>,
@@ -236,12 +244,12 @@ impl Control {
 
     /// The calling thread is the one that cleans.
     pub fn cleans_here(&self) {
-        self.cleaner.get_or_init(|| std::thread::current().id());
+        self.cleaner.get_or_init(|| thread::current().id());
     }
 
     /// Another thread cleans.
     fn cleans_elsewhere(&self) -> bool {
-        let here = std::thread::current().id();
+        let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner != here)
     }
 
@@ -328,9 +336,8 @@ impl Lfs {
         let now_ns = self.clock.monotonic_ns();
         let mut shared = self.control.shared();
         shared.claims.expire(now_ns);
-        let pace = shared.settings.pace;
-        let own = pace.running && !shared.fruitless;
-        pace.threaded && (own || shared.claims.gains(now_ns))
+        let threaded = shared.settings.pace.threaded;
+        shared.own_thread_gains() || (threaded && shared.claims.gains(now_ns))
     }
 
     /// Has the thread that cleans come at once: somebody is in need. Without
@@ -355,7 +362,7 @@ impl Lfs {
                 (most, since_ns) = (clean, now_ns);
             }
             let patient = now_ns.saturating_sub(since_ns) < PATIENCE_NS;
-            let gains = control.cleans_elsewhere() && self.own_thread_gains();
+            let gains = control.cleans_elsewhere() && control.shared().own_thread_gains();
             if !patient || !gains || control.is_closing() {
                 return false;
             }
@@ -367,12 +374,6 @@ impl Lfs {
                 control.gained.wait_for(&mut bell, LOOK);
             }
         }
-    }
-
-    fn own_thread_gains(&self) -> bool {
-        let shared = self.control.shared();
-        let pace = shared.settings.pace;
-        pace.threaded && pace.running && !shared.fruitless
     }
 
     /// A writer waits its part of the time that the cleaner needs to give back

@@ -16,7 +16,9 @@ pub use ifile::{IfileRegion, IfileView, NumberRange};
 pub use inode::{InodeView, Place};
 pub use runs::{Run, RunState};
 pub use segments::{EntryView, PartialView, SegmentContentsView, SegmentView};
-pub use volume::{OwnerView, PositionView, RecordView, SlotView, SuperblockView, VolumeView};
+pub use volume::{
+    OwnerView, PositionView, RecordView, SlotView, SuperblockView, VolumeView, uuid_text,
+};
 
 use crate::check::{Blocks, FileView, Findings, State, load_image, plain};
 use crate::error::{Error, Result};

@@ -20,18 +20,12 @@ pub(super) struct MetaKey {
 }
 
 impl MetaKey {
-    fn node(pointer: &Pointer) -> Self {
+    /// Of an index node or a block of the ifile.
+    fn block(pointer: &Pointer) -> Self {
         MetaKey {
             sector: pointer.sector(),
             slot: 0xff,
             incarnation: pointer.incarnation(),
-        }
-    }
-
-    fn ifile_block(pointer: &Pointer) -> Self {
-        MetaKey {
-            slot: 0xfe,
-            ..MetaKey::node(pointer)
         }
     }
 }
@@ -53,8 +47,7 @@ pub struct Obsolete(Vec<MetaKey>);
 impl Obsolete {
     /// An index node, or a block of the ifile.
     pub fn block(&mut self, pointer: &Pointer) {
-        self.0
-            .extend([MetaKey::node(pointer), MetaKey::ifile_block(pointer)]);
+        self.0.push(MetaKey::block(pointer));
     }
 
     /// An inode.
@@ -97,7 +90,7 @@ impl Reader {
     /// # Errors
     /// If it is damaged or is another node; device errors.
     pub fn node(&self, pointer: &Pointer, id: NodeId) -> Result<Arc<Node>> {
-        let key = MetaKey::node(pointer);
+        let key = MetaKey::block(pointer);
         if let Some(node) = self.patched_node(pointer, id) {
             return Ok(node);
         }
@@ -123,7 +116,7 @@ impl Reader {
 
     /// Keeps a node that has just been written.
     pub fn keep_node(&self, pointer: &Pointer, id: NodeId, node: Arc<Node>) {
-        let key = MetaKey::node(pointer);
+        let key = MetaKey::block(pointer);
         self.meta.insert(key, Meta::Node(id, node));
     }
 
@@ -132,7 +125,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::block`].
     pub fn ifile_block(&self, pointer: &Pointer, block: u64) -> Result<Arc<Vec<u8>>> {
-        let key = MetaKey::ifile_block(pointer);
+        let key = MetaKey::block(pointer);
         if let Some(bytes) = self.patched_block(pointer, block) {
             return Ok(bytes);
         }
@@ -148,7 +141,7 @@ impl Reader {
 
     /// Keeps an ifile block that has just been written.
     pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
-        let key = MetaKey::ifile_block(pointer);
+        let key = MetaKey::block(pointer);
         self.meta.insert(key, Meta::Block(bytes));
     }
 

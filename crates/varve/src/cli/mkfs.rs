@@ -6,6 +6,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use varve::{CreateOptions, Preallocation};
 use varve_lfs::format::Superblock;
+use varve_lfs::inspect::uuid_text;
 
 /// How blocks are placed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -119,19 +120,6 @@ impl Mkfs {
 /// The UUID in its usual form.
 pub fn uuid(superblock: &Superblock) -> String {
     uuid_text(&superblock.uuid)
-}
-
-/// The same of its bytes.
-pub fn uuid_text(uuid: &[u8; 16]) -> String {
-    let hex: String = uuid.iter().map(|b| format!("{b:02x}")).collect();
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
 }
 
 /// The superblock for scripts.
