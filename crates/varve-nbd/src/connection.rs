@@ -8,10 +8,14 @@
 //!
 //! Invariants:
 //! - Whoever receives has sent its replies before it waits for the client.
+//! - A message that was left in the middle is the last: whoever held the role
+//!   ends the connection before another one gets it.
 //! - A client costs its buffers: a piece to take bytes and a reply for each
 //!   thread, whatever lengths it names.
 //! - Locks: the role, then (never the other way) sending. Neither is held by a
 //!   thread that waits for another one.
+
+mod reading;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{Builder, Scope};
@@ -21,20 +25,17 @@ use parking_lot::{Mutex, MutexGuard};
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::export::{Export, Failure};
-use crate::negotiate::send_all;
 use crate::outbox::Outbox;
 use crate::pace::Pace;
-use crate::protocol::{ALLOCATION_ID, Errno, RequestHeader, chunk};
+use crate::protocol::{ALLOCATION_ID, RequestHeader, chunk};
 use crate::receiver::{Ended, Received, Receiver};
 use crate::request::{Action, Judged, Measures, Request, judge};
+use crate::sender::{Sender, send_all};
 use crate::transport::Transport;
 
 /// Bytes taken from a client or read from the device at once: what stays in a
 /// processor's cache between the two.
 const PIECE_BYTES: usize = 256 << 10;
-/// A read of at most so much is whole in memory before the first byte of a
-/// simple reply leaves: after that, a failure could only be told by hanging up.
-const SIMPLE_BYTES_MAX: usize = 2 << 20;
 /// Replies are sent when they are so long together.
 const SEND_BYTES: usize = 128 << 10;
 const STACK_BYTES: usize = 512 << 10;
@@ -49,7 +50,7 @@ pub(crate) struct Connection<'a> {
     /// The server is ending.
     pub stopping: &'a AtomicBool,
     role: Mutex<Receiver>,
-    sending: Mutex<()>,
+    sending: Sender,
     ended: Mutex<Option<Ended>>,
     over: AtomicBool,
     /// It is over, and nobody listens.
@@ -82,7 +83,7 @@ impl<'a> Connection<'a> {
             threads_max,
             stopping,
             role: Mutex::new(receiver),
-            sending: Mutex::new(()),
+            sending: Sender::new(),
             ended: Mutex::new(None),
             over: AtomicBool::new(false),
             broken: AtomicBool::new(false),
@@ -101,39 +102,50 @@ impl<'a> Connection<'a> {
 
     fn work<'s>(&'s self, scope: &'s Scope<'s, '_>) {
         let _ = rustix::process::configure_io_flusher_behavior(true);
-        let _guard = EndOnPanic(self);
         let mut worker = Worker {
             payload: Vec::new(),
             out: Outbox::new(),
         };
-        if let Err(ended) = self.serve_all(scope, &mut worker) {
+        let mut role = None;
+        // Dropped before the role is.
+        let _guard = EndOnPanic(self);
+        if let Err(ended) = self.serve_all(scope, &mut role, &mut worker) {
             self.end(ended);
         }
+        drop(role);
         // What was asked before the end is answered, if the client listens.
         let _ = self.send(&mut worker.out);
     }
 
-    fn serve_all<'s>(&'s self, scope: &'s Scope<'s, '_>, worker: &mut Worker) -> Received<()> {
-        let mut role = self.take_role();
-        while !self.over.load(Ordering::Acquire) {
-            if let Some(request) = self.next(&mut role, worker)? {
+    /// Serves until the connection is over. An error comes with the role, if
+    /// the role met it.
+    fn serve_all<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        role: &mut Option<MutexGuard<'s, Receiver>>,
+        worker: &mut Worker,
+    ) -> Received<()> {
+        loop {
+            let receiver = role.get_or_insert_with(|| self.take_role());
+            if self.over.load(Ordering::Acquire) {
+                return Ok(());
+            }
+            if let Some(request) = self.next(receiver, worker)? {
                 if self.pace.is_quick(&request) || !self.is_followed(scope) {
                     self.serve(&request, worker)?;
                 } else {
                     self.send(&mut worker.out)?;
-                    drop(role);
+                    *role = None;
                     self.serve(&request, worker)?;
                     self.send(&mut worker.out)?;
-                    role = self.take_role();
                     continue;
                 }
             }
-            let more = role.waiting().len() >= size_of::<RequestHeader>();
+            let more = receiver.waiting().len() >= size_of::<RequestHeader>();
             if !more || worker.out.bytes().len() >= SEND_BYTES {
                 self.send(&mut worker.out)?;
             }
         }
-        Ok(())
     }
 
     fn take_role(&self) -> MutexGuard<'_, Receiver> {
@@ -170,7 +182,10 @@ impl<'a> Connection<'a> {
     }
 
     fn end(&self, ended: Ended) {
-        let broken = matches!(ended, Ended::Broken(_));
+        // A server that stops cuts messages short itself, and the others are
+        // answered all the same.
+        let stopping = self.stopping.load(Ordering::Acquire);
+        let broken = matches!(ended, Ended::Broken(_)) && !stopping;
         self.ended.lock().get_or_insert(ended);
         self.over.store(true, Ordering::Release);
         if broken {
@@ -338,90 +353,11 @@ impl<'a> Connection<'a> {
         }
     }
 
-    fn read(&self, request: &Request, whole: bool, worker: &mut Worker) -> Received<()> {
-        let (cookie, length) = (request.cookie, request.length as usize);
-        if !self.measures.structured {
-            return match length <= SIMPLE_BYTES_MAX {
-                true => {
-                    self.read_simple(request, worker);
-                    Ok(())
-                }
-                false => self.read_endless(request, worker),
-            };
-        }
-        if whole && length > PIECE_BYTES {
-            let why = "too long for one chunk";
-            self.fail(cookie, true, &Failure::new(Errno::Overflow, why), worker);
-            return Ok(());
-        }
-        if length == 0 {
-            worker.out.chunk(cookie, chunk::NONE, true, 0);
-        }
-        let mut done = 0;
-        while done < length {
-            let step = (length - done).min(PIECE_BYTES);
-            let (at, start) = (request.offset + done as u64, worker.out.bytes().len());
-            done += step;
-            let out = &mut worker.out;
-            out.chunk(cookie, chunk::OFFSET_DATA, done == length, 8 + step);
-            out.push(&at.to_be_bytes());
-            if let Err(failure) = self.export.read(at, out.room(step)) {
-                out.truncate(start);
-                self.fail(cookie, true, &failure, worker);
-                return Ok(());
-            }
-            if done < length {
-                self.send(&mut worker.out)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn read_simple(&self, request: &Request, worker: &mut Worker) {
-        let start = worker.out.bytes().len();
-        worker.out.simple(request.cookie, 0);
-        let room = worker.out.room(request.length as usize);
-        if let Err(failure) = self.export.read(request.offset, room) {
-            worker.out.truncate(start);
-            self.fail(request.cookie, true, &failure, worker);
-        }
-    }
-
-    /// A simple reply that is too long to be held: it is sent while it is read,
-    /// and a failure on the way ends the connection, as the protocol has it.
-    fn read_endless(&self, request: &Request, worker: &mut Worker) -> Received<()> {
-        self.send(&mut worker.out)?;
-        let _sending = self.sending.lock();
-        let (mut at, end) = (request.offset, request.offset + u64::from(request.length));
-        while at < end {
-            if at == request.offset {
-                worker.out.simple(request.cookie, 0);
-            }
-            let step = (end - at).min(PIECE_BYTES as u64);
-            let read = self.export.read(at, worker.out.room(step as usize));
-            if let Err(failure) = read {
-                worker.out.clear();
-                if at == request.offset {
-                    self.fail(request.cookie, true, &failure, worker);
-                    return Ok(());
-                }
-                let why = failure.why;
-                return Err(Ended::Broken(format!(
-                    "lost its connection, as a long read failed after its beginning was sent: {why}"
-                )));
-            }
-            send_all(self.transport, worker.out.bytes())?;
-            worker.out.clear();
-            at += step;
-        }
-        Ok(())
-    }
-
     /// Sends what is in the outbox.
     fn send(&self, out: &mut Outbox) -> Received<()> {
         if !out.bytes().is_empty() {
-            let _sending = self.sending.lock();
-            let sent = send_all(self.transport, out.bytes());
+            let transport = self.transport;
+            let sent = self.sending.whole(|| send_all(transport, out.bytes()));
             out.clear();
             sent?;
         }

@@ -6,7 +6,7 @@
 //! | [`protocol`] | the wire's numbers and structures |
 //! | [`options`], [`request`] | what clients send, judged; pure |
 //! | `negotiate` | the handshake |
-//! | `connection`, `receiver`, `outbox`, `pace` | requests in, replies out, and who does it |
+//! | `connection`, `receiver`, `sender`, `outbox`, `pace` | requests in, replies out, and who does it |
 //! | [`export`], `flushes`, [`counters`] | a device as it is offered |
 //! | [`session`](serve), [`server`] | one client; all of them |
 //! | [`transport`] | the seam under a connection |
@@ -34,6 +34,7 @@ pub mod protocol;
 mod receiver;
 pub mod request;
 mod scratch;
+mod sender;
 pub mod server;
 mod session;
 pub mod transport;

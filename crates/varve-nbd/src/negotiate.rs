@@ -5,7 +5,6 @@
 //!   out, and holds at most one option's data.
 //! - Both ways into transmission describe one export in the same terms.
 
-use std::io::ErrorKind;
 use std::time::Instant;
 
 use zerocopy::{FromBytes, IntoBytes};
@@ -18,6 +17,7 @@ use crate::protocol::{
 };
 use crate::receiver::{Ended, Received, Receiver};
 use crate::request::Measures;
+use crate::sender::send_all;
 use crate::transport::Transport;
 
 /// Most bytes of an option's data.
@@ -235,20 +235,4 @@ impl Handshake<'_> {
 fn shown(name: &[u8]) -> String {
     let text = String::from_utf8_lossy(&name[..name.len().min(64)]);
     format!("the export {text:?}")
-}
-
-/// Sends every byte.
-pub(crate) fn send_all(transport: &dyn Transport, mut bytes: &[u8]) -> Received<()> {
-    while !bytes.is_empty() {
-        match transport.send(bytes) {
-            Ok(0) => return broken("takes no more replies".into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                return broken("does not take its replies".into());
-            }
-            Err(error) => return broken(format!("cannot be sent to: {error}")),
-        }
-    }
-    Ok(())
 }
