@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use zerocopy::{FromBytes, IntoBytes};
+use zerocopy::{IntoBytes, transmute};
 
 use crate::export::Export;
 use crate::options::{info_request, meta_request};
@@ -90,7 +90,7 @@ impl Handshake<'_> {
     /// Takes one option and answers it.
     fn option(&mut self, padding: bool) -> Received<Next> {
         let bytes: [u8; size_of::<OptionHeader>()] = self.message()?;
-        let header = OptionHeader::read_from_bytes(&bytes).expect("as long");
+        let header: OptionHeader = transmute!(bytes);
         if header.magic.get() != OPTION_MAGIC {
             return broken("sent an option without its magic number".into());
         }

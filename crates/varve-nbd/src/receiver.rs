@@ -63,12 +63,13 @@ impl Receiver {
         deadline: Option<Instant>,
     ) -> Received<[u8; N]> {
         const { assert!(N <= BUFFER_BYTES) };
-        while self.waiting().len() < N {
+        loop {
+            if let Some(&message) = self.waiting().first_chunk() {
+                self.start += N;
+                return Ok(message);
+            }
             self.more(transport, N, &idle, deadline)?;
         }
-        let message = self.waiting()[..N].try_into().expect("so many are there");
-        self.start += N;
-        Ok(message)
     }
 
     /// Fills `into` with the bytes that follow.
