@@ -178,9 +178,16 @@ impl<M: Medium> Vld<M> {
         &self.layout
     }
 
-    /// Counts since it was opened.
+    /// Counts since it was opened, and of the map, which is gone through: 8
+    /// bytes for each block.
     pub fn statistics(&self) -> VldStatistics {
         self.state.read().statistics()
+    }
+
+    /// Map records written since it was opened: one of [`Vld::statistics`],
+    /// without a look at the whole map.
+    pub fn records_written(&self) -> u64 {
+        self.state.read().counts.records_written
     }
 
     /// A copy of the map.

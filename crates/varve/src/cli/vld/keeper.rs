@@ -86,7 +86,7 @@ impl Duty {
     fn look(&mut self) {
         let vld = &self.kept.vld;
         let layout = vld.layout();
-        let records = vld.statistics().records_written;
+        let records = vld.records_written();
         let written = (records - self.records).saturating_mul(layout.unit_bytes.into());
         let map_bytes = layout.logical_blocks.saturating_mul(8);
         if Instant::now() >= self.checkpoint_at && written >= RECORDS_PER_MAP * map_bytes {
@@ -103,14 +103,15 @@ impl Duty {
     }
 
     /// One step, if nothing was asked lately.
-    fn compact(&self) {
+    fn compact(&mut self) {
         let vld = &self.kept.vld;
         let done = self.timed(|| {
             let now_ns = vld.medium().now_ns().unwrap_or(0);
             vld.compact(now_ns.saturating_add(STEP_NS), Granularity::Blocks(16))
         });
         if let Err(error) = done {
-            tracing::error!(%error, "cannot compact");
+            tracing::error!(%error, "cannot compact, and will not until the next start");
+            self.kept.compact = false;
         }
     }
 
