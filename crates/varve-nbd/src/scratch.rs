@@ -5,15 +5,17 @@
 //! lock of its own, and a request is whole within a piece only, as a disk
 //! promises.
 
+use std::collections::TryReserveError;
 use std::io::IoSlice;
 
 use parking_lot::RwLock;
-use varve_device::{Device, Extent, Geometry, Operation, Result, check_request, total_length};
+use varve_device::{Device, DeviceError, Extent, Geometry, Operation, check_request, total_length};
 
 /// Bytes under one lock, and taken from the host when one of them is written.
 const PIECE_BYTES: u64 = 256 << 10;
 
 type Piece = RwLock<Option<Box<[u8]>>>;
+type Result<T, E = DeviceError> = std::result::Result<T, E>;
 
 /// Bytes in memory, zeros until they are written.
 #[derive(Debug)]
@@ -24,14 +26,17 @@ pub struct ScratchDisk {
 
 impl ScratchDisk {
     /// A disk of `size` bytes, rounded down to 4096.
-    pub fn new(size: u64) -> Self {
+    ///
+    /// # Errors
+    /// When there is no memory for its table, 24 bytes for each 256 KiB.
+    pub fn new(size: u64) -> Result<Self, TryReserveError> {
         let size = size / 4096 * 4096;
-        ScratchDisk {
-            size,
-            pieces: (0..size.div_ceil(PIECE_BYTES))
-                .map(|_| RwLock::new(None))
-                .collect(),
-        }
+        let count = usize::try_from(size.div_ceil(PIECE_BYTES)).unwrap_or(usize::MAX);
+        let mut pieces = Vec::new();
+        pieces.try_reserve_exact(count)?;
+        pieces.resize_with(count, || RwLock::new(None));
+        let pieces = pieces.into();
+        Ok(ScratchDisk { size, pieces })
     }
 
     /// The pieces of a range, each with where the range lies in it.
@@ -138,7 +143,10 @@ mod tests {
     #[test]
     fn the_same_requests_give_the_bytes_of_plain_memory() {
         const SIZE: u64 = 2 << 20;
-        let (disk, model) = (ScratchDisk::new(SIZE + 100), MemoryDevice::new(SIZE));
+        let (disk, model) = (
+            ScratchDisk::new(SIZE + 100).unwrap(),
+            MemoryDevice::new(SIZE),
+        );
         assert_eq!(disk.geometry(), model.geometry());
         let mut state = 1u64;
         let mut draw = |end: u64| {
@@ -175,6 +183,7 @@ mod tests {
             assert!(extent.length > 0 && extent.length <= length);
             assert!(!extent.hole || known.iter().all(|&byte| byte == 0));
         }
+        assert!(ScratchDisk::new(u64::MAX).is_err());
         assert!(disk.read(SIZE, &mut [0; 512]).is_err());
         assert!(disk.write(1, &[IoSlice::new(&[0; 512])]).is_err());
         disk.discard(0, SIZE).unwrap();

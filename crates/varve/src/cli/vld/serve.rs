@@ -137,7 +137,11 @@ impl Serve {
         };
         let (device, vld, what): (Arc<dyn Device>, _, _) = match (self.memory, &self.image) {
             (Some(size), _) if simulated.is_none() => {
-                (Arc::new(ScratchDisk::new(size)), None, "memory".into())
+                let disk = ScratchDisk::new(size).map_err(|error| {
+                    let wanted = size::show(size);
+                    Failure::new(1, format_args!("cannot have {wanted} of memory: {error}"))
+                })?;
+                (Arc::new(disk), None, "memory".into())
             }
             (Some(size), _) if self.plain => {
                 let bytes = medium::memory(size);
