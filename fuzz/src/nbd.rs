@@ -2,7 +2,6 @@
 //! anything: the whole conversation, on one thread, in memory.
 
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use varve_nbd::protocol::{
     CHUNK_MAGIC, Chunk, OPTION_REPLY_MAGIC, OptionReply, REQUEST_MAGIC, RequestHeader,
     SIMPLE_REPLY_MAGIC, chunk, command, option,
 };
-use varve_nbd::{Export, ExportOptions, Limits, Transport, serve};
+use varve_nbd::{Ending, Export, ExportOptions, Limits, Transport, serve};
 use zerocopy::{FromBytes, IntoBytes};
 
 const DEVICE_BYTES: u64 = 1 << 20;
@@ -127,7 +126,7 @@ pub fn conversation(data: &[u8]) {
         said: Mutex::new((said, 0)),
         told: Mutex::default(),
     };
-    serve(&client, &export, &limits, &AtomicBool::new(false));
+    serve(&client, &export, &limits, &Ending::default());
     let told = client.told.into_inner().expect("no panic while it was held");
     let told = check_handshake(&told);
     if flags & BEGUN != 0 {

@@ -31,6 +31,7 @@ use crate::protocol::{ALLOCATION_ID, RequestHeader, chunk};
 use crate::receiver::{Ended, Received, Receiver};
 use crate::request::{Action, Judged, Measures, Request, judge};
 use crate::sender::{Sender, send_all};
+use crate::session::Ending;
 use crate::transport::Transport;
 
 /// Bytes taken from a client or read from the device at once: what stays in a
@@ -47,8 +48,8 @@ pub(crate) struct Connection<'a> {
     pub measures: Measures,
     /// Most threads, and so requests at the device at once.
     pub threads_max: usize,
-    /// The server is ending.
-    pub stopping: &'a AtomicBool,
+    /// Of the server.
+    pub ending: &'a Ending,
     role: Mutex<Receiver>,
     sending: Sender,
     ended: Mutex<Option<Ended>>,
@@ -74,14 +75,14 @@ impl<'a> Connection<'a> {
         export: &'a Export,
         (measures, receiver): (Measures, Receiver),
         threads_max: usize,
-        stopping: &'a AtomicBool,
+        ending: &'a Ending,
     ) -> Self {
         Connection {
             transport,
             export,
             measures,
             threads_max,
-            stopping,
+            ending,
             role: Mutex::new(receiver),
             sending: Sender::new(),
             ended: Mutex::new(None),
@@ -184,8 +185,7 @@ impl<'a> Connection<'a> {
     fn end(&self, ended: Ended) {
         // A server that stops cuts messages short itself, and the others are
         // answered all the same.
-        let stopping = self.stopping.load(Ordering::Acquire);
-        let broken = matches!(ended, Ended::Broken(_)) && !stopping;
+        let broken = matches!(ended, Ended::Broken(_)) && !self.ending.has_begun();
         self.ended.lock().get_or_insert(ended);
         self.over.store(true, Ordering::Release);
         if broken {
@@ -197,12 +197,11 @@ impl<'a> Connection<'a> {
 
     /// Receives a request with its bytes; `None` if it has been answered.
     fn next(&self, role: &mut Receiver, worker: &mut Worker) -> Received<Option<Request>> {
-        let stopping = || self.stopping.load(Ordering::Acquire);
-        if stopping() && role.waiting().len() < size_of::<RequestHeader>() {
+        if self.ending.has_begun() && role.waiting().len() < size_of::<RequestHeader>() {
             return Err(Ended::Closed);
         }
         let bytes: [u8; size_of::<RequestHeader>()] =
-            role.message(self.transport, || !stopping(), None)?;
+            role.message(self.transport, || !self.ending.has_begun(), None)?;
         let header: RequestHeader = transmute!(bytes);
         let judged = judge(&header, &self.measures);
         if !matches!(judged, Judged::Fatal(_) | Judged::Disconnect) {
@@ -300,13 +299,13 @@ impl<'a> Connection<'a> {
             }
             Action::Flush => self.reply(request, self.export.make_durable(), worker),
             Action::Trim => {
-                let trimmed = self.export.trim(offset, length);
+                let trimmed = self.export.trim(offset, length, || self.is_wanted());
                 let trimmed = trimmed.and_then(|()| self.finish(request));
                 self.reply(request, trimmed, worker);
             }
             Action::Zero { may_punch, fast } => {
-                let wanted = || !self.broken.load(Ordering::Relaxed);
-                let zeroed = self.export.zero(offset, length, (may_punch, fast), wanted);
+                let how = (may_punch, fast);
+                let zeroed = self.export.zero(offset, length, how, || self.is_wanted());
                 let zeroed = zeroed.and_then(|()| self.finish(request));
                 self.reply(request, zeroed, worker);
             }
@@ -314,6 +313,11 @@ impl<'a> Connection<'a> {
         }
         self.pace.took(request, begun.elapsed());
         Ok(())
+    }
+
+    /// False when nobody will hear of a long request's end.
+    fn is_wanted(&self) -> bool {
+        !self.broken.load(Ordering::Relaxed) && !self.ending.is_hurried()
     }
 
     /// Makes durable what was asked to be.

@@ -20,10 +20,14 @@ use crate::request::{Measures, REQUEST_BYTES_MAX};
 const ZEROS: &[u8] = &[0; 64 << 10];
 /// So many times those.
 const ZEROS_EACH: usize = 16;
+/// Bytes forgotten at once: between two such steps others get at the device.
+const STEP_BYTES: u64 = 64 << 20;
 /// Extents told in one answer; a client asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
 /// Bytes of a reason that is told to a client.
 const WHY_BYTES_MAX: usize = 200;
+/// What a device that stopped is worth to a client.
+const CHANGES_NOTHING: &str = "nothing is written any more; the server's log says why";
 
 /// How a device is offered.
 #[derive(Debug, Clone, Default)]
@@ -71,12 +75,16 @@ impl From<DeviceError> for Failure {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge => {
                 Errno::Space
             }
-            ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => Errno::NotPermitted,
+            ErrorKind::PermissionDenied => Errno::NotPermitted,
             ErrorKind::InvalidInput => Errno::Invalid,
             ErrorKind::OutOfMemory => Errno::Memory,
             _ => Errno::Io,
         };
-        let mut why = error.source.to_string();
+        let mut why = match error.source.kind() {
+            // What stopped it names the device, and may be of long ago.
+            ErrorKind::ReadOnlyFilesystem => CHANGES_NOTHING.to_owned(),
+            _ => error.source.to_string(),
+        };
         let mut end = why.len().min(WHY_BYTES_MAX);
         while !why.is_char_boundary(end) {
             end -= 1;
@@ -187,9 +195,14 @@ impl Export {
         self.flush().map_err(|_| stopped())
     }
 
-    pub(crate) fn trim(&self, offset: u64, length: u32) -> Served {
+    /// Lets the device forget a range. Gives up when nobody wants it any more.
+    pub(crate) fn trim(&self, offset: u64, length: u32, wanted: impl Fn() -> bool) -> Served {
         self.changeable()?;
-        Ok(self.device.discard(offset, length.into())?)
+        for (at, step) in steps(offset, offset + u64::from(length)) {
+            still(&wanted)?;
+            self.device.discard(at, step)?;
+        }
+        Ok(())
     }
 
     /// Zeros a range: what the device can forget is forgotten if it `may_punch`,
@@ -207,7 +220,13 @@ impl Export {
         let whole = u64::from(self.device.geometry().physical_block).max(1);
         let first = offset.next_multiple_of(whole).min(end);
         let last = (end / whole * whole).max(first);
-        let punched = may_punch && last > first && self.device.zero(first, last - first)?;
+        let mut punched = may_punch && last > first;
+        for (at, step) in steps(first, last) {
+            still(&wanted)?;
+            // A device can or cannot; where it could at first, the rest is
+            // written as if it never could.
+            punched = punched && self.device.zero(at, step)?;
+        }
         let written = match (punched, fast) {
             (true, _) => [offset..first, last..end],
             (false, false) => [offset..end, end..end],
@@ -219,9 +238,7 @@ impl Export {
         for range in written {
             let mut at = range.start;
             while at < range.end {
-                if !wanted() {
-                    return Err(Failure::new(Errno::Io, "the client is gone"));
-                }
+                still(&wanted)?;
                 let step = (range.end - at).min((ZEROS.len() * ZEROS_EACH) as u64) as usize;
                 let mut slices = [IoSlice::new(&[]); ZEROS_EACH];
                 let count = step.div_ceil(ZEROS.len());
@@ -266,9 +283,63 @@ impl Export {
     }
 }
 
+/// A range in steps that begin on multiples of a step, and so on whole blocks.
+fn steps(offset: u64, end: u64) -> impl Iterator<Item = (u64, u64)> {
+    let mut at = offset;
+    std::iter::from_fn(move || {
+        let step = (STEP_BYTES - at % STEP_BYTES).min(end - at);
+        let here = (step > 0).then_some((at, step));
+        at += step;
+        here
+    })
+}
+
+fn still(wanted: impl Fn() -> bool) -> Served {
+    match wanted() {
+        true => Ok(()),
+        false => Err(Failure::new(Errno::Io, "the client is gone")),
+    }
+}
+
 fn stopped() -> Failure {
-    Failure::new(
-        Errno::Io,
-        "a flush failed; nothing is written until the server is started again",
-    )
+    Failure::new(Errno::Io, CHANGES_NOTHING)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_device::{MemoryDevice, Operation};
+
+    #[test]
+    fn clients_are_told_why_but_not_where() {
+        let failure = |source: std::io::Error| {
+            let device = MemoryDevice::new(4096);
+            Failure::from(DeviceError::new(&device, Operation::Write, 0, 512, source))
+        };
+        let reason = "a map record could not be written: /srv/secret: write: gone";
+        let source = std::io::Error::new(ErrorKind::ReadOnlyFilesystem, reason);
+        assert_eq!(failure(source), stopped());
+        let damaged = failure(std::io::Error::new(
+            ErrorKind::InvalidData,
+            "\u{e4}".repeat(200),
+        ));
+        assert_eq!((damaged.errno, damaged.why.len()), (Errno::Io, 200));
+        let full = failure(ErrorKind::StorageFull.into());
+        assert_eq!((full.errno, full.why.is_empty()), (Errno::Space, false));
+    }
+
+    #[test]
+    fn steps_cover_a_range_and_break_it_on_whole_blocks() {
+        let far = 5 * STEP_BYTES;
+        for (offset, end) in [(0, 0), (512, 1024), (4096, far), (far - 512, far + 512)] {
+            let mut next = offset;
+            for (at, step) in steps(offset, end) {
+                assert_eq!(at, next);
+                assert!(at == offset || at.is_multiple_of(STEP_BYTES));
+                assert!(step > 0 && step <= STEP_BYTES);
+                next = at + step;
+            }
+            assert_eq!(next, end);
+        }
+    }
 }

@@ -43,5 +43,5 @@ pub use counters::Counters;
 pub use export::{Export, ExportOptions};
 pub use scratch::ScratchDisk;
 pub use server::{Listener, Server, Stopper};
-pub use session::{Limits, serve};
+pub use session::{Ending, Limits, serve};
 pub use transport::{Socket, Transport};

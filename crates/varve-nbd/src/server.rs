@@ -9,14 +9,14 @@
 //! Locks: the table of connections, held for a look-up only.
 
 use std::collections::HashMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
@@ -24,7 +24,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::export::Export;
-use crate::session::{Limits, serve};
+use crate::session::{Ending, Limits, serve};
 use crate::transport::{Socket, Transport};
 
 /// A warning about what clients cause is given once in this time.
@@ -114,7 +114,17 @@ impl fmt::Display for Listener {
                 Ok(address) => write!(f, "nbd://{address}"),
                 Err(_) => f.write_str("nbd://"),
             },
-            Listener::Unix(_, file) => write!(f, "nbd+unix:///?socket={}", file.0.display()),
+            Listener::Unix(_, file) => {
+                f.write_str("nbd+unix:///?socket=")?;
+                for &byte in file.0.as_os_str().as_bytes() {
+                    match byte {
+                        b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' => f.write_char(byte.into())?,
+                        b'/' | b'-' | b'.' | b'_' | b'~' => f.write_char(byte.into())?,
+                        _ => write!(f, "%{byte:02X}")?,
+                    }
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -131,7 +141,7 @@ pub struct Server {
 struct Shared {
     export: Arc<Export>,
     limits: Limits,
-    stopping: AtomicBool,
+    ending: Ending,
     wake: OwnedFd,
     open: Mutex<Table>,
     left: Condvar,
@@ -152,7 +162,7 @@ impl Stopper {
     /// it has received; those that take longer than `grace` are cut.
     pub fn stop(&self, grace: Duration) {
         let shared = &self.0;
-        shared.stopping.store(true, Ordering::Release);
+        shared.ending.begin();
         // A full pipe wakes just as well.
         let _ = rustix::io::write(&shared.wake, &[0]);
         let deadline = Instant::now() + grace;
@@ -166,6 +176,7 @@ impl Stopper {
                     connections = open.sockets.len(),
                     "some clients take no answers, and are cut off"
                 );
+                shared.ending.hurry();
                 open.sockets.values().for_each(|socket| socket.cut());
                 return;
             }
@@ -183,7 +194,7 @@ impl Server {
         let shared = Arc::new(Shared {
             export,
             limits,
-            stopping: AtomicBool::new(false),
+            ending: Ending::default(),
             wake,
             open: Mutex::default(),
             left: Condvar::new(),
@@ -233,7 +244,7 @@ impl Server {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.shared.stopping.load(Ordering::Acquire) {
+            if self.shared.ending.has_begun() {
                 return Ok(());
             }
             for listener in &self.listeners {
@@ -273,7 +284,7 @@ impl Server {
             let number = open.next;
             open.next += 1;
             open.sockets.insert(number, Arc::clone(&socket));
-            if shared.stopping.load(Ordering::Acquire) {
+            if shared.ending.has_begun() {
                 // It came too late to be told.
                 socket.stop_receiving();
             }
@@ -288,7 +299,7 @@ impl Server {
             .stack_size(STACK_BYTES)
             .spawn(move || {
                 let shared = &place.shared;
-                serve(&*client, &shared.export, &shared.limits, &shared.stopping);
+                serve(&*client, &shared.export, &shared.limits, &shared.ending);
                 drop(client);
             });
         if let Err(error) = started {

@@ -36,21 +36,49 @@ impl Default for Limits {
     }
 }
 
+/// How far a server is with ending, as its connections see it.
+#[derive(Debug, Default)]
+pub struct Ending {
+    begun: AtomicBool,
+    hurried: AtomicBool,
+}
+
+impl Ending {
+    /// Nothing more is received. What was, is answered.
+    pub fn begin(&self) {
+        self.begun.store(true, Ordering::Release);
+    }
+
+    /// Nor is that waited for: what takes long is given up. Cut the transports
+    /// as well.
+    pub fn hurry(&self) {
+        self.begin();
+        self.hurried.store(true, Ordering::Release);
+    }
+
+    /// True after [`Ending::begin`].
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Acquire)
+    }
+
+    /// True after [`Ending::hurry`].
+    pub fn is_hurried(&self) -> bool {
+        self.hurried.load(Ordering::Acquire)
+    }
+}
+
 /// Serves the client at the other end of `transport` until it goes, has to go,
-/// or `stopping` is set and nothing of it is under way. The transport is cut
+/// or `ending` has begun and nothing of it is under way. The transport is cut
 /// then. True if it went as it should.
-pub fn serve(
-    transport: &dyn Transport,
-    export: &Export,
-    limits: &Limits,
-    stopping: &AtomicBool,
-) -> bool {
+pub fn serve(transport: &dyn Transport, export: &Export, limits: &Limits, ending: &Ending) -> bool {
     let counters = export.counters();
     counters.connected();
+    // Nobody can be asked once the connection is gone.
+    let peer = transport.peer();
     let talk = || match begin(transport, export, limits) {
         Ok(agreed) => {
             let threads = limits.in_flight.max(1);
-            Connection::new(transport, export, agreed, threads, stopping).run()
+            Connection::new(transport, export, agreed, threads, ending).run()
         }
         Err(ended) => ended,
     };
@@ -58,12 +86,12 @@ pub fn serve(
         .unwrap_or_else(|_| Ended::Broken("met a panic of the server".into()));
     transport.cut();
     // What a stopping server no longer received is not the client's fault.
-    let properly = ended == Ended::Closed || stopping.load(Ordering::Acquire);
+    let properly = ended == Ended::Closed || ending.has_begun();
     match ended {
-        _ if properly => tracing::debug!(client = %transport.peer(), "a client has gone"),
+        _ if properly => tracing::debug!(client = peer, "a client has gone"),
         Ended::Closed => {}
         Ended::Broken(what) => {
-            tracing::warn!("{} {what}; its connection is closed", transport.peer());
+            tracing::warn!("{peer} {what}; its connection is closed");
         }
     }
     counters.disconnected(!properly);

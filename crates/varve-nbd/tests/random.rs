@@ -58,6 +58,14 @@ impl Device for Slow {
     }
 }
 
+fn device(slow: bool) -> Arc<dyn Device> {
+    let memory = MemoryDevice::new(SIZE as u64);
+    match slow {
+        true => Arc::new(Slow(memory)),
+        false => Arc::new(memory),
+    }
+}
+
 /// A range of whole sectors.
 fn range(
     random: &mut Xoshiro256PlusPlus,
@@ -76,12 +84,7 @@ fn range(
 fn every_connection_sees_what_any_was_told_is_done() {
     let mut random = Xoshiro256PlusPlus::seed_from_u64(seed("every_connection"));
     for slow in [false, true] {
-        let memory = MemoryDevice::new(SIZE as u64);
-        let device: Arc<dyn Device> = match slow {
-            true => Arc::new(Slow(memory)),
-            false => Arc::new(memory),
-        };
-        let server = Running::new(device);
+        let server = Running::new(device(slow));
         let mut clients: Vec<Client> = (0..5)
             .map(|nth| server.client().go(nth % 2 == 0, nth == 0))
             .collect();
@@ -132,12 +135,7 @@ fn every_connection_sees_what_any_was_told_is_done() {
 fn requests_under_way_at_once_do_not_mix() {
     let seed = seed("requests_under_way");
     for slow in [false, true] {
-        let memory = MemoryDevice::new(SIZE as u64);
-        let device: Arc<dyn Device> = match slow {
-            true => Arc::new(Slow(memory)),
-            false => Arc::new(memory),
-        };
-        let server = Running::new(device);
+        let server = Running::new(device(slow));
         let quarter = SIZE / 4;
         let models: Vec<Vec<u8>> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..4)

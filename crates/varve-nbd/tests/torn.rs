@@ -5,13 +5,13 @@ mod support;
 
 use std::io::{self, IoSlice, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 use support::{Client, PATIENCE, Running, request};
 use varve_device::{Device, DeviceError, Geometry, MemoryDevice, Operation, Result};
 use varve_nbd::protocol::command::*;
-use varve_nbd::{Export, ExportOptions, Limits, Socket, Transport, serve};
+use varve_nbd::{Ending, Export, ExportOptions, Limits, Socket, Transport, serve};
 use zerocopy::IntoBytes;
 
 const SIZE: u64 = 16 << 20;
@@ -103,12 +103,7 @@ fn nothing_follows_a_simple_reply_that_failed_in_the_middle() {
         let export = Arc::new(Export::new(Arc::new(device), ExportOptions::default()));
         let server = std::thread::spawn(move || {
             let transport = CutLate(Socket::Unix(theirs));
-            serve(
-                &transport,
-                &export,
-                &Limits::default(),
-                &AtomicBool::new(false),
-            )
+            serve(&transport, &export, &Limits::default(), &Ending::default())
         });
         let mut client = Client::new(ours).go(false, false);
         client.send(READ, 0, 0, 4 << 20, &[]);

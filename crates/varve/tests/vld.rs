@@ -4,6 +4,9 @@
 mod support;
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 use support::nbd::{Serving, lack};
 use support::{Scratch, shell, varve};
 
@@ -62,6 +65,8 @@ fn a_disk_is_made_once_and_described() {
     varve(["vld", "serve"]).expect(2, "IMAGE");
     varve(["vld", "serve", &image, "--real-time"]).expect(2, "--disk");
     varve(["vld", "serve", &image, "--listen", "nowhere"]).expect(2, "an address or a port");
+    let giant = ["vld", "serve", "--memory", "16000000T", "--listen", "0"];
+    varve(giant).expect(1, "cannot have");
     let file = s.text("file");
     fs::write(&file, "mine").unwrap();
     varve(["vld", "serve", &image, "--unix", &file]).expect(1, "cannot listen at");
@@ -87,13 +92,41 @@ fn a_server_holds_its_image_and_parks_it() {
     varve(["vld", "info", &image]).expect(0, "parked");
 }
 
+/// Also one whose network has forgotten it.
+#[test]
+fn a_client_that_breaks_off_is_named_in_the_log() {
+    let serving = Serving::new(&["--memory", "1M", "--listen", "0", "--connections", "1"]);
+    let uri = serving.uri(0);
+    let greeted = || {
+        let mut stream = TcpStream::connect(uri.trim_start_matches("nbd://")).unwrap();
+        stream.read_exact(&mut [0; 18]).map(|()| stream)
+    };
+    let mut client = greeted().unwrap();
+    let name = client.local_addr().unwrap().to_string();
+    client.write_all(&[0, 0]).unwrap();
+    rustix::net::sockopt::set_socket_linger(&client, Some(Duration::ZERO)).unwrap();
+    drop(client);
+    // There is room for another one when the first has been dealt with.
+    let begun = Instant::now();
+    while greeted().is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(100));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let said = serving.end().expect(0, "").err;
+    assert!(
+        said.contains(&format!("{name} cannot be received")),
+        "{said}"
+    );
+}
+
 #[test]
 fn qemu_and_libnbd_find_what_they_wrote() {
     if lack(&["qemu-img", "qemu-io", "nbdinfo", "nbdcopy"]) {
         return;
     }
     let s = Scratch::new();
-    let (image, socket, bytes) = (disk(&s, "64M"), s.text("nbd"), s.text("bytes"));
+    // A name that means something else in an URI.
+    let (image, socket, bytes) = (disk(&s, "64M"), s.text("a+b %26&c"), s.text("bytes"));
     // Data, a hole, data; not compressible, not aligned to anything large.
     shell(&format!(
         "head -c 9000448 /dev/urandom >'{bytes}'; truncate -s 24M '{bytes}'; \
