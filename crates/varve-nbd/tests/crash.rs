@@ -101,14 +101,16 @@ fn what_was_flushed_on_any_connection_survives_every_power_cut() {
         torn_variants: 4,
         scattered: 2,
     };
-    let geometry = Geometry {
-        size: 160 << 10,
-        logical_block: 512,
-        physical_block: 512,
-    };
     let mut images = 0u64;
     for seed in 1..=6 {
         eprintln!("seed {seed}");
+        // Records that share a block, or that lie behind their data.
+        let unit = if seed % 2 == 0 { 512 } else { BLOCK as u32 };
+        let geometry = Geometry {
+            size: 160 << 10,
+            logical_block: 512,
+            physical_block: unit,
+        };
         let device = RecordingDevice::new(MemoryDevice::with_geometry(geometry));
         let medium: Recorded = Arc::new(InOrder(device));
         let options = FormatOptions {
@@ -121,7 +123,7 @@ fn what_was_flushed_on_any_connection_survives_every_power_cut() {
         medium.0.take_trace();
         let states = story(&medium, seed);
         let trace = medium.0.take_trace();
-        let mut explorer = CrashExplorer::new(&base, &trace, 512, limits);
+        let mut explorer = CrashExplorer::new(&base, &trace, unit, limits);
         for stop in explorer.stops().collect::<Vec<_>>() {
             let (mut answered, mut durable) = (0, 0);
             for mark in explorer.marks(stop) {

@@ -38,6 +38,9 @@ pub struct Avoid {
     pub region: Option<u32>,
     /// Empty regions: who fills holes must not use up what it makes.
     pub empty: bool,
+    /// Without a head: blocks with a used one behind them, as far as there are
+    /// others near: something is to follow.
+    pub single: bool,
 }
 
 /// How eagerly to switch tracks.

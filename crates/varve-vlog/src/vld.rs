@@ -15,6 +15,7 @@
 
 mod checkpoint;
 mod compact;
+mod held;
 mod recovery;
 mod requests;
 mod state;

@@ -3,6 +3,9 @@
 use super::{Avoid, Eager, Want};
 use crate::free_space::FreeSpace;
 
+/// Looking for a place that is better goes no further than a few regions.
+const NEAR_BLOCKS: usize = 256;
+
 impl Eager {
     /// The next free place after the last one chosen, round and round.
     pub(super) fn next_in_order(
@@ -24,7 +27,8 @@ impl Eager {
                 .or_else(|| self.unit_in(free, from..blocks, avoid, false))
                 .or_else(|| self.unit_in(free, 0..from, avoid, false)),
             Want::Block => self
-                .block_in(free, from..blocks, avoid)
+                .pair_in(free, from..blocks, avoid)
+                .or_else(|| self.block_in(free, from..blocks, avoid))
                 .or_else(|| self.block_in(free, 0..from, avoid)),
         };
         match found {
@@ -46,6 +50,17 @@ impl Eager {
         }
     }
 
+    /// A free block with a free one behind it, if single ones are to be avoided
+    /// and it is near.
+    fn pair_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
+        let end = range.end;
+        let is_pair =
+            |&block: &u32| free.mask(block) == 0 && block + 1 < end && free.mask(block + 1) == 0;
+        let mut near = candidates(free, range, avoid).take(NEAR_BLOCKS);
+        let block = avoid.single.then(|| near.find(is_pair))??;
+        Some(u64::from(block) * u64::from(free.units_per_block()))
+    }
+
     fn block_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
         let block = candidates(free, range, avoid).find(|&block| free.mask(block) == 0)?;
         Some(u64::from(block) * u64::from(free.units_per_block()))
@@ -58,8 +73,6 @@ impl Eager {
         avoid: Avoid,
         partial: bool,
     ) -> Option<u64> {
-        // Looking for a partly used block goes no further than a few regions.
-        const NEAR_BLOCKS: usize = 256;
         let full = free.full_mask();
         let near = if partial { NEAR_BLOCKS } else { usize::MAX };
         let block = candidates(free, range, avoid).take(near).find(|&block| {

@@ -162,6 +162,7 @@ fn who_fills_holes_leaves_its_own_track_and_empty_ones_alone() {
     let avoid = Avoid {
         region: Some(0),
         empty: true,
+        ..Avoid::default()
     };
     let mut eager = Eager::new(Policy::default());
     let chosen = eager.choose(&bench.free, Some(&bench.head), Want::Block, avoid);
@@ -221,4 +222,25 @@ fn without_a_head_places_follow_each_other() {
         Some(12),
         "round and round"
     );
+}
+
+#[test]
+fn single_blocks_wait_while_there_are_pairs_near() {
+    let mut free = FreeSpace::new(Regions::even(1000, 10), 1, 8);
+    let used = |block: &u32| ![3, 10, 11, 990].contains(block);
+    (0..1000)
+        .filter(used)
+        .for_each(|block| free.take_block(block));
+    let mut eager = Eager::new(Policy::default());
+    let avoid = Avoid {
+        single: true,
+        ..Avoid::default()
+    };
+    let mut choose = || {
+        let unit = eager.choose(&free, None, Want::Block, avoid)?;
+        free.take_block(unit as u32);
+        Some(unit)
+    };
+    let chosen: Vec<_> = std::iter::from_fn(&mut choose).collect();
+    assert_eq!(chosen, [10, 11, 990, 3]);
 }

@@ -133,6 +133,7 @@ impl State {
         let avoid = Avoid {
             region: Some(region),
             empty: true,
+            ..Avoid::default()
         };
         let head = vld.medium.head();
         let Some(unit) = self

@@ -1,10 +1,12 @@
 //! Reads, writes and discards of logical blocks.
 
+use std::borrow::Cow;
 use std::io::{Error, ErrorKind, IoSlice};
 
 use varve_device::{DeviceError, Extent, Operation, Result, gather};
 
 use super::Vld;
+use super::held::HELD_BYTES_MAX;
 use super::state::{State, TRIES, full};
 use crate::eager::{Avoid, Want};
 use crate::format::{Entry, crc32c};
@@ -72,8 +74,7 @@ impl State {
     pub fn read_run<M: Medium>(&self, vld: &Vld<M>, logical: u32, into: &mut [u8]) -> Result<()> {
         let block_bytes = vld.layout.block_bytes as usize;
         let first = self.map.get(logical).block;
-        vld.medium
-            .read(vld.layout.block_byte(u64::from(first)), into)?;
+        self.read_blocks(vld, first, into)?;
         for (nth, bytes) in (0u32..).zip(into.chunks_exact(block_bytes)) {
             let expected = self.map.get(logical + nth).crc;
             let found = crc32c(bytes);
@@ -101,7 +102,10 @@ impl State {
         offset: u64,
         buffers: &[IoSlice<'_>],
     ) -> Result<()> {
-        let bytes = gather(buffers);
+        let bytes = match buffers {
+            [one] => Cow::Borrowed(&one[..]),
+            _ => Cow::Owned(gather(buffers)),
+        };
         let block_bytes = vld.layout.block_bytes as usize;
         let (mut at, mut rest) = (offset, &bytes[..]);
         while !rest.is_empty() {
@@ -151,11 +155,36 @@ impl State {
         Ok(written.len())
     }
 
-    /// Writes whole blocks to the nearest place that takes them, as many as are
-    /// free there; the first one, and how many. `None` if no block is free. A
-    /// block that cannot be written stays taken until the next opening, lest it
-    /// is the nearest again.
+    /// Writes whole blocks to the nearest place, or holds them there, as many as
+    /// are free; the first one, and how many. `None` if no block is free.
     pub fn place_run<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        bytes: &[u8],
+        avoid: Avoid,
+    ) -> Result<Option<(u32, usize)>> {
+        if !self.holds || bytes.len() > HELD_BYTES_MAX {
+            self.release(vld)?;
+            return self.place_run_now(vld, bytes, avoid);
+        }
+        let block_bytes = vld.layout.block_bytes as usize;
+        let wanted = bytes.len() / block_bytes;
+        // The record is to follow.
+        let avoid = Avoid {
+            single: true,
+            ..avoid
+        };
+        let Some((first, count)) = self.take_run(&vld.medium, wanted, avoid) else {
+            return Ok(None);
+        };
+        self.hold(vld, first, &bytes[..count * block_bytes])?;
+        Ok(Some((first, count)))
+    }
+
+    /// As [`State::place_run`], to a place that takes them. A block that cannot
+    /// be written stays taken until the next opening, lest it is the nearest
+    /// again.
+    pub fn place_run_now<M: Medium>(
         &mut self,
         vld: &Vld<M>,
         bytes: &[u8],

@@ -6,6 +6,7 @@ use std::io::IoSlice;
 use varve_device::{DeviceError, Operation, Result};
 use zerocopy::IntoBytes;
 
+use super::held::Held;
 use super::recovery::Recovered;
 use super::statistics::VldStatistics;
 use super::{Options, Vld};
@@ -52,6 +53,9 @@ pub(super) struct State {
     pub counts: VldStatistics,
     pub compacting: Option<super::compact::Target>,
     pub random: u64,
+    /// Whether short runs are held.
+    pub holds: bool,
+    pub held: Held,
 }
 
 impl State {
@@ -107,6 +111,8 @@ impl State {
             counts: VldStatistics::default(),
             compacting: None,
             random: options.seed,
+            holds: medium.head().is_none() && layout.unit_bytes == layout.block_bytes,
+            held: Held::default(),
         };
         if !options.read_only {
             // A record may be hidden where nothing is that is needed. If it
@@ -182,6 +188,7 @@ impl State {
         let avoid = Avoid {
             region: self.compacting.map(|target| target.region),
             empty: false,
+            ..Avoid::default()
         };
         let pieces: Vec<u32> = std::mem::take(&mut self.dirty).into_iter().collect();
         let transaction = Transaction {
@@ -196,6 +203,12 @@ impl State {
                 return Err(error);
             }
         }
+        // A record that moved data has that in it: none was written before.
+        self.dirty.clear();
+        assert!(
+            self.held.is_empty(),
+            "a commit writes what it makes durable"
+        );
         if let Err(error) = vld.medium.flush() {
             self.stopped = Some(format!("a flush failed: {error}"));
             return Err(error);
@@ -228,6 +241,12 @@ impl State {
         // The number is the record's, wherever it ends up.
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
+            let at = layout.unit_byte(unit);
+            let joined = self.held.is_followed_by(layout, at);
+            if !joined {
+                // Before the record is made: this may change the map.
+                self.release(vld)?;
+            }
             let header = RecordHeader {
                 crc: 0.into(),
                 magic: 0.into(),
@@ -246,12 +265,13 @@ impl State {
             };
             let entries = self.map.piece(piece, &self.fresh);
             let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
-            match vld
-                .medium
-                .write(layout.unit_byte(unit), &[IoSlice::new(&bytes)])
-            {
+            let written = match joined {
+                true => self.release_with(vld, unit, &bytes),
+                false => vld.medium.write(at, &[IoSlice::new(&bytes)]),
+            };
+            match written {
                 Ok(()) => break,
-                Err(error) if attempt == TRIES => return Err(error),
+                Err(error) if attempt == TRIES || self.stopped.is_some() => return Err(error),
                 // The place that failed stays taken until the next opening.
                 Err(_) => unit = self.take_unit(vld, avoid)?,
             }

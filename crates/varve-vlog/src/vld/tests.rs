@@ -4,6 +4,7 @@ mod bench;
 mod crash;
 mod damage;
 mod doubt;
+mod held;
 
 use std::io::IoSlice;
 use std::sync::Arc;

@@ -1,0 +1,183 @@
+//! The end of what was written, kept back for the map record that will lie
+//! behind it.
+//!
+//! On a device without a head a request costs much more than its bytes, so an
+//! update of one block and its record ought to be one request. Short runs of
+//! blocks are therefore taken into memory, run behind run, and written when the
+//! next one does not follow, when there are enough, or with the first record of
+//! a commit.
+//!
+//! Invariants:
+//! - Bytes reach the medium in the order in which their places were chosen:
+//!   whoever writes to the medium has what is held written before, or with it.
+//!   So a place that was given back and taken again holds what came last.
+//! - Nothing is held when a commit flushes.
+//! - Reads see what is held.
+//!
+//! The price: a write that fails is noticed after it was acknowledged. It is
+//! tried elsewhere, as always; if that is in vain the volume stops, and no later
+//! flush succeeds.
+//!
+//! Not on a simulated drive: its places are chosen for the moment of writing.
+//! Nor where records are shorter than blocks: they go to a block of records.
+
+use std::io::IoSlice;
+
+use varve_device::{AlignedBuffer, Result};
+
+use super::Vld;
+use super::state::State;
+use crate::eager::Avoid;
+use crate::format::{Entry, Layout, crc32c};
+use crate::medium::Medium;
+
+/// Runs of at most so many bytes are held, and as many in all.
+pub(super) const HELD_BYTES_MAX: usize = 64 << 10;
+
+/// Blocks behind each other that have their places, but are not there yet.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    first: u32,
+    bytes: AlignedBuffer,
+}
+
+impl Held {
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// True if the unit at this byte follows what is held.
+    pub fn is_followed_by(&self, layout: &Layout, at: u64) -> bool {
+        !self.is_empty() && self.start(layout) + self.bytes.len() as u64 == at
+    }
+
+    fn start(&self, layout: &Layout) -> u64 {
+        layout.block_byte(u64::from(self.first))
+    }
+
+    fn write<M: Medium>(&self, vld: &Vld<M>, more: &[u8]) -> Result<()> {
+        let slices = [IoSlice::new(&self.bytes), IoSlice::new(more)];
+        let count = if more.is_empty() { 1 } else { 2 };
+        vld.medium.write(self.start(&vld.layout), &slices[..count])
+    }
+
+    /// The part of `into`, which is read from block `first`, that is held.
+    fn part_of<'a>(
+        &self,
+        layout: &Layout,
+        first: u32,
+        into: &'a mut [u8],
+    ) -> Option<(&[u8], &'a mut [u8])> {
+        let (mine, theirs) = (self.start(layout), layout.block_byte(u64::from(first)));
+        let start = mine.max(theirs);
+        let end = (mine + self.bytes.len() as u64).min(theirs + into.len() as u64);
+        let within = |from: u64| (start - from) as usize..(end.max(start) - from) as usize;
+        (start < end).then(|| (&self.bytes[within(mine)], &mut into[within(theirs)]))
+    }
+}
+
+impl State {
+    /// Holds a run of blocks at a place that was taken for it. An error is of
+    /// what was held before, and stops the volume.
+    pub fn hold<M: Medium>(&mut self, vld: &Vld<M>, first: u32, run: &[u8]) -> Result<()> {
+        let at = vld.layout.block_byte(u64::from(first));
+        let follows = self.held.is_followed_by(&vld.layout, at);
+        if !follows || self.held.bytes.len() + run.len() > HELD_BYTES_MAX {
+            self.release(vld)?;
+        }
+        if self.held.is_empty() {
+            self.held.first = first;
+        }
+        self.held.bytes.extend_from_slice(run);
+        Ok(())
+    }
+
+    /// Writes what is held.
+    pub fn release<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        if !self.held.is_empty() && self.held.write(vld, &[]).is_err() {
+            self.rehome(vld)?;
+        }
+        self.held.bytes.clear();
+        Ok(())
+    }
+
+    /// Writes what is held and the record of `unit` behind it as one request.
+    /// If that fails, the data is written without it, and the record is not
+    /// there.
+    pub fn release_with<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        unit: u64,
+        record: &[u8],
+    ) -> Result<()> {
+        let Err(error) = self.held.write(vld, record) else {
+            self.held.bytes.clear();
+            return Ok(());
+        };
+        if self.held.write(vld, &[]).is_err() {
+            // It may be there all the same, and leads to places that are left
+            // now: another one with its number must be the only one.
+            let zeros = vec![0; record.len()];
+            let at = vld.layout.unit_byte(unit);
+            if let Err(error) = vld.medium.write(at, &[IoSlice::new(&zeros)]) {
+                self.stopped = Some(format!("a record in doubt cannot be removed: {error}"));
+                return Err(error);
+            }
+            self.rehome(vld)?;
+        }
+        self.held.bytes.clear();
+        Err(error)
+    }
+
+    /// Writes the blocks held that are still needed one by one, those that fail
+    /// elsewhere; their old places stay taken until the next opening.
+    fn rehome<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
+        let held = std::mem::take(&mut self.held);
+        let block_bytes = vld.layout.block_bytes as usize;
+        for (block, bytes) in (held.first..).zip(held.bytes.chunks_exact(block_bytes)) {
+            let owner = self.owners[block as usize];
+            let at = vld.layout.block_byte(u64::from(block));
+            if owner == 0 || vld.medium.write(at, &[IoSlice::new(bytes)]).is_ok() {
+                continue;
+            }
+            self.counts.writes_retried += 1;
+            match self.write_elsewhere(vld, bytes) {
+                Ok(place) => {
+                    let crc = crc32c(bytes);
+                    self.remap(owner - 1, Entry { block: place, crc });
+                    self.free.take_block(block);
+                }
+                Err(error) => {
+                    self.stopped = Some(format!("what was written cannot be stored: {error}"));
+                    // What can be read of it from memory is.
+                    self.held = held;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_elsewhere<M: Medium>(&mut self, vld: &Vld<M>, bytes: &[u8]) -> Result<u32> {
+        let placed = self.place_run_now(vld, bytes, Avoid::default())?;
+        let full = || super::state::full(vld, varve_device::Operation::Write, 0, 0);
+        placed.map(|(block, _)| block).ok_or_else(full)
+    }
+
+    /// Reads whole blocks that lie behind each other from block `first` on.
+    pub fn read_blocks<M: Medium>(&self, vld: &Vld<M>, first: u32, into: &mut [u8]) -> Result<()> {
+        let layout = &vld.layout;
+        let length = into.len();
+        if let Some((held, part)) = self.held.part_of(layout, first, into)
+            && part.len() == length
+        {
+            part.copy_from_slice(held);
+            return Ok(());
+        }
+        vld.medium.read(layout.block_byte(u64::from(first)), into)?;
+        if let Some((held, part)) = self.held.part_of(layout, first, into) {
+            part.copy_from_slice(held);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,244 @@
+//! An update and its record as one request, where records are as long as blocks.
+
+use std::io::IoSlice;
+use std::sync::Arc;
+
+use varve_device::{Device, Fault, FaultDevice, FaultKind, MemoryDevice, Repeat};
+
+use super::bench::{Draw, Shared, block, memory, options, reopened, versions};
+use crate::medium::InOrder;
+use crate::vld::{Options, Vld};
+
+const BLOCK: u32 = 4096;
+
+type Failing = Vld<Shared<FaultDevice<MemoryDevice>>>;
+
+fn failing() -> Failing {
+    let medium = Arc::new(InOrder(FaultDevice::new(memory(2 << 20, BLOCK), 1)));
+    Vld::format(&medium, options(BLOCK, None)).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    put(&vld, 0, 1);
+    vld.flush().unwrap();
+    vld
+}
+
+fn put(vld: &Failing, at: u64, version: u64) {
+    let bytes = block(version, BLOCK);
+    let at = at * u64::from(BLOCK);
+    vld.write(at, &[IoSlice::new(&bytes)]).unwrap();
+}
+
+/// Every request to these blocks fails.
+fn broken(blocks: std::ops::Range<u32>) -> Fault {
+    let byte = |block: u32| u64::from(block) * u64::from(BLOCK);
+    Fault {
+        range: Some(byte(blocks.start)..byte(blocks.end)),
+        ..Fault::sticky(FaultKind::WriteError)
+    }
+}
+
+/// The place that the next write is given.
+fn next_place(vld: &Failing) -> u32 {
+    let (mut state, avoid) = (vld.state.read().eager.clone(), Default::default());
+    let want = crate::eager::Want::Block;
+    let unit = state.choose(&vld.state.read().free, None, want, avoid);
+    unit.unwrap() as u32
+}
+
+#[test]
+fn an_update_and_its_record_are_one_request() {
+    let vld = failing();
+    let writes = |vld: &Failing| vld.medium().0.inner().counters().snapshot().writes;
+    let before = writes(&vld);
+    for nth in 0..10 {
+        put(&vld, nth * 7, nth);
+        vld.flush().unwrap();
+    }
+    assert_eq!(writes(&vld) - before, 10);
+    // So are several updates before one flush, and what is read meanwhile is there.
+    let before = writes(&vld);
+    for nth in 0..4 {
+        put(&vld, nth * 7, 100 + nth);
+        let found = versions(&vld, 1 + nth * 7, BLOCK);
+        assert_eq!(found[nth as usize * 7], 100 + nth);
+    }
+    assert_eq!(writes(&vld), before);
+    vld.flush().unwrap();
+    assert_eq!(writes(&vld), before + 1);
+    assert_eq!(versions(&reopened(&vld).0, 64, BLOCK)[21], 103);
+}
+
+/// What is not flushed may be lost with the server; what is held must not be
+/// found half.
+#[test]
+fn what_is_held_is_forgotten_with_the_volume() {
+    let vld = failing();
+    put(&vld, 0, 2);
+    let (again, _) = Vld::open(vld.medium().clone(), Options::default()).unwrap();
+    assert_eq!(versions(&again, 1, BLOCK), [1]);
+}
+
+#[test]
+fn held_data_goes_elsewhere_if_its_place_fails() {
+    let vld = failing();
+    let place = next_place(&vld);
+    vld.medium().0.inject(broken(place..place + 1));
+    put(&vld, 0, 2);
+    put(&vld, 5, 3);
+    vld.flush().unwrap();
+    let counts = vld.statistics();
+    assert_eq!((counts.writes_retried, counts.records_retried), (1, 1));
+    assert_eq!(versions(&vld, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
+    assert_eq!(versions(&reopened(&vld).0, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
+    assert_ne!(vld.map().get(0).block, place);
+    // The record had it all, and the place stays taken.
+    vld.flush().unwrap();
+    assert_eq!(vld.records_written(), counts.records_written);
+    (0..2000).for_each(|nth| put(&vld, nth % 50, nth));
+    vld.flush().unwrap();
+    assert_eq!(vld.statistics().writes_retried, 1);
+}
+
+#[test]
+fn a_place_that_fails_does_not_matter_if_nobody_wants_its_block() {
+    let vld = failing();
+    let place = next_place(&vld);
+    vld.medium().0.inject(broken(place..place + 1));
+    put(&vld, 0, 2);
+    put(&vld, 0, 3);
+    vld.flush().unwrap();
+    assert_eq!(vld.statistics().writes_retried, 0);
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [3]);
+}
+
+/// On a volume so full that places come back at once.
+#[test]
+fn short_and_long_runs_keep_their_order() {
+    for seed in 0..10 {
+        let medium = Arc::new(InOrder(memory(1 << 20, BLOCK)));
+        Vld::format(&medium, options(BLOCK, Some(140 * u64::from(BLOCK)))).unwrap();
+        let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+        let mut model = vec![0; 140];
+        let mut draw = Draw(seed);
+        for nth in 1..600 {
+            let most = [1, 3, 40][draw.below(3) as usize];
+            let (count, at) = (1 + draw.below(most) as usize, draw.below(100) as usize);
+            let run: Vec<u8> = (0..count as u64)
+                .flat_map(|each| block(nth * 100 + each, BLOCK))
+                .collect();
+            let byte = at as u64 * u64::from(BLOCK);
+            let forget = draw.below(5) == 0;
+            match forget {
+                true => vld.discard(byte, run.len() as u64).unwrap(),
+                false => vld.write(byte, &[IoSlice::new(&run)]).unwrap(),
+            }
+            for (each, version) in (0..).zip(&mut model[at..at + count]) {
+                *version = if forget { 0 } else { nth * 100 + each };
+            }
+            let mut bytes = vec![0; 140 * BLOCK as usize];
+            vld.read(0, &mut bytes).unwrap();
+            let first = |bytes: &[u8]| u64::from_le_bytes(bytes[..8].try_into().unwrap());
+            let found: Vec<u64> = bytes.chunks(BLOCK as usize).map(first).collect();
+            assert_eq!(found, model, "seed {seed}, step {nth}");
+            if draw.below(6) == 0 {
+                vld.flush().unwrap();
+                assert_eq!(versions(&reopened(&vld).0, 140, BLOCK), model);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_record_goes_elsewhere_without_its_data() {
+    let vld = failing();
+    let place = next_place(&vld);
+    vld.medium().0.inject(broken(place + 1..place + 2));
+    put(&vld, 0, 2);
+    vld.flush().unwrap();
+    let counts = vld.statistics();
+    assert_eq!((counts.writes_retried, counts.records_retried), (0, 1));
+    assert_eq!(vld.map().get(0).block, place);
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+}
+
+/// A request that fails may have done a part. Here the record is there and its
+/// data is not: were it left, it would be taken for the one that counts.
+#[test]
+fn a_record_that_came_without_its_data_is_removed() {
+    let vld = failing();
+    let place = next_place(&vld);
+    put(&vld, 0, 2);
+    // The device is given what the failing request leaves behind: the record as
+    // it would be there.
+    let medium = vld.medium();
+    let other = Vld::open(medium.clone(), Options::default()).unwrap().0;
+    put(&other, 0, 2);
+    other.flush().unwrap();
+    assert_eq!(other.map().get(0).block, place);
+    let at = u64::from(place) * u64::from(BLOCK);
+    medium
+        .0
+        .write(at, &[IoSlice::new(&[0; BLOCK as usize])])
+        .unwrap();
+    medium.0.inject(broken(place..place + 1));
+    vld.flush().unwrap();
+    assert_ne!(vld.map().get(0).block, place);
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+    let mut there = [1; BLOCK as usize];
+    medium.0.read(at + u64::from(BLOCK), &mut there).unwrap();
+    assert!(there.iter().all(|&byte| byte == 0), "the record is gone");
+}
+
+/// An acknowledged write that no place takes: nobody is told that it is durable,
+/// and nothing is written any more.
+#[test]
+fn held_data_that_no_place_takes_stops_the_volume() {
+    let vld = failing();
+    put(&vld, 0, 2);
+    vld.medium().0.inject(Fault {
+        repeat: Repeat::Sticky,
+        ..Fault::once(FaultKind::WriteError)
+    });
+    vld.flush().unwrap_err();
+    vld.medium().0.clear_faults();
+    let error = vld.flush().unwrap_err();
+    assert!(
+        error.to_string().contains("could not be written"),
+        "{error}"
+    );
+    vld.write(0, &[IoSlice::new(&block(3, BLOCK))]).unwrap_err();
+    assert_eq!(versions(&vld, 1, BLOCK), [2], "from memory");
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [1]);
+}
+
+/// Random updates while single requests fail: nothing that was flushed is lost.
+#[test]
+fn no_single_failure_loses_what_was_flushed() {
+    for seed in 0..40 {
+        let vld = failing();
+        let mut draw = Draw(seed);
+        let mut expected = vec![0; 60];
+        for nth in 0..120 {
+            if draw.below(4) == 0 {
+                let kind = match draw.below(2) {
+                    0 => FaultKind::WriteError,
+                    _ => FaultKind::TornWrite,
+                };
+                vld.medium().0.clear_faults();
+                vld.medium().0.inject(Fault {
+                    argument: draw.below(4) * 512,
+                    ..Fault::once(kind)
+                });
+            }
+            let at = draw.below(60);
+            put(&vld, at, 1000 + nth);
+            expected[at as usize] = 1000 + nth;
+            if draw.below(3) == 0 {
+                vld.flush().unwrap();
+                let found = versions(&reopened(&vld).0, 60, BLOCK);
+                assert!(found[1..] == expected[1..], "seed {seed}, step {nth}");
+            }
+            assert_eq!(versions(&vld, 60, BLOCK)[1..], expected[1..]);
+        }
+    }
+}
