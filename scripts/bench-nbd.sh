@@ -7,7 +7,9 @@
 #   (default 1024)
 #
 # fio's nbd engine on Unix sockets, four connections; the two servers take turns
-# in every round (default 5), so that what else the machine does hits both.
+# in every round (default 5), so that what else the machine does hits both. One
+# request at a time is measured with client and server on one processor and on
+# two: left to the scheduler it is now this, now that, and they differ by ten.
 # Prints one line for each measurement, then medians and their ratio.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,6 +18,7 @@ rounds=${1:-5} seconds=${VARVE_NBD_SECONDS:-3} mib=${VARVE_NBD_SIZE_MIB:-1024}
 need fio fio
 need nbdkit nbdkit
 need jq jq
+need taskset util-linux
 fio --enghelp | grep -qw nbd || { say "this fio has no nbd engine"; exit 1; }
 if [ -z "${VARVE:-}" ]; then
 	need_rust
@@ -37,9 +40,17 @@ for name in varve nbdkit; do
 	done
 done
 
+everywhere=$(taskset -cp $$ | sed 's/.*: //')
+# place CLIENT SERVERS: the processors they run on.
+place() {
+	client=$1
+	for server in "${servers[@]}"; do taskset -acp "$2" "$server" >/dev/null; done
+}
+place "$everywhere" "$everywhere"
+
 # measure SERVER NAME RW BS DEPTH JOBS [LIMIT]
 measure() {
-	fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$work/$1" --size="${mib}M" \
+	taskset -c "$client" fio --name=x --ioengine=nbd --uri="nbd+unix:///?socket=$work/$1" --size="${mib}M" \
 		--rw="$3" --bs="$4" --iodepth="$5" --numjobs="$6" ${7---time_based --runtime="$seconds"} \
 		--group_reporting --output-format=json 2>/dev/null |
 		sed -n '/^{/,$p' |
@@ -56,14 +67,19 @@ for server in varve nbdkit; do measure "$server" fill write 1M 4 1 --loops=1 >/d
 for ((round = 0; round < rounds; round++)); do
 	for each in "random-read-4k randread 4k 16 4" "random-write-4k randwrite 4k 16 4" \
 		"read-256k read 256k 8 4" "write-256k write 256k 8 4" \
-		"random-read-4k-alone randread 4k 1 1"; do
-		for server in varve nbdkit; do
+		"random-read-4k-together randread 4k 1 1" "random-read-4k-apart randread 4k 1 1"; do
+		case $each in
+		*-together*) place 0 0 ;;
+		*-apart*) if [ "$(nproc)" -gt 1 ]; then place 0 1; else continue; fi ;;
+		*) place "$everywhere" "$everywhere" ;;
+		esac
+		for name in varve nbdkit; do
 			# shellcheck disable=SC2086
-			measure "$server" $each
+			measure "$name" $each
 		done
 	done
 done
-printf '\n%-22s %12s %12s %10s %10s %7s\n' measurement "varve iops" "nbdkit iops" "varve MB/s" "nbdkit" "ratio"
+printf '\n%-24s %12s %12s %10s %10s %7s\n' measurement "varve iops" "nbdkit iops" "varve MB/s" "nbdkit" "ratio"
 awk -F '\t' -v rounds="$rounds" '
 	function median(key,   n, i, j, t, v) {
 		n = split(values[key], v, " ")
@@ -76,7 +92,7 @@ awk -F '\t' -v rounds="$rounds" '
 		for (n = 1; n <= count; n++) {
 			name = names[n]
 			a = median(name SUBSEP "varve" SUBSEP "i"); b = median(name SUBSEP "nbdkit" SUBSEP "i")
-			printf "%-22s %12.0f %12.0f %10.0f %10.0f %7.2f\n", name, a, b,
+			printf "%-24s %12.0f %12.0f %10.0f %10.0f %7.2f\n", name, a, b,
 				median(name SUBSEP "varve" SUBSEP "b"), median(name SUBSEP "nbdkit" SUBSEP "b"), a / b
 		}
 	}' "$work/results"
