@@ -65,6 +65,7 @@ impl Vlfs {
     }
 
     pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
+        writer.runs.give_up(extent.unit);
         writer.space.release(extent).map_err(|extent| {
             let reason = format!(
                 "{} units at {} are of the tree, and free by the bits of used units: run fsck",
@@ -184,7 +185,9 @@ impl Vlfs {
             match self.store.medium.write(at, &buffers) {
                 Ok(()) => {
                     for (nth, data) in (0..).zip(&padded[..count]) {
-                        writer.ran(unit + nth * u64::from(units), units, data);
+                        let at = unit + nth * u64::from(units);
+                        writer.runs.data(at, units, data);
+                        writer.since_checkpoint += data.len() as u64;
                     }
                     return Ok((unit, count));
                 }

@@ -31,6 +31,7 @@ mod mkfs;
 mod mount;
 mod numbers;
 mod recovery;
+mod runs;
 mod seal;
 mod space;
 mod stage;

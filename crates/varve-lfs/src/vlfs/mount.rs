@@ -5,6 +5,7 @@ use super::format::{CheckpointHeader, Measures, Superblock};
 use super::lookup::{Store, Tables};
 use super::numbers::Numbers;
 use super::recovery::{Recovered, recover, twice};
+use super::runs::Runs;
 use super::seal::Writer;
 use super::space::Space;
 use super::statistics::Counters;
@@ -192,7 +193,7 @@ impl Vlfs {
         let writer = Writer {
             space,
             log,
-            runs: Vec::new(),
+            runs: Runs::default(),
             dirty: BTreeSet::new(),
             stored: totals.stored().min(measures.blocks),
             usage,

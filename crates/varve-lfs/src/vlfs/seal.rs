@@ -7,7 +7,8 @@
 
 use super::Vlfs;
 use super::append::TRIES;
-use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Run, Totals};
+use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Totals};
+use super::runs::Runs;
 use super::space::Space;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
@@ -19,19 +20,12 @@ use varve_fs::Usage;
 use varve_vlog::format::RecordHeader;
 use varve_vlog::virtual_log::VirtualLog;
 
-/// Units behind each other that the transaction in the making has written.
-pub struct OpenRun {
-    unit: u64,
-    units: u32,
-    digest: crc_fast::Digest,
-}
-
 /// What `writer` locks.
 pub struct Writer {
     pub space: Space,
     pub log: VirtualLog,
     /// What the transaction in the making has written.
-    pub runs: Vec<OpenRun>,
+    pub runs: Runs,
     /// Pieces of the map that changed without an inode being written.
     pub dirty: BTreeSet<u32>,
     pub usage: Usage,
@@ -47,28 +41,6 @@ pub struct Writer {
     pub checkpoint_ns: u64,
     /// Bytes written since.
     pub since_checkpoint: u64,
-}
-
-impl Writer {
-    /// `units` units at `unit` hold `bytes` now.
-    pub fn ran(&mut self, unit: u64, units: u32, bytes: &[u8]) {
-        self.since_checkpoint += bytes.len() as u64;
-        match self.runs.last_mut() {
-            Some(last) if last.unit + u64::from(last.units) == unit => {
-                last.units += units;
-                last.digest.update(bytes);
-            }
-            _ => {
-                let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-                digest.update(bytes);
-                self.runs.push(OpenRun {
-                    unit,
-                    units,
-                    digest,
-                });
-            }
-        }
-    }
 }
 
 /// Metadata with its places, ready to be written.
@@ -265,26 +237,19 @@ impl Vlfs {
             self.store.medium.write(at, &buffers)?;
         }
         for (unit, bytes) in units {
-            writer.ran(*unit, 1, bytes);
+            writer.runs.metadata(*unit, 1, bytes);
+            writer.since_checkpoint += bytes.len() as u64;
         }
         Ok(())
     }
 
     fn write_records(&self, writer: &mut Writer, pieces: &BTreeSet<u32>) -> Result<()> {
         let each = self.measures().runs_per_record();
-        if writer.runs.len() > pieces.len() * each {
+        let mut runs = writer.runs.named();
+        if runs.len() > pieces.len() * each {
             self.flush()?;
-            writer.runs.clear();
+            runs.clear();
         }
-        let runs: Vec<Run> = writer
-            .runs
-            .iter()
-            .map(|run| Run {
-                unit: (run.unit as u32).into(),
-                units: run.units.into(),
-                crc: (run.digest.finalize() as u32).into(),
-            })
-            .collect();
         let mut runs = runs.chunks(each);
         let (first, previous) = (writer.log.last_seq() + 1, writer.log.reached());
         for &piece in pieces {

@@ -1,3 +1,7 @@
+//! Volumes made, used, crashed and mounted again.
+
+mod newest;
+
 use super::format::Extent;
 use super::*;
 use std::sync::Arc;

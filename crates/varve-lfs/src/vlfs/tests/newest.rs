@@ -1,0 +1,53 @@
+//! The newest transaction: recovery compares what it wrote, and it must count
+//! once its flush has returned.
+
+use super::super::format::Place;
+use super::*;
+use std::time::Duration;
+
+/// A file system whose waiting changes are appended, but not made durable, by
+/// letting time pass.
+struct Waiting {
+    clock: Arc<VirtualClock>,
+    system: System,
+}
+
+impl Waiting {
+    fn on(medium: &Arc<dyn Medium>) -> Self {
+        made(medium, 0).layout().unmount().unwrap();
+        let clock = Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0));
+        let system = FileSystem::mount(mounted(medium), clock.clone(), options()).unwrap();
+        Waiting { clock, system }
+    }
+
+    fn append(&self, file: InodeNo, block: u64, byte: u8) -> Place {
+        write(&self.system, file, block * 4096, &[byte; 4096]).unwrap();
+        self.clock.advance(Duration::from_secs(60));
+        assert!(self.system.write_back().unwrap());
+        let layout = self.system.layout();
+        layout.map(View::Live, file, block, 1).unwrap()[0].pointer
+    }
+}
+
+#[test]
+fn a_block_replaced_before_its_commit_does_not_vouch_for_the_transaction() {
+    let medium = drive();
+    let waiting = Waiting::on(&medium);
+    let system = &waiting.system;
+    let (file, other) = (create(system, "file"), create(system, "other"));
+    system.sync().unwrap();
+    let first = waiting.append(file, 0, 1);
+    let second = waiting.append(file, 0, 2);
+    assert_ne!(first, second);
+    system.fsync(View::Live, file, false).unwrap();
+    let synced = system.layout().statistics().transactions;
+    // The first place is free now, and near.
+    let reused = (0..1000).any(|block| waiting.append(other, block, 3).sector == first.sector);
+    assert!(reused, "the room was to be taken");
+    let now = system.layout().statistics().transactions;
+    assert_eq!(now, synced, "nothing was to be committed meanwhile");
+    drop(waiting);
+    sound(&medium);
+    let system = again(&medium);
+    assert!(read(&system, file, 0, 4096) == [2; 4096], "what was synced");
+}
