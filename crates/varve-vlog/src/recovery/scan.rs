@@ -43,7 +43,11 @@ pub(super) fn scan<T: Threaded>(finder: &T, stop: u64, newer: u64) -> Result<Vec
     // newest was begun only when its flush had returned.
     let whole = group(seen, newest.first);
     let sound = |members: &Vec<u64>| members.iter().all(|&unit| data_is_there(finder, unit));
-    if whole.as_ref().is_some_and(sound) {
+    // A checkpoint is written over what is durable: what it reflects counts.
+    if whole
+        .as_ref()
+        .is_some_and(|members| last <= newer || sound(members))
+    {
         return Ok(vec![root(finder, &all, Some(last), stop, newer)?]);
     }
     let previous = newest.previous;

@@ -51,3 +51,25 @@ fn a_block_replaced_before_its_commit_does_not_vouch_for_the_transaction() {
     let system = again(&medium);
     assert!(read(&system, file, 0, 4096) == [2; 4096], "what was synced");
 }
+
+#[test]
+fn what_a_checkpoint_reflects_is_not_in_doubt() {
+    for medium in [memory(16 << 20, 4096), drive()] {
+        let system = made(&medium, 0);
+        let (file, other) = (create(&system, "file"), create(&system, "other"));
+        write(&system, other, 0, &[1; 4096]).unwrap();
+        write(&system, file, 0, &[2; 4096]).unwrap();
+        system.sync().unwrap();
+        system.checkpoint().unwrap();
+        let at = system.layout().map(View::Live, other, 0, 1).unwrap()[0].pointer;
+        drop(system);
+        let decayed = [9; 4096];
+        medium
+            .write(at.sector * 512, &[std::io::IoSlice::new(&decayed)])
+            .unwrap();
+        let system = again(&medium);
+        assert!(read(&system, file, 0, 4096) == [2; 4096], "what was synced");
+        let mut bytes = [0; 4096];
+        assert!(system.read(View::Live, other, 0, &mut bytes).is_err());
+    }
+}
