@@ -21,33 +21,33 @@ const OWED_MAX: usize = 4096;
 pub(super) const PATH_MAX: u64 = 10;
 
 /// Where the data of a group went, in the order of its items.
-struct Written {
-    places: std::vec::IntoIter<Place>,
-    extents: Vec<Extent>,
-}
+type Written = std::vec::IntoIter<Place>;
 
 impl Vlfs {
     pub(super) fn append_group(&self, group: Group) -> Result<Position> {
         let need = need_of(&group, self.measures().fanout() as u64);
+        let _one;
         let mut writer = self.writer.lock();
-        self.writable()?;
         if !self.has_room(&writer, need) {
+            // In the order of locks, which are kept: the room made is this
+            // group's.
             drop(writer);
-            self.relieve()?;
+            _one = self.committing.lock();
             writer = self.writer.lock();
-            self.writable()?;
+            self.relieve(&mut writer, need)?;
         }
+        self.writable()?;
         let writer = &mut *writer;
         // The host hands a drive data and inodes in one command; index, inode
         // and map are written from inside (Wang et al. 1999, §3.3).
         self.store.medium.command(Access::Write);
-        let written = self.write_data(writer, &group)?;
-        let extents = written.extents.clone();
-        let changes = {
+        let mut extents = Vec::new();
+        let written = self.write_data(writer, &group, &mut extents);
+        let changes = written.and_then(|written| {
             let tables = self.tables.read();
             let mut stage = Stage::new(&self.store, &tables);
             apply(&mut stage, &group, written).map(|()| stage.changes)
-        };
+        });
         let changes = match changes {
             Ok(changes) => changes,
             Err(error) => {
@@ -93,21 +93,32 @@ impl Vlfs {
         owed < OWED_MAX && free >= need + owed as u64 + records && pinned < (free / 2).max(64)
     }
 
-    /// Takes along what waits, and frees what waits for a checkpoint.
-    fn relieve(&self) -> Result<()> {
-        let _one = self.committing.lock();
-        let mut writer = self.writer.lock();
+    /// Takes along what waits and, if that is much or does not suffice, frees
+    /// what waits for a checkpoint.
+    fn relieve(&self, writer: &mut Writer, need: u64) -> Result<()> {
+        if self.has_room(writer, need) {
+            // Others made it meanwhile.
+            return Ok(());
+        }
         self.counts.reliefs.fetch_add(1, Relaxed);
-        self.commit_all(&mut writer)?;
+        self.commit_all(writer)?;
         let each = u64::from(self.measures().units_per_block());
-        match writer.space.pinned_units() / each >= writer.space.free_blocks() / 8 {
-            true => self.write_checkpoint(&mut writer),
+        let pinned = writer.space.pinned_units();
+        let much = pinned / each >= writer.space.free_blocks() / 8;
+        match much || (pinned > 0 && !self.has_room(writer, need)) {
+            true => self.write_checkpoint(writer),
             false => Ok(()),
         }
     }
 
-    /// Writes the blocks of a group, neighbours in one request.
-    fn write_data(&self, writer: &mut Writer, group: &Group) -> Result<Written> {
+    /// Writes the blocks of a group, neighbours in one request. `extents` are
+    /// those written, also if that fails.
+    fn write_data(
+        &self,
+        writer: &mut Writer,
+        group: &Group,
+        extents: &mut Vec<Extent>,
+    ) -> Result<Written> {
         let measures = *self.measures();
         let data: Vec<&Arc<Vec<u8>>> = group
             .items
@@ -119,7 +130,7 @@ impl Vlfs {
             })
             .collect();
         let is_short = |data: &Arc<Vec<u8>>| data.len() <= measures.unit_bytes as usize;
-        let (mut places, mut extents) = (Vec::with_capacity(data.len()), Vec::new());
+        let mut places = Vec::with_capacity(data.len());
         let mut rest = &data[..];
         while let Some(first) = rest.first() {
             let units = match is_short(first) {
@@ -148,10 +159,7 @@ impl Vlfs {
             }
             rest = &rest[count..];
         }
-        Ok(Written {
-            places: places.into_iter(),
-            extents,
-        })
+        Ok(places.into_iter())
     }
 
     /// Writes as many of `data` as find room behind each other, each to `units`
@@ -316,7 +324,7 @@ fn apply(stage: &mut Stage<'_>, group: &Group, mut written: Written) -> Result<(
                 block,
                 ..
             } => {
-                let place = written.places.next().expect("a place for each block");
+                let place = written.next().expect("a place for each block");
                 change(stage, *ino, *version, |stage, image| {
                     stage.set(image, *block, place)
                 })?;
@@ -324,7 +332,7 @@ fn apply(stage: &mut Stage<'_>, group: &Group, mut written: Written) -> Result<(
             Item::Xattrs { ino, version, data } => {
                 let place = match data.is_empty() {
                     true => Place::NONE,
-                    false => written.places.next().expect("a place for attributes"),
+                    false => written.next().expect("a place for attributes"),
                 };
                 change(stage, *ino, *version, |stage, image| {
                     let old = std::mem::replace(&mut image.xattrs, place);

@@ -1,6 +1,7 @@
 //! Volumes made, used, crashed and mounted again.
 
 mod newest;
+mod threads;
 
 use super::format::Extent;
 use super::*;
