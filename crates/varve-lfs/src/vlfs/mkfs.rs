@@ -16,8 +16,8 @@ use zerocopy::IntoBytes;
 pub struct VlfsFormatOptions {
     /// Bytes in a logical block: 4096 to 65536.
     pub block_bytes: u32,
-    /// Bytes in a unit, at least the device's physical block; 0: 4096 or that,
-    /// but just the physical block on a device with a head.
+    /// Bytes in a unit, at least the device's physical block; 0: that or an
+    /// eighth of a block, and 4096 at least on a device without a head.
     pub unit_bytes: u32,
     /// Inode numbers there can be; 0: one for 16 KiB, at most 16 million.
     pub inodes: u64,
@@ -57,9 +57,11 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
     let disk = medium.geometry();
     let physical = disk.logical_block.max(disk.physical_block);
     let has_head = medium.head().is_some();
+    // A block has eight units at most.
+    let least = physical.max(options.block_bytes / 8);
     let unit_bytes = match options.unit_bytes {
-        0 if has_head => physical,
-        0 => physical.max(4096),
+        0 if has_head => least,
+        0 => least.max(4096),
         given if given < physical => {
             return Err(bad(format!(
                 "units of {given} bytes on physical blocks of {physical}: a write would touch \

@@ -35,8 +35,12 @@ fn memory(size: u64, unit: u32) -> Arc<dyn Medium> {
 }
 
 fn drive() -> Arc<dyn Medium> {
+    drive_of(11)
+}
+
+fn drive_of(cylinders: u32) -> Arc<dyn Medium> {
     let clock = Arc::new(VirtualClock::new(0, 0));
-    let drive = drives::st19101().with_cylinders(11);
+    let drive = drives::st19101().with_cylinders(cylinders);
     Arc::new(InDrive(Arc::new(SimulatedDisk::new(drive, clock, 1))))
 }
 
@@ -305,4 +309,21 @@ fn writing_stops_after_a_failed_flush_and_reads_go_on() {
     assert_eq!(read(&system, file, 0, 4).len(), 4);
     let usage: Usage = system.usage();
     assert!(usage.inodes >= 2);
+}
+
+#[test]
+fn every_size_of_blocks_makes_a_volume() {
+    for block_bytes in [4096, 8192, 16384, 32768, 65536] {
+        let options = VlfsFormatOptions {
+            block_bytes,
+            seed: Some(1),
+            ..VlfsFormatOptions::default()
+        };
+        let drive = drive_of(44);
+        for medium in [memory(64 << 20, 4096), memory(64 << 20, 512), drive] {
+            let made = format(&*medium, &*clock(), &options).unwrap();
+            assert!(made.block_bytes.get() / made.unit_bytes.get() <= 8);
+            mounted(&medium);
+        }
+    }
 }

@@ -194,7 +194,9 @@ impl Measures {
                 self.zone_blocks
             ));
         }
-        if self.zone_blocks > self.blocks || self.capacity_blocks() < 2 * self.reserve_blocks + 64 {
+        if self.zone_blocks > self.blocks
+            || self.capacity_blocks() < self.reserve_blocks.saturating_mul(2).saturating_add(64)
+        {
             return Err(format!(
                 "{} blocks, of which {} are in reserve, are too few",
                 self.blocks, self.reserve_blocks

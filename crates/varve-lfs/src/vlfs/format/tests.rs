@@ -1,3 +1,5 @@
+//! Every structure to bytes and back, and what must be refused.
+
 use super::*;
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp, flags};
 use varve_vlog::format::RecordHeader;
@@ -132,5 +134,14 @@ fn a_record_says_where_it_is() {
         let mut torn = bytes.clone();
         torn[at] ^= 1;
         assert!(Record::parse(&torn, unit, &measures).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn a_reserve_of_any_size_is_judged() {
+    let mut measures = measures(4096);
+    for reserve in [0, 63, 4096, u64::MAX / 2 + 1, u64::MAX] {
+        measures.reserve_blocks = reserve;
+        assert!(measures.check().is_err(), "a reserve of {reserve} blocks");
     }
 }
