@@ -93,7 +93,6 @@ impl VirtualLog {
         let layout = Vlfs::mount(self.medium(device), Arc::clone(&clock), mount)?;
         let system = FileSystem::mount(layout, clock, self.options.clone())?;
         let extras: Extras<Vlfs> = Extras {
-            damage: |system| system.layout().recovery_report().damage.clone(),
             unmount: |system| Ok(system.layout().unmount()?),
             ..Extras::default()
         };

@@ -54,7 +54,7 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
     };
     let volume = Arc::new(Vlfs::mount(medium, Arc::clone(&clock), options)?);
     let mut checked = Checked {
-        problems: volume.recovery.damage.clone(),
+        problems: Vec::new(),
         untold: 0,
         recovery: volume.recovery.clone(),
         usage: Usage::default(),

@@ -10,6 +10,7 @@ use crate::error::Result;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_vlog::recovery::Threaded;
 use varve_vlog::{Access, Medium};
 use zerocopy::IntoBytes;
 
@@ -115,7 +116,7 @@ pub(super) fn read_head(store: &Store, region: usize) -> Option<CheckpointHeader
     let measures = &store.measures;
     let mut block = vec![0; measures.block_bytes as usize];
     let at = measures.block_byte(measures.checkpoint_block(region));
-    read_patiently(store, at, &mut block).ok()?;
+    store.read_patiently(at, &mut block).ok()?;
     CheckpointHeader::parse(&block, measures).ok()
 }
 
@@ -130,10 +131,10 @@ pub(super) fn read_body(
 ) -> Result<(Bits, Vec<Entry>)> {
     let measures = &store.measures;
     let mut bits = Bits::new(measures);
-    let mut map = vec![Entry::default(); header.entries.get() as usize];
     if header.empty.get() == 1 {
         return Ok((bits, Vec::new()));
     }
+    let mut map = vec![Entry::default(); header.entries.get() as usize];
     let head = measures.checkpoint_block(region);
     let mut at = measures.block_byte(head + 1);
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
@@ -141,7 +142,7 @@ pub(super) fn read_body(
         for part in body.chunks_mut(PART) {
             let padded = part.len().next_multiple_of(measures.block_bytes as usize);
             let mut bytes = vec![0; padded];
-            read_patiently(store, at, &mut bytes)?;
+            store.read_patiently(at, &mut bytes)?;
             part.copy_from_slice(&bytes[..part.len()]);
             digest.update(part);
             at += padded as u64;
@@ -156,10 +157,4 @@ pub(super) fn read_body(
         entry.check(&measures.eager_units())?;
     }
     Ok((bits, map))
-}
-
-fn read_patiently(store: &Store, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
-    let mut tries = (0..super::append::TRIES).map(|_| store.medium.read(at, into));
-    let first = tries.next().expect("one");
-    first.or_else(|error| tries.find_map(std::result::Result::ok).ok_or(error))
 }

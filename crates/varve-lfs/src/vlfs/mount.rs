@@ -111,8 +111,8 @@ impl Vlfs {
     /// Recovers and mounts a volume.
     ///
     /// # Errors
-    /// If there is no superblock, the inode map cannot be recovered whole, or
-    /// the device fails. A tree that uses room twice is mounted read-only.
+    /// If there is no superblock, the inode map cannot be recovered whole, the
+    /// tree uses room twice, or the device fails.
     pub fn mount(
         medium: Arc<dyn Medium>,
         clock: Arc<dyn Clock>,

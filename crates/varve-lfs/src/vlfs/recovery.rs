@@ -38,8 +38,6 @@ pub struct VlfsRecovery {
     pub inodes_changed: u64,
     /// The bits of used units had to be made anew, from all inodes.
     pub walked: bool,
-    /// Why the volume can only be read, if so.
-    pub damage: Vec<String>,
 }
 
 /// Everything that a mount needs to know.
