@@ -20,13 +20,16 @@ use varve_lfs::vlfs::{Vlfs, VlfsMountOptions};
 use varve_vlog::{InOrder, Medium};
 
 /// True if the image or device begins like a volume on the virtual log, or
-/// ends like one.
+/// ends like one and begins like nothing that is known: what was made over such
+/// a volume may leave its last block as it was.
 pub fn is_virtual_log(path: &Path) -> bool {
     let Ok(device) = Unlocked::open(path) else {
         return false;
     };
-    let named = matches!(probe(&device), Ok(Some(Found::Known(name))) if name == VIRTUAL_LOG);
-    named || Vlfs::find_superblock(&device).is_ok()
+    match probe(&device) {
+        Ok(Some(Found::Known(name))) => name == VIRTUAL_LOG,
+        _ => Vlfs::find_superblock(&device).is_ok(),
+    }
 }
 
 /// The superblock of a volume on the virtual log, read without locking it.

@@ -44,6 +44,23 @@ fn what_it_is_and_what_it_has_not() {
 }
 
 #[test]
+fn what_is_made_over_it_is_not_taken_for_it() {
+    let scratch = Scratch::new();
+    let image = &volume(&scratch, "64M");
+    let overwrite = |front: &[u8]| {
+        let mut file = File::options().write(true).open(image).unwrap();
+        file.write_all(front).unwrap();
+    };
+    let mut front = vec![0; 4096];
+    overwrite(&front);
+    // The copy in the last block is good enough where nothing else is.
+    varve(["info", image]).expect(0, "VLFS, on the virtual log");
+    front[0x438..][..2].copy_from_slice(&[0x53, 0xef]);
+    overwrite(&front);
+    varve(["info", image]).expect(1, "");
+}
+
+#[test]
 fn what_was_synced_survives_a_killed_server() {
     if no_fuse() {
         return;
