@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use varve::{IoMode, Statistics, VirtualLogVolume, Volume};
-use varve_fuse::{End, Session, signals};
+use varve_fs::{FileSystem, Layout};
+use varve_fuse::{End, MountOptions, Session, signals};
 
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
@@ -167,14 +168,7 @@ impl Mount {
         let volume = self
             .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
-        if let Some(reason) = volume
-            .read_only_reason()
-            .filter(|_| !chosen.volume.read_only)
-        {
-            tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
-            chosen.set_read_only();
-        }
-        chosen.mount.source = self.volume.display().to_string();
+        self.opened(volume.read_only_reason(), &mut chosen);
         let counted = Arc::clone(volume.file_system());
         let verifier = Arc::clone(volume.verifier());
         chosen.mount.statistics = Some(Arc::new(move || {
@@ -185,22 +179,7 @@ impl Mount {
         let fs = Arc::clone(volume.file_system());
         chosen.mount.ioctl = Some(calls::handler(Arc::clone(volume.verifier()), fs));
         let fs = Arc::clone(volume.file_system());
-        let session = match Session::new(fs, &self.directory, chosen.mount) {
-            Ok(session) => session,
-            Err(error) => {
-                let failure = self.mount_failed(&error);
-                volume.close()?;
-                return Err(failure);
-            }
-        };
-        let watch = signals::unmount_on_termination(session.unmounter(), GRACE)
-            .map_err(Failure::with(FAILED))?;
-        if self.background_server {
-            daemon::say_live(self.log.as_deref()).map_err(Failure::with(2))?;
-        }
-        let ended = session.run();
-        drop(watch);
-        finish(volume, ended)
+        self.serve_tree(volume, fs, chosen.mount)
     }
 
     /// The same for a volume on the virtual log: nothing is cleaned, and nobody
@@ -209,14 +188,7 @@ impl Mount {
         let volume = self
             .open_patiently(|| VirtualLogVolume::open(&self.volume, &chosen.volume))
             .map_err(|error| Failure::from(error).coded(FAILED))?;
-        if let Some(reason) = volume
-            .read_only_reason()
-            .filter(|_| !chosen.volume.read_only)
-        {
-            tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
-            chosen.set_read_only();
-        }
-        chosen.mount.source = self.volume.display().to_string();
+        self.opened(volume.read_only_reason(), &mut chosen);
         let counted = Arc::clone(volume.file_system());
         chosen.mount.statistics = Some(Arc::new(move || {
             let all = serde_json::json!({
@@ -227,7 +199,27 @@ impl Mount {
             all.to_string()
         }));
         let fs = Arc::clone(volume.file_system());
-        let session = match Session::new(fs, &self.directory, chosen.mount) {
+        self.serve_tree(volume, fs, chosen.mount)
+    }
+
+    /// Says why an open volume takes no changes, if so, and mounts it so.
+    fn opened(&self, read_only: Option<String>, chosen: &mut Chosen) {
+        if let Some(reason) = read_only.filter(|_| !chosen.volume.read_only) {
+            tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
+            chosen.set_read_only();
+        }
+        chosen.mount.source = self.volume.display().to_string();
+    }
+
+    /// Mounts the tree of an open volume, serves it until it is unmounted, and
+    /// closes the volume.
+    fn serve_tree<L: Layout>(
+        self,
+        volume: impl Served,
+        fs: Arc<FileSystem<L>>,
+        options: MountOptions,
+    ) -> Outcome {
+        let session = match Session::new(fs, &self.directory, options) {
             Ok(session) => session,
             Err(error) => {
                 let failure = self.mount_failed(&error);
