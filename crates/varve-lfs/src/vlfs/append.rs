@@ -41,6 +41,7 @@ impl Vlfs {
         // The host hands a drive data and inodes in one command; index, inode
         // and map are written from inside (Wang et al. 1999, §3.3).
         self.store.medium.command(Access::Write);
+        self.store.medium.receive(bytes_of(&group));
         let mut extents = Vec::new();
         let written = self.write_data(writer, &group, &mut extents);
         let changes = written.and_then(|written| {
@@ -246,6 +247,15 @@ impl Vlfs {
         }
         Ok(())
     }
+}
+
+/// The bytes of data that the host hands over with a group.
+fn bytes_of(group: &Group) -> u64 {
+    let bytes = |item: &Item| match item {
+        Item::Block { data, .. } | Item::Xattrs { data, .. } => data.len() as u64,
+        _ => 0,
+    };
+    group.items.iter().map(bytes).sum()
 }
 
 /// The data with zeros up to `bytes`.

@@ -10,7 +10,6 @@ use varve_fs::{
     Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
     StatFs, Usage, Version, View, Waiting,
 };
-use varve_vlog::Access;
 
 /// Units read by one request of neighbours at most.
 const RUN_UNITS: u64 = 1024;
@@ -212,11 +211,7 @@ impl Vlfs {
                 let start = extent(&first).unit;
                 let units = extent(run.last().expect("a run")).end() - start;
                 let mut bytes = vec![0; units as usize * measures.unit_bytes as usize];
-                self.store.medium.command(Access::Read);
-                let whole = self
-                    .store
-                    .medium
-                    .read(measures.unit_byte(start), &mut bytes);
+                let whole = self.store.read_for_host(start, &mut bytes);
                 for mapping in run {
                     let at = (extent(mapping).unit - start) as usize * measures.unit_bytes as usize;
                     let part = &bytes[at..];

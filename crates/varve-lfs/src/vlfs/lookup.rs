@@ -40,6 +40,18 @@ impl Store {
         self.images.clear();
     }
 
+    /// Reads what the host asked for, by one command.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_for_host(&self, unit: u64, bytes: &mut [u8]) -> varve_device::Result<()> {
+        self.medium.command(Access::Read);
+        let begun_ns = self.medium.now_ns().unwrap_or(0);
+        self.medium.read(self.measures.unit_byte(unit), bytes)?;
+        self.medium.deliver(begun_ns, bytes.len() as u64);
+        Ok(())
+    }
+
     /// One unit, whatever it is.
     ///
     /// # Errors
@@ -112,6 +124,19 @@ impl Store {
         }
     }
 
+    /// The tree no longer leads to this node: it would only be in the way of
+    /// those that live.
+    pub fn forget(&self, place: &Place) {
+        self.nodes.remove(&(place.sector, place.crc));
+    }
+
+    /// The same of an inode.
+    pub fn forget_image(&self, entry: &Entry) {
+        if let Some(unit) = entry.unit() {
+            self.images.remove(&(unit, entry.crc()));
+        }
+    }
+
     /// The stored sectors of a block, from bytes that begin with them.
     ///
     /// # Errors
@@ -147,10 +172,8 @@ impl Store {
         }
         let extent = self.measures.extent_of(place);
         let mut bytes = vec![0; extent.units as usize * self.measures.unit_bytes as usize];
-        let at = self.measures.unit_byte(extent.unit);
         let mut once = || {
-            self.medium.command(Access::Read);
-            self.medium.read(at, &mut bytes)?;
+            self.read_for_host(extent.unit, &mut bytes)?;
             self.checked(place, ino, block, &bytes)
         };
         let first = once();

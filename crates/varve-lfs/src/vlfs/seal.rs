@@ -48,6 +48,8 @@ pub struct Writer {
 struct Plan {
     /// In the order in which room was taken.
     units: Vec<(u64, Vec<u8>)>,
+    /// How many of them are on the device.
+    written: usize,
     nodes: Vec<(Place, Arc<Node>)>,
     images: Vec<(Entry, Arc<Image>)>,
     released: Vec<Extent>,
@@ -140,26 +142,33 @@ impl Vlfs {
     fn write_metadata(&self, writer: &mut Writer) -> Result<Plan> {
         let mut failed = None;
         for _ in 0..TRIES {
-            let plan = self.plan(writer)?;
-            match self.write_units(writer, &plan.units) {
-                Ok(()) => return Ok(plan),
-                Err(error) => {
-                    for &(unit, _) in &plan.units {
-                        writer.space.spoil(Extent { unit, units: 1 });
-                    }
-                    failed = Some(error);
+            let mut plan = Plan::default();
+            let planned = self.plan(writer, &mut plan);
+            let Err(error) = planned.and_then(|()| self.write_units(&mut plan)) else {
+                for (unit, bytes) in &plan.units {
+                    writer.runs.metadata(*unit, 1, bytes);
+                    writer.since_checkpoint += bytes.len() as u64;
                 }
+                return Ok(plan);
+            };
+            for &(unit, _) in &plan.units {
+                writer.space.spoil(Extent { unit, units: 1 });
             }
+            // Not if no room was left.
+            self.writable()?;
+            failed = Some(error);
         }
         let error = failed.expect("a try that failed");
         self.stop(format!("a write failed at {TRIES} places: {error}"));
         Err(error)
     }
 
-    /// Finds room for nodes and inodes that changed.
-    fn plan(&self, writer: &mut Writer) -> Result<Plan> {
+    /// Finds room for nodes and inodes that changed. Where there is a head each
+    /// is written before the next place is chosen, which is near by where the
+    /// head is then: of two that are near now, one may have passed by the time
+    /// that the other is written, and costs a revolution.
+    fn plan(&self, writer: &mut Writer, plan: &mut Plan) -> Result<()> {
         let measures = self.measures();
-        let mut plan = Plan::default();
         let tables = self.tables.read();
         let mut nodes: BTreeMap<NodeId, Node> = tables
             .nodes
@@ -172,6 +181,9 @@ impl Vlfs {
             .map(|(ino, image)| (*ino, (**image).clone()))
             .collect();
         let mut room = |bytes: Vec<u8>, plan: &mut Plan| {
+            if self.store.medium.head().is_some() {
+                self.write_units(plan)?;
+            }
             let unit = writer.space.take_unit(&self.store.medium);
             let unit = unit.ok_or_else(|| self.no_room("an inode or an index node"))?;
             let crc = crc32c(&bytes);
@@ -198,7 +210,7 @@ impl Vlfs {
             let old = *slot;
             *slot = Place::NONE;
             if !node.is_empty() {
-                let (unit, crc) = room(node.encode(measures, id, version), &mut plan)?;
+                let (unit, crc) = room(node.encode(measures, id, version), plan)?;
                 let place = Place {
                     sector: unit * measures.unit_sectors(),
                     sectors: measures.unit_sectors() as u16,
@@ -208,18 +220,21 @@ impl Vlfs {
                 plan.nodes.push((place, Arc::new(node)));
             }
             if old.is_stored() {
+                self.store.forget(&old);
                 plan.released.push(measures.extent_of(&old));
             }
         }
         for (ino, image) in images {
-            let (unit, crc) = room(image.encode(measures), &mut plan)?;
+            let (unit, crc) = room(image.encode(measures), plan)?;
             let entry = Entry::used(unit, crc, image.unfinished());
-            if let Some(unit) = tables.entry(ino).unit() {
+            let old = tables.entry(ino);
+            if let Some(unit) = old.unit() {
+                self.store.forget_image(&old);
                 plan.released.push(Extent { unit, units: 1 });
             }
             plan.images.push((entry, Arc::new(image)));
         }
-        Ok(plan)
+        Ok(())
     }
 
     fn no_room(&self, whose: &str) -> Error {
@@ -228,18 +243,16 @@ impl Vlfs {
         Error::Stopped(reason)
     }
 
-    /// Writes units, neighbours in one request.
-    fn write_units(&self, writer: &mut Writer, units: &[(u64, Vec<u8>)]) -> Result<()> {
+    /// Writes what is planned and not written, neighbours in one request.
+    fn write_units(&self, plan: &mut Plan) -> Result<()> {
+        let units = &plan.units[plan.written..];
         for run in units.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
             let buffers: Vec<IoSlice<'_>> =
                 run.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
             let at = self.measures().unit_byte(run[0].0);
             self.store.medium.write(at, &buffers)?;
         }
-        for (unit, bytes) in units {
-            writer.runs.metadata(*unit, 1, bytes);
-            writer.since_checkpoint += bytes.len() as u64;
-        }
+        plan.written = plan.units.len();
         Ok(())
     }
 

@@ -1,5 +1,6 @@
 //! Volumes made, used, crashed and mounted again.
 
+mod drive;
 mod newest;
 mod threads;
 
@@ -39,9 +40,13 @@ fn drive() -> Arc<dyn Medium> {
 }
 
 fn drive_of(cylinders: u32) -> Arc<dyn Medium> {
+    Arc::new(InDrive(disk_of(cylinders)))
+}
+
+fn disk_of(cylinders: u32) -> Arc<SimulatedDisk> {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let drive = drives::st19101().with_cylinders(cylinders);
-    Arc::new(InDrive(Arc::new(SimulatedDisk::new(drive, clock, 1))))
+    Arc::new(SimulatedDisk::new(drive, clock, 1))
 }
 
 fn made(medium: &Arc<dyn Medium>, unit_bytes: u32) -> System {
