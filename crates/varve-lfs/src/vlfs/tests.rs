@@ -2,6 +2,7 @@
 
 mod drive;
 mod newest;
+mod overtaking;
 mod threads;
 
 use super::format::Extent;

@@ -7,20 +7,20 @@ use std::time::Duration;
 
 /// A file system whose waiting changes are appended, but not made durable, by
 /// letting time pass.
-struct Waiting {
+pub(super) struct Waiting {
     clock: Arc<VirtualClock>,
-    system: System,
+    pub system: System,
 }
 
 impl Waiting {
-    fn on(medium: &Arc<dyn Medium>) -> Self {
+    pub fn on(medium: &Arc<dyn Medium>) -> Self {
         made(medium, 0).layout().unmount().unwrap();
         let clock = Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0));
         let system = FileSystem::mount(mounted(medium), clock.clone(), options()).unwrap();
         Waiting { clock, system }
     }
 
-    fn append(&self, file: InodeNo, block: u64, byte: u8) -> Place {
+    pub fn append(&self, file: InodeNo, block: u64, byte: u8) -> Place {
         write(&self.system, file, block * 4096, &[byte; 4096]).unwrap();
         self.clock.advance(Duration::from_secs(60));
         assert!(self.system.write_back().unwrap());
