@@ -1,9 +1,9 @@
 //! The full volume: deletes always work and give their space back.
 //!
-//! On a volume so full, segments are written anew as soon as they may be. So
-//! while it fills, its image is at moments also mounted with the newest
-//! checkpoint damaged: what the older one leads to must still be there (log
-//! protocol, rule 20).
+//! On a volume so full, room is written anew as soon as it may be. So while it
+//! fills, its image is at moments also mounted with the newest checkpoint
+//! damaged: what the older one leads to must still be there (log protocol, rule
+//! 20).
 
 use crate::explorer::same_tree;
 use crate::failure::{Failure, Promise};
@@ -12,7 +12,6 @@ use crate::operation::{Range, pattern_bytes};
 use crate::panics;
 use crate::random::Random;
 use crate::runner::new_clock;
-use crate::subjects::Log;
 use crate::tree::{Bounds, Tree, walk};
 use std::sync::Arc;
 use varve_device::{MemoryDevice, MemoryImage};
@@ -52,7 +51,7 @@ impl Known {
 }
 
 struct Full<'a> {
-    subject: &'a Log,
+    subject: &'a dyn Subject,
     device: Arc<MemoryDevice>,
     mounted: Box<dyn Mounted>,
     random: Random,
@@ -112,7 +111,7 @@ impl Full<'_> {
         let device = Arc::new(MemoryDevice::from_image(image));
         let mounted = self.subject.mount_read_only(device, new_clock());
         let mounted = mounted
-            .expect("the log can be mounted read-only")
+            .expect("a volume that can be mounted read-only")
             .unwrap_or_else(|error| panic!("{when}: {error}"));
         let damage = mounted.damage();
         assert!(damage.is_empty(), "{when}: {damage:?}");
@@ -194,13 +193,13 @@ impl Full<'_> {
 ///
 /// # Errors
 /// What was refused, lost, or not given back.
-pub fn cycles(subject: &Log, seed: u64, count: u64) -> Result<(), Failure> {
+pub fn cycles(subject: &dyn Subject, seed: u64, count: u64) -> Result<(), Failure> {
     let done = panics::catch(|| cycle(subject, seed, count));
     done.map_err(|text| Failure::new(Promise::Bounds, text))
 }
 
-fn cycle(subject: &Log, seed: u64, count: u64) {
-    let device = Arc::new(MemoryDevice::new(subject.device_bytes));
+fn cycle(subject: &dyn Subject, seed: u64, count: u64) {
+    let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
     subject.format(device.clone(), new_clock()).expect("format");
     let mount = |cycle| {
         subject

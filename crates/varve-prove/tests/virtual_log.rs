@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 use varve_prove::explorer::{Counts, Explorer, Plan};
+use varve_prove::full;
 use varve_prove::generator::Profile;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::reference::Course;
@@ -92,6 +93,16 @@ fn a_small_volume_against_the_model() {
             ..Course::new(Profile::everything(), 1200)
         };
         if let Err(failure) = course.run_on(seed + round as u64, subject) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
+fn fill_and_delete_cycles() {
+    let seed = announce_seed("fill_and_delete_cycles", 1);
+    for (round, subject) in (0..).zip([VirtualLog::small(), VirtualLog::with_small_units()]) {
+        if let Err(failure) = full::cycles(&subject, seed + round, scaled(5)) {
             panic!("{failure}");
         }
     }
