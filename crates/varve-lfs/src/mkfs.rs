@@ -102,6 +102,42 @@ pub(crate) fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32
     (record_bytes, ring_end.next_multiple_of(align.min(64 << 10)))
 }
 
+/// What makes a volume this one and no other.
+pub(crate) struct Identity {
+    /// Random, version 4.
+    pub uuid: [u8; 16],
+    /// Padded with zeros.
+    pub label: [u8; 64],
+    /// Seed of directory hashes.
+    pub hash_seed: u64,
+}
+
+/// A new volume's identity; the same for the same seed.
+///
+/// # Errors
+/// `Format` if the label has more than 64 bytes.
+pub(crate) fn identity(label: &str, seed: Option<u64>) -> Result<Identity> {
+    let mut padded = [0; 64];
+    let Some(begin) = padded.get_mut(..label.len()) else {
+        let problem = format!("the label has {} bytes, 64 fit", label.len());
+        return Err(Error::Format(problem));
+    };
+    begin.copy_from_slice(label.as_bytes());
+    let mut rng = match seed {
+        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
+        None => rand::make_rng(),
+    };
+    let mut uuid = [0; 16];
+    rng.fill_bytes(&mut uuid);
+    uuid[6] = uuid[6] & 0x0f | 0x40;
+    uuid[8] = uuid[8] & 0x3f | 0x80;
+    Ok(Identity {
+        uuid,
+        label: padded,
+        hash_seed: rng.next_u64(),
+    })
+}
+
 /// The superblock a volume of this device would have.
 ///
 /// # Errors
@@ -118,22 +154,11 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
             .max(32 * options.block_bytes),
         given => given,
     };
-    if options.label.len() > 64 {
-        return Err(bad(format!(
-            "the label has {} bytes, 64 fit",
-            options.label.len()
-        )));
-    }
-    let mut rng = match options.seed {
-        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
-        None => rand::make_rng(),
-    };
-    let mut uuid = [0; 16];
-    rng.fill_bytes(&mut uuid);
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    let mut label = [0; 64];
-    label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let Identity {
+        uuid,
+        label,
+        hash_seed,
+    } = identity(&options.label, options.seed)?;
     let unit64 = u64::from(unit);
     let owner_offset = unit64;
     let ring_offset = 2 * unit64;
@@ -155,7 +180,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         incompat: 0.into(),
         uuid,
         label,
-        hash_seed: rng.next_u64().into(),
+        hash_seed: hash_seed.into(),
         block_bytes: options.block_bytes.into(),
         write_unit: unit.into(),
         segment_bytes: segment_bytes.into(),

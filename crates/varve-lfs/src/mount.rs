@@ -9,7 +9,7 @@ use crate::format::SECTOR;
 use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
-use crate::lfs::{Lfs, MountOptions};
+use crate::lfs::{Lfs, MountOptions, OwnerIdentity};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::reader::Reader;
@@ -227,21 +227,13 @@ impl Lfs {
     }
 
     pub(crate) fn write_owner(&self, mounted: bool) -> Result<()> {
-        let owner = &self.options.owner;
-        let mut record = OwnerRecord {
-            magic: OWNER_MAGIC.into(),
-            crc: 0.into(),
-            volume_tag: self.volume_tag.into(),
-            mount_id: self.log.lock().mount_id.into(),
-            pid: owner.pid.into(),
+        let mount_id = self.log.lock().mount_id;
+        let record = OwnerRecord {
+            mount_id: mount_id.into(),
             mounted: u32::from(mounted).into(),
             since_ns: self.clock.now_ns().into(),
-            boot_id: [0; 40],
-            host: [0; 64],
-            spare: [0; 368],
+            ..owned_by(&self.options.owner, self.volume_tag)
         };
-        fill(&mut record.boot_id, &owner.boot_id);
-        fill(&mut record.host, &owner.host);
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         bytes[..512].copy_from_slice(record.sealed().as_bytes());
         let offset = self.superblock.owner_offset.get();
@@ -265,6 +257,25 @@ impl Lfs {
         device.read(superblock.owner_offset.get(), &mut bytes)?;
         Ok(OwnerRecord::parse(&bytes, superblock.volume_tag()).ok())
     }
+}
+
+/// The owner record of a volume that `owner` has, or had.
+pub(crate) fn owned_by(owner: &OwnerIdentity, volume_tag: u64) -> OwnerRecord {
+    let mut record = OwnerRecord {
+        magic: OWNER_MAGIC.into(),
+        crc: 0.into(),
+        volume_tag: volume_tag.into(),
+        mount_id: 0.into(),
+        pid: owner.pid.into(),
+        mounted: 0.into(),
+        since_ns: 0.into(),
+        boot_id: [0; 40],
+        host: [0; 64],
+        spare: [0; 368],
+    };
+    fill(&mut record.boot_id, &owner.boot_id);
+    fill(&mut record.host, &owner.host);
+    record
 }
 
 fn fill(field: &mut [u8], text: &str) {

@@ -25,7 +25,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::format::{BRANCHES, Branch};
+use crate::format::{BRANCHES, Branch, RecordHeader, TailRecord};
+use crate::recovery::NO_ROOT;
 
 /// One record.
 #[derive(Debug, Clone)]
@@ -49,6 +50,15 @@ pub struct Appended {
     pub live: u32,
     /// Those whose live record is younger than the newer checkpoint.
     pub live_newer: u32,
+}
+
+/// What all records of a transaction say of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transaction {
+    first: u64,
+    count: u32,
+    /// The root before it.
+    previous: u64,
 }
 
 /// The records kept, by number.
@@ -224,6 +234,54 @@ impl VirtualLog {
             live: self.by_piece.len() as u32,
             live_newer: self.live_newer,
         }
+    }
+
+    /// The next `count` records are a transaction.
+    pub fn begin(&self, count: u32) -> Transaction {
+        Transaction {
+            first: self.last_seq() + 1,
+            count,
+            previous: self.reached(),
+        }
+    }
+
+    /// The header of the record of `piece`, just appended, that is to be written
+    /// to `unit`; what seals it adds magic number and checksum.
+    pub fn header(
+        &self,
+        volume: u64,
+        transaction: Transaction,
+        (piece, appended): (u32, &Appended),
+        unit: u64,
+    ) -> RecordHeader {
+        RecordHeader {
+            crc: 0.into(),
+            magic: 0.into(),
+            volume: volume.into(),
+            seq: appended.seq.into(),
+            first: transaction.first.into(),
+            count: transaction.count.into(),
+            piece: piece.into(),
+            live: appended.live.into(),
+            live_newer: appended.live_newer.into(),
+            unit: unit.into(),
+            floor: self.floor.into(),
+            newer: self.newer.into(),
+            previous: transaction.previous.into(),
+            branches: appended.branches,
+        }
+    }
+
+    /// Where the tail is, for when the power goes down; sealed.
+    pub fn tail_record(&self, volume: u64) -> TailRecord {
+        let record = TailRecord {
+            crc: 0.into(),
+            magic: 0.into(),
+            volume: volume.into(),
+            seq: self.reached().into(),
+            unit: self.root().map_or(NO_ROOT, |root| root.unit.get()).into(),
+        };
+        record.seal()
     }
 
     /// The record `seq`, just appended, was written to another unit than

@@ -4,8 +4,7 @@ use super::checkpoint::write_head;
 use super::format::{MAGIC, Measures, Superblock, VERSION};
 use super::mount::empty_head;
 use crate::error::{Error, Result};
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
+use crate::mkfs::{Identity, identity};
 use std::io::IoSlice;
 use varve_device::Clock;
 use varve_vlog::Medium;
@@ -70,22 +69,11 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         }
         given => given,
     };
-    if options.label.len() > 64 {
-        return Err(bad(format!(
-            "the label has {} bytes, 64 fit",
-            options.label.len()
-        )));
-    }
-    let mut rng = match options.seed {
-        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
-        None => rand::make_rng(),
-    };
-    let mut uuid = [0; 16];
-    rng.fill_bytes(&mut uuid);
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    let mut label = [0; 64];
-    label[..options.label.len()].copy_from_slice(options.label.as_bytes());
+    let Identity {
+        uuid,
+        label,
+        hash_seed,
+    } = identity(&options.label, options.seed)?;
     let inodes = match options.inodes {
         0 => (disk.size >> 14).clamp(64, 16 << 20),
         given => given,
@@ -101,7 +89,7 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         incompat: 0.into(),
         uuid,
         label,
-        hash_seed: rng.next_u64().into(),
+        hash_seed: hash_seed.into(),
         block_bytes: options.block_bytes.into(),
         unit_bytes: unit_bytes.into(),
         blocks: (disk.size / u64::from(options.block_bytes.max(1))).into(),

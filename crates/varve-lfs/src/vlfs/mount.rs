@@ -11,8 +11,9 @@ use super::space::Space;
 use super::statistics::Counters;
 use crate::error::{Error, Result};
 use crate::format::Malformed;
-use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
+use crate::format::owner::OwnerRecord;
 use crate::lfs::OwnerIdentity;
+use crate::mount::owned_by;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
@@ -23,7 +24,6 @@ use varve_device::{Clock, Device};
 use varve_vlog::Medium;
 use varve_vlog::eager::Policy;
 use varve_vlog::format::TailRecord;
-use varve_vlog::recovery::NO_ROOT;
 use zerocopy::IntoBytes;
 
 /// How a VLFS volume is mounted.
@@ -240,19 +240,9 @@ impl Vlfs {
         self.write_checkpoint(&mut writer)?;
         // Even a tail record that failed may be on the device, or get there.
         self.stop("the volume has been unmounted".into());
-        let record = TailRecord {
-            crc: 0.into(),
-            magic: 0.into(),
-            volume: self.measures().volume.into(),
-            seq: writer.log.reached().into(),
-            unit: writer
-                .log
-                .root()
-                .map_or(NO_ROOT, |root| root.unit.get())
-                .into(),
-        };
+        let record = writer.log.tail_record(self.measures().volume);
         let mut block = vec![0; self.measures().block_bytes as usize];
-        block[..size_of::<TailRecord>()].copy_from_slice(record.seal().as_bytes());
+        block[..size_of::<TailRecord>()].copy_from_slice(record.as_bytes());
         let at = self.measures().block_byte(Measures::TAIL_BLOCK);
         self.store.medium.write(at, &[IoSlice::new(&block)])?;
         self.write_owner(0, false)?;
@@ -260,21 +250,12 @@ impl Vlfs {
     }
 
     fn write_owner(&self, mount_id: u64, mounted: bool) -> Result<()> {
-        let owner = &self.options.owner;
-        let mut record = OwnerRecord {
-            magic: OWNER_MAGIC.into(),
-            crc: 0.into(),
-            volume_tag: self.measures().volume.into(),
+        let record = OwnerRecord {
             mount_id: mount_id.into(),
-            pid: owner.pid.into(),
             mounted: u32::from(mounted).into(),
             since_ns: self.clock.now_ns().into(),
-            boot_id: [0; 40],
-            host: [0; 64],
-            spare: [0; 368],
+            ..owned_by(&self.options.owner, self.measures().volume)
         };
-        fill(&mut record.boot_id, &owner.boot_id);
-        fill(&mut record.host, &owner.host);
         let mut bytes = vec![0; self.measures().block_bytes as usize];
         bytes[..512].copy_from_slice(record.sealed().as_bytes());
         let at = self.measures().block_byte(Measures::OWNER_BLOCK);
@@ -291,11 +272,6 @@ impl Vlfs {
         device.read(measures.block_byte(Measures::OWNER_BLOCK), &mut bytes)?;
         Ok(OwnerRecord::parse(&bytes, measures.volume).ok())
     }
-}
-
-fn fill(field: &mut [u8], text: &str) {
-    let length = text.len().min(field.len());
-    field[..length].copy_from_slice(&text.as_bytes()[..length]);
 }
 
 fn read_only_reason(

@@ -17,7 +17,6 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
-use varve_vlog::format::RecordHeader;
 use varve_vlog::virtual_log::VirtualLog;
 
 /// What `writer` locks.
@@ -264,29 +263,16 @@ impl Vlfs {
             runs.clear();
         }
         let mut runs = runs.chunks(each);
-        let (first, previous) = (writer.log.last_seq() + 1, writer.log.reached());
+        let transaction = writer.log.begin(pieces.len() as u32);
         for &piece in pieces {
             let names = runs.next().unwrap_or_default().to_vec();
             let mut unit = self.record_room(writer)?;
             // The number is the record's, wherever it ends up.
             let appended = writer.log.append(piece, unit);
             for attempt in 1.. {
-                let header = RecordHeader {
-                    crc: 0.into(),
-                    magic: 0.into(),
-                    volume: self.measures().volume.into(),
-                    seq: appended.seq.into(),
-                    first: first.into(),
-                    count: (pieces.len() as u32).into(),
-                    piece: piece.into(),
-                    live: appended.live.into(),
-                    live_newer: appended.live_newer.into(),
-                    unit: unit.into(),
-                    floor: writer.log.floor().into(),
-                    newer: writer.log.newer().into(),
-                    previous: previous.into(),
-                    branches: appended.branches,
-                };
+                let written = (piece, &appended);
+                let volume = self.measures().volume;
+                let header = writer.log.header(volume, transaction, written, unit);
                 let record = Record {
                     header,
                     totals: Totals::new(writer.usage, writer.stored),

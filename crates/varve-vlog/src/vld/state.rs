@@ -12,24 +12,14 @@ use super::statistics::VldStatistics;
 use super::{Options, Vld};
 use crate::eager::{Avoid, Eager, Want};
 use crate::error::VldError;
-use crate::format::{Entry, Layout, MapRecord, RecordHeader, TailRecord};
+use crate::format::{Entry, Layout, MapRecord, TailRecord};
 use crate::free_space::FreeSpace;
 use crate::map::Map;
 use crate::medium::Medium;
-use crate::recovery::NO_ROOT;
-use crate::virtual_log::VirtualLog;
+use crate::virtual_log::{Transaction, VirtualLog};
 
 /// Places tried for one map record, or one block.
 pub(super) const TRIES: usize = 3;
-
-/// What all records of a transaction say of it.
-#[derive(Debug, Clone, Copy)]
-struct Transaction {
-    first: u64,
-    count: u32,
-    /// The root before it.
-    previous: u64,
-}
 
 /// What the lock protects.
 #[derive(Debug)]
@@ -191,11 +181,7 @@ impl State {
             ..Avoid::default()
         };
         let pieces: Vec<u32> = std::mem::take(&mut self.dirty).into_iter().collect();
-        let transaction = Transaction {
-            first: self.log.last_seq() + 1,
-            count: pieces.len() as u32,
-            previous: self.log.reached(),
-        };
+        let transaction = self.log.begin(pieces.len() as u32);
         for &piece in &pieces {
             if let Err(error) = self.write_record(vld, piece, transaction, avoid) {
                 // Half a transaction is on the medium, and does not count.
@@ -247,22 +233,8 @@ impl State {
                 // Before the record is made: this may change the map.
                 self.release(vld)?;
             }
-            let header = RecordHeader {
-                crc: 0.into(),
-                magic: 0.into(),
-                volume: layout.volume.into(),
-                seq: appended.seq.into(),
-                first: transaction.first.into(),
-                count: transaction.count.into(),
-                piece: piece.into(),
-                live: appended.live.into(),
-                live_newer: appended.live_newer.into(),
-                unit: unit.into(),
-                floor: self.log.floor().into(),
-                newer: self.log.newer().into(),
-                previous: transaction.previous.into(),
-                branches: appended.branches,
-            };
+            let stored = (piece, &appended);
+            let header = self.log.header(layout.volume, transaction, stored, unit);
             let entries = self.map.piece(piece, &self.fresh);
             let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
             let written = match joined {
@@ -291,19 +263,9 @@ impl State {
     /// Records where the tail is.
     pub fn write_tail<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         let layout = &vld.layout;
-        let record = TailRecord {
-            crc: 0.into(),
-            magic: 0.into(),
-            volume: layout.volume.into(),
-            seq: self.log.reached().into(),
-            unit: self
-                .log
-                .root()
-                .map_or(NO_ROOT, |root| root.unit.get())
-                .into(),
-        };
+        let record = self.log.tail_record(layout.volume);
         let mut block = vec![0; layout.block_bytes as usize];
-        block[..size_of::<TailRecord>()].copy_from_slice(record.seal().as_bytes());
+        block[..size_of::<TailRecord>()].copy_from_slice(record.as_bytes());
         let at = layout.block_byte(layout.tail_block());
         vld.medium.write(at, &[IoSlice::new(&block)])?;
         vld.medium.flush()
