@@ -163,6 +163,17 @@ impl OpenOptions {
         (total - metadata, metadata)
     }
 
+    /// How the file system over the layout is mounted.
+    pub(crate) fn tree(&self) -> varve_fs::Options {
+        varve_fs::Options {
+            cache_bytes: self.cache_shares().0,
+            strict_order: self.strict_order,
+            keep_written: self.keep_written,
+            relatime: self.atime,
+            read_ahead_threads: self.read_ahead_threads,
+        }
+    }
+
     pub(crate) fn caller(&self) -> Caller {
         self.caller.clone().unwrap_or_else(|| {
             let (uid, gid) = crate::host::user_and_group();

@@ -66,7 +66,7 @@ impl VirtualLogVolume {
         if let Some(holder) = holder {
             tracing::warn!(volume = %path.display(), "not unmounted cleanly: it was {holder}");
         }
-        let (data_bytes, metadata_bytes) = options.cache_shares();
+        let (_, metadata_bytes) = options.cache_shares();
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
         let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
         let mount = VlfsMountOptions {
@@ -76,14 +76,8 @@ impl VirtualLogVolume {
             ..VlfsMountOptions::default()
         };
         let layout = Vlfs::mount(medium, Arc::clone(&clock), mount)?;
-        let tree = varve_fs::Options {
-            cache_bytes: data_bytes,
-            strict_order: options.strict_order,
-            keep_written: options.keep_written,
-            relatime: options.atime,
-            read_ahead_threads: options.read_ahead_threads,
-        };
-        let fs = FileSystem::mount(layout, clock, tree).map_err(Error::tree("open the tree"))?;
+        let fs = FileSystem::mount(layout, clock, options.tree())
+            .map_err(Error::tree("open the tree"))?;
         let mut volume = VirtualLogVolume {
             fs: Arc::new(fs),
             signal: Arc::default(),

@@ -35,40 +35,79 @@ impl Info {
             return vlfs::info(&volume, self.json);
         }
         let superblock = varve::read_superblock(&volume)?;
-        let holder = host::holder(&volume);
-        let mounted = mount_table::mount_of(&volume);
-        let in_use = host::is_locked(&volume);
-        let state = match (&holder, in_use) {
-            (Some(_), true) => "mounted",
-            (Some(_), false) => "not unmounted cleanly",
-            (None, true) => "in use",
-            (None, false) => "clean",
-        };
+        let held = Held::of(&volume);
         let contents = contents(&volume);
         if self.json {
             let mut value = describe(&superblock);
             value["contents"] = json!(contents);
             value["volume"] = json!(volume.display().to_string());
-            value["state"] = state.into();
-            value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
-            value["holder"] = holder_json(holder);
+            held.describe(&mut value);
             output::json(&value);
             return Ok(0);
         }
         print(&volume, &superblock);
-        if let Some(contents) = contents {
+        held.print(contents.map(|contents| {
             let [inodes, _, sectors] = contents.used;
+            (inodes, sectors)
+        }));
+        Ok(0)
+    }
+}
+
+/// Whether a volume is in use, and by whom.
+pub(super) struct Held {
+    holder: Option<host::Holder>,
+    mounted: Option<mount_table::Entry>,
+    /// Somebody has it open.
+    pub in_use: bool,
+}
+
+impl Held {
+    pub fn of(volume: &Path) -> Self {
+        Held {
+            holder: host::holder(volume),
+            mounted: mount_table::mount_of(volume),
+            in_use: host::is_locked(volume),
+        }
+    }
+
+    fn state(&self) -> &'static str {
+        match (&self.holder, self.in_use) {
+            (Some(_), true) => "mounted",
+            (Some(_), false) => "not unmounted cleanly",
+            (None, true) => "in use",
+            (None, false) => "clean",
+        }
+    }
+
+    /// Adds it to what is printed as JSON.
+    pub fn describe(&self, value: &mut Value) {
+        value["state"] = self.state().into();
+        let directory = |mounted: &mount_table::Entry| mounted.directory.display().to_string();
+        value["mounted_on"] = json!(self.mounted.as_ref().map(directory));
+        value["holder"] = self.holder.as_ref().map_or(Value::Null, |holder| {
+            json!({
+                "host": holder.host,
+                "boot_id": holder.boot_id,
+                "pid": holder.pid,
+                "since_ns": holder.since_ns,
+            })
+        });
+    }
+
+    /// Prints it, below how many inodes and sectors are in use, if that is known.
+    pub fn print(&self, used: Option<(u64, u64)>) {
+        if let Some((inodes, sectors)) = used {
             let bytes = size::show(sectors.saturating_mul(512));
             output::line(format_args!("in use     {inodes} inodes, {bytes}"));
         }
-        output::line(format_args!("state      {state}"));
-        if let Some(mounted) = mounted {
+        output::line(format_args!("state      {}", self.state()));
+        if let Some(mounted) = &self.mounted {
             output::line(format_args!("mounted on {}", mounted.directory.display()));
         }
-        if let Some(holder) = holder {
+        if let Some(holder) = &self.holder {
             output::line(format_args!("holder     {holder}"));
         }
-        Ok(0)
     }
 }
 
@@ -116,16 +155,4 @@ fn volume_behind(directory: &Path) -> Result<PathBuf, Failure> {
         )
     })?;
     Ok(entry.source)
-}
-
-/// Who holds a volume, for scripts.
-pub(super) fn holder_json(holder: Option<host::Holder>) -> Value {
-    holder.map_or(Value::Null, |holder| {
-        json!({
-            "host": holder.host,
-            "boot_id": holder.boot_id,
-            "pid": holder.pid,
-            "since_ns": holder.since_ns,
-        })
-    })
 }

@@ -1,11 +1,12 @@
 //! The commands that differ for a volume on the virtual log.
 
+use super::info::Held;
 use super::output::{self, Failure, Outcome};
-use super::{mount_table, size};
+use super::size;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
-use varve::{IoMode, host};
+use varve::IoMode;
 use varve_device::{Device, HostClock, OpenMode};
 use varve_lfs::vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
 use varve_lfs::vlfs::{Checked, Vlfs, VlfsMountOptions, check, whole_checkpoints};
@@ -68,16 +69,8 @@ fn look(volume: &Path) -> Result<Vlfs, Failure> {
 /// `varve info`.
 pub fn info(volume: &Path, as_json: bool) -> Outcome {
     let superblock = varve::read_virtual_log_superblock(volume)?;
-    let holder = host::holder(volume);
-    let mounted = mount_table::mount_of(volume);
-    let in_use = host::is_locked(volume);
-    let state = match (&holder, in_use) {
-        (Some(_), true) => "mounted",
-        (Some(_), false) => "not unmounted cleanly",
-        (None, true) => "in use",
-        (None, false) => "clean",
-    };
-    let usage = match in_use {
+    let held = Held::of(volume);
+    let usage = match held.in_use {
         true => None,
         false => look(volume).ok().map(|found| found.usage_now()),
     };
@@ -85,9 +78,7 @@ pub fn info(volume: &Path, as_json: bool) -> Outcome {
     if as_json {
         let mut value = describe(&superblock);
         value["volume"] = json!(volume.display().to_string());
-        value["state"] = state.into();
-        value["holder"] = super::info::holder_json(holder);
-        value["mounted_on"] = json!(mounted.map(|m| m.directory.display().to_string()));
+        held.describe(&mut value);
         value["contents"] = match usage {
             Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
             None => Value::Null,
@@ -116,17 +107,7 @@ pub fn info(volume: &Path, as_json: bool) -> Outcome {
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         output::line(format_args!("{name:10} {value}"));
     }
-    if let Some(usage) = usage {
-        let bytes = size::show(usage.sectors.saturating_mul(512));
-        output::line(format_args!("in use     {} inodes, {bytes}", usage.inodes));
-    }
-    output::line(format_args!("state      {state}"));
-    if let Some(mounted) = mounted {
-        output::line(format_args!("mounted on {}", mounted.directory.display()));
-    }
-    if let Some(holder) = holder {
-        output::line(format_args!("holder     {holder}"));
-    }
+    held.print(usage.map(|usage| (usage.inodes, usage.sectors)));
     Ok(0)
 }
 

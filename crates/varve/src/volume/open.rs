@@ -89,7 +89,7 @@ impl Volume {
     pub fn open_on(device: Arc<dyn Device>, options: &OpenOptions) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
         report_unclean_owner(&*device)?;
-        let (data_bytes, metadata_bytes) = options.cache_shares();
+        let (_, metadata_bytes) = options.cache_shares();
         let mount = MountOptions {
             read_only: options.read_only,
             cache_bytes: metadata_bytes,
@@ -109,14 +109,8 @@ impl Volume {
         for damage in &layout.recovery_report().damage {
             tracing::error!(volume = %device.name(), "{damage}; the volume is read-only");
         }
-        let tree = varve_fs::Options {
-            cache_bytes: data_bytes,
-            strict_order: options.strict_order,
-            keep_written: options.keep_written,
-            relatime: options.atime,
-            read_ahead_threads: options.read_ahead_threads,
-        };
-        let fs = FileSystem::mount(layout, clock, tree).map_err(Error::tree("open the tree"))?;
+        let fs = FileSystem::mount(layout, clock, options.tree())
+            .map_err(Error::tree("open the tree"))?;
         let fs = Arc::new(fs);
         let verifier = Arc::new(Verifier::default());
         let service = match options.background {
