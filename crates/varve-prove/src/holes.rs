@@ -16,5 +16,6 @@ pub mod log;
 pub mod medium;
 pub mod recovery;
 
-pub use explore::{Explored, Limits, explore};
+pub use crate::abstract_log::Explored;
+pub use explore::{Limits, explore};
 pub use log::Missing;

@@ -20,7 +20,8 @@
 //! | [`leftover`] | what one life left torn and the next completes |
 //! | [`lost`] | a durable partial that is lost, each in turn |
 //! | [`crafted`] | partial segments that describe more than they hold |
-//! | [`heads`] | the log with several heads, as a small abstract model |
+//! | [`abstract_log`] | what small abstract models of the log share: a device, the search through stories |
+//! | [`heads`] | the log with several heads, as such a model |
 //! | [`holes`] | blocks written into holes of used segments, likewise |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
@@ -32,6 +33,7 @@
 //! Every run is decided by one seed, which it prints first. `VARVE_SEED` sets
 //! it, `VARVE_PROVE_SCALE` multiplies the work.
 
+pub mod abstract_log;
 pub mod applications;
 pub mod between;
 pub mod bounded;

@@ -1,9 +1,8 @@
 //! Every short life of the model's log, and every crash in it.
 
 use super::log::{Log, Missing, Recovered, recover};
-use super::medium::{Medium, Record, Write};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
+use super::medium::{Medium, Record, Stored, Write};
+use crate::abstract_log::{self, Explored, Model};
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
@@ -16,17 +15,6 @@ pub struct Limits {
     pub heads: usize,
     /// Writes that may be on their way at once.
     pub pending: usize,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Explored {
-    /// States that steps led to.
-    pub states: u64,
-    /// Media that a power cut left, each recovered.
-    pub images: u64,
-    /// The story of the first state that breaks a promise.
-    pub broken: Option<String>,
 }
 
 /// A step.
@@ -52,13 +40,9 @@ struct Moment {
     due: u8,
 }
 
-struct Explorer {
+struct Heads {
     limits: Limits,
     missing: Option<Missing>,
-    /// Steps left when a moment was met before.
-    met: HashMap<u64, (u32, u32)>,
-    out: Explored,
-    story: Vec<String>,
 }
 
 /// Explores until a promise is broken or there is nothing left.
@@ -70,15 +54,8 @@ pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
         lengths: vec![0],
         due: 0,
     };
-    let mut explorer = Explorer {
-        limits,
-        missing,
-        met: HashMap::new(),
-        out: Explored::default(),
-        story: Vec::new(),
-    };
-    explorer.go_on(&first, limits.steps, limits.crashes);
-    explorer.out
+    let model = Heads { limits, missing };
+    abstract_log::explore(&model, &first, limits.steps, limits.crashes)
 }
 
 impl Moment {
@@ -137,41 +114,33 @@ impl Moment {
     }
 }
 
-impl Explorer {
-    fn broken(&mut self, what: &str) {
-        let mut story = self.story.join(", ");
-        story.push_str(": ");
-        story.push_str(what);
-        self.out.broken.get_or_insert(story);
+impl Model for Heads {
+    type Storage = Stored;
+    type Moment = Moment;
+    type Step = Step;
+    type Recovered = Recovered;
+
+    fn medium(moment: &Moment) -> &Medium {
+        &moment.medium
     }
 
-    fn go_on(&mut self, moment: &Moment, steps: u32, crashes: u32) {
-        let key = BuildHasherDefault::<DefaultHasher>::new().hash_one(moment);
-        let met = self.met.entry(key).or_insert((0, 0));
-        if self.out.broken.is_some() || (met.0 > steps && met.1 >= crashes) {
-            return;
-        }
-        *met = (met.0.max(steps + 1), met.1.max(crashes));
-        self.out.states += 1;
-        self.crash(moment, steps, crashes);
-        if steps == 0 {
-            return;
-        }
-        for step in moment.steps(&self.limits) {
-            let mut next = moment.clone();
-            if self.take(&mut next, &step) {
-                self.story.push(format!("{step:?}"));
-                if !next.log.is_sound() {
-                    self.broken("two heads share a segment");
-                }
-                let cost = u32::from(next.due == 0);
-                self.go_on(&next, steps - cost.min(steps), crashes);
-                self.story.pop();
-            }
-        }
+    fn medium_mut(moment: &mut Moment) -> &mut Medium {
+        &mut moment.medium
     }
 
-    /// False if the step is impossible.
+    fn steps(&self, moment: &Moment) -> Vec<Step> {
+        moment.steps(&self.limits)
+    }
+
+    /// Steps that are due cost nothing.
+    fn cost(&self, _step: &Step, next: &Moment) -> u32 {
+        u32::from(next.due == 0)
+    }
+
+    fn told(&self, step: &Step) -> String {
+        format!("{step:?}")
+    }
+
     fn take(&self, moment: &mut Moment, step: &Step) -> bool {
         let (log, medium) = (&mut moment.log, &mut moment.medium);
         match step {
@@ -210,113 +179,107 @@ impl Explorer {
         true
     }
 
-    /// The power is cut now, and everything that may be left is recovered.
-    fn crash(&mut self, moment: &Moment, steps: u32, crashes: u32) {
-        for (way, medium) in moment.medium.after_power_cut().into_iter().enumerate() {
-            self.out.images += 1;
-            self.story.push(format!("Mount({way})"));
-            let found = self.judge(moment, &medium);
-            self.older(moment, &medium);
-            self.damage(&medium);
-            if let Some(found) = found.filter(|_| crashes > 0 && steps > 0) {
-                self.mount(found, medium, moment.log.life, steps, crashes - 1);
-            }
-            self.story.pop();
-            if self.out.broken.is_some() {
-                return;
-            }
-        }
-    }
-
-    fn newest(medium: &Medium) -> Option<&Record> {
-        let records = medium.records.iter().flatten();
-        records.max_by_key(|record| record.number)
-    }
-
-    /// Whether what is recovered keeps every promise.
-    fn judge(&mut self, moment: &Moment, medium: &Medium) -> Option<Recovered> {
-        let record = Self::newest(medium)?;
+    fn judge(&self, moment: &Moment, medium: &Medium) -> Result<Recovered, String> {
+        let record = newest(medium).ok_or("no record is left")?;
         let found = recover(medium, record, self.missing);
         let state = &found.log.state;
         let allowed = moment.lengths.contains(&state.len());
         if found.damage {
-            self.broken("a sound volume is reported as damaged");
-        } else if !allowed || *state != moment.log.state[..state.len()] {
+            return Err("a sound volume is reported as damaged".to_owned());
+        }
+        if !allowed || *state != moment.log.state[..state.len()] {
             let (want, lengths) = (&moment.log.state, &moment.lengths);
-            self.broken(&format!(
+            return Err(format!(
                 "{state:?} of {want:?} survives, not one of {lengths:?}"
             ));
-        } else if !found.log.is_sound() {
-            self.broken("two heads share a segment after recovery");
         }
-        Some(found)
+        if !found.log.is_sound() {
+            return Err("two heads share a segment after recovery".to_owned());
+        }
+        Ok(found)
     }
 
+    fn examine(&self, moment: &Moment, medium: &Medium) -> Result<(), String> {
+        if !moment.log.is_sound() {
+            return Err("two heads share a segment".to_owned());
+        }
+        self.older(moment, medium)?;
+        self.damage(medium)
+    }
+
+    /// A mount clears what was torn.
+    fn mount(&self, moment: &Moment, found: Recovered, mut medium: Medium) -> Moment {
+        let mut log = found.log;
+        log.life = moment.log.life + 1;
+        let due = log.heads_to_confirm(&medium, self.missing);
+        let clear = |(segment, slot)| Write::Clear(segment, slot);
+        medium
+            .pending
+            .extend(found.leftovers.into_iter().map(clear));
+        Moment {
+            lengths: vec![log.state.len()],
+            log,
+            medium,
+            due,
+        }
+    }
+}
+
+impl Heads {
     /// The older record must lead to the same state.
-    fn older(&mut self, moment: &Moment, medium: &Medium) {
-        let mut records: Vec<&Record> = medium.records.iter().flatten().collect();
+    fn older(&self, moment: &Moment, medium: &Medium) -> Result<(), String> {
+        let mut records: Vec<&Record> = medium.stored.records.iter().flatten().collect();
         records.sort_by_key(|record| record.number);
-        let [older, newest] = records[..] else { return };
+        let [older, newest] = records[..] else {
+            return Ok(());
+        };
         let want = recover(medium, newest, self.missing).log;
         let found = recover(medium, older, self.missing).log;
         if found.state != want.state {
-            self.broken(&format!(
+            return Err(format!(
                 "the older record leads to {:?}, the newer to {:?}",
                 found.state, want.state
             ));
-        } else if !found.is_sound() {
-            self.broken("two heads share a segment after recovery from the older record");
-        } else if moment.due == 0 && found.chain != want.chain {
-            self.broken("the older record leads to another end of the log");
         }
+        if !found.is_sound() {
+            return Err(
+                "two heads share a segment after recovery from the older record".to_owned(),
+            );
+        }
+        if moment.due == 0 && found.chain != want.chain {
+            return Err("the older record leads to another end of the log".to_owned());
+        }
+        Ok(())
     }
 
     /// A partial of the chain that is lost must be reported if anything on the
     /// medium says that it was durable.
-    fn damage(&mut self, medium: &Medium) {
-        let Some(record) = Self::newest(medium) else {
-            return;
+    fn damage(&self, medium: &Medium) -> Result<(), String> {
+        let Some(record) = newest(medium) else {
+            return Ok(());
         };
         let whole = recover(medium, record, self.missing).log;
         let places = chain(medium, record, &whole);
         for (nth, &(segment, slot, serial)) in places.iter().enumerate() {
             let later = places[nth + 1..].iter();
-            let mut witnesses = later.filter_map(|&(s, o, _)| medium.slot(s, o).header);
+            let mut witnesses = later.filter_map(|&(s, o, _)| medium.stored.slot(s, o).header);
             if !witnesses.any(|header| header.through >= serial) {
                 continue;
             }
             let mut damaged = medium.clone();
-            damaged.erase(segment, slot);
+            damaged.stored.erase(segment, slot);
             let found = recover(&damaged, record, self.missing);
             if !found.damage && found.log.chain.0 < whole.chain.0 {
-                self.broken(&format!("partial {serial} is lost and nobody is told"));
+                return Err(format!("partial {serial} is lost and nobody is told"));
             }
         }
+        Ok(())
     }
+}
 
-    /// A mount clears what was torn, flushes, and life goes on.
-    fn mount(&mut self, found: Recovered, medium: Medium, life: u8, steps: u32, crashes: u32) {
-        let mut log = found.log;
-        log.life = life + 1;
-        let due = log.heads_to_confirm(&medium, self.missing);
-        let mut moment = Moment {
-            lengths: vec![log.state.len()],
-            log,
-            medium,
-            due,
-        };
-        if !found.leftovers.is_empty() {
-            for (segment, slot) in found.leftovers {
-                moment.medium.pending.push(Write::Clear(segment, slot));
-            }
-            for medium in moment.medium.after_power_cut() {
-                self.out.images += 1;
-                self.judge(&moment, &medium);
-            }
-        }
-        moment.medium.flush();
-        self.go_on(&moment, steps - 1, crashes);
-    }
+fn newest(medium: &Medium) -> Option<&Record> {
+    let records = medium.stored.records.iter().flatten();
+    records.max_by_key(|record| record.number)
 }
 
 /// The partials that recovery from `record` takes: segment, slot and serial.
@@ -324,11 +287,11 @@ fn chain(medium: &Medium, record: &Record, whole: &Log) -> Vec<(u8, u8, u8)> {
     let mut places = Vec::new();
     for segment in 0..super::medium::SEGMENTS {
         for slot in 0..super::medium::SLOTS {
-            if let Some(header) = medium.slot(segment, slot).header
+            if let Some(header) = medium.stored.slot(segment, slot).header
                 && header.serial > record.chain.0
                 && header.serial <= whole.chain.0
                 && header.life <= whole.chain.2
-                && header.value == medium.slot(segment, slot).payload
+                && header.value == medium.stored.slot(segment, slot).payload
             {
                 places.push((segment, slot, header));
             }

@@ -1,7 +1,8 @@
 //! The writer and recovery of the model, each rule a line that can be left out.
 
-use super::medium::{Header, Medium, Place, Record, SEGMENTS, SLOTS, Write};
-use std::collections::{BTreeSet, VecDeque};
+use super::medium::{Header, Medium, Place, Record, SEGMENTS, SLOTS, Stored, Write};
+use crate::abstract_log::is_contradicted;
+use std::collections::BTreeSet;
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,8 +100,8 @@ impl Log {
             withheld: Vec::new(),
             begun: None,
         };
-        let mut medium = Medium::default();
-        medium.records[1] = Some(log.record(1));
+        let mut medium = Medium::new(Stored::default());
+        medium.stored.records[1] = Some(log.record(1));
         (log, medium)
     }
 
@@ -263,7 +264,7 @@ impl Log {
     /// used, because an older one names others. What that names is withheld.
     pub fn heads_to_confirm(&mut self, medium: &Medium, missing: Option<Missing>) -> u8 {
         let named = |record: &Record| record.heads.len();
-        let mut others = medium.records.iter().flatten();
+        let mut others = medium.stored.records.iter().flatten();
         let Some(other) = others.find(|record| named(record) != self.heads.len()) else {
             return 0;
         };
@@ -318,7 +319,7 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
     loop {
         let places = (0..log.heads.len()).map(|head| (head, log.heads[head].successor()));
         let following = places.filter_map(|(head, (segment, slot, _))| {
-            let stored = medium.slot(segment, slot);
+            let stored = medium.stored.slot(segment, slot);
             let header = stored.header?;
             let whole = stored.payload == header.value;
             let counts = whole && log.follows(head, &header, missing);
@@ -354,37 +355,23 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
 
 fn is_damaged(medium: &Medium, log: &Log, missing: Option<Missing>) -> bool {
     let last = log.chain.0;
-    let records = medium.records.iter().flatten();
+    let records = medium.stored.records.iter().flatten();
     if records.into_iter().any(|record| record.through > last) {
         return true;
     }
     let everywhere = missing != Some(Missing::SearchEverywhere);
-    let mut queue = VecDeque::new();
+    let mut places = Vec::new();
     for place in log.heads.iter().take(if everywhere { 9 } else { 1 }) {
         let (segment, slot, enters) = place.successor();
-        queue.push_back((segment, slot));
+        places.push((segment, slot));
         if !enters {
-            queue.push_back((place.next, 0));
+            places.push((place.next, 0));
         }
     }
-    let mut seen: BTreeSet<u8> = queue.iter().map(|(segment, _)| *segment).collect();
-    while let Some((segment, from)) = queue.pop_front() {
-        for slot in from..SLOTS {
-            let Some(header) = medium.slot(segment, slot).header else {
-                continue;
-            };
-            if header.serial <= last || header.life < log.chain.2 {
-                continue;
-            }
-            if header.through > last {
-                return true;
-            }
-            if seen.insert(header.next) {
-                queue.push_back((header.next, 0));
-            }
-        }
-    }
-    false
+    is_contradicted((last, log.chain.2), places, SLOTS, |(segment, slot)| {
+        let header = medium.stored.slot(segment, slot).header;
+        header.map(|header| header.testimony())
+    })
 }
 
 fn leftovers(medium: &Medium, log: &Log, missing: Option<Missing>) -> Vec<(u8, u8)> {
@@ -397,7 +384,7 @@ fn leftovers(medium: &Medium, log: &Log, missing: Option<Missing>) -> Vec<(u8, u
     };
     let torn = |head: usize| {
         let (segment, slot, _) = log.heads[head].successor();
-        let header = medium.slot(segment, slot).header?;
+        let header = medium.stored.slot(segment, slot).header?;
         log.follows(head, &header, None).then_some((segment, slot))
     };
     heads.filter_map(torn).collect()

@@ -1,40 +1,15 @@
 //! The device of the model: slots of a header and a payload, two checkpoint
 //! records, and writes that have not been flushed.
 
+use crate::abstract_log::{self, Storage, Testimony};
+
 /// Segments of the device.
 pub const SEGMENTS: u8 = 6;
 /// Slots of a segment; a partial takes one.
 pub const SLOTS: u8 = 2;
 
 /// Where a head stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The segment of its last partial; its `next` if it has none.
-    pub segment: u8,
-    /// The slot behind that partial.
-    pub slot: u8,
-    /// The segment it goes to when this one is full.
-    pub next: u8,
-}
-
-impl Place {
-    /// A head that has been given a segment, and has written nothing.
-    pub fn unopened(next: u8) -> Self {
-        Place {
-            segment: next,
-            slot: SLOTS,
-            next,
-        }
-    }
-
-    /// Where its next partial stands, and whether that enters a segment.
-    pub fn successor(self) -> (u8, u8, bool) {
-        match self.slot < SLOTS {
-            true => (self.segment, self.slot, false),
-            false => (self.next, 0, true),
-        }
-    }
-}
+pub type Place = abstract_log::Place<SLOTS>;
 
 /// A summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -60,6 +35,16 @@ pub struct Header {
 }
 
 impl Header {
+    /// What it says of the chain.
+    pub fn testimony(&self) -> Testimony {
+        Testimony {
+            serial: self.serial,
+            life: self.life,
+            through: self.through,
+            next: self.next,
+        }
+    }
+
     /// A checksum.
     pub fn sum(&self) -> u32 {
         let fields = [self.serial, self.life, self.head, self.next, self.through];
@@ -112,27 +97,18 @@ pub enum Write {
     Record(Record),
 }
 
-impl Write {
-    /// In how many ways it may survive: not, whole, and torn.
-    pub fn fates(&self) -> usize {
-        match self {
-            Write::Partial(..) => 4,
-            Write::Clear(..) | Write::Record(_) => 2,
-        }
-    }
-}
+/// The device.
+pub type Medium = abstract_log::Medium<Stored>;
 
-/// See the module's head.
+/// What the device keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Medium {
+pub struct Stored {
     slots: [Slot; SEGMENTS as usize * SLOTS as usize],
     /// Record `n` in place `n % 2`.
     pub records: [Option<Record>; 2],
-    /// In the order in which they were made.
-    pub pending: Vec<Write>,
 }
 
-impl Medium {
+impl Stored {
     fn index(segment: u8, slot: u8) -> usize {
         usize::from(segment) * usize::from(SLOTS) + usize::from(slot)
     }
@@ -145,6 +121,17 @@ impl Medium {
     /// Damages a slot.
     pub fn erase(&mut self, segment: u8, slot: u8) {
         self.slots[Self::index(segment, slot)] = Slot::default();
+    }
+}
+
+impl Storage for Stored {
+    type Write = Write;
+
+    fn fates(write: &Write) -> usize {
+        match write {
+            Write::Partial(..) => 4,
+            Write::Clear(..) | Write::Record(_) => 2,
+        }
     }
 
     fn store(&mut self, write: Write, fate: usize) {
@@ -167,29 +154,5 @@ impl Medium {
             }
             Write::Clear(..) | Write::Record(_) => {}
         }
-    }
-
-    /// Everything written so far is durable.
-    pub fn flush(&mut self) {
-        for write in std::mem::take(&mut self.pending) {
-            let whole = write.fates() - 1;
-            self.store(write, whole);
-        }
-    }
-
-    /// Every medium that a power cut may leave.
-    pub fn after_power_cut(&self) -> Vec<Medium> {
-        let ways: usize = self.pending.iter().map(Write::fates).product();
-        let one = |way: usize| {
-            let mut medium = self.clone();
-            let mut rest = way;
-            for write in std::mem::take(&mut medium.pending) {
-                let fates = write.fates();
-                medium.store(write, rest % fates);
-                rest /= fates;
-            }
-            medium
-        };
-        (0..ways).map(one).collect()
     }
 }

@@ -2,10 +2,9 @@
 //! crash in it.
 
 use super::log::{Log, Missing, Part};
-use super::medium::{Image, Medium, NAMES, Payload, Record, Write};
+use super::medium::{Image, Medium, NAMES, Payload, Pointer, Record, Stored, Write};
 use super::recovery::{Recovered, recover};
-use std::collections::HashMap;
-use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher, Hash};
+use crate::abstract_log::{self, Explored, Model};
 
 /// How far to go.
 #[derive(Clone, Copy, Debug)]
@@ -18,17 +17,6 @@ pub struct Limits {
     pub pending: usize,
     /// Whether the segment has been plugged once, two checkpoints ago.
     pub plugged: bool,
-}
-
-/// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Explored {
-    /// States that steps led to.
-    pub states: u64,
-    /// Media that a power cut left, each recovered.
-    pub images: u64,
-    /// The story of the first state that breaks a promise.
-    pub broken: Option<String>,
 }
 
 /// A step.
@@ -50,18 +38,9 @@ struct Moment {
     states: Vec<Image>,
 }
 
-struct Explorer {
+struct Holes {
     limits: Limits,
     missing: Option<Missing>,
-    /// Steps and crashes left when a moment was met before.
-    met: HashMap<u64, (u32, u32)>,
-    out: Explored,
-    story: Vec<String>,
-}
-
-/// A number for what is equal.
-pub(super) fn fingerprint(of: &impl Hash) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::new().hash_one(of)
 }
 
 /// Explores until a promise is broken or there is nothing left. Life begins
@@ -74,13 +53,7 @@ pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
         log,
         medium,
     };
-    let mut explorer = Explorer {
-        limits,
-        missing,
-        met: HashMap::new(),
-        out: Explored::default(),
-        story: Vec::new(),
-    };
+    let model = Holes { limits, missing };
     let part = |name, value, plugs| Step::Append(vec![Part { name, value, plugs }]);
     let mut begin = vec![part(1, 1, false)];
     begin.extend([1, 2, 1, 2, 1, 2].map(|value| part(0, value, false)));
@@ -91,13 +64,12 @@ pub fn explore(limits: Limits, missing: Option<Missing>) -> Explored {
         begin.extend([checkpoint.clone(), checkpoint].concat());
     }
     for step in begin {
-        assert!(explorer.take(&mut first, &step), "there is room");
+        assert!(model.take(&mut first, &step), "there is room");
         if matches!(step, Step::Append(_)) {
-            assert!(explorer.take(&mut first, &Step::Flush), "always possible");
+            assert!(model.take(&mut first, &Step::Flush), "always possible");
         }
     }
-    explorer.go_on(&first, limits.steps, limits.crashes);
-    explorer.out
+    abstract_log::explore(&model, &first, limits.steps, limits.crashes)
 }
 
 impl Moment {
@@ -155,38 +127,40 @@ impl Moment {
     }
 }
 
-impl Explorer {
-    fn broken(&mut self, what: &str) {
-        let mut story = self.story.join(", ");
-        story.push_str(": ");
-        story.push_str(what);
-        self.out.broken.get_or_insert(story);
+impl Model for Holes {
+    type Storage = Stored;
+    type Moment = Moment;
+    type Step = Step;
+    type Recovered = Recovered;
+
+    fn medium(moment: &Moment) -> &Medium {
+        &moment.medium
     }
 
-    fn go_on(&mut self, moment: &Moment, steps: u32, crashes: u32) {
-        let met = self.met.entry(fingerprint(moment)).or_insert((0, 0));
-        if self.out.broken.is_some() || (met.0 > steps && met.1 >= crashes) {
-            return;
-        }
-        *met = (met.0.max(steps + 1), met.1.max(crashes));
-        self.out.states += 1;
-        self.crash(moment, steps, crashes);
-        if steps == 0 {
-            return;
-        }
-        for step in moment.steps(&self.limits) {
-            let mut next = moment.clone();
-            if self.take(&mut next, &step) {
-                self.story.push(told(&step));
-                // A checkpoint is one step.
-                let cost = u32::from(!matches!(step, Step::Record | Step::End));
-                self.go_on(&next, steps - cost, crashes);
-                self.story.pop();
-            }
-        }
+    fn medium_mut(moment: &mut Moment) -> &mut Medium {
+        &mut moment.medium
     }
 
-    /// False if the step is impossible.
+    fn steps(&self, moment: &Moment) -> Vec<Step> {
+        moment.steps(&self.limits)
+    }
+
+    /// A checkpoint is one step.
+    fn cost(&self, step: &Step, _next: &Moment) -> u32 {
+        u32::from(!matches!(step, Step::Record | Step::End))
+    }
+
+    fn told(&self, step: &Step) -> String {
+        let Step::Append(parts) = step else {
+            return format!("{step:?}");
+        };
+        let part = |part: &Part| {
+            let verb = if part.plugs { "plug" } else { "append" };
+            format!("{verb} {}={}", part.name, part.value)
+        };
+        parts.iter().map(part).collect::<Vec<_>>().join(" and ")
+    }
+
     fn take(&self, moment: &mut Moment, step: &Step) -> bool {
         let (log, medium) = (&mut moment.log, &mut moment.medium);
         match step {
@@ -204,101 +178,83 @@ impl Explorer {
         true
     }
 
-    /// The power is cut now, and everything that may be left is recovered.
-    fn crash(&mut self, moment: &Moment, steps: u32, crashes: u32) {
-        for (way, medium) in moment.medium.after_power_cut().into_iter().enumerate() {
-            self.out.images += 1;
-            self.story.push(format!("Mount({way})"));
-            let found = self.judge(moment, &medium);
-            self.damage(&medium);
-            if let Some(found) = found.filter(|_| crashes > 0 && steps > 0) {
-                self.mount(found, medium, moment.log.life, steps, crashes - 1);
-            }
-            self.story.pop();
-            if self.out.broken.is_some() {
-                return;
-            }
-        }
-    }
-
-    /// Whether what is recovered, from either record, keeps every promise.
-    fn judge(&mut self, moment: &Moment, medium: &Medium) -> Option<Recovered> {
-        let mut records: Vec<&Record> = medium.records.iter().flatten().collect();
+    /// Recovery from either record must keep every promise.
+    fn judge(&self, moment: &Moment, medium: &Medium) -> Result<Recovered, String> {
+        let mut records: Vec<&Record> = medium.stored.records.iter().flatten().collect();
         records.sort_by_key(|record| record.number);
-        let found = recover(medium, records.pop()?, self.missing);
+        let newest = records.pop().ok_or("no record is left")?;
+        let found = recover(medium, newest, self.missing);
         if found.damage {
-            self.broken("a sound volume is reported as damaged");
-        } else if !moment.states.contains(&found.log.image) {
+            return Err("a sound volume is reported as damaged".to_owned());
+        }
+        if !moment.states.contains(&found.log.image) {
             let (image, states) = (found.log.image, &moment.states);
-            self.broken(&format!("{image:?} survives, not one of {states:?}"));
-        } else if let Some(problem) = unsound(medium, &found.log) {
-            self.broken(&problem);
+            return Err(format!("{image:?} survives, not one of {states:?}"));
         }
-        if let Some(older) = records.pop() {
-            let from_older = recover(medium, older, self.missing).log;
-            if from_older.image != found.log.image {
-                let (image, newer) = (from_older.image, found.log.image);
-                self.broken(&format!(
-                    "the older record leads to {image:?}, the newer to {newer:?}"
-                ));
-            } else if from_older.chain != found.log.chain {
-                self.broken("the older record leads to another end of the log");
-            }
-            if older.image.iter().flatten().any(|pointer| {
-                let value = Payload::Value(pointer.value);
-                medium.slot(pointer.at).payload != value
-            }) {
-                self.broken("the older record leads to a block that is gone");
-            }
+        unsound(medium, &found.log).map_or(Ok(()), Err)?;
+        let Some(older) = records.pop() else {
+            return Ok(found);
+        };
+        let from_older = recover(medium, older, self.missing).log;
+        if from_older.image != found.log.image {
+            let (image, newer) = (from_older.image, found.log.image);
+            return Err(format!(
+                "the older record leads to {image:?}, the newer to {newer:?}"
+            ));
         }
-        Some(found)
+        if from_older.chain != found.log.chain {
+            return Err("the older record leads to another end of the log".to_owned());
+        }
+        let gone = |pointer: &Pointer| {
+            let value = Payload::Value(pointer.value);
+            medium.stored.slot(pointer.at).payload != value
+        };
+        if older.image.iter().flatten().any(gone) {
+            return Err("the older record leads to a block that is gone".to_owned());
+        }
+        Ok(found)
     }
 
     /// A block in a hole that is lost must be reported if anything on the
     /// medium says that it was durable.
-    fn damage(&mut self, medium: &Medium) {
-        let records = medium.records.iter().flatten();
+    fn examine(&self, _moment: &Moment, medium: &Medium) -> Result<(), String> {
+        let records = medium.stored.records.iter().flatten();
         let Some(record) = records.max_by_key(|record| record.number) else {
-            return;
+            return Ok(());
         };
         let whole = recover(medium, record, self.missing).log;
         for pointer in whole.image.iter().flatten() {
-            let described = medium.slot(pointer.at).header.as_ref();
+            let described = medium.stored.slot(pointer.at).header.as_ref();
             let inline = described.is_some_and(|header| header.serial == pointer.birth);
             let replayed = pointer.birth > record.chain.0 && pointer.birth <= record.through;
             if inline || !replayed {
                 continue;
             }
             let mut damaged = medium.clone();
-            damaged.spoil(pointer.at);
+            damaged.stored.spoil(pointer.at);
             let found = recover(&damaged, record, self.missing);
             if !found.damage && found.log.chain.0 < whole.chain.0 {
                 let serial = pointer.birth;
-                self.broken(&format!("partial {serial} is lost and nobody is told"));
+                return Err(format!("partial {serial} is lost and nobody is told"));
             }
         }
+        Ok(())
     }
 
-    /// A mount clears what was torn, flushes, and life goes on.
-    fn mount(&mut self, found: Recovered, medium: Medium, life: u8, steps: u32, crashes: u32) {
+    /// A mount clears what was torn.
+    fn mount(&self, moment: &Moment, found: Recovered, mut medium: Medium) -> Moment {
         let mut log = found.log;
-        log.life = life + 1;
-        let mut moment = Moment {
-            states: vec![log.image],
-            log,
-            medium,
-        };
+        log.life = moment.log.life + 1;
         if let Some(at) = found.leftover
             && self.missing != Some(Missing::ClearTorn)
         {
-            moment.medium.pending.push(Write::Clear(at));
-            for medium in moment.medium.after_power_cut() {
-                self.out.images += 1;
-                self.judge(&moment, &medium);
-            }
+            medium.pending.push(Write::Clear(at));
         }
-        moment.medium.flush();
-        self.go_on(&moment, steps - 1, crashes);
+        Moment {
+            states: vec![log.image],
+            log,
+            medium,
+        }
     }
 }
 
@@ -307,7 +263,7 @@ impl Explorer {
 fn unsound(medium: &Medium, log: &Log) -> Option<String> {
     let names = (0u8..).zip(log.image);
     for (name, pointer) in names.filter_map(|(name, p)| Some((name, p?))) {
-        let stored = medium.slot(pointer.at);
+        let stored = medium.stored.slot(pointer.at);
         if stored.payload != Payload::Value(pointer.value) {
             return Some(format!("name {name} leads to {:?}", stored.payload));
         }
@@ -318,21 +274,10 @@ fn unsound(medium: &Medium, log: &Log) -> Option<String> {
             same && header.opening == opening && header.plug.is_none()
         });
         let listed = (slot, name, pointer.birth);
-        let mut maps = medium.maps(segment, opening);
+        let mut maps = medium.stored.maps(segment, opening);
         if !by_summary && !maps.any(|(_, map)| map.blocks.contains(&listed)) {
             return Some(format!("nothing says that {listed:?} is name {name}'s"));
         }
     }
     None
-}
-
-fn told(step: &Step) -> String {
-    let Step::Append(parts) = step else {
-        return format!("{step:?}");
-    };
-    let part = |part: &Part| {
-        let verb = if part.plugs { "plug" } else { "append" };
-        format!("{verb} {}={}", part.name, part.value)
-    };
-    parts.iter().map(part).collect::<Vec<_>>().join(" and ")
 }

@@ -1,9 +1,10 @@
 //! The writer of the model, each rule a line that can be left out.
 
 use super::medium::{
-    Address, Header, Image, Map, Medium, NAMES, Payload, Place, Plug, Pointer, Record, SEGMENTS,
-    SLOTS, Write,
+    Header, Image, Map, Medium, NAMES, Payload, Place, Plug, Pointer, Record, SEGMENTS, SLOTS,
+    Stored, Write,
 };
+use crate::abstract_log::medium::Address;
 
 /// A rule that is not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +119,8 @@ impl Log {
             begun: None,
         };
         log.written[0].1 = 1;
-        let mut medium = Medium::default();
-        medium.records[1] = Some(log.record(1));
+        let mut medium = Medium::new(Stored::default());
+        medium.stored.records[1] = Some(log.record(1));
         (log, medium)
     }
 
@@ -166,7 +167,7 @@ impl Log {
         let kept = |slot: u8| match known {
             Some(map) => map == slot && !is(Missing::MapStays),
             None => {
-                let mut found = medium.maps(segment, opening);
+                let mut found = medium.stored.maps(segment, opening);
                 found.any(|(at, _)| at == slot) && !is(Missing::FoundMapsStay)
             }
         };

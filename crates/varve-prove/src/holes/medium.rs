@@ -1,6 +1,10 @@
 //! The device of the model: slots of a header and a payload, two checkpoint
 //! records, and writes that have not been flushed.
 
+use crate::abstract_log::explore::fingerprint;
+use crate::abstract_log::medium::Address;
+use crate::abstract_log::{self, Storage, Testimony};
+
 /// Segments of the device.
 pub const SEGMENTS: u8 = 4;
 /// Slots of a segment; a partial takes one.
@@ -8,29 +12,8 @@ pub const SLOTS: u8 = 6;
 /// Names that blocks have.
 pub const NAMES: usize = 2;
 
-/// Segment and slot.
-pub type Address = (u8, u8);
-
 /// Where the log goes on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
-    /// The segment of the last partial.
-    pub segment: u8,
-    /// The slot behind it.
-    pub slot: u8,
-    /// The segment that comes next.
-    pub next: u8,
-}
-
-impl Place {
-    /// Where the next partial stands, and whether that enters a segment.
-    pub fn successor(self) -> (u8, u8, bool) {
-        match self.slot < SLOTS {
-            true => (self.segment, self.slot, false),
-            false => (self.next, 0, true),
-        }
-    }
-}
+pub type Place = abstract_log::Place<SLOTS>;
 
 /// What a name leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,9 +87,19 @@ pub struct Header {
 }
 
 impl Header {
+    /// What it says of the chain.
+    pub fn testimony(&self) -> Testimony {
+        Testimony {
+            serial: self.serial,
+            life: self.life,
+            through: self.through,
+            next: self.next,
+        }
+    }
+
     /// A checksum.
     pub fn sum(&self) -> u64 {
-        super::explore::fingerprint(self)
+        fingerprint(self)
     }
 }
 
@@ -152,37 +145,27 @@ pub enum Write {
     Record(Record),
 }
 
-impl Write {
-    /// In how many ways it may survive: not, whole, and torn.
-    pub fn fates(&self) -> usize {
-        match self {
-            Write::Partial(_, header) if header.plug.is_none() => 4,
-            _ => 2,
-        }
-    }
-}
+/// The device.
+pub type Medium = abstract_log::Medium<Stored>;
 
-/// See the module's head.
+/// What the device keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Medium {
+pub struct Stored {
     slots: Vec<Slot>,
     /// Record `n` in place `n % 2`.
     pub records: [Option<Record>; 2],
-    /// In the order in which they were made.
-    pub pending: Vec<Write>,
 }
 
-impl Default for Medium {
+impl Default for Stored {
     fn default() -> Self {
-        Medium {
+        Stored {
             slots: vec![Slot::default(); usize::from(SEGMENTS) * usize::from(SLOTS)],
             records: [None, None],
-            pending: Vec::new(),
         }
     }
 }
 
-impl Medium {
+impl Stored {
     fn slot_mut(&mut self, (segment, slot): Address) -> &mut Slot {
         &mut self.slots[usize::from(segment) * usize::from(SLOTS) + usize::from(slot)]
     }
@@ -203,6 +186,17 @@ impl Medium {
     /// Damages the block of a slot.
     pub fn spoil(&mut self, at: Address) {
         self.slot_mut(at).payload = Payload::Nothing;
+    }
+}
+
+impl Storage for Stored {
+    type Write = Write;
+
+    fn fates(write: &Write) -> usize {
+        match write {
+            Write::Partial(_, header) if header.plug.is_none() => 4,
+            _ => 2,
+        }
     }
 
     fn store(&mut self, write: Write, fate: usize) {
@@ -225,29 +219,5 @@ impl Medium {
             }
             Write::Hole(..) | Write::Clear(..) | Write::Record(_) => {}
         }
-    }
-
-    /// Everything written so far is durable.
-    pub fn flush(&mut self) {
-        for write in std::mem::take(&mut self.pending) {
-            let whole = write.fates() - 1;
-            self.store(write, whole);
-        }
-    }
-
-    /// Every medium that a power cut may leave.
-    pub fn after_power_cut(&self) -> Vec<Medium> {
-        let ways: usize = self.pending.iter().map(Write::fates).product();
-        let one = |way: usize| {
-            let mut medium = self.clone();
-            let mut rest = way;
-            for write in std::mem::take(&mut medium.pending) {
-                let fates = write.fates();
-                medium.store(write, rest % fates);
-                rest /= fates;
-            }
-            medium
-        };
-        (0..ways).map(one).collect()
     }
 }

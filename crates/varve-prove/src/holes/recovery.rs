@@ -1,8 +1,9 @@
 //! Recovery of the model, from either record.
 
 use super::log::{Log, Missing};
-use super::medium::{Address, Header, Medium, Payload, Record, SEGMENTS, SLOTS};
-use std::collections::BTreeSet;
+use super::medium::{Header, Medium, Payload, Record, SEGMENTS, SLOTS};
+use crate::abstract_log::is_contradicted;
+use crate::abstract_log::medium::Address;
 
 /// What recovery found.
 pub struct Recovered {
@@ -18,9 +19,9 @@ pub struct Recovered {
 fn is_whole(medium: &Medium, at: Address, header: &Header, missing: Option<Missing>) -> bool {
     let value = Payload::Value(header.block.1);
     let Some(plug) = &header.plug else {
-        return medium.slot(at).payload == value;
+        return medium.stored.slot(at).payload == value;
     };
-    let holds = |at, payload: &Payload| medium.slot(at).payload == *payload;
+    let holds = |at, payload: &Payload| medium.stored.slot(at).payload == *payload;
     let mapped = plug.map.as_ref().is_none_or(|map| {
         let at = (plug.at.0, plug.map_slot);
         holds(at, &Payload::Map(map.clone()))
@@ -30,7 +31,7 @@ fn is_whole(medium: &Medium, at: Address, header: &Header, missing: Option<Missi
 
 /// Recovers from a record of the ring.
 pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Recovered {
-    let other = medium.records.iter().flatten();
+    let other = medium.stored.records.iter().flatten();
     let older = other.filter(|other| other.number < record.number);
     let retained = (record.chain.0, record.image);
     let mut log = Log {
@@ -55,7 +56,7 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
     loop {
         let (segment, slot, _) = log.head.successor();
         let at = (segment, slot);
-        let Some(header) = medium.slot(at).header.clone() else {
+        let Some(header) = medium.stored.slot(at).header.clone() else {
             break;
         };
         if !log.follows(&header) || !is_whole(medium, at, &header, missing) {
@@ -79,7 +80,7 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
         }
     }
     let (segment, slot, _) = log.head.successor();
-    let torn = medium.slot((segment, slot)).header.as_ref();
+    let torn = medium.stored.slot((segment, slot)).header.as_ref();
     let leftover = torn
         .filter(|header| log.follows(header))
         .map(|_| (segment, slot));
@@ -94,28 +95,14 @@ pub fn recover(medium: &Medium, record: &Record, missing: Option<Missing>) -> Re
 
 fn is_damaged(medium: &Medium, log: &Log) -> bool {
     let last = log.chain.0;
-    let records = medium.records.iter().flatten();
+    let records = medium.stored.records.iter().flatten();
     if records.into_iter().any(|record| record.through > last) {
         return true;
     }
     let (segment, slot, _) = log.head.successor();
-    let mut queue = vec![(segment, slot), (log.head.next, 0)];
-    let mut seen: BTreeSet<u8> = queue.iter().map(|(segment, _)| *segment).collect();
-    while let Some((segment, from)) = queue.pop() {
-        for slot in from..SLOTS {
-            let Some(header) = &medium.slot((segment, slot)).header else {
-                continue;
-            };
-            if header.serial <= last || header.life < log.chain.2 {
-                continue;
-            }
-            if header.through > last {
-                return true;
-            }
-            if seen.insert(header.next) {
-                queue.push((header.next, 0));
-            }
-        }
-    }
-    false
+    let places = vec![(segment, slot), (log.head.next, 0)];
+    is_contradicted((last, log.chain.2), places, SLOTS, |at| {
+        let header = medium.stored.slot(at).header.as_ref();
+        header.map(Header::testimony)
+    })
 }
