@@ -237,6 +237,8 @@ impl Volume {
         self.counts.checkpoints += 1;
         self.since = 0;
         self.candidates = None;
+        // Its map was written before: what is plugged later needs another.
+        self.plugging = (usize::MAX, Vec::new());
         let covered = self.checkpoint - 1;
         let known: std::collections::HashSet<usize> = self.clean.iter().copied().collect();
         for (number, segment) in self.segments.iter().enumerate() {
