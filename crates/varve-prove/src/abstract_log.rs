@@ -4,7 +4,7 @@
 //! A model says what its device keeps, what its writer and recovery do, and
 //! what they promise; the device that loses what was not flushed is in
 //! [`medium`], the search through every short story and every crash in
-//! [`explore`].
+//! [`mod@explore`].
 
 pub mod explore;
 pub mod medium;

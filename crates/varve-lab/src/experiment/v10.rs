@@ -8,13 +8,14 @@
 //! after nine elevenths of the updates.
 
 use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::store::{EagerDisk, open_virtual_log, virtual_log};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, Device, Geometry, MemoryDevice, VirtualClock};
+use varve_device::{Clock, Device, Geometry, VirtualClock};
 use varve_disk::{Drive, ReadAhead, SimulatedDisk, drives};
 use varve_prove::random::Random;
-use varve_vlog::{FormatOptions, InDrive, Options, Source, Vld};
+use varve_vlog::Source;
 
 /// See the module's head.
 pub const V10: Experiment = Experiment {
@@ -33,8 +34,6 @@ const WAYS: [&str; 3] = ["tail alone", "checkpoint and tail", "scan"];
 const CUT: &str = "two checkpoints and tail";
 /// Bytes copied at once.
 const PART: usize = 1 << 20;
-
-type Log = Vld<InDrive<MemoryDevice>>;
 
 fn points(context: &Context) -> Vec<Point> {
     let cylinders = context.size(&CYLINDERS[..], &[2]);
@@ -55,32 +54,11 @@ fn drive(cylinders: u32) -> Drive {
     drive.with_read_ahead(ReadAhead::WholeTrack)
 }
 
-fn open(disk: SimulatedDisk, seed: u64) -> Result<(Log, varve_vlog::Recovery), LabError> {
-    let options = Options {
-        synchronous: true,
-        seed,
-        ..Options::default()
-    };
-    Vld::open(InDrive(Arc::new(disk)), options).map_err(LabError::system)
-}
-
 /// A disk with a history, parked after so many checkpoints.
-fn history(cylinders: u32, checkpoints: u64, seed: u64) -> Result<Log, LabError> {
+fn history(cylinders: u32, checkpoints: u64, seed: u64) -> Result<EagerDisk, LabError> {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let disk = SimulatedDisk::new(drive(cylinders), clock, seed);
-    let format = FormatOptions {
-        block_bytes: BLOCK as u32,
-        logical_bytes: None,
-        volume: seed,
-    };
-    let disk = InDrive(Arc::new(disk));
-    Vld::format(&disk, format).map_err(LabError::system)?;
-    let options = Options {
-        synchronous: true,
-        seed,
-        ..Options::default()
-    };
-    let (vld, _) = Vld::open(disk, options).map_err(LabError::system)?;
+    let vld = virtual_log(&Arc::new(disk), seed)?;
     let blocks = vld.layout().logical_blocks / 2;
     let mut random = Random::new(seed);
     let mut write = |block: u64| {
@@ -106,7 +84,7 @@ fn history(cylinders: u32, checkpoints: u64, seed: u64) -> Result<Log, LabError>
 
 /// A copy of the disk under `vld`, with the block at byte `damaged` destroyed.
 fn copy(
-    vld: &Log,
+    vld: &EagerDisk,
     cylinders: u32,
     seed: u64,
     damaged: Option<u64>,
@@ -159,7 +137,7 @@ fn open_again(
 ) -> Result<Row, LabError> {
     let clock = Arc::clone(disk.clock());
     let megabytes = disk.geometry().size as f64 / 1e6;
-    let (again, report) = open(disk, seed)?;
+    let (again, report) = open_virtual_log(&Arc::new(disk), seed)?;
     let took_ns = clock.monotonic_ns();
     let used = (report.source == Source::Scan, report.checkpoint_seq > 0);
     let as_meant = used == (way == WAYS[2], way != WAYS[0]);

@@ -19,15 +19,15 @@ pub const V3: Experiment = Experiment {
     id: "V3",
     about: "physical block against a logical block of 4 KiB, equation (11)",
     needs_traces: false,
-    points: points_3,
-    verdicts: verdicts_3,
+    points,
+    verdicts,
     picture: |rows| picture(rows, "Time to room for 4 KiB", "physical block, sectors"),
 };
 
 const LOGICAL: u32 = 8;
 const SIZES: [u32; 4] = [1, 2, 4, 8];
 
-fn points_3(context: &super::Context) -> Vec<Point> {
+fn points(context: &super::Context) -> Vec<Point> {
     let mut points = Vec::new();
     for (name, drive) in both() {
         for utilisation in context.size(&[0.5, 0.8, 0.9][..], &[0.8]) {
@@ -123,7 +123,7 @@ fn look(
     sum as f64 / f64::from(writes) / 1e6
 }
 
-fn verdicts_3(rows: &[Row]) -> Vec<Verdict> {
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let best = |curve: &Curve, how: &str| {
         let best = curve.points.iter().min_by(|a, b| a.1.total_cmp(&b.1));
         let best = best.map_or(f64::NAN, |best| best.0);

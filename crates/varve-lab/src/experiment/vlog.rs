@@ -345,4 +345,5 @@ pub(super) fn picture(rows: &[Row], title: &str, x: &str) -> Picture {
         curves: Curve::all(rows, "ms"),
         references,
     }
+    .with_room_for_names()
 }

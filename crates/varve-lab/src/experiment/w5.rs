@@ -116,8 +116,8 @@ impl Waited {
 struct Timed<'a> {
     simulator: Simulator<'a>,
     disk: Mechanism,
+    /// What was read or written lately, which needs no disk.
     cache: Cache,
-    /// What was written and is still buffered needs no disk.
     now_ns: u64,
     transfers: Vec<Transfer>,
     writes: Waited,

@@ -9,14 +9,17 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
 use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
-use varve_vlog::{FormatOptions, Granularity, InDrive, Options, Vld};
+use varve_vlog::{FormatOptions, Granularity, InDrive, Options, Recovery, Vld};
+
+/// A virtual log disk on a simulated drive.
+pub type EagerDisk = Vld<InDrive<varve_device::MemoryDevice>>;
 
 /// See the module's head.
 #[derive(Debug)]
 pub struct Store {
     clock: Arc<VirtualClock>,
     disk: Arc<SimulatedDisk>,
-    vld: Option<Arc<Vld<InDrive<varve_device::MemoryDevice>>>>,
+    vld: Option<Arc<EagerDisk>>,
     cpu: Cpu,
 }
 
@@ -89,7 +92,7 @@ impl Store {
     }
 
     /// The virtual log disk, if it is one.
-    pub fn vld(&self) -> Option<&Vld<InDrive<varve_device::MemoryDevice>>> {
+    pub fn vld(&self) -> Option<&EagerDisk> {
         self.vld.as_deref()
     }
 
@@ -130,10 +133,14 @@ impl Store {
     }
 }
 
-fn virtual_log(
+/// A virtual log disk, empty and as large as fits, open.
+///
+/// # Errors
+/// It cannot be made on such a drive.
+pub fn virtual_log(
     disk: &Arc<SimulatedDisk>,
     seed: u64,
-) -> std::result::Result<Vld<InDrive<varve_device::MemoryDevice>>, LabError> {
+) -> std::result::Result<EagerDisk, LabError> {
     let medium = InDrive(Arc::clone(disk));
     let format = FormatOptions {
         block_bytes: super::BLOCK as u32,
@@ -141,13 +148,24 @@ fn virtual_log(
         volume: seed,
     };
     Vld::format(&medium, format).map_err(LabError::system)?;
+    let (vld, _) = open_virtual_log(disk, seed)?;
+    Ok(vld)
+}
+
+/// Opens what [`virtual_log`] made.
+///
+/// # Errors
+/// There is none, or it is damaged.
+pub fn open_virtual_log(
+    disk: &Arc<SimulatedDisk>,
+    seed: u64,
+) -> std::result::Result<(EagerDisk, Recovery), LabError> {
     let options = Options {
         synchronous: true,
         seed,
         ..Options::default()
     };
-    let (vld, _) = Vld::open(medium, options).map_err(LabError::system)?;
-    Ok(vld)
+    Vld::open(InDrive(Arc::clone(disk)), options).map_err(LabError::system)
 }
 
 impl std::ops::Sub for Spent {

@@ -58,14 +58,17 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// With room above the highest point, for the names of the curves.
+    /// With room above the highest point, for the names of the curves: a line
+    /// takes some 14 of the 508 pixels between the axes' ends.
     #[must_use]
     pub fn with_room_for_names(self) -> Self {
-        let all = self.curves.iter().chain(&self.references);
-        let heights = all.flat_map(|curve| curve.points.iter().map(|point| point.1));
+        let all = || self.curves.iter().chain(&self.references);
+        let heights = all().flat_map(|curve| curve.points.iter().map(|point| point.1));
         let highest = heights.fold(0.0, f64::max);
+        let names = (24.0 + 14.0 * all().count() as f64) / 508.0;
+        let y_max = highest / (1.0 - names.min(0.6));
         Picture {
-            y_max: (highest > 0.0).then_some(1.4 * highest),
+            y_max: (highest > 0.0).then_some(y_max),
             ..self
         }
     }
