@@ -17,6 +17,7 @@ mod v5;
 mod v6;
 mod v7;
 mod v8;
+mod v9;
 mod vlog;
 mod w5;
 mod w6;
@@ -166,7 +167,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 23] = [
+pub const ALL: [Experiment; 24] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
@@ -189,6 +190,7 @@ pub const ALL: [Experiment; 23] = [
     v6::V6,
     v7::V7,
     v8::V8,
+    v9::V9,
     v10::V10,
 ];
 

@@ -39,7 +39,9 @@ fn points(_: &Context) -> Vec<Point> {
             Point::new(name, move |context: &Context| {
                 let rows = context.seeds().map(|seed| {
                     let mut system = Platform::new(layout, disk).build(seed)?;
-                    measure(name, &mut *system, context.size(1500, 120), seed)
+                    let files = context.size(1500, 120);
+                    // As the paper runs it: only the log-structured system waits.
+                    small_files(name, &mut *system, files, layout == Layout::Ufs, seed)
                 });
                 Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
             })
@@ -47,10 +49,13 @@ fn points(_: &Context) -> Vec<Point> {
         .into()
 }
 
-fn measure(
-    name: &str,
+/// The three phases, of so many files; with `sync`, each file and each removal
+/// is on the medium before the next.
+pub(super) fn small_files(
+    series: &str,
     system: &mut dyn System,
     files: u32,
+    sync: bool,
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let mut rows = Vec::new();
@@ -60,11 +65,15 @@ fn measure(
             match phase {
                 0 => {
                     system.create(file)?;
-                    // As the paper runs it: only the log-structured system waits.
-                    system.write(file, 0, FILE_BYTES, name.starts_with("UFS"))?;
+                    system.write(file, 0, FILE_BYTES, sync)?;
                 }
                 1 => system.read(file, 0, FILE_BYTES)?,
-                _ => system.delete(file)?,
+                _ => {
+                    system.delete(file)?;
+                    if sync {
+                        system.sync_names()?;
+                    }
+                }
             }
         }
         system.sync()?;
@@ -72,7 +81,7 @@ fn measure(
         let spent = system.store().spent() - before;
         let ms = |ns: u64| ns as f64 / 1e6 / f64::from(files);
         rows.push(
-            Row::new(name, phase as f64 + 1.0, seed)
+            Row::new(series, phase as f64 + 1.0, seed)
                 .with("ms", ms(spent.total_ns))
                 .with("host_ms", ms(spent.host_ns))
                 .with("drive_ms", ms(spent.drive.total_ns())),

@@ -9,7 +9,7 @@
 use super::v4::{PATTERN, SYSTEMS};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::Host;
-use crate::platform::{BLOCK, Platform, System};
+use crate::platform::{BLOCK, Disk, Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::drives;
 use varve_prove::random::Random;
@@ -24,24 +24,22 @@ pub const V5: Experiment = Experiment {
     picture,
 };
 
-const SEQUENTIAL_WRITE: f64 = 1.0;
-const SEQUENTIAL_READ: f64 = 2.0;
-const RANDOM_WRITE: f64 = 3.0;
-const RANDOM_WRITE_SYNC: f64 = 4.0;
-const READ_AGAIN: f64 = 5.0;
-const RANDOM_READ: f64 = 6.0;
+pub(super) const SEQUENTIAL_WRITE: f64 = 1.0;
+pub(super) const SEQUENTIAL_READ: f64 = 2.0;
+pub(super) const RANDOM_WRITE: f64 = 3.0;
+pub(super) const RANDOM_WRITE_SYNC: f64 = 4.0;
+pub(super) const READ_AGAIN: f64 = 5.0;
+pub(super) const RANDOM_READ: f64 = 6.0;
 
 fn points(_: &Context) -> Vec<Point> {
     SYSTEMS
         .map(|(name, layout, disk)| {
             Point::new(name, move |context: &Context| {
                 let rows = context.seeds().map(|seed| {
-                    let drive = drives::st19101().with_cylinders(44);
-                    let platform = Platform::new(layout, disk);
-                    let platform = platform.on(drive, Host::SPARCSTATION_10);
-                    let mut system = platform.build(seed)?;
+                    let mut system = platform(layout, disk).build(seed)?;
                     let blocks = context.size(10 << 20, 1 << 20) / BLOCK;
-                    measure(name, &mut *system, blocks, seed)
+                    // The paper has no run of LFS that waits for each block.
+                    large_file(name, &mut *system, blocks, layout == Layout::Ufs, seed)
                 });
                 Ok(rows.collect::<Result<Vec<_>, LabError>>()?.concat())
             })
@@ -49,10 +47,19 @@ fn points(_: &Context) -> Vec<Point> {
         .into()
 }
 
-fn measure(
-    name: &str,
+/// Room for the log without cleaning.
+pub(super) fn platform(layout: Layout, disk: Disk) -> Platform {
+    let drive = drives::st19101().with_cylinders(44);
+    Platform::new(layout, disk).on(drive, Host::SPARCSTATION_10)
+}
+
+/// The phases, of a file of so many blocks; that which waits for each block
+/// only if `sync`.
+pub(super) fn large_file(
+    series: &str,
     system: &mut dyn System,
     blocks: u64,
+    sync: bool,
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let mut random = Random::new(seed);
@@ -66,8 +73,7 @@ fn measure(
         READ_AGAIN,
         RANDOM_READ,
     ] {
-        // The paper has no run of LFS that waits for each block.
-        if phase == RANDOM_WRITE_SYNC && name.starts_with("LFS") {
+        if phase == RANDOM_WRITE_SYNC && !sync {
             continue;
         }
         let before = system.store().spent();
@@ -87,7 +93,7 @@ fn measure(
         let spent = system.store().spent() - before;
         let mb = (blocks * BLOCK) as f64 / 1e6;
         rows.push(
-            Row::new(name, phase, seed)
+            Row::new(series, phase, seed)
                 .with("mb_per_s", mb / (spent.total_ns as f64 / 1e9))
                 .with("host_share", spent.host_ns as f64 / spent.total_ns as f64),
         );

@@ -58,7 +58,7 @@ fn measure(
     let measured = steady(context, row.clone(), platform, percent);
     match platform.layout {
         Layout::Lfs => unless_full(row, measured),
-        Layout::Ufs | Layout::UfsWithTimes => measured,
+        _ => measured,
     }
 }
 

@@ -68,7 +68,7 @@ fn measure(
 ) -> Result<Row, LabError> {
     let (percent, sync) = match platform.layout {
         Layout::Lfs => (65, false),
-        Layout::Ufs | Layout::UfsWithTimes => (80, true),
+        _ => (80, true),
     };
     let percent = context.size(percent, 20);
     let system = platform.build(row.seed)?;

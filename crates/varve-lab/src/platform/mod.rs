@@ -6,23 +6,25 @@
 //! | [`host`] | what the processor costs, from a table |
 //! | [`store`] | the drive, plain or behind a virtual log, as the host sees it |
 //! | [`ufs`] | the write pattern of an update-in-place file system |
-//! | [`lfs`] | the real log-structured layout |
+//! | [`mounted`] | the real file system on a real layout |
+//! | [`lfs`], [`vlfs`] | the layouts: log-structured, and on the virtual log |
 //!
 //! Time is what the drive takes and what the host takes, one after the other:
 //! nothing overlaps. The host's own clock is never read.
 
 pub mod host;
 pub mod lfs;
+pub mod mounted;
 pub mod store;
 pub mod ufs;
+pub mod vlfs;
 
 use crate::experiment::LabError;
 use host::Host;
-use lfs::LogStructured;
 use std::sync::Arc;
 use store::Store;
 use ufs::Ufs;
-use varve_disk::{Drive, drives};
+use varve_disk::{Drive, ReadAhead, drives};
 
 /// What an experiment does to a file system. Files have numbers and lie in one
 /// directory. Every call ends when the file system would have answered.
@@ -52,6 +54,12 @@ pub trait System {
     /// As [`System::create`].
     fn delete(&mut self, file: u32) -> Result<(), LabError>;
 
+    /// Waits until what was made and removed is on the medium.
+    ///
+    /// # Errors
+    /// As [`System::create`].
+    fn sync_names(&mut self) -> Result<(), LabError>;
+
     /// Waits until everything is on the medium.
     ///
     /// # Errors
@@ -80,7 +88,7 @@ pub trait System {
 /// Bytes of a file system's block, on every system here.
 pub const BLOCK: u64 = 4096;
 
-/// Dirty bytes that the log-structured system holds, in the paper MinixUFS's
+/// Dirty bytes that the log-structured systems hold, in the paper MinixUFS's
 /// file cache of 6.1 MB.
 pub const NVRAM_BYTES: u64 = 6_100_000;
 
@@ -93,6 +101,8 @@ pub enum Layout {
     UfsWithTimes,
     /// The real log-structured layout.
     Lfs,
+    /// The real layout on the virtual log, inside a regular disk.
+    Vlfs,
 }
 
 /// The disk under it.
@@ -115,7 +125,7 @@ pub struct Platform {
     pub drive: Drive,
     /// Processor.
     pub host: Host,
-    /// Dirty bytes that the log-structured system may hold.
+    /// Dirty bytes that the log-structured systems may hold.
     pub nvram_bytes: u64,
 }
 
@@ -146,14 +156,18 @@ impl Platform {
     /// # Errors
     /// It cannot be made on such a drive.
     pub fn build(&self, seed: u64) -> Result<Box<dyn System>, LabError> {
-        let store = Store::new(self.drive.clone(), self.disk, self.host, seed)?;
+        let drive = match self.layout {
+            // As the virtual log disk does.
+            Layout::Vlfs => self.drive.clone().with_read_ahead(ReadAhead::WholeTrack),
+            _ => self.drive.clone(),
+        };
+        let store = Store::new(drive, self.disk, self.host, seed)?;
+        let nvram_bytes = self.nvram_bytes;
         Ok(match self.layout {
             Layout::Ufs => Box::new(Ufs::new(store, false)),
             Layout::UfsWithTimes => Box::new(Ufs::new(store, true)),
-            Layout::Lfs => {
-                let store = Arc::new(store);
-                Box::new(LogStructured::new(store, self.nvram_bytes, seed)?)
-            }
+            Layout::Lfs => Box::new(lfs::log_structured(Arc::new(store), nvram_bytes, seed)?),
+            Layout::Vlfs => Box::new(vlfs::on_virtual_log(Arc::new(store), nvram_bytes, seed)?),
         })
     }
 }

@@ -86,8 +86,8 @@ impl Store {
         self.disk.geometry().size
     }
 
-    /// The drive's counters.
-    pub fn drive(&self) -> &SimulatedDisk {
+    /// The drive itself.
+    pub fn drive(&self) -> &Arc<SimulatedDisk> {
         &self.disk
     }
 

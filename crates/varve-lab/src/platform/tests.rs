@@ -2,13 +2,14 @@
 
 use super::*;
 
-fn platforms() -> [Platform; 5] {
+fn platforms() -> [Platform; 6] {
     [
         Platform::new(Layout::Ufs, Disk::Regular),
         Platform::new(Layout::UfsWithTimes, Disk::Regular),
         Platform::new(Layout::Ufs, Disk::VirtualLog),
         Platform::new(Layout::Lfs, Disk::Regular),
         Platform::new(Layout::Lfs, Disk::VirtualLog),
+        Platform::new(Layout::Vlfs, Disk::Regular),
     ]
 }
 
@@ -31,6 +32,7 @@ fn story(platform: &Platform, seed: u64) -> u64 {
     for file in 10..20 {
         system.read(file, 0, 1024).unwrap();
         system.delete(file).unwrap();
+        system.sync_names().unwrap();
     }
     system.sync().unwrap();
     let until = system.now_ns() + 20_000_000;

@@ -416,6 +416,11 @@ impl System for Ufs {
         Ok(())
     }
 
+    /// They are synchronous.
+    fn sync_names(&mut self) -> Result<(), LabError> {
+        Ok(())
+    }
+
     fn sync(&mut self) -> Result<(), LabError> {
         for bitmaps in self.space.changed_bitmaps() {
             self.dirty.insert(bitmaps, FRAGMENTS);

@@ -1,0 +1,161 @@
+//! A real layout on a platform, mounted by the real file system.
+//!
+//! What the user writes waits in memory, as in the paper in a cache of 6.1 MB
+//! that is taken for non-volatile, and is written back when that is full, or
+//! when somebody waits for it.
+
+use super::host::Cpu;
+use super::store::Store;
+use super::{BLOCK, System};
+use crate::experiment::LabError;
+use std::collections::HashMap;
+use std::sync::Arc;
+use varve_device::Clock;
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+
+/// What layouts do differently.
+pub trait Volume: Layout {
+    /// Forgets what can be read again.
+    fn forget(&self);
+
+    /// Tidies up until `until_ns` or until it is tidy, and may overrun that.
+    ///
+    /// # Errors
+    /// The device fails.
+    fn tidy(&self, store: &Store, until_ns: u64) -> Result<(), LabError>;
+}
+
+/// See the module's head.
+pub struct Mounted<L: Layout> {
+    fs: FileSystem<L>,
+    store: Arc<Store>,
+    files: HashMap<u32, InodeNo>,
+    bytes: Vec<u8>,
+}
+
+impl<L: Volume> Mounted<L> {
+    /// The file system on `layout`, which stands on `store`, with `nvram_bytes`
+    /// for what waits.
+    ///
+    /// # Errors
+    /// There is no tree on it.
+    pub fn new(layout: L, store: Arc<Store>, nvram_bytes: u64) -> Result<Self, LabError> {
+        let options = Options {
+            // A writer writes back when a quarter of the cache is dirty.
+            cache_bytes: 4 * nvram_bytes,
+            ..Options::default()
+        };
+        let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
+        let fs = FileSystem::mount(layout, clock, options);
+        Ok(Mounted {
+            fs: fs.map_err(LabError::system)?,
+            store,
+            files: HashMap::new(),
+            bytes: vec![0x5a; 1 << 20],
+        })
+    }
+
+    fn ino(&self, file: u32) -> Result<InodeNo, LabError> {
+        let ino = self.files.get(&file).copied();
+        ino.ok_or_else(|| LabError::System(format!("there is no file {file}")))
+    }
+
+    fn cpu(&self) -> &Cpu {
+        self.store.cpu()
+    }
+}
+
+fn name(file: u32) -> String {
+    format!("f{file:05}")
+}
+
+impl<L: Volume> System for Mounted<L> {
+    fn create(&mut self, file: u32) -> Result<(), LabError> {
+        self.cpu().name();
+        let root = Caller::root();
+        let (parent, name) = (InodeNo::ROOT, name(file));
+        let made = self
+            .fs
+            .mknod(View::Live, &root, parent, name.as_bytes(), 0o100_644, 0);
+        let ino = made.map_err(LabError::system)?.ino;
+        self.files.insert(file, ino);
+        Ok(())
+    }
+
+    fn write(&mut self, file: u32, offset: u64, bytes: u32, sync: bool) -> Result<(), LabError> {
+        self.cpu().transfer(u64::from(bytes));
+        let (root, ino) = (Caller::root(), self.ino(file)?);
+        let data = &self.bytes[..bytes as usize];
+        let written = self.fs.write(View::Live, &root, ino, offset, data);
+        written.map_err(LabError::system)?;
+        if sync {
+            let durable = self.fs.fsync(View::Live, ino, true);
+            durable.map_err(LabError::system)?;
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError> {
+        self.cpu().transfer(u64::from(bytes));
+        let root = Caller::root();
+        let found = self
+            .fs
+            .lookup(View::Live, &root, InodeNo::ROOT, name(file).as_bytes());
+        let ino = found.map_err(LabError::system)?.ino;
+        let into = &mut self.bytes[..bytes as usize];
+        let read = self.fs.read(View::Live, ino, offset, into);
+        let read = read.map_err(LabError::system)?;
+        match read as u32 == bytes && into.iter().all(|&byte| byte == 0x5a) {
+            true => Ok(()),
+            false => Err(LabError::System(format!("file {file} reads otherwise"))),
+        }
+    }
+
+    fn delete(&mut self, file: u32) -> Result<(), LabError> {
+        self.cpu().name();
+        let root = Caller::root();
+        let gone = self
+            .fs
+            .unlink(View::Live, &root, InodeNo::ROOT, name(file).as_bytes());
+        gone.map_err(LabError::system)?;
+        self.files.remove(&file);
+        Ok(())
+    }
+
+    fn sync_names(&mut self) -> Result<(), LabError> {
+        self.cpu().work(super::host::CALL);
+        let durable = self.fs.fsync(View::Live, InodeNo::ROOT, false);
+        durable.map_err(LabError::system)
+    }
+
+    fn sync(&mut self) -> Result<(), LabError> {
+        self.fs.sync().map_err(LabError::system)
+    }
+
+    fn forget(&mut self) {
+        self.fs.drop_caches();
+        self.fs.layout().forget();
+    }
+
+    fn idle(&mut self, until_ns: u64) -> Result<(), LabError> {
+        self.fs.layout().tidy(&self.store, until_ns)?;
+        let waiting = self.fs.statistics().dirty_bytes;
+        if waiting >= BLOCK && self.store.now_ns() < until_ns {
+            self.sync()?;
+        }
+        self.store.wait(until_ns);
+        Ok(())
+    }
+
+    fn store(&self) -> &Store {
+        &self.store
+    }
+}
+
+impl<L: Layout> std::fmt::Debug for Mounted<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mounted")
+            .field("store", &self.store)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,139 @@
+//! The real file system on the virtual log, inside the drive of a platform.
+//!
+//! The host pays for each command, and for each piece that is written eagerly
+//! (a block, an index node, an inode, a map record) what it pays for a block of
+//! the virtual log disk: at the end of the command or the flush, because places
+//! are chosen for several pieces at once, for where the head is then. Over the bus come the first sector of what
+//! is written before the medium can begin, and everything that is read, as
+//! data and inodes are cached on the host (Wang et al. 1999, §3.3). There is no
+//! compactor; in idle time a checkpoint is taken, if one is due.
+
+use super::host::{COMMAND, EAGER_BLOCK};
+use super::mounted::{Mounted, Volume};
+use super::store::Store;
+use super::{BLOCK, Disk};
+use crate::experiment::LabError;
+use std::io::IoSlice;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::{Clock, Device, Geometry, MemoryDevice, Result, total_length};
+use varve_fs::{FileSystem, Layout};
+use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, format};
+use varve_vlog::free_space::Regions;
+use varve_vlog::{Access, HeadPosition, InDrive, Medium};
+
+/// A drive from inside, whose commands cost the host.
+#[derive(Debug)]
+struct Inside {
+    store: Arc<Store>,
+    drive: InDrive<MemoryDevice>,
+    /// Pieces that the host has not paid for.
+    owed: AtomicU64,
+}
+
+impl Inside {
+    fn pay(&self) {
+        let pieces = self.owed.swap(0, Relaxed);
+        self.store.cpu().work(pieces * EAGER_BLOCK);
+    }
+}
+
+/// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
+///
+/// # Errors
+/// `store` is a virtual log disk; it cannot be made or mounted.
+pub fn on_virtual_log(
+    store: Arc<Store>,
+    nvram_bytes: u64,
+    seed: u64,
+) -> std::result::Result<Mounted<Vlfs>, LabError> {
+    if store.vld().is_some() {
+        let kind = Disk::VirtualLog;
+        return Err(LabError::System(format!("VLFS on a {kind:?} disk")));
+    }
+    let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
+    let medium: Arc<dyn Medium> = Arc::new(Inside {
+        drive: InDrive(Arc::clone(store.drive())),
+        store: Arc::clone(&store),
+        owed: AtomicU64::new(0),
+    });
+    let options = VlfsFormatOptions {
+        // The default, one for 16 KiB, is too few for 1500 small files.
+        inodes: store.drive_bytes() / BLOCK,
+        seed: Some(seed),
+        ..VlfsFormatOptions::default()
+    };
+    format(&*medium, &*clock, &options).map_err(LabError::system)?;
+    let options = VlfsMountOptions {
+        seed: Some(seed),
+        ..VlfsMountOptions::default()
+    };
+    let layout = Vlfs::mount(medium, Arc::clone(&clock), options).map_err(LabError::system)?;
+    FileSystem::format(&layout, &*clock, (0, 0)).map_err(LabError::system)?;
+    Mounted::new(layout, store, nvram_bytes)
+}
+
+impl Volume for Vlfs {
+    fn forget(&self) {
+        self.drop_caches();
+    }
+
+    fn tidy(&self, _: &Store, _: u64) -> std::result::Result<(), LabError> {
+        self.maintain().map_err(LabError::system)
+    }
+}
+
+impl Device for Inside {
+    fn geometry(&self) -> Geometry {
+        self.drive.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let begun_ns = self.store.now_ns();
+        self.drive.read(offset, buffer)?;
+        self.drive.deliver(begun_ns, buffer.len() as u64);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        let pieces = total_length(buffers).div_ceil(BLOCK);
+        self.owed.fetch_add(pieces, Relaxed);
+        self.drive.write(offset, buffers)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.pay();
+        self.drive.flush()
+    }
+
+    fn discard(&self, offset: u64, length: u64) -> Result<()> {
+        self.drive.discard(offset, length)
+    }
+
+    fn name(&self) -> String {
+        self.drive.name()
+    }
+}
+
+impl Medium for Inside {
+    fn command(&self, access: Access) {
+        self.pay();
+        self.store.cpu().work(COMMAND);
+        self.drive.command(access);
+        if access == Access::Write {
+            self.drive.receive(BLOCK);
+        }
+    }
+
+    fn head(&self) -> Option<HeadPosition> {
+        self.drive.head()
+    }
+
+    fn regions(&self, blocks: u32, block_bytes: u32) -> Regions {
+        self.drive.regions(blocks, block_bytes)
+    }
+
+    fn now_ns(&self) -> Option<u64> {
+        self.drive.now_ns()
+    }
+}
