@@ -1,8 +1,9 @@
 //! Locks, condition variables, atomics, channels and threads, for everything
 //! above.
 //!
-//! They are `parking_lot`'s and the standard library's, by re-export. With the
-//! feature `shuttle`, which only tests of schedules turn on, they are a model
+//! They are `parking_lot`'s and the standard library's. Threads that take part
+//! in a simulation ([`turns`]) give up their turn where others would block. With
+//! the feature `shuttle`, which only tests of schedules turn on, they are a model
 //! checker's with the same interface: it runs one thread at a time and decides
 //! at each of these calls which, so that the product's own code is run under
 //! schedules that a host would produce once in years. What never blocks and
@@ -19,11 +20,9 @@ mod model;
 pub use model::*;
 
 #[cfg(not(feature = "shuttle"))]
+mod native;
+#[cfg(not(feature = "shuttle"))]
 pub use native::*;
 
 #[cfg(not(feature = "shuttle"))]
-mod native {
-    pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
-    pub use std::sync::{atomic, mpsc};
-    pub use std::{thread, thread_local};
-}
+pub mod turns;

@@ -22,6 +22,7 @@ mod vlog;
 mod w5;
 mod w6;
 mod wolf;
+mod x4;
 
 pub use run::{Outcome, Shard, run};
 pub use study::Study;
@@ -167,7 +168,7 @@ pub struct Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 24] = [
+pub const ALL: [Experiment; 25] = [
     r3::R3A,
     r3::R3B,
     r3::R3C,
@@ -192,6 +193,7 @@ pub const ALL: [Experiment; 24] = [
     v8::V8,
     v9::V9,
     v10::V10,
+    x4::X4,
 ];
 
 /// The experiment of this id, upper or lower case.

@@ -8,14 +8,17 @@
 //! | [`ufs`] | the write pattern of an update-in-place file system |
 //! | [`mounted`] | the real file system on a real layout |
 //! | [`lfs`], [`vlfs`] | the layouts: log-structured, and on the virtual log |
+//! | [`threads`], [`shared_drive`] | the product's own threads on virtual time, and a drive that they share |
 //!
-//! Time is what the drive takes and what the host takes, one after the other:
+//! Everywhere but in the last row, time is what the drive takes and what the host takes, one after the other:
 //! nothing overlaps. The host's own clock is never read.
 
 pub mod host;
 pub mod lfs;
 pub mod mounted;
+pub mod shared_drive;
 pub mod store;
+pub mod threads;
 pub mod ufs;
 pub mod vlfs;
 

@@ -1,0 +1,178 @@
+//! The host's locks: `parking_lot`'s, which ask [`super::turns`] before they
+//! would block. Taking a lock that is free is `parking_lot`'s own first step.
+
+use super::turns;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+pub use parking_lot::{MutexGuard, RwLockReadGuard, RwLockWriteGuard};
+pub use std::sync::{atomic, mpsc};
+pub use std::thread_local;
+
+/// Threads, of which one that only lets others run tells the simulation, if it
+/// is part of one.
+pub mod thread {
+    pub use std::thread::*;
+
+    /// See [`std::thread::yield_now`].
+    pub fn yield_now() {
+        if !super::turns::let_others_run() {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// See [`parking_lot::Mutex`].
+#[derive(Debug, Default)]
+pub struct Mutex<T>(parking_lot::Mutex<T>);
+
+/// See [`parking_lot::RwLock`].
+#[derive(Debug, Default)]
+pub struct RwLock<T>(parking_lot::RwLock<T>);
+
+/// See [`parking_lot::Condvar`].
+#[derive(Debug, Default)]
+pub struct Condvar {
+    inner: parking_lot::Condvar,
+    /// Times that it was told.
+    told: AtomicU64,
+}
+
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Mutex(parking_lot::Mutex::new(value))
+    }
+
+    #[inline]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        match self.0.try_lock() {
+            Some(guard) => guard,
+            None => self.lock_held(),
+        }
+    }
+
+    #[cold]
+    fn lock_held(&self) -> MutexGuard<'_, T> {
+        turns::wait(None, &|| !self.0.is_locked());
+        self.0.lock()
+    }
+
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
+impl<T> RwLock<T> {
+    pub const fn new(value: T) -> Self {
+        RwLock(parking_lot::RwLock::new(value))
+    }
+
+    #[inline]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        match self.0.try_read() {
+            Some(guard) => guard,
+            None => self.read_held(),
+        }
+    }
+
+    #[cold]
+    fn read_held(&self) -> RwLockReadGuard<'_, T> {
+        turns::wait(None, &|| !self.0.is_locked_exclusive());
+        self.0.read()
+    }
+
+    #[inline]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        match self.0.try_write() {
+            Some(guard) => guard,
+            None => self.write_held(),
+        }
+    }
+
+    #[cold]
+    fn write_held(&self) -> RwLockWriteGuard<'_, T> {
+        turns::wait(None, &|| !self.0.is_locked());
+        self.0.write()
+    }
+
+    #[inline]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read()
+    }
+
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
+impl Condvar {
+    pub const fn new() -> Self {
+        Condvar {
+            inner: parking_lot::Condvar::new(),
+            told: AtomicU64::new(0),
+        }
+    }
+
+    pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+        if !self.wait_in_turn(guard, None) {
+            self.inner.wait(guard);
+        }
+    }
+
+    pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) {
+        if !self.wait_in_turn(guard, Some(timeout)) {
+            self.inner.wait_for(guard, timeout);
+        }
+    }
+
+    /// Waits as a simulation says. False if this thread is not part of one.
+    fn wait_in_turn<T>(&self, guard: &mut MutexGuard<'_, T>, timeout: Option<Duration>) -> bool {
+        let Some(turns) = turns::here() else {
+            return false;
+        };
+        let mutex = MutexGuard::mutex(guard);
+        let told = self.told.load(Ordering::Relaxed);
+        MutexGuard::unlocked(guard, || {
+            turns.wait(timeout, &|| self.told.load(Ordering::Relaxed) != told);
+            if mutex.is_locked() {
+                turns.wait(None, &|| !mutex.is_locked());
+            }
+        });
+        true
+    }
+
+    pub fn notify_one(&self) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        self.inner.notify_one();
+    }
+
+    pub fn notify_all(&self) {
+        self.told.fetch_add(1, Ordering::Relaxed);
+        self.inner.notify_all();
+    }
+}

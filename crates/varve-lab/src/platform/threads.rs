@@ -1,0 +1,185 @@
+//! Threads on virtual time: the product's own, one at a time, in the same order
+//! every time.
+//!
+//! The turn goes round. Whoever waits gets it when what he waits for may have
+//! come about, because somebody else has run since he last looked, or when his
+//! time is up. If nobody can go on, the clock moves to the earliest such time.
+
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::sync::turns::{TakesPart, Turns, take_part};
+use varve_device::{Clock, VirtualClock};
+
+/// A simulation's threads. The first is the one that made it.
+#[derive(Debug)]
+pub struct Threads {
+    clock: Arc<VirtualClock>,
+    state: Mutex<State>,
+    passed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Who has the turn.
+    turn: usize,
+    members: Vec<Member>,
+    /// Counts each time that somebody goes on.
+    epoch: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Member {
+    /// Has the turn, or will go on when he gets it.
+    Runs,
+    /// Until this time; has looked when so many had gone on.
+    Waits { until_ns: u64, looked: u64 },
+    /// Has ended.
+    Gone,
+}
+
+/// A thread's part in a simulation, which ends when this is dropped.
+pub struct Part {
+    threads: Arc<Threads>,
+    who: usize,
+    _here: TakesPart,
+}
+
+/// The calling thread's number among the threads.
+struct Seat {
+    threads: Arc<Threads>,
+    who: usize,
+}
+
+impl Threads {
+    /// A simulation with the calling thread in it, which has the turn.
+    pub fn new(clock: Arc<VirtualClock>) -> (Arc<Threads>, Part) {
+        let threads = Arc::new(Threads {
+            clock,
+            state: Mutex::default(),
+            passed: Condvar::new(),
+        });
+        let who = threads.seat();
+        let part = threads.part(who);
+        (threads, part)
+    }
+
+    /// Another thread's number: it is given before the thread is started, so
+    /// that it does not depend on when it starts.
+    pub fn seat(&self) -> usize {
+        let mut state = self.state.lock();
+        state.members.push(Member::Runs);
+        state.members.len() - 1
+    }
+
+    /// The calling thread begins its part, once it has the turn.
+    pub fn begin(self: &Arc<Self>, who: usize) -> Part {
+        let mut state = self.state.lock();
+        while state.turn != who {
+            self.passed.wait(&mut state);
+        }
+        drop(state);
+        self.part(who)
+    }
+
+    fn part(self: &Arc<Self>, who: usize) -> Part {
+        let seat = Seat {
+            threads: Arc::clone(self),
+            who,
+        };
+        Part {
+            threads: Arc::clone(self),
+            who,
+            _here: take_part(Arc::new(seat)),
+        }
+    }
+
+    /// Somebody can go on: he has the turn. False if all have gone.
+    ///
+    /// # Panics
+    /// If everybody waits for somebody else for ever.
+    fn pass(&self, state: &mut State) -> bool {
+        let count = state.members.len();
+        loop {
+            let now_ns = self.clock.monotonic_ns();
+            let can = |member: Member| match member {
+                Member::Runs => true,
+                Member::Waits { until_ns, looked } => until_ns <= now_ns || looked < state.epoch,
+                Member::Gone => false,
+            };
+            let after = (1..=count).map(|step| (state.turn + step) % count);
+            if let Some(next) = after.into_iter().find(|&who| can(state.members[who])) {
+                state.turn = next;
+                self.passed.notify_all();
+                return true;
+            }
+            let times = state.members.iter().filter_map(|member| match member {
+                Member::Waits { until_ns, .. } => Some(*until_ns),
+                _ => None,
+            });
+            match times.min() {
+                None => return false,
+                Some(u64::MAX) => panic!("every thread waits for another: {:?}", state.members),
+                Some(until_ns) => self.clock.advance(Duration::from_nanos(until_ns - now_ns)),
+            }
+        }
+    }
+}
+
+impl Turns for Seat {
+    fn wait(&self, timeout: Option<Duration>, ready: &dyn Fn() -> bool) {
+        let threads = &*self.threads;
+        let now_ns = threads.clock.monotonic_ns();
+        let until_ns = timeout.map_or(u64::MAX, |timeout| {
+            now_ns.saturating_add(timeout.as_nanos() as u64)
+        });
+        let mut state = threads.state.lock();
+        loop {
+            let looked = state.epoch;
+            state.members[self.who] = Member::Waits { until_ns, looked };
+            threads.pass(&mut state);
+            while state.turn != self.who {
+                threads.passed.wait(&mut state);
+            }
+            if threads.clock.monotonic_ns() >= until_ns || ready() {
+                break;
+            }
+        }
+        state.members[self.who] = Member::Runs;
+        state.epoch += 1;
+    }
+}
+
+impl Part {
+    /// Waits until `ready`, or for so long.
+    pub fn wait(&self, timeout: Option<Duration>, ready: &dyn Fn() -> bool) {
+        let (threads, who) = (Arc::clone(&self.threads), self.who);
+        Seat { threads, who }.wait(timeout, ready);
+    }
+
+    /// Lets the others run until all of them have ended.
+    pub fn see_off(&self) {
+        let gone = || {
+            let state = self.threads.state.lock();
+            let others = state.members.iter().enumerate();
+            others
+                .filter(|(who, _)| *who != self.who)
+                .all(|(_, member)| matches!(member, Member::Gone))
+        };
+        while !gone() {
+            self.wait(Some(Duration::from_millis(1)), &|| false);
+        }
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let mut state = self.threads.state.lock();
+        state.members[self.who] = Member::Gone;
+        state.epoch += 1;
+        self.threads.pass(&mut state);
+    }
+}
+
+#[cfg(test)]
+mod tests;
