@@ -1,5 +1,6 @@
 //! The host's locks: `parking_lot`'s, which ask [`super::turns`] before they
-//! would block. Taking a lock that is free is `parking_lot`'s own first step.
+//! would block. In a process without a simulation they are `parking_lot`'s and
+//! a look at a flag that nobody writes.
 
 use super::turns;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,7 +35,7 @@ pub struct RwLock<T>(parking_lot::RwLock<T>);
 #[derive(Debug, Default)]
 pub struct Condvar {
     inner: parking_lot::Condvar,
-    /// Times that it was told.
+    /// Times that it was told, where a simulation counts them.
     told: AtomicU64,
 }
 
@@ -49,15 +50,9 @@ impl<T> Mutex<T> {
 
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        match self.0.try_lock() {
-            Some(guard) => guard,
-            None => self.lock_held(),
+        if turns::are_taken() {
+            turns::wait_until(&|| !self.0.is_locked());
         }
-    }
-
-    #[cold]
-    fn lock_held(&self) -> MutexGuard<'_, T> {
-        turns::wait(None, &|| !self.0.is_locked());
         self.0.lock()
     }
 
@@ -86,29 +81,17 @@ impl<T> RwLock<T> {
 
     #[inline]
     pub fn read(&self) -> RwLockReadGuard<'_, T> {
-        match self.0.try_read() {
-            Some(guard) => guard,
-            None => self.read_held(),
+        if turns::are_taken() {
+            turns::wait_until(&|| !self.0.is_locked_exclusive());
         }
-    }
-
-    #[cold]
-    fn read_held(&self) -> RwLockReadGuard<'_, T> {
-        turns::wait(None, &|| !self.0.is_locked_exclusive());
         self.0.read()
     }
 
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
-        match self.0.try_write() {
-            Some(guard) => guard,
-            None => self.write_held(),
+        if turns::are_taken() {
+            turns::wait_until(&|| !self.0.is_locked());
         }
-    }
-
-    #[cold]
-    fn write_held(&self) -> RwLockWriteGuard<'_, T> {
-        turns::wait(None, &|| !self.0.is_locked());
         self.0.write()
     }
 
@@ -166,13 +149,22 @@ impl Condvar {
         true
     }
 
+    #[inline]
+    fn count(&self) {
+        if turns::are_taken() {
+            self.told.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[inline]
     pub fn notify_one(&self) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.count();
         self.inner.notify_one();
     }
 
+    #[inline]
     pub fn notify_all(&self) {
-        self.told.fetch_add(1, Ordering::Relaxed);
+        self.count();
         self.inner.notify_all();
     }
 }

@@ -15,6 +15,7 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Decides which thread runs.
@@ -28,6 +29,10 @@ thread_local! {
     static HERE: RefCell<Option<Arc<dyn Turns>>> = const { RefCell::new(None) };
 }
 
+/// Whether any thread ever took part. Written by [`take_part`] alone, so that a
+/// mount never goes beyond this flag.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
 /// The calling thread takes part until this is dropped.
 #[must_use]
 pub struct TakesPart(());
@@ -40,12 +45,23 @@ impl Drop for TakesPart {
 
 /// The calling thread takes part from now on.
 pub fn take_part(turns: Arc<dyn Turns>) -> TakesPart {
+    TAKEN.store(true, Relaxed);
     HERE.with(|here| *here.borrow_mut() = Some(turns));
     TakesPart(())
 }
 
+/// False in a process without a simulation. A thread that takes part sees what
+/// it wrote itself.
+#[inline]
+pub(super) fn are_taken() -> bool {
+    TAKEN.load(Relaxed)
+}
+
 /// What the calling thread takes part in.
 pub(super) fn here() -> Option<Arc<dyn Turns>> {
+    if !are_taken() {
+        return None;
+    }
     HERE.with(|here| here.borrow().clone())
 }
 
@@ -56,6 +72,14 @@ pub fn wait(timeout: Option<Duration>, ready: &dyn Fn() -> bool) -> bool {
         turns.wait(timeout, ready);
     }
     here.is_some()
+}
+
+/// In a simulation, gives up the turn until `free`, unless that is so already.
+#[cold]
+pub(super) fn wait_until(free: &dyn Fn() -> bool) {
+    if !free() {
+        wait(None, free);
+    }
 }
 
 /// Time that passes where a thread waits in a loop of its own.
