@@ -2,11 +2,12 @@
 //!
 //! The host pays for each command, and for each piece that is written eagerly
 //! (a block, an index node, an inode, a map record) what it pays for a block of
-//! the virtual log disk: at the end of the command or the flush, because places
-//! are chosen for several pieces at once, for where the head is then. Over the bus come the first sector of what
-//! is written before the medium can begin, and everything that is read, as
-//! data and inodes are cached on the host (Wang et al. 1999, §3.3). There is no
-//! compactor; in idle time a checkpoint is taken, if one is due.
+//! the virtual log disk: at the end of the command or the flush, so that no time
+//! passes between the choice of a place and its write. Over the bus come the
+//! first sector of what is written before the medium can begin, and everything
+//! that is read, as data and inodes are cached on the host (Wang et al. 1999,
+//! §3.3). There is no compactor; in idle time a checkpoint is taken, if one is
+//! due.
 
 use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
