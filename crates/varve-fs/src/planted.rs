@@ -65,6 +65,12 @@ pub enum Planted {
     StaleClaim,
     /// Rule 20: a segment is reused after one checkpoint found it empty.
     ReuseAfterOne,
+    /// E1: a segment is reused before its moves are durable.
+    ReuseUnsettled,
+    /// E2: a segment is reused that replay from a record comes to.
+    ReuseInChain,
+    /// E3: a segment is reused ahead of checkpoints whatever was in it.
+    ReuseMetadata,
     /// A dead block leaves a sector behind in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
@@ -118,7 +124,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 39] = [
+    pub const ALL: [Planted; 42] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -147,6 +153,9 @@ impl Planted {
         Planted::MoveUnchecked,
         Planted::StaleClaim,
         Planted::ReuseAfterOne,
+        Planted::ReuseUnsettled,
+        Planted::ReuseInChain,
+        Planted::ReuseMetadata,
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,

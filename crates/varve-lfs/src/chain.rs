@@ -89,6 +89,15 @@ impl ChainItem {
             ChainItem::Node { id, .. } => id.ino,
         }
     }
+
+    /// Where the cleaner moved it from, if it did.
+    pub fn source_sector(&self) -> Option<u64> {
+        match self {
+            ChainItem::Block { source, .. } => *source,
+            ChainItem::Inode { source, .. } => source.map(|(sector, _)| sector),
+            ChainItem::Record { .. } | ChainItem::Node { .. } => None,
+        }
+    }
 }
 
 impl Summary {
@@ -457,11 +466,14 @@ pub fn summaries_of(
     incarnation: u32,
 ) -> Vec<Summary> {
     let parse = |offset| Ok(Summary::parse(image, geometry, volume_tag, segment, offset).ok());
-    summaries_while(geometry, segment, incarnation, parse).unwrap_or_default()
+    summaries_while(geometry, segment, incarnation, parse)
+        .unwrap_or_default()
+        .0
 }
 
 /// As [`summaries_of`], asking `read` for the summary at each offset, until
-/// it has none.
+/// it has none. The second is true if these are all: no other fits behind
+/// them, or the segment has been opened anew.
 ///
 /// # Errors
 /// What `read` fails with.
@@ -470,20 +482,24 @@ pub fn summaries_while(
     segment: u32,
     incarnation: u32,
     mut read: impl FnMut(u32) -> Result<Option<Summary>>,
-) -> Result<Vec<Summary>> {
+) -> Result<(Vec<Summary>, bool)> {
     let mut summaries: Vec<Summary> = Vec::new();
     let mut offset = geometry.payload_start(segment);
     while geometry.partial_fits(offset) {
-        let Some(summary) = read(offset)? else { break };
+        let Some(summary) = read(offset)? else {
+            return Ok((summaries, false));
+        };
+        let opened = summary.header.segment_incarnation.get();
         let serial = summary.header.serial.get();
         let after = summaries
             .last()
             .is_none_or(|before| serial > before.header.serial.get());
-        if summary.header.segment_incarnation.get() != incarnation || !after {
-            break;
+        if opened != incarnation || !after {
+            let anew = summaries.is_empty() && opened > incarnation;
+            return Ok((summaries, anew));
         }
         offset += summary.bytes();
         summaries.push(summary);
     }
-    Ok(summaries)
+    Ok((summaries, true))
 }

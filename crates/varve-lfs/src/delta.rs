@@ -175,9 +175,21 @@ pub struct FoldPrice {
 }
 
 impl FoldPrice {
+    fn nodes(&self) -> u64 {
+        self.leaves.len() as u64 + u64::from(self.low)
+    }
+
+    /// Leaves that may have been there before.
+    fn old_leaves(&self) -> u64 {
+        match self.flat_blocks {
+            Some(_) => 0,
+            None => self.nodes(),
+        }
+    }
+
     /// Bytes, generously: each leaf with its share of the nodes above it.
     pub fn bytes(&self, geometry: &Geometry) -> u64 {
-        let nodes = self.leaves.len() as u64 + u64::from(self.low);
+        let nodes = self.nodes();
         let inode = u64::from(self.rewrite) * (u64::from(geometry.inode_bytes) + 64);
         inode
             + match self.flat_blocks {
@@ -257,6 +269,8 @@ pub struct Delta {
     pub held_blocks: u64,
     /// Sum of the entries' [`FoldPrice`]s.
     pub file_fold_bytes: u64,
+    /// Leaves among them that may have been there before.
+    pub old_leaves: u64,
     /// Files or blocks ended in this delta: folding it may shrink an index.
     pub removes: bool,
     /// Serial of the last partial before it was frozen; 0 while it is live.
@@ -296,9 +310,10 @@ impl Delta {
         change: impl FnOnce(&mut FoldPrice),
     ) {
         if let Some(entry) = self.inodes.get_mut(&ino.0) {
-            let before = entry.price.bytes(geometry);
+            let before = (entry.price.bytes(geometry), entry.price.old_leaves());
             change(&mut entry.price);
-            self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before;
+            self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before.0;
+            self.old_leaves = self.old_leaves + entry.price.old_leaves() - before.1;
         }
     }
 

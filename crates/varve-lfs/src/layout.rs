@@ -61,13 +61,21 @@ impl Layout for Lfs {
 
     fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
         let bytes = self.image(ino)?.inode.xattr_bytes as usize;
-        let pointer = self.lookup().xattrs(ino)?;
-        if pointer.is_none() {
-            return Ok(Vec::new());
+        loop {
+            let pointer = self.lookup().xattrs(ino)?;
+            if pointer.is_none() {
+                return Ok(Vec::new());
+            }
+            match self.reader.block(&pointer, ino, 0) {
+                Ok(mut blob) => {
+                    blob.truncate(bytes);
+                    return Ok(blob);
+                }
+                // The cleaner may have moved them meanwhile.
+                Err(error) if self.lookup().xattrs(ino)? == pointer => return Err(error.into()),
+                Err(_) => {}
+            }
         }
-        let mut blob = self.reader.block(&pointer, ino, 0)?;
-        blob.truncate(bytes);
-        Ok(blob)
     }
 
     fn unfinished(&self) -> Result<Vec<InodeNo>> {

@@ -77,6 +77,7 @@ impl Lfs {
             Arc::clone(&durability),
             Arc::clone(&counters),
         )
+        .follow_openings()
         .reading_ahead(options.read_threads);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
         let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);

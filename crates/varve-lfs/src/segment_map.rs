@@ -65,7 +65,7 @@ impl Utilisation {
             counted.live_bytes += segment.live_bytes;
             counted.room_bytes += segment.room_bytes;
             match segment.state {
-                SegmentState::Clean => counted.clean += 1,
+                SegmentState::Clean | SegmentState::Leaving => counted.clean += 1,
                 SegmentState::Open => counted.open += 1,
                 SegmentState::Used if segment.live_bytes == 0 => counted.empty += 1,
                 SegmentState::Used => counted.used[segment.step()] += 1,

@@ -4,11 +4,15 @@
 //! the next one) or *used*. It becomes clean again when every retained
 //! checkpoint says that it was empty (protocol rule 20): the table's
 //! `empty_since` holds the first checkpoint that found it so, and with two
-//! retained records the one before the newest must already have.
+//! retained records the one before the newest must already have. A segment of
+//! data alone may become clean sooner (`docs/reuse.md`): once it has been
+//! *vacated*, what says so is durable, and its last partial lies before the
+//! positions of both records.
 
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
+use crate::heads::{LogEnd, is_entered};
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::planted::{self, Planted};
@@ -20,6 +24,8 @@ pub enum SegmentState {
     Clean,
     /// The log is in it, or will go to it next.
     Open,
+    /// Nothing refers to it; the device is being told.
+    Leaving,
     /// Holds blocks, or held some at a retained checkpoint.
     Used,
 }
@@ -42,9 +48,64 @@ pub struct Segment {
     pub newest_ns: i64,
     /// First checkpoint that found it empty.
     pub empty_since: u64,
-    /// Serial of the last partial written into it by this mount.
+    /// Serial of the last partial written into it by this mount; if it was
+    /// written between the positions of the two records that the mount found,
+    /// that of the newer.
     pub last_serial: u64,
+    /// See [`usage_flags::DATA_ONLY`].
+    pub data_only: bool,
+    /// So says the table of the newest checkpoint: a mount would know it.
+    data_only_recorded: bool,
+    /// Nothing in it lives by the log up to this serial, which must be durable
+    /// before it is opened ahead of checkpoints.
+    pub vacated: Option<u64>,
 }
+
+impl Segment {
+    fn load(entry: &UsageEntry) -> Self {
+        let flags = entry.flags.get();
+        Segment {
+            live_bytes: entry.live_bytes.get(),
+            incarnation: entry.incarnation.get(),
+            state: SegmentState::Used,
+            suspect: flags & usage_flags::SUSPECT != 0,
+            cleaned: None,
+            newest_ns: entry.newest_ns.get(),
+            empty_since: match entry.live_bytes.get() {
+                0 => entry.empty_since.get(),
+                _ => NOT_EMPTY,
+            },
+            last_serial: 0,
+            data_only: flags & usage_flags::DATA_ONLY != 0,
+            data_only_recorded: flags & usage_flags::DATA_ONLY != 0,
+            vacated: None,
+        }
+    }
+
+    fn flags(&self) -> u32 {
+        let mut flags = 0;
+        if self.suspect {
+            flags |= usage_flags::SUSPECT;
+        }
+        // What may still be written may yet get metadata.
+        if self.data_only && self.state != SegmentState::Open {
+            flags |= usage_flags::DATA_ONLY;
+        }
+        flags
+    }
+}
+
+/// The positions from which recovery may roll forward, by serial.
+#[derive(Clone, Copy, Debug, Default)]
+struct Records {
+    /// Of the newest record. `None`: the log behind it has a hole.
+    newest: Option<u64>,
+    /// Of the one before. `None`: it is not known, or likewise.
+    older: Option<u64>,
+}
+
+/// Instead of a checkpoint that is held: the next one is going to be.
+const PREPARED: u64 = u64::MAX;
 
 /// All segments.
 #[derive(Debug, Default)]
@@ -58,37 +119,58 @@ pub struct SegmentTable {
     installed: u64,
     /// A checkpoint whose image somebody reads: its segments are not opened.
     held: Option<u64>,
+    records: Records,
+    /// Segments that have been vacated and not been given back.
+    vacated: Vec<u32>,
+    /// Segments that replayed moves were made from: perhaps nothing in them
+    /// lives.
+    pub moved_from: BTreeSet<u32>,
+    /// The log was replayed above the table: nothing may live in any other,
+    /// either.
+    pub stale: bool,
+    /// What the log up to this serial has displaced may have been written over.
+    overtaken: u64,
+    /// The newest image has all that the log says up to this serial.
+    folded: u64,
     /// Bytes that wait in memory to be appended and must find room, as far as
     /// the last operation that asked for some knew.
     pub waiting_bytes: u64,
 }
 
 impl SegmentTable {
-    /// From the usage table of a checkpoint with number `serial`.
-    pub fn load(entries: Vec<UsageEntry>, opened: u32, serial: u64) -> Self {
-        let segments: Vec<Segment> = entries
-            .iter()
-            .map(|entry| {
-                let empty_since = entry.empty_since.get();
-                let empty = entry.live_bytes.get() == 0;
-                let empty_since = if empty { empty_since } else { NOT_EMPTY };
-                let reusable = empty && empty_since < serial;
-                Segment {
-                    live_bytes: entry.live_bytes.get(),
-                    incarnation: entry.incarnation.get(),
-                    state: if reusable {
-                        SegmentState::Clean
-                    } else {
-                        SegmentState::Used
-                    },
-                    suspect: entry.flags.get() & usage_flags::SUSPECT != 0,
-                    cleaned: None,
-                    newest_ns: entry.newest_ns.get(),
-                    empty_since,
-                    last_serial: 0,
-                }
-            })
-            .collect();
+    /// From the usage table of a checkpoint with number `serial`, whose
+    /// position is `newest`. `older` is the position of the record before it,
+    /// if that is there.
+    pub fn load(
+        entries: &[UsageEntry],
+        opened: u32,
+        serial: u64,
+        newest: &LogEnd,
+        older: Option<&LogEnd>,
+    ) -> Self {
+        let mut segments: Vec<Segment> = entries.iter().map(Segment::load).collect();
+        let records = Records {
+            newest: Some(newest.serial()),
+            older: older.map(LogEnd::serial),
+        };
+        // Openings are numbered, and the last one was that of a head.
+        let known = older.map_or(0, |end| {
+            let entered = end.positions().filter(is_entered);
+            entered
+                .map(|p| p.segment_incarnation.get())
+                .max()
+                .unwrap_or(0)
+        });
+        for (number, segment) in (0..).zip(&mut segments) {
+            if segment.incarnation > known || older.is_some_and(|end| end.stands_in(number)) {
+                segment.last_serial = newest.serial();
+            }
+            let empty = segment.empty_since < serial
+                || segment.empty_since == serial && records.spare(segment);
+            if empty {
+                segment.state = SegmentState::Clean;
+            }
+        }
         let clean = (0..)
             .zip(&segments)
             .filter(|(_, s)| s.state == SegmentState::Clean)
@@ -102,6 +184,12 @@ impl SegmentTable {
             live_bytes,
             installed: serial,
             held: None,
+            records,
+            vacated: Vec::new(),
+            moved_from: BTreeSet::new(),
+            stale: false,
+            overtaken: 0,
+            folded: newest.serial(),
             waiting_bytes: 0,
         }
     }
@@ -159,6 +247,7 @@ impl SegmentTable {
         entry.state = SegmentState::Open;
         entry.empty_since = NOT_EMPTY;
         entry.cleaned = None;
+        entry.vacated = None;
         entry.suspect = false;
         entry.newest_ns = 0;
     }
@@ -167,15 +256,29 @@ impl SegmentTable {
     pub fn enter(&mut self, segment: u32) -> u32 {
         self.opened = self.opened.wrapping_add(1);
         let opened = self.opened;
-        self.get_mut(segment).incarnation = opened;
+        let entry = self.get_mut(segment);
+        entry.incarnation = opened;
+        (entry.data_only, entry.data_only_recorded) = (true, false);
         opened
     }
 
-    /// Roll-forward found the log in `segment` under this incarnation.
-    pub fn entered(&mut self, segment: u32, incarnation: u32) {
+    /// The log of a record stood in `segment`, opened under this number.
+    pub fn stood_in(&mut self, segment: u32, incarnation: u32) {
         self.claim(segment);
         self.get_mut(segment).incarnation = incarnation;
         self.opened = self.opened.max(incarnation);
+    }
+
+    /// Roll-forward saw the log enter `segment` under this number.
+    pub fn entered(&mut self, segment: u32, incarnation: u32) {
+        self.stood_in(segment, incarnation);
+        let entry = self.get_mut(segment);
+        (entry.data_only, entry.data_only_recorded) = (true, false);
+    }
+
+    /// An image of a checkpoint has, or is going to have, metadata in it.
+    pub fn takes_metadata(&mut self, segment: u32) {
+        self.get_mut(segment).data_only = false;
     }
 
     /// What a recount says takes the place of what the table said.
@@ -183,6 +286,7 @@ impl SegmentTable {
         let entry = &mut self.segments[segment as usize];
         self.live_bytes = self.live_bytes + u64::from(live_bytes) - u64::from(entry.live_bytes);
         entry.live_bytes = live_bytes;
+        entry.data_only = false; // as the table is not believed
         if let Some(incarnation) = incarnation {
             entry.incarnation = entry.incarnation.max(incarnation);
         }
@@ -239,12 +343,7 @@ impl SegmentTable {
                 UsageEntry {
                     live_bytes: live.into(),
                     incarnation: segment.incarnation.into(),
-                    flags: if segment.suspect {
-                        usage_flags::SUSPECT
-                    } else {
-                        0
-                    }
-                    .into(),
+                    flags: segment.flags().into(),
                     newest_ns: newest_ns.into(),
                     empty_since: if empty {
                         segment.empty_since.min(serial)
@@ -260,12 +359,12 @@ impl SegmentTable {
 
     /// Checkpoint `serial` is durable with this table and these corrections;
     /// segments written behind its `boundary` hold what it does not know.
-    /// Returns the segments that became clean, or with `hold` will when they
-    /// are released.
+    /// Recovery rolls forward from serial `position`. Returns the segments that
+    /// became clean, or with `hold` will when they are released.
     pub fn install(
         &mut self,
         serial: u64,
-        boundary: u64,
+        (boundary, position): (u64, u64),
         table: &[UsageEntry],
         corrections: &BTreeMap<u32, i64>,
         hold: bool,
@@ -273,12 +372,21 @@ impl SegmentTable {
         let mut freed = Vec::new();
         let held = self.held.unwrap_or(u64::MAX);
         self.installed = serial;
+        self.folded = boundary;
+        self.stale = false;
+        self.records = Records {
+            newest: Some(position),
+            older: self.records.newest,
+        };
+        let records = self.records;
         self.live_bytes = 0;
         for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
             let correction = corrections.get(&number).copied().unwrap_or(0);
             segment.live_bytes = apply_change(number, entry.live_bytes.get(), correction);
             self.live_bytes += u64::from(segment.live_bytes);
             segment.newest_ns = segment.newest_ns.max(entry.newest_ns.get());
+            segment.data_only_recorded = entry.flags.get() & usage_flags::DATA_ONLY != 0
+                && entry.incarnation.get() == segment.incarnation;
             if segment.state != SegmentState::Used {
                 continue;
             }
@@ -299,21 +407,42 @@ impl SegmentTable {
                 segment.cleaned = None;
                 segment.suspect = true;
             }
-            let waited = segment.empty_since < serial && segment.empty_since <= held;
-            if waited || planted::is(Planted::ReuseAfterOne) && empty {
+            let waited = segment.empty_since < serial || empty && records.spare(segment);
+            if waited && segment.empty_since <= held || planted::is(Planted::ReuseAfterOne) && empty
+            {
                 freed.push(number);
             }
         }
-        if !hold {
-            self.release(&freed);
-        }
+        self.leave_for_good(&freed, hold);
         freed
     }
 
+    /// Nothing refers to these any more: clean, or with `hold` until released.
+    fn leave_for_good(&mut self, freed: &[u32], hold: bool) {
+        for &number in freed {
+            self.get_mut(number).state = SegmentState::Leaving;
+        }
+        if !hold {
+            self.release(freed);
+        }
+    }
+
+    /// What has been vacated is kept from now on: the image of the next
+    /// checkpoint is going to be held.
+    pub fn prepare_hold(&mut self) {
+        self.held.get_or_insert(PREPARED);
+    }
+
     /// From now on segments that the image of checkpoint `serial`, the newest,
-    /// uses are not opened.
+    /// uses are not opened; unless some have been already, ahead of it.
     pub fn hold(&mut self, serial: u64) {
-        self.held = Some(serial);
+        self.held = (self.overtaken <= self.folded).then_some(serial);
+    }
+
+    /// Blocks that the log up to `serial` has displaced may have been written
+    /// over.
+    pub fn overtaken(&mut self, serial: u64) {
+        self.overtaken = self.overtaken.max(serial);
     }
 
     /// True if that has been so all the time.
@@ -339,9 +468,87 @@ impl SegmentTable {
                 && segment.empty_since > held
                 && segment.empty_since <= self.installed
         };
-        if self.segments.iter().any(withheld) {
+        if !self.vacated.is_empty() || self.segments.iter().any(withheld) {
             self.held = None;
         }
+    }
+
+    /// True if the segment may be vacated once nothing in it lives.
+    pub fn may_vacate(&self, segment: u32) -> bool {
+        let segment = self.get(segment);
+        segment.state == SegmentState::Used && !segment.suspect && self.records.spare(segment)
+    }
+
+    /// True if the log of both records has left the segment behind: it may be
+    /// vacated, or would be but for its metadata, which the next checkpoints
+    /// take away.
+    pub fn is_behind(&self, segment: u32) -> bool {
+        self.records.lie_behind(self.get(segment))
+    }
+
+    /// Nothing in a used segment lives any more by the log up to `serial`; if
+    /// neither record needs what is in it, it is clean once that is durable.
+    pub fn vacate(&mut self, segment: u32, serial: u64) {
+        if self.may_vacate(segment) && self.get_mut(segment).vacated.replace(serial).is_none() {
+            self.vacated.push(segment);
+        }
+    }
+
+    /// Gives back what has been vacated, if everything up to `durable` is: the
+    /// segments that became clean, or with `hold` will when they are released.
+    pub fn settle(&mut self, durable: u64, hold: bool) -> Vec<u32> {
+        if self.held.is_some() {
+            return Vec::new();
+        }
+        let (mut freed, mut overtaken) = (Vec::new(), self.overtaken);
+        let segments = &mut self.segments;
+        self.vacated.retain(|&number| {
+            let entry = &mut segments[number as usize];
+            let Some(serial) = entry.vacated else {
+                return false; // it has been opened since
+            };
+            if serial <= durable {
+                entry.vacated = None;
+                if entry.live_bytes > 0 {
+                    overtaken = overtaken.max(serial);
+                }
+                freed.push(number);
+            }
+            serial > durable
+        });
+        self.overtaken = overtaken;
+        freed.retain(|&number| self.get(number).state == SegmentState::Used);
+        for &number in &freed {
+            // The next table that finds it empty says what it has been since.
+            self.get_mut(number).empty_since = 0;
+        }
+        self.leave_for_good(&freed, hold);
+        freed
+    }
+
+    /// Some have been vacated, are not clean yet, and could be.
+    pub fn has_vacated(&self) -> bool {
+        !self.vacated.is_empty() && self.held.is_none()
+    }
+
+    /// A partial was given up: recovery cannot pass it, and from the records
+    /// there are it does not reach what is behind.
+    pub fn log_is_cut(&mut self) {
+        self.records = Records::default();
+        for number in std::mem::take(&mut self.vacated) {
+            self.get_mut(number).vacated = None;
+        }
+    }
+
+    /// Segments in which replay may have left nothing, and which could be
+    /// vacated then: those that moves were made from, or all.
+    pub fn to_look_at(&self, all: bool) -> Vec<u32> {
+        let which: Vec<u32> = match all {
+            true => self.iter().map(|(number, _)| number).collect(),
+            false => self.moved_from.iter().copied().collect(),
+        };
+        let may = |number: &u32| self.may_vacate(*number) && self.get(*number).cleaned.is_none();
+        which.into_iter().filter(may).collect()
     }
 
     /// Segments that nothing refers to any more may be opened.
@@ -350,8 +557,25 @@ impl SegmentTable {
             let segment = self.get_mut(number);
             segment.state = SegmentState::Clean;
             segment.cleaned = None;
+            segment.vacated = None;
             self.clean.insert(number);
         }
+    }
+}
+
+impl Records {
+    /// True if replay from either does not come to the segment.
+    fn lie_behind(&self, segment: &Segment) -> bool {
+        let older = self.older.filter(|_| self.newest.is_some());
+        older
+            .is_some_and(|older| segment.last_serial <= older || planted::is(Planted::ReuseInChain))
+    }
+
+    /// True if neither needs anything in a segment in which nothing lives.
+    fn spare(&self, segment: &Segment) -> bool {
+        let recorded = segment.data_only_recorded || planted::is(Planted::ReuseInChain);
+        let data_only = segment.data_only && recorded;
+        (data_only || planted::is(Planted::ReuseMetadata)) && self.lie_behind(segment)
     }
 }
 

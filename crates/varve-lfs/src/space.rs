@@ -146,6 +146,22 @@ impl Lfs {
         table + (table / (4096 * 64) + 8) * 4096
     }
 
+    /// Bytes that take `bytes` more of the log, and what folding those may
+    /// write on top of what folding everything so far may.
+    ///
+    /// A block costs a leaf at worst. But of the leaves that exist each is
+    /// written once: those that no change has touched yet are bounded by all
+    /// the metadata there is, and a new one that holds a block alone is small.
+    fn with_fold(&self, bytes: u64) -> u64 {
+        let untouched = {
+            let committed = self.committed.read();
+            let touched = committed.live.old_leaves.saturating_mul(4096 - 512);
+            committed.base.metadata_bytes.saturating_sub(touched)
+        };
+        let leaves = (bytes + bytes / 8).min(untouched + bytes / 4);
+        bytes + bytes / 8 + leaves
+    }
+
     /// Segments that folding what has changed so far may fill.
     pub(crate) fn fold_segments(&self) -> u64 {
         let committed = self.committed.read();
@@ -164,6 +180,14 @@ impl Lfs {
 
     /// True if as many as `checkpoints`, taken now, are sure to find room.
     pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
+        self.checkpoints_fit_now(checkpoints) || {
+            self.look_for_room();
+            self.checkpoints_fit_now(checkpoints)
+        }
+    }
+
+    /// The same, of the segments that are known to be clean.
+    pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
         self.clean_segments_now() + 1 >= u64::from(checkpoints) * self.fold_segments()
     }
 
@@ -186,7 +210,13 @@ impl Lfs {
     /// is neither live nor reserved.
     pub(crate) fn batch_segments(&self) -> u64 {
         let segments = u64::from(self.geometry.segment_count);
-        let most = (segments / 32).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
+        // Without checkpoints to pay for, a few at a time will do.
+        let part = if self.control.reuses_early.load(Relaxed) {
+            512
+        } else {
+            32
+        };
+        let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
         let live = self.segments.lock().live_bytes() / self.dependable_bytes();
         let spare = segments.saturating_sub(self.floor() + live);
         (spare / 4).clamp(2, most.max(2))
@@ -350,7 +380,7 @@ impl Lfs {
             Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
-        floor + (bytes * 2 + bytes / 4).div_ceil(self.dependable_bytes())
+        floor + self.with_fold(bytes).div_ceil(self.dependable_bytes())
     }
 
     /// True if further heads must not enter segments: a group may have each of
@@ -384,11 +414,12 @@ impl Lfs {
     /// there already must fit beside it, and a segment that each head enters.
     pub(crate) fn may_move(&self, bytes: u64) -> bool {
         let (fold, heads) = (self.fold_segments(), self.heads as u64);
-        let segments = self.segments.lock();
-        let clean = u64::from(segments.clean_count());
-        let waiting = segments.waiting_bytes;
+        let (clean, waiting) = {
+            let segments = self.segments.lock();
+            (u64::from(segments.clean_count()), segments.waiting_bytes)
+        };
         let free = clean.saturating_sub(fold + heads) * self.dependable_bytes();
-        (bytes + waiting) * 2 + (bytes + waiting) / 4 <= free
+        self.with_fold(bytes + waiting) <= free
     }
 
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {

@@ -61,6 +61,8 @@ macro_rules! counters {
 }
 
 counters! {
+    /// Segments given back ahead of checkpoints, among `segments_emptied`.
+    segments_vacated,
     /// Bytes that users' partial segments took in the log, whole.
     user_log_bytes,
     /// Requests that read the device.

@@ -53,6 +53,7 @@ pub mod lost;
 pub mod model;
 pub mod mounted;
 pub mod operation;
+pub mod overwritten;
 pub mod panics;
 pub mod random;
 pub mod reference;

@@ -160,6 +160,7 @@ pub fn clean(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     for segment in emptiest(layout) {
         layout.clean_segment(segment)?;
     }
+    layout.settle_vacated()?;
     Ok(())
 }
 
@@ -195,8 +196,9 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
     Ok(Box::new(move |system| {
         let layout = system.layout();
         for (segment, incarnation, found) in claims {
+            let data = found.is_all_data();
             if let Some(checkpoint) = layout.markv(found)? {
-                layout.segclean(segment, incarnation, checkpoint);
+                layout.segclean(segment, incarnation, checkpoint, data);
             }
         }
         Ok(())

@@ -24,7 +24,6 @@ const A_BYTES: usize = 192 << 10;
 /// In [`either_checkpoint`]: how often `c` is written until the log is about to
 /// come to the segments between the nodes. From 9 to 12, the planted bug shows.
 const AROUND: usize = 11;
-
 /// A story, and how it is explored.
 #[derive(Clone, Debug)]
 pub struct Trace {

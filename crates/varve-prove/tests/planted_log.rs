@@ -19,6 +19,7 @@ use varve_prove::images::{self, Mutants, Outcomes};
 use varve_prove::leftover;
 use varve_prove::lost;
 use varve_prove::operation::Operation;
+use varve_prove::overwritten;
 use varve_prove::panics;
 use varve_prove::random::{Random, announce_seed};
 use varve_prove::repair::learn_repair;
@@ -49,6 +50,8 @@ enum Net {
     Full,
     /// Partials that describe more than they hold.
     Crafted,
+    /// Overwrites at random on a full volume.
+    Overwritten,
 }
 
 /// What the net caught, if anything, and after how many states or runs.
@@ -89,6 +92,8 @@ impl Net {
             Net::Images => by_images(seed, &mut states),
             Net::Full => by_filling(seed, &mut states),
             Net::Crafted => by_crafting(&mut states),
+            Net::Overwritten => (seed..seed + 6)
+                .find_map(|seed| overwritten::explore(seed, 85, 25, &mut states).err()),
         };
         Haul { caught, states }
     }
@@ -227,6 +232,7 @@ fn nets() -> Vec<Net> {
         Net::Images,
         Net::Full,
         Net::Crafted,
+        Net::Overwritten,
     ]);
     nets
 }
@@ -318,6 +324,9 @@ fn first(bug: Planted) -> Net {
         Planted::StaleClaim => Net::Trace("missing_rule_19_a_claim_and_a_checkpoint"),
         Planted::OneRecordSlot => Net::Trace("missing_rule_20_reuse_waits"),
         Planted::ReuseAfterOne => Net::Trace("missing_rule_20_either_checkpoint"),
+        Planted::ReuseUnsettled | Planted::ReuseInChain | Planted::ReuseMetadata => {
+            Net::Overwritten
+        }
         Planted::CommitWithoutFlush | Planted::StaleVersion => {
             Net::Random("plain", Variant::plain, 40)
         }

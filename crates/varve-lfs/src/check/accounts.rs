@@ -8,7 +8,7 @@ use super::Checker;
 use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::known;
-use crate::format::ifile::{ImapState, NOT_EMPTY};
+use crate::format::ifile::{ImapState, NOT_EMPTY, usage_flags};
 use crate::segments::SegmentState;
 use std::collections::HashMap;
 use varve_fs::{InodeNo, Usage};
@@ -100,6 +100,12 @@ impl Checker<'_> {
             self.found.fix(Fix::Accounts);
         } else if used.used() && state.state == SegmentState::Clean {
             let text = "holds live blocks, but is marked clean";
+            self.found.error(FindingKind::SegmentState, subject, text);
+            self.found.fix(Fix::Accounts);
+        }
+        let data_only = entry.flags.get() & usage_flags::DATA_ONLY != 0 && !filled_since;
+        if data_only && used.metadata {
+            let text = "is said to hold data alone, but has metadata of the checkpoint";
             self.found.error(FindingKind::SegmentState, subject, text);
             self.found.fix(Fix::Accounts);
         }

@@ -9,6 +9,7 @@ use super::report::{FindingKind, Findings, Subject};
 use super::segments::{damaged, subject};
 use super::walk::{Visitor, walk};
 use super::{Checker, plain};
+use crate::delta::{Answer, InodeDelta};
 use crate::error::Error;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
@@ -63,6 +64,7 @@ impl Again {
                 found: checker.found,
                 ino,
                 version: 0,
+                delta: None,
                 verified: 0,
             };
             if ino == InodeNo::IFILE {
@@ -74,12 +76,15 @@ impl Again {
             };
             if let Some((image, root)) = view.image() {
                 look.version = image.inode.version;
+                look.delta = view.delta();
                 walk(reader, ino, look.version, root, &mut look);
+                look.delta = None;
                 if let Some(place) = view.place() {
                     look.see(&Stored::inode(&geometry, ino, look.version, &place));
                 }
-                if !image.xattrs.is_none() {
-                    let xattrs = image.xattrs;
+                let xattrs = image.xattrs;
+                let newer = view.delta().and_then(|delta| delta.xattrs);
+                if !xattrs.is_none() && newer.is_none_or(|newer| newer == xattrs) {
                     look.see(&Stored::block(ino, look.version, Role::Attributes, &xattrs));
                 }
             }
@@ -107,6 +112,8 @@ struct Look<'l> {
     found: &'l mut Findings,
     ino: InodeNo,
     version: u32,
+    /// What the log has displaced of what is walked.
+    delta: Option<&'l InodeDelta>,
     verified: u64,
 }
 
@@ -163,7 +170,11 @@ impl Visitor for Look<'_> {
     }
 
     fn block(&mut self, block: u64, pointer: &Pointer) {
-        if pointer.is_unwritten() {
+        let sectors = pointer.sectors();
+        let displaced = self
+            .delta
+            .is_some_and(|delta| delta.block(block, sectors) != Answer::Pass);
+        if pointer.is_unwritten() || displaced {
             return;
         }
         let stored = Stored::block(self.ino, self.version, Role::Data(block), pointer);

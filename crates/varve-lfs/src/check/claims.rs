@@ -86,6 +86,14 @@ impl Stored {
         }
     }
 
+    /// True for what recovery reads before the log is replayed.
+    fn is_metadata(&self) -> bool {
+        match self.role {
+            Role::Node(..) | Role::Inode => true,
+            Role::Data(_) | Role::Attributes => self.ino == InodeNo::IFILE,
+        }
+    }
+
     /// A number that two different blocks hardly share.
     fn identity(&self) -> u64 {
         let (role, height, index) = match self.role {
@@ -126,6 +134,8 @@ pub struct Use {
     bits: Vec<u64>,
     /// Live bytes of the checkpoint's image.
     pub base_live: u64,
+    /// The image has an inode, a node or a block of the ifile in it.
+    pub metadata: bool,
     /// Combined identities of its live blocks.
     sum: u64,
     /// The incarnation its first block names, and whether all agree.
@@ -153,9 +163,8 @@ impl Claims {
         &self.segments[segment as usize]
     }
 
-    /// Takes the sectors of a live block; `base` counts it for the usage
-    /// table of the checkpoint.
-    pub fn claim(&mut self, stored: &Stored, base: bool) -> Result<u32, Refusal> {
+    /// Where a block is: its segment, and the byte of that.
+    fn place(&self, stored: &Stored) -> Result<(u32, u64), Refusal> {
         let geometry = self.geometry;
         let sectors = (stored.byte % SECTOR + stored.length).div_ceil(SECTOR);
         let sector = stored.byte / SECTOR;
@@ -167,6 +176,23 @@ impl Claims {
         if offset < u64::from(geometry.payload_start(segment)) {
             return Err(Refusal::Superblock);
         }
+        Ok((segment, offset))
+    }
+
+    /// Counts a block of the checkpoint's image for its usage table. The log
+    /// has displaced it since, so something else may stand there by now
+    /// (`docs/reuse.md`).
+    pub fn count(&mut self, stored: &Stored) -> Result<(), Refusal> {
+        let (segment, _) = self.place(stored)?;
+        self.segments[segment as usize].base_live += stored.length;
+        Ok(())
+    }
+
+    /// Takes the sectors of a live block; `base` counts it for the usage
+    /// table of the checkpoint.
+    pub fn claim(&mut self, stored: &Stored, base: bool) -> Result<u32, Refusal> {
+        let (segment, offset) = self.place(stored)?;
+        let geometry = self.geometry;
         let entry = &mut self.segments[segment as usize];
         if entry.bits.is_empty() {
             let units = u64::from(geometry.segment_bytes) / UNIT;
@@ -181,6 +207,7 @@ impl Claims {
         entry.sum ^= stored.identity();
         if base {
             entry.base_live += stored.length;
+            entry.metadata |= stored.is_metadata();
         }
         if *entry.incarnation.get_or_insert(stored.incarnation) != stored.incarnation {
             entry.stray.get_or_insert(*stored);

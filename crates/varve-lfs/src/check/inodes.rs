@@ -175,7 +175,15 @@ impl Checker<'_> {
         } = visitor;
         self.counts.nodes += nodes;
         self.counts.metadata_bytes += node_bytes;
-        self.attributes(&image.inode, &image.xattrs, Claim::Base);
+        let displaced = delta.is_some_and(|delta| {
+            let newer = delta.xattrs.is_some_and(|newer| newer != image.xattrs);
+            newer || delta.freed.is_some() || delta.reborn
+        });
+        let claim = match displaced {
+            true => Claim::Displaced,
+            false => Claim::Base,
+        };
+        self.attributes(&image.inode, &image.xattrs, claim);
         self.base_usage.blocks += whole.blocks;
         self.base_usage.sectors += whole.sectors + sectors_of(&image.xattrs);
         if delta.is_some() && !damaged {

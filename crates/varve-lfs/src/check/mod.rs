@@ -321,10 +321,11 @@ impl State {
                 );
                 found.error(FindingKind::Recovery, Subject::Volume, text);
                 let opened = record.header.segments_opened.get();
+                let end = LogEnd::from(&record.header);
                 State {
                     live: Arc::new(Delta::default()),
-                    segments: SegmentTable::load(table.to_vec(), opened, base.serial),
-                    end: LogEnd::from(&record.header),
+                    segments: SegmentTable::load(table, opened, base.serial, &end, None),
+                    end,
                     usage: base.usage,
                     unfinished: base.unfinished.clone(),
                     report: RecoveryReport {

@@ -6,7 +6,7 @@ use super::fixes::Fix;
 use super::report::{FindingKind, Subject};
 use super::table::known;
 use super::visit::Tally;
-use super::{Checker, DirectoryAt, attributes, plain};
+use super::{Checker, DirectoryAt, attributes, plain, refused};
 use crate::format::{Pointer, SECTOR};
 use varve_fs::{FileKind, Inode, flags};
 
@@ -15,6 +15,8 @@ use varve_fs::{FileKind, Inode, flags};
 pub enum Claim {
     /// They belong to the image.
     Base,
+    /// They did, and the log has displaced them.
+    Displaced,
     /// They were logged since.
     Newer,
     /// They have been taken already.
@@ -120,6 +122,21 @@ impl Checker<'_> {
             return fits;
         }
         let stored = Stored::block(inode.ino, inode.version, Role::Attributes, pointer);
+        if claim == Claim::Displaced {
+            let counted = self.claims.count(&stored);
+            let what = "its former extended attributes: ";
+            if let Err(refusal) = counted {
+                refused(
+                    self.found,
+                    &mut self.overlaps,
+                    subject,
+                    &stored,
+                    refusal,
+                    what,
+                );
+            }
+            return fits && counted.is_ok();
+        }
         if !self.claim(
             subject,
             &stored,

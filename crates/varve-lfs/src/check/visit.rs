@@ -12,6 +12,14 @@ use crate::format::node::NodeId;
 use std::collections::HashSet;
 use varve_fs::InodeNo;
 
+/// Where a block of the image that counts is known from.
+enum Standing {
+    /// The image alone.
+    Below,
+    /// The log has the same pointer.
+    Both,
+}
+
 /// Blocks found below an index.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
@@ -42,6 +50,8 @@ pub struct FileVisitor<'v> {
     found: &'v mut Findings,
     overlaps: &'v mut Vec<(Stored, Subject)>,
     delta: Option<&'v InodeDelta>,
+    /// The log has removed the file, or its number's file.
+    gone: bool,
     ino: InodeNo,
     version: u32,
     block_sectors: u8,
@@ -63,6 +73,17 @@ pub struct FileVisitor<'v> {
 }
 
 impl FileVisitor<'_> {
+    /// What the log says of a block of the image: whether it still counts.
+    fn still_counts(&self, block: u64, pointer: &Pointer) -> Option<Standing> {
+        let answer = self.delta.map(|d| d.block(block, self.block_sectors));
+        match answer {
+            _ if self.gone => None,
+            None | Some(Answer::Pass) => Some(Standing::Below),
+            Some(Answer::At(newer)) if newer == *pointer => Some(Standing::Both),
+            Some(Answer::At(_) | Answer::Hole) => None,
+        }
+    }
+
     /// True if the sectors were free.
     fn claim(&mut self, subject: Subject, stored: &Stored) -> bool {
         let claimed = self.claims.claim(stored, true);
@@ -70,6 +91,15 @@ impl FileVisitor<'_> {
             refused(self.found, self.overlaps, subject, stored, refusal, "");
         }
         claimed.is_ok()
+    }
+
+    /// True if it is in a segment.
+    fn count(&mut self, subject: Subject, stored: &Stored) -> bool {
+        let counted = self.claims.count(stored);
+        if let Err(refusal) = counted {
+            refused(self.found, self.overlaps, subject, stored, refusal, "");
+        }
+        counted.is_ok()
     }
 
     fn fix_block(&mut self, block: u64) {
@@ -108,9 +138,15 @@ impl Visitor for FileVisitor<'_> {
             self.found.error(FindingKind::PointerBounds, subject, text);
             self.fix_block(block);
         }
+        let standing = self.still_counts(block, pointer);
         if !pointer.is_unwritten() {
             let stored = Stored::block(self.ino, self.version, Role::Data(block), pointer);
-            if !self.claim(subject_of_block(self.ino, block), &stored) {
+            let subject = subject_of_block(self.ino, block);
+            let sound = match standing {
+                Some(_) => self.claim(subject, &stored),
+                None => self.count(subject, &stored),
+            };
+            if !sound {
                 self.fix_block(block);
             }
         }
@@ -121,12 +157,12 @@ impl Visitor for FileVisitor<'_> {
         if self.ino == InodeNo::IFILE {
             self.listed.push((block, *pointer));
         }
-        match self.delta.map(|d| d.block(block, self.block_sectors)) {
-            None | Some(Answer::Pass) => self.merged.add(block, pointer),
-            Some(Answer::At(newer)) if newer == *pointer => {
+        match standing {
+            Some(Standing::Below) => self.merged.add(block, pointer),
+            Some(Standing::Both) => {
                 self.same.insert(block);
             }
-            Some(Answer::At(_) | Answer::Hole) => {}
+            None => {}
         }
     }
 
@@ -167,6 +203,7 @@ impl Checker<'_> {
             found: self.found,
             overlaps: &mut self.overlaps,
             delta,
+            gone: delta.is_some_and(|delta| delta.freed.is_some() || delta.reborn),
             ino,
             version,
             whole: Tally::default(),

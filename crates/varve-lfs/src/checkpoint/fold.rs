@@ -266,6 +266,9 @@ impl<'a> Fold<'a> {
                     if let Some(below) = below {
                         self.kill_inode(&below);
                     }
+                    if let Some(segment) = self.lfs.geometry.segment_of(place.sector) {
+                        self.lfs.segments.lock().takes_metadata(segment);
+                    }
                     imap.insert(ino.0, ImapState::Used { version, place });
                     self.final_images.push((ino.0, Some(Arc::new(image))));
                 }

@@ -223,7 +223,8 @@ impl Lfs {
             usage,
             metadata_bytes: table.metadata_bytes,
         };
-        self.install(base, boundary.serial(), &frozen, &table, final_images);
+        let reach = (boundary.serial(), end.serial());
+        self.install(base, reach, &frozen, &table, final_images);
         self.reader.forget(&obsolete);
         Ok(())
     }
@@ -295,7 +296,7 @@ impl Lfs {
     fn install(
         &self,
         base: Base,
-        boundary: u64,
+        reach: (u64, u64),
         frozen: &Delta,
         table: &TableImage,
         final_images: Vec<(u64, Option<Arc<InodeImage>>)>,
@@ -313,26 +314,28 @@ impl Lfs {
             self.base_images.insert(ino, image);
         }
         let hold = self.options.discard;
-        let freed = self.segments.lock().install(
-            serial,
-            boundary,
-            &table.entries,
-            &table.corrections,
-            hold,
-        );
+        let freed =
+            self.segments
+                .lock()
+                .install(serial, reach, &table.entries, &table.corrections, hold);
         drop(committed);
         log.placement.measure(&self.measures());
         drop(log);
-        if !freed.is_empty() {
-            self.control.tell_gain();
-        }
+        self.gained(&freed, hold);
+    }
+
+    /// Segments have become clean, or with `hold` will when they are released.
+    pub(crate) fn gained(&self, freed: &[u32], hold: bool) {
         self.counters
             .segments_emptied
             .fetch_add(freed.len() as u64, Relaxed);
         if hold {
             // Before anybody can write there again.
             freed.iter().for_each(|segment| self.discard(*segment));
-            self.segments.lock().release(&freed);
+            self.segments.lock().release(freed);
+        }
+        if !freed.is_empty() {
+            self.control.tell_gain();
         }
     }
 

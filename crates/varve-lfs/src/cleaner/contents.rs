@@ -6,7 +6,7 @@
 //! *Cheaper* means: every request counts as much as reading
 //! [`REQUEST_BYTES`], whole segments in one request.
 
-use crate::chain::{ChainItem, Summary, summaries_of, summaries_while};
+use crate::chain::{ChainItem, Summary, summaries_while};
 use crate::error::Result;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
@@ -41,6 +41,8 @@ pub struct SegmentContents {
     pub incarnation: u32,
     /// Blocks, nodes and inodes in the order they were written.
     pub blocks: Vec<BlockInfo>,
+    /// That is all it holds: no summary is missing.
+    pub complete: bool,
     /// The whole segment, if it was read whole.
     image: Option<Vec<u8>>,
 }
@@ -107,7 +109,7 @@ impl Lfs {
             return self.read_whole(segment, incarnation);
         }
         let mut dear = false;
-        let summaries = summaries_while(geometry, segment, incarnation, |offset| {
+        let walked = summaries_while(geometry, segment, incarnation, |offset| {
             price += summary_price;
             if price >= whole {
                 dear = true;
@@ -115,13 +117,18 @@ impl Lfs {
             }
             let tag = self.volume_tag;
             let cause = ReadCause::Cleaner;
-            let summary = Summary::read_for(cause, &self.reader, geometry, tag, segment, offset)?;
+            let read = || Summary::read_for(cause, &self.reader, geometry, tag, segment, offset);
+            // What is refused is read again before that is believed.
+            let summary = match read()? {
+                Err(_) => read()?,
+                whole => whole,
+            };
             Ok(summary.ok())
         })?;
         if dear {
             return self.read_whole(segment, incarnation);
         }
-        self.list(segment, incarnation, &summaries)
+        self.list(segment, incarnation, walked)
     }
 
     /// How many partial segments a segment has had on average since the mount:
@@ -135,8 +142,11 @@ impl Lfs {
         let geometry = &self.geometry;
         let mut image = vec![0; geometry.segment_bytes as usize];
         self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
-        let summaries = summaries_of(&image, geometry, self.volume_tag, segment, incarnation);
-        let mut contents = self.list(segment, incarnation, &summaries)?;
+        let tag = self.volume_tag;
+        let walked = summaries_while(geometry, segment, incarnation, |offset| {
+            Ok(Summary::parse(&image, geometry, tag, segment, offset).ok())
+        })?;
+        let mut contents = self.list(segment, incarnation, walked)?;
         contents.image = Some(image);
         Ok(contents)
     }
@@ -145,12 +155,12 @@ impl Lfs {
         &self,
         segment: u32,
         incarnation: u32,
-        summaries: &[Summary],
+        (summaries, complete): (Vec<Summary>, bool),
     ) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let inode_bytes = u64::from(geometry.inode_bytes);
         let mut blocks = Vec::new();
-        for summary in summaries {
+        for summary in &summaries {
             for item in summary.items(geometry)? {
                 let (byte, length) = match &item {
                     ChainItem::Record { .. } => continue,
@@ -171,6 +181,7 @@ impl Lfs {
             segment,
             incarnation,
             blocks,
+            complete,
             image: None,
         })
     }

@@ -158,6 +158,8 @@ pub(crate) struct Control {
     taxed_bytes: AtomicU64,
     /// Calls of other processes at work.
     pub remote_calls: AtomicU32,
+    /// The last pass gave segments back ahead of checkpoints.
+    pub reuses_early: AtomicBool,
 }
 
 /// Somebody waits for room for as long as this lives.
@@ -193,6 +195,7 @@ impl Control {
             owed_ns: AtomicU64::new(0),
             taxed_bytes: AtomicU64::new(0),
             remote_calls: AtomicU32::new(0),
+            reuses_early: AtomicBool::new(false),
         }
     }
 

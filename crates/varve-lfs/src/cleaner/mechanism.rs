@@ -33,6 +33,8 @@ pub struct Found {
     inconsistent: bool,
     /// Somebody else came first: not everything was judged.
     pub(super) interrupted: bool,
+    /// A summary may be missing: more may live there.
+    incomplete: bool,
     /// Live blocks whose checksum is wrong.
     pub damaged: u32,
 }
@@ -77,6 +79,7 @@ impl Found {
         self.touched_nodes.extend(other.touched_nodes);
         self.touched_ifile.extend(other.touched_ifile);
         self.interrupted |= other.interrupted;
+        self.incomplete |= other.incomplete;
         self.damaged += other.damaged;
         self.live_bytes += other.live_bytes;
     }
@@ -84,6 +87,18 @@ impl Found {
     /// Blocks to be moved or touched.
     pub(super) fn len(&self) -> usize {
         self.moves.len() + self.touched_nodes.len() + self.touched_ifile.len()
+    }
+
+    /// True if all was found that lives, and nothing but data.
+    pub fn is_all_data(&self) -> bool {
+        let inode = |(item, _): &(LogItem, usize)| matches!(item, LogItem::MovedInode { .. });
+        if planted::is(Planted::ReuseMetadata) {
+            return true;
+        }
+        !self.incomplete
+            && self.touched_nodes.is_empty()
+            && self.touched_ifile.is_empty()
+            && !self.moves.iter().any(inode)
     }
 
     /// True if there are none.
@@ -126,7 +141,10 @@ impl Lfs {
         which: &[usize],
         go_on: &dyn Fn() -> bool,
     ) -> Result<Found> {
-        let mut found = Found::default();
+        let mut found = Found {
+            incomplete: !contents.complete,
+            ..Found::default()
+        };
         let mut living = Vec::new();
         for info in which.iter().map(|&at| &contents.blocks[at]) {
             if !go_on() {
@@ -435,12 +453,17 @@ impl Lfs {
 
     /// Declares a segment done, if it still is what was read under this
     /// incarnation: it becomes clean once two checkpoints have found it empty,
-    /// the first of them `checkpoint`.
-    pub fn segclean(&self, segment: u32, incarnation: u32, checkpoint: u64) {
+    /// the first of them `checkpoint`; or sooner, if all that lived in it was
+    /// `data`.
+    pub fn segclean(&self, segment: u32, incarnation: u32, checkpoint: u64, data: bool) {
+        let end = self.log.lock().end.serial();
         let mut segments = self.segments.lock();
         let entry = segments.get_mut(segment);
         if entry.state == SegmentState::Used && entry.incarnation == incarnation {
             entry.cleaned = Some(checkpoint);
+            if data {
+                segments.vacate(segment, end);
+            }
         }
     }
 }

@@ -23,6 +23,7 @@ pub mod client;
 mod coalesce;
 mod contents;
 mod control;
+mod early;
 mod fragments;
 mod mechanism;
 pub mod pace;

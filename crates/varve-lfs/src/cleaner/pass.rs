@@ -37,35 +37,63 @@ pub(crate) enum Urgency {
     Waiting,
 }
 
+/// Which segments a pass takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Among {
+    /// Those behind both records: most are clean without a checkpoint, and
+    /// others wait for one.
+    Behind,
+    /// Any.
+    All,
+}
+
+/// A segment that has been judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Judged {
+    pub segment: u32,
+    pub incarnation: u32,
+    pub live_bytes: u64,
+    /// All that lives in it is known, and data.
+    pub data: bool,
+}
+
 /// Segments whose survivors are moved together.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// Each with the incarnation that was judged, and its live bytes.
-    segments: Vec<(u32, u32, u64)>,
+    segments: Vec<Judged>,
     found: Found,
     live_bytes: u64,
 }
 
 impl Batch {
     pub(super) fn add(&mut self, segment: u32, incarnation: u32, live_bytes: u64, found: Found) {
-        self.segments.push((segment, incarnation, live_bytes));
+        self.segments.push(Judged {
+            segment,
+            incarnation,
+            live_bytes,
+            data: found.is_all_data(),
+        });
         self.live_bytes += live_bytes;
         self.found.append(found);
     }
 }
 
 impl Lfs {
-    /// Makes clean segments until there are `goal`: first by checkpoints, if
-    /// segments only wait for those, then by moving live blocks, as many as
-    /// the room allows before the checkpoints that give theirs back. Returns
-    /// how many segments were cleaned on the way.
+    /// Makes clean segments until there are `goal`: first those that need no
+    /// checkpoint; if there are none, by checkpoints, if segments only wait for
+    /// those, then by moving live blocks, as many as the room allows before the
+    /// checkpoints that give theirs back. Returns how many segments were
+    /// cleaned on the way.
     pub(crate) fn gain_segments(
         &self,
         cleaning: &CleanerState,
         urgency: Urgency,
         goal: u64,
     ) -> Result<u32> {
+        let lives_early = urgency != Urgency::Waiting && self.lives_early();
         let pays = match urgency {
+            // Its own nodes are what such a checkpoint leaves behind.
+            _ if lives_early => self.batch_segments().max(2 * self.fold_segments()),
             Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
                 self.batch_segments().div_ceil(2)
             }
@@ -75,7 +103,16 @@ impl Lfs {
         // A verification must not cost anybody room.
         let make_way = || self.segments.lock().let_go_of_withheld();
         make_way();
-        if (self.pending_deaths(urgency) || waits()) && self.checkpoint_fits() {
+        let before = self.clean_segments_now();
+        let early = self.gain_early(cleaning, urgency, goal)?;
+        if self.clean_segments_now() > before.min(goal) {
+            return Ok(early);
+        }
+        let deaths = match lives_early {
+            true => self.half_way(),
+            false => self.pending_deaths(urgency),
+        };
+        if (deaths || waits()) && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
             make_way();
             if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
@@ -86,10 +123,14 @@ impl Lfs {
         if clean >= goal {
             return Ok(0);
         }
-        let cleaned = self.clean_segments(cleaning, urgency, goal - clean)?;
+        let cleaned = self.clean_segments(cleaning, urgency, Among::All, goal - clean)?;
+        self.control.reuses_early.store(false, Relaxed);
         for _ in 0..2 {
             make_way();
-            if cleaned > 0 && self.waiting_for_checkpoint() > 0 && self.checkpoint_fits() {
+            self.settle_vacated()?;
+            let waiting = self.waiting_for_checkpoint();
+            let settles = waiting > 0 && !lives_early || waits();
+            if cleaned > 0 && settles && self.checkpoint_fits() {
                 self.take_checkpoint(false)?;
             }
         }
@@ -129,7 +170,7 @@ impl Lfs {
     /// Device errors; a damaged block keeps its segment and is no error.
     pub fn clean_batch(&self) -> Result<u32> {
         let cleaning = self.lock_cleaning();
-        self.clean_segments(&cleaning, Urgency::Waiting, u64::MAX)
+        self.clean_segments(&cleaning, Urgency::Waiting, Among::All, u64::MAX)
     }
 
     /// The right to a pass, under the policy that is set now.
@@ -159,20 +200,31 @@ impl Lfs {
         &self,
         cleaning: &CleanerState,
         urgency: Urgency,
+        among: Among,
         wanted: u64,
     ) -> Result<u32> {
-        let outcome = self.clean_chosen(cleaning, urgency, wanted);
+        let outcome = self.clean_chosen(cleaning, urgency, among, wanted);
         self.control.shared().claims.release_all(CleanerId::OWN);
         outcome
     }
 
-    fn clean_chosen(&self, cleaning: &CleanerState, urgency: Urgency, wanted: u64) -> Result<u32> {
+    fn clean_chosen(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        among: Among,
+        wanted: u64,
+    ) -> Result<u32> {
         // A claim never takes room from anybody.
         let heeds_claims = urgency != Urgency::Waiting;
-        let candidates = match heeds_claims {
+        let mut candidates = match heeds_claims {
             true => self.candidates(),
             false => self.all_candidates(),
         };
+        if among == Among::Behind {
+            let segments = self.segments.lock();
+            candidates.retain(|candidate| segments.is_behind(candidate.segment));
+        }
         let chosen = cleaning
             .policy
             .choose(&candidates, self.clock.now_ns(), usize::MAX);
@@ -202,6 +254,8 @@ impl Lfs {
             } = candidate;
             let freed = segment_bytes.saturating_sub(live_bytes);
             let dear = match urgency {
+                // Without a checkpoint to pay for, less is worth it.
+                _ if among == Among::Behind => freed * 16 < segment_bytes,
                 Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
                 Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
                 Urgency::Waiting => false,
@@ -224,7 +278,9 @@ impl Lfs {
             if found.interrupted {
                 break;
             }
-            wanted_bytes = wanted_bytes.saturating_sub(freed);
+            if among == Among::All || self.segments.lock().may_vacate(segment) {
+                wanted_bytes = wanted_bytes.saturating_sub(freed);
+            }
             freed_bytes += freed;
             batch.add(segment, incarnation, live_bytes, found);
             if batch.live_bytes >= sorted_bytes {
@@ -268,8 +324,14 @@ impl Lfs {
             if !self.may_move(live_bytes) {
                 return Ok(false);
             }
+            let judged = Judged {
+                segment,
+                incarnation,
+                live_bytes,
+                data: found.is_all_data(),
+            };
             if let Some(checkpoint) = self.markv(found)? {
-                self.cleaned(segment, incarnation, checkpoint, live_bytes);
+                self.cleaned(judged, checkpoint);
                 return Ok(true);
             }
         }
@@ -331,24 +393,30 @@ impl Lfs {
         };
         match moved {
             Some(checkpoint) => {
-                for (segment, incarnation, live_bytes) in batch.segments {
-                    self.cleaned(segment, incarnation, checkpoint, live_bytes);
+                for judged in batch.segments {
+                    self.cleaned(judged, checkpoint);
                     cleaned += 1;
                 }
             }
             None => {
-                for (segment, ..) in batch.segments {
-                    cleaned += u32::from(self.clean_segment(segment)?);
+                for judged in batch.segments {
+                    cleaned += u32::from(self.clean_segment(judged.segment)?);
                 }
             }
         }
         Ok(cleaned)
     }
 
-    pub(super) fn cleaned(&self, segment: u32, incarnation: u32, checkpoint: u64, live_bytes: u64) {
+    pub(super) fn cleaned(&self, judged: Judged, checkpoint: u64) {
+        let Judged {
+            segment,
+            incarnation,
+            live_bytes,
+            data,
+        } = judged;
         let room = self.geometry.payload_bytes(segment).into();
         self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
-        self.segclean(segment, incarnation, checkpoint);
+        self.segclean(segment, incarnation, checkpoint, data);
         self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }
@@ -432,6 +500,7 @@ impl Lfs {
     /// Takes a checkpoint for segments that only wait for it, if they are
     /// needed: others have cleaned them.
     fn settle_if_due(&self, gauge: &Gauge) -> Result<()> {
+        self.settle_vacated()?;
         {
             let shared = self.control.shared();
             if shared.settings.pace.running && !shared.claims.has_cleaners() {

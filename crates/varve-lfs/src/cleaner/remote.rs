@@ -18,6 +18,7 @@
 use super::claims::{ClaimError, CleanerId};
 use super::contents::{BlockInfo, SegmentContents};
 use super::mechanism::{Found, GROUP_BYTES, Life};
+use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;
 use crate::format::SECTOR;
@@ -414,7 +415,13 @@ impl Lfs {
         }
         // As the last checkpoint counted them.
         let live_bytes = self.segments.lock().get(segment).live_bytes.into();
-        self.cleaned(segment, contents.incarnation, checkpoint, live_bytes);
+        let judged = Judged {
+            segment,
+            incarnation: contents.incarnation,
+            live_bytes,
+            data: contents.complete && nodes.is_empty() && ifile.is_empty(),
+        };
+        self.cleaned(judged, checkpoint);
         let now_ns = self.clock.monotonic_ns();
         let claims = &mut self.control.shared().claims;
         claims.count_cleaned(id, now_ns);

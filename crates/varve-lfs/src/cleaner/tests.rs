@@ -3,7 +3,7 @@
 
 mod remote;
 
-use super::pass::{Batch, Urgency};
+use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
 use crate::format::Pointer;
 use crate::segments::SegmentState;
@@ -258,7 +258,8 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     let found = v.lfs.bmapv(&contents).unwrap();
     assert_eq!(found.damaged, 0);
     let checkpoint = v.lfs.markv(found).unwrap().unwrap();
-    v.lfs.segclean(segment, contents.incarnation, checkpoint);
+    v.lfs
+        .segclean(segment, contents.incarnation, checkpoint, true);
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(checkpoint));
     v.lfs.checkpoint().unwrap();
@@ -340,7 +341,9 @@ fn nobody_hurries_to_clean_what_is_nearly_full() {
     assert!(freed() * 8 < whole, "{} of {whole}", freed());
     let clean = |urgency| {
         let cleaning = v.lfs.cleaning.lock();
-        v.lfs.clean_segments(&cleaning, urgency, u64::MAX).unwrap();
+        v.lfs
+            .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
+            .unwrap();
         v.segment(v.place(file, block))
     };
     assert_eq!(clean(Urgency::Background), segment);
@@ -397,14 +400,14 @@ fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
     let (_, segments) = settled_file(&v, 100);
     let incarnation = v.lfs.segments.lock().get(segments[0]).incarnation;
     let cleaned = |segment| v.lfs.segments.lock().get(segment).cleaned;
-    v.lfs.segclean(segments[0], incarnation + 1, 9);
+    v.lfs.segclean(segments[0], incarnation + 1, 9, true);
     assert_eq!(cleaned(segments[0]), None);
     v.lfs.distrust(segments[0], incarnation + 1);
     assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
     // The log's head is neither judged nor declared.
     let head = v.lfs.log.lock().end.at(0).segment.get();
     let incarnation = v.lfs.segments.lock().get(head).incarnation;
-    v.lfs.segclean(head, incarnation, 9);
+    v.lfs.segclean(head, incarnation, 9, true);
     v.lfs.distrust(head, incarnation);
     assert_eq!(cleaned(head), None);
     assert!(!v.lfs.segments.lock().get(head).suspect);

@@ -65,6 +65,9 @@ pub const NOT_EMPTY: u64 = u64::MAX;
 pub mod usage_flags {
     /// A block of it failed its checksum when the cleaner read it: kept.
     pub const SUSPECT: u32 = 1 << 0;
+    /// Since it was opened no checkpoint's image has had an inode, an index
+    /// node or a block of the ifile in it (rule E3 of `docs/reuse.md`).
+    pub const DATA_ONLY: u32 = 1 << 1;
 }
 
 /// Bits of the flags of an [`ImapEntry`].

@@ -52,6 +52,7 @@ impl Lfs {
             let failed = self.durability.failed_partials();
             self.move_live(segment)?;
             for partial in failed.iter().filter(|p| sectors.contains(&p.sector)) {
+                self.segments.lock().log_is_cut();
                 self.durability.give_up(partial.serial);
                 self.counters.relocated_partials.fetch_add(1, Relaxed);
             }

@@ -114,6 +114,8 @@ impl Lfs {
                 let (segment, next) = (closed.segment.get(), closed.next_segment.get());
                 if segment != next {
                     segments.leave(segment);
+                    // A record's position may still be in it.
+                    segments.takes_metadata(segment);
                 }
                 named.push(next);
             }

@@ -152,7 +152,7 @@ impl Lfs {
                     incarnation = segments.enter(plan.segment);
                     drop(segments);
                     log.placement.entered(plan.segment, head);
-                    self.reader.forget_segment(plan.segment);
+                    self.reader.opened(plan.segment, incarnation);
                     self.counters.segments_opened.fetch_add(1, Relaxed);
                     previous = Some(plan.segment);
                 }
@@ -240,7 +240,12 @@ impl Lfs {
             };
             log.end.advance(plan.head, behind);
             committed.live.log_bytes += u64::from(plan.bytes);
-            self.segments.lock().get_mut(plan.segment).last_serial = buffer.serial;
+            let mut segments = self.segments.lock();
+            segments.get_mut(plan.segment).last_serial = buffer.serial;
+            if matches!(kind, GroupKind::Checkpoint) {
+                segments.takes_metadata(plan.segment);
+            }
+            drop(segments);
             self.durability.announce(Arc::new(InFlight {
                 serial: buffer.serial,
                 sector: buffer.sector,

@@ -41,8 +41,8 @@ impl Reader {
         if !self.in_bounds(pointer) {
             return Err(self.bad_pointer(pointer, ino, block));
         }
-        let read = self.read_checked(cause, pointer.sector(), &mut bytes, pointer.crc());
-        if !matches!(read, Ok(Ok(()))) {
+        let read = self.read_checked(cause, pointer, &mut bytes);
+        if !matches!(read, Ok(Ok(()))) && !self.is_stale(pointer) {
             let byte = pointer.sector() * SECTOR;
             self.counters.failures.attribute(byte, ino, block);
         }
@@ -66,7 +66,9 @@ impl Reader {
             found,
             expected: pointer.crc(),
         };
-        tracing::error!(%error, "stored block is damaged");
+        if !self.is_stale(pointer) {
+            tracing::error!(%error, "stored block is damaged");
+        }
         error
     }
 
@@ -154,7 +156,7 @@ impl Reader {
                 continue;
             }
             contents.push(Arc::new(self.block_for(cause, pointer, ino, *block)?));
-            if fresh {
+            if fresh && !self.is_stale(pointer) {
                 self.counters.checksum_retries.fetch_add(1, Relaxed);
                 let (sector, want) = (pointer.sector(), pointer.crc());
                 self.tell_mismatch(sector, stored.len(), want, found, want);

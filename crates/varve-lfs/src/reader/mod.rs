@@ -14,7 +14,7 @@ mod windows;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::failures::{FailureKind, FailureOutcome};
-use crate::format::{SECTOR, crc32c};
+use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::Geometry;
 use crate::statistics::Counters;
 use ahead::Fetch;
@@ -25,7 +25,8 @@ use quick_cache::sync::Cache;
 pub use source::ReadCause;
 use source::Source;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
 use varve_fs::planted::{self, Planted};
 use windows::Windows;
@@ -40,6 +41,9 @@ pub struct Reader {
     durability: Arc<Durability>,
     counters: Arc<Counters>,
     patches: Patches,
+    /// Under which number each segment was opened since the mount; 0 if it was
+    /// not.
+    opened: Vec<AtomicU32>,
 }
 
 impl Reader {
@@ -63,6 +67,7 @@ impl Reader {
             durability,
             counters,
             patches: Patches::default(),
+            opened: Vec::new(),
         }
     }
 
@@ -106,14 +111,39 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads stored sectors that must have the checksum `crc`.
+    /// Segments are opened anew while this reads.
+    pub fn follow_openings(mut self) -> Self {
+        let segments = 0..self.geometry.segment_count;
+        self.opened = segments.map(|_| AtomicU32::new(0)).collect();
+        self
+    }
+
+    /// What was stored in a segment is gone: it has been opened under this
+    /// number.
+    pub fn opened(&self, segment: u32, incarnation: u32) {
+        if let Some(opened) = self.opened.get(segment as usize) {
+            opened.store(incarnation, Release);
+        }
+        self.forget_segment(segment);
+    }
+
+    /// True if the block was found out about before its segment was opened
+    /// anew: another copy lives, and nothing is damaged.
+    fn is_stale(&self, pointer: &Pointer) -> bool {
+        let segment = self.geometry.segment_of(pointer.sector());
+        let opened = segment.and_then(|segment| self.opened.get(segment as usize));
+        let opened = opened.map_or(0, |opened| opened.load(Acquire));
+        opened != 0 && opened != pointer.incarnation()
+    }
+
+    /// Reads the stored sectors of a block.
     fn read_checked(
         &self,
         cause: ReadCause,
-        sector: u64,
+        pointer: &Pointer,
         bytes: &mut [u8],
-        crc: u32,
     ) -> Result<std::result::Result<(), u32>> {
+        let (sector, crc) = (pointer.sector(), pointer.crc());
         if self.durability.serve(sector, bytes) && crc32c(bytes) == crc {
             return Ok(Ok(()));
         }
@@ -126,7 +156,7 @@ impl Reader {
             return Ok(Ok(()));
         }
         let mut found = crc32c(bytes);
-        if found != crc {
+        if found != crc && !self.is_stale(pointer) {
             // The first answer may be a stale window or a transient fault.
             self.counters.checksum_retries.fetch_add(1, Relaxed);
             let first = found;

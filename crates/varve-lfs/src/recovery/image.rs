@@ -7,7 +7,7 @@
 use crate::base::Base;
 use crate::error::Result;
 use crate::format::checkpoint::CheckpointRecord;
-use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET};
+use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET, usage_flags};
 use crate::format::inode::InodeImage;
 use crate::format::{Malformed, UsageEntry, entries};
 use crate::geometry::Geometry;
@@ -69,6 +69,10 @@ pub fn load_base(
         if let Some(entry) = table.get_mut(delta.segment.get() as usize) {
             let live = i64::from(entry.live_bytes.get()).saturating_add(delta.bytes.get());
             entry.live_bytes = (live.clamp(0, i64::from(u32::MAX)) as u32).into();
+            if delta.bytes.get() > 0 {
+                // The table itself went there, and what is above it.
+                entry.flags = (entry.flags.get() & !usage_flags::DATA_ONLY).into();
+            }
             if delta.incarnation.get() != 0 {
                 entry.incarnation = delta.incarnation;
             }

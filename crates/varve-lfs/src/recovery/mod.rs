@@ -96,22 +96,38 @@ pub fn recover(
         .iter()
         .map(|r| r.header.further_heads.get())
         .collect();
+    let newest = records[0].header.serial.get();
+    let older = ring::before_newest(device, superblock, &records);
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
-    let image = (&record, base, table);
-    let mut recovered = roll_forward(
-        superblock,
-        reader,
-        geometry,
-        image,
-        recorded.unwrap_or(0),
-        report,
-    )?;
+    // Whoever had to fall back knows of no other.
+    let older = older.filter(|_| record.header.serial.get() == newest);
+    let image = Image {
+        record: &record,
+        base,
+        table,
+        older: older.as_ref(),
+    };
+    let recorded = recorded.unwrap_or(0);
+    let mut recovered = roll_forward(superblock, reader, geometry, image, recorded, report)?;
     recovered.heads_confirmed = named.len() == 1;
     Ok(recovered)
 }
 
-/// Replays the log behind `record`, whose image is given with it. Records say
-/// that the log was durable up to serial `recorded`.
+/// Where roll-forward begins.
+pub struct Image<'a> {
+    /// The checkpoint's record.
+    pub record: &'a CheckpointRecord,
+    /// Its image.
+    pub(crate) base: Base,
+    /// Its usage table.
+    pub table: Vec<UsageEntry>,
+    /// The position of the record before it, if recovery could fall back to
+    /// that one. Without it nothing is reused ahead of checkpoints for now.
+    pub(crate) older: Option<&'a LogEnd>,
+}
+
+/// Replays the log behind an image. Records say that the log was durable up to
+/// serial `recorded`.
 ///
 /// # Errors
 /// If the device fails.
@@ -119,15 +135,21 @@ pub fn roll_forward(
     superblock: &Superblock,
     reader: &Reader,
     geometry: &Geometry,
-    image: (&CheckpointRecord, Base, Vec<UsageEntry>),
+    image: Image<'_>,
     recorded: u64,
     mut report: RecoveryReport,
 ) -> Result<Recovered> {
-    let (record, base, table) = image;
+    let Image {
+        record,
+        base,
+        table,
+        older,
+    } = image;
     report.checkpoint = base.serial;
     report.clean = record.header.flags.get() & checkpoint_flags::CLEAN != 0;
     let opened = record.header.segments_opened.get();
-    let segments = SegmentTable::load(table, opened, base.serial);
+    let end = LogEnd::from(&record.header);
+    let segments = SegmentTable::load(&table, opened, base.serial, &end, older);
     let usage = base.usage;
     let live = crate::delta::Delta {
         next_ino: base.next_ino,
@@ -142,7 +164,7 @@ pub fn roll_forward(
     let out = Recovered {
         committed: RankedRwLock::new(Rank::Committed, committed),
         segments,
-        end: LogEnd::from(&record.header),
+        end,
         heads_confirmed: true,
         leftovers: Vec::new(),
         usage,

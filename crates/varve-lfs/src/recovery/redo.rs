@@ -24,6 +24,10 @@ impl Replay<'_> {
                 _ => None,
             };
             if self.stands(item)? {
+                if let Some(source) = item.source_sector() {
+                    let segment = self.geometry.segment_of(source);
+                    self.out.segments.moved_from.extend(segment);
+                }
                 self.apply_item(item, image);
             }
         }

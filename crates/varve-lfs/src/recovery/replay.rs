@@ -62,7 +62,7 @@ impl<'a> Replay<'a> {
         for position in out.end.positions() {
             if is_entered(&position) {
                 out.segments
-                    .entered(position.segment.get(), position.segment_incarnation.get());
+                    .stood_in(position.segment.get(), position.segment_incarnation.get());
             }
             out.segments.claim(position.next_segment.get());
         }
@@ -264,6 +264,9 @@ impl<'a> Replay<'a> {
             self.out.segments.claim(header.next_segment.get());
         }
         self.out.segments.get_mut(segment).last_serial = header.serial.get();
+        if header.has(summary_flags::CHECKPOINT) {
+            self.out.segments.takes_metadata(segment);
+        }
         let behind = LogPosition {
             serial: header.serial,
             offset: (partial.summary.offset + partial.summary.bytes()).into(),
@@ -290,6 +293,8 @@ impl<'a> Replay<'a> {
                 for partial in group {
                     self.apply(partial)?;
                 }
+                self.out.segments.overtaken(header.serial.get());
+                self.out.segments.stale = true;
                 self.out.report.groups += 1;
                 // Totals are no reason to drop a group. What no volume holds
                 // would overflow sums, and is counted anew by a check.

@@ -7,6 +7,7 @@ use super::RecoveryReport;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::CheckpointRecord;
 use crate::format::{Malformed, Superblock};
+use crate::heads::LogEnd;
 use varve_device::Device;
 
 /// Reads every slot of the checkpoint ring; why a slot was refused, a device
@@ -27,6 +28,39 @@ pub fn read_ring(
     (0..u64::from(superblock.record_count.get()))
         .map(|slot| read(slot).or_else(|_| read(slot)))
         .collect()
+}
+
+/// The position of the record that recovery could fall back to from the newest
+/// of `records`, all there are; the newest's own if there is none, as after a
+/// power cut while one was written. `None` if that is not known, or the log
+/// behind it has a hole: the newest vouches for all before its position if not.
+pub fn before_newest(
+    device: &dyn Device,
+    superblock: &Superblock,
+    records: &[CheckpointRecord],
+) -> Option<LogEnd> {
+    let newest = &records[0].header;
+    if superblock.record_count.get() != 2
+        || newest.durable_through.get() < newest.position.serial.get()
+    {
+        return None;
+    }
+    match records.get(1) {
+        Some(older) if older.header.serial.get() + 1 == newest.serial.get() => {
+            Some(LogEnd::from(&older.header))
+        }
+        Some(_) => None,
+        None => {
+            let slot_bytes = superblock.record_bytes.get();
+            let slot = 1 - newest.serial.get() % 2;
+            let mut bytes = vec![0; slot_bytes as usize];
+            let place = superblock.ring_offset.get() + slot * u64::from(slot_bytes);
+            // What cannot be read now may be readable later.
+            device.read(place, &mut bytes).ok()?;
+            let void = CheckpointRecord::decode(&bytes, superblock.volume_tag()).is_err();
+            void.then(|| LogEnd::from(newest))
+        }
+    }
 }
 
 /// The valid records of the ring, newest first; refused ones are reported.

@@ -16,7 +16,7 @@ use crate::geometry::Geometry;
 use crate::heads::{is_entered, place_of};
 use crate::lfs::{Lfs, MountOptions};
 use crate::mount::Parts;
-use crate::recovery::{Recovered, RecoveryReport, clear_leftover, load_base, roll_forward};
+use crate::recovery::{Image, Recovered, RecoveryReport, clear_leftover, load_base, roll_forward};
 use std::collections::BTreeSet;
 
 impl Repair<'_> {
@@ -30,7 +30,12 @@ impl Repair<'_> {
         base.unfinished.clear();
         base.metadata_bytes = survey.counts.metadata_bytes;
         let report = RecoveryReport::default();
-        let image = (&looked.record, base, table);
+        let image = Image {
+            record: &looked.record,
+            base,
+            table,
+            older: None,
+        };
         let mut recovered = roll_forward(&parts.superblock, reader, &geometry, image, 0, report)?;
         recovered.report.damage.clear();
         if looked.survey.found.fixes.contains(&Fix::LogEnd) {
@@ -68,9 +73,10 @@ impl Repair<'_> {
         for segment in 0..segments {
             let used = survey.claims.get(segment);
             let live_bytes = used.base_live.min(u64::from(u32::MAX)) as u32;
+            let is_used = used.used() || live_bytes > 0;
             recovered
                 .segments
-                .recount(segment, live_bytes, used.used(), used.incarnation);
+                .recount(segment, live_bytes, is_used, used.incarnation);
         }
         recovered.usage = survey.usage;
         let unfinished: BTreeSet<u64> = survey

@@ -18,7 +18,7 @@ use crate::format::{Superblock, UsageEntry};
 use crate::geometry::Geometry;
 use crate::heads::LogEnd;
 use crate::reader::Reader;
-use crate::recovery::{Recovered, RecoveryReport, load_base, roll_forward};
+use crate::recovery::{Image, Recovered, RecoveryReport, load_base, roll_forward};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use varve_fs::InodeNo;
@@ -172,7 +172,12 @@ fn raw_table(mender: &Mender<'_>) -> Result<Vec<UsageEntry>> {
 
 fn recovered(mender: &Mender<'_>, recorded: u64) -> Result<Recovered> {
     let (base, table) = mender.base()?;
-    let image = (&mender.record, base, table);
+    let image = Image {
+        record: &mender.record,
+        base,
+        table,
+        older: None,
+    };
     roll_forward(
         mender.superblock,
         mender.reader,

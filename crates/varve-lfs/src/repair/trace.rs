@@ -34,6 +34,15 @@ impl Horizon {
         };
         partial.serial <= last
     }
+
+    /// A block that was moved behind the boundary, and is as old: where it was
+    /// before may have been written over (`docs/reuse.md`).
+    fn covers_move(&self, item: &ChainItem) -> bool {
+        let ChainItem::Block { pointer, .. } = item else {
+            return false;
+        };
+        item.source_sector().is_some() && pointer.birth() <= self.boundary
+    }
 }
 
 /// Where a claim stands in the order of the log: its birth, whether a block
@@ -171,7 +180,7 @@ impl Witness<'_> {
             self.geometry,
             self.volume_tag,
             &mut |partial, item| {
-                if horizon.covers(partial) {
+                if horizon.covers(partial) || horizon.covers_move(item) {
                     see(partial, item);
                 }
             },

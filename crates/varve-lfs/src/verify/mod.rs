@@ -193,6 +193,7 @@ impl Verifier<'_> {
         let asked = self.control.rate();
         for attempt in 1..=ATTEMPTS {
             self.control.update(|p| p.attempt = attempt);
+            self.lfs.segments.lock().prepare_hold();
             self.lfs.fold_for_verification(self.control);
             match self.one_image() {
                 Ok(()) => {

@@ -1,0 +1,143 @@
+//! Giving segments back ahead of checkpoints (`docs/reuse.md`).
+//!
+//! What holds data alone, and lies before the positions of both retained
+//! records, is clean as soon as its moves are durable. So the cleaner takes
+//! such segments first, and checkpoints only as often as their nodes are cheap
+//! beside what is logged in between.
+
+use super::CleanerState;
+use super::pass::{Among, Urgency};
+use crate::error::{Error, Result};
+use crate::lfs::Lfs;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
+
+/// A checkpoint is taken when this part of the volume has been logged.
+const INTERVAL: u64 = 8;
+/// Passes over the fullest segments, each of which gains a part of one.
+const ROUNDS: u32 = 16;
+
+impl Lfs {
+    /// Cleans what needs no checkpoint. Returns how many segments were cleaned.
+    pub(super) fn gain_early(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        goal: u64,
+    ) -> Result<u32> {
+        self.look_among(false)?;
+        if self.logged_since_checkpoint() >= self.interval_bytes() && self.checkpoint_fits() {
+            self.take_checkpoint(false)?;
+        }
+        let mut cleaned = 0;
+        for _ in 0..ROUNDS {
+            let clean = self.clean_segments_now();
+            if clean >= goal {
+                break;
+            }
+            let now = self.clean_segments(cleaning, urgency, Among::Behind, goal - clean)?;
+            self.settle_vacated()?;
+            if now == 0 {
+                break;
+            }
+            cleaned += now;
+            self.control.reuses_early.store(true, Relaxed);
+        }
+        Ok(cleaned)
+    }
+
+    fn logged_since_checkpoint(&self) -> u64 {
+        self.committed.read().live.log_bytes
+    }
+
+    fn interval_bytes(&self) -> u64 {
+        self.geometry.volume_bytes() / INTERVAL
+    }
+
+    /// True if most of what could be cleaned needs no checkpoint: then one is
+    /// not worth taking for less than this.
+    pub(super) fn lives_early(&self) -> bool {
+        let candidates = self.all_candidates();
+        let segments = self.segments.lock();
+        let early = candidates.iter().filter(|c| segments.may_vacate(c.segment));
+        2 * early.count() > candidates.len()
+    }
+
+    /// True if so much has been logged that another checkpoint may find other
+    /// segments worth cleaning.
+    pub(super) fn half_way(&self) -> bool {
+        self.logged_since_checkpoint() >= self.interval_bytes() / 2
+    }
+
+    /// Gives back what a replayed log has left empty (rule E5): to the table
+    /// such segments are as the record had them. First those that moves were
+    /// made from; if a checkpoint still does not fit, any.
+    pub(crate) fn look_for_room(&self) {
+        let looked = self.look_among(false).and_then(|()| {
+            match self.checkpoints_fit_now(1) || !self.segments.lock().stale {
+                true => Ok(()),
+                false => self.look_among(true),
+            }
+        });
+        if let Err(error) = looked {
+            tracing::warn!(%error, "segments that the replayed log has left empty were not found");
+        }
+    }
+
+    fn look_among(&self, all: bool) -> Result<()> {
+        let which = {
+            let mut segments = self.segments.lock();
+            segments.let_go_of_withheld();
+            segments.to_look_at(all)
+        };
+        for segment in which {
+            let live_bytes = self.segments.lock().get(segment).live_bytes;
+            if let Some((incarnation, found)) = self.judge(segment, live_bytes.into(), &|| true)? {
+                let data = found.is_all_data();
+                if found.is_empty()
+                    && data
+                    && let Some(checkpoint) = self.markv(found)?
+                {
+                    self.segclean(segment, incarnation, checkpoint, data);
+                }
+            }
+            self.segments.lock().moved_from.remove(&segment);
+        }
+        if all {
+            self.segments.lock().stale = false;
+        }
+        self.settle_vacated()
+    }
+
+    /// Gives back the segments that have been vacated, having made durable what
+    /// says so. After a write that failed for good, a checkpoint must come
+    /// first, and does.
+    ///
+    /// # Errors
+    /// As a commit.
+    pub fn settle_vacated(&self) -> Result<()> {
+        if !self.segments.lock().has_vacated() {
+            return Ok(());
+        }
+        let mut end = self.log.lock().end.serial();
+        if planted::is(Planted::ReuseUnsettled) {
+            end = 0;
+        }
+        match self.durability.commit(end, &*self.device) {
+            Ok(flushed) => self.counters.flushes.fetch_add(flushed.into(), Relaxed),
+            Err(Error::Unwritten(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let hold = self.options.discard;
+        let durable = match planted::is(Planted::ReuseUnsettled) {
+            true => u64::MAX,
+            false => self.durability.durable(),
+        };
+        let freed = self.segments.lock().settle(durable, hold);
+        self.counters
+            .segments_vacated
+            .fetch_add(freed.len() as u64, Relaxed);
+        self.gained(&freed, hold);
+        Ok(())
+    }
+}
