@@ -1,6 +1,7 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
 //! becomes of a judgement when the image changes before the move.
 
+mod early;
 mod remote;
 
 use super::pass::{Among, Batch, Urgency};

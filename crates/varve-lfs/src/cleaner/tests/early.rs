@@ -1,0 +1,149 @@
+//! Segments given back ahead of checkpoints (`docs/reuse.md`): which, when, and
+//! what a mount makes of it.
+
+use super::*;
+
+impl Volume {
+    /// A file of many segments, and two checkpoints since.
+    fn aged() -> (Self, InodeNo) {
+        let v = Volume::new();
+        let (file, other) = (v.create("file"), v.create("other"));
+        v.write(file, 0, BLOCKS);
+        v.checkpoint();
+        for _ in 0..2 {
+            v.write(other, 0, 1);
+            v.checkpoint();
+        }
+        (v, file)
+    }
+
+    /// A segment of the file that may be vacated.
+    fn early(&self, file: InodeNo) -> Option<u32> {
+        let blocks = self.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
+        let segments = self.lfs.segments.lock();
+        let mut of = blocks
+            .iter()
+            .map(|m| self.lfs.geometry.segment_of(m.pointer.sector()).unwrap());
+        of.find(|&segment| segments.may_vacate(segment))
+    }
+
+    fn mounted_again(&self) -> Lfs {
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        Lfs::mount(self.device.clone(), clock, MountOptions::default()).unwrap()
+    }
+}
+
+const BLOCKS: u64 = 600;
+
+fn state(lfs: &Lfs, segment: u32) -> SegmentState {
+    lfs.segments.lock().get(segment).state
+}
+
+#[test]
+fn data_behind_both_records_is_clean_once_its_moves_are_durable() {
+    let (v, file) = Volume::aged();
+    let segment = v.early(file).expect("data alone, and old");
+    let before = v.lfs.statistics();
+    assert!(v.lfs.clean_segment(segment).unwrap());
+    assert!(!v.is_clean(segment), "before its moves are durable");
+    assert!(v.lfs.durability.durable() < v.lfs.log.lock().end.serial());
+    v.lfs.settle_vacated().unwrap();
+    assert!(v.is_clean(segment));
+    assert_eq!(v.lfs.durability.durable(), v.lfs.log.lock().end.serial());
+    let after = v.lfs.statistics();
+    assert_eq!(after.segments_vacated, before.segments_vacated + 1);
+    assert_eq!(after.checkpoints, before.checkpoints);
+    v.is_whole(file, 0, BLOCKS);
+}
+
+#[test]
+fn what_a_record_still_needs_waits_for_checkpoints() {
+    let v = Volume::new();
+    let (file, small) = (v.create("file"), v.create("small"));
+    v.write(file, 0, BLOCKS);
+    v.write(small, 0, 100);
+    v.checkpoint();
+    assert_eq!(v.early(file), None, "replay from the older record needs it");
+    v.write(file, BLOCKS, 1);
+    v.checkpoint();
+    assert!(v.early(file).is_some());
+    let node = v.segment(v.node(small));
+    assert!(!v.lfs.segments.lock().may_vacate(node), "metadata");
+    assert!(v.lfs.clean_segment(node).unwrap());
+    v.lfs.settle_vacated().unwrap();
+    assert!(!v.is_clean(node));
+}
+
+#[test]
+fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
+    let (v, file) = Volume::aged();
+    let segment = v.early(file).unwrap();
+    let geometry = v.lfs.geometry;
+    let summary = geometry.byte(segment, geometry.payload_start(segment));
+    v.device
+        .write(summary, &[IoSlice::new(&[0xff; 512])])
+        .unwrap();
+    // Nothing is found, which is not to say that nothing lives.
+    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.settle_vacated().unwrap();
+    assert!(!v.is_clean(segment));
+    v.is_whole(file, 0, BLOCKS);
+}
+
+#[test]
+fn what_was_given_back_is_clean_after_a_checkpoint_and_a_mount() {
+    let (v, file) = Volume::aged();
+    let segment = v.early(file).unwrap();
+    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.settle_vacated().unwrap();
+    v.checkpoint();
+    assert_eq!(state(&v.mounted_again(), segment), SegmentState::Clean);
+}
+
+#[test]
+fn a_mount_after_a_crash_finds_the_room_again() {
+    let (v, file) = Volume::aged();
+    let segment = v.early(file).unwrap();
+    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.settle_vacated().unwrap();
+    let again = v.mounted_again();
+    assert_eq!(
+        state(&again, segment),
+        SegmentState::Used,
+        "as the table has it"
+    );
+    again.look_for_room();
+    assert_eq!(state(&again, segment), SegmentState::Clean);
+    // The same if nothing was moved out of it.
+    let (v, file) = Volume::aged();
+    let segment = v.early(file).unwrap();
+    let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
+    let there = blocks.iter().filter(|m| v.segment(m.pointer) == segment);
+    there.for_each(|m| v.write(file, m.block, 1));
+    v.fs.sync().unwrap();
+    let again = v.mounted_again();
+    while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
+    again.look_for_room();
+    assert_eq!(state(&again, segment), SegmentState::Clean);
+}
+
+#[test]
+fn an_image_that_may_have_been_written_over_is_not_held() {
+    let (v, file) = Volume::aged();
+    let hold = || {
+        let serial = v.lfs.committed.read().base.serial;
+        v.lfs.segments.lock().hold(serial);
+        v.lfs.segments.lock().holds(serial)
+    };
+    assert!(hold());
+    let segment = v.early(file).unwrap();
+    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.settle_vacated().unwrap();
+    assert!(!v.is_clean(segment), "the image is held");
+    v.lfs.segments.lock().let_go_of_withheld();
+    v.lfs.settle_vacated().unwrap();
+    assert!(v.is_clean(segment));
+    assert!(!hold(), "the segment may be opened at any time");
+    v.checkpoint();
+    assert!(hold());
+}
