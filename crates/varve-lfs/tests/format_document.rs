@@ -361,6 +361,7 @@ fn every_number_is_what_the_document_says() {
         ("inode.TRUNCATING", varve_fs::flags::TRUNCATING.into()),
         ("inode.ROOT", inode_flags::ROOT.into()),
         ("usage.SUSPECT", usage_flags::SUSPECT.into()),
+        ("usage.DATA_ONLY", usage_flags::DATA_ONLY.into()),
         ("imap.FREE", 1),
         ("superblock.VERSION", superblock::VERSION.into()),
         ("SECTOR", varve_lfs::format::SECTOR),
