@@ -29,10 +29,12 @@ impl Lfs {
         if self.logged_since_checkpoint() >= self.interval_bytes() && self.checkpoint_fits() {
             self.take_checkpoint(false)?;
         }
-        let mut cleaned = 0;
+        let (before, mut cleaned) = (self.clean_segments_now(), 0);
         for _ in 0..ROUNDS {
             let clean = self.clean_segments_now();
-            if clean >= goal {
+            // Who waits asks again, and may have what he needs.
+            let gained = urgency == Urgency::Waiting && clean > before;
+            if clean >= goal || gained {
                 break;
             }
             let now = self.clean_segments(cleaning, urgency, Among::Behind, goal - clean)?;
