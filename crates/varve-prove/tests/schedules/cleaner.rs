@@ -21,8 +21,9 @@ fn clean(system: &FileSystem<Arc<Lfs>>) {
     let candidates = layout.candidates();
     let judged: Vec<_> = candidates.iter().map(|c| judge(c.segment)).collect();
     for (segment, incarnation, found) in judged {
+        let data = found.is_all_data();
         if let Some(checkpoint) = layout.markv(found).unwrap() {
-            layout.segclean(segment, incarnation, checkpoint);
+            layout.segclean(segment, incarnation, checkpoint, data);
         }
     }
 }
