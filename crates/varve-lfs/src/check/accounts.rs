@@ -103,7 +103,8 @@ impl Checker<'_> {
             self.found.error(FindingKind::SegmentState, subject, text);
             self.found.fix(Fix::Accounts);
         }
-        let data_only = entry.flags.get() & usage_flags::DATA_ONLY != 0 && !filled_since;
+        // As above: the checkpoint's own table may have gone there.
+        let data_only = entry.flags.get() & usage_flags::DATA_ONLY != 0 && correction <= 0;
         if data_only && used.metadata {
             let text = "is said to hold data alone, but has metadata of the checkpoint";
             self.found.error(FindingKind::SegmentState, subject, text);
