@@ -9,10 +9,14 @@
 //! *vacated*, what says so is durable, and its last partial lies before the
 //! positions of both records.
 
+mod early;
+mod hold;
+
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
+use early::Records;
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::planted::{self, Planted};
@@ -94,18 +98,6 @@ impl Segment {
         flags
     }
 }
-
-/// The positions from which recovery may roll forward, by serial.
-#[derive(Clone, Copy, Debug, Default)]
-struct Records {
-    /// Of the newest record. `None`: the log behind it has a hole.
-    newest: Option<u64>,
-    /// Of the one before. `None`: it is not known, or likewise.
-    older: Option<u64>,
-}
-
-/// Instead of a checkpoint that is held: the next one is going to be.
-const PREPARED: u64 = u64::MAX;
 
 /// All segments.
 #[derive(Debug, Default)]
@@ -276,11 +268,6 @@ impl SegmentTable {
         (entry.data_only, entry.data_only_recorded) = (true, false);
     }
 
-    /// An image of a checkpoint has, or is going to have, metadata in it.
-    pub fn takes_metadata(&mut self, segment: u32) {
-        self.get_mut(segment).data_only = false;
-    }
-
     /// What a recount says takes the place of what the table said.
     pub fn recount(&mut self, segment: u32, live_bytes: u32, used: bool, incarnation: Option<u32>) {
         let entry = &mut self.segments[segment as usize];
@@ -373,6 +360,8 @@ impl SegmentTable {
         let held = self.held.unwrap_or(u64::MAX);
         self.installed = serial;
         self.folded = boundary;
+        // The table is exact again.
+        self.moved_from.clear();
         self.stale = false;
         self.records = Records {
             newest: Some(position),
@@ -427,130 +416,6 @@ impl SegmentTable {
         }
     }
 
-    /// What has been vacated is kept from now on: the image of the next
-    /// checkpoint is going to be held.
-    pub fn prepare_hold(&mut self) {
-        self.held.get_or_insert(PREPARED);
-    }
-
-    /// From now on segments that the image of checkpoint `serial`, the newest,
-    /// uses are not opened; unless some have been already, ahead of it.
-    pub fn hold(&mut self, serial: u64) {
-        self.held = (self.overtaken <= self.folded).then_some(serial);
-    }
-
-    /// Blocks that the log up to `serial` has displaced may have been written
-    /// over.
-    pub fn overtaken(&mut self, serial: u64) {
-        self.overtaken = self.overtaken.max(serial);
-    }
-
-    /// True if that has been so all the time.
-    pub fn holds(&self, serial: u64) -> bool {
-        self.held == Some(serial)
-    }
-
-    /// Nobody reads that image any more. What was kept for it becomes clean
-    /// with the next checkpoint.
-    pub fn let_go(&mut self, serial: u64) {
-        if self.holds(serial) {
-            self.held = None;
-        }
-    }
-
-    /// As [`SegmentTable::let_go`], if segments are kept that could be opened:
-    /// room goes before reading.
-    pub fn let_go_of_withheld(&mut self) {
-        let Some(held) = self.held else { return };
-        // Empty since then: clean now or with the next checkpoint, but for us.
-        let withheld = |segment: &Segment| {
-            segment.state == SegmentState::Used
-                && segment.empty_since > held
-                && segment.empty_since <= self.installed
-        };
-        if !self.vacated.is_empty() || self.segments.iter().any(withheld) {
-            self.held = None;
-        }
-    }
-
-    /// True if the segment may be vacated once nothing in it lives.
-    pub fn may_vacate(&self, segment: u32) -> bool {
-        let segment = self.get(segment);
-        segment.state == SegmentState::Used && !segment.suspect && self.records.spare(segment)
-    }
-
-    /// True if the log of both records has left the segment behind: it may be
-    /// vacated, or would be but for its metadata, which the next checkpoints
-    /// take away.
-    pub fn is_behind(&self, segment: u32) -> bool {
-        self.records.lie_behind(self.get(segment))
-    }
-
-    /// Nothing in a used segment lives any more by the log up to `serial`; if
-    /// neither record needs what is in it, it is clean once that is durable.
-    pub fn vacate(&mut self, segment: u32, serial: u64) {
-        if self.may_vacate(segment) && self.get_mut(segment).vacated.replace(serial).is_none() {
-            self.vacated.push(segment);
-        }
-    }
-
-    /// Gives back what has been vacated, if everything up to `durable` is: the
-    /// segments that became clean, or with `hold` will when they are released.
-    pub fn settle(&mut self, durable: u64, hold: bool) -> Vec<u32> {
-        if self.held.is_some() {
-            return Vec::new();
-        }
-        let (mut freed, mut overtaken) = (Vec::new(), self.overtaken);
-        let segments = &mut self.segments;
-        self.vacated.retain(|&number| {
-            let entry = &mut segments[number as usize];
-            let Some(serial) = entry.vacated else {
-                return false; // it has been opened since
-            };
-            if serial <= durable {
-                entry.vacated = None;
-                if entry.live_bytes > 0 {
-                    overtaken = overtaken.max(serial);
-                }
-                freed.push(number);
-            }
-            serial > durable
-        });
-        self.overtaken = overtaken;
-        freed.retain(|&number| self.get(number).state == SegmentState::Used);
-        for &number in &freed {
-            // The next table that finds it empty says what it has been since.
-            self.get_mut(number).empty_since = 0;
-        }
-        self.leave_for_good(&freed, hold);
-        freed
-    }
-
-    /// Some have been vacated, are not clean yet, and could be.
-    pub fn has_vacated(&self) -> bool {
-        !self.vacated.is_empty() && self.held.is_none()
-    }
-
-    /// A partial was given up: recovery cannot pass it, and from the records
-    /// there are it does not reach what is behind.
-    pub fn log_is_cut(&mut self) {
-        self.records = Records::default();
-        for number in std::mem::take(&mut self.vacated) {
-            self.get_mut(number).vacated = None;
-        }
-    }
-
-    /// Segments in which replay may have left nothing, and which could be
-    /// vacated then: those that moves were made from, or all.
-    pub fn to_look_at(&self, all: bool) -> Vec<u32> {
-        let which: Vec<u32> = match all {
-            true => self.iter().map(|(number, _)| number).collect(),
-            false => self.moved_from.iter().copied().collect(),
-        };
-        let may = |number: &u32| self.may_vacate(*number) && self.get(*number).cleaned.is_none();
-        which.into_iter().filter(may).collect()
-    }
-
     /// Segments that nothing refers to any more may be opened.
     pub fn release(&mut self, freed: &[u32]) {
         for &number in freed {
@@ -560,22 +425,6 @@ impl SegmentTable {
             segment.vacated = None;
             self.clean.insert(number);
         }
-    }
-}
-
-impl Records {
-    /// True if replay from either does not come to the segment.
-    fn lie_behind(&self, segment: &Segment) -> bool {
-        let older = self.older.filter(|_| self.newest.is_some());
-        older
-            .is_some_and(|older| segment.last_serial <= older || planted::is(Planted::ReuseInChain))
-    }
-
-    /// True if neither needs anything in a segment in which nothing lives.
-    fn spare(&self, segment: &Segment) -> bool {
-        let recorded = segment.data_only_recorded || planted::is(Planted::ReuseInChain);
-        let data_only = segment.data_only && recorded;
-        (data_only || planted::is(Planted::ReuseMetadata)) && self.lie_behind(segment)
     }
 }
 

@@ -25,6 +25,7 @@ mod contents;
 mod control;
 mod early;
 mod fragments;
+mod gain;
 mod mechanism;
 pub mod pace;
 mod pass;

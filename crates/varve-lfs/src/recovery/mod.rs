@@ -96,11 +96,11 @@ pub fn recover(
         .iter()
         .map(|r| r.header.further_heads.get())
         .collect();
-    let newest = records[0].header.serial.get();
+    let newest = records.first().map(|record| record.header.serial);
     let older = ring::before_newest(device, superblock, &records);
     let (record, base, table) = first_usable(reader, geometry, records, &mut report)?;
     // Whoever had to fall back knows of no other.
-    let older = older.filter(|_| record.header.serial.get() == newest);
+    let older = older.filter(|_| Some(record.header.serial) == newest);
     let image = Image {
         record: &record,
         base,

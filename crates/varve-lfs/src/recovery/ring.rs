@@ -39,7 +39,7 @@ pub fn before_newest(
     superblock: &Superblock,
     records: &[CheckpointRecord],
 ) -> Option<LogEnd> {
-    let newest = &records[0].header;
+    let newest = &records.first()?.header;
     if superblock.record_count.get() != 2
         || newest.durable_through.get() < newest.position.serial.get()
     {

@@ -1,0 +1,95 @@
+//! Making room: by cleaning what needs no checkpoint, by checkpoints, and by
+//! cleaning what does.
+
+use super::CleanerState;
+use super::pass::{Among, Urgency};
+use crate::error::Result;
+use crate::lfs::Lfs;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl Lfs {
+    /// Makes clean segments until there are `goal`: first those that need no
+    /// checkpoint; if there are none, by checkpoints, if segments only wait for
+    /// those, then by moving live blocks, as many as the room allows before the
+    /// checkpoints that give theirs back. Returns how many segments were
+    /// cleaned on the way.
+    pub(crate) fn gain_segments(
+        &self,
+        cleaning: &CleanerState,
+        urgency: Urgency,
+        goal: u64,
+    ) -> Result<u32> {
+        let lives_early = urgency != Urgency::Waiting && self.lives_early();
+        let pays = match urgency {
+            // Its own nodes are what such a checkpoint leaves behind.
+            _ if lives_early => self.batch_segments().max(2 * self.fold_segments()),
+            Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
+                self.batch_segments().div_ceil(2)
+            }
+            Urgency::Waiting => 1,
+        };
+        let waits = || self.waiting_for_checkpoint() >= pays;
+        // A verification must not cost anybody room.
+        let make_way = || self.segments.lock().let_go_of_withheld();
+        make_way();
+        let before = self.clean_segments_now();
+        let early = self.gain_early(cleaning, urgency, goal)?;
+        let clean = self.clean_segments_now();
+        if clean > before || clean >= goal {
+            return Ok(early);
+        }
+        let deaths = match lives_early {
+            true => self.half_way(),
+            false => self.pending_deaths(urgency),
+        };
+        if (deaths || waits()) && self.checkpoint_fits() {
+            self.take_checkpoint(false)?;
+            make_way();
+            if self.clean_segments_now() < goal && waits() && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        let clean = self.clean_segments_now();
+        if clean >= goal {
+            return Ok(0);
+        }
+        let cleaned = self.clean_segments(cleaning, urgency, Among::All, goal - clean)?;
+        self.control.reuses_early.store(false, Relaxed);
+        for _ in 0..2 {
+            make_way();
+            self.settle_vacated()?;
+            let waiting = self.waiting_for_checkpoint();
+            let settles = waiting > 0 && !lives_early || waits();
+            if cleaned > 0 && settles && self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+        }
+        Ok(cleaned)
+    }
+
+    /// Segments that are empty, or will be once the running changes are folded,
+    /// and only wait for checkpoints to say so twice.
+    pub(super) fn waiting_for_checkpoint(&self) -> u64 {
+        let empty = self.all_candidates();
+        let empty = empty.iter().filter(|candidate| candidate.live_bytes == 0);
+        let segments = self.segments.lock();
+        let cleaned = segments.iter().filter(|(_, s)| s.cleaned.is_some());
+        (empty.count() + cleaned.count()) as u64
+    }
+
+    /// Changes that, once folded, may leave segments empty: enough of them to
+    /// pay for the checkpoint if nobody waits.
+    fn pending_deaths(&self, urgency: Urgency) -> bool {
+        let batch = self.batch_segments();
+        let committed = self.committed.read();
+        let live = &committed.live;
+        let segment_bytes = u64::from(self.geometry.segment_bytes);
+        match urgency {
+            Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
+                live.log_bytes >= batch.max(8) * segment_bytes
+                    || (live.removes && live.entries > 1000)
+            }
+            Urgency::Waiting => live.entries > 0,
+        }
+    }
+}
