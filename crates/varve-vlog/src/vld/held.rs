@@ -22,6 +22,7 @@
 //! Nor where records are shorter than blocks: they go to a block of records.
 
 use std::io::IoSlice;
+use std::ops::Range;
 
 use varve_device::{AlignedBuffer, Result};
 
@@ -61,18 +62,24 @@ impl Held {
         vld.medium.write(self.start(&vld.layout), &slices[..count])
     }
 
-    /// The part of `into`, which is read from block `first`, that is held.
-    fn part_of<'a>(
-        &self,
-        layout: &Layout,
-        first: u32,
-        into: &'a mut [u8],
-    ) -> Option<(&[u8], &'a mut [u8])> {
+    /// Block `place` has what is held in `bytes`. If what was held for it is not
+    /// needed any more, it may be free, and is not to come back.
+    fn replaced(&mut self, place: u32, bytes: Range<usize>, block_bytes: usize) {
+        let nth = place.checked_sub(self.first).map(|nth| nth as usize);
+        let start = nth.map(|nth| nth * block_bytes);
+        if let Some(start) = start.filter(|start| start + block_bytes <= self.bytes.len()) {
+            self.bytes.copy_within(bytes, start);
+        }
+    }
+
+    /// What is held of `length` bytes from block `first` on, and where among
+    /// them it begins.
+    fn part_of(&self, layout: &Layout, first: u32, length: usize) -> Option<(usize, &[u8])> {
         let (mine, theirs) = (self.start(layout), layout.block_byte(u64::from(first)));
         let start = mine.max(theirs);
-        let end = (mine + self.bytes.len() as u64).min(theirs + into.len() as u64);
-        let within = |from: u64| (start - from) as usize..(end.max(start) - from) as usize;
-        (start < end).then(|| (&self.bytes[within(mine)], &mut into[within(theirs)]))
+        let end = (mine + self.bytes.len() as u64).min(theirs + length as u64);
+        let held = || &self.bytes[(start - mine) as usize..(end - mine) as usize];
+        (start < end).then(|| ((start - theirs) as usize, held()))
     }
 }
 
@@ -132,11 +139,14 @@ impl State {
     /// Writes the blocks held that are still needed one by one, those that fail
     /// elsewhere; their old places stay taken until the next opening.
     fn rehome<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
-        let held = std::mem::take(&mut self.held);
+        let mut held = std::mem::take(&mut self.held);
         let block_bytes = vld.layout.block_bytes as usize;
-        for (block, bytes) in (held.first..).zip(held.bytes.chunks_exact(block_bytes)) {
+        for nth in 0..held.bytes.len() / block_bytes {
+            let block = held.first + nth as u32;
+            let here = nth * block_bytes..(nth + 1) * block_bytes;
             let owner = self.owners[block as usize];
             let at = vld.layout.block_byte(u64::from(block));
+            let bytes = &held.bytes[here.clone()];
             if owner == 0 || vld.medium.write(at, &[IoSlice::new(bytes)]).is_ok() {
                 continue;
             }
@@ -146,6 +156,7 @@ impl State {
                     let crc = crc32c(bytes);
                     self.remap(owner - 1, Entry { block: place, crc });
                     self.free.take_block(block);
+                    held.replaced(place, here, block_bytes);
                 }
                 Err(error) => {
                     self.stopped = Some(format!("what was written cannot be stored: {error}"));
@@ -164,19 +175,22 @@ impl State {
         placed.map(|(block, _)| block).ok_or_else(full)
     }
 
-    /// Reads whole blocks that lie behind each other from block `first` on.
+    /// Reads whole blocks that lie behind each other from block `first` on. What
+    /// is held is not asked of the medium, which may not have been able to read
+    /// it for a long time.
     pub fn read_blocks<M: Medium>(&self, vld: &Vld<M>, first: u32, into: &mut [u8]) -> Result<()> {
-        let layout = &vld.layout;
-        let length = into.len();
-        if let Some((held, part)) = self.held.part_of(layout, first, into)
-            && part.len() == length
-        {
-            part.copy_from_slice(held);
-            return Ok(());
+        let at = vld.layout.block_byte(u64::from(first));
+        let Some((from, held)) = self.held.part_of(&vld.layout, first, into.len()) else {
+            return vld.medium.read(at, into);
+        };
+        let (before, rest) = into.split_at_mut(from);
+        let (part, behind) = rest.split_at_mut(held.len());
+        part.copy_from_slice(held);
+        if !before.is_empty() {
+            vld.medium.read(at, before)?;
         }
-        vld.medium.read(layout.block_byte(u64::from(first)), into)?;
-        if let Some((held, part)) = self.held.part_of(layout, first, into) {
-            part.copy_from_slice(held);
+        if !behind.is_empty() {
+            vld.medium.read(at + (from + held.len()) as u64, behind)?;
         }
         Ok(())
     }

@@ -148,6 +148,34 @@ fn short_and_long_runs_keep_their_order() {
     }
 }
 
+/// A place that fails, on a volume so full that what was held for it goes to
+/// one that a later block is held for, and is not needed for any more.
+#[test]
+fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
+    let vld = failing();
+    let first = next_place(&vld);
+    {
+        // Of the free blocks four are left.
+        let mut state = vld.state.write();
+        let end = vld.layout.physical_blocks as u32;
+        let others = (0..end).filter(|block| !(first..first + 4).contains(block));
+        for block in others.collect::<Vec<_>>() {
+            if state.free.mask(block) == 0 {
+                state.free.take_block(block);
+            }
+        }
+    }
+    vld.medium().0.inject(broken(first..first + 1));
+    put(&vld, 0, 2);
+    (3..6).for_each(|version| put(&vld, 1, version));
+    assert_eq!(versions(&vld, 2, BLOCK), [2, 5]);
+    vld.flush().unwrap();
+    assert_eq!(versions(&vld, 2, BLOCK), [2, 5]);
+    assert_eq!(versions(&reopened(&vld).0, 2, BLOCK), [2, 5]);
+    let place = vld.map().get(0).block;
+    assert!((first + 1..first + 3).contains(&place), "{place}");
+}
+
 #[test]
 fn a_record_goes_elsewhere_without_its_data() {
     let vld = failing();
