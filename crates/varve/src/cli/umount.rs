@@ -61,10 +61,14 @@ impl Umount {
             return Err(Failure::new(FAILED, text));
         }
         if self.force_here {
-            varve_fuse::force_unmount(&entry.directory, entry.minor).map_err(|error| {
-                Failure::new(FAILED, format_args!("cannot unmount {shown}: {error}"))
-            })?;
-            return Ok(0);
+            return match varve_fuse::force_unmount(&entry.directory, entry.minor) {
+                // A server that lives lets go of a mount that is cut off, too.
+                Err(error) if mount_table::mount_at(&entry.directory).as_ref() == Some(&entry) => {
+                    let text = format_args!("cannot unmount {shown}: {error}");
+                    Err(Failure::new(FAILED, text))
+                }
+                _ => Ok(0),
+            };
         }
         if self.force {
             let code = force_elsewhere(&entry).map_err(Failure::with(FAILED))?;
