@@ -8,6 +8,7 @@
 
 use crate::allowance::Grant;
 use crate::cleaner::{Pace, Urgency};
+use crate::committed::Committed;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
@@ -146,31 +147,21 @@ impl Lfs {
         table + (table / (4096 * 64) + 8) * 4096
     }
 
-    /// Bytes that take `bytes` more of the log, and what folding those may
-    /// write on top of what folding everything so far may.
-    ///
-    /// A block costs a leaf at worst. But of the leaves that exist each is
-    /// written once: those that no change has touched yet are bounded by all
-    /// the metadata there is, and a new one that holds a block alone is small.
+    /// Bytes that `bytes` more take of the log, and what folding those may write
+    /// on top of what folding everything so far may.
     fn with_fold(&self, bytes: u64) -> u64 {
-        let untouched = {
-            let committed = self.committed.read();
-            let touched = committed.live.old_leaves.saturating_mul(4096 - 512);
-            committed.base.metadata_bytes.saturating_sub(touched)
-        };
-        let leaves = (bytes + bytes / 8).min(untouched + bytes / 4);
-        bytes + bytes / 8 + leaves
+        let committed = self.committed.read();
+        let existing = existing_nodes(&committed);
+        bytes + bytes / 8 + committed.live.further_leaf_bytes(existing, bytes)
     }
 
     /// Segments that folding what has changed so far may fill.
     pub(crate) fn fold_segments(&self) -> u64 {
         let committed = self.committed.read();
-        let frozen = committed
-            .frozen
-            .as_ref()
-            .map_or(0, |frozen| frozen.fold_bytes());
-        let bytes = committed.live.fold_bytes() + frozen + self.table_bytes();
-        bytes.div_ceil(self.dependable_bytes()) + 1
+        let frozen = committed.frozen.as_ref();
+        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(committed.base.metadata_bytes));
+        let live = committed.live.fold_bytes(existing_nodes(&committed));
+        (live + frozen + self.table_bytes()).div_ceil(self.dependable_bytes()) + 1
     }
 
     /// True if a checkpoint taken now is sure to find room.
@@ -438,4 +429,11 @@ impl Lfs {
             files_free: free / per_inode,
         }
     }
+}
+
+/// Most bytes of nodes that the live delta can find below it: those of the
+/// image, and those that a running checkpoint makes.
+fn existing_nodes(committed: &Committed) -> u64 {
+    let frozen = committed.frozen.as_ref();
+    committed.base.metadata_bytes + frozen.map_or(0, |frozen| frozen.file_fold_bytes)
 }

@@ -340,6 +340,8 @@ impl Lfs {
     }
 
     fn discard(&self, segment: u32) {
+        // Who is about to read what was there finds nothing, and no damage.
+        self.reader.opened(segment, u32::MAX);
         let offset = self
             .geometry
             .byte(segment, self.geometry.payload_start(segment));

@@ -117,6 +117,9 @@ impl Lfs {
             let mut after = extent.runs;
             if pays && serial == judged {
                 let Some(items) = self.in_order(ino, version, &blocks)? else {
+                    if attempt < ATTEMPTS && self.were_moved(&blocks) {
+                        continue;
+                    }
                     done.damaged += 1;
                     break;
                 };
@@ -144,6 +147,14 @@ impl Lfs {
         Ok(true)
     }
 
+    /// True if somebody has moved one of these, and its segment has been opened
+    /// anew since.
+    fn were_moved(&self, blocks: &[(u64, Pointer)]) -> bool {
+        blocks
+            .iter()
+            .any(|(_, pointer)| self.reader.is_stale(pointer))
+    }
+
     /// These blocks as moves in the order of the file; none if one of them is
     /// damaged.
     fn in_order(
@@ -159,7 +170,9 @@ impl Lfs {
         let contents = match read {
             Ok(contents) => contents,
             Err(error) if error.is_of_the_medium() => {
-                tracing::error!(%error, %ino, "coalescing leaves part of a file alone");
+                if !self.were_moved(blocks) {
+                    tracing::error!(%error, %ino, "coalescing leaves part of a file alone");
+                }
                 return Ok(None);
             }
             Err(error) => return Err(error),

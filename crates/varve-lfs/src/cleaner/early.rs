@@ -16,6 +16,8 @@ use varve_fs::planted::{self, Planted};
 const INTERVAL: u64 = 8;
 /// Passes over the fullest segments, each of which gains a part of one.
 const ROUNDS: u32 = 16;
+/// Segments looked at again between two looks at whether that suffices.
+const LOOKS: u32 = 16;
 
 impl Lfs {
     /// Cleans what needs no checkpoint. Returns how many segments were cleaned.
@@ -38,6 +40,8 @@ impl Lfs {
                 break;
             }
             let now = self.clean_segments(cleaning, urgency, Among::Behind, goal - clean)?;
+            // A verification must not cost anybody room.
+            self.segments.lock().let_go_of_withheld();
             self.settle_vacated()?;
             if now == 0 {
                 break;
@@ -92,9 +96,8 @@ impl Lfs {
             segments.let_go_of_withheld();
             segments.to_look_at(all)
         };
-        for segment in which {
-            let live_bytes = self.segments.lock().get(segment).live_bytes;
-            if let Some((incarnation, found)) = self.judge(segment, live_bytes.into(), &|| true)? {
+        for (nth, segment) in (1..).zip(which) {
+            if let Some((incarnation, found)) = self.judge(segment, &|| true)? {
                 let data = found.is_all_data();
                 if found.is_empty()
                     && data
@@ -104,6 +107,12 @@ impl Lfs {
                 }
             }
             self.segments.lock().moved_from.remove(&segment);
+            if nth % LOOKS == 0 {
+                self.settle_vacated()?;
+                if self.checkpoints_fit_now(1) {
+                    return Ok(()); // what is left is looked at when it is needed
+                }
+            }
         }
         if all {
             self.segments.lock().stale = false;

@@ -51,7 +51,7 @@ impl Lfs {
         }
         let clean = self.clean_segments_now();
         if clean >= goal {
-            return Ok(0);
+            return Ok(early);
         }
         let cleaned = self.clean_segments(cleaning, urgency, Among::All, goal - clean)?;
         self.control.reuses_early.store(false, Relaxed);
@@ -64,7 +64,7 @@ impl Lfs {
                 self.take_checkpoint(false)?;
             }
         }
-        Ok(cleaned)
+        Ok(early + cleaned)
     }
 
     /// Segments that are empty, or will be once the running changes are folded,

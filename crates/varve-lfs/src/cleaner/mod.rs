@@ -7,13 +7,14 @@
 //! still is where it was read when its copy is appended (protocol rules 18
 //! and 19). Index nodes and ifile blocks are not moved but *touched*: the next
 //! checkpoint rewrites them. A segment becomes clean when two checkpoints have
-//! found it empty (rule 20).
+//! found it empty (rule 20), or sooner if it holds data alone
+//! (`docs/reuse.md`).
 //!
 //! | file | its part |
 //! |---|---|
 //! | `contents.rs`, `mechanism.rs` | what a segment holds, and the four calls |
 //! | `claims.rs` | which cleaner has which segment |
-//! | `pass.rs` | the mount's own cleaner: one pass |
+//! | `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: one pass, and what makes room |
 //! | `pace.rs`, `control.rs` | how hard it works, and how that is changed |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
 //! | `policy/` | opinions |

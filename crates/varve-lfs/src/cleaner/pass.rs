@@ -188,7 +188,7 @@ impl Lfs {
             if !self.claim_own(segment) && heeds_claims {
                 continue;
             }
-            let Some((incarnation, found)) = self.judge(segment, live_bytes, &go_on)? else {
+            let Some((incarnation, found)) = self.judge(segment, &go_on)? else {
                 continue;
             };
             if found.interrupted {
@@ -231,8 +231,7 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let live_bytes = u64::from(self.geometry.segment_bytes);
-            let Some((incarnation, found)) = self.judge(segment, live_bytes, &|| true)? else {
+            let Some((incarnation, found)) = self.judge(segment, &|| true)? else {
                 return Ok(false);
             };
             let live_bytes = found.live_bytes;
@@ -254,16 +253,17 @@ impl Lfs {
         Ok(false)
     }
 
-    /// Finds what lives in a segment, at most `live_bytes`, and its
-    /// incarnation. `None` if it is to be left alone: something in it is
-    /// damaged, or the log has come back to it.
+    /// Finds what lives in a segment, and its incarnation. `None` if it is to
+    /// be left alone: something in it is damaged, or the log has come back to
+    /// it.
     pub(super) fn judge(
         &self,
         segment: u32,
-        live_bytes: u64,
         go_on: &dyn Fn() -> bool,
     ) -> Result<Option<(u32, Found)>> {
-        let Some(incarnation) = self.settled(segment) else {
+        // Both of one moment: what a list of candidates said of an opening that
+        // is over says nothing of this one.
+        let Some((incarnation, live_bytes)) = self.settled(segment) else {
             return Ok(None);
         };
         if live_bytes == 0 {
@@ -338,18 +338,20 @@ impl Lfs {
     }
 
     /// The incarnation of a used segment, all of which has reached the device
-    /// and can be judged.
-    pub(super) fn settled(&self, segment: u32) -> Option<u32> {
+    /// and can be judged, and the most bytes that live in it.
+    pub(super) fn settled(&self, segment: u32) -> Option<(u32, u64)> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
-        let known = judged_through(&self.committed.read());
+        let committed = self.committed.read();
+        let known = judged_through(&committed);
         let segments = self.segments.lock();
         let entry = segments.get(segment);
         let settled = entry.state == SegmentState::Used
             && entry.last_serial < landed
             && entry.last_serial <= known
             && !log.end.stands_in(segment);
-        settled.then_some(entry.incarnation)
+        let live_bytes = i64::from(entry.live_bytes) + committed.added(segment);
+        settled.then_some((entry.incarnation, live_bytes.max(0) as u64))
     }
 
     /// Something in a segment was damaged when it was read in this

@@ -8,8 +8,7 @@
 //!   cleaner would: liveness is tested once more as the copy is appended.
 //! - He declares a segment done. The server looks at every block of it again
 //!   and refuses if one lives and nobody has put it down for the next
-//!   checkpoint. The segment is reused when two checkpoints have found it
-//!   empty, as ever.
+//!   checkpoint. The segment is reused as any is.
 //! - He cannot use up the room that writers and checkpoints need: one move at
 //!   a time, of a mebibyte at most, and only if [`Lfs::may_move`] allows it.
 //! - He cannot hold a lock, and no call of his waits for anything but the
@@ -259,9 +258,9 @@ impl Lfs {
         claims_it(SegmentContents::default())?;
         let read = || -> Answered<SegmentContents> {
             let mut candidates = self.candidates_among(id, segment..segment + 1);
-            let candidate = candidates.pop().ok_or(CallError::NotThis)?;
-            let incarnation = self.settled(segment).ok_or(CallError::NotThis)?;
-            let survey = self.survey(segment, candidate.live_bytes);
+            candidates.pop().ok_or(CallError::NotThis)?;
+            let (incarnation, live_bytes) = self.settled(segment).ok_or(CallError::NotThis)?;
+            let survey = self.survey(segment, live_bytes);
             Ok(self
                 .legible(id, (segment, incarnation), survey)?
                 .without_bytes())
@@ -301,7 +300,7 @@ impl Lfs {
         drop(shared);
         // The log may have come back to it.
         match self.settled(segment) {
-            Some(incarnation) if incarnation == held.incarnation => Ok(held),
+            Some((incarnation, _)) if incarnation == held.incarnation => Ok(held),
             _ => {
                 self.control.shared().claims.release(id, segment);
                 Err(CallError::NotThis)

@@ -31,14 +31,17 @@ impl Volume {
     }
 
     fn cleaned_by(policy: PolicyKind) -> Self {
+        Self::mounted(MountOptions {
+            policy,
+            ..MountOptions::default()
+        })
+    }
+
+    fn mounted(options: MountOptions) -> Self {
         let device = Arc::new(MemoryDevice::new(24 << 20));
         let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
         let clock: Arc<dyn Clock> = ticking.clone();
         Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
-        let options = MountOptions {
-            policy,
-            ..MountOptions::default()
-        };
         let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
@@ -187,7 +190,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     for &segment in &segments {
         assert!(v.lfs.clean_segment(segment).unwrap());
     }
-    let priced = v.lfs.committed.read().live.fold_bytes();
+    let priced = v.lfs.committed.read().live.fold_bytes(u64::MAX);
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
     let cost = v.written() - written;
@@ -382,7 +385,7 @@ fn a_judgement_does_not_outlive_its_image() {
     // A batch is then taken segment by segment.
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
-        let (incarnation, found) = v.lfs.judge(segment, 1, &|| true).unwrap().unwrap();
+        let (incarnation, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
         batch.add(segment, incarnation, v.live(segment), found);
     }
     v.create("another change");

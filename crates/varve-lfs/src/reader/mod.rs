@@ -129,7 +129,7 @@ impl Reader {
 
     /// True if the block was found out about before its segment was opened
     /// anew: another copy lives, and nothing is damaged.
-    fn is_stale(&self, pointer: &Pointer) -> bool {
+    pub(crate) fn is_stale(&self, pointer: &Pointer) -> bool {
         let segment = self.geometry.segment_of(pointer.sector());
         let opened = segment.and_then(|segment| self.opened.get(segment as usize));
         let opened = opened.map_or(0, |opened| opened.load(Acquire));

@@ -6,7 +6,11 @@ use super::*;
 impl Volume {
     /// A file of many segments, and two checkpoints since.
     fn aged() -> (Self, InodeNo) {
-        let v = Volume::new();
+        Self::aged_with(MountOptions::default())
+    }
+
+    fn aged_with(options: MountOptions) -> (Self, InodeNo) {
+        let v = Volume::mounted(options);
         let (file, other) = (v.create("file"), v.create("other"));
         v.write(file, 0, BLOCKS);
         v.checkpoint();
@@ -146,4 +150,91 @@ fn an_image_that_may_have_been_written_over_is_not_held() {
     assert!(!hold(), "the segment may be opened at any time");
     v.checkpoint();
     assert!(hold());
+}
+
+#[test]
+fn what_was_opened_since_the_table_is_judged_by_what_is_in_it() {
+    let v = Volume::new();
+    let file = v.create("file");
+    v.write(file, 0, BLOCKS);
+    v.fs.sync().unwrap();
+    // The table knows nothing of it.
+    let fresh =
+        |segment: &u32| state(&v.lfs, *segment) == SegmentState::Used && v.live(*segment) == 0;
+    let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
+    let segments: Vec<u32> = blocks.iter().map(|m| v.segment(m.pointer)).collect();
+    let segment = segments.into_iter().find(fresh).unwrap();
+    let (_, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+    assert!(found.live_bytes > 0);
+}
+
+#[test]
+fn a_held_image_does_not_keep_from_the_cleaner_what_it_gains() {
+    let (v, file) = Volume::aged();
+    (0..BLOCKS)
+        .step_by(2)
+        .for_each(|block| v.write(file, block, 1));
+    v.checkpoint();
+    v.checkpoint();
+    let serial = v.lfs.committed.read().base.serial;
+    v.lfs.segments.lock().hold(serial);
+    let (clean, moved) = (v.clean(), v.lfs.statistics().cleaner_bytes);
+    let cleaning = v.lfs.lock_cleaning();
+    // Half of each lives.
+    let goal = u64::from(clean) + 1;
+    v.lfs.gain_early(&cleaning, Urgency::Waiting, goal).unwrap();
+    assert!(!v.lfs.segments.lock().holds(serial));
+    let moved = v.lfs.statistics().cleaner_bytes - moved;
+    let segments = moved / u64::from(v.lfs.geometry.segment_bytes);
+    assert!(segments <= 2, "{segments} segments were moved for nothing");
+}
+
+#[test]
+fn whoever_reads_what_has_been_discarded_finds_no_damage() {
+    let (v, file) = Volume::aged_with(MountOptions {
+        discard: true,
+        ..MountOptions::default()
+    });
+    let segment = v.early(file).unwrap();
+    let blocks = v.lfs.map(View::Live, file, 0, BLOCKS).unwrap();
+    let there = blocks.iter().find(|m| v.segment(m.pointer) == segment);
+    let before = there.unwrap();
+    v.lfs.clean_segment(segment).unwrap();
+    v.lfs.settle_vacated().unwrap();
+    assert!(v.is_clean(segment));
+    let read = v.lfs.reader.block(&before.pointer, file, before.block);
+    assert!(read.is_err(), "it is gone");
+    assert_eq!(v.lfs.statistics().checksum_failures, 0);
+    v.is_whole(file, 0, BLOCKS);
+}
+
+/// What is held back for a fold must not grow by more than was asked for when
+/// it was admitted: a full volume could neither fold nor clean.
+#[test]
+fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
+    let v = Volume::new();
+    let sparse = v.create("a block of each leaf");
+    let leaves = 40;
+    let at = |leaf: u64| 1000 + leaf * 200;
+    (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
+    v.checkpoint();
+    let existing = v.lfs.committed.read().base.metadata_bytes;
+    let price = || v.lfs.committed.read().live.fold_bytes(existing);
+    // The inode and its place in the map are paid for once.
+    v.write(sparse, at(0), 1);
+    v.fs.sync().unwrap();
+    // Leaves that exist, then leaves that do not.
+    for leaf in 1..2 * leaves {
+        let before = price();
+        let admitted = v
+            .lfs
+            .committed
+            .read()
+            .live
+            .further_leaf_bytes(existing, BLOCK);
+        v.write(sparse, at(leaf), 1);
+        v.fs.sync().unwrap();
+        let grown = price() - before;
+        assert!(grown <= admitted, "{leaf}: {grown} of {admitted}");
+    }
 }
