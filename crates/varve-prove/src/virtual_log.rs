@@ -2,7 +2,7 @@
 
 use crate::explorer::Plan;
 use crate::generator::Profile;
-use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::mounted::{Claimed, Extras, Handle, Mounted, Subject};
 use crate::runner::new_clock;
 use crate::subjects::options;
 use std::io::IoSlice;
@@ -11,7 +11,7 @@ use varve_device::{Clock, Device, Geometry, MemoryDevice, MemoryImage};
 use varve_fs::{FileSystem, Options, Result};
 use varve_lfs::vlfs::format::{CheckpointHeader, Measures};
 use varve_lfs::vlfs::{
-    Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format, whole_checkpoints,
+    Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, check, format, whole_checkpoints,
 };
 use varve_vlog::{InOrder, Medium};
 
@@ -37,6 +37,7 @@ impl Default for VirtualLog {
             },
             mount: VlfsMountOptions {
                 cache_bytes: 1 << 20,
+                compaction: Watermarks::ALWAYS,
                 ..VlfsMountOptions::default()
             },
             options: options(),
@@ -93,11 +94,35 @@ impl VirtualLog {
         let layout = Vlfs::mount(self.medium(device), Arc::clone(&clock), mount)?;
         let system = FileSystem::mount(layout, clock, self.options.clone())?;
         let extras: Extras<Vlfs> = Extras {
+            clean: |system| compact(system, u64::MAX),
+            // Stopped before it is done.
+            coalesce: |system| compact(system, 5),
+            claim,
             unmount: |system| Ok(system.layout().unmount()?),
             ..Extras::default()
         };
         Ok(Box::new(Handle::new(system, extras)))
     }
+}
+
+/// The compactor works, until it has moved so much or nothing is to be gained.
+fn compact(system: &FileSystem<Vlfs>, most_units: u64) -> Result<()> {
+    let layout = system.layout();
+    if layout.stopped().is_some() {
+        return Ok(());
+    }
+    layout.compact(most_units, &|_| true)?;
+    Ok(())
+}
+
+/// The compactor finds what lives in a region, and moves it later: as if
+/// another thread had come between.
+fn claim(system: &FileSystem<Vlfs>) -> Result<Claimed<Vlfs>> {
+    let claims = system.layout().claim_region()?;
+    Ok(Box::new(move |system| match claims {
+        Some(claims) => Ok(system.layout().move_claims(claims)?),
+        None => Ok(()),
+    }))
 }
 
 /// A device that writes single sectors without reading their neighbours.

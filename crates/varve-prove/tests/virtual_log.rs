@@ -3,7 +3,7 @@
 use std::time::Instant;
 use varve_prove::explorer::{Counts, Explorer, Plan};
 use varve_prove::full;
-use varve_prove::generator::Profile;
+use varve_prove::generator::{Kind, Profile};
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::reference::Course;
 use varve_prove::virtual_log::VirtualLog;
@@ -51,6 +51,45 @@ fn power_cuts_where_room_is_reused() {
     let plan = VirtualLog::churn(seed);
     let counts = explore(&VirtualLog::small(), &plan, scaled(2), 120);
     assert!(counts.states > 200);
+}
+
+/// Much is compacted, some of it after others have come between.
+fn compacted(seed: u64) -> Plan {
+    let mut plan = VirtualLog::churn(seed);
+    let kinds = &mut plan.profile.kinds;
+    kinds.extend([Kind::Coalesce, Kind::Coalesce, Kind::Clean, Kind::Clean]);
+    kinds.extend([Kind::Claim; 4]);
+    kinds.extend([Kind::Move; 4]);
+    plan
+}
+
+#[test]
+fn power_cuts_while_the_compactor_moves() {
+    let seed = announce_seed("power_cuts_while_the_compactor_moves", 1);
+    let counts = explore(&VirtualLog::small(), &compacted(seed), scaled(1), 100);
+    assert!(counts.states > 200);
+    let plan = Plan {
+        units: vec![512],
+        ..compacted(seed)
+    };
+    let counts = explore(&VirtualLog::with_small_units(), &plan, scaled(1), 100);
+    assert!(counts.states > 200);
+}
+
+#[test]
+fn the_compactor_against_the_model() {
+    let seed = announce_seed("the_compactor_against_the_model", 1);
+    for (round, subject) in (0..).zip([VirtualLog::small(), VirtualLog::with_small_units()]) {
+        let mut profile = Profile::everything();
+        profile.kinds.extend(compacted(seed).profile.kinds);
+        let course = Course {
+            may_be_full: true,
+            ..Course::new(profile, 1200)
+        };
+        if let Err(failure) = course.run_on(seed + round, &subject) {
+            panic!("{failure}");
+        }
+    }
 }
 
 #[test]
@@ -134,5 +173,28 @@ fn planted_mistakes_are_caught() {
         });
         eprintln!("{bug:?}: {:?}", explorer.counts());
         assert!(caught, "{bug:?} is not caught");
+    }
+}
+
+/// The same of mistakes of the compactor.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_mistakes_of_the_compactor_are_caught() {
+    use varve_fs::planted::{Planted, with};
+    let seed = announce_seed("planted_mistakes_of_the_compactor_are_caught", 1);
+    let plan = Plan {
+        patience: std::time::Duration::ZERO,
+        ..compacted(seed)
+    };
+    for bug in [Planted::MoveUnchecked, Planted::ReuseUnsettled] {
+        let subject = VirtualLog::small();
+        let explorer = Explorer::new(&subject);
+        let caught = (0..60).find(|&index| {
+            let explored = || explorer.explore_generated(index, 100, &plan);
+            let outcome = varve_prove::panics::catch(|| with(bug, explored));
+            !matches!(outcome, Ok(Ok(())))
+        });
+        eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
+        assert!(caught.is_some(), "{bug:?} is not caught");
     }
 }

@@ -123,6 +123,12 @@ impl FreeSpace {
         self.free_blocks
     }
 
+    /// Units that nobody uses, those of partly used blocks included.
+    pub fn free_units(&self) -> u64 {
+        let used: u64 = self.used_units.iter().map(|&units| u64::from(units)).sum();
+        self.used.len() as u64 * u64::from(self.units_per_block) - used
+    }
+
     /// Regions with no used unit, in order.
     pub fn empty_regions(&self) -> &BTreeSet<u32> {
         &self.empty

@@ -2,7 +2,8 @@
 //! tables, where every read sees it.
 
 use super::Vlfs;
-use super::format::{Extent, Place};
+use super::compact::Owner;
+use super::format::{Extent, NodeId, Place};
 use super::seal::Writer;
 use super::stage::{Changes, Stage};
 use crate::error::{Error, Result};
@@ -59,6 +60,10 @@ impl Vlfs {
                 return Err(error);
             }
         };
+        let owners = group.items.iter().filter_map(owner_of);
+        for (extent, owner) in extents.iter().zip(owners) {
+            writer.owners.note(extent.unit, owner);
+        }
         self.adopt(writer, changes)?;
         writer.usage = group.usage;
         writer.appended += 1;
@@ -67,6 +72,7 @@ impl Vlfs {
 
     pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
         writer.runs.give_up(extent.unit);
+        writer.owners.forget(extent);
         writer.space.release(extent).map_err(|extent| {
             let reason = format!(
                 "{} units at {} are of the tree, and free by the bits of used units: run fsck",
@@ -78,7 +84,7 @@ impl Vlfs {
     }
 
     /// Whether `need` blocks can be written, and everything that waits.
-    fn has_room(&self, writer: &Writer, need: u64) -> bool {
+    pub(super) fn has_room(&self, writer: &Writer, need: u64) -> bool {
         let owed = {
             let tables = self.tables.read();
             tables.images.len() + tables.nodes.len()
@@ -97,7 +103,7 @@ impl Vlfs {
     /// Takes along what waits and, if that is much or does not suffice, frees
     /// what waits for a checkpoint.
     fn relieve(&self, writer: &mut Writer, need: u64) -> Result<()> {
-        if self.has_room(writer, need) {
+        if self.has_room(writer, need) || (writer.space.lift_all() && self.has_room(writer, need)) {
             // Others made it meanwhile.
             return Ok(());
         }
@@ -217,7 +223,7 @@ impl Vlfs {
     }
 
     /// Makes a group's changes what readers see.
-    fn adopt(&self, writer: &mut Writer, changes: Changes) -> Result<()> {
+    pub(super) fn adopt(&self, writer: &mut Writer, changes: Changes) -> Result<()> {
         let measures = self.measures();
         let mut tables = self.tables.write();
         for (ino, version) in changes.freed {
@@ -246,6 +252,19 @@ impl Vlfs {
             self.release(writer, extent)?;
         }
         Ok(())
+    }
+}
+
+/// Whose the data of an item is, if it has any.
+fn owner_of(item: &Item) -> Option<Owner> {
+    match item {
+        Item::Block { ino, block, .. } => Some(Owner::Tree(NodeId {
+            ino: ino.0,
+            height: 0,
+            index: *block,
+        })),
+        Item::Xattrs { ino, data, .. } => (!data.is_empty()).then_some(Owner::Xattrs(ino.0)),
+        _ => None,
     }
 }
 

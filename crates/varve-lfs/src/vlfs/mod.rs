@@ -15,7 +15,7 @@
 //!   and at nothing else.
 //! - After a failed flush or record nothing is written any more.
 //!
-//! Locks, in this order: `committing` (one transaction at a time), `writer`
+//! Locks, in this order: `compactor`, `committing` (one transaction at a time), `writer`
 //! (room, and who changes the tables), `tables` (what readers see; no write
 //! waits for the device under it), `numbers`.
 
@@ -23,6 +23,7 @@ mod accounts;
 mod append;
 mod check;
 mod checkpoint;
+mod compact;
 mod cut;
 pub mod format;
 mod layout;
@@ -42,12 +43,14 @@ mod walk;
 
 pub use check::{Checked, check};
 pub use checkpoint::whole_checkpoints;
+pub use compact::{Claims, Compaction, Watermarks};
 pub use mkfs::{VlfsFormatOptions, format, plan};
 pub use mount::VlfsMountOptions;
 pub use recovery::VlfsRecovery;
 pub use statistics::VlfsStatistics;
 
 use crate::error::{Error, Result};
+use compact::Compactor;
 use format::{Measures, Superblock};
 use lookup::{Store, Tables};
 use numbers::Numbers;
@@ -64,6 +67,7 @@ pub struct Vlfs {
     superblock: Superblock,
     options: VlfsMountOptions,
     store: Store,
+    compactor: Mutex<Compactor>,
     committing: Mutex<()>,
     writer: Mutex<Writer>,
     tables: RwLock<Tables>,

@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use super::Vlfs;
+use super::compact::{Compactor, Owners, Watermarks};
 use super::format::{CheckpointHeader, Measures, Superblock};
 use super::lookup::{Store, Tables};
 use super::numbers::Numbers;
@@ -41,6 +42,10 @@ pub struct VlfsMountOptions {
     pub checkpoint_seconds: u64,
     /// What guides eager writing where there is a head.
     pub policy: Policy,
+    /// When the compactor works.
+    pub compaction: Watermarks,
+    /// Units whose owners the compactor knows at once, 32 bytes each.
+    pub owners_units: u64,
     /// Recorded in the owner record.
     pub owner: OwnerIdentity,
 }
@@ -54,6 +59,8 @@ impl Default for VlfsMountOptions {
             checkpoint_bytes: 128 << 20,
             checkpoint_seconds: 30,
             policy: Policy::default(),
+            compaction: Watermarks::default(),
+            owners_units: 1 << 19,
             owner: OwnerIdentity::default(),
         }
     }
@@ -195,6 +202,7 @@ impl Vlfs {
             log,
             runs: Runs::default(),
             dirty: BTreeSet::new(),
+            owners: Owners::default(),
             stored: totals.stored().min(measures.blocks),
             usage,
             appended: 0,
@@ -213,6 +221,7 @@ impl Vlfs {
             superblock,
             options,
             store,
+            compactor: Mutex::new(Compactor::default()),
             committing: Mutex::new(()),
             writer: Mutex::new(writer),
             tables: RwLock::new(tables),

@@ -7,6 +7,7 @@
 
 use super::Vlfs;
 use super::append::TRIES;
+use super::compact::{Owner, Owners};
 use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Totals};
 use super::runs::Runs;
 use super::space::Space;
@@ -27,6 +28,8 @@ pub struct Writer {
     pub runs: Runs,
     /// Pieces of the map that changed without an inode being written.
     pub dirty: BTreeSet<u32>,
+    /// Whose units are, for the compactor.
+    pub owners: Owners,
     pub usage: Usage,
     /// Blocks of data stored.
     pub stored: u64,
@@ -51,6 +54,7 @@ struct Plan {
     written: usize,
     nodes: Vec<(Place, Arc<Node>)>,
     images: Vec<(Entry, Arc<Image>)>,
+    owners: Vec<(u64, Owner)>,
     released: Vec<Extent>,
 }
 
@@ -94,7 +98,7 @@ impl Vlfs {
     }
 
     /// The transaction is durable: what it gave up is free.
-    fn settle(&self, writer: &mut Writer, sealed: u64) {
+    pub(super) fn settle(&self, writer: &mut Writer, sealed: u64) {
         writer.durable = sealed;
         for unit in writer.log.reclaim() {
             writer.space.give_record(unit);
@@ -103,7 +107,7 @@ impl Vlfs {
     }
 
     /// Writes the transaction of everything appended so far.
-    fn seal(&self, writer: &mut Writer) -> Result<()> {
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
         let plan = self.write_metadata(writer)?;
         let mut pieces = std::mem::take(&mut writer.dirty);
         let measures = self.measures();
@@ -120,6 +124,9 @@ impl Vlfs {
             }
             tables.images.clear();
             tables.nodes.clear();
+        }
+        for (unit, owner) in plan.owners {
+            writer.owners.note(unit, owner);
         }
         for extent in plan.released {
             self.release(writer, extent)?;
@@ -217,6 +224,7 @@ impl Vlfs {
                 };
                 *slot = place;
                 plan.nodes.push((place, Arc::new(node)));
+                plan.owners.push((unit, Owner::Tree(id)));
             }
             if old.is_stored() {
                 self.store.forget(&old);
@@ -227,11 +235,15 @@ impl Vlfs {
             let (unit, crc) = room(image.encode(measures), plan)?;
             let entry = Entry::used(unit, crc, image.unfinished());
             let old = tables.entry(ino);
-            if let Some(unit) = old.unit() {
+            if let Some(old_unit) = old.unit() {
                 self.store.forget_image(&old);
-                plan.released.push(Extent { unit, units: 1 });
+                plan.released.push(Extent {
+                    unit: old_unit,
+                    units: 1,
+                });
             }
             plan.images.push((entry, Arc::new(image)));
+            plan.owners.push((unit, Owner::Inode(ino)));
         }
         Ok(())
     }

@@ -5,7 +5,11 @@
 //! tree. Whoever gives room up says so once; giving up what the tree does not
 //! have is damage of the medium's bits, and is reported.
 
+mod fence;
+mod holes;
+
 use super::format::{Extent, Measures};
+use fence::Fences;
 use varve_vlog::Medium;
 use varve_vlog::eager::{Avoid, Eager, Policy, Want};
 use varve_vlog::free_space::{FreeSpace, Regions};
@@ -76,6 +80,8 @@ pub struct Space {
     measures: Measures,
     free: FreeSpace,
     eager: Eager,
+    /// The compactor's: what it fills must not lead the writers astray.
+    plugger: Eager,
     zone: Option<Zone>,
     /// The present tree's.
     pub tree: Bits,
@@ -89,6 +95,10 @@ pub struct Space {
     in_flight: Vec<Extent>,
     /// Given up durably, and used by the newest checkpoint.
     pinned: Vec<Extent>,
+    /// Regions that are being emptied.
+    fences: Fences,
+    /// Units go to holes.
+    plugging: bool,
 }
 
 impl Space {
@@ -157,6 +167,7 @@ impl Space {
             measures: *measures,
             free,
             eager: Eager::new(policy),
+            plugger: Eager::new(policy),
             zone,
             tree,
             base,
@@ -164,6 +175,8 @@ impl Space {
             released: Vec::new(),
             in_flight: Vec::new(),
             pinned: Vec::new(),
+            fences: Fences::default(),
+            plugging: false,
         };
         // What the checkpoint's tree uses and the present one does not stays
         // as it is: the next recovery may need it as this one did.
@@ -195,10 +208,7 @@ impl Space {
     /// region, at most `wanted`: for data.
     pub fn take_blocks(&mut self, medium: &dyn Medium, wanted: usize) -> Option<(u64, usize)> {
         let each = self.measures.units_per_block();
-        let head = medium.head();
-        let unit = self
-            .eager
-            .choose(&self.free, head.as_ref(), Want::Block, Avoid::default())?;
+        let unit = self.nearest(medium, Want::Block)?;
         let first = self.free.place(unit).0;
         let region = self.free.regions().of(first);
         let end = self.free.regions().blocks(region).end;
@@ -222,12 +232,28 @@ impl Space {
     }
 
     fn nearest_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        let head = medium.head();
-        let unit = self
-            .eager
-            .choose(&self.free, head.as_ref(), Want::Unit, Avoid::default())?;
+        let unit = self.nearest(medium, Want::Unit)?;
         self.free.take_unit(unit);
         Some(unit)
+    }
+
+    /// The nearest place; behind a fence if there is no other.
+    fn nearest(&mut self, medium: &dyn Medium, want: Want) -> Option<u64> {
+        let head = medium.head();
+        let avoid = Avoid {
+            empty: self.plugging,
+            ..Avoid::default()
+        };
+        loop {
+            let eager = match self.plugging {
+                true => &mut self.plugger,
+                false => &mut self.eager,
+            };
+            let found = eager.choose(&self.free, head.as_ref(), want, avoid);
+            if found.is_some() || !self.lift_all() {
+                return found;
+            }
+        }
     }
 
     /// Takes a unit for a record.
@@ -246,7 +272,7 @@ impl Space {
     pub fn give_record(&mut self, unit: u64) {
         match &mut self.zone {
             Some(zone) => zone.free.give_unit(unit - zone.start),
-            None => self.free.give_unit(unit),
+            None => self.give(Extent { unit, units: 1 }),
         }
     }
 
@@ -284,6 +310,7 @@ impl Space {
                 false => self.give(extent),
             }
         }
+        self.lift_empty();
     }
 
     /// A checkpoint of the present tree is durable, and nothing waits.
@@ -292,13 +319,7 @@ impl Space {
         for extent in std::mem::take(&mut self.pinned) {
             self.give(extent);
         }
-    }
-
-    fn give(&mut self, extent: Extent) {
-        match extent.units {
-            1 => self.free.give_unit(extent.unit),
-            _ => self.free.give_block(self.free.place(extent.unit).0),
-        }
+        self.lift_all();
     }
 
     /// Blocks nobody uses.

@@ -126,6 +126,32 @@ impl<'a> Stage<'a> {
         }
     }
 
+    /// A node and those above it are to be written anew, as they are.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn touch(&mut self, image: &Image, id: NodeId) -> Result<()> {
+        let measures = self.store.measures;
+        let first = id.index.saturating_mul(measures.span(id.height));
+        let mut height = image.height;
+        let mut place = image.slots[(first / measures.span(height)) as usize];
+        while height >= id.height {
+            let at = NodeId {
+                height,
+                index: first / measures.span(height),
+                ..id
+            };
+            let Some(node) = self.take_node(at, &place)? else {
+                return Ok(());
+            };
+            let below = first / measures.span(height - 1) % measures.fanout() as u64;
+            place = node.slots[below as usize];
+            self.changes.nodes.insert(at, Some(node));
+            height -= 1;
+        }
+        Ok(())
+    }
+
     fn settle(&mut self, old: &Place, new: &Place) {
         self.give_up_block(old);
         self.changes.stored += i64::from(new.is_stored());

@@ -15,6 +15,9 @@ pub(super) struct Counters {
     pub flushes: AtomicU64,
     pub checkpoints: AtomicU64,
     pub reliefs: AtomicU64,
+    pub units_moved: AtomicU64,
+    pub regions_emptied: AtomicU64,
+    pub units_immovable: AtomicU64,
 }
 
 /// A reading of all of them.
@@ -40,6 +43,16 @@ pub struct VlfsStatistics {
     pub units_waiting: u64,
     /// Dead records kept because others hang on them.
     pub records_waiting: u64,
+    /// Units that the compactor has moved, inodes and index nodes included.
+    pub units_moved: u64,
+    /// Regions (tracks of a drive) that it has moved everything off.
+    pub regions_emptied: u64,
+    /// Units that it could not move: unreadable, or nobody's that it knows.
+    pub units_immovable: u64,
+    /// Regions with no used unit.
+    pub regions_empty: u64,
+    /// Blocks and units whose owner it knows.
+    pub owners_known: u64,
 }
 
 impl Vlfs {
@@ -68,6 +81,11 @@ impl Vlfs {
             units_pinned: writer.space.pinned_units(),
             units_waiting: writer.space.waiting_units(),
             records_waiting: writer.log.waiting() as u64,
+            units_moved: counts.units_moved.load(Relaxed),
+            regions_emptied: counts.regions_emptied.load(Relaxed),
+            units_immovable: counts.units_immovable.load(Relaxed),
+            regions_empty: writer.space.empty_regions(),
+            owners_known: writer.owners.known(),
         }
     }
 }

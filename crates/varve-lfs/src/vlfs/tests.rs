@@ -1,5 +1,6 @@
 //! Volumes made, used, crashed and mounted again.
 
+mod compaction;
 mod drive;
 mod newest;
 mod overtaking;

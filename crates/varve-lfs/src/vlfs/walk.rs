@@ -76,8 +76,20 @@ impl Tree<'_> {
     /// # Errors
     /// If a node cannot be read, or what `visit` says.
     pub fn places(&self, visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>) -> Result<()> {
+        self.places_from(0, visit)
+    }
+
+    /// The same, but for what lies wholly before a block.
+    ///
+    /// # Errors
+    /// As [`Tree::places`].
+    pub fn places_from(
+        &self,
+        from: u64,
+        visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>,
+    ) -> Result<()> {
         for (index, place) in (0..).zip(&self.image.slots) {
-            self.visit_place(place, self.image.height, index, visit)?;
+            self.visit_place(place, (self.image.height, index), from, visit)?;
         }
         Ok(())
     }
@@ -85,10 +97,14 @@ impl Tree<'_> {
     fn visit_place(
         &self,
         place: &Place,
-        height: u8,
-        index: u64,
+        (height, index): (u8, u64),
+        from: u64,
         visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>,
     ) -> Result<()> {
+        let span = self.measures.span(height);
+        if index.saturating_mul(span).saturating_add(span) <= from {
+            return Ok(());
+        }
         let id = NodeId {
             ino: self.image.inode.ino.0,
             height,
@@ -102,7 +118,8 @@ impl Tree<'_> {
         };
         let below = index.saturating_mul(self.measures.fanout() as u64);
         for (slot, place) in (0..).zip(&node.slots) {
-            self.visit_place(place, height - 1, below.saturating_add(slot), visit)?;
+            let below = (height - 1, below.saturating_add(slot));
+            self.visit_place(place, below, from, visit)?;
         }
         Ok(())
     }

@@ -1,0 +1,86 @@
+//! Learning whose units are: a walk of all inodes and index nodes, a few at a
+//! time, as the tree is in that moment.
+
+use super::super::Vlfs;
+use super::super::format::{Extent, NodeId};
+use super::super::seal::Writer;
+use super::super::walk::Tree;
+use super::owners::{Owner, Progress};
+use crate::error::Result;
+
+/// Inodes and index nodes looked at while appends are held up.
+const STEP: u32 = 16;
+
+impl Vlfs {
+    /// A step of the walk; true once it is done. Nothing waits for a transaction:
+    /// what is appended meanwhile says itself whose it is. What cannot be read
+    /// has no owner then, and stays where it is.
+    pub(super) fn learn(&self, writer: &mut Writer) -> bool {
+        let mut left = STEP;
+        while let Some(at) = writer.owners.progress {
+            if left == 0 {
+                return false;
+            }
+            if at.ino >= self.tables.read().map.len() as u64 {
+                writer.owners.progress = None;
+                break;
+            }
+            let next = Progress {
+                ino: at.ino + 1,
+                block: 0,
+            };
+            let found = self.learn_inode(writer, at, &mut left);
+            if let Err(error) = &found {
+                tracing::warn!(%error, ino = at.ino, "the rest of an inode is not compacted");
+            }
+            writer.owners.progress = Some(found.ok().flatten().unwrap_or(next));
+        }
+        true
+    }
+
+    /// Where to go on in this inode, if `left` did not suffice.
+    fn learn_inode(
+        &self,
+        writer: &mut Writer,
+        at: Progress,
+        left: &mut u32,
+    ) -> Result<Option<Progress>> {
+        let tables = self.tables.read();
+        let Some(unit) = tables.entry(at.ino).unit() else {
+            return Ok(None);
+        };
+        *left -= 1;
+        let image = tables.image(&self.store, at.ino)?;
+        let measures = self.measures();
+        let owners = &mut writer.owners;
+        owners.note(unit, Owner::Inode(at.ino));
+        if image.xattrs.is_stored() {
+            let Extent { unit, .. } = measures.extent_of(&image.xattrs);
+            owners.note(unit, Owner::Xattrs(at.ino));
+        }
+        let tree = Tree {
+            measures,
+            image: &image,
+            fetch: &|id, place| tables.node(&self.store, id, place),
+        };
+        let mut rest = None;
+        tree.places_from(at.block, &mut |id: NodeId, place| {
+            if place.is_stored() {
+                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+            }
+            if id.height == 0 || rest.is_some() {
+                return Ok(false);
+            }
+            if *left == 0 {
+                rest = Some(Progress {
+                    block: id.index.saturating_mul(measures.span(id.height)),
+                    ..at
+                });
+                return Ok(false);
+            }
+            *left -= 1;
+            Ok(true)
+        })?;
+        Ok(rest)
+    }
+}

@@ -1,0 +1,157 @@
+//! Moving: data is copied to a hole, index nodes and inodes are marked as
+//! changed, and the next transaction writes them elsewhere.
+
+use super::super::Vlfs;
+use super::super::append::{PATH_MAX, TRIES};
+use super::super::format::{Extent, NodeId, Place};
+use super::super::seal::Writer;
+use super::super::stage::{Changes, Stage};
+use super::claims::Claim;
+use super::owners::Owner;
+use crate::error::Result;
+use std::io::IoSlice;
+use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_fs::InodeNo;
+use varve_fs::planted::{self, Planted};
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Moved {
+    Done,
+    /// It has been replaced or removed since, or has moved.
+    Gone,
+    /// It stays where it is: whoever reads it is told.
+    Unreadable,
+    /// There is no hole, or too little room for those who append.
+    NoRoom,
+}
+
+impl Vlfs {
+    /// Moves one thing, if the tree still leads to it.
+    pub(super) fn move_claim(&self, claim: &Claim) -> Result<Moved> {
+        let mut writer = self.writer.lock();
+        let writer = &mut *writer;
+        self.writable()?;
+        let found = self.place_of(&self.tables.read(), claim.owner);
+        let stands = matches!(found, Ok(Some(place)) if place == claim.place);
+        if !stands && !planted::is(Planted::MoveUnchecked) {
+            return Ok(Moved::Gone);
+        }
+        let Some(bytes) = &claim.bytes else {
+            self.counts
+                .units_immovable
+                .fetch_add(claim.extent.units.into(), Relaxed);
+            return Ok(Moved::Unreadable);
+        };
+        // As for a block that somebody appends, and one more.
+        if !self.has_room(writer, 2 * (PATH_MAX + 1)) {
+            return Ok(Moved::NoRoom);
+        }
+        let copied = match claim.owner {
+            Owner::Tree(NodeId { height: 0, .. }) | Owner::Xattrs(_) => {
+                match self.copy(writer, claim.extent.units, bytes)? {
+                    Some(extent) => Some(extent),
+                    None => return Ok(Moved::NoRoom),
+                }
+            }
+            Owner::Tree(_) | Owner::Inode(_) => None,
+        };
+        let place = copied.map(|extent| Place {
+            sector: extent.unit * self.measures().unit_sectors(),
+            ..claim.place
+        });
+        let changes = match self.changed(claim.owner, place) {
+            Ok(changes) => changes,
+            Err(error) => {
+                // Written, and of no tree.
+                copied.map_or(Ok(()), |extent| self.release(writer, extent))?;
+                tracing::warn!(%error, owner = ?claim.owner, "cannot be moved");
+                return Ok(Moved::Unreadable);
+            }
+        };
+        if let Some(extent) = copied {
+            writer.owners.note(extent.unit, claim.owner);
+        }
+        self.adopt(writer, changes)?;
+        writer.appended += 1;
+        self.counts
+            .units_moved
+            .fetch_add(claim.extent.units.into(), Relaxed);
+        Ok(Moved::Done)
+    }
+
+    /// Writes a copy to a hole; elsewhere if that fails.
+    fn copy(&self, writer: &mut Writer, units: u32, bytes: &[u8]) -> Result<Option<Extent>> {
+        for _ in 0..TRIES {
+            let Some(extent) = writer.space.take_hole(&self.store.medium, units) else {
+                return Ok(None);
+            };
+            let at = self.measures().unit_byte(extent.unit);
+            match self.store.medium.write(at, &[IoSlice::new(bytes)]) {
+                Ok(()) => {
+                    writer.runs.data(extent.unit, units, bytes);
+                    writer.since_checkpoint += bytes.len() as u64;
+                    return Ok(Some(extent));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a hole is not used again");
+                    writer.space.spoil(extent);
+                }
+            }
+        }
+        // Whoever must write will find out whether anything can be written.
+        Ok(None)
+    }
+
+    /// The tree with `owner` at `place`, or to be written anew.
+    fn changed(&self, owner: Owner, place: Option<Place>) -> Result<Changes> {
+        let tables = self.tables.read();
+        let mut stage = Stage::new(&self.store, &tables);
+        let ino = match owner {
+            Owner::Tree(id) => id.ino,
+            Owner::Xattrs(ino) | Owner::Inode(ino) => ino,
+        };
+        let mut image = stage.take_image(InodeNo(ino), 0)?;
+        match (owner, place) {
+            (Owner::Tree(id), Some(place)) => stage.set(&mut image, id.index, place)?,
+            (Owner::Tree(id), None) => stage.touch(&image, id)?,
+            (Owner::Xattrs(_), Some(place)) => {
+                let old = std::mem::replace(&mut image.xattrs, place);
+                stage.give_up(&old);
+            }
+            (Owner::Xattrs(_) | Owner::Inode(_), _) => {}
+        }
+        stage.put_image(image);
+        Ok(stage.changes)
+    }
+
+    /// The records in a region are to be written anew by the next transaction;
+    /// false if there is none.
+    pub(super) fn release_records(&self, region: u32) -> bool {
+        let mut writer = self.writer.lock();
+        let pieces = writer.log.pieces_in(writer.space.units_of(region));
+        let some = !pieces.is_empty();
+        writer.dirty.extend(pieces);
+        writer.appended += u64::from(some);
+        some
+    }
+
+    /// Makes the moves durable, with everything appended before them.
+    pub(super) fn commit_moves(&self) -> Result<()> {
+        let _one = self.committing.lock();
+        let sealed = {
+            let mut writer = self.writer.lock();
+            self.writable()?;
+            writer.space.plug(true);
+            let outcome = self.seal(&mut writer);
+            writer.space.plug(false);
+            outcome?;
+            writer.sealed
+        };
+        if !planted::is(Planted::ReuseUnsettled) {
+            self.flush()?;
+        }
+        self.settle(&mut self.writer.lock(), sealed);
+        Ok(())
+    }
+}
