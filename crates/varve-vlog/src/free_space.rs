@@ -72,6 +72,7 @@ pub struct FreeSpace {
     /// Regions with no used unit, and at least one block.
     empty: BTreeSet<u32>,
     free_blocks: u64,
+    free_units: u64,
 }
 
 impl FreeSpace {
@@ -99,6 +100,7 @@ impl FreeSpace {
                 .map(|nth| nth as u32)
                 .collect(),
             free_blocks: u64::from(blocks),
+            free_units: u64::from(blocks) * u64::from(units_per_block),
             regions,
         }
     }
@@ -125,8 +127,7 @@ impl FreeSpace {
 
     /// Units that nobody uses, those of partly used blocks included.
     pub fn free_units(&self) -> u64 {
-        let used: u64 = self.used_units.iter().map(|&units| u64::from(units)).sum();
-        self.used.len() as u64 * u64::from(self.units_per_block) - used
+        self.free_units
     }
 
     /// Regions with no used unit, in order.
@@ -185,6 +186,7 @@ impl FreeSpace {
             self.empty.remove(&(region as u32));
         }
         self.used_units[region] += units.count_ones();
+        self.free_units -= u64::from(units.count_ones());
     }
 
     /// Gives units of a block back.
@@ -204,6 +206,7 @@ impl FreeSpace {
         self.free_blocks += u64::from(whole);
         self.free_in[region] += whole;
         self.used_units[region] -= units.count_ones();
+        self.free_units += u64::from(units.count_ones());
         if self.used_units[region] == 0 {
             self.empty.insert(region as u32);
         }
@@ -272,6 +275,7 @@ mod tests {
         assert_eq!(free.mask(1), 0b10);
         free.take_block(0);
         assert_eq!((free.free_blocks(), free.empty_regions().len()), (6, 1));
+        assert_eq!(free.free_units(), 8 * 8 - 9);
         assert_eq!((free.utilisation(0), free.free_blocks_in(0)), (0.5, 2));
         free.give_unit(9);
         free.give_block(0);

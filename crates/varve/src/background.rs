@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use varve_fs::FileSystem;
+use varve_fs::{FileSystem, Layout};
 use varve_lfs::Lfs;
 use varve_lfs::cleaner::policy::Coalescing;
 
@@ -27,7 +27,7 @@ const BUSY: Duration = Duration::from_millis(50);
 /// cleaner's rests are its own affair.
 const PRESSED: Duration = Duration::from_millis(2);
 /// Looks without a request after which a volume counts as idle.
-const QUIET: u32 = 10;
+pub(crate) const QUIET: u32 = 10;
 /// Bytes put in order at a time, and how often in a look: a foreground request
 /// meets one of them at most, and none takes more of a device than this a
 /// second, twice (they are read and written).
@@ -196,7 +196,7 @@ fn maintain(fs: &FileSystem<Lfs>, signal: &Signal, coalesce: bool) {
 }
 
 /// What users have asked for so far.
-fn requests_of(fs: &FileSystem<Lfs>) -> u64 {
+pub(crate) fn requests_of<L: Layout>(fs: &FileSystem<L>) -> u64 {
     let s = fs.statistics();
     let changes = s.creates + s.unlinks + s.renames + s.setattrs + s.fsyncs;
     s.lookups + s.reads + s.writes + changes

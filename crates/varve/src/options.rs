@@ -127,6 +127,9 @@ pub struct OpenOptions {
     /// Put the blocks of files that were updated at random in order while
     /// nobody uses the volume; needs `background`. Default: off.
     pub coalesce: bool,
+    /// On a volume on the virtual log: make empty regions of scattered free
+    /// room while nobody uses the volume; needs `background`. Default: off.
+    pub compact: bool,
     /// On whose behalf operations run. Default: this process's user and group,
     /// umask 022, and no permission bit refuses anything.
     pub caller: Option<Caller>,
@@ -149,6 +152,7 @@ impl Default for OpenOptions {
             discard: false,
             verify: true,
             coalesce: false,
+            compact: false,
             caller: None,
         }
     }

@@ -3,7 +3,7 @@
 //! The facade's files-by-path ([`crate::Volume`]) is that of the segmented log;
 //! a volume on the virtual log is used through its [`FileSystem`] or a mount.
 
-use crate::background::{IDLE, Signal};
+use crate::background::{IDLE, QUIET, Signal, requests_of};
 use crate::error::{Error, Result};
 use crate::format::{Found, VIRTUAL_LOG, probe};
 use crate::host;
@@ -18,6 +18,9 @@ use varve_fs::FileSystem;
 use varve_lfs::vlfs::format::Superblock;
 use varve_lfs::vlfs::{Vlfs, VlfsMountOptions};
 use varve_vlog::{InOrder, Medium};
+
+/// Bytes that the compactor moves in one look of the background thread.
+const COMPACT_BYTES: u64 = 4 << 20;
 
 /// True if the image or device begins like a volume on the virtual log, or
 /// ends like one and begins like nothing that is known: what was made over such
@@ -85,7 +88,7 @@ impl VirtualLogVolume {
             closed: false,
         };
         if options.background {
-            volume.start().map_err(|source| {
+            volume.start(options.compact).map_err(|source| {
                 Error::Open(OpenError::Io {
                     path: path.to_owned(),
                     action: "start a thread for",
@@ -96,12 +99,14 @@ impl VirtualLogVolume {
         Ok(volume)
     }
 
-    /// One thread writes back and takes checkpoints: nothing here is cleaned.
-    fn start(&mut self) -> std::io::Result<()> {
+    /// One thread writes back and takes checkpoints; with `compact` it compacts
+    /// while nobody asks for anything.
+    fn start(&mut self, compact: bool) -> std::io::Result<()> {
         let (fs, signal) = (Arc::clone(&self.fs), Arc::clone(&self.signal));
         let work = move || {
             // Writing out must never wait for memory that only it can free.
             let _ = rustix::process::configure_io_flusher_behavior(true);
+            let mut idle = Idle::default();
             while signal.wait(IDLE) {
                 let written = loop {
                     match fs.write_back() {
@@ -114,6 +119,9 @@ impl VirtualLogVolume {
                 }
                 if let Some(reason) = fs.layout().stopped() {
                     fs.refuse_changes(&reason);
+                }
+                if compact && idle.look(&fs) {
+                    idle.compact(&fs, &signal);
                 }
             }
         };
@@ -172,6 +180,38 @@ impl Drop for VirtualLogVolume {
             && let Err(error) = self.close_once()
         {
             tracing::error!(%error, "a volume on the virtual log was not closed cleanly");
+        }
+    }
+}
+
+/// Whether nobody asks for anything, and what is done then.
+#[derive(Default)]
+struct Idle {
+    requests: u64,
+    quiet: u32,
+    failed: bool,
+}
+
+impl Idle {
+    /// True once so many looks in a row have found no request.
+    fn look(&mut self, fs: &FileSystem<Vlfs>) -> bool {
+        let requests = requests_of(fs);
+        let before = std::mem::replace(&mut self.requests, requests);
+        self.quiet = match requests == before {
+            true => self.quiet.saturating_add(1),
+            false => 0,
+        };
+        self.quiet >= QUIET && !self.failed
+    }
+
+    /// A step of the compactor; it ends as soon as somebody asks for something.
+    fn compact(&mut self, fs: &FileSystem<Vlfs>, signal: &Signal) {
+        let layout = fs.layout();
+        let most = COMPACT_BYTES / u64::from(layout.superblock().unit_bytes.get());
+        let may = |_| !signal.stopping() && requests_of(fs) == self.requests;
+        if let Err(error) = layout.compact(most, &may) {
+            tracing::error!(%error, "cannot compact, and will not until the next mount");
+            self.failed = true;
         }
     }
 }

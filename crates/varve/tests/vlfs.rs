@@ -8,6 +8,8 @@ mod support;
 use std::fs::{self, File};
 use std::io::Write;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
 
@@ -129,5 +131,40 @@ fn git_works_on_it() {
         .unwrap();
     assert!(done.status.success(), "{done:?}");
     m.remount_checked();
+    m.finish();
+}
+
+#[test]
+fn an_idle_mount_makes_empty_regions_if_asked_to() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("16M");
+    m.umount();
+    varve(["mount", "-o", "compact", &m.image, &m.dir]).expect(0, "");
+    let content = |nth: usize| vec![nth as u8; 20_000];
+    let mut files = 0;
+    while fs::write(m.path(&format!("{files}")), content(files)).is_ok() {
+        files += 1;
+    }
+    assert!(files > 200, "{files}");
+    let _ = fs::remove_file(m.path(&format!("{files}")));
+    for nth in (0..files).filter(|nth| nth % 3 > 0) {
+        fs::remove_file(m.path(&format!("{nth}"))).unwrap();
+    }
+    File::open(&m.dir).unwrap().sync_all().unwrap();
+    let emptied = || {
+        let stats = varve(["stats", "--json", &m.dir]).expect(0, "").json();
+        stats["virtual_log"]["regions_emptied"].as_u64().unwrap()
+    };
+    let begun = Instant::now();
+    while emptied() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(240), "nothing moves");
+        sleep(Duration::from_secs(1));
+    }
+    m.remount_checked();
+    for nth in (0..files).step_by(3) {
+        assert!(fs::read(m.path(&format!("{nth}"))).unwrap() == content(nth));
+    }
     m.finish();
 }

@@ -6,8 +6,8 @@
 //! passes between the choice of a place and its write. Over the bus come the
 //! first sector of what is written before the medium can begin, and everything
 //! that is read, as data and inodes are cached on the host (Wang et al. 1999,
-//! §3.3). There is no compactor; in idle time a checkpoint is taken, if one is
-//! due.
+//! §3.3). In idle time a checkpoint is taken, if one is due, and the compactor
+//! works; the host pays for what that writes, too.
 
 use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{Clock, Device, Geometry, MemoryDevice, Result, total_length};
 use varve_fs::{FileSystem, Layout};
-use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, format};
+use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, format};
 use varve_vlog::free_space::Regions;
 use varve_vlog::{Access, HeadPosition, InDrive, Medium};
 
@@ -67,6 +67,7 @@ pub fn on_virtual_log(
     format(&*medium, &*clock, &options).map_err(LabError::system)?;
     let options = VlfsMountOptions {
         seed: Some(seed),
+        compaction: Watermarks::ALWAYS,
         ..VlfsMountOptions::default()
     };
     let layout = Vlfs::mount(medium, Arc::clone(&clock), options).map_err(LabError::system)?;
@@ -79,8 +80,11 @@ impl Volume for Vlfs {
         self.drop_caches();
     }
 
-    fn tidy(&self, _: &Store, _: u64) -> std::result::Result<(), LabError> {
-        self.maintain().map_err(LabError::system)
+    fn tidy(&self, store: &Store, until_ns: u64) -> std::result::Result<(), LabError> {
+        self.maintain().map_err(LabError::system)?;
+        let may = |ns| store.now_ns() + ns < until_ns;
+        self.compact(u64::MAX, &may).map_err(LabError::system)?;
+        Ok(())
     }
 }
 

@@ -123,16 +123,15 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
 fn amended(measures: &Measures, base: &Base, found: &Found<Record>) -> (Vec<Entry>, Totals) {
     let mut map = base.map.clone();
     for record in &found.newest {
-        let first = u64::from(record.header.piece.get()) * measures.entries_per_record() as u64;
+        let first = record.header.piece.get() as usize * measures.entries_per_record();
         let used = record.entries.iter().rposition(|e| *e != Entry::default());
-        let Some(last) = used else {
-            continue;
-        };
-        let end = first as usize + last + 1;
+        let end = used.map_or(0, |last| first + last + 1);
         if map.len() < end {
             map.resize(end, Entry::default());
         }
-        for (slot, entry) in map[first as usize..].iter_mut().zip(&record.entries) {
+        // What is free now may have been used when the checkpoint was taken.
+        let slots = map.iter_mut().skip(first);
+        for (slot, entry) in slots.zip(&record.entries) {
             *slot = *entry;
         }
     }

@@ -86,6 +86,8 @@ impl Chosen {
             ("verify", "") => self.volume.verify = true,
             ("coalesce", "") => self.volume.coalesce = true,
             ("nocoalesce", "") => self.volume.coalesce = false,
+            ("compact", "") => self.volume.compact = true,
+            ("nocompact", "") => self.volume.compact = false,
             ("noverify", "") => self.volume.verify = false,
             ("heads", count) => self.volume.heads = heads(count)?,
             (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {

@@ -10,20 +10,22 @@ use crate::error::Result;
 
 /// Inodes and index nodes looked at while appends are held up.
 const STEP: u32 = 16;
+/// Entries of the inode map, free ones included.
+const ENTRIES: u64 = 4096;
 
 impl Vlfs {
-    /// A step of the walk; true once it is done. Nothing waits for a transaction:
+    /// A step of the walk. Nothing waits for a transaction:
     /// what is appended meanwhile says itself whose it is. What cannot be read
     /// has no owner then, and stays where it is.
-    pub(super) fn learn(&self, writer: &mut Writer) -> bool {
+    pub(super) fn learn(&self, writer: &mut Writer) {
         let mut left = STEP;
-        while let Some(at) = writer.owners.progress {
-            if left == 0 {
-                return false;
-            }
+        for _ in 0..ENTRIES {
+            let Some(at) = writer.owners.progress.filter(|_| left > 0) else {
+                return;
+            };
             if at.ino >= self.tables.read().map.len() as u64 {
                 writer.owners.progress = None;
-                break;
+                return;
             }
             let next = Progress {
                 ino: at.ino + 1,
@@ -35,7 +37,6 @@ impl Vlfs {
             }
             writer.owners.progress = Some(found.ok().flatten().unwrap_or(next));
         }
-        true
     }
 
     /// Where to go on in this inode, if `left` did not suffice.

@@ -218,13 +218,13 @@ impl Vlfs {
         let mut writer = self.writer.lock();
         let writer = &mut *writer;
         self.writable()?;
-        if !self.is_worth_it(compactor, writer) {
-            return Ok(Next::Finished);
-        }
         if writer.owners.progress.is_some() {
             self.commit_all(writer)?;
             self.learn(writer);
             return Ok(Next::Again);
+        }
+        if !self.is_worth_it(compactor, writer) {
+            return Ok(Next::Finished);
         }
         let among = writer.space.regions_in(writer.owners.window());
         if let Some(region) = writer.space.emptiest(among, &compactor.tried) {

@@ -141,6 +141,10 @@ impl Vlfs {
         let _one = self.committing.lock();
         let sealed = {
             let mut writer = self.writer.lock();
+            if writer.durable >= writer.appended {
+                // Somebody has taken them along.
+                return Ok(());
+            }
             self.writable()?;
             writer.space.plug(true);
             let outcome = self.seal(&mut writer);

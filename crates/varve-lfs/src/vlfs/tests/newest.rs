@@ -73,3 +73,32 @@ fn what_a_checkpoint_reflects_is_not_in_doubt() {
         assert!(system.read(View::Live, other, 0, &mut bytes).is_err());
     }
 }
+
+#[test]
+fn a_piece_of_which_nothing_is_left_is_not_the_checkpoints() {
+    use varve_fs::{Cause, Group, Item};
+    let medium = memory(8 << 20, 512);
+    let system = made(&medium, 512);
+    let files = (0..40).map(|nth| create(&system, &format!("f{nth}")));
+    let last: Vec<InodeNo> = files.filter(|ino| ino.0 >= 30).collect();
+    system.checkpoint().unwrap();
+    let layout = system.layout();
+    // Versions that come round again: entries of zeros.
+    let freed = last.iter().map(|&ino| Item::Freed {
+        ino,
+        next_version: 0,
+    });
+    let mut usage = system.usage();
+    usage.inodes -= last.len() as u64;
+    let group = Group {
+        items: freed.collect(),
+        usage,
+        cause: Cause::Sync,
+    };
+    let position = layout.append(group).unwrap();
+    layout.commit(position).unwrap();
+    drop(system);
+    let map = mounted(&medium).inode_map();
+    let found = |ino: &InodeNo| map.get(ino.0 as usize).and_then(|entry| entry.unit());
+    assert!(last.len() > 3 && last.iter().all(|ino| found(ino).is_none()));
+}
