@@ -6,14 +6,42 @@
 //! Invariant: an entry equals what the layout holds, unless the vnode has the
 //! block dirty or as a hole, which is asked first. A vnode's *generation* is
 //! part of the key and unique among all vnodes ever loaded, so that one number
-//! changed forgets a file of any size.
+//! changed forgets a file of any size. It knows whether any block ever entered
+//! under it: most files that are deleted or read for the first time have none,
+//! and nothing is searched for them.
 
 use crate::hash::MixBuilder;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 type Key = (u64, u64);
+
+/// What a file's blocks go by in the cache. Whoever asks holds the file's lock
+/// and so did whoever entered a block.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    number: u64,
+    /// A block has entered the cache under this number.
+    used: AtomicBool,
+}
+
+impl Generation {
+    /// `number` is one that no generation has had.
+    pub fn new(number: u64) -> Self {
+        Generation {
+            number,
+            used: AtomicBool::new(false),
+        }
+    }
+
+    /// The key of a block, if it can be in the cache.
+    #[inline]
+    fn key(&self, block: u64) -> Option<Key> {
+        self.used.load(Relaxed).then_some((self.number, block))
+    }
+}
 
 #[derive(Clone, Debug)]
 struct Weight;
@@ -49,23 +77,24 @@ impl BlockCache {
     }
 
     #[inline]
-    pub fn get(&self, generation: u64, block: u64) -> Option<Arc<Vec<u8>>> {
-        self.blocks.get(&(generation, block))
+    pub fn get(&self, generation: &Generation, block: u64) -> Option<Arc<Vec<u8>>> {
+        self.blocks.get(&generation.key(block)?)
     }
 
-    pub fn contains(&self, generation: u64, block: u64) -> bool {
-        self.blocks.contains_key(&(generation, block))
+    pub fn contains(&self, generation: &Generation, block: u64) -> bool {
+        let key = generation.key(block);
+        key.is_some_and(|key| self.blocks.contains_key(&key))
     }
 
-    pub fn insert(&self, generation: u64, block: u64, data: Arc<Vec<u8>>) {
-        self.blocks.insert((generation, block), data);
+    pub fn insert(&self, generation: &Generation, block: u64, data: Arc<Vec<u8>>) {
+        generation.used.store(true, Relaxed);
+        self.blocks.insert((generation.number, block), data);
     }
 
     /// Takes a block out, because it is about to change.
-    pub fn take(&self, generation: u64, block: u64) -> Option<Arc<Vec<u8>>> {
-        self.blocks
-            .remove(&(generation, block))
-            .map(|(_, data)| data)
+    pub fn take(&self, generation: &Generation, block: u64) -> Option<Arc<Vec<u8>>> {
+        let taken = self.blocks.remove(&generation.key(block)?);
+        taken.map(|(_, data)| data)
     }
 
     pub fn clear(&self) {
@@ -74,5 +103,23 @@ impl BlockCache {
 
     pub fn bytes(&self) -> u64 {
         self.blocks.weight()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_found_under_the_generation_it_entered_by() {
+        let cache = BlockCache::new(1 << 20);
+        let (one, other) = (Generation::new(1), Generation::new(2));
+        assert!(cache.take(&one, 5).is_none());
+        cache.insert(&one, 5, Arc::new(vec![7]));
+        assert!(cache.get(&other, 5).is_none() && !cache.contains(&other, 5));
+        assert!(cache.contains(&one, 5) && !cache.contains(&one, 6));
+        assert_eq!(cache.get(&one, 5).as_deref(), Some(&vec![7]));
+        assert_eq!(cache.take(&one, 5).as_deref(), Some(&vec![7]));
+        assert!(cache.get(&one, 5).is_none());
     }
 }

@@ -196,7 +196,9 @@ impl<L: Layout> FileSystem<L> {
             for (block, dirty) in clean {
                 landed += dirty_charge(dirty.data.len());
                 if keep {
-                    self.store.cache.insert(state.generation, block, dirty.data);
+                    self.store
+                        .cache
+                        .insert(&state.generation, block, dirty.data);
                 }
             }
             self.dirty_bytes.fetch_sub(landed, Relaxed);

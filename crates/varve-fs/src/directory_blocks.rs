@@ -28,7 +28,7 @@ impl<L: Layout> Store<L> {
             return Ok(Arc::clone(&dirty.data));
         }
         // A directory is not sparse: a cached block is one that exists.
-        let loaded = match self.cache.get(state.generation, block) {
+        let loaded = match self.cache.get(&state.generation, block) {
             Some(data) if state.pending.is_empty() && state.flying.is_empty() => return Ok(data),
             _ => self.load(vnode, state, block)?,
         };
@@ -218,7 +218,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             return;
         }
         let mapped = self.sectors_before(block);
-        self.fs.store.cache.take(self.state.generation, block);
+        self.fs.store.cache.take(&self.state.generation, block);
         self.make_dirty(block, Arc::new(data), mapped);
     }
 
@@ -229,7 +229,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             let loaded = self.fs.store.load(self.vnode, self.state, block)?;
             let loaded = loaded.ok_or_else(|| missing(self.vnode.ino, block))?;
             self.state.keep_block(block);
-            self.fs.store.cache.take(self.state.generation, block);
+            self.fs.store.cache.take(&self.state.generation, block);
             self.make_dirty(block, loaded.data, loaded.sectors);
         }
         self.state.change += 1;
@@ -261,6 +261,6 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             adjust(&mut state.logged.sectors, logged_sectors, 0);
             state.pending.clear(block, block + 1);
         }
-        self.fs.store.cache.take(state.generation, block);
+        self.fs.store.cache.take(&state.generation, block);
     }
 }

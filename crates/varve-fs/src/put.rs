@@ -227,7 +227,7 @@ impl<L: Layout> FileSystem<L> {
         now: Timestamp,
     ) {
         let end = within + piece.len();
-        let generation = state.generation;
+        let generation = &state.generation;
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
@@ -335,7 +335,7 @@ impl<L: Layout> FileSystem<L> {
             keep,
             loaded,
         } = tail;
-        self.store.cache.take(state.generation, block);
+        self.store.cache.take(&state.generation, block);
         let mut data = Arc::unwrap_or_clone(loaded.data);
         data.truncate(keep);
         adjust(&mut state.inode.sectors, loaded.sectors, sectors_of(keep));

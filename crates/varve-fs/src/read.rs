@@ -166,7 +166,7 @@ impl<L: Layout> Store<L> {
                 .is_some()
             {
                 out.fill(0);
-            } else if let Some(data) = self.cache.get(state.generation, block) {
+            } else if let Some(data) = self.cache.get(&state.generation, block) {
                 copy_padded(&data, within, out);
             } else {
                 break;
@@ -206,7 +206,7 @@ impl<L: Layout> Store<L> {
                 let data: Vec<_> = blocks.zip(data).collect();
                 for (block, data) in &data {
                     self.cache
-                        .insert(state.generation, *block, Arc::clone(data));
+                        .insert(&state.generation, *block, Arc::clone(data));
                 }
                 Ok(Fetched::Cached { state, data })
             }

@@ -149,7 +149,7 @@ impl<L: Layout> Store<L> {
                 break;
             }
             let in_memory = state.dirty.contains_key(&m.block)
-                || (m.block != block && self.cache.contains(state.generation, m.block));
+                || (m.block != block && self.cache.contains(&state.generation, m.block));
             if !in_memory {
                 fetch.push(Mapping {
                     block: m.block,
@@ -190,7 +190,7 @@ impl<L: Layout> Store<L> {
         let state = vnode.read();
         if state.change == change {
             for (mapping, data) in plan.fetch.iter().zip(data) {
-                self.cache.insert(state.generation, mapping.block, data);
+                self.cache.insert(&state.generation, mapping.block, data);
             }
         }
     }

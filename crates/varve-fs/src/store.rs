@@ -201,7 +201,7 @@ impl<L: Layout> Store<L> {
                     ..self.zeros()
                 }));
             };
-            if let Some(data) = self.cache.get(state.generation, block) {
+            if let Some(data) = self.cache.get(&state.generation, block) {
                 count(&self.counters.hits, 1);
                 return Ok(Some(Loaded {
                     data,
@@ -213,7 +213,7 @@ impl<L: Layout> Store<L> {
                 Ok(mut data) => {
                     let data = data.pop().expect("one block was asked for");
                     self.cache
-                        .insert(state.generation, block, Arc::clone(&data));
+                        .insert(&state.generation, block, Arc::clone(&data));
                     return Ok(Some(Loaded {
                         data,
                         sectors: mapped.sectors,

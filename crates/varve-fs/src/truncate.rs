@@ -7,6 +7,7 @@
 //! [`flags::TRUNCATING`]; the reaper frees the blocks in steps, and so does
 //! whoever would extend the file before that is done.
 
+use crate::cache::Generation;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::flags;
@@ -208,7 +209,7 @@ impl<L: Layout> FileSystem<L> {
         }
         if to.saturating_sub(from) <= FORGET_MAX {
             for block in from..to {
-                self.store.cache.take(state.generation, block);
+                self.store.cache.take(&state.generation, block);
             }
         } else {
             self.forget_cached(state, from);
@@ -236,10 +237,10 @@ impl<L: Layout> FileSystem<L> {
         let end = self.store.blocks_of(state.inode.size);
         if end.saturating_sub(from) <= FORGET_MAX {
             for block in from..end {
-                self.store.cache.take(state.generation, block);
+                self.store.cache.take(&state.generation, block);
             }
         } else {
-            state.generation = self.table.birth();
+            state.generation = Generation::new(self.table.birth());
         }
     }
 }

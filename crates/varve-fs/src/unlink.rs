@@ -181,7 +181,7 @@ impl<L: Layout> FileSystem<L> {
         let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
         if state.inode.flags & flags::INLINE == 0 && state.logged.ever {
             for block in 0..cached {
-                self.store.cache.take(state.generation, block);
+                self.store.cache.take(&state.generation, block);
             }
         }
         self.remove(state, 0, u64::MAX, Survey::All);

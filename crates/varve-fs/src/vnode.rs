@@ -12,6 +12,7 @@
 //! - Dirty data never reaches beyond the size. What the layout holds may:
 //!   readers cut it, and whoever moves the size past it cuts it for good.
 
+use crate::cache::Generation;
 use crate::directory_blocks::Former;
 use crate::inode::{Inode, flags};
 use crate::layout::Usage;
@@ -87,7 +88,7 @@ pub(crate) struct State {
     pub inode: Inode,
     pub life: Life,
     /// Key of its blocks in the cache.
-    pub generation: u64,
+    pub generation: Generation,
     /// Grows whenever content changes: a fetch that began before is void.
     pub change: u64,
     pub dirty: BTreeMap<u64, Dirty>,
@@ -197,7 +198,7 @@ impl Vnode {
     pub fn new(inode: Inode, logged: bool, birth: u64) -> Self {
         let mut state = State {
             life: Life::Live,
-            generation: birth,
+            generation: Generation::new(birth),
             change: 0,
             dirty: BTreeMap::new(),
             inline_dirty: false,
