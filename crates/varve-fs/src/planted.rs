@@ -71,6 +71,10 @@ pub enum Planted {
     ReuseInChain,
     /// E3: a segment is reused ahead of checkpoints whatever was in it.
     ReuseMetadata,
+    /// P1: holes are written into before it is durable that they are some.
+    HolesUndurable,
+    /// P2: holes are written into that replay from a record verifies.
+    HolesInChain,
     /// A dead block leaves a sector behind in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
@@ -124,7 +128,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 42] = [
+    pub const ALL: [Planted; 44] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -156,6 +160,8 @@ impl Planted {
         Planted::ReuseUnsettled,
         Planted::ReuseInChain,
         Planted::ReuseMetadata,
+        Planted::HolesUndurable,
+        Planted::HolesInChain,
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,

@@ -1,19 +1,20 @@
 //! Reading partial segments back: one parser for recovery, cleaner and fsck.
 
+mod items;
+mod maps;
+mod payload;
 mod walk;
 
 use crate::apply::Record;
-use crate::base::MAX_BLOCK;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::node::NodeId;
-use crate::format::summary::{
-    BlockEntry, Entries, Entry, HEADER_BYTES, RecordEntry, entry_flags, entry_kind,
-};
-use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader, crc32c};
+use crate::format::summary::HEADER_BYTES;
+use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
-use crate::log::inode_place;
 use crate::reader::{ReadCause, Reader};
+pub use maps::{MapPage, maps_in};
+pub use payload::Payload;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 pub use walk::{summaries_of, summaries_while};
@@ -69,6 +70,13 @@ pub enum ChainItem {
         /// Where.
         pointer: Pointer,
     },
+    /// A page of the map of a plugged segment.
+    Map {
+        /// The segment, in which it stands.
+        segment: u32,
+        /// Where.
+        pointer: Pointer,
+    },
     /// An inode.
     Inode {
         /// Which.
@@ -83,9 +91,20 @@ pub enum ChainItem {
 }
 
 impl ChainItem {
-    /// The file it belongs to.
+    /// Where a block, a node or a map is.
+    pub fn pointer(&self) -> Option<&Pointer> {
+        match self {
+            ChainItem::Block { pointer, .. }
+            | ChainItem::Node { pointer, .. }
+            | ChainItem::Map { pointer, .. } => Some(pointer),
+            ChainItem::Record { .. } | ChainItem::Inode { .. } => None,
+        }
+    }
+
+    /// The file it belongs to; a map is the volume's own.
     pub fn ino(&self) -> InodeNo {
         match self {
+            ChainItem::Map { .. } => InodeNo::IFILE,
             ChainItem::Record { ino, .. }
             | ChainItem::Block { ino, .. }
             | ChainItem::Inode { ino, .. } => *ino,
@@ -98,7 +117,7 @@ impl ChainItem {
         match self {
             ChainItem::Block { source, .. } => *source,
             ChainItem::Inode { source, .. } => source.map(|(sector, _)| sector),
-            ChainItem::Record { .. } | ChainItem::Node { .. } => None,
+            ChainItem::Record { .. } | ChainItem::Node { .. } | ChainItem::Map { .. } => None,
         }
     }
 }
@@ -223,156 +242,6 @@ impl Summary {
             offset,
         })
     }
-
-    /// Where the inodes begin, in sectors of the partial segment.
-    fn inode_sector(
-        &self,
-        geometry: &Geometry,
-        entries: &[Entry],
-    ) -> std::result::Result<u64, Malformed> {
-        let (mut block_sectors, mut inode_bytes) = (0, 0);
-        for entry in entries {
-            match entry {
-                Entry::Block(block) => block_sectors += u64::from(block.sectors),
-                Entry::Inode(_) => inode_bytes += u64::from(geometry.inode_bytes),
-                Entry::File(_) | Entry::Record(_) => {}
-            }
-        }
-        let first = self.header.summary_sectors() + block_sectors;
-        let fits = first + inode_bytes.div_ceil(SECTOR) <= u64::from(self.header.sectors.get());
-        if fits || planted::is(Planted::UncheckedLength) {
-            Ok(first)
-        } else {
-            let problem = "entries describe more than the partial segment holds";
-            Err(Malformed::new("summary", problem))
-        }
-    }
-
-    /// The entries with their places.
-    ///
-    /// # Errors
-    /// If they do not add up: only a crafted summary with a good checksum.
-    pub fn items(&self, geometry: &Geometry) -> std::result::Result<Vec<ChainItem>, Malformed> {
-        let bad = |problem: &str| Malformed::new("summary", problem);
-        let start = self.header.sector.get();
-        let incarnation = self.header.segment_incarnation.get();
-        let serial = self.header.serial.get();
-        let birth = |stored: u64| if stored == 0 { serial } else { stored };
-        let entries: Vec<Entry> =
-            Entries::new(&self.entries).collect::<std::result::Result<_, _>>()?;
-        let inode_sector = self.inode_sector(geometry, &entries)?;
-        let mut sector = start + self.header.summary_sectors();
-        let mut inodes = 0;
-        let mut file = None;
-        let mut items = Vec::with_capacity(entries.len());
-        for entry in entries {
-            if let Entry::File(of) = entry {
-                file = Some((InodeNo(of.ino.get()), of.version.get()));
-                continue;
-            }
-            let (ino, version) = file.ok_or_else(|| bad("an entry before any file"))?;
-            items.push(match entry {
-                Entry::File(_) => unreachable!("handled above"),
-                Entry::Block(block) => {
-                    if block.block.get() >= MAX_BLOCK {
-                        return Err(bad("a block beyond the largest file"));
-                    }
-                    let place = sector;
-                    sector += u64::from(block.sectors);
-                    let crc = block.crc.get();
-                    let birth = birth(block.birth.get());
-                    let pointer = Pointer::new(place, block.sectors, crc, birth, incarnation);
-                    block_item(ino, version, &block, pointer)
-                }
-                Entry::Inode(inode) => {
-                    let place = inode_place(
-                        geometry,
-                        start,
-                        (inode_sector * SECTOR) as usize,
-                        inodes,
-                        birth(inode.birth.get()),
-                        inode.crc.get(),
-                        incarnation,
-                    );
-                    inodes += 1;
-                    let moved = inode.flags & entry_flags::MOVED != 0;
-                    let source = moved.then_some((inode.source.get(), inode.source_slot));
-                    ChainItem::Inode {
-                        ino,
-                        version,
-                        place,
-                        source,
-                    }
-                }
-                Entry::Record(entry) => {
-                    let record = record_of(geometry, &entry, serial)
-                        .ok_or_else(|| bad("a record with an impossible range"))?;
-                    ChainItem::Record {
-                        ino,
-                        version,
-                        record,
-                    }
-                }
-            });
-        }
-        Ok(items)
-    }
-
-    /// The stored bytes of an item within `partial`, the whole partial segment.
-    pub fn stored<'b>(&self, geometry: &Geometry, item: &ChainItem, partial: &'b [u8]) -> &'b [u8] {
-        let start = self.header.sector.get();
-        match item {
-            ChainItem::Record { .. } => &[],
-            ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => {
-                let at = ((pointer.sector() - start) * SECTOR) as usize;
-                &partial[at..at + usize::from(pointer.sectors()) * SECTOR as usize]
-            }
-            ChainItem::Inode { place, .. } => {
-                let inode_bytes = geometry.inode_bytes as usize;
-                let at = ((place.sector - start) * SECTOR) as usize
-                    + usize::from(place.slot) * inode_bytes;
-                &partial[at..at + inode_bytes]
-            }
-        }
-    }
-
-    /// Checks every block and inode of the payload against its checksum.
-    ///
-    /// # Errors
-    /// Names the first that differs.
-    pub fn verify(
-        &self,
-        geometry: &Geometry,
-        items: &[ChainItem],
-        partial: &[u8],
-    ) -> std::result::Result<(), Malformed> {
-        if planted::is(Planted::UncheckedPayload) {
-            return Ok(());
-        }
-        for item in items {
-            let expected = match item {
-                ChainItem::Record { .. } => continue,
-                ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => pointer.crc(),
-                ChainItem::Inode { place, .. } => place.crc,
-            };
-            let found = crc32c(self.stored(geometry, item, partial));
-            if found != expected {
-                let problem = format!("{item:?} has checksum {found:#010x}");
-                return Err(Malformed::new("partial segment", problem));
-            }
-        }
-        Ok(())
-    }
-
-    /// The whole partial segment, from the device.
-    ///
-    /// # Errors
-    /// Device errors.
-    pub fn read_partial(&self, reader: &Reader) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; self.bytes() as usize];
-        reader.read_uncached(self.header.sector.get(), &mut bytes)?;
-        Ok(bytes)
-    }
 }
 
 /// True to rules 8 and 9: `header`, found at the successor's place, was written
@@ -409,52 +278,4 @@ pub fn follows(
         return bad("names its own segment as the next".into());
     }
     Ok(())
-}
-
-/// What a record of partial `serial` says, if it is possible.
-fn record_of(geometry: &Geometry, entry: &RecordEntry, serial: u64) -> Option<Record> {
-    let (from, to) = (entry.from.get(), entry.to.get());
-    plausible(geometry, entry.kind, from, to).then_some(match entry.kind {
-        entry_kind::FREED => Record::Freed(from as u32),
-        entry_kind::TRUNCATED => Record::Truncated(from),
-        entry_kind::PUNCHED => Record::Punched(from, to),
-        _ => Record::Reserved(from, to, serial),
-    })
-}
-
-/// A reservation is never larger than the volume, no range beyond the index.
-fn plausible(geometry: &Geometry, kind: u8, from: u64, to: u64) -> bool {
-    let volume = geometry.volume_bytes();
-    match kind {
-        entry_kind::PUNCHED => from <= to && to <= MAX_BLOCK,
-        entry_kind::RESERVED => {
-            from <= to && to <= MAX_BLOCK && to - from <= volume / u64::from(geometry.block_bytes)
-        }
-        _ => from <= MAX_BLOCK,
-    }
-}
-
-fn block_item(ino: InodeNo, version: Version, block: &BlockEntry, pointer: Pointer) -> ChainItem {
-    if block.kind == entry_kind::NODE {
-        let id = NodeId {
-            ino,
-            height: block.height,
-            index: block.block.get(),
-        };
-        return ChainItem::Node {
-            id,
-            version,
-            pointer,
-        };
-    }
-    let moved = block.flags & entry_flags::MOVED != 0;
-    ChainItem::Block {
-        ino,
-        version,
-        block: block.block.get(),
-        pointer,
-        written_ns: block.written_ns.get(),
-        source: moved.then_some(block.source.get()),
-        xattrs: block.kind == entry_kind::XATTRS,
-    }
 }

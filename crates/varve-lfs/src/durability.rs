@@ -32,9 +32,33 @@ pub struct InFlight {
     pub sector: u64,
     /// All of it.
     pub bytes: PooledBuffer,
+    /// Runs of blocks that stand in holes of other segments, by first sector.
+    pub plugs: Vec<(u64, Vec<u8>)>,
 }
 
 impl InFlight {
+    /// What is written where: first sector and bytes.
+    pub fn pieces(&self) -> impl Iterator<Item = (u64, &[u8])> {
+        let own = std::iter::once((self.sector, &self.bytes[..]));
+        own.chain(
+            self.plugs
+                .iter()
+                .map(|(sector, bytes)| (*sector, &bytes[..])),
+        )
+    }
+
+    /// True if a piece has any of these sectors.
+    pub fn overlaps(&self, sectors: &std::ops::Range<u64>) -> bool {
+        self.pieces().any(|(sector, bytes)| {
+            sector < sectors.end && sectors.start < sector + bytes.len() as u64 / SECTOR
+        })
+    }
+
+    /// Bytes of all pieces.
+    pub fn total_bytes(&self) -> usize {
+        self.pieces().map(|(_, bytes)| bytes.len()).sum()
+    }
+
     /// The sector behind it.
     pub fn end_sector(&self) -> u64 {
         self.sector + self.bytes.len() as u64 / SECTOR
@@ -185,7 +209,7 @@ impl Durability {
                 .in_flight
                 .read()
                 .values()
-                .any(|partial| partial.sector < sector + sectors && sector < partial.end_sector())
+                .any(|partial| partial.overlaps(&(sector..sector + sectors)))
     }
 
     /// Fills `bytes` from a partial in flight, if one covers them.
@@ -195,18 +219,23 @@ impl Durability {
         }
         let in_flight = self.in_flight.read();
         let found = in_flight.values().find_map(|partial| {
-            let offset = (sector.checked_sub(partial.sector)? * SECTOR) as usize;
-            let end = offset.checked_add(bytes.len())?;
-            (end <= partial.bytes.len()).then(|| (Arc::clone(partial), offset))
+            let holds = |(nth, (first, piece)): (usize, (u64, &[u8]))| {
+                let offset = (sector.checked_sub(first)? * SECTOR) as usize;
+                let end = offset.checked_add(bytes.len())?;
+                (end <= piece.len()).then_some((nth, offset))
+            };
+            let (nth, offset) = partial.pieces().enumerate().find_map(holds)?;
+            Some((Arc::clone(partial), nth, offset))
         });
         drop(in_flight);
-        match found {
-            Some((partial, offset)) => {
-                bytes.copy_from_slice(&partial.bytes[offset..offset + bytes.len()]);
-                true
-            }
-            None => false,
-        }
+        let Some((partial, nth, offset)) = found else {
+            return false;
+        };
+        let piece = partial.pieces().nth(nth);
+        piece.is_some_and(|(_, piece)| {
+            bytes.copy_from_slice(&piece[offset..offset + bytes.len()]);
+            true
+        })
     }
 
     /// Flushes the device now, in line with the flushes of commits: the kernel
@@ -265,8 +294,7 @@ impl Durability {
         let mut progress = self.progress.lock();
         while progress.stopped.is_none()
             && self.in_flight.read().values().any(|partial| {
-                let inside = partial.sector < sectors.end && sectors.start < partial.end_sector();
-                inside && !progress.failed.contains(&partial.serial)
+                partial.overlaps(&sectors) && !progress.failed.contains(&partial.serial)
             })
         {
             self.changed.wait(&mut progress);

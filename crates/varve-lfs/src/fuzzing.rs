@@ -1,6 +1,6 @@
 //! Private parsers opened for `fuzz/`. No part of the crate's interface.
 
-use crate::chain::{ChainItem, Summary};
+use crate::chain::{self, ChainItem, Summary};
 use crate::format::{Malformed, SECTOR, SummaryHeader, Superblock};
 use crate::geometry::Geometry;
 use std::ops::Range;
@@ -42,10 +42,12 @@ pub fn partial(
     let summary = Summary::parse(image, &geometry, superblock.volume_tag(), segment, offset)?;
     let items = summary.items(&geometry)?;
     let bytes = &image[offset as usize..][..summary.bytes() as usize];
+    // Plugs stand in other segments.
+    let stored = chain::Payload::of(bytes.to_vec());
     let mut payload = Vec::new();
     for item in &items {
         let (ino, data, sector, slot) = match item {
-            ChainItem::Record { .. } => continue,
+            ChainItem::Record { .. } | ChainItem::Map { .. } => continue,
             ChainItem::Block {
                 ino,
                 pointer,
@@ -55,7 +57,10 @@ pub fn partial(
             ChainItem::Node { id, pointer, .. } => (id.ino.0, false, pointer.sector(), 0),
             ChainItem::Inode { ino, place, .. } => (ino.0, false, place.sector, place.slot),
         };
-        let length = summary.stored(&geometry, item, bytes).len();
+        let length = summary.stored(&geometry, item, &stored).len();
+        if length == 0 {
+            continue;
+        }
         let within = (sector - summary.header.sector.get()) * SECTOR;
         let start = offset as usize + within as usize + usize::from(slot) * length;
         payload.push(Payload {
@@ -67,6 +72,6 @@ pub fn partial(
     Ok(Partial {
         header: summary.header,
         payload,
-        verified: summary.verify(&geometry, &items, bytes),
+        verified: summary.verify(&geometry, &items, &stored),
     })
 }

@@ -1,6 +1,7 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
 use crate::format::summary::MAX_PARTIAL_BYTES;
+use crate::format::superblock::incompat_flags;
 use crate::format::{LogPosition, SECTOR, Superblock};
 
 /// The measures of a volume, from its superblock.
@@ -22,6 +23,8 @@ pub struct Geometry {
     pub copy_stride: u32,
     /// Segments held back from users.
     pub reserve_segments: u32,
+    /// Full blocks stand on write units, and holes may be written into.
+    pub aligned: bool,
 }
 
 impl From<&Superblock> for Geometry {
@@ -35,6 +38,7 @@ impl From<&Superblock> for Geometry {
             first_segment: sb.first_segment.get(),
             copy_stride: sb.copy_stride.get(),
             reserve_segments: sb.reserve_segments.get(),
+            aligned: sb.incompat.get() & incompat_flags::ALIGNED != 0,
         }
     }
 }
@@ -109,6 +113,17 @@ impl Geometry {
             let next = position.next_segment.get();
             (next, self.payload_start(next), true)
         }
+    }
+
+    /// Sectors of the write unit that full blocks are aligned to, if they are.
+    pub fn aligned_unit(&self) -> Option<u64> {
+        self.aligned.then_some(u64::from(self.write_unit) / SECTOR)
+    }
+
+    /// True if a block of so many sectors stands on a write unit, where blocks
+    /// are aligned: it has the whole block size.
+    pub fn is_full(&self, sectors: u32) -> bool {
+        u64::from(sectors) * SECTOR == u64::from(self.block_bytes)
     }
 
     /// Largest partial segment in bytes: never a whole segment, or it would

@@ -153,7 +153,11 @@ impl Layout for Lfs {
                 _ => None,
             })
             .collect();
-        let items = group.items.into_iter().map(log_item).collect();
+        let items: Vec<LogItem> = group.items.into_iter().map(log_item).collect();
+        // It can do without: what is wrong with the device, the append will meet.
+        if let Err(error) = self.stock_holes(&items) {
+            tracing::debug!(%error, "no holes were found");
+        }
         let written = self
             .write_group(items, GroupKind::User, Some(group.usage))?
             .expect("only the cleaner's groups are refused");

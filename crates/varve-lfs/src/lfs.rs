@@ -21,6 +21,7 @@ use crate::segments::SegmentTable;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use varve_device::sync::{Mutex, RwLockWriteGuard};
 use varve_device::{Clock, Device};
 
@@ -53,6 +54,9 @@ pub struct MountOptions {
     /// Bytes for which a head is given a partial segment of a group; less goes
     /// to a neighbour, as each costs a summary and padding.
     pub head_bytes: u64,
+    /// Blocks may be written into holes where the volume can do that and is short
+    /// of clean segments.
+    pub holes: bool,
     /// When the mount's own cleaner works.
     pub pace: Pace,
     /// Recorded in the owner record: host name, boot identity, process.
@@ -73,6 +77,7 @@ impl Default for MountOptions {
             policy: PolicyKind::default(),
             heads: 0,
             head_bytes: 64 << 10,
+            holes: true,
             pace: Pace::default(),
             owner: OwnerIdentity::default(),
         }
@@ -136,6 +141,8 @@ pub struct Lfs {
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) allowance: Allowance,
+    /// Somebody looks for holes.
+    pub(crate) finding_holes: AtomicBool,
     /// Held for a moment, and nothing else is asked for meanwhile.
     pub(crate) fragments: Mutex<Fragments>,
     pub(crate) committed: RankedRwLock<Committed>,

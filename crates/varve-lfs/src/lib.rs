@@ -58,6 +58,6 @@ pub use lfs::{Lfs, MountOptions, OwnerIdentity};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
 pub use recovery::RecoveryReport;
 pub use segment_map::{STEPS, SegmentUse, Utilisation};
-pub use segments::SegmentState;
+pub use segments::{Edition, SegmentState};
 pub use statistics::Statistics;
 pub use vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions};

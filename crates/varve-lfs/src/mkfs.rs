@@ -4,7 +4,7 @@ use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC as RECORD_MAGIC, record_bytes_for};
 use crate::format::ifile::IMAP_OFFSET;
 use crate::format::inode::{InodeImage, Root};
-use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION};
+use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
 use crate::format::{CheckpointHeader, LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
 use rand::{Rng, SeedableRng};
@@ -27,6 +27,10 @@ pub struct FormatOptions {
     pub label: String,
     /// Directory names compare without regard to case.
     pub case_fold: bool,
+    /// Full blocks stand on write units, so that a full volume can write into
+    /// holes (`docs/holes.md`). Without effect where the device's blocks are
+    /// larger than the volume's.
+    pub aligned: bool,
     /// Fixes identity and hash seed, for reproducible runs.
     pub seed: Option<u64>,
 }
@@ -39,6 +43,7 @@ impl Default for FormatOptions {
             inode_bytes: 256,
             label: String::new(),
             case_fold: false,
+            aligned: true,
             seed: None,
         }
     }
@@ -169,6 +174,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     let volume_bytes = count * u64::from(segment_bytes);
     let reserve = reserve_segments(volume_bytes, segment_bytes.max(1), count);
     enough(device, segment_bytes, count, reserve)?;
+    let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
     let superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),
@@ -177,7 +183,11 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         options: u8::from(options.case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: 0.into(),
+        incompat: match aligned {
+            true => incompat_flags::ALIGNED,
+            false => 0,
+        }
+        .into(),
         uuid,
         label,
         hash_seed: hash_seed.into(),

@@ -21,6 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::Mutex;
 use varve_device::{BufferPool, Clock, Device};
@@ -190,10 +191,12 @@ impl Lfs {
                     incarnation: end.incarnation().wrapping_add(1),
                     usage: recovered.usage,
                     pool: partial_pool(&geometry),
+                    holes: Vec::new(),
                 },
             ),
             output,
             allowance: Allowance::default(),
+            finding_holes: AtomicBool::new(false),
             fragments: Mutex::default(),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),

@@ -11,6 +11,7 @@
 
 mod early;
 mod hold;
+mod plugs;
 
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
@@ -18,7 +19,9 @@ use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
 use early::Records;
 use foldhash::HashMap;
+use plugs::Mapped;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 
 /// What may be done with a segment.
@@ -35,7 +38,7 @@ pub enum SegmentState {
 }
 
 /// One segment, as far as checkpoints know; deltas come on top.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Segment {
     /// Live bytes at the last completed checkpoint.
     pub live_bytes: u32,
@@ -56,6 +59,10 @@ pub struct Segment {
     /// written between the positions of the two records that the mount found,
     /// that of the newer.
     pub last_serial: u64,
+    /// See [`usage_flags::PLUGGED`].
+    pub plugged: bool,
+    /// The map of it that this mount has written last.
+    pub mapped: Option<Arc<Mapped>>,
     /// See [`usage_flags::DATA_ONLY`].
     pub data_only: bool,
     /// So says the table of the newest checkpoint: a mount would know it.
@@ -65,7 +72,25 @@ pub struct Segment {
     pub vacated: Option<u64>,
 }
 
+/// What a segment was when it was looked at: anything written into it since
+/// makes it another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Edition {
+    /// Its incarnation.
+    pub incarnation: u32,
+    /// Serial of the last partial written into it.
+    pub last_serial: u64,
+}
+
 impl Segment {
+    /// What it is now.
+    pub fn edition(&self) -> Edition {
+        Edition {
+            incarnation: self.incarnation,
+            last_serial: self.last_serial,
+        }
+    }
+
     fn load(entry: &UsageEntry) -> Self {
         let flags = entry.flags.get();
         Segment {
@@ -80,14 +105,29 @@ impl Segment {
                 _ => NOT_EMPTY,
             },
             last_serial: 0,
+            plugged: flags & usage_flags::PLUGGED != 0,
+            mapped: None,
             data_only: flags & usage_flags::DATA_ONLY != 0,
             data_only_recorded: flags & usage_flags::DATA_ONLY != 0,
             vacated: None,
         }
     }
 
-    fn flags(&self) -> u32 {
+    fn opened_anew(&mut self, incarnation: u32) {
+        self.incarnation = incarnation;
+        (self.data_only, self.data_only_recorded) = (true, false);
+        (self.plugged, self.mapped) = (false, None);
+    }
+
+    /// The flags of a table that follows the record with this position.
+    fn flags(&self, before: u64) -> u32 {
         let mut flags = 0;
+        if self.plugged {
+            flags |= usage_flags::PLUGGED;
+            if self.last_serial > before {
+                flags |= usage_flags::PLUGGED_LATELY;
+            }
+        }
         if self.suspect {
             flags |= usage_flags::SUSPECT;
         }
@@ -154,7 +194,11 @@ impl SegmentTable {
                 .unwrap_or(0)
         });
         for (number, segment) in (0..).zip(&mut segments) {
-            if segment.incarnation > known || older.is_some_and(|end| end.stands_in(number)) {
+            let flags = entries[number as usize].flags.get();
+            if segment.incarnation > known
+                || flags & usage_flags::PLUGGED_LATELY != 0
+                || older.is_some_and(|end| end.stands_in(number))
+            {
                 segment.last_serial = newest.serial();
             }
             let empty = segment.empty_since < serial
@@ -248,9 +292,7 @@ impl SegmentTable {
     pub fn enter(&mut self, segment: u32) -> u32 {
         self.opened = self.opened.wrapping_add(1);
         let opened = self.opened;
-        let entry = self.get_mut(segment);
-        entry.incarnation = opened;
-        (entry.data_only, entry.data_only_recorded) = (true, false);
+        self.get_mut(segment).opened_anew(opened);
         opened
     }
 
@@ -264,8 +306,7 @@ impl SegmentTable {
     /// Roll-forward saw the log enter `segment` under this number.
     pub fn entered(&mut self, segment: u32, incarnation: u32) {
         self.stood_in(segment, incarnation);
-        let entry = self.get_mut(segment);
-        (entry.data_only, entry.data_only_recorded) = (true, false);
+        self.get_mut(segment).opened_anew(incarnation);
     }
 
     /// What a recount says takes the place of what the table said.
@@ -315,6 +356,7 @@ impl SegmentTable {
         changes: &HashMap<u32, i64>,
         newest: &HashMap<u32, i64>,
     ) -> Vec<UsageEntry> {
+        let before = self.records.newest.unwrap_or(0);
         self.iter()
             .map(|(number, segment)| {
                 let change = changes.get(&number).copied().unwrap_or(0);
@@ -330,7 +372,7 @@ impl SegmentTable {
                 UsageEntry {
                     live_bytes: live.into(),
                     incarnation: segment.incarnation.into(),
-                    flags: segment.flags().into(),
+                    flags: segment.flags(before).into(),
                     newest_ns: newest_ns.into(),
                     empty_since: if empty {
                         segment.empty_since.min(serial)

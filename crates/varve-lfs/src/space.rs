@@ -202,7 +202,8 @@ impl Lfs {
     pub(crate) fn batch_segments(&self) -> u64 {
         let segments = u64::from(self.geometry.segment_count);
         // Without checkpoints to pay for, a few at a time will do.
-        let part = if self.control.reuses_early.load(Relaxed) {
+        let few = [&self.control.reuses_early, &self.control.plugs];
+        let part = if few.iter().any(|flag| flag.load(Relaxed)) {
             512
         } else {
             32
@@ -347,6 +348,13 @@ impl Lfs {
     /// True if the cleaner would have to run for `dirty_bytes` that may well
     /// need less: more than two segments.
     pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
+        // Into holes it goes without cleaning, and before any is asked for.
+        if self.control.plugs.load(Relaxed)
+            && dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
+        {
+            let ample = self.goal(dirty_bytes, Purpose::Grow) + 2 * self.batch_segments();
+            return self.clean_segments_now() <= ample;
+        }
         dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
             && !self.allowance.covers(Usage::default(), dirty_bytes)
             && !self.has_room(dirty_bytes, Purpose::Grow)
@@ -371,7 +379,14 @@ impl Lfs {
             Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
-        floor + self.with_fold(bytes).div_ceil(self.dependable_bytes())
+        let needs = |bytes: u64| self.with_fold(bytes).div_ceil(self.dependable_bytes());
+        if purpose == Purpose::Grow && self.control.plugs.load(Relaxed) {
+            // Most of it goes into holes. If that should fail after all, the
+            // reserve has room for it.
+            let least = (floor / 2).max(3 + self.heads as u64 + fold);
+            return (floor + needs(bytes / 4)).max(least + needs(bytes));
+        }
+        floor + needs(bytes)
     }
 
     /// True if further heads must not enter segments: a group may have each of
@@ -411,6 +426,14 @@ impl Lfs {
         };
         let free = clean.saturating_sub(fold + heads) * self.dependable_bytes();
         self.with_fold(bytes + waiting) <= free
+    }
+
+    /// True if this part of the capacity is neither used nor going to be.
+    pub(crate) fn has_slack(&self, part: u64) -> bool {
+        let total = self.log.lock().usage;
+        let metadata = self.metadata(total);
+        let used = self.price(total).saturating_add(metadata.counted);
+        self.capacity().saturating_sub(used) >= self.capacity() / part
     }
 
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {

@@ -127,6 +127,12 @@ counters! {
     inode_bytes,
     /// Bytes of summaries.
     summary_bytes,
+    /// Bytes of maps of segments whose holes were written into.
+    map_bytes,
+    /// Bytes of users' blocks, among `data_bytes`, that were written into holes.
+    plugged_bytes,
+    /// Segments whose holes were written into.
+    segments_plugged,
     /// Bytes of padding to the write unit.
     padding_bytes,
     /// Bytes of index nodes, the ifile's included.
@@ -167,7 +173,7 @@ counters! {
 impl Statistics {
     /// Bytes written to the device by cause. Once nothing is on its way they
     /// add up to `bytes_written`.
-    pub fn written_by_cause(&self) -> [(&'static str, u64); 10] {
+    pub fn written_by_cause(&self) -> [(&'static str, u64); 11] {
         [
             ("data", self.data_bytes),
             ("inodes", self.inode_bytes),
@@ -176,6 +182,7 @@ impl Statistics {
             ("usage_table", self.usage_table_bytes),
             ("records", self.record_bytes),
             ("summaries", self.summary_bytes),
+            ("maps", self.map_bytes),
             ("padding", self.padding_bytes),
             ("cleaner", self.cleaner_bytes),
             ("coalescing", self.coalesced_bytes),

@@ -21,7 +21,7 @@ use varve_lfs::format::summary::{
 };
 use varve_lfs::format::{
     DiskInode, ImapEntry, LogPosition, NodeHeader, Pointer, SummaryHeader, Superblock, UsageDelta,
-    UsageEntry, ifile, inode, node, owner, pointer, summary, superblock,
+    UsageEntry, ifile, inode, map, node, owner, pointer, summary, superblock,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use zerocopy::IntoBytes;
@@ -87,6 +87,7 @@ macro_rules! structure {
 
 #[test]
 fn every_field_is_where_the_document_says() {
+    use map::{MapEntry, MapHeader};
     use owner::OwnerRecord;
     let documented = structures(&document());
     let code = [
@@ -114,6 +115,10 @@ fn every_field_is_where_the_document_says() {
             source),
         structure!(InodeEntry: kind, flags, source_slot, spare, crc, birth, source),
         structure!(RecordEntry: kind, spare, from, to),
+        structure!(MapHeader: crc, magic, volume_tag, sector, serial, segment, incarnation, page,
+            pages, entry_count, mount, spare),
+        structure!(MapEntry: ino, block, birth, written_ns, crc, version, sector, sectors, xattrs,
+            spare),
         structure!(DiskInode: magic, version, ino, mode, uid, gid, nlink, size, blocks, sectors,
             special, seconds, nanos, flags, project, height, spare, inline_bytes, xattr_bytes,
             xattrs),
@@ -343,16 +348,19 @@ fn every_number_is_what_the_document_says() {
         ("summary.LAST", summary_flags::LAST.into()),
         ("summary.CHECKPOINT", summary_flags::CHECKPOINT.into()),
         ("summary.CLEANER", summary_flags::CLEANER.into()),
+        ("summary.ALIGNED", summary_flags::ALIGNED.into()),
         ("entry.FILE", entry_kind::FILE.into()),
         ("entry.BLOCK", entry_kind::BLOCK.into()),
         ("entry.XATTRS", entry_kind::XATTRS.into()),
         ("entry.NODE", entry_kind::NODE.into()),
         ("entry.INODE", entry_kind::INODE.into()),
+        ("entry.MAP", entry_kind::MAP.into()),
         ("entry.FREED", entry_kind::FREED.into()),
         ("entry.TRUNCATED", entry_kind::TRUNCATED.into()),
         ("entry.PUNCHED", entry_kind::PUNCHED.into()),
         ("entry.RESERVED", entry_kind::RESERVED.into()),
         ("entry.MOVED", entry_flags::MOVED.into()),
+        ("entry.PLUG", entry_flags::PLUG.into()),
         ("pointer.UNWRITTEN", pointer_flags::UNWRITTEN.into()),
         ("pointer.SHARED", pointer_flags::SHARED.into()),
         ("pointer.COMPRESSED", pointer_flags::COMPRESSED.into()),
@@ -362,8 +370,11 @@ fn every_number_is_what_the_document_says() {
         ("inode.ROOT", inode_flags::ROOT.into()),
         ("usage.SUSPECT", usage_flags::SUSPECT.into()),
         ("usage.DATA_ONLY", usage_flags::DATA_ONLY.into()),
+        ("usage.PLUGGED", usage_flags::PLUGGED.into()),
+        ("usage.PLUGGED_LATELY", usage_flags::PLUGGED_LATELY.into()),
         ("imap.FREE", 1),
         ("superblock.VERSION", superblock::VERSION.into()),
+        ("superblock.ALIGNED", superblock::incompat_flags::ALIGNED),
         ("SECTOR", varve_lfs::format::SECTOR),
         ("pointer.MAX_SECTOR", pointer::MAX_SECTOR),
         ("ifile.MAX_INO", ifile::MAX_INO),
@@ -380,7 +391,7 @@ fn every_number_is_what_the_document_says() {
     ];
     let code: BTreeMap<String, u64> = code.iter().map(|&(n, v)| (n.to_owned(), v)).collect();
     assert_eq!(numbers(&document()), code);
-    assert_eq!(summary_flags::KNOWN, 15);
+    assert_eq!(summary_flags::KNOWN, 31);
     assert_eq!(pointer_flags::KNOWN, pointer_flags::UNWRITTEN);
     assert_eq!(varve_lfs::format::crc32c(b"123456789"), 0xe306_9283);
     assert_eq!(superblock::MAGIC, *b"VARVEFS\x01");
@@ -389,6 +400,7 @@ fn every_number_is_what_the_document_says() {
         (varve_lfs::format::checkpoint::MAGIC, b"VCKP"),
         (varve_lfs::format::checkpoint::HEADS_MAGIC, b"VCKH"),
         (summary::MAGIC, b"VSUM"),
+        (map::MAGIC, b"VMAP"),
         (inode::MAGIC, b"VINO"),
         (node::MAGIC, b"VNOD"),
     ];

@@ -1,6 +1,7 @@
 //! One large file whose blocks are overwritten at random, some of them often, on a volume so full
-//! that its segments are reused ahead of checkpoints all the time (rules E1 to
-//! E3 of `docs/reuse.md`), and a power cut at any write.
+//! that its segments are reused ahead of checkpoints all the time, as a whole (rules E1 to
+//! E3 of `docs/reuse.md`) or hole by hole (P1 to P3 of `docs/holes.md`), and a power cut at any
+//! write.
 //!
 //! Whatever of the unflushed writes survives, from the newest record and from
 //! the one before, each block has a content that was written no earlier than
@@ -23,6 +24,15 @@ const AT_ONCE: u64 = 24;
 const LAPS: u64 = 4;
 /// One stop in so many is explored.
 const STOP_ONE_IN: u64 = 12;
+
+/// Segments that were reused before checkpoints said that nothing is in them.
+#[derive(Clone, Copy, Debug)]
+pub struct Reused {
+    /// Given back as a whole.
+    pub vacated: u64,
+    /// Written into, hole by hole (`docs/holes.md`).
+    pub plugged: u64,
+}
 
 struct Volume {
     device: Arc<RecordingDevice<MemoryDevice>>,
@@ -162,12 +172,11 @@ fn look(log: &Log, image: &MemoryImage, least: &[u32], most: &[u32]) -> Result<(
 }
 
 /// Overwrites for `rounds` rounds on a volume `percent` full, and explores each;
-/// `images` counts those that were mounted. Returns how many segments were
-/// given back ahead of checkpoints.
+/// `images` counts those that were mounted. Returns what was reused.
 ///
 /// # Errors
 /// What is wrong, and behind which stop of which round.
-pub fn explore(seed: u64, percent: u64, rounds: u64, images: &mut u64) -> Result<u64, String> {
+pub fn explore(seed: u64, percent: u64, rounds: u64, images: &mut u64) -> Result<Reused, String> {
     let log = log();
     let mut random = Random::new(seed);
     let mut volume = Volume::filled(&log, seed, percent)?;
@@ -203,7 +212,11 @@ pub fn explore(seed: u64, percent: u64, rounds: u64, images: &mut u64) -> Result
             }
         }
     }
-    Ok(volume.fs.layout().statistics().segments_vacated)
+    let counts = volume.fs.layout().statistics();
+    Ok(Reused {
+        vacated: counts.segments_vacated,
+        plugged: counts.segments_plugged,
+    })
 }
 
 /// What is wrong with an image, from either record.

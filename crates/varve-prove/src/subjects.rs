@@ -190,15 +190,15 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
         let contents = layout.read_segment(segment)?;
         let found = layout.bmapv(&contents)?;
         if found.damaged == 0 {
-            claims.push((segment, contents.incarnation, found));
+            claims.push((segment, contents.edition, found));
         }
     }
     Ok(Box::new(move |system| {
         let layout = system.layout();
-        for (segment, incarnation, found) in claims {
+        for (segment, edition, found) in claims {
             let data = found.is_all_data();
             if let Some(checkpoint) = layout.markv(found)? {
-                layout.segclean(segment, incarnation, checkpoint, data);
+                layout.segclean(segment, edition, checkpoint, data);
             }
         }
         Ok(())

@@ -52,6 +52,8 @@ enum Net {
     Crafted,
     /// Overwrites at random on a full volume.
     Overwritten,
+    /// The same, less full: holes are written into most of the time.
+    Plugged,
 }
 
 /// What the net caught, if anything, and after how many states or runs.
@@ -94,6 +96,8 @@ impl Net {
             Net::Crafted => by_crafting(&mut states),
             Net::Overwritten => (seed..seed + 6)
                 .find_map(|seed| overwritten::explore(seed, 85, 25, &mut states).err()),
+            Net::Plugged => (seed..seed + 6)
+                .find_map(|seed| overwritten::explore(seed, 70, 12, &mut states).err()),
         };
         Haul { caught, states }
     }
@@ -327,6 +331,7 @@ fn first(bug: Planted) -> Net {
         Planted::ReuseUnsettled | Planted::ReuseInChain | Planted::ReuseMetadata => {
             Net::Overwritten
         }
+        Planted::HolesUndurable | Planted::HolesInChain => Net::Plugged,
         Planted::CommitWithoutFlush | Planted::StaleVersion => {
             Net::Random("plain", Variant::plain, 40)
         }

@@ -196,7 +196,7 @@ fn layout_options(options: &CreateOptions) -> FormatOptions {
         inode_bytes: options.inode_bytes,
         label: options.label.clone(),
         case_fold: options.case_fold,
-        seed: None,
+        ..FormatOptions::default()
     }
 }
 

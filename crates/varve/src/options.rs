@@ -99,6 +99,8 @@ pub struct OpenOptions {
     /// policy wants, at most [`crate::MAX_HEADS`]. Small volumes get fewer.
     /// Default: 0, which is one for greedy.
     pub heads: u32,
+    /// Blocks may be written into holes of segments when clean ones are short.
+    pub holes: bool,
     /// When the volume's own cleaner works; its `threaded` follows
     /// `background`. Default: whenever clean segments run low.
     pub cleaner: Pace,
@@ -142,6 +144,7 @@ impl Default for OpenOptions {
             cache_bytes: 128 << 20,
             cleaner_policy: PolicyKind::default(),
             heads: 0,
+            holes: true,
             cleaner: Pace::default(),
             io: IoMode::Direct,
             background: true,

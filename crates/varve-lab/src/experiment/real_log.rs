@@ -40,16 +40,19 @@ struct Case {
     heads: u32,
     hot: bool,
     percent: u64,
+    /// Blocks go into holes where clean segments are short.
+    holes: bool,
 }
 
 impl Case {
     fn series(self) -> String {
         let load = if self.hot { "hot-and-cold" } else { "uniform" };
         let policy = self.policy.policy();
+        let holes = if self.holes { ", holes" } else { "" };
         match self.heads {
-            0 => format!("{load}, {}", policy.name()),
-            1 => format!("{load}, {}, one head", policy.name()),
-            heads => format!("{load}, {}, {heads} heads", policy.name()),
+            0 => format!("{load}, {}{holes}", policy.name()),
+            1 => format!("{load}, {}, one head{holes}", policy.name()),
+            heads => format!("{load}, {}, {heads} heads{holes}", policy.name()),
         }
     }
 }
@@ -60,6 +63,7 @@ fn cases() -> Vec<Case> {
         heads,
         hot,
         percent,
+        holes: false,
     };
     let uniform = [50, 80, 90].map(|percent| case(PolicyKind::Greedy, 1, false, percent));
     let hot = [
@@ -75,6 +79,13 @@ fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = uniform.to_vec();
     cases.push(case(PolicyKind::LifeClasses, 0, false, 80));
     cases.extend(hot.map(|(policy, heads)| case(policy, heads, true, 80)));
+    let holes = |policy, heads, hot, percent| Case {
+        holes: true,
+        ..case(policy, heads, hot, percent)
+    };
+    cases.extend([80, 90].map(|percent| holes(PolicyKind::Greedy, 2, false, percent)));
+    cases.push(holes(PolicyKind::Greedy, 1, false, 90));
+    cases.push(holes(PolicyKind::LifeClasses, 0, true, 80));
     cases
 }
 
@@ -113,6 +124,7 @@ impl Volume {
             seed: Some(context.seed),
             policy: case.policy,
             heads: case.heads,
+            holes: case.holes,
             ..MountOptions::default()
         };
         let mount = || Lfs::mount(device.clone(), clock.clone(), options.clone()).expect("mount");
@@ -190,7 +202,8 @@ fn counted(row: Row, before: &Statistics, after: &Statistics) -> Row {
     let inodes = since(|s| s.inode_bytes);
     let summaries = since(|s| s.summary_bytes);
     let padding = since(|s| s.padding_bytes);
-    let others = nodes + inodes + summaries + padding;
+    let maps = since(|s| s.map_bytes);
+    let others = nodes + inodes + summaries + padding + maps;
     let written = data + moved + others;
     row.with("data", (data + moved) / data)
         .with("in_all", written / data)
@@ -198,6 +211,8 @@ fn counted(row: Row, before: &Statistics, after: &Statistics) -> Row {
         .with("summaries", summaries / written)
         .with("padding", padding / written)
         .with("other_share", others / written)
+        .with("maps", maps / written)
+        .with("plugged", since(|s| s.plugged_bytes) / data)
         .with("cleaned", since(|s| s.segments_cleaned))
         .with("emptied", since(|s| s.segments_emptied))
         .with("checkpoints", since(|s| s.checkpoints))
@@ -245,6 +260,23 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             format!("life-classes on several heads against {policy}, hot and cold, 80 %"),
             format!("at least {:.0} % lower", 100.0 * least),
             format!("{best:.2} for {rival:.2}, {:.0} %", 100.0 * gain),
+            gain >= least,
+        ));
+    }
+    let holes = mean(rows, "uniform, greedy, 2 heads, holes", 90.0, "in_all");
+    verdicts.push(Verdict::of(
+        "uniform writes at 90 %, holes written into, everything counted",
+        "at most 1.6",
+        format!("{holes:.2}"),
+        holes <= 1.6,
+    ));
+    let best = hot("life-classes, holes");
+    for (policy, least) in [("greedy", 0.35), ("cost-benefit", 0.15)] {
+        let gain = 1.0 - best / hot(&format!("{policy}, one head"));
+        verdicts.push(Verdict::of(
+            format!("life-classes and holes against {policy}, hot and cold, 80 %"),
+            format!("at least {:.0} % lower", 100.0 * least),
+            format!("{best:.2}, {:.0} %", 100.0 * gain),
             gain >= least,
         ));
     }

@@ -83,7 +83,7 @@ impl Checker<'_> {
         let entry = self.table[segment as usize];
         let subject = Subject::Segment(segment);
         let used = self.claims.get(segment);
-        let state = *self.state.segments.get(segment);
+        let state = self.state.segments.get(segment).clone();
         self.counts.segments += 1;
         self.counts.segments_used += u32::from(used.used());
         self.counts.segments_clean += u32::from(state.state == SegmentState::Clean);

@@ -11,6 +11,7 @@ use crate::format::ifile::InodePlace;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
+use std::collections::HashSet;
 use varve_fs::{InodeNo, Version};
 
 /// Bytes one bit stands for.
@@ -142,6 +143,9 @@ pub struct Use {
     pub incarnation: Option<u32>,
     /// A block that names another incarnation.
     pub stray: Option<Stored>,
+    /// Identities of its live blocks, if it has been plugged: what its summaries
+    /// tell of may have been written over.
+    names: Option<HashSet<u64>>,
 }
 
 /// Use of all segments.
@@ -156,6 +160,13 @@ impl Claims {
         Claims {
             geometry,
             segments: vec![Use::default(); geometry.segment_count as usize],
+        }
+    }
+
+    /// Of these the blocks are told apart by more than their places.
+    pub fn plugged(&mut self, segments: impl Iterator<Item = u32>) {
+        for segment in segments {
+            self.segments[segment as usize].names = Some(HashSet::new());
         }
     }
 
@@ -205,6 +216,9 @@ impl Claims {
         }
         set(&mut entry.bits, first, end);
         entry.sum ^= stored.identity();
+        if let Some(names) = &mut entry.names {
+            names.insert(stored.identity());
+        }
         if base {
             entry.base_live += stored.length;
             entry.metadata |= stored.is_metadata();
@@ -225,6 +239,11 @@ impl Claims {
 }
 
 impl Use {
+    /// True if blocks have been written into its holes.
+    pub fn is_plugged(&self) -> bool {
+        self.names.is_some()
+    }
+
     /// True if anything live is in the segment.
     pub fn used(&self) -> bool {
         !self.bits.is_empty()
@@ -236,6 +255,8 @@ impl Use {
 pub struct Described {
     bits: Vec<u64>,
     sum: u64,
+    /// What has been noted of a plugged segment, which may be told of twice.
+    noted: HashSet<u64>,
 }
 
 impl Described {
@@ -243,6 +264,7 @@ impl Described {
         self.bits.clear();
         self.bits.resize(wanted.bits.len(), 0);
         self.sum = 0;
+        self.noted.clear();
     }
 
     /// Notes an entry of a summary; true if the block it describes is live,
@@ -256,8 +278,14 @@ impl Described {
         if first >= end || end > wanted.bits.len() as u64 * 64 || !any(&wanted.bits, first, end) {
             return false;
         }
+        let identity = stored.identity();
+        if let Some(names) = &wanted.names
+            && !(names.contains(&identity) && self.noted.insert(identity))
+        {
+            return false;
+        }
         set(&mut self.bits, first, end);
-        self.sum ^= stored.identity();
+        self.sum ^= identity;
         true
     }
 

@@ -201,6 +201,9 @@ pub(crate) fn survey(
     mut found: Findings,
 ) -> Survey {
     let geometry = Geometry::from(superblock);
+    let mut claims = Claims::new(geometry);
+    let plugged = state.segments.iter().filter(|(_, segment)| segment.plugged);
+    claims.plugged(plugged.map(|(number, _)| number));
     let checker = Checker {
         superblock: *superblock,
         geometry,
@@ -209,7 +212,7 @@ pub(crate) fn survey(
         record,
         table,
         state,
-        claims: Claims::new(geometry),
+        claims,
         inodes: InodeTable::default(),
         directories: Vec::new(),
         below: HashMap::new(),

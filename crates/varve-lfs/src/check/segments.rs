@@ -9,7 +9,7 @@ use super::claims::{Described, Role, Stored};
 use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
 use super::{Checker, again::Again};
-use crate::chain::{ChainItem, Summary, summaries_of};
+use crate::chain::{ChainItem, Summary, maps_in, summaries_of};
 use crate::error::Result;
 use crate::format::{Malformed, SECTOR, crc32c};
 use crate::geometry::Geometry;
@@ -66,11 +66,37 @@ impl Checker<'_> {
         let incarnation = used.incarnation.unwrap_or(0);
         let mut scratch = Described::default();
         scratch.begin(used);
-        summaries_of(&bytes, &self.geometry, tag, segment, incarnation)
+        let summaries = summaries_of(&bytes, &self.geometry, tag, segment, incarnation);
+        let items = |summary: &Summary| summary.items(&self.geometry).unwrap_or_default();
+        let mapped = self.mapped(segment, Some(&bytes));
+        summaries
             .iter()
-            .flat_map(|summary| summary.items(&self.geometry).unwrap_or_default())
+            .flat_map(items)
+            .chain(mapped)
             .filter_map(|item| stored(&self.geometry, &item))
             .filter(|stored| scratch.note(used, start, stored))
+            .collect()
+    }
+
+    /// What the maps of a plugged segment tell of.
+    fn mapped(&self, segment: u32, image: Option<&[u8]>) -> Vec<ChainItem> {
+        let used = self.claims.get(segment);
+        let incarnation = used.incarnation.unwrap_or(0);
+        let mut bytes = Vec::new();
+        let image = match image {
+            _ if !used.is_plugged() => return Vec::new(),
+            Some(image) => image,
+            None if self.read_segment(segment, &mut bytes) => &bytes,
+            None => return Vec::new(),
+        };
+        let tag = self.superblock.volume_tag();
+        let first = self.geometry.byte(segment, 0) / SECTOR;
+        maps_in(image, &self.geometry, tag, segment, incarnation)
+            .iter()
+            .flat_map(|page| {
+                let item = |entry| page.item(first, incarnation, entry);
+                page.entries.iter().map(item).collect::<Vec<_>>()
+            })
             .collect()
     }
 
@@ -121,6 +147,8 @@ impl Checker<'_> {
             }
             offset += summary.bytes();
         }
+        let items = self.mapped(segment, image);
+        self.items(segment, &items, image, described);
         self.judge(segment, offset, &end, image.is_some(), described)
     }
 
@@ -207,7 +235,7 @@ impl Checker<'_> {
 /// The block that a summary entry describes.
 fn stored(geometry: &Geometry, item: &ChainItem) -> Option<Stored> {
     match item {
-        ChainItem::Record { .. } => None,
+        ChainItem::Record { .. } | ChainItem::Map { .. } => None,
         ChainItem::Block {
             ino,
             version,

@@ -6,11 +6,15 @@
 //! *Cheaper* means: every request counts as much as reading
 //! [`REQUEST_BYTES`], whole segments in one request.
 
-use crate::chain::{ChainItem, Summary, summaries_while};
-use crate::error::Result;
-use crate::format::SECTOR;
+use crate::chain::{ChainItem, MapPage, Summary, maps_in, summaries_while};
+use crate::durability::InFlight;
+use crate::error::{Error, Result};
+use crate::format::{Malformed, Pointer, SECTOR};
+use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
+use crate::segments::Edition;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Bytes that could be read in the time that one more request costs: about
@@ -32,22 +36,71 @@ pub struct BlockInfo {
     pub length: u32,
 }
 
+/// What tells copies at one place apart: owner, version, block, birth, checksum.
+fn name_of(item: &ChainItem) -> (u64, u32, u64, u64, u32, bool) {
+    match item {
+        ChainItem::Block {
+            ino,
+            version,
+            block,
+            pointer,
+            xattrs,
+            ..
+        } => {
+            let (birth, crc) = (pointer.birth(), pointer.crc());
+            (ino.0, *version, *block, birth, crc, *xattrs)
+        }
+        other => {
+            let pointer = other.pointer();
+            let birth = pointer.map_or(0, |pointer| pointer.birth());
+            (other.ino().0, 0, 0, birth, 0, false)
+        }
+    }
+}
+
 /// What one segment holds, dead or alive.
 #[derive(Clone, Debug, Default)]
 pub struct SegmentContents {
     /// Its number.
     pub segment: u32,
-    /// The segment's incarnation when it was read.
-    pub incarnation: u32,
+    /// What it was when it was read.
+    pub edition: Edition,
     /// Blocks, nodes and inodes in the order they were written.
     pub blocks: Vec<BlockInfo>,
-    /// That is all it holds: no summary is missing.
+    /// That is all it holds at its head: no summary is missing.
     pub complete: bool,
+    /// Bytes of the segment that its summaries take.
+    pub(crate) summaries: Vec<Range<u32>>,
+    /// Pages of its maps: of which partial, and their first byte in the segment.
+    pub(crate) maps: Vec<(u64, u32)>,
     /// The whole segment, if it was read whole.
     image: Option<Vec<u8>>,
 }
 
 impl SegmentContents {
+    /// Adds what maps tell of, each copy once.
+    fn add_maps(&mut self, geometry: &Geometry, maps: Vec<MapPage>) {
+        if maps.is_empty() {
+            return;
+        }
+        let incarnation = self.edition.incarnation;
+        let first = geometry.byte(self.segment, 0);
+        for page in maps {
+            self.maps.push((page.serial, page.offset));
+            for entry in &page.entries {
+                let item = page.item(first / SECTOR, incarnation, entry);
+                let byte = first + entry.range().start * SECTOR;
+                let length = u32::from(entry.sectors) * SECTOR as u32;
+                self.blocks.push(BlockInfo { item, byte, length });
+            }
+        }
+        // A life that was discarded may have used the same serial: what differs
+        // in anything is another copy.
+        let name = |info: &BlockInfo| (info.byte, info.length, name_of(&info.item));
+        self.blocks.sort_by_key(name);
+        self.blocks.dedup_by_key(|info| name(info));
+    }
+
     /// Without the bytes: what a cleaner of another process is told of.
     pub fn without_bytes(mut self) -> Self {
         self.image = None;
@@ -89,27 +142,28 @@ impl Lfs {
     /// # Errors
     /// Device errors.
     pub fn read_segment(&self, segment: u32) -> Result<SegmentContents> {
-        let incarnation = self.segments.lock().get(segment).incarnation;
-        self.read_whole(segment, incarnation)
+        let edition = self.segments.lock().get(segment).edition();
+        self.read_whole(segment, edition)
     }
 
-    /// As [`Lfs::read_segment`], reading only its summaries if that and at
+    /// As [`Lfs::read_segment`], of what was this edition before, reading only its summaries if that and at
     /// most `live_bytes` in it are cheaper to read than all of it.
     ///
     /// # Errors
     /// Device errors.
-    pub(super) fn survey(&self, segment: u32, live_bytes: u64) -> Result<SegmentContents> {
-        let incarnation = self.segments.lock().get(segment).incarnation;
+    fn survey(&self, segment: u32, edition: Edition, live_bytes: u64) -> Result<SegmentContents> {
+        let plugged = self.segments.lock().get(segment).plugged;
         let geometry = &self.geometry;
         let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
         // One request for what lives; if it is scattered, more.
         let mut price = live_bytes + REQUEST_BYTES;
         let summary_price = REQUEST_BYTES + u64::from(geometry.write_unit);
-        if price + self.usual_partials() * summary_price >= whole {
-            return self.read_whole(segment, incarnation);
+        // Its map may be anywhere.
+        if plugged || price + self.usual_partials() * summary_price >= whole {
+            return self.read_whole(segment, edition);
         }
         let mut dear = false;
-        let walked = summaries_while(geometry, segment, incarnation, |offset| {
+        let walked = summaries_while(geometry, segment, edition.incarnation, |offset| {
             price += summary_price;
             if price >= whole {
                 dear = true;
@@ -126,9 +180,75 @@ impl Lfs {
             Ok(summary.ok())
         })?;
         if dear {
-            return self.read_whole(segment, incarnation);
+            return self.read_whole(segment, edition);
         }
-        self.list(segment, incarnation, walked)
+        self.list(segment, edition, walked)
+    }
+
+    /// As [`Lfs::survey`]. A segment that has been plugged is read once more if
+    /// not all that lives in it is known from its summaries and maps.
+    ///
+    /// # Errors
+    /// Device errors; `Damaged` if it stays so.
+    pub(super) fn understood(
+        &self,
+        segment: u32,
+        edition: Edition,
+        live_bytes: u64,
+    ) -> Result<SegmentContents> {
+        if !self.segments.lock().get(segment).plugged {
+            return self.survey(segment, edition, live_bytes);
+        }
+        for _ in 0..2 {
+            let known = self.recorded(segment);
+            let contents = self.read_whole(segment, edition)?;
+            if self.led_to(&contents, &known)?.is_some() {
+                return Ok(contents);
+            }
+        }
+        let problem = "does not tell of all that lives there";
+        let sector = self.geometry.byte(segment, 0) / SECTOR;
+        Err(Error::damaged(
+            None,
+            sector,
+            Malformed::new("map of a segment", problem),
+        ))
+    }
+
+    /// What a segment holds, read as cheaply as can be, as no block is moved: of
+    /// one that this mount has plugged the map alone, which has all that lives.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub(super) fn read_for_holes(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
+        let geometry = &self.geometry;
+        let (plugged, mapped) = {
+            let segments = self.segments.lock();
+            let entry = segments.get(segment);
+            (entry.plugged, entry.mapped.clone())
+        };
+        let Some(mapped) = mapped.filter(|_| plugged) else {
+            return match plugged {
+                true => self.read_whole(segment, edition),
+                false => self.survey(segment, edition, 0),
+            };
+        };
+        let mut contents = SegmentContents {
+            segment,
+            edition,
+            complete: true,
+            summaries: mapped.summaries.clone(),
+            ..SegmentContents::default()
+        };
+        let mut pages = Vec::new();
+        for &offset in &mapped.pages {
+            let mut page = vec![0; geometry.block_bytes as usize];
+            self.read_for_cleaning(geometry.byte(segment, offset), &mut page)?;
+            let of = (segment, edition.incarnation);
+            pages.extend(MapPage::parse(&page, geometry, self.volume_tag, of, offset));
+        }
+        contents.add_maps(geometry, pages);
+        Ok(contents)
     }
 
     /// How many partial segments a segment has had on average since the mount:
@@ -138,32 +258,75 @@ impl Lfs {
         partials / self.counters.segments_opened.load(Relaxed).max(1)
     }
 
-    fn read_whole(&self, segment: u32, incarnation: u32) -> Result<SegmentContents> {
+    pub(super) fn read_whole(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let mut image = vec![0; geometry.segment_bytes as usize];
         self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
         let tag = self.volume_tag;
-        let walked = summaries_while(geometry, segment, incarnation, |offset| {
+        let walked = summaries_while(geometry, segment, edition.incarnation, |offset| {
             Ok(Summary::parse(&image, geometry, tag, segment, offset).ok())
         })?;
-        let mut contents = self.list(segment, incarnation, walked)?;
+        let mut contents = self.list(segment, edition, walked)?;
+        if self.segments.lock().get(segment).plugged {
+            let maps = maps_in(&image, geometry, tag, segment, edition.incarnation);
+            contents.add_maps(geometry, maps);
+        }
         contents.image = Some(image);
         Ok(contents)
+    }
+
+    /// The plugs of a partial on its way, which is at its head in `segment`.
+    ///
+    /// # Errors
+    /// If its own summary is not sound.
+    pub(crate) fn plugs_of(&self, partial: &InFlight, segment: u32) -> Result<SegmentContents> {
+        let geometry = &self.geometry;
+        let first = geometry.byte(segment, 0) / SECTOR;
+        let offset = ((partial.sector - first) * SECTOR) as usize;
+        let mut image = vec![0; geometry.segment_bytes as usize];
+        let held = partial.bytes.len().min(image.len() - offset);
+        image[offset..offset + held].copy_from_slice(&partial.bytes[..held]);
+        let tag = self.volume_tag;
+        let summary = Summary::parse(&image, geometry, tag, segment, offset as u32)?;
+        let elsewhere = |pointer: &Pointer| geometry.segment_of(pointer.sector()) != Some(segment);
+        let blocks = summary
+            .items(geometry)?
+            .into_iter()
+            .filter_map(|item| match &item {
+                ChainItem::Block { pointer, .. } if elsewhere(pointer) => Some(BlockInfo {
+                    byte: pointer.sector() * SECTOR,
+                    length: pointer.stored_bytes() as u32,
+                    item,
+                }),
+                _ => None,
+            })
+            .collect();
+        Ok(SegmentContents {
+            segment,
+            blocks,
+            complete: true,
+            ..SegmentContents::default()
+        })
     }
 
     fn list(
         &self,
         segment: u32,
-        incarnation: u32,
+        edition: Edition,
         (summaries, complete): (Vec<Summary>, bool),
     ) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let inode_bytes = u64::from(geometry.inode_bytes);
         let mut blocks = Vec::new();
+        let mut summed = Vec::new();
         for summary in &summaries {
+            summed.push(summary.offset..summary.offset + summary.summary_bytes());
             for item in summary.items(geometry)? {
+                let elsewhere =
+                    |pointer: &Pointer| geometry.segment_of(pointer.sector()) != Some(segment);
                 let (byte, length) = match &item {
-                    ChainItem::Record { .. } => continue,
+                    ChainItem::Record { .. } | ChainItem::Map { .. } => continue,
+                    ChainItem::Block { pointer, .. } if elsewhere(pointer) => continue,
                     ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => (
                         pointer.sector() * SECTOR,
                         u64::from(pointer.sectors()) * SECTOR,
@@ -179,9 +342,11 @@ impl Lfs {
         }
         Ok(SegmentContents {
             segment,
-            incarnation,
+            edition,
             blocks,
             complete,
+            summaries: summed,
+            maps: Vec::new(),
             image: None,
         })
     }
@@ -229,7 +394,9 @@ impl Lfs {
         self.reader
             .read_for(ReadCause::Cleaner, byte / SECTOR, into)?;
         for partial in self.durability.failed_partials() {
-            overlay(byte, into, partial.sector * SECTOR, &partial.bytes);
+            for (sector, bytes) in partial.pieces() {
+                overlay(byte, into, sector * SECTOR, bytes);
+            }
         }
         Ok(())
     }

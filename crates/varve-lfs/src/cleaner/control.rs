@@ -160,6 +160,8 @@ pub(crate) struct Control {
     pub remote_calls: AtomicU32,
     /// The last pass gave segments back ahead of checkpoints.
     pub reuses_early: AtomicBool,
+    /// Large groups have found holes lately.
+    pub plugs: AtomicBool,
 }
 
 /// Somebody waits for room for as long as this lives.
@@ -196,6 +198,7 @@ impl Control {
             taxed_bytes: AtomicU64::new(0),
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
+            plugs: AtomicBool::new(false),
         }
     }
 

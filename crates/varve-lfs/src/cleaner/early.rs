@@ -52,7 +52,7 @@ impl Lfs {
         Ok(cleaned)
     }
 
-    fn logged_since_checkpoint(&self) -> u64 {
+    pub(super) fn logged_since_checkpoint(&self) -> u64 {
         self.committed.read().live.log_bytes
     }
 
@@ -97,13 +97,13 @@ impl Lfs {
             segments.to_look_at(all)
         };
         for (nth, segment) in (1..).zip(which) {
-            if let Some((incarnation, found)) = self.judge(segment, &|| true)? {
+            if let Some((edition, found)) = self.judge(segment, &|| true)? {
                 let data = found.is_all_data();
                 if found.is_empty()
                     && data
                     && let Some(checkpoint) = self.markv(found)?
                 {
-                    self.segclean(segment, incarnation, checkpoint, data);
+                    self.segclean(segment, edition, checkpoint, data);
                 }
             }
             self.segments.lock().moved_from.remove(&segment);

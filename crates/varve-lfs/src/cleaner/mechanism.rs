@@ -10,7 +10,7 @@ use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
 use crate::reader::ReadCause;
-use crate::segments::SegmentState;
+use crate::segments::{Edition, SegmentState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
@@ -191,7 +191,7 @@ impl Lfs {
     /// Device errors while reading the index.
     pub(super) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
         Ok(match *item {
-            ChainItem::Record { .. } => None,
+            ChainItem::Record { .. } | ChainItem::Map { .. } => None,
             ChainItem::Block {
                 ino: InodeNo::IFILE,
                 block,
@@ -254,7 +254,12 @@ impl Lfs {
                 None => None,
             }
         };
-        Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
+        // A map of a life that was discarded may name the same address and birth.
+        let same = |p: Pointer| {
+            p.same_copy(pointer.sector(), pointer.birth())
+                && (p.crc(), p.sectors()) == (pointer.crc(), pointer.sectors())
+        };
+        Ok(current.is_some_and(same))
     }
 
     fn found_block(
@@ -330,6 +335,10 @@ impl Lfs {
         let first = crc32c(bytes);
         if first == want {
             return Some(bytes.to_vec());
+        }
+        let pointer = info.item.pointer();
+        if pointer.is_some_and(|pointer| self.reader.is_stale(pointer)) {
+            return None; // it has died, and something else stands there
         }
         self.counters.checksum_retries.fetch_add(1, Relaxed);
         let (sector, offset) = (info.byte / SECTOR, (info.byte % SECTOR) as usize);
@@ -451,15 +460,15 @@ impl Lfs {
         Ok(Some(serial + 1 + u64::from(committed.frozen.is_some())))
     }
 
-    /// Declares a segment done, if it still is what was read under this
-    /// incarnation: it becomes clean once two checkpoints have found it empty,
+    /// Declares a segment done, if nothing has been written into it since this
+    /// edition (rule P8): it becomes clean once two checkpoints have found it empty,
     /// the first of them `checkpoint`; or sooner, if all that lived in it was
     /// `data`.
-    pub fn segclean(&self, segment: u32, incarnation: u32, checkpoint: u64, data: bool) {
+    pub fn segclean(&self, segment: u32, edition: Edition, checkpoint: u64, data: bool) {
         let end = self.log.lock().end.serial();
         let mut segments = self.segments.lock();
         let entry = segments.get_mut(segment);
-        if entry.state == SegmentState::Used && entry.incarnation == incarnation {
+        if entry.state == SegmentState::Used && entry.edition() == edition {
             entry.cleaned = Some(checkpoint);
             if data {
                 segments.vacate(segment, end);

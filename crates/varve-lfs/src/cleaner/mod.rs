@@ -27,6 +27,7 @@ mod control;
 mod early;
 mod fragments;
 mod gain;
+mod holes;
 mod mechanism;
 pub mod pace;
 mod pass;

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use crate::segment_map::step_of;
-use crate::segments::SegmentState;
+use crate::segments::{Edition, SegmentState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
@@ -51,7 +51,7 @@ pub(super) enum Among {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Judged {
     pub segment: u32,
-    pub incarnation: u32,
+    pub edition: Edition,
     pub live_bytes: u64,
     /// All that lives in it is known, and data.
     pub data: bool,
@@ -66,10 +66,10 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) fn add(&mut self, segment: u32, incarnation: u32, live_bytes: u64, found: Found) {
+    pub(super) fn add(&mut self, segment: u32, edition: Edition, live_bytes: u64, found: Found) {
         self.segments.push(Judged {
             segment,
-            incarnation,
+            edition,
             live_bytes,
             data: found.is_all_data(),
         });
@@ -188,7 +188,7 @@ impl Lfs {
             if !self.claim_own(segment) && heeds_claims {
                 continue;
             }
-            let Some((incarnation, found)) = self.judge(segment, &go_on)? else {
+            let Some((edition, found)) = self.judge(segment, &go_on)? else {
                 continue;
             };
             if found.interrupted {
@@ -198,7 +198,7 @@ impl Lfs {
                 wanted_bytes = wanted_bytes.saturating_sub(freed);
             }
             freed_bytes += freed;
-            batch.add(segment, incarnation, live_bytes, found);
+            batch.add(segment, edition, live_bytes, found);
             if batch.live_bytes >= sorted_bytes {
                 cleaned += self.move_out(std::mem::take(&mut batch))?;
                 if rests {
@@ -231,7 +231,7 @@ impl Lfs {
     /// Device errors.
     pub fn clean_segment(&self, segment: u32) -> Result<bool> {
         for _ in 0..3 {
-            let Some((incarnation, found)) = self.judge(segment, &|| true)? else {
+            let Some((edition, found)) = self.judge(segment, &|| true)? else {
                 return Ok(false);
             };
             let live_bytes = found.live_bytes;
@@ -241,7 +241,7 @@ impl Lfs {
             }
             let judged = Judged {
                 segment,
-                incarnation,
+                edition,
                 live_bytes,
                 data: found.is_all_data(),
             };
@@ -260,30 +260,32 @@ impl Lfs {
         &self,
         segment: u32,
         go_on: &dyn Fn() -> bool,
-    ) -> Result<Option<(u32, Found)>> {
+    ) -> Result<Option<(Edition, Found)>> {
         // Both of one moment: what a list of candidates said of an opening that
         // is over says nothing of this one.
-        let Some((incarnation, live_bytes)) = self.settled(segment) else {
+        let Some((edition, live_bytes)) = self.settled(segment) else {
             return Ok(None);
         };
         if live_bytes == 0 {
             // Nothing to move: checkpoints will find it empty, or complain.
-            return Ok(Some((incarnation, Found::default())));
+            return Ok(Some((edition, Found::default())));
         }
-        let judged = self.survey(segment, live_bytes).and_then(|contents| {
-            let all: Vec<usize> = (0..contents.blocks.len()).collect();
-            self.bmapv_some(&contents, &all, go_on)
-        });
+        let judged = self
+            .understood(segment, edition, live_bytes)
+            .and_then(|contents| {
+                let all: Vec<usize> = (0..contents.blocks.len()).collect();
+                self.bmapv_some(&contents, &all, go_on)
+            });
         match judged {
-            Ok(found) if found.damaged == 0 => Ok(Some((incarnation, found))),
+            Ok(found) if found.damaged == 0 => Ok(Some((edition, found))),
             Ok(_) => {
-                self.distrust(segment, incarnation);
+                self.distrust(segment, edition);
                 Ok(None)
             }
             Err(error) if !error.is_of_the_medium() => Err(error),
             Err(error) => {
                 tracing::error!(%error, segment, "the cleaner leaves a segment alone");
-                self.distrust(segment, incarnation);
+                self.distrust(segment, edition);
                 Ok(None)
             }
         }
@@ -326,20 +328,20 @@ impl Lfs {
     pub(super) fn cleaned(&self, judged: Judged, checkpoint: u64) {
         let Judged {
             segment,
-            incarnation,
+            edition,
             live_bytes,
             data,
         } = judged;
         let room = self.geometry.payload_bytes(segment).into();
         self.counters.cleaned_by_utilisation[step_of(live_bytes, room)].fetch_add(1, Relaxed);
-        self.segclean(segment, incarnation, checkpoint, data);
+        self.segclean(segment, edition, checkpoint, data);
         self.log.lock().placement.cleaned(segment);
         self.counters.segments_cleaned.fetch_add(1, Relaxed);
     }
 
-    /// The incarnation of a used segment, all of which has reached the device
-    /// and can be judged, and the most bytes that live in it.
-    pub(super) fn settled(&self, segment: u32) -> Option<(u32, u64)> {
+    /// What a used segment is, all of which has reached the device and can be
+    /// judged, and the most bytes that live in it.
+    pub(crate) fn settled(&self, segment: u32) -> Option<(Edition, u64)> {
         let log = self.log.lock();
         let landed = self.durability.oldest_in_flight().unwrap_or(u64::MAX);
         let committed = self.committed.read();
@@ -351,16 +353,16 @@ impl Lfs {
             && entry.last_serial <= known
             && !log.end.stands_in(segment);
         let live_bytes = i64::from(entry.live_bytes) + committed.added(segment);
-        settled.then_some((entry.incarnation, live_bytes.max(0) as u64))
+        settled.then_some((entry.edition(), live_bytes.max(0) as u64))
     }
 
-    /// Something in a segment was damaged when it was read in this
-    /// incarnation: it is kept.
-    pub(super) fn distrust(&self, segment: u32, incarnation: u32) {
+    /// Something in a segment was damaged when it was read as this edition: it
+    /// is kept.
+    pub(super) fn distrust(&self, segment: u32, edition: Edition) {
         let mut segments = self.segments.lock();
         let entry = segments.get_mut(segment);
         // If it has been written anew meanwhile, what was read is no damage.
-        if entry.state == SegmentState::Used && entry.incarnation == incarnation {
+        if entry.state == SegmentState::Used && entry.edition() == edition {
             entry.suspect = true;
         }
     }

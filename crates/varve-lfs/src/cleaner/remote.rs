@@ -22,6 +22,7 @@ use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usag
 use crate::chain::ChainItem;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
+use crate::segments::Edition;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -84,7 +85,7 @@ impl Drop for Counted<'_> {
 /// What a block is called by strangers. Nodes and inodes have no time.
 fn name_of(info: &BlockInfo) -> Option<Block> {
     let (ino, version, block, birth, written_ns) = match info.item {
-        ChainItem::Record { .. } => return None,
+        ChainItem::Record { .. } | ChainItem::Map { .. } => return None,
         ChainItem::Block {
             ino,
             version,
@@ -235,7 +236,7 @@ impl Lfs {
             let info = &contents.blocks[at];
             let life = self.life_of(&info.item, &mut found);
             if self
-                .legible(id, (segment, contents.incarnation), life)?
+                .legible(id, (segment, contents.edition), life)?
                 .is_some()
             {
                 blocks.extend(name_of(info));
@@ -259,10 +260,10 @@ impl Lfs {
         let read = || -> Answered<SegmentContents> {
             let mut candidates = self.candidates_among(id, segment..segment + 1);
             candidates.pop().ok_or(CallError::NotThis)?;
-            let (incarnation, live_bytes) = self.settled(segment).ok_or(CallError::NotThis)?;
-            let survey = self.survey(segment, live_bytes);
+            let (edition, live_bytes) = self.settled(segment).ok_or(CallError::NotThis)?;
+            let survey = self.understood(segment, edition, live_bytes);
             Ok(self
-                .legible(id, (segment, incarnation), survey)?
+                .legible(id, (segment, edition), survey)?
                 .without_bytes())
         };
         let contents = read().inspect_err(|_| {
@@ -272,19 +273,19 @@ impl Lfs {
         self.claimed(id, segment)
     }
 
-    /// What was read of a segment in this incarnation. One that cannot be read is kept, and the
+    /// What was read of a segment as this edition. One that cannot be read is kept, and the
     /// cleaner goes on to others.
     fn legible<T>(
         &self,
         id: CleanerId,
-        of: (u32, u32),
+        of: (u32, Edition),
         read: crate::error::Result<T>,
     ) -> Answered<T> {
         match read {
             Err(error) if error.is_of_the_medium() => {
-                let (segment, incarnation) = of;
+                let (segment, edition) = of;
                 tracing::error!(%error, segment, "cleaners leave a segment alone");
-                self.distrust(segment, incarnation);
+                self.distrust(segment, edition);
                 self.control.shared().claims.release(id, segment);
                 Err(CallError::NotThis)
             }
@@ -300,7 +301,7 @@ impl Lfs {
         drop(shared);
         // The log may have come back to it.
         match self.settled(segment) {
-            Some((incarnation, _)) if incarnation == held.incarnation => Ok(held),
+            Some((edition, _)) if edition == held.edition => Ok(held),
             _ => {
                 self.control.shared().claims.release(id, segment);
                 Err(CallError::NotThis)
@@ -332,9 +333,9 @@ impl Lfs {
                 which.sort_unstable();
                 which.dedup();
                 let some = self.bmapv_some(contents, which, &|| true);
-                let some = self.legible(id, (contents.segment, contents.incarnation), some)?;
+                let some = self.legible(id, (contents.segment, contents.edition), some)?;
                 if some.damaged > 0 {
-                    self.distrust(contents.segment, contents.incarnation);
+                    self.distrust(contents.segment, contents.edition);
                     self.control.shared().claims.release(id, contents.segment);
                     marked.damaged = some.damaged.into();
                     return Ok(marked);
@@ -416,7 +417,7 @@ impl Lfs {
         let live_bytes = self.segments.lock().get(segment).live_bytes.into();
         let judged = Judged {
             segment,
-            incarnation: contents.incarnation,
+            edition: contents.edition,
             live_bytes,
             data: contents.complete && nodes.is_empty() && ifile.is_empty(),
         };

@@ -2,12 +2,13 @@
 //! becomes of a judgement when the image changes before the move.
 
 mod early;
+mod holes;
 mod remote;
 
 use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
 use crate::format::Pointer;
-use crate::segments::SegmentState;
+use crate::segments::{Edition, SegmentState};
 use crate::{FormatOptions, Lfs, MountOptions};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -262,8 +263,7 @@ fn the_four_calls_clean_a_segment_that_was_misread_once() {
     let found = v.lfs.bmapv(&contents).unwrap();
     assert_eq!(found.damaged, 0);
     let checkpoint = v.lfs.markv(found).unwrap().unwrap();
-    v.lfs
-        .segclean(segment, contents.incarnation, checkpoint, true);
+    v.lfs.segclean(segment, contents.edition, checkpoint, true);
     let cleaned = v.lfs.segments.lock().get(segment).cleaned;
     assert_eq!(cleaned, Some(checkpoint));
     v.lfs.checkpoint().unwrap();
@@ -385,8 +385,8 @@ fn a_judgement_does_not_outlive_its_image() {
     // A batch is then taken segment by segment.
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
-        let (incarnation, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
-        batch.add(segment, incarnation, v.live(segment), found);
+        let (edition, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
+        batch.add(segment, edition, v.live(segment), found);
     }
     v.create("another change");
     v.checkpoint();
@@ -402,17 +402,27 @@ fn a_judgement_does_not_outlive_its_image() {
 fn a_segment_that_changed_meanwhile_is_not_declared_clean() {
     let v = Volume::new();
     let (_, segments) = settled_file(&v, 100);
-    let incarnation = v.lfs.segments.lock().get(segments[0]).incarnation;
+    let edition = v.lfs.segments.lock().get(segments[0]).edition();
     let cleaned = |segment| v.lfs.segments.lock().get(segment).cleaned;
-    v.lfs.segclean(segments[0], incarnation + 1, 9, true);
-    assert_eq!(cleaned(segments[0]), None);
-    v.lfs.distrust(segments[0], incarnation + 1);
-    assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
+    let opened = Edition {
+        incarnation: edition.incarnation + 1,
+        ..edition
+    };
+    let plugged = Edition {
+        last_serial: edition.last_serial + 1,
+        ..edition
+    };
+    for other in [opened, plugged] {
+        v.lfs.segclean(segments[0], other, 9, true);
+        assert_eq!(cleaned(segments[0]), None);
+        v.lfs.distrust(segments[0], other);
+        assert!(!v.lfs.segments.lock().get(segments[0]).suspect);
+    }
     // The log's head is neither judged nor declared.
     let head = v.lfs.log.lock().end.at(0).segment.get();
-    let incarnation = v.lfs.segments.lock().get(head).incarnation;
-    v.lfs.segclean(head, incarnation, 9, true);
-    v.lfs.distrust(head, incarnation);
+    let edition = v.lfs.segments.lock().get(head).edition();
+    v.lfs.segclean(head, edition, 9, true);
+    v.lfs.distrust(head, edition);
     assert_eq!(cleaned(head), None);
     assert!(!v.lfs.segments.lock().get(head).suspect);
     assert!(!v.lfs.clean_segment(head).unwrap());

@@ -8,9 +8,11 @@
 pub mod checkpoint;
 pub mod ifile;
 pub mod inode;
+pub mod map;
 pub mod node;
 pub mod owner;
 pub mod pointer;
+pub mod shape;
 pub mod summary;
 pub mod superblock;
 #[cfg(test)]

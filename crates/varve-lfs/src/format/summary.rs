@@ -4,11 +4,20 @@
 //! | SummaryHeader | entries … | zeros to the sector | blocks … | inodes … | padding to the write unit |
 //! ```
 //!
+//! Where blocks are aligned ([`summary_flags::ALIGNED`]):
+//!
+//! ```text
+//! | SummaryHeader | entries … | zeros to the sector | inodes … | shorter blocks … |
+//! | zeros to the write unit | full blocks … |
+//! ```
+//!
+//! That takes no more room than the other order.
+//!
 //! The header names its place in the chain (protocol rules 8 to 11); the
 //! entries list, in arrival order, every block and inode of the payload and
-//! the records that blocks cannot express. Blocks lie behind the summary in
-//! entry order, inodes behind the blocks in entry order, so that no entry
-//! needs an address. The header's checksum covers header and entries, and the
+//! the records that blocks cannot express. Blocks, or full and shorter ones, and
+//! inodes lie in entry order each, so that no entry needs an address, but for
+//! those of *plugs* and *maps*, which stand in other segments (`docs/holes.md`). The header's checksum covers header and entries, and the
 //! entries hold the checksums of blocks and inodes: data is checksummed once.
 
 use super::checkpoint::FURTHER_HEADS;
@@ -36,8 +45,10 @@ pub mod summary_flags {
     pub const CHECKPOINT: u16 = 1 << 2;
     /// Written by the cleaner.
     pub const CLEANER: u16 = 1 << 3;
+    /// Full blocks stand on write units.
+    pub const ALIGNED: u16 = 1 << 4;
     /// Every flag this version understands.
-    pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER;
+    pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER | ALIGNED;
 }
 
 /// Fixed part of a summary, 128 bytes.
@@ -182,6 +193,9 @@ pub mod entry_kind {
     pub const NODE: u8 = 4;
     /// An inode: [`super::InodeEntry`].
     pub const INODE: u8 = 5;
+    /// A page of a segment's map: [`super::BlockEntry`] of a plug, `block` the
+    /// segment. It belongs to no file.
+    pub const MAP: u8 = 6;
     /// The inode is free: [`super::RecordEntry`], `from` the next version.
     pub const FREED: u8 = 16;
     /// Blocks from `from` on are gone: [`super::RecordEntry`].
@@ -196,6 +210,9 @@ pub mod entry_kind {
 pub mod entry_flags {
     /// Moved by the cleaner: `source` holds the former sector address.
     pub const MOVED: u8 = 1 << 0;
+    /// Stands in a hole of another segment: `source` is its sector address,
+    /// `birth` the incarnation of that segment.
+    pub const PLUG: u8 = 1 << 1;
 }
 
 /// Names the file of the entries behind it.
@@ -237,7 +254,8 @@ pub struct BlockEntry {
     pub birth: U64,
     /// Nanoseconds since 1970 of the last user write.
     pub written_ns: I64,
-    /// With [`entry_flags::MOVED`], the former sector address; else zero.
+    /// With [`entry_flags::MOVED`], the former sector address; with
+    /// [`entry_flags::PLUG`] its own; else zero.
     pub source: U64,
 }
 const _: () = assert!(size_of::<BlockEntry>() == 40);
@@ -320,7 +338,7 @@ impl<'a> Entries<'a> {
     fn parse(&mut self, kind: u8) -> Option<Entry> {
         match kind {
             entry_kind::FILE => self.take().map(Entry::File),
-            entry_kind::BLOCK | entry_kind::XATTRS | entry_kind::NODE => {
+            entry_kind::BLOCK | entry_kind::XATTRS | entry_kind::NODE | entry_kind::MAP => {
                 let entry: BlockEntry = self.take()?;
                 let node = kind == entry_kind::NODE;
                 let heights = if node { 1..=MAX_HEIGHT } else { 0..=0 };

@@ -85,8 +85,15 @@ pub struct Superblock {
 const _: () = assert!(size_of::<Superblock>() == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, crc) == 8);
 
+/// Bits of [`Superblock::incompat`].
+pub mod incompat_flags {
+    /// Full blocks stand on multiples of the write unit, so that what is dead
+    /// can be written over block by block (`docs/holes.md`).
+    pub const ALIGNED: u64 = 1 << 0;
+}
+
 /// Incompatible features this version understands.
-pub const KNOWN_INCOMPAT: u64 = 0;
+pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALIGNED;
 /// Read-only-compatible features this version understands.
 pub const KNOWN_READ_ONLY_COMPAT: u64 = 0;
 
@@ -165,6 +172,11 @@ impl Superblock {
         };
         power("block size", block, 4096, 65536)?;
         power("write unit", unit, 4096, 65536)?;
+        if self.incompat.get() & incompat_flags::ALIGNED != 0 && block < unit {
+            return Err(format!(
+                "blocks of {block} bytes are said to stand on write units of {unit}"
+            ));
+        }
         power(
             "segment size",
             segment,

@@ -255,7 +255,7 @@ impl Inspector {
         };
         let reader = &self.reader;
         match *item {
-            ChainItem::Record { .. } => false,
+            ChainItem::Record { .. } | ChainItem::Map { .. } => false,
             ChainItem::Block {
                 ino,
                 block,

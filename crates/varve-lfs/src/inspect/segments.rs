@@ -226,7 +226,7 @@ impl Inspector {
         let mut problem = items.as_ref().err().map(|m| m.problem.clone());
         let items = items.unwrap_or_default();
         if payload && !items.is_empty() {
-            problem = said(summary.read_partial(&self.reader))
+            problem = said(summary.read_payload(&self.reader, &items))
                 .and_then(|bytes| {
                     summary
                         .verify(&self.geometry, &items, &bytes)
@@ -239,6 +239,7 @@ impl Inspector {
             (summary_flags::LAST, "last"),
             (summary_flags::CHECKPOINT, "checkpoint"),
             (summary_flags::CLEANER, "cleaner"),
+            (summary_flags::ALIGNED, "aligned"),
         ];
         PartialView {
             offset: summary.offset,
@@ -322,6 +323,15 @@ impl Inspector {
                 crc: pointer.crc(),
                 birth: pointer.birth(),
                 source,
+                ..none
+            },
+            ChainItem::Map { segment, pointer } => EntryView {
+                kind: "map",
+                number: segment.into(),
+                sector: pointer.sector(),
+                bytes: pointer.stored_bytes(),
+                crc: pointer.crc(),
+                birth: pointer.birth(),
                 ..none
             },
             ChainItem::Node {

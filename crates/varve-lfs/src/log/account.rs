@@ -25,12 +25,24 @@ impl Lfs {
             _ => plan.bytes,
         };
         add(&c.summary_bytes, u64::from(size.summary_sectors()) * SECTOR);
+        let sectors =
+            size.summary_sectors() + size.block_sectors() + size.inode_sectors(&self.geometry);
         add(
             &c.padding_bytes,
-            u64::from(stored - size.bytes(&self.geometry)),
+            u64::from(stored) - u64::from(sectors) * SECTOR,
         );
         add(&c.skipped_bytes, u64::from(plan.bytes - stored));
-        let blocks = u64::from(size.block_sectors) * SECTOR;
+        let own = u64::from(size.block_sectors()) * SECTOR;
+        let (mut plugged, mut mapped) = (0, 0);
+        for chunk in &plan.plugs {
+            let pages = chunk.pages.len() as u64 * u64::from(self.geometry.block_bytes);
+            mapped += pages;
+            plugged += u64::from(chunk.bytes(&self.geometry)) - pages;
+        }
+        add(&c.map_bytes, mapped);
+        add(&c.plugged_bytes, plugged);
+        add(&c.segments_plugged, plan.plugs.len() as u64);
+        let blocks = own + plugged;
         let inodes = u64::from(size.inode_sectors(&self.geometry)) * SECTOR;
         match kind {
             GroupKind::User => {

@@ -34,12 +34,23 @@ pub struct PartialBuffer {
     entry_at: usize,
     entry_end: usize,
     entries: u32,
-    /// Where the next block goes.
-    block_at: usize,
+    /// Where the next block goes, if it is full or not aligned, and if not.
+    full_at: usize,
+    short_at: usize,
+    /// Where each of these must end.
+    full_end: usize,
+    short_end: usize,
+    /// Full blocks stand apart.
+    aligned: bool,
+    block_bytes: usize,
     /// Where the inodes begin, and how many there are so far.
     inode_start: usize,
     inodes: u32,
     file: Option<(InodeNo, Version)>,
+    /// Runs of blocks in holes, by first sector, none in two segments.
+    pub plugs: Vec<(u64, Vec<u8>)>,
+    /// The next plug begins a run.
+    run_ends: bool,
 }
 
 impl PartialBuffer {
@@ -52,20 +63,28 @@ impl PartialBuffer {
         incarnation: u32,
     ) -> Self {
         let sector = geometry.byte(plan.segment, plan.offset) / SECTOR;
-        let block_at = (plan.size.summary_sectors() as u64 * SECTOR) as usize;
+        let at = |sector: u64| (sector * SECTOR) as usize;
+        let shape = plan.size.shape(geometry);
+        let blocks = u64::from(plan.size.block_sectors());
+        let (full_at, short_at) = (at(shape.full), at(shape.short));
+        let short = u64::from(plan.size.short_sectors);
+        let (full_end, short_end) = match geometry.aligned {
+            true => (at(shape.end), at(shape.short + short)),
+            false => (at(shape.full + blocks), short_at),
+        };
         // A filler stores its summary only; the rest is left as it is.
         let stored = if plan.items.is_empty() {
             geometry.write_unit
         } else {
             plan.bytes
         };
-        let inode_start = block_at + (plan.size.block_sectors as u64 * SECTOR) as usize;
         let mut bytes = pool.take(stored as usize);
         // The blocks in between are written over.
         let ends = if plan.items.is_empty() {
             (stored as usize, stored as usize)
         } else {
-            (block_at, inode_start)
+            let full = full_end - full_at;
+            (full_at, full_at + full)
         };
         bytes[..ends.0].fill(0);
         bytes[ends.1..].fill(0);
@@ -77,23 +96,58 @@ impl PartialBuffer {
             entry_at: HEADER_BYTES,
             entry_end: HEADER_BYTES + plan.size.entry_bytes as usize,
             entries: 0,
-            block_at,
-            inode_start,
+            full_at,
+            short_at,
+            full_end,
+            short_end,
+            aligned: geometry.aligned,
+            block_bytes: geometry.block_bytes as usize,
+            inode_start: at(shape.inodes),
             inodes: 0,
             file: None,
+            plugs: Vec::new(),
+            run_ends: true,
         }
+    }
+
+    /// The next plugs stand in another segment.
+    pub fn end_run(&mut self) {
+        self.run_ends = true;
+    }
+
+    /// First pass: copies what goes into the hole at `sector`, of a segment
+    /// opened under this number, and returns the pointer to it.
+    pub fn place_plug(&mut self, content: &[u8], sector: u64, incarnation: u32) -> Pointer {
+        let follows = |(first, run): &(u64, Vec<u8>)| {
+            !run.is_empty() && first + run.len() as u64 / SECTOR == sector
+        };
+        if self.run_ends || !self.plugs.last().is_some_and(follows) {
+            self.run_ends = false;
+            self.plugs.push((sector, Vec::new()));
+        }
+        let (_, run) = self.plugs.last_mut().expect("one was pushed");
+        let at = run.len();
+        run.extend_from_slice(content);
+        run.resize(at + self.block_bytes, 0);
+        let (crc, sectors) = (crc32c(&run[at..]), self.block_bytes as u64 / SECTOR);
+        Pointer::new(sector, sectors as u8, crc, self.serial, incarnation)
     }
 
     /// First pass: copies a block's content and returns the pointer to it.
     pub fn place_block(&mut self, content: &[u8], birth: Option<u64>) -> Pointer {
         let sectors = content.len().div_ceil(SECTOR as usize);
-        let end = self.block_at + sectors * SECTOR as usize;
-        let stored = &mut self.bytes[self.block_at..end];
+        let length = sectors * SECTOR as usize;
+        let next = match self.aligned && length != self.block_bytes {
+            true => &mut self.short_at,
+            false => &mut self.full_at,
+        };
+        let at = *next;
+        *next += length;
+        let stored = &mut self.bytes[at..at + length];
         stored[..content.len()].copy_from_slice(content);
         stored[content.len()..].fill(0);
         let crc = crc32c(stored);
-        let sector = self.sector + self.block_at as u64 / SECTOR;
-        self.block_at = end;
+        let sector = self.sector + at as u64 / SECTOR;
         let birth = birth.unwrap_or(self.serial);
         Pointer::new(sector, sectors as u8, crc, birth, self.incarnation)
     }
@@ -145,20 +199,39 @@ impl PartialBuffer {
         } else {
             pointer.birth()
         };
+        let end = self.sector + self.bytes.len() as u64 / SECTOR;
+        let (flags, source, birth) = match source {
+            Some(source) => (entry_flags::MOVED, source, birth),
+            None if (self.sector..end).contains(&pointer.sector()) => (0, 0, birth),
+            None => plug_fields(pointer),
+        };
         let entry = BlockEntry {
             kind,
             sectors: pointer.sectors(),
-            flags: if source.is_some() {
-                entry_flags::MOVED
-            } else {
-                0
-            },
+            flags,
             height,
             crc: pointer.crc().into(),
             block: block.into(),
             birth: birth.into(),
             written_ns: written_ns.into(),
-            source: source.unwrap_or(0).into(),
+            source: source.into(),
+        };
+        self.put(entry.as_bytes());
+    }
+
+    /// Second pass: the entry of a page of the map of `segment`.
+    pub fn put_map(&mut self, segment: u32, pointer: &Pointer) {
+        let (flags, source, birth) = plug_fields(pointer);
+        let entry = BlockEntry {
+            kind: entry_kind::MAP,
+            sectors: pointer.sectors(),
+            flags,
+            height: 0,
+            crc: pointer.crc().into(),
+            block: u64::from(segment).into(),
+            birth: birth.into(),
+            written_ns: 0.into(),
+            source: source.into(),
         };
         self.put(entry.as_bytes());
     }
@@ -230,7 +303,7 @@ impl PartialBuffer {
             "entries differ from the plan"
         );
         assert!(
-            self.block_at == self.inode_start,
+            (self.full_at, self.short_at) == (self.full_end, self.short_end),
             "blocks differ from the plan"
         );
         header.entry_bytes = ((self.entry_at - HEADER_BYTES) as u32).into();
@@ -241,6 +314,12 @@ impl PartialBuffer {
         self.bytes[..HEADER_BYTES].copy_from_slice(header.as_bytes());
         header.chain_crc()
     }
+}
+
+/// Flags, `source` and `birth` of an entry of what stands in a hole.
+fn plug_fields(pointer: &Pointer) -> (u8, u64, u64) {
+    let opened = pointer.incarnation();
+    (entry_flags::PLUG, pointer.sector(), opened.into())
 }
 
 /// The place of inode number `nth` of a partial segment whose inodes begin

@@ -3,6 +3,7 @@
 mod account;
 mod append;
 mod build;
+mod holes;
 mod image;
 mod item;
 mod lives;
@@ -14,6 +15,7 @@ mod resize;
 mod writer;
 
 pub use build::inode_place;
+pub use holes::{Holes, goes_into_holes};
 pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};
 pub use placement::Placement;

@@ -68,7 +68,7 @@ impl Output {
     /// the device, [`Durability::commit`] tells.
     pub fn write(&self, partials: Vec<Arc<InFlight>>) {
         assert_may_wait();
-        let bytes: usize = partials.iter().map(|p| p.bytes.len()).sum();
+        let bytes: usize = partials.iter().map(|p| p.total_bytes()).sum();
         let requests = contiguous(partials);
         for request in requests {
             let left = match bytes >= LARGE_BYTES {
@@ -128,7 +128,12 @@ impl Writer {
     fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
         let offset = partials[0].sector * SECTOR;
         let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
-        write_patiently(&*self.device, &self.counters, offset, &buffers)
+        write_patiently(&*self.device, &self.counters, offset, &buffers)?;
+        for (sector, bytes) in partials.iter().flat_map(|p| &p.plugs) {
+            let buffers = [IoSlice::new(bytes)];
+            write_patiently(&*self.device, &self.counters, sector * SECTOR, &buffers)?;
+        }
+        Ok(())
     }
 }
 

@@ -4,9 +4,11 @@
 //! and how large it is. Nothing is copied and nothing is assigned for good
 //! until the whole group has a place.
 
+use super::holes::{Chunk, Holes};
 use super::item::LogItem;
 use super::placement::Run;
 use crate::error::Result;
+use crate::format::shape::{Parts, Shape};
 use crate::format::summary::{BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry};
 use crate::format::{LogPosition, SECTOR};
 use crate::geometry::Geometry;
@@ -30,6 +32,8 @@ pub struct PartialPlan {
     pub next_segment: u32,
     /// What it must hold.
     pub size: PartialSize,
+    /// What of it goes into holes, in the order of the items.
+    pub plugs: Vec<Chunk>,
     /// Bytes of the whole partial: the sizes rounded to the write unit, or up
     /// to the segment's end for a filler.
     pub bytes: u32,
@@ -42,8 +46,10 @@ pub struct PartialSize {
     pub entry_bytes: u32,
     /// Number of entries.
     pub entries: u32,
-    /// Sectors of blocks.
-    pub block_sectors: u32,
+    /// Sectors of blocks of the whole block size.
+    pub full_sectors: u32,
+    /// Sectors of other blocks.
+    pub short_sectors: u32,
     /// Inodes.
     pub inodes: u32,
     file: Option<(InodeNo, Version)>,
@@ -51,7 +57,28 @@ pub struct PartialSize {
 
 impl PartialSize {
     /// With one more item.
-    pub fn with(mut self, geometry: &Geometry, item: &LogItem) -> Self {
+    pub fn with(self, geometry: &Geometry, item: &LogItem) -> Self {
+        let mut size = self.with_entry(item);
+        if let LogItem::Image { .. } | LogItem::MovedInode { .. } = item {
+            size.inodes += 1;
+        }
+        let sectors = item.stored_sectors(geometry);
+        match geometry.is_full(sectors) {
+            true => size.full_sectors += sectors,
+            false => size.short_sectors += sectors,
+        }
+        size
+    }
+
+    /// With blocks that stand in holes, and the pages of a map.
+    fn with_plugs(self, items: &[LogItem], pages: usize) -> Self {
+        let mut size = items.iter().fold(self, |size, item| size.with_entry(item));
+        size.entries += pages as u32;
+        size.entry_bytes += (pages * size_of::<BlockEntry>()) as u32;
+        size
+    }
+
+    fn with_entry(mut self, item: &LogItem) -> Self {
         if item.is_empty() {
             return self;
         }
@@ -65,11 +92,9 @@ impl PartialSize {
             LogItem::Record { .. } => self.entry_bytes += size_of::<RecordEntry>() as u32,
             LogItem::Image { .. } | LogItem::MovedInode { .. } => {
                 self.entry_bytes += size_of::<InodeEntry>() as u32;
-                self.inodes += 1;
             }
             LogItem::Block { .. } | LogItem::Xattrs { .. } | LogItem::Node { .. } => {
                 self.entry_bytes += size_of::<BlockEntry>() as u32;
-                self.block_sectors += item.stored_sectors(geometry);
             }
         }
         self
@@ -85,16 +110,31 @@ impl PartialSize {
         (self.inodes * geometry.inode_bytes).div_ceil(SECTOR as u32)
     }
 
-    /// Bytes before padding.
+    /// Where the parts stand.
+    pub fn shape(&self, geometry: &Geometry) -> Shape {
+        let parts = Parts {
+            summary: self.summary_sectors().into(),
+            inodes: self.inode_sectors(geometry).into(),
+            full: self.full_sectors.into(),
+            short: self.short_sectors.into(),
+        };
+        parts.placed(geometry.aligned_unit())
+    }
+
+    /// Sectors of blocks.
+    pub fn block_sectors(&self) -> u32 {
+        self.full_sectors + self.short_sectors
+    }
+
+    /// Bytes before padding to the write unit; what aligns blocks is in it.
     pub fn bytes(&self, geometry: &Geometry) -> u32 {
-        let sectors = self.summary_sectors() + self.block_sectors + self.inode_sectors(geometry);
-        sectors * SECTOR as u32
+        (self.shape(geometry).end * SECTOR) as u32
     }
 }
 
 /// Cuts a run of `items` into partial segments behind `position`, the place of
 /// its head, taking clean segments from `take` (which is given the segment to
-/// go on after).
+/// go on after). Blocks go into `holes` where enough of them follow each other.
 ///
 /// # Errors
 /// What `take` says; segments taken so far stay taken.
@@ -103,6 +143,7 @@ pub fn plan(
     position: LogPosition,
     items: &[LogItem],
     run: &Run,
+    holes: &mut Vec<Holes>,
     take: &mut dyn FnMut(u32) -> Result<u32>,
 ) -> Result<Vec<PartialPlan>> {
     let mut plans = Vec::new();
@@ -119,7 +160,20 @@ pub fn plan(
         let room = (geometry.segment_bytes - offset).min(geometry.max_partial());
         let mut size = PartialSize::default();
         let mut end = start;
+        let mut plugs: Vec<Chunk> = Vec::new();
+        let mut plugged = 0;
         while let Some(item) = items.get(end) {
+            if let Some(chunk) = Chunk::next(geometry, holes, items, end) {
+                let with = size.with_plugs(&items[chunk.items.clone()], chunk.pages.len());
+                let more = plugged + chunk.bytes(geometry);
+                if with.bytes(geometry) > room || plugged > 0 && more > geometry.max_partial() {
+                    holes.push(chunk.holes);
+                    break;
+                }
+                (size, end, plugged) = (with, chunk.items.end, more);
+                plugs.push(chunk);
+                continue;
+            }
             let with = size.with(geometry, item);
             if with.bytes(geometry) > room {
                 break;
@@ -146,6 +200,7 @@ pub fn plan(
             enters,
             next_segment: position.next_segment.get(),
             size,
+            plugs,
             bytes,
         });
         position.offset = (offset + bytes).into();

@@ -6,9 +6,12 @@
 //! it, and a checkpoint lets recovery start behind the hole. Until then
 //! nothing behind the hole counts as durable ([`crate::durability`]).
 
+use crate::durability::InFlight;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Times that moving what failed may fail itself before the volume stops.
@@ -41,17 +44,27 @@ impl Lfs {
             let Some(first) = failed.first() else {
                 return Ok(());
             };
-            let segment = self
-                .geometry
-                .segment_of(first.sector)
-                .expect("the log writes into segments");
+            let of = |sector| self.geometry.segment_of(sector);
+            let segment = of(first.sector).expect("the log writes into segments");
             self.leave_segment(segment);
-            let start = self.geometry.byte(segment, 0) / SECTOR;
-            let sectors = start..start + u64::from(self.geometry.segment_bytes) / SECTOR;
+            let sectors = self.sectors_of(segment);
             self.durability.settle(sectors.clone());
             let failed = self.durability.failed_partials();
             self.move_live(segment)?;
-            for partial in failed.iter().filter(|p| sectors.contains(&p.sector)) {
+            let failed = failed.iter().filter(|p| sectors.contains(&p.sector));
+            for partial in failed {
+                // What it has put into holes lives there.
+                let plugged: BTreeSet<u32> = partial
+                    .plugs
+                    .iter()
+                    .filter_map(|(sector, _)| of(*sector))
+                    .collect();
+                self.move_plugs(partial, segment)?;
+                let mut segments = self.segments.lock();
+                plugged
+                    .into_iter()
+                    .for_each(|segment| segments.unmapped(segment));
+                drop(segments);
                 self.segments.lock().log_is_cut();
                 self.durability.give_up(partial.serial);
                 self.counters.relocated_partials.fetch_add(1, Relaxed);
@@ -78,6 +91,30 @@ impl Lfs {
             }
         }
         Err(self.give_in())
+    }
+
+    /// Copies what lives of the plugs of a failed partial, which is at its head
+    /// in `segment`. What else lives where they were to stand is on the device.
+    fn move_plugs(&self, partial: &InFlight, segment: u32) -> Result<()> {
+        if partial.plugs.is_empty() {
+            return Ok(());
+        }
+        for _ in 0..ROUNDS {
+            let plugs = self.plugs_of(partial, segment)?;
+            let found = self.bmapv(&plugs)?;
+            if found.damaged > 0 {
+                break;
+            }
+            if self.markv(found)?.is_some() {
+                return Ok(());
+            }
+        }
+        Err(self.give_in())
+    }
+
+    fn sectors_of(&self, segment: u32) -> Range<u64> {
+        let start = self.geometry.byte(segment, 0) / SECTOR;
+        start..start + u64::from(self.geometry.segment_bytes) / SECTOR
     }
 
     /// The log goes on in another segment.

@@ -12,6 +12,7 @@
 //! Nothing here waits for the device while a lock is held.
 
 use super::build::PartialBuffer;
+use super::holes::{Holes, gather_blocks};
 use super::item::{GroupKind, LogItem, Placed};
 use super::placement::{Placement, Run};
 use super::plan::{PartialPlan, plan};
@@ -52,6 +53,8 @@ pub struct LogState {
     pub usage: Usage,
     /// Buffers for large partial segments.
     pub pool: Arc<BufferPool>,
+    /// Segments whose holes may be written into.
+    pub holes: Vec<Holes>,
 }
 
 impl Lfs {
@@ -73,8 +76,11 @@ impl Lfs {
             return Ok(None);
         }
         let crowded = self.is_crowded();
-        let (items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
-        let plans = self.plan_group(&log, &items, &runs)?;
+        let (mut items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
+        if let (GroupKind::User, [_], false) = (kind, &runs[..], log.holes.is_empty()) {
+            gather_blocks(&self.geometry, &mut items);
+        }
+        let plans = self.plan_group(&mut log, &items, &runs, kind)?;
         if let Some(usage) = usage {
             log.usage = usage;
         }
@@ -103,11 +109,17 @@ impl Lfs {
 
     fn plan_group(
         &self,
-        log: &LogState,
+        log: &mut LogState,
         items: &[LogItem],
         runs: &[Run],
+        kind: GroupKind,
     ) -> Result<Vec<PartialPlan>> {
         let mut segments = self.segments.lock();
+        let mut holes = match kind {
+            GroupKind::User => std::mem::take(&mut log.holes),
+            _ => Vec::new(),
+        };
+        holes.retain(|holes| segments.may_plug(holes.segment, holes.edition));
         let mut taken = Vec::new();
         let mut take = |after| {
             let segment = segments.take(after)?;
@@ -116,14 +128,35 @@ impl Lfs {
         };
         let planned = runs
             .iter()
-            .map(|run| plan(&self.geometry, log.end.at(run.head), items, run, &mut take))
+            .map(|run| {
+                let position = log.end.at(run.head);
+                plan(&self.geometry, position, items, run, &mut holes, &mut take)
+            })
             .collect::<Result<Vec<_>>>();
         match planned {
-            Ok(planned) => Ok(planned.into_iter().flatten().collect()),
+            Ok(planned) => {
+                let plans: Vec<PartialPlan> = planned.into_iter().flatten().collect();
+                // From here on nobody declares them empty (rule P8).
+                for (serial, plan) in (log.end.serial() + 1..).zip(&plans) {
+                    for chunk in &plan.plugs {
+                        let segment = self.geometry.byte(chunk.holes.segment, 0);
+                        let offset = |sector: &u64| (sector * SECTOR - segment) as u32;
+                        let pages = chunk.pages.iter().map(offset).collect();
+                        segments.plug(&chunk.holes, pages, serial);
+                    }
+                }
+                if kind == GroupKind::User {
+                    log.holes = holes;
+                }
+                Ok(plans)
+            }
             Err(error) => {
                 taken
                     .into_iter()
                     .for_each(|segment| segments.put_back(segment));
+                if kind == GroupKind::User {
+                    log.holes = holes;
+                }
                 Err(error)
             }
         }
@@ -159,9 +192,20 @@ impl Lfs {
                 serial += 1;
                 let mut buffer =
                     PartialBuffer::new(&self.geometry, &log.pool, plan, serial, incarnation);
-                let pointers = items[plan.items.clone()]
-                    .iter()
-                    .map(|item| match item {
+                let mut pointers: Vec<Pointer> = Vec::with_capacity(plan.items.len());
+                let mut maps = Vec::new();
+                let mut chunks = plan.plugs.iter().peekable();
+                while pointers.len() < plan.items.len() {
+                    let at = plan.items.start + pointers.len();
+                    if let Some(chunk) = chunks.next_if(|chunk| chunk.items.start == at) {
+                        let plugged = &items[chunk.items.clone()];
+                        let (blocks, pages) =
+                            self.fill_holes(&mut buffer, log.incarnation, chunk, plugged);
+                        pointers.extend(blocks);
+                        maps.push(pages);
+                        continue;
+                    }
+                    pointers.push(match &items[at] {
                         LogItem::Block { data, source, .. }
                         | LogItem::Xattrs { data, source, .. }
                             if !data.is_empty() =>
@@ -170,9 +214,13 @@ impl Lfs {
                         }
                         LogItem::Node { bytes, .. } => buffer.place_block(bytes, None),
                         _ => Pointer::NONE,
-                    })
-                    .collect();
-                Filled { buffer, pointers }
+                    });
+                }
+                Filled {
+                    buffer,
+                    pointers,
+                    maps,
+                }
             })
             .collect()
     }
@@ -194,14 +242,23 @@ impl Lfs {
         if planted::is(Planted::DurableThroughEarly) {
             durable_through = log.end.serial();
         }
+        let aligned = match self.geometry.aligned {
+            true => summary_flags::ALIGNED,
+            false => 0,
+        };
         let mut committed = self.change_committed();
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
             let Filled {
                 mut buffer,
                 pointers,
+                maps,
             } = filled;
             for (item, pointer) in items.by_ref().take(plan.items.len()).zip(pointers) {
                 placed.push(self.apply_item(&mut committed, &mut buffer, item, pointer, kind));
+            }
+            for (chunk, pages) in plan.plugs.iter().zip(&maps) {
+                let segment = chunk.holes.segment;
+                pages.iter().for_each(|page| buffer.put_map(segment, page));
             }
             let position = log.end.at(plan.head);
             let header = SummaryHeader {
@@ -218,7 +275,7 @@ impl Lfs {
                 segment_incarnation: buffer.incarnation.into(),
                 entry_bytes: 0.into(),
                 sectors: (plan.bytes / SECTOR as u32).into(),
-                flags: flags_of(kind, index == 0, index == last).into(),
+                flags: (flags_of(kind, index == 0, index == last) | aligned).into(),
                 members: 1.into(),
                 entry_count: 0.into(),
                 written_ns: self.clock.now_ns().into(),
@@ -239,7 +296,12 @@ impl Lfs {
                 segment_incarnation: buffer.incarnation.into(),
             };
             log.end.advance(plan.head, behind);
-            committed.live.log_bytes += u64::from(plan.bytes);
+            let plugged: u32 = plan
+                .plugs
+                .iter()
+                .map(|chunk| chunk.bytes(&self.geometry))
+                .sum();
+            committed.live.log_bytes += u64::from(plan.bytes) + u64::from(plugged);
             let mut segments = self.segments.lock();
             segments.get_mut(plan.segment).last_serial = buffer.serial;
             if matches!(kind, GroupKind::Checkpoint) {
@@ -250,6 +312,7 @@ impl Lfs {
                 serial: buffer.serial,
                 sector: buffer.sector,
                 bytes: buffer.bytes,
+                plugs: buffer.plugs,
             }));
         }
         Written {
@@ -263,6 +326,8 @@ impl Lfs {
 struct Filled {
     buffer: PartialBuffer,
     pointers: Vec<Pointer>,
+    /// For each segment that is plugged, the pages of its map.
+    maps: Vec<Vec<Pointer>>,
 }
 
 fn flags_of(kind: GroupKind, first: bool, last: bool) -> u16 {

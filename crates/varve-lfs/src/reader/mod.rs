@@ -8,6 +8,7 @@ mod ahead;
 mod blocks;
 mod metadata;
 mod patches;
+mod plugged;
 mod source;
 mod windows;
 
@@ -21,6 +22,7 @@ use ahead::Fetch;
 pub use metadata::Obsolete;
 use metadata::{ByBytes, Meta, MetaKey};
 use patches::Patches;
+use plugged::Plugged;
 use quick_cache::sync::Cache;
 pub use source::ReadCause;
 use source::Source;
@@ -44,6 +46,7 @@ pub struct Reader {
     /// Under which number each segment was opened since the mount; 0 if it was
     /// not.
     opened: Vec<AtomicU32>,
+    plugged: Plugged,
 }
 
 impl Reader {
@@ -68,6 +71,7 @@ impl Reader {
             counters,
             patches: Patches::default(),
             opened: Vec::new(),
+            plugged: Plugged::default(),
         }
     }
 
@@ -128,12 +132,20 @@ impl Reader {
     }
 
     /// True if the block was found out about before its segment was opened
-    /// anew: another copy lives, and nothing is damaged.
+    /// anew, or its place written over: another copy lives, and nothing is damaged.
     pub(crate) fn is_stale(&self, pointer: &Pointer) -> bool {
         let segment = self.geometry.segment_of(pointer.sector());
         let opened = segment.and_then(|segment| self.opened.get(segment as usize));
         let opened = opened.map_or(0, |opened| opened.load(Acquire));
-        opened != 0 && opened != pointer.incarnation()
+        opened != 0 && opened != pointer.incarnation() || self.plugged.covers(pointer)
+    }
+
+    /// These holes of a segment are about to be written into by partial
+    /// `serial`.
+    pub fn plugs(&self, (segment, incarnation): (u32, u32), sectors: &[u64], serial: u64) {
+        let length = u64::from(self.geometry.block_bytes) / SECTOR;
+        self.plugged.note(sectors, length, serial, incarnation);
+        self.forget_segment(segment);
     }
 
     /// Reads the stored sectors of a block.

@@ -79,8 +79,9 @@ impl Replay<'_> {
                 };
                 live.apply_block(geometry, change);
             }
-            // The next checkpoint redoes what this one had begun.
-            ChainItem::Node { .. } => {}
+            // The next checkpoint redoes what this one had begun; a map says
+            // nothing that the pointers do not.
+            ChainItem::Node { .. } | ChainItem::Map { .. } => {}
             ChainItem::Inode { place, source, .. } => {
                 if let Some(image) = image {
                     live.apply_image(geometry, PlacedImage { image, place }, source.is_some());

@@ -11,7 +11,7 @@
 
 use super::{Recovered, tail};
 use crate::apply::Record;
-use crate::chain::{ChainItem, Summary};
+use crate::chain::{ChainItem, Payload, Summary};
 use crate::error::{Error, Result};
 use crate::format::inode::InodeImage;
 use crate::format::summary::summary_flags;
@@ -179,14 +179,13 @@ impl<'a> Replay<'a> {
             Ok(blocks) => blocks,
             Err(malformed) => return Ok(Err(malformed)),
         };
-        let bytes = match summary.read_partial(self.reader) {
-            _ if items.is_empty() => Vec::new(),
-            Ok(bytes) => bytes,
+        let payload = match summary.read_payload(self.reader, &items) {
+            Ok(payload) => payload,
             Err(error) => return Ok(Err(unreadable(&error))),
         };
         let images = summary
-            .verify(self.geometry, &items, &bytes)
-            .and_then(|()| self.images(&summary, &items, &bytes));
+            .verify(self.geometry, &items, &payload)
+            .and_then(|()| self.images(&summary, &items, &payload));
         Ok(images.map(|images| Pending {
             summary,
             items,
@@ -230,14 +229,14 @@ impl<'a> Replay<'a> {
         &self,
         summary: &Summary,
         items: &[ChainItem],
-        partial: &[u8],
+        payload: &Payload,
     ) -> std::result::Result<Vec<InodeImage>, Malformed> {
         items
             .iter()
             .filter(|item| matches!(item, ChainItem::Inode { .. }))
             .map(|item| {
                 let image =
-                    InodeImage::decode(summary.stored(self.geometry, item, partial), item.ino())?;
+                    InodeImage::decode(summary.stored(self.geometry, item, payload), item.ino())?;
                 match item {
                     ChainItem::Inode { version, .. } if image.inode.version != *version => Err(
                         Malformed::new("inode", "version differs from the summary's"),
@@ -267,6 +266,16 @@ impl<'a> Replay<'a> {
         if header.has(summary_flags::CHECKPOINT) {
             self.out.segments.takes_metadata(segment);
         }
+        // Whether its group counts or not (rule P2).
+        let mut plugged_bytes = 0;
+        for pointer in partial.items.iter().filter_map(ChainItem::pointer) {
+            let at = self.geometry.segment_of(pointer.sector());
+            if let Some(plugged) = at.filter(|at| *at != segment) {
+                let serial = header.serial.get();
+                self.out.segments.plugged(plugged, serial);
+                plugged_bytes += pointer.stored_bytes();
+            }
+        }
         let behind = LogPosition {
             serial: header.serial,
             offset: (partial.summary.offset + partial.summary.bytes()).into(),
@@ -279,7 +288,7 @@ impl<'a> Replay<'a> {
         self.out.end.advance(head, behind);
         self.places[head] = None;
         self.out.report.partials += 1;
-        self.out.report.log_bytes += u64::from(partial.summary.bytes());
+        self.out.report.log_bytes += u64::from(partial.summary.bytes()) + plugged_bytes;
         if header.has(summary_flags::FIRST) {
             self.out.report.dropped_partials += self.pending.len() as u64;
             self.pending.clear();

@@ -146,12 +146,8 @@ fn lost_files(geometry: &Geometry, summary: &Summary) -> Vec<String> {
     };
     let files: BTreeSet<u64> = items
         .iter()
-        .map(|item| match item {
-            ChainItem::Record { ino, .. }
-            | ChainItem::Block { ino, .. }
-            | ChainItem::Inode { ino, .. } => ino.0,
-            ChainItem::Node { id, .. } => id.ino.0,
-        })
+        .filter(|item| !matches!(item, ChainItem::Map { .. }))
+        .map(|item| item.ino().0)
         .collect();
     let serial = summary.header.serial;
     files

@@ -12,9 +12,12 @@
 //!   written by a later mount (mounts are numbered in the order of the log);
 //! - groups that were never finished.
 //!
-//! Memory: 32 bytes per partial segment.
+//! Blocks that stand in holes outlive the summaries that tell of them; the maps
+//! of their segments do, too (`docs/holes.md`).
+//!
+//! Memory: 32 bytes per partial segment, and per page of a map.
 
-use crate::chain::{ChainItem, Summary};
+use crate::chain::{ChainItem, MapPage, Summary, maps_in};
 use crate::format::SECTOR;
 use crate::format::summary::summary_flags;
 use crate::geometry::Geometry;
@@ -50,10 +53,25 @@ impl Partial {
     }
 }
 
+/// A page of a map.
+#[derive(Clone, Copy, Debug)]
+struct Page {
+    serial: u64,
+    /// Number of the mount that wrote it.
+    mount: u32,
+    segment: u32,
+    segment_incarnation: u32,
+    offset: u32,
+    /// The partial that it is part of counts, for all that is known.
+    counts: bool,
+}
+
 /// All partial segments that count, by serial.
 #[derive(Debug, Default)]
 pub(crate) struct Evidence {
     partials: Vec<Partial>,
+    /// By serial, and of one serial by mount.
+    pages: Vec<Page>,
     /// Highest number of a mount, whether what it wrote counts or not.
     pub(crate) incarnation: u32,
     /// Highest incarnation of a segment, likewise.
@@ -77,7 +95,27 @@ impl Evidence {
         }
         found.drop_discarded();
         found.mark_unfinished();
+        found.judge_pages();
         found
+    }
+
+    /// A map's own plugs count if its partial does. Where that is gone, its
+    /// segment was cleaned; it had been whole if others follow, and of this life
+    /// if mounts go on rising with it.
+    fn judge_pages(&mut self) {
+        self.pages.sort_by_key(|page| (page.serial, page.mount));
+        let partials = &self.partials;
+        for page in &mut self.pages {
+            page.counts = match partials.binary_search_by_key(&page.serial, |p| p.serial) {
+                Ok(at) => partials[at].incarnation == page.mount && partials[at].counts,
+                Err(at) => {
+                    let before = at.checked_sub(1).map(|at| partials[at].incarnation);
+                    let behind = partials.get(at).map(|p| p.incarnation);
+                    before.is_none_or(|before| before <= page.mount)
+                        && behind.is_some_and(|behind| behind >= page.mount)
+                }
+            };
+        }
     }
 
     fn segment(&mut self, reader: &Reader, geometry: &Geometry, volume_tag: u64, segment: u32) {
@@ -124,6 +162,81 @@ impl Evidence {
             }
         }
         self.partials.truncate(kept);
+        if let Some(newest) = newest {
+            self.maps(reader, geometry, volume_tag, (segment, newest));
+        }
+    }
+
+    /// Notes the maps of a segment's last opening.
+    fn maps(
+        &mut self,
+        reader: &Reader,
+        geometry: &Geometry,
+        volume_tag: u64,
+        (segment, segment_incarnation): (u32, u32),
+    ) {
+        if !geometry.aligned {
+            return;
+        }
+        let mut image = vec![0; geometry.segment_bytes as usize];
+        let first = geometry.byte(segment, 0) / SECTOR;
+        let unit = geometry.write_unit as usize;
+        if reader.read_uncached(first, &mut image).is_err() {
+            for (nth, part) in (0u64..).zip(image.chunks_mut(unit)) {
+                let sector = first + nth * unit as u64 / SECTOR;
+                if reader.read_uncached(sector, part).is_err() {
+                    part.fill(0);
+                }
+            }
+        }
+        let pages = maps_in(&image, geometry, volume_tag, segment, segment_incarnation);
+        self.pages.extend(pages.into_iter().map(|page| Page {
+            serial: page.serial,
+            mount: page.mount,
+            segment,
+            segment_incarnation,
+            offset: page.offset,
+            counts: false,
+        }));
+    }
+
+    /// Shows what maps tell of: each block as if its own partial did.
+    fn visit_pages(
+        &self,
+        reader: &Reader,
+        geometry: &Geometry,
+        volume_tag: u64,
+        see: &mut dyn FnMut(&Partial, &ChainItem),
+    ) {
+        for page in &self.pages {
+            let first = geometry.byte(page.segment, 0) / SECTOR;
+            let sector = first + u64::from(page.offset) / SECTOR;
+            let mut bytes = vec![0; geometry.block_bytes as usize];
+            if reader.read_uncached(sector, &mut bytes).is_err() {
+                continue;
+            }
+            let of = (page.segment, page.segment_incarnation);
+            let Some(read) = MapPage::parse(&bytes, geometry, volume_tag, of, page.offset) else {
+                continue;
+            };
+            for entry in &read.entries {
+                let birth = entry.birth.get();
+                if birth == page.serial && !page.counts {
+                    continue;
+                }
+                let as_if = Partial {
+                    serial: birth,
+                    segment: page.segment,
+                    offset: page.offset,
+                    incarnation: page.mount,
+                    segment_incarnation: page.segment_incarnation,
+                    flags: 0,
+                    head: 0,
+                    counts: true,
+                };
+                see(&as_if, &read.item(first, page.segment_incarnation, entry));
+            }
+        }
     }
 
     /// Serials rise with the mounts that gave them: what breaks this is of a
@@ -180,7 +293,8 @@ impl Evidence {
         &self.partials
     }
 
-    /// Shows every item of every partial that counts, in the order of the log.
+    /// Shows every item of every partial that counts, in the order of the log,
+    /// then what the maps of plugged segments tell of.
     pub(crate) fn visit(
         &self,
         reader: &Reader,
@@ -198,6 +312,7 @@ impl Evidence {
                 see(partial, &item);
             }
         }
+        self.visit_pages(reader, geometry, volume_tag, see);
     }
 }
 

@@ -13,12 +13,12 @@
 //! hashes, and whether names compare without regard to case. Directories are
 //! made anew, so their old seed is not needed.
 
-use crate::chain::ChainItem;
 use crate::chain::Summary;
+use crate::chain::{ChainItem, Payload};
 use crate::error::{Error, Result};
 use crate::format::ifile::IMAP_OFFSET;
-use crate::format::summary::{HEADER_BYTES, MAX_PARTIAL_BYTES};
-use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION};
+use crate::format::summary::{HEADER_BYTES, MAX_PARTIAL_BYTES, summary_flags};
+use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
 use crate::format::{Malformed, SECTOR, SummaryHeader, Superblock, crc32c};
 use crate::geometry::Geometry;
 use crate::heads::MAX_HEADS;
@@ -46,6 +46,7 @@ struct Sighting {
     next_segment: u32,
     segment_incarnation: u32,
     head: u8,
+    aligned: bool,
 }
 
 /// What was seen of one volume.
@@ -101,6 +102,9 @@ pub(crate) fn superblock(
         let sizes = sizes(device, &superblock, &sightings);
         superblock.inode_bytes = sizes.0.into();
         superblock.block_bytes = sizes.1.into();
+        if sightings.iter().any(|sighting| sighting.aligned) {
+            superblock.incompat = incompat_flags::ALIGNED.into();
+        }
         let (record_bytes, _) = fixed_layout(unit, sizes.0, segment_bytes);
         superblock.record_bytes = record_bytes.into();
         let sealed = superblock.sealed_for(0);
@@ -178,6 +182,7 @@ fn sighting(device: &dyn Device, at: u64, here: &[u8]) -> Option<(u64, i64, Sigh
         next_segment: header.next_segment.get(),
         segment_incarnation: header.segment_incarnation.get(),
         head: header.head,
+        aligned: header.has(summary_flags::ALIGNED),
     };
     Some((tag, header.written_ns.get(), sighting))
 }
@@ -357,10 +362,11 @@ fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -
                 continue;
             };
             let items = summary.items(&geometry).unwrap_or_default();
+            let payload = Payload::of(bytes.clone());
             for item in &items {
                 match item {
                     ChainItem::Inode { place, .. }
-                        if crc32c(summary.stored(&geometry, item, &bytes)) == place.crc =>
+                        if crc32c(summary.stored(&geometry, item, &payload)) == place.crc =>
                     {
                         *votes.entry(inode_bytes).or_default() += 1;
                     }

@@ -283,10 +283,9 @@ fn is_whole(reader: &Reader, geometry: &Geometry, summary: &Summary) -> bool {
     let Ok(items) = summary.items(geometry) else {
         return false;
     };
-    items.is_empty()
-        || summary
-            .read_partial(reader)
-            .is_ok_and(|bytes| summary.verify(geometry, &items, &bytes).is_ok())
+    summary
+        .read_payload(reader, &items)
+        .is_ok_and(|payload| summary.verify(geometry, &items, &payload).is_ok())
 }
 
 fn read(reader: &Reader, geometry: &Geometry, tag: u64, partial: &Partial) -> Option<Summary> {

@@ -66,7 +66,7 @@ impl SegmentTable {
         self.vacated.retain(|&number| {
             let entry = &mut segments[number as usize];
             let Some(serial) = entry.vacated else {
-                return false; // it has been opened since
+                return false; // it has been opened or plugged since
             };
             if serial <= durable {
                 entry.vacated = None;

@@ -3,7 +3,7 @@
 use super::{Segment, SegmentState, SegmentTable};
 
 /// Instead of a checkpoint that is held: the next one is going to be.
-const PREPARED: u64 = u64::MAX;
+pub(super) const PREPARED: u64 = u64::MAX;
 
 impl SegmentTable {
     /// What has been vacated is kept from now on: the image of the next

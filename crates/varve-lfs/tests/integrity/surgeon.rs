@@ -10,6 +10,7 @@ use varve_lfs::format::checkpoint::{CheckpointHeader, CheckpointRecord};
 use varve_lfs::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, ImapState, InodePlace};
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::{FANOUT, Node, NodeHeader, NodeId};
+use varve_lfs::format::shape::Parts;
 use varve_lfs::format::summary::{Entries, Entry, HEADER_BYTES};
 use varve_lfs::format::{
     ImapEntry, Pointer, SECTOR, SummaryHeader, Superblock, UsageEntry, crc32c,
@@ -136,26 +137,46 @@ impl Surgeon {
         let entries: Vec<Entry> = Entries::new(&self.bytes[at + HEADER_BYTES..end])
             .map(Result::unwrap)
             .collect();
-        let mut block_at = at as u64 + header.summary_sectors() * SECTOR;
-        let block_bytes: u64 = entries
+        let full =
+            |sectors: u8| u64::from(sectors) * SECTOR == u64::from(self.geometry.block_bytes);
+        let mut parts = Parts {
+            summary: header.summary_sectors(),
+            ..Parts::default()
+        };
+        for entry in &entries {
+            match entry {
+                Entry::Block(block) if full(block.sectors) => {
+                    parts.full += u64::from(block.sectors)
+                }
+                Entry::Block(block) => parts.short += u64::from(block.sectors),
+                _ => {}
+            }
+        }
+        let inodes = entries
             .iter()
-            .map(|entry| match entry {
-                Entry::Block(block) => u64::from(block.sectors) * SECTOR,
-                _ => 0,
-            })
-            .sum();
-        let mut inode_at = block_at + block_bytes;
+            .filter(|e| matches!(e, Entry::Inode(_)))
+            .count() as u64;
+        parts.inodes = (inodes * u64::from(self.geometry.inode_bytes)).div_ceil(SECTOR);
+        let shape = parts.placed(self.geometry.aligned_unit());
+        let byte_of = |sector: u64| at as u64 + sector * SECTOR;
+        let (mut full_at, mut short_at) = (byte_of(shape.full), byte_of(shape.short));
+        let mut inode_at = byte_of(shape.inodes);
+        let aligned = self.geometry.aligned;
         let mut entry_at = at + HEADER_BYTES;
         let mut found = false;
         for entry in entries {
             match entry {
                 Entry::Block(mut block) => {
-                    if block_at == byte {
+                    let block_at = match aligned && !full(block.sectors) {
+                        true => &mut short_at,
+                        false => &mut full_at,
+                    };
+                    if *block_at == byte {
                         block.crc = crc.into();
                         self.bytes[entry_at..entry_at + 40].copy_from_slice(block.as_bytes());
                         found = true;
                     }
-                    block_at += u64::from(block.sectors) * SECTOR;
+                    *block_at += u64::from(block.sectors) * SECTOR;
                     entry_at += 40;
                 }
                 Entry::Inode(mut inode) => {

@@ -16,14 +16,14 @@ fn clean(system: &FileSystem<Arc<Lfs>>) {
     let judge = |segment| {
         let contents = layout.read_segment(segment).unwrap();
         let found = layout.bmapv(&contents).unwrap();
-        (segment, contents.incarnation, found)
+        (segment, contents.edition, found)
     };
     let candidates = layout.candidates();
     let judged: Vec<_> = candidates.iter().map(|c| judge(c.segment)).collect();
-    for (segment, incarnation, found) in judged {
+    for (segment, edition, found) in judged {
         let data = found.is_all_data();
         if let Some(checkpoint) = layout.markv(found).unwrap() {
-            layout.segclean(segment, incarnation, checkpoint, data);
+            layout.segclean(segment, edition, checkpoint, data);
         }
     }
 }

@@ -90,6 +90,8 @@ impl Chosen {
             ("nocompact", "") => self.volume.compact = false,
             ("noverify", "") => self.volume.verify = false,
             ("heads", count) => self.volume.heads = heads(count)?,
+            ("holes", "") => self.volume.holes = true,
+            ("noholes", "") => self.volume.holes = false,
             (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {
                 let (policy, pace) = (&mut self.volume.cleaner_policy, &mut self.volume.cleaner);
                 let (member, said) = cleaner_word(name, value, policy, pace)?;

@@ -96,6 +96,7 @@ impl Volume {
             discard: options.discard,
             policy: options.cleaner_policy,
             heads: options.heads,
+            holes: options.holes,
             pace: Pace {
                 threaded: options.background,
                 ..options.cleaner

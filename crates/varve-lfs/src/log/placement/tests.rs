@@ -14,6 +14,7 @@ fn geometry() -> Geometry {
         first_segment: 1 << 16,
         copy_stride: 4,
         reserve_segments: 12,
+        aligned: true,
     }
 }
 

@@ -1,0 +1,422 @@
+//! Finding holes ahead of a group that could use them (`docs/holes.md`).
+//!
+//! What lives in a segment is found as the cleaner finds it, without a lock
+//! that anybody waits for. What is found stays true until somebody writes into
+//! the segment, which the stock's [`Edition`](crate::segments::Edition) tells.
+
+use super::contents::{BlockInfo, SegmentContents};
+use crate::base::{Base, Tree};
+use crate::chain::ChainItem;
+use crate::delta::Answer;
+use crate::error::{Error, Result};
+use crate::format::ifile::ImapState;
+use crate::format::inode::InodeImage;
+use crate::format::map::MapEntry;
+use crate::format::{Pointer, SECTOR};
+use crate::lfs::Lfs;
+use crate::log::{Holes, LogItem, goes_into_holes};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use varve_fs::InodeNo;
+use varve_fs::planted::{self, Planted};
+
+/// Blocks of a group that are worth looking for holes.
+const LEAST_BLOCKS: usize = 16;
+/// What part of its capacity a volume must have left: on one that is full to
+/// the brim every hole is worth more to the cleaner, who gets whole segments.
+const LEAST_SLACK: u64 = 32;
+/// Most segments looked into for one group.
+const MOST_SEGMENTS: usize = 256;
+
+/// Somebody looks for holes as long as this lives.
+struct Finding<'l>(&'l AtomicBool);
+
+impl Drop for Finding<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Release);
+    }
+}
+
+impl Lfs {
+    /// Finds holes for the blocks of a group, if clean segments are short and it
+    /// has enough of them.
+    ///
+    /// # Errors
+    /// Device errors; a segment that is damaged is left alone, and is no error.
+    pub(crate) fn stock_holes(&self, items: &[LogItem]) -> Result<()> {
+        // A device that changes more than a write unit would tear its neighbours.
+        let whole = self.device.geometry().physical_block <= self.geometry.write_unit;
+        if !self.geometry.aligned || !self.options.holes || !whole {
+            return Ok(());
+        }
+        let goes = |item: &&LogItem| goes_into_holes(&self.geometry, item);
+        let blocks = items.iter().filter(goes).count();
+        if !self.is_short() {
+            return Ok(());
+        }
+        // What small groups need is asked of clean segments alone.
+        if blocks < LEAST_BLOCKS || !self.has_slack(LEAST_SLACK) {
+            self.control.plugs.store(false, Relaxed);
+            return Ok(());
+        }
+        if self.finding_holes.swap(true, Acquire) {
+            return Ok(()); // somebody else is about it
+        }
+        let _finding = Finding(&self.finding_holes);
+        let stocked = self.find_holes(blocks);
+        let enough = stocked.is_ok() && 4 * self.lacking(blocks) <= blocks;
+        self.control.plugs.store(enough, Relaxed);
+        stocked
+    }
+
+    /// True if clean segments are about to need the cleaner.
+    fn is_short(&self) -> bool {
+        let pace = self.control.shared().settings.pace;
+        let (.., high) = self.cleaning_marks(&pace);
+        self.clean_segments_now() < high + self.batch_segments()
+    }
+
+    fn find_holes(&self, blocks: usize) -> Result<()> {
+        let mut lacking = self.lacking(blocks);
+        if lacking == 0 {
+            return Ok(());
+        }
+        let mut found = self.look_into(self.worth_plugging(&[]), lacking)?;
+        lacking = lacking.saturating_sub(self.room_of(&found));
+        if lacking > 0 && self.logged_since_checkpoint() >= self.plugging_interval() {
+            if self.checkpoint_fits() {
+                self.take_checkpoint(false)?;
+            }
+            let more = self.worth_plugging(&found);
+            found.extend(self.look_into(more, lacking)?);
+        }
+        if found.is_empty() {
+            return Ok(());
+        }
+        // What displaced the blocks that stood there must be durable (rule P1):
+        // everything up to now, as it was found out before.
+        let end = self.log.lock().end.serial();
+        for holes in &mut found {
+            holes.displaced = holes.displaced.map(|_| end);
+        }
+        let needed = match planted::is(Planted::HolesUndurable) {
+            true => 0,
+            false => end,
+        };
+        match self.durability.commit(needed, &*self.device) {
+            Ok(flushed) => self.counters.flushes.fetch_add(flushed.into(), Relaxed),
+            Err(Error::Unwritten(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        self.log.lock().holes.extend(found);
+        Ok(())
+    }
+
+    fn room_of(&self, holes: &[Holes]) -> usize {
+        holes.iter().map(|holes| holes.room(&self.geometry)).sum()
+    }
+
+    /// How many of these blocks the stock has no room for.
+    fn lacking(&self, blocks: usize) -> usize {
+        let mut log = self.log.lock();
+        let segments = self.segments.lock();
+        log.holes
+            .retain(|holes| segments.may_plug(holes.segment, holes.edition));
+        blocks.saturating_sub(self.room_of(&log.holes))
+    }
+
+    /// Bytes of log between two checkpoints of a volume that is plugged. A
+    /// segment is plugged again behind the second, with what has died in it
+    /// until then: a third of all there is to gain makes a segment worth it, and
+    /// nodes cheap beside it.
+    fn plugging_interval(&self) -> u64 {
+        let (live, used) = {
+            let segments = self.segments.lock();
+            let clean = u64::from(segments.clean_count());
+            let all = u64::from(self.geometry.segment_count);
+            (segments.live_bytes(), all.saturating_sub(clean))
+        };
+        let dead = (used * u64::from(self.geometry.segment_bytes)).saturating_sub(live);
+        let volume = self.geometry.volume_bytes();
+        (dead / 3).clamp(volume / 64, volume / 8)
+    }
+
+    /// Segments to look into, emptiest first. One that is less than half full
+    /// gives the cleaner more than it costs, and may empty by itself.
+    /// None of them twice: a map tells of one partial's plugs.
+    fn worth_plugging(&self, found: &[Holes]) -> Vec<u32> {
+        let log = self.log.lock();
+        let known = log.holes.iter().chain(found);
+        let known: Vec<u32> = known.map(|holes| holes.segment).collect();
+        drop(log);
+        let mut segments = self.segments.lock().pluggable();
+        let room = u64::from(self.geometry.usable_bytes());
+        segments.retain(|(segment, live)| 2 * u64::from(*live) > room && !known.contains(segment));
+        segments.sort_by_key(|(_, live)| *live);
+        segments.into_iter().map(|(segment, _)| segment).collect()
+    }
+
+    /// Looks into segments until there is room for so many blocks.
+    fn look_into(&self, segments: Vec<u32>, blocks: usize) -> Result<Vec<Holes>> {
+        let (mut found, mut room) = (Vec::new(), 0);
+        let mut poor = 0;
+        for segment in segments.into_iter().take(MOST_SEGMENTS) {
+            if room >= blocks || poor > MOST_SEGMENTS / 16 {
+                break;
+            }
+            let holes = match self.holes_in(segment) {
+                Err(error) if error.is_of_the_medium() => None,
+                holes => holes?,
+            };
+            match holes {
+                Some(holes) => {
+                    room += holes.room(&self.geometry);
+                    found.push(holes);
+                }
+                None => poor += 1,
+            }
+        }
+        Ok(found)
+    }
+
+    /// The holes of a segment; none if there are too few to pay for a map, or
+    /// it is not certain what lives there.
+    fn holes_in(&self, segment: u32) -> Result<Option<Holes>> {
+        // In this order: that the records lie behind this edition means that the
+        // image, which is as new, tells of all that is in it.
+        let Some((edition, _)) = self.settled(segment) else {
+            return Ok(None);
+        };
+        if !self.segments.lock().may_plug(segment, edition) {
+            return Ok(None);
+        }
+        let known = self.recorded(segment);
+        let contents = self.read_for_holes(segment, edition)?;
+        let Some(led_to) = self.led_to(&contents, &known)? else {
+            return Ok(None);
+        };
+        if !contents.complete {
+            return Ok(None);
+        }
+        let still = |info: &&BlockInfo| self.still_lives(info);
+        let lives: Vec<&BlockInfo> = led_to.iter().copied().filter(still).collect();
+        let displaced = (lives.len() < led_to.len()).then_some(u64::MAX);
+        let mapped = self.segments.lock().get(segment).mapped.clone();
+        let mapped = mapped.map(|mapped| mapped.serial);
+        let free = self.free_blocks(&contents, &lives, mapped);
+        let first = self.geometry.byte(segment, 0) / SECTOR;
+        let holes = Holes {
+            segment,
+            edition,
+            free,
+            summaries: contents.summaries.clone(),
+            lives: lives
+                .iter()
+                .filter_map(|info| entry_of(info, first))
+                .collect(),
+            image: known.0.serial,
+            displaced,
+        };
+        let room = holes.room(&self.geometry);
+        let pays = room >= 3 * (holes.free.len() - room).max(1);
+        Ok(pays.then_some(holes))
+    }
+
+    /// The newest image, and the bytes of the segment that it leads to.
+    pub(super) fn recorded(&self, segment: u32) -> (Arc<Base>, u64) {
+        let committed = self.committed.read();
+        let live_bytes = self.segments.lock().get(segment).live_bytes;
+        (Arc::clone(&committed.base), u64::from(live_bytes))
+    }
+
+    /// What an image leads to in a segment, if that has as many bytes as the
+    /// usage table says, and is data: then nothing is missing (rule P5).
+    pub(super) fn led_to<'c>(
+        &self,
+        contents: &'c SegmentContents,
+        (base, bytes): &(Arc<Base>, u64),
+    ) -> Result<Option<Vec<&'c BlockInfo>>> {
+        let mut image = Image::new(self, Arc::clone(base));
+        let (mut found, mut led_to) = (0, Vec::new());
+        for info in &contents.blocks {
+            match image.leads_to(info)? {
+                None => return Ok(None),
+                Some(false) => {}
+                Some(true) => {
+                    found += u64::from(info.length);
+                    led_to.push(info);
+                }
+            }
+        }
+        let segment = contents.segment;
+        if found != *bytes {
+            tracing::debug!(segment, found, bytes, "not all that lives there is known");
+        }
+        Ok((found == *bytes).then_some(led_to))
+    }
+
+    /// True unless something logged since the image was made has displaced it.
+    /// What is about to become part of the image passes for living.
+    fn still_lives(&self, info: &BlockInfo) -> bool {
+        let ChainItem::Block {
+            ino,
+            version,
+            block,
+            xattrs,
+            ..
+        } = info.item
+        else {
+            return true;
+        };
+        let committed = self.committed.read();
+        match xattrs {
+            true => committed.delta_xattrs(ino) == Some(None),
+            false => committed.delta_answer(ino, version, block) == Answer::Pass,
+        }
+    }
+
+    /// Places of whole blocks, on write units, in which nothing lives and no
+    /// summary stands, nor a page of a map that is needed: the newest, if this
+    /// mount has written one, or any.
+    fn free_blocks(
+        &self,
+        contents: &SegmentContents,
+        lives: &[&BlockInfo],
+        mapped: Option<u64>,
+    ) -> Vec<u64> {
+        let geometry = &self.geometry;
+        let first = geometry.byte(contents.segment, 0);
+        let (unit, block) = (
+            u64::from(geometry.write_unit),
+            u64::from(geometry.block_bytes),
+        );
+        let units = u64::from(geometry.segment_bytes) / unit;
+        let mut taken = vec![false; units as usize];
+        let mut take = |from: u64, to: u64| {
+            let to = to.div_ceil(unit).min(units);
+            taken[(from / unit).min(to) as usize..to as usize].fill(true);
+        };
+        take(0, geometry.payload_start(contents.segment).into());
+        for range in &contents.summaries {
+            take(range.start.into(), range.end.into());
+        }
+        for (serial, offset) in &contents.maps {
+            if mapped.is_none_or(|mapped| mapped == *serial) {
+                take(u64::from(*offset), u64::from(*offset) + block);
+            }
+        }
+        for info in lives {
+            let from = info.byte - first;
+            take(from, from + u64::from(info.length));
+        }
+        let (mut free, mut at) = (Vec::new(), 0);
+        let wide = block / unit;
+        while at + wide <= units {
+            let here = &taken[at as usize..(at + wide) as usize];
+            match here.iter().rposition(|taken| *taken) {
+                Some(last) => at += last as u64 + 1,
+                None => {
+                    free.push((first + at * unit) / SECTOR);
+                    at += wide;
+                }
+            }
+        }
+        free
+    }
+}
+
+/// What lives, as a map has it, of a segment that begins at sector `first`.
+fn entry_of(info: &BlockInfo, first: u64) -> Option<MapEntry> {
+    let ChainItem::Block {
+        ino,
+        version,
+        block,
+        pointer,
+        written_ns,
+        xattrs,
+        ..
+    } = info.item
+    else {
+        return None;
+    };
+    Some(MapEntry {
+        ino: ino.0.into(),
+        block: block.into(),
+        birth: pointer.birth().into(),
+        written_ns: written_ns.into(),
+        crc: pointer.crc().into(),
+        version: version.into(),
+        sector: ((pointer.sector() - first) as u32).into(),
+        sectors: pointer.sectors(),
+        xattrs: u8::from(xattrs),
+        spare: 0.into(),
+    })
+}
+
+/// The newest image, and inodes of it that were asked for.
+struct Image<'l> {
+    lfs: &'l Lfs,
+    base: Arc<Base>,
+    inodes: BTreeMap<u64, Option<Arc<InodeImage>>>,
+}
+
+impl<'l> Image<'l> {
+    fn new(lfs: &'l Lfs, base: Arc<Base>) -> Self {
+        Image {
+            lfs,
+            base,
+            inodes: BTreeMap::new(),
+        }
+    }
+
+    /// True if the image leads to this copy. `None` if it leads to metadata
+    /// there: such a segment is not plugged.
+    fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
+        let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
+        let same = |p: &Pointer, other: &Pointer| {
+            p.same_copy(other.sector(), other.birth())
+                && (p.crc(), p.sectors()) == (other.crc(), other.sectors())
+        };
+        match info.item {
+            ChainItem::Record { .. } | ChainItem::Map { .. } => Ok(Some(false)),
+            ChainItem::Node { .. } => Ok(None),
+            ChainItem::Inode { ino, place, .. } => {
+                let there = self.base.imap(reader, geometry, ino)?;
+                let leads = matches!(there, ImapState::Used { place: at, .. } if at == place);
+                Ok((!leads).then_some(false))
+            }
+            ChainItem::Block { ino, .. } if ino == InodeNo::IFILE => Ok(None),
+            ChainItem::Block {
+                ino,
+                version,
+                block,
+                pointer,
+                xattrs,
+                ..
+            } => {
+                let image = match self.inodes.get(&ino.0) {
+                    Some(image) => image.clone(),
+                    None => {
+                        let image = self.base.inode(reader, geometry, ino)?;
+                        self.inodes.insert(ino.0, image.clone());
+                        image
+                    }
+                };
+                let Some(image) = image.filter(|image| image.inode.version == version) else {
+                    return Ok(Some(false));
+                };
+                if xattrs {
+                    return Ok(Some(same(&image.xattrs, &pointer)));
+                }
+                let Some(root) = &image.root else {
+                    return Ok(Some(false));
+                };
+                let tree = Tree { reader, ino, root };
+                let there = tree.get(block)?;
+                Ok(Some(there.is_some_and(|there| same(&there, &pointer))))
+            }
+        }
+    }
+}

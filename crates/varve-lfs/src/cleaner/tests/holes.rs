@@ -1,0 +1,216 @@
+//! Writing into holes (`docs/holes.md`): which segments, what a mount makes of
+//! it, and what happens when something is wrong.
+
+use super::*;
+use crate::segments::Edition;
+
+/// Blocks of one group that are overwritten.
+const GROUP: u64 = 64;
+
+impl Volume {
+    /// Full, of one file whose blocks have died here and there, and two
+    /// checkpoints since.
+    fn crowded() -> (Self, InodeNo, u64) {
+        let v = Volume::mounted(MountOptions::default());
+        let file = v.create("file");
+        let free = v.fs.statfs().free;
+        let blocks = free * 92 / 100;
+        (0..blocks).step_by(256).for_each(|block| {
+            v.write(file, block, 256.min(blocks - block));
+        });
+        v.fs.sync().unwrap();
+        for block in (0..blocks).step_by(5) {
+            v.write(file, block, 1);
+        }
+        v.checkpoint();
+        v.checkpoint();
+        (v, file, blocks)
+    }
+
+    /// Overwrites blocks at every `step` until some have gone into holes.
+    fn plug(&self, file: InodeNo, blocks: u64, step: u64) {
+        let before = self.lfs.statistics().segments_plugged;
+        for round in 0..64 {
+            for nth in 0..GROUP {
+                let block = (round * GROUP + nth) * step % blocks;
+                self.write(file, block, 1);
+            }
+            self.fs.sync().unwrap();
+            if self.lfs.statistics().segments_plugged > before {
+                return;
+            }
+        }
+        panic!("no holes were written into: {:?}", self.lfs.statistics());
+    }
+
+    /// Segments that have been plugged, the latest first.
+    fn plugged(&self) -> Vec<(u32, Edition)> {
+        let segments = self.lfs.segments.lock();
+        let plugged = segments.iter().filter(|(_, segment)| segment.plugged);
+        let mut plugged: Vec<_> = plugged.map(|(n, segment)| (n, segment.edition())).collect();
+        plugged.sort_by_key(|(_, edition)| std::cmp::Reverse(edition.last_serial));
+        plugged
+    }
+
+    fn again(&self) -> Lfs {
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        Lfs::mount(self.device.clone(), clock, MountOptions::default()).unwrap()
+    }
+}
+
+fn read_whole(lfs: &Lfs, file: InodeNo, blocks: u64) {
+    for from in (0..blocks).step_by(128) {
+        let run = lfs
+            .map(View::Live, file, from, 128.min(blocks - from))
+            .unwrap();
+        for (mapped, bytes) in run.iter().zip(lfs.read(file, &run).unwrap()) {
+            let right = (mapped.block + file.0) as u8;
+            assert!(bytes.iter().all(|byte| *byte == right), "{mapped:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_volume_writes_into_holes_and_is_whole() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    let s = v.lfs.statistics();
+    assert!(s.plugged_bytes > 0 && s.map_bytes > 0);
+    v.is_whole(file, 0, blocks);
+    // The log behind the checkpoint leads to what stands in holes.
+    let again = v.again();
+    assert_eq!(again.recovery_report().damage, Vec::<String>::new());
+    read_whole(&again, file, blocks);
+    let plugged = v.plugged();
+    let known = again.segments.lock();
+    assert!(
+        plugged
+            .iter()
+            .all(|(segment, _)| known.get(*segment).plugged)
+    );
+    let (latest, edition) = plugged[0];
+    assert_eq!(known.get(latest).edition(), edition);
+}
+
+#[test]
+fn a_segment_is_plugged_again_behind_two_checkpoints() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    let (segment, _) = v.plugged()[0];
+    let may = |lfs: &Lfs| {
+        let segments = lfs.segments.lock();
+        segments.may_plug(segment, segments.get(segment).edition())
+    };
+    assert!(!may(&v.lfs));
+    v.checkpoint();
+    assert!(!may(&v.lfs), "replay from the older record verifies it");
+    // A mount does not see that part of the log.
+    assert!(!may(&v.again()));
+    v.write(file, 0, 1);
+    v.checkpoint();
+    assert!(may(&v.lfs) && may(&v.again()));
+}
+
+#[test]
+fn a_map_that_does_not_tell_of_all_is_not_believed() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    v.checkpoint();
+    v.write(file, 0, 1);
+    v.checkpoint();
+    let (segment, _) = v.plugged()[0];
+    let mapped = v.lfs.segments.lock().get(segment).mapped.clone().unwrap();
+    for page in &mapped.pages {
+        let byte = v.lfs.geometry.byte(segment, *page);
+        v.device.write(byte, &[IoSlice::new(&[0xff; 512])]).unwrap();
+    }
+    let again = v.again();
+    // The cleaner would leave what it does not know of behind.
+    assert!(!again.clean_segment(segment).unwrap());
+    assert!(again.segments.lock().get(segment).suspect);
+    let edition = again.segments.lock().get(segment).edition();
+    assert!(!again.segments.lock().may_plug(segment, edition));
+    read_whole(&again, file, blocks);
+}
+
+#[test]
+fn the_cleaner_moves_what_stands_in_holes() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    v.checkpoint();
+    let (segment, _) = v.plugged()[0];
+    // Whether this mount wrote the map or finds it.
+    for lfs in [&*v.lfs, &v.again()] {
+        let edition = lfs.segments.lock().get(segment).edition();
+        let (_, found) = lfs.judge(segment, &|| true).unwrap().unwrap();
+        let live = u64::from(lfs.segments.lock().get(segment).live_bytes);
+        assert_eq!(found.live_bytes, live);
+        assert_eq!(lfs.segments.lock().get(segment).edition(), edition);
+    }
+    assert!(v.lfs.clean_segment(segment).unwrap());
+    v.checkpoint();
+    v.checkpoint();
+    assert!(v.is_clean(segment));
+    v.is_whole(file, 0, blocks);
+}
+
+#[test]
+fn who_judged_a_segment_before_it_was_plugged_does_not_declare_it_empty() {
+    let (v, file, blocks) = Volume::crowded();
+    let judged: Vec<(u32, Edition)> = {
+        let segments = v.lfs.segments.lock();
+        segments
+            .iter()
+            .map(|(n, segment)| (n, segment.edition()))
+            .collect()
+    };
+    v.plug(file, blocks, 7);
+    let (segment, _) = v.plugged()[0];
+    v.lfs.segclean(segment, judged[segment as usize].1, 9, true);
+    let found = v.lfs.segments.lock().get(segment).clone();
+    assert!(found.cleaned.is_none() && found.vacated.is_none());
+}
+
+#[test]
+fn whoever_looked_up_what_was_written_over_finds_no_damage() {
+    let (v, file, blocks) = Volume::crowded();
+    let before = v.lfs.map(View::Live, file, 0, blocks).unwrap();
+    v.plug(file, blocks, 7);
+    let after = v.lfs.map(View::Live, file, 0, blocks).unwrap();
+    let taken = |p: Pointer| after.iter().any(|m| m.pointer.sector() == p.sector());
+    let (mut moved, mut gone) = (0, 0);
+    for (then, now) in before.iter().zip(&after) {
+        if then.pointer != now.pointer && taken(then.pointer) {
+            moved += 1;
+            gone += u32::from(v.lfs.reader.block(&then.pointer, file, then.block).is_err());
+        }
+    }
+    assert_eq!(moved, gone);
+    assert_eq!(v.lfs.statistics().checksum_failures, 0);
+}
+
+#[test]
+fn small_groups_and_volumes_that_do_not_want_it_leave_holes_alone() {
+    let (v, file, blocks) = Volume::crowded();
+    let before = v.lfs.statistics().segments_plugged;
+    for block in (0..blocks).step_by(31) {
+        v.write(file, block, 1);
+        v.fs.fsync(View::Live, file, true).unwrap();
+    }
+    assert_eq!(v.lfs.statistics().segments_plugged, before);
+    let options = MountOptions {
+        holes: false,
+        ..MountOptions::default()
+    };
+    let clock: Arc<dyn Clock> = v.clock.clone();
+    let lfs = Arc::new(Lfs::mount(v.device.clone(), clock.clone(), options).unwrap());
+    let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
+    let caller = Caller::root();
+    for nth in 0..2000 {
+        let at = nth * 7 % blocks * BLOCK;
+        fs.write(View::Live, &caller, file, at, &[1; BLOCK as usize])
+            .unwrap();
+    }
+    fs.sync().unwrap();
+    assert_eq!(lfs.statistics().segments_plugged, 0);
+}
