@@ -61,6 +61,11 @@ pub const TARGETS: &[Target] = &[
         seeds: sample::inode_seeds,
     },
     Target {
+        name: "map",
+        run: structures::map,
+        seeds: sample::map_seeds,
+    },
+    Target {
         name: "index_node",
         run: structures::index_node,
         seeds: sample::index_node_seeds,

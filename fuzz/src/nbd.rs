@@ -127,7 +127,10 @@ pub fn conversation(data: &[u8]) {
         told: Mutex::default(),
     };
     serve(&client, &export, &limits, &Ending::default());
-    let told = client.told.into_inner().expect("no panic while it was held");
+    let told = client
+        .told
+        .into_inner()
+        .expect("no panic while it was held");
     let told = check_handshake(&told);
     if flags & BEGUN != 0 {
         check_replies(told);
@@ -200,7 +203,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
     };
     let write = [request(command::WRITE, 1, 4096, 1024), vec![5; 1024]].concat();
     let mut many = write.clone();
-    for (kind, flags) in [(0, 0), (3, 0), (0, 4), (4, 0), (6, 2), (6, 16), (7, 0), (7, 8)] {
+    for (kind, flags) in [
+        (0, 0),
+        (3, 0),
+        (0, 4),
+        (4, 0),
+        (6, 2),
+        (6, 16),
+        (7, 0),
+        (7, 8),
+    ] {
         let length = if kind == 3 { 0 } else { 8192 };
         many.extend(request(kind, flags, 0, length));
     }
@@ -224,7 +236,12 @@ pub fn seeds() -> Vec<Vec<u8>> {
     .concat();
     seeds.push([&[GREETED][..], &options].concat());
     seeds.push([&[0, 0, 0, 0, 3][..], &options].concat());
-    let old = [&[GREETED][..], &option_bytes(option::EXPORT_NAME, b"disk"), &many].concat();
+    let old = [
+        &[GREETED][..],
+        &option_bytes(option::EXPORT_NAME, b"disk"),
+        &many,
+    ]
+    .concat();
     seeds.push(old);
     seeds
 }

@@ -4,9 +4,11 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, MemoryDevice, MemoryImage, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, Result, SetAttr, View};
+use varve_lfs::format::map::{self, MapEntry, MapHeader};
 use varve_lfs::format::{Superblock, crc32c};
 use varve_lfs::fuzzing::{self, Partial, Payload};
 use varve_lfs::{FormatOptions, Geometry, Lfs, MountOptions, superblock_offsets};
+use zerocopy::FromZeros;
 
 /// Bytes of the sample's device.
 pub const DEVICE_BYTES: u64 = 4 << 20;
@@ -342,6 +344,23 @@ pub fn summary_seeds() -> Vec<Vec<u8>> {
 /// Inodes of every kind.
 pub fn inode_seeds() -> Vec<Vec<u8>> {
     each(|sample| sample.payloads(b"VINO").map(<[u8]>::to_vec).collect())
+}
+
+/// A page of a map.
+pub fn map_seeds() -> Vec<Vec<u8>> {
+    let entry = |nth: u32| {
+        let mut entry = MapEntry::new_zeroed();
+        entry.ino = 7.into();
+        entry.block = u64::from(nth).into();
+        entry.sector = (8 * nth).into();
+        entry.sectors = 8;
+        entry
+    };
+    let entries: Vec<MapEntry> = (1..9).map(entry).collect();
+    let mut header = MapHeader::new_zeroed();
+    header.pages = 1.into();
+    header.entry_count = 8.into();
+    vec![map::encode(header, &entries, 4096)]
 }
 
 /// Index nodes.

@@ -7,6 +7,7 @@ use varve_fs::InodeNo;
 use varve_lfs::Geometry;
 use varve_lfs::format::checkpoint::{CheckpointHeader, CheckpointRecord};
 use varve_lfs::format::inode::InodeImage;
+use varve_lfs::format::map::{self, MapHeader};
 use varve_lfs::format::node::{Node, NodeHeader, NodeId};
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::format::summary::{Entries, HEADER_BYTES, SummaryHeader, summary_flags};
@@ -114,6 +115,35 @@ pub fn summary(data: &[u8]) {
             assert!(payload.range.start >= HEADER_BYTES);
         }
     }
+}
+
+/// A page of the map of a segment, by itself and among the segment's bytes.
+pub fn map(data: &[u8]) {
+    let superblock = sample::superblock();
+    let geometry = Geometry::from(superblock);
+    let tag = superblock.volume_tag();
+    let (of, offset) = ((1, 3), 5 * geometry.write_unit);
+    let sector = geometry.byte(of.0, offset) / 512;
+    let _ = map::parse(data, tag, sector, of);
+    let mut page = data.to_vec();
+    page.resize(geometry.block_bytes as usize, 0);
+    let (header, _) = MapHeader::mut_from_prefix(&mut page).expect("a block");
+    header.magic = map::MAGIC.into();
+    header.volume_tag = tag.into();
+    header.sector = sector.into();
+    (header.segment, header.incarnation) = (of.0.into(), of.1.into());
+    let crc = crc32c(&page[4..]);
+    page[..4].copy_from_slice(&crc.to_le_bytes());
+    let named = match map::parse(&page, tag, sector, of) {
+        Ok((header, entries)) => {
+            assert_eq!(entries.len(), header.entry_count.get() as usize);
+            entries.len()
+        }
+        Err(_) => 0,
+    };
+    let mut image = vec![0; SEGMENT_BYTES as usize];
+    image[offset as usize..][..page.len()].copy_from_slice(&page);
+    assert!(fuzzing::mapped(&image, superblock, of.0, of.1) <= named);
 }
 
 /// Makes signature, place and checksum of the summary that `bytes` begin with right.
