@@ -65,6 +65,7 @@ pub fn story() {
             serial,
             sector: serial,
             bytes: pool.take(512),
+            plugs: Vec::new(),
         }));
     };
     (1..=PARTIALS).for_each(announce);
