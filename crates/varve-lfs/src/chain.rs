@@ -13,7 +13,7 @@ use crate::format::summary::HEADER_BYTES;
 use crate::format::{LogPosition, Malformed, Pointer, SECTOR, SummaryHeader};
 use crate::geometry::Geometry;
 use crate::reader::{ReadCause, Reader};
-pub use maps::{MapPage, maps_in};
+pub use maps::{MapPage, map_entry, maps_in};
 pub use payload::Payload;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
@@ -188,6 +188,20 @@ impl Summary {
         offset: u32,
     ) -> std::result::Result<Summary, Malformed> {
         let bytes = image.get(offset as usize..).unwrap_or(&[]);
+        Self::begins(bytes, geometry, volume_tag, segment, offset)
+    }
+
+    /// As [`Summary::read`], from bytes that begin at its place.
+    ///
+    /// # Errors
+    /// Says why there is no summary.
+    pub fn begins(
+        bytes: &[u8],
+        geometry: &Geometry,
+        volume_tag: u64,
+        segment: u32,
+        offset: u32,
+    ) -> std::result::Result<Summary, Malformed> {
         let header = Self::header(bytes, geometry, volume_tag, segment, offset)?;
         Self::finish(header, bytes, segment, offset)
     }

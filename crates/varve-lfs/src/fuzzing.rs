@@ -80,7 +80,6 @@ pub fn partial(
 /// under this number, tell of, each within the segment.
 pub fn mapped(image: &[u8], superblock: &Superblock, segment: u32, incarnation: u32) -> usize {
     let geometry = Geometry::from(superblock);
-    let first = geometry.byte(segment, 0) / SECTOR;
     let pages = chain::maps_in(
         image,
         &geometry,
@@ -88,11 +87,8 @@ pub fn mapped(image: &[u8], superblock: &Superblock, segment: u32, incarnation: 
         segment,
         incarnation,
     );
-    let items = pages.iter().flat_map(|page| {
-        let item = |entry| page.item(first, incarnation, entry);
-        page.entries.iter().map(item)
-    });
-    let within = |item: &ChainItem| {
+    let items = pages.iter().flat_map(|page| &page.items);
+    let within = |item: &&ChainItem| {
         let pointer = item.pointer();
         pointer.is_some_and(|p| geometry.within_segment(p.sector(), p.sectors().into()))
     };

@@ -16,8 +16,8 @@ pub struct MapPage {
     pub mount: u32,
     /// Byte offset within the segment.
     pub offset: u32,
-    /// What it says of the segment.
-    pub entries: Vec<MapEntry>,
+    /// The blocks that it tells of.
+    pub items: Vec<ChainItem>,
 }
 
 impl MapPage {
@@ -40,28 +40,58 @@ impl MapPage {
                 && entry.ino.get() >= InodeNo::ROOT.0
                 && (xattrs == 0 || xattrs == 1 && entry.block.get() == 0)
         };
+        let first = geometry.byte(of.0, 0) / SECTOR;
+        let item = |entry: &MapEntry| ChainItem::Block {
+            ino: InodeNo(entry.ino.get()),
+            version: entry.version.get(),
+            block: entry.block.get(),
+            pointer: Pointer::new(
+                first + entry.range().start,
+                entry.sectors,
+                entry.crc.get(),
+                entry.birth.get(),
+                of.1,
+            ),
+            written_ns: entry.written_ns.get(),
+            source: None,
+            xattrs: entry.xattrs != 0,
+        };
         Some(MapPage {
             serial: header.serial.get(),
             mount: header.mount.get(),
             offset,
-            entries: entries.iter().filter(inside).copied().collect(),
+            items: entries.iter().filter(inside).map(item).collect(),
         })
     }
+}
 
-    /// The block that an entry describes, of a segment that begins at sector
-    /// `first` and was opened under this number.
-    pub fn item(&self, first: u64, incarnation: u32, entry: &MapEntry) -> ChainItem {
-        let (sector, crc) = (first + entry.range().start, entry.crc.get());
-        ChainItem::Block {
-            ino: InodeNo(entry.ino.get()),
-            version: entry.version.get(),
-            block: entry.block.get(),
-            pointer: Pointer::new(sector, entry.sectors, crc, entry.birth.get(), incarnation),
-            written_ns: entry.written_ns.get(),
-            source: None,
-            xattrs: entry.xattrs != 0,
-        }
-    }
+/// What a map says of a block in a segment that begins at sector `first`; none
+/// of anything but a block.
+pub fn map_entry(item: &ChainItem, first: u64) -> Option<MapEntry> {
+    let ChainItem::Block {
+        ino,
+        version,
+        block,
+        pointer,
+        written_ns,
+        xattrs,
+        ..
+    } = item
+    else {
+        return None;
+    };
+    Some(MapEntry {
+        ino: ino.0.into(),
+        block: (*block).into(),
+        birth: pointer.birth().into(),
+        written_ns: (*written_ns).into(),
+        crc: pointer.crc().into(),
+        version: (*version).into(),
+        sector: ((pointer.sector() - first) as u32).into(),
+        sectors: pointer.sectors(),
+        xattrs: u8::from(*xattrs),
+        spare: 0.into(),
+    })
 }
 
 /// Every page of a map of this opening of a segment in `image`, its bytes.

@@ -39,11 +39,11 @@ impl Payload {
 }
 
 impl Summary {
-    /// True if what `pointer` leads to stands in another segment.
-    fn is_elsewhere(&self, pointer: &Pointer) -> bool {
+    /// True for a plug and a map: they stand in other segments.
+    pub fn is_elsewhere(&self, item: &ChainItem) -> bool {
         let start = self.header.sector.get();
         let own = start..start + u64::from(self.header.sectors.get());
-        !own.contains(&pointer.sector())
+        item.pointer().is_some_and(|p| !own.contains(&p.sector()))
     }
 
     /// The stored bytes of an item; none of a record, or of a plug that was not
@@ -61,7 +61,7 @@ impl Summary {
             ChainItem::Block { pointer, .. }
             | ChainItem::Node { pointer, .. }
             | ChainItem::Map { pointer, .. } => {
-                if self.is_elsewhere(pointer) {
+                if self.is_elsewhere(item) {
                     return payload.plug(pointer);
                 }
                 let at = ((pointer.sector() - start) * SECTOR) as usize;
@@ -118,8 +118,8 @@ impl Summary {
         reader.read_uncached(self.header.sector.get(), &mut partial)?;
         let mut elsewhere: Vec<&Pointer> = items
             .iter()
+            .filter(|item| self.is_elsewhere(item))
             .filter_map(ChainItem::pointer)
-            .filter(|pointer| self.is_elsewhere(pointer))
             .collect();
         elsewhere.sort_unstable_by_key(|pointer| pointer.sector());
         let mut plugs: Vec<(u64, Vec<u8>)> = Vec::new();

@@ -90,13 +90,9 @@ impl Checker<'_> {
             None => return Vec::new(),
         };
         let tag = self.superblock.volume_tag();
-        let first = self.geometry.byte(segment, 0) / SECTOR;
         maps_in(image, &self.geometry, tag, segment, incarnation)
-            .iter()
-            .flat_map(|page| {
-                let item = |entry| page.item(first, incarnation, entry);
-                page.entries.iter().map(item).collect::<Vec<_>>()
-            })
+            .into_iter()
+            .flat_map(|page| page.items)
             .collect()
     }
 

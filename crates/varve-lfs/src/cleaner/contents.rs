@@ -9,7 +9,7 @@
 use crate::chain::{ChainItem, MapPage, Summary, maps_in, summaries_while};
 use crate::durability::InFlight;
 use crate::error::{Error, Result};
-use crate::format::{Malformed, Pointer, SECTOR};
+use crate::format::{Malformed, SECTOR};
 use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
@@ -34,6 +34,25 @@ pub struct BlockInfo {
     pub byte: u64,
     /// How many there are.
     pub length: u32,
+}
+
+impl BlockInfo {
+    /// Of anything that is stored but a map.
+    fn of(geometry: &Geometry, item: ChainItem) -> Option<Self> {
+        let (byte, length) = match &item {
+            ChainItem::Record { .. } | ChainItem::Map { .. } => return None,
+            ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => {
+                (pointer.sector() * SECTOR, pointer.stored_bytes())
+            }
+            ChainItem::Inode { place, .. } => {
+                let inode_bytes = u64::from(geometry.inode_bytes);
+                let before = u64::from(place.slot) * inode_bytes;
+                (place.sector * SECTOR + before, inode_bytes)
+            }
+        };
+        let length = length as u32;
+        Some(BlockInfo { item, byte, length })
+    }
 }
 
 /// What tells copies at one place apart: owner, version, block, birth, checksum.
@@ -83,16 +102,11 @@ impl SegmentContents {
         if maps.is_empty() {
             return;
         }
-        let incarnation = self.edition.incarnation;
-        let first = geometry.byte(self.segment, 0);
         for page in maps {
             self.maps.push((page.serial, page.offset));
-            for entry in &page.entries {
-                let item = page.item(first / SECTOR, incarnation, entry);
-                let byte = first + entry.range().start * SECTOR;
-                let length = u32::from(entry.sectors) * SECTOR as u32;
-                self.blocks.push(BlockInfo { item, byte, length });
-            }
+            let blocks = page.items.into_iter();
+            self.blocks
+                .extend(blocks.filter_map(|item| BlockInfo::of(geometry, item)));
         }
         // A life that was discarded may have used the same serial: what differs
         // in anything is another copy.
@@ -146,20 +160,19 @@ impl Lfs {
         self.read_whole(segment, edition)
     }
 
-    /// As [`Lfs::read_segment`], of what was this edition before, reading only its summaries if that and at
-    /// most `live_bytes` in it are cheaper to read than all of it.
+    /// As [`Lfs::read_segment`], of a segment that was this edition before and has
+    /// not been plugged: only its summaries are read if they, and at most
+    /// `live_bytes` in it, are cheaper to read than all of it.
     ///
     /// # Errors
     /// Device errors.
     fn survey(&self, segment: u32, edition: Edition, live_bytes: u64) -> Result<SegmentContents> {
-        let plugged = self.segments.lock().get(segment).plugged;
         let geometry = &self.geometry;
         let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
         // One request for what lives; if it is scattered, more.
         let mut price = live_bytes + REQUEST_BYTES;
         let summary_price = REQUEST_BYTES + u64::from(geometry.write_unit);
-        // Its map may be anywhere.
-        if plugged || price + self.usual_partials() * summary_price >= whole {
+        if price + self.usual_partials() * summary_price >= whole {
             return self.read_whole(segment, edition);
         }
         let mut dear = false;
@@ -227,7 +240,7 @@ impl Lfs {
             let entry = segments.get(segment);
             (entry.plugged, entry.mapped.clone())
         };
-        let Some(mapped) = mapped.filter(|_| plugged) else {
+        let Some(mapped) = mapped else {
             return match plugged {
                 true => self.read_whole(segment, edition),
                 false => self.survey(segment, edition, 0),
@@ -282,28 +295,16 @@ impl Lfs {
     pub(crate) fn plugs_of(&self, partial: &InFlight, segment: u32) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let first = geometry.byte(segment, 0) / SECTOR;
-        let offset = ((partial.sector - first) * SECTOR) as usize;
-        let mut image = vec![0; geometry.segment_bytes as usize];
-        let held = partial.bytes.len().min(image.len() - offset);
-        image[offset..offset + held].copy_from_slice(&partial.bytes[..held]);
+        let offset = ((partial.sector - first) * SECTOR) as u32;
         let tag = self.volume_tag;
-        let summary = Summary::parse(&image, geometry, tag, segment, offset as u32)?;
-        let elsewhere = |pointer: &Pointer| geometry.segment_of(pointer.sector()) != Some(segment);
-        let blocks = summary
-            .items(geometry)?
-            .into_iter()
-            .filter_map(|item| match &item {
-                ChainItem::Block { pointer, .. } if elsewhere(pointer) => Some(BlockInfo {
-                    byte: pointer.sector() * SECTOR,
-                    length: pointer.stored_bytes() as u32,
-                    item,
-                }),
-                _ => None,
-            })
-            .collect();
+        let summary = Summary::begins(&partial.bytes, geometry, tag, segment, offset)?;
+        let items = summary.items(geometry)?.into_iter();
         Ok(SegmentContents {
             segment,
-            blocks,
+            blocks: items
+                .filter(|item| summary.is_elsewhere(item))
+                .filter_map(|item| BlockInfo::of(geometry, item))
+                .collect(),
             complete: true,
             ..SegmentContents::default()
         })
@@ -316,29 +317,13 @@ impl Lfs {
         (summaries, complete): (Vec<Summary>, bool),
     ) -> Result<SegmentContents> {
         let geometry = &self.geometry;
-        let inode_bytes = u64::from(geometry.inode_bytes);
         let mut blocks = Vec::new();
         let mut summed = Vec::new();
         for summary in &summaries {
             summed.push(summary.offset..summary.offset + summary.summary_bytes());
-            for item in summary.items(geometry)? {
-                let elsewhere =
-                    |pointer: &Pointer| geometry.segment_of(pointer.sector()) != Some(segment);
-                let (byte, length) = match &item {
-                    ChainItem::Record { .. } | ChainItem::Map { .. } => continue,
-                    ChainItem::Block { pointer, .. } if elsewhere(pointer) => continue,
-                    ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => (
-                        pointer.sector() * SECTOR,
-                        u64::from(pointer.sectors()) * SECTOR,
-                    ),
-                    ChainItem::Inode { place, .. } => {
-                        let before = u64::from(place.slot) * inode_bytes;
-                        (place.sector * SECTOR + before, inode_bytes)
-                    }
-                };
-                let length = length as u32;
-                blocks.push(BlockInfo { item, byte, length });
-            }
+            let items = summary.items(geometry)?.into_iter();
+            let here = items.filter(|item| !summary.is_elsewhere(item));
+            blocks.extend(here.filter_map(|item| BlockInfo::of(geometry, item)));
         }
         Ok(SegmentContents {
             segment,

@@ -6,13 +6,12 @@
 
 use super::contents::{BlockInfo, SegmentContents};
 use crate::base::{Base, Tree};
-use crate::chain::ChainItem;
+use crate::chain::{ChainItem, map_entry};
 use crate::delta::Answer;
 use crate::error::{Error, Result};
+use crate::format::SECTOR;
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
-use crate::format::map::MapEntry;
-use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
 use crate::log::{Holes, LogItem, goes_into_holes};
 use std::collections::BTreeMap;
@@ -52,15 +51,16 @@ impl Lfs {
             return Ok(());
         }
         let goes = |item: &&LogItem| goes_into_holes(&self.geometry, item);
-        let blocks = items.iter().filter(goes).count();
-        if !self.is_short() {
+        let few = items.iter().filter(goes).take(LEAST_BLOCKS).count() < LEAST_BLOCKS;
+        if few && !self.control.plugs.load(Relaxed) || !self.is_short() {
             return Ok(());
         }
         // What small groups need is asked of clean segments alone.
-        if blocks < LEAST_BLOCKS || !self.has_slack(LEAST_SLACK) {
+        if few || !self.has_slack(LEAST_SLACK) {
             self.control.plugs.store(false, Relaxed);
             return Ok(());
         }
+        let blocks = items.iter().filter(goes).count();
         if self.finding_holes.swap(true, Acquire) {
             return Ok(()); // somebody else is about it
         }
@@ -214,7 +214,7 @@ impl Lfs {
             summaries: contents.summaries.clone(),
             lives: lives
                 .iter()
-                .filter_map(|info| entry_of(info, first))
+                .filter_map(|info| map_entry(&info.item, first))
                 .collect(),
             image: known.0.serial,
             displaced,
@@ -327,34 +327,6 @@ impl Lfs {
     }
 }
 
-/// What lives, as a map has it, of a segment that begins at sector `first`.
-fn entry_of(info: &BlockInfo, first: u64) -> Option<MapEntry> {
-    let ChainItem::Block {
-        ino,
-        version,
-        block,
-        pointer,
-        written_ns,
-        xattrs,
-        ..
-    } = info.item
-    else {
-        return None;
-    };
-    Some(MapEntry {
-        ino: ino.0.into(),
-        block: block.into(),
-        birth: pointer.birth().into(),
-        written_ns: written_ns.into(),
-        crc: pointer.crc().into(),
-        version: version.into(),
-        sector: ((pointer.sector() - first) as u32).into(),
-        sectors: pointer.sectors(),
-        xattrs: u8::from(xattrs),
-        spare: 0.into(),
-    })
-}
-
 /// The newest image, and inodes of it that were asked for.
 struct Image<'l> {
     lfs: &'l Lfs,
@@ -375,10 +347,6 @@ impl<'l> Image<'l> {
     /// there: such a segment is not plugged.
     fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
-        let same = |p: &Pointer, other: &Pointer| {
-            p.same_copy(other.sector(), other.birth())
-                && (p.crc(), p.sectors()) == (other.crc(), other.sectors())
-        };
         match info.item {
             ChainItem::Record { .. } | ChainItem::Map { .. } => Ok(Some(false)),
             ChainItem::Node { .. } => Ok(None),
@@ -408,14 +376,16 @@ impl<'l> Image<'l> {
                     return Ok(Some(false));
                 };
                 if xattrs {
-                    return Ok(Some(same(&image.xattrs, &pointer)));
+                    return Ok(Some(image.xattrs.same_content(&pointer)));
                 }
                 let Some(root) = &image.root else {
                     return Ok(Some(false));
                 };
                 let tree = Tree { reader, ino, root };
                 let there = tree.get(block)?;
-                Ok(Some(there.is_some_and(|there| same(&there, &pointer))))
+                Ok(Some(
+                    there.is_some_and(|there| there.same_content(&pointer)),
+                ))
             }
         }
     }

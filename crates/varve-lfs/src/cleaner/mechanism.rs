@@ -254,12 +254,7 @@ impl Lfs {
                 None => None,
             }
         };
-        // A map of a life that was discarded may name the same address and birth.
-        let same = |p: Pointer| {
-            p.same_copy(pointer.sector(), pointer.birth())
-                && (p.crc(), p.sectors()) == (pointer.crc(), pointer.sectors())
-        };
-        Ok(current.is_some_and(same))
+        Ok(current.is_some_and(|p| p.same_content(pointer)))
     }
 
     fn found_block(

@@ -151,6 +151,13 @@ impl Pointer {
         !self.is_none() && !self.is_unwritten() && self.sector() == sector && self.birth() == birth
     }
 
+    /// The same copy, with the same content: a map of a life that was discarded
+    /// may name the same address and birth (`docs/holes.md`).
+    pub fn same_content(&self, other: &Pointer) -> bool {
+        self.same_copy(other.sector(), other.birth())
+            && (self.crc(), self.sectors()) == (other.crc(), other.sectors())
+    }
+
     /// Checks what can be checked without the volume's geometry.
     pub fn is_sane(&self) -> bool {
         self.is_none()

@@ -3,6 +3,7 @@
 
 use super::build::PartialBuffer;
 use super::item::LogItem;
+use crate::chain::{ChainItem, map_entry};
 use crate::format::map::{self, MapEntry, MapHeader};
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
@@ -70,6 +71,9 @@ impl Chunk {
         let goes = |item: &&LogItem| goes_into_holes(geometry, item);
         let most = holes.iter().map(|holes| holes.free.len()).max()?;
         let blocks = items[start..].iter().take(most).take_while(goes).count();
+        if blocks == 0 {
+            return None;
+        }
         let worth = |(at, room): (usize, usize)| (4 * blocks >= 3 * room).then_some((room, at));
         let rooms = holes.iter().map(|holes| holes.room(geometry)).enumerate();
         let (room, at) = rooms
@@ -146,18 +150,16 @@ impl Lfs {
                 unreachable!("only blocks go into holes");
             };
             let pointer = buffer.place_plug(data, sector, incarnation);
-            entries.push(MapEntry {
-                ino: ino.0.into(),
-                block: (*block).into(),
-                birth: pointer.birth().into(),
-                written_ns: written.as_ns().into(),
-                crc: pointer.crc().into(),
-                version: (*version).into(),
-                sector: ((sector - first) as u32).into(),
-                sectors: pointer.sectors(),
-                xattrs: 0,
-                spare: 0.into(),
-            });
+            let plug = ChainItem::Block {
+                ino: *ino,
+                version: *version,
+                block: *block,
+                pointer,
+                written_ns: written.as_ns(),
+                source: None,
+                xattrs: false,
+            };
+            entries.extend(map_entry(&plug, first));
             blocks.push(pointer);
         }
         let per_page = map::entries_per_page(geometry.block_bytes);

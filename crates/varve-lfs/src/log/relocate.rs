@@ -64,8 +64,8 @@ impl Lfs {
                 plugged
                     .into_iter()
                     .for_each(|segment| segments.unmapped(segment));
+                segments.log_is_cut();
                 drop(segments);
-                self.segments.lock().log_is_cut();
                 self.durability.give_up(partial.serial);
                 self.counters.relocated_partials.fetch_add(1, Relaxed);
             }

@@ -19,6 +19,7 @@ mod tail;
 pub use image::load_base;
 pub use leftover::clear as clear_leftover;
 pub use ring::{read_ring, valid_records};
+pub use tail::read_what_is_readable;
 
 use crate::base::Base;
 use crate::committed::Committed;

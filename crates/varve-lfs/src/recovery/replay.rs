@@ -268,9 +268,10 @@ impl<'a> Replay<'a> {
         }
         // Whether its group counts or not (rule P2).
         let mut plugged_bytes = 0;
-        for pointer in partial.items.iter().filter_map(ChainItem::pointer) {
-            let at = self.geometry.segment_of(pointer.sector());
-            if let Some(plugged) = at.filter(|at| *at != segment) {
+        let items = partial.items.iter();
+        let plugs = items.filter(|item| partial.summary.is_elsewhere(item));
+        for pointer in plugs.filter_map(ChainItem::pointer) {
+            if let Some(plugged) = self.geometry.segment_of(pointer.sector()) {
                 let serial = header.serial.get();
                 self.out.segments.plugged(plugged, serial);
                 plugged_bytes += pointer.stored_bytes();

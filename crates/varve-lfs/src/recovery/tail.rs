@@ -120,7 +120,7 @@ pub fn search(
 /// Reads a segment; what cannot be read counts as zeros, as a torn unit may
 /// read as an error. Of such a unit the first sector is tried by itself: a
 /// header may be whole where its entries are not.
-fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
+pub fn read_what_is_readable(geometry: &Geometry, reader: &Reader, segment: u32, image: &mut [u8]) {
     let first = geometry.byte(segment, 0) / SECTOR;
     if reader.read_uncached(first, image).is_ok() {
         return;

@@ -18,10 +18,11 @@
 //! Memory: 32 bytes per partial segment, and per page of a map.
 
 use crate::chain::{ChainItem, MapPage, Summary, maps_in};
-use crate::format::SECTOR;
 use crate::format::summary::summary_flags;
+use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
+use crate::recovery::read_what_is_readable;
 
 /// Bytes read at once.
 const CHUNK: u32 = 1 << 20;
@@ -179,16 +180,7 @@ impl Evidence {
             return;
         }
         let mut image = vec![0; geometry.segment_bytes as usize];
-        let first = geometry.byte(segment, 0) / SECTOR;
-        let unit = geometry.write_unit as usize;
-        if reader.read_uncached(first, &mut image).is_err() {
-            for (nth, part) in (0u64..).zip(image.chunks_mut(unit)) {
-                let sector = first + nth * unit as u64 / SECTOR;
-                if reader.read_uncached(sector, part).is_err() {
-                    part.fill(0);
-                }
-            }
-        }
+        read_what_is_readable(geometry, reader, segment, &mut image);
         let pages = maps_in(&image, geometry, volume_tag, segment, segment_incarnation);
         self.pages.extend(pages.into_iter().map(|page| Page {
             serial: page.serial,
@@ -219,8 +211,8 @@ impl Evidence {
             let Some(read) = MapPage::parse(&bytes, geometry, volume_tag, of, page.offset) else {
                 continue;
             };
-            for entry in &read.entries {
-                let birth = entry.birth.get();
+            for item in &read.items {
+                let birth = item.pointer().map_or(0, Pointer::birth);
                 if birth == page.serial && !page.counts {
                     continue;
                 }
@@ -234,7 +226,7 @@ impl Evidence {
                     head: 0,
                     counts: true,
                 };
-                see(&as_if, &read.item(first, page.segment_incarnation, entry));
+                see(&as_if, item);
             }
         }
     }

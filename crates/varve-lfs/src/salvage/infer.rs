@@ -400,12 +400,5 @@ fn sizes(device: &dyn Device, superblock: &Superblock, sightings: &[Sighting]) -
 fn parsed(bytes: &[u8], geometry: &Geometry, tag: u64, sighting: &Sighting) -> Option<Summary> {
     let segment = geometry.segment_of(sighting.sector)?;
     let offset = sighting.sector * SECTOR - geometry.byte(segment, 0);
-    let header = Summary::header(bytes, geometry, tag, segment, offset as u32).ok()?;
-    let end = HEADER_BYTES + header.entry_bytes.get() as usize;
-    Some(Summary {
-        header,
-        entries: bytes.get(HEADER_BYTES..end)?.to_vec(),
-        segment,
-        offset: offset as u32,
-    })
+    Summary::begins(bytes, geometry, tag, segment, offset as u32).ok()
 }

@@ -2,7 +2,11 @@
 //! it, and what happens when something is wrong.
 
 use super::*;
+use crate::check::{CheckOptions, check};
+use crate::log::LogItem;
 use crate::segments::Edition;
+use varve_device::{Fault, FaultDevice, FaultKind};
+use varve_fs::Timestamp;
 
 /// Blocks of one group that are overwritten.
 const GROUP: u64 = 64;
@@ -213,4 +217,76 @@ fn small_groups_and_volumes_that_do_not_want_it_leave_holes_alone() {
     }
     fs.sync().unwrap();
     assert_eq!(lfs.statistics().segments_plugged, 0);
+}
+
+/// What a partial has put into holes is stored elsewhere when the device refuses
+/// one of them for good; what lived beside it stays, and so does the map before.
+#[test]
+fn plugs_that_the_device_refuses_are_stored_elsewhere() {
+    let (v, file, blocks) = Volume::crowded();
+    let left = MemoryDevice::from_image(&v.device.snapshot());
+    let device = Arc::new(FaultDevice::new(left, 1));
+    let clock: Arc<dyn Clock> = v.clock.clone();
+    let lfs = Lfs::mount(device.clone(), clock.clone(), MountOptions::default()).unwrap();
+    let lfs = Arc::new(lfs);
+    let fs = FileSystem::mount(Arc::clone(&lfs), clock.clone(), Options::default()).unwrap();
+    let caller = Caller::root();
+    let mut written = 0;
+    let mut group = || {
+        for _ in 0..GROUP {
+            let block = written * 11 % blocks;
+            let data = [(block + file.0) as u8; BLOCK as usize];
+            let at = block * BLOCK;
+            fs.write(View::Live, &caller, file, at, &data).unwrap();
+            written += 1;
+        }
+        fs.sync().unwrap();
+    };
+    while lfs.statistics().segments_plugged == 0 {
+        group();
+    }
+    // What the next group will write into.
+    let item = |block| LogItem::Block {
+        ino: file,
+        version: 1,
+        block,
+        data: Arc::new(vec![0; BLOCK as usize]),
+        written: Timestamp::default(),
+        source: None,
+    };
+    let items: Vec<LogItem> = (0..GROUP).map(item).collect();
+    lfs.stock_holes(&items).unwrap();
+    let next = lfs
+        .log
+        .lock()
+        .holes
+        .iter()
+        .map(|holes| holes.segment)
+        .max()
+        .unwrap();
+    let first = lfs.geometry.byte(next, 0);
+    let bytes = first..first + u64::from(lfs.geometry.segment_bytes);
+    device.inject(Fault::sticky(FaultKind::WriteError).within(bytes));
+    let (before, mut groups) = (lfs.statistics(), 0);
+    while lfs.statistics().relocated_partials == 0 {
+        assert!(groups < 32, "nothing was refused: {:?}", lfs.statistics());
+        group();
+        groups += 1;
+    }
+    assert!(lfs.statistics().segments_plugged > before.segments_plugged);
+    // It was a hole of that segment, not its head.
+    let refused = lfs.segments.lock().get(next).clone();
+    assert!(refused.plugged && refused.mapped.is_none());
+    assert_eq!(lfs.stopped(), None);
+    fs.drop_caches();
+    read_whole(&lfs, file, blocks);
+    let left = Arc::new(MemoryDevice::from_image(&device.inner().snapshot()));
+    let options = CheckOptions {
+        data: true,
+        ..CheckOptions::default()
+    };
+    let report = check(left.clone(), clock.clone(), &options).unwrap();
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+    let again = Lfs::mount(left, clock, MountOptions::default()).unwrap();
+    read_whole(&again, file, blocks);
 }
