@@ -1,8 +1,8 @@
 //! Finding holes ahead of a group that could use them (`docs/holes.md`).
 //!
-//! What lives in a segment is found as the cleaner finds it, without a lock
-//! that anybody waits for. What is found stays true until somebody writes into
-//! the segment, which the stock's [`Edition`](crate::segments::Edition) tells.
+//! What lives in a segment is found as the cleaner finds it, under no lock of the
+//! layout. What is found stays true until somebody writes into the segment, which
+//! the stock's [`Edition`](crate::segments::Edition) tells.
 
 use super::contents::{BlockInfo, SegmentContents};
 use crate::base::{Base, Tree};
