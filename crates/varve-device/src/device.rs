@@ -111,6 +111,28 @@ pub trait Device: Send + Sync + fmt::Debug {
     /// medium refuses.
     fn write(&self, offset: u64, buffers: &[io::IoSlice<'_>]) -> Result<()>;
 
+    /// Fills several buffers, each from an offset of its own, in any order: side
+    /// by side on a device that gains from it. The default goes one by one.
+    ///
+    /// # Errors
+    /// As [`Device::read`], for one of them; the others may have been filled.
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        reads
+            .iter_mut()
+            .try_for_each(|(offset, buffer)| self.read(*offset, buffer))
+    }
+
+    /// Writes several buffers, each to an offset of its own, in any order, as
+    /// [`Device::read_many`] reads. No two may overlap. Not durable.
+    ///
+    /// # Errors
+    /// As [`Device::write`], for one of them; the others may have been written.
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+        writes
+            .iter()
+            .try_for_each(|(offset, buffer)| self.write(*offset, &[io::IoSlice::new(buffer)]))
+    }
+
     /// Makes every completed write durable.
     ///
     /// # Errors

@@ -11,7 +11,9 @@
 //!   `fdatasync`, so that an outside recorder can tell the whole story.
 
 mod lock;
+mod many;
 mod open;
+mod ring;
 mod transfer;
 
 use std::io::{self, IoSlice};
@@ -28,6 +30,7 @@ use crate::device::{Device, DeviceError, Extent, Geometry, Operation, Result};
 use crate::pool::BufferPool;
 use crate::request::{check_request, total_length};
 pub use open::{OpenError, OpenMode, Preallocate};
+use ring::Rings;
 
 /// Bytes in a bounce buffer; a longer transfer goes through it in steps.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -63,6 +66,7 @@ pub struct FileDevice {
     _backing: Option<OwnedFd>,
     discards: AtomicBool,
     pool: Arc<BufferPool>,
+    rings: Rings,
     counters: Arc<DeviceCounters>,
 }
 
@@ -252,6 +256,16 @@ impl Device for FileDevice {
             .map_err(|error| DeviceError::new(self, Operation::Write, offset, length, error))?;
         self.counters.count_write(length);
         Ok(())
+    }
+
+    /// Side by side with direct I/O, where the kernel has io_uring.
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        self.read_side_by_side(reads)
+    }
+
+    /// As [`FileDevice::read_many`].
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+        self.write_side_by_side(writes)
     }
 
     fn flush(&self) -> Result<()> {

@@ -21,6 +21,14 @@ macro_rules! forward {
                 (**self).write(offset, buffers)
             }
 
+            fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+                (**self).read_many(reads)
+            }
+
+            fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+                (**self).write_many(writes)
+            }
+
             fn flush(&self) -> Result<()> {
                 (**self).flush()
             }

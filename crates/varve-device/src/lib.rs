@@ -24,7 +24,7 @@
 //! - Addresses and lengths come from callers that may have read them off a
 //!   damaged medium: every request is checked against the geometry without
 //!   overflow, and refused with an error.
-//! - No `unsafe`.
+//! - No `unsafe` but in `file/ring.rs`, which lends memory to the kernel.
 
 pub mod aligned;
 pub mod clock;

@@ -15,6 +15,7 @@ use std::sync::atomic::AtomicBool;
 use rustix::fs::{AtFlags, FallocateFlags, FileType, Mode, OFlags, SeekFrom, Stat, StatxFlags};
 use rustix::io::Errno;
 
+use super::ring::Rings;
 use super::{BOUNCE_BYTES, BOUNCE_KEPT, FileDevice, IoMode, lock, transfer};
 use crate::aligned::AlignedBuffer;
 use crate::device::Geometry;
@@ -344,6 +345,7 @@ fn finish(
         _backing: opened.backing,
         discards: AtomicBool::new(false),
         pool: BufferPool::new(BOUNCE_BYTES, BOUNCE_KEPT),
+        rings: Rings::default(),
         counters: Arc::default(),
     })
 }

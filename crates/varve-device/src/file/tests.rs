@@ -314,3 +314,117 @@ fn zeroing_and_extents_follow_the_holes_of_the_file() {
         assert!(back[1 << 19..].iter().all(|&byte| byte == 7));
     }
 }
+
+/// Pieces of every length and alignment that matter, two blocks and more apart.
+fn pieces(block: usize) -> Vec<(u64, Vec<u8>)> {
+    let lengths = [1, 1, 8, 1, 3, 700, 1, 2];
+    let mut at = 0;
+    let piece = |number: usize| {
+        let length = block * lengths[number % lengths.len()];
+        let bytes = (0..length).map(|i| (i / 7 + number * 31) as u8).collect();
+        let offset = at;
+        at += length as u64 + 2 * block as u64;
+        (offset, bytes)
+    };
+    (0..200).map(piece).collect()
+}
+
+#[test]
+fn scattered_pieces_are_written_and_read_whole_wherever_they_stand() {
+    for io in MODES {
+        for refused in [false, true] {
+            let directory = tempfile::tempdir().unwrap();
+            let path = directory.path().join("image");
+            let device = FileDevice::create(path, 64 << 20, Preallocate::Sparse, io).unwrap();
+            if refused {
+                device.rings.refuse(&ErrorKind::Unsupported.into());
+            }
+            let pieces = pieces(device.geometry().logical_block as usize);
+            let before = device.counters().snapshot();
+            let mut writes: Vec<(u64, &[u8])> =
+                pieces.iter().map(|(at, p)| (*at, &p[..])).collect();
+            writes.reverse();
+            device.write_many(&writes).unwrap();
+            let mut back: Vec<Vec<u8>> = pieces.iter().map(|(_, p)| vec![0; p.len()]).collect();
+            let mut reads: Vec<(u64, &mut [u8])> = pieces
+                .iter()
+                .zip(&mut back)
+                .map(|((at, _), bytes)| (*at, &mut bytes[..]))
+                .collect();
+            device.read_many(&mut reads).unwrap();
+            let after = device.counters().snapshot();
+            assert_eq!(after.writes - before.writes, 200);
+            assert_eq!(after.reads - before.reads, 200);
+            assert_eq!(
+                after.bytes_read - before.bytes_read,
+                after.bytes_written - before.bytes_written
+            );
+            for ((offset, wrote), read) in pieces.iter().zip(&back) {
+                let mut plain = vec![0; wrote.len()];
+                device.read(*offset, &mut plain).unwrap();
+                assert!(
+                    *wrote == *read && *wrote == plain,
+                    "{io:?} {refused} {offset}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn threads_with_scattered_pieces_do_not_meet() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let io = IoMode::Direct;
+    let device = FileDevice::create(path, 16 << 20, Preallocate::Sparse, io).unwrap();
+    let block = u64::from(device.geometry().physical_block);
+    let works = |thread: u64| {
+        for round in 0..8 {
+            let bytes = vec![(thread * 16 + round) as u8; block as usize];
+            let places = (0..150).map(|n| (4 * n + thread) * block);
+            let writes: Vec<(u64, &[u8])> = places.clone().map(|at| (at, &bytes[..])).collect();
+            device.write_many(&writes).unwrap();
+            let mut back = vec![vec![0; block as usize]; 150];
+            let buffers = back.iter_mut().map(|buffer| &mut buffer[..]);
+            let mut reads: Vec<(u64, &mut [u8])> = places.zip(buffers).collect();
+            device.read_many(&mut reads).unwrap();
+            assert!(
+                back.iter().all(|buffer| *buffer == bytes),
+                "{thread} {round}"
+            );
+        }
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            scope.spawn(move || works(thread));
+        }
+    });
+}
+
+#[test]
+fn a_scattered_piece_that_fails_is_named() {
+    for io in MODES {
+        let (directory, device) = image(io);
+        let block = device.geometry().physical_block as usize;
+        let (good, bad) = (vec![1; block], vec![2; block]);
+        let error = device.write_many(&[(0, &good), (SIZE, &bad)]).unwrap_err();
+        assert_eq!((error.operation, error.offset), (Operation::Write, SIZE));
+        let mut first = vec![0; block];
+        device.read(0, &mut first).unwrap();
+        assert!(
+            first.iter().all(|byte| *byte == 0),
+            "all are checked before any is written"
+        );
+
+        // What the host cannot deliver is not taken for whole.
+        let path = directory.path().join("image");
+        let host = std::fs::OpenOptions::new().write(true).open(path).unwrap();
+        host.set_len(SIZE / 2).unwrap();
+        let (mut here, mut gone) = (vec![7; block], vec![7; block]);
+        let mut reads = [(0, &mut here[..]), (SIZE / 2, &mut gone[..])];
+        let error = device.read_many(&mut reads).unwrap_err();
+        assert_eq!((error.operation, error.offset), (Operation::Read, SIZE / 2));
+        assert_eq!(error.source.kind(), ErrorKind::UnexpectedEof);
+        assert!(here.iter().all(|byte| *byte == 0));
+    }
+}

@@ -1,0 +1,127 @@
+//! Transfers that stand apart on the device, side by side ([`super::ring`]).
+//!
+//! Invariant: what the ring did not transfer whole is done again by a plain
+//! call, which tells what is wrong with it.
+
+use super::ring::{Request, Ring, Transfer};
+use super::{BOUNCE_BYTES, FileDevice, IoMode};
+use crate::device::{Device, Operation, Result};
+use crate::request::check_request;
+use std::io::IoSlice;
+use std::mem;
+
+/// Fewer are transferred one after the other.
+const LEAST: usize = 2;
+/// Longer ones are transferred by themselves: they keep the disk busy enough.
+const LONG_BYTES: usize = BOUNCE_BYTES / 4;
+
+impl FileDevice {
+    pub(super) fn write_side_by_side(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+        for &(offset, bytes) in writes {
+            let length = bytes.len() as u64;
+            check_request(self, Operation::Write, offset, length)?;
+            self.refuse_if_read_only(Operation::Write, offset, length)?;
+        }
+        let write = |(offset, bytes): &(u64, &[u8])| self.write(*offset, &[IoSlice::new(bytes)]);
+        let mut rest = writes;
+        while let Some((first, others)) = rest.split_first() {
+            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, bytes)| bytes.len()))
+            else {
+                write(first)?;
+                rest = others;
+                continue;
+            };
+            let (batch, behind) = rest.split_at(count);
+            let mut bounce = self.pool.take(BOUNCE_BYTES);
+            let mut room = &mut bounce[..];
+            let mut requests = Vec::with_capacity(count);
+            for &(offset, bytes) in batch {
+                let bytes = match self.usable(bytes) {
+                    true => bytes,
+                    false => {
+                        let here = self.next_part(&mut room, bytes.len());
+                        here.copy_from_slice(bytes);
+                        here
+                    }
+                };
+                requests.push(Request::new(offset, Transfer::Write(bytes)));
+            }
+            self.carry_out(ring, &mut requests);
+            for (request, piece) in requests.iter().zip(batch) {
+                match request.whole {
+                    true => self.counters.count_write(piece.1.len() as u64),
+                    false => write(piece)?,
+                }
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    pub(super) fn read_side_by_side(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        for (offset, into) in &*reads {
+            check_request(self, Operation::Read, *offset, into.len() as u64)?;
+        }
+        let mut rest = reads;
+        while !rest.is_empty() {
+            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, into)| into.len())) else {
+                let ((offset, into), others) = rest.split_first_mut().expect("not empty");
+                self.read(*offset, into)?;
+                rest = others;
+                continue;
+            };
+            let (batch, behind) = rest.split_at_mut(count);
+            let mut bounce = self.pool.take(BOUNCE_BYTES);
+            let mut room = &mut bounce[..];
+            let mut requests: Vec<_> = batch
+                .iter()
+                .map(|(offset, into)| {
+                    let here = self.next_part(&mut room, into.len());
+                    Request::new(*offset, Transfer::Read(here))
+                })
+                .collect();
+            self.carry_out(ring, &mut requests);
+            for (request, (offset, into)) in requests.iter().zip(batch) {
+                if !request.whole {
+                    self.read(*offset, into)?;
+                    continue;
+                }
+                into.copy_from_slice(request.bytes());
+                self.counters.count_read(into.len() as u64);
+            }
+            rest = behind;
+        }
+        Ok(())
+    }
+
+    /// A ring, and how many of the first transfers, of these lengths in bytes,
+    /// it takes at once; none if that does not pay.
+    fn ring_for(&self, lengths: impl Iterator<Item = usize>) -> Option<(Ring, usize)> {
+        if self.io != IoMode::Direct {
+            return None;
+        }
+        let mut bytes = 0;
+        let fits = |length: &usize| {
+            bytes += length.next_multiple_of(self.memory_align);
+            *length <= LONG_BYTES && bytes <= BOUNCE_BYTES
+        };
+        let count = lengths.take_while(fits).count();
+        (count >= LEAST).then(|| Some((self.rings.take()?, count)))?
+    }
+
+    /// The next part of a bounce buffer, aligned as the host wants it.
+    fn next_part<'b>(&self, room: &mut &'b mut [u8], length: usize) -> &'b mut [u8] {
+        let aligned = length.next_multiple_of(self.memory_align);
+        let (here, behind) = mem::take(room).split_at_mut(aligned);
+        *room = behind;
+        self.counters.count_copy(length as u64);
+        &mut here[..length]
+    }
+
+    fn carry_out(&self, mut ring: Ring, requests: &mut [Request<'_>]) {
+        match ring.carry_out(&self.fd, requests) {
+            Ok(()) => self.rings.put_back(ring),
+            Err(error) => self.rings.refuse(&error),
+        }
+    }
+}

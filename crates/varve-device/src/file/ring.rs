@@ -1,0 +1,159 @@
+//! Requests side by side, over io_uring.
+//!
+//! A disk that takes one random write in 60 us takes eight in 190 and 32 in
+//! 750: it works on many at once, if it is given many at once. Threads with
+//! plain calls reach two thirds of that, and cost a switch for each request.
+//!
+//! Invariant: [`Ring::carry_out`] does not return while the kernel may still
+//! read or write memory that it was lent.
+#![allow(unsafe_code)]
+
+use io_uring::{IoUring, opcode, squeue, types};
+use parking_lot::Mutex;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+use std::time::Duration;
+
+/// Requests that the kernel has at once.
+const ENTRIES: u32 = 64;
+/// Rings kept for the next to need one.
+const KEPT: usize = 2;
+
+/// One transfer between memory and the file.
+#[derive(Debug)]
+pub(super) struct Request<'b> {
+    /// Byte of the file.
+    offset: u64,
+    /// Which memory, and the direction.
+    memory: Transfer<'b>,
+    /// All of it was transferred.
+    pub whole: bool,
+}
+
+#[derive(Debug)]
+pub(super) enum Transfer<'b> {
+    Read(&'b mut [u8]),
+    Write(&'b [u8]),
+}
+
+impl<'b> Request<'b> {
+    pub fn new(offset: u64, memory: Transfer<'b>) -> Self {
+        Request {
+            offset,
+            memory,
+            whole: false,
+        }
+    }
+
+    /// What was read, or is to be written.
+    pub fn bytes(&self) -> &[u8] {
+        match &self.memory {
+            Transfer::Read(bytes) => bytes,
+            Transfer::Write(bytes) => bytes,
+        }
+    }
+
+    fn entry(&mut self, file: types::Fd) -> squeue::Entry {
+        let length = u32::try_from(self.bytes().len()).unwrap_or(u32::MAX);
+        match &mut self.memory {
+            Transfer::Read(bytes) => opcode::Read::new(file, bytes.as_mut_ptr(), length)
+                .offset(self.offset)
+                .build(),
+            Transfer::Write(bytes) => opcode::Write::new(file, bytes.as_ptr(), length)
+                .offset(self.offset)
+                .build(),
+        }
+    }
+}
+
+/// A submission and a completion ring.
+pub(super) struct Ring(IoUring);
+
+impl fmt::Debug for Ring {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Ring")
+    }
+}
+
+impl Ring {
+    fn new() -> io::Result<Self> {
+        IoUring::builder().dontfork().build(ENTRIES).map(Ring)
+    }
+
+    /// Carries out the requests, in whatever order, and marks those that were
+    /// transferred whole. Of the others nothing is known.
+    ///
+    /// # Errors
+    /// If the kernel refuses the ring: it is of no more use.
+    pub fn carry_out(&mut self, file: &OwnedFd, requests: &mut [Request<'_>]) -> io::Result<()> {
+        let file = types::Fd(file.as_raw_fd());
+        let (mut next, mut under_way) = (0, 0);
+        let mut refused = Ok(());
+        while under_way > 0 || (next < requests.len() && refused.is_ok()) {
+            let mut submissions = self.0.submission();
+            while refused.is_ok() && under_way < ENTRIES && next < requests.len() {
+                let entry = requests[next].entry(file).user_data(next as u64);
+                // SAFETY: the memory is borrowed by `requests`, which outlives
+                // this call, and nobody touches it meanwhile. The call returns
+                // when nothing is under way, whatever happens.
+                if unsafe { submissions.push(&entry) }.is_err() {
+                    break; // the kernel has not taken the others yet
+                }
+                (next, under_way) = (next + 1, under_way + 1);
+            }
+            drop(submissions);
+            if refused.is_err() {
+                thread::sleep(Duration::from_millis(1));
+            } else if let Err(error) = self.0.submit_and_wait(1)
+                && error.kind() != ErrorKind::Interrupted
+            {
+                // What the kernel has taken it finishes. It never sees what is
+                // still in the ring, as that is entered no more.
+                under_way -= self.0.submission().len() as u32;
+                refused = Err(error);
+            }
+            for completion in self.0.completion() {
+                under_way -= 1;
+                let request = &mut requests[completion.user_data() as usize];
+                request.whole = usize::try_from(completion.result()) == Ok(request.bytes().len());
+            }
+        }
+        refused
+    }
+}
+
+/// Rings for whoever needs one next.
+#[derive(Debug, Default)]
+pub(super) struct Rings {
+    kept: Mutex<Vec<Ring>>,
+    /// The kernel has none for us.
+    refused: AtomicBool,
+}
+
+impl Rings {
+    /// A ring to use alone; none where the kernel has none, or has refused one.
+    pub fn take(&self) -> Option<Ring> {
+        if self.refused.load(Relaxed) {
+            return None;
+        }
+        let kept = self.kept.lock().pop();
+        kept.or_else(|| Ring::new().inspect_err(|error| self.refuse(error)).ok())
+    }
+
+    /// Keeps a ring for the next.
+    pub fn put_back(&self, ring: Ring) {
+        let mut kept = self.kept.lock();
+        if kept.len() < KEPT {
+            kept.push(ring);
+        }
+    }
+
+    /// Nobody gets a ring any more.
+    pub fn refuse(&self, error: &io::Error) {
+        tracing::debug!(%error, "no requests side by side: the kernel refuses io_uring");
+        self.refused.store(true, Relaxed);
+    }
+}
