@@ -14,6 +14,7 @@ use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
 use crate::segments::Edition;
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -97,6 +98,24 @@ pub struct SegmentContents {
 }
 
 impl SegmentContents {
+    /// Of a segment whose newest map is known to tell of all that lives there.
+    pub(super) fn told_by(
+        geometry: &Geometry,
+        (segment, edition): (u32, Edition),
+        summaries: Vec<Range<u32>>,
+        pages: Vec<MapPage>,
+    ) -> Self {
+        let mut contents = SegmentContents {
+            segment,
+            edition,
+            complete: true,
+            summaries,
+            ..SegmentContents::default()
+        };
+        contents.add_maps(geometry, pages);
+        contents
+    }
+
     /// Adds what maps tell of, each copy once.
     fn add_maps(&mut self, geometry: &Geometry, maps: Vec<MapPage>) {
         if maps.is_empty() {
@@ -135,7 +154,7 @@ impl SegmentContents {
 /// Stored bytes of some blocks of a segment.
 pub(super) struct Extents<'c> {
     /// By the byte of the device where each begins.
-    runs: Vec<(u64, std::borrow::Cow<'c, [u8]>)>,
+    runs: Vec<(u64, Cow<'c, [u8]>)>,
 }
 
 impl Extents<'_> {
@@ -166,7 +185,12 @@ impl Lfs {
     ///
     /// # Errors
     /// Device errors.
-    fn survey(&self, segment: u32, edition: Edition, live_bytes: u64) -> Result<SegmentContents> {
+    pub(super) fn survey(
+        &self,
+        segment: u32,
+        edition: Edition,
+        live_bytes: u64,
+    ) -> Result<SegmentContents> {
         let geometry = &self.geometry;
         let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
         // One request for what lives; if it is scattered, more.
@@ -226,42 +250,6 @@ impl Lfs {
             sector,
             Malformed::new("map of a segment", problem),
         ))
-    }
-
-    /// What a segment holds, read as cheaply as can be, as no block is moved: of
-    /// one that this mount has plugged the map alone, which has all that lives.
-    ///
-    /// # Errors
-    /// Device errors.
-    pub(super) fn read_for_holes(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
-        let geometry = &self.geometry;
-        let (plugged, mapped) = {
-            let segments = self.segments.lock();
-            let entry = segments.get(segment);
-            (entry.plugged, entry.mapped.clone())
-        };
-        let Some(mapped) = mapped else {
-            return match plugged {
-                true => self.read_whole(segment, edition),
-                false => self.survey(segment, edition, 0),
-            };
-        };
-        let mut contents = SegmentContents {
-            segment,
-            edition,
-            complete: true,
-            summaries: mapped.summaries.clone(),
-            ..SegmentContents::default()
-        };
-        let mut pages = Vec::new();
-        for &offset in &mapped.pages {
-            let mut page = vec![0; geometry.block_bytes as usize];
-            self.read_for_cleaning(geometry.byte(segment, offset), &mut page)?;
-            let of = (segment, edition.incarnation);
-            pages.extend(MapPage::parse(&page, geometry, self.volume_tag, of, offset));
-        }
-        contents.add_maps(geometry, pages);
-        Ok(contents)
     }
 
     /// How many partial segments a segment has had on average since the mount:
@@ -347,7 +335,7 @@ impl Lfs {
     ) -> Result<Extents<'c>> {
         if let Some(image) = &contents.image {
             let first = self.geometry.byte(contents.segment, 0);
-            let runs = vec![(first, std::borrow::Cow::Borrowed(&image[..]))];
+            let runs = vec![(first, Cow::Borrowed(&image[..]))];
             return Ok(Extents { runs });
         }
         let mut ranges: Vec<(u64, u64)> = wanted
@@ -364,13 +352,14 @@ impl Lfs {
                 _ => merged.push((from, to)),
             }
         }
-        let mut runs = Vec::with_capacity(merged.len());
-        for (from, to) in merged {
-            let mut bytes = vec![0; (to - from) as usize];
-            self.read_for_cleaning(from, &mut bytes)?;
-            runs.push((from, bytes.into()));
-        }
-        Ok(Extents { runs })
+        let lengths = merged.iter().map(|(from, to)| (to - from) as usize);
+        let mut runs: Vec<Vec<u8>> = lengths.map(|length| vec![0; length]).collect();
+        let places: Vec<u64> = merged.iter().map(|(from, _)| *from).collect();
+        self.read_several(&places, &mut runs)?;
+        let runs = places.into_iter().zip(runs.into_iter().map(Cow::Owned));
+        Ok(Extents {
+            runs: runs.collect(),
+        })
     }
 
     /// Reads from the device; what that has refused to write is in memory
@@ -378,12 +367,31 @@ impl Lfs {
     fn read_for_cleaning(&self, byte: u64, into: &mut [u8]) -> Result<()> {
         self.reader
             .read_for(ReadCause::Cleaner, byte / SECTOR, into)?;
+        self.overlay_failed(byte, into);
+        Ok(())
+    }
+
+    /// The same, of several places at once. The error is the first one's; the
+    /// others have been read.
+    pub(super) fn read_several(&self, places: &[u64], into: &mut [Vec<u8>]) -> Result<()> {
+        let sectors = places.iter().map(|byte| byte / SECTOR);
+        let mut reads: Vec<(u64, &mut [u8])> = sectors
+            .zip(&mut *into)
+            .map(|(sector, bytes)| (sector, &mut bytes[..]))
+            .collect();
+        let read = self.reader.read_many_for(ReadCause::Cleaner, &mut reads);
+        for (byte, bytes) in places.iter().zip(into) {
+            self.overlay_failed(*byte, bytes);
+        }
+        read
+    }
+
+    fn overlay_failed(&self, byte: u64, into: &mut [u8]) {
         for partial in self.durability.failed_partials() {
             for (sector, bytes) in partial.pieces() {
                 overlay(byte, into, sector * SECTOR, bytes);
             }
         }
-        Ok(())
     }
 }
 

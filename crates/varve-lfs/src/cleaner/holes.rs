@@ -14,6 +14,7 @@ use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::lfs::Lfs;
 use crate::log::{Holes, LogItem, goes_into_holes};
+use crate::segments::Edition;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -28,6 +29,8 @@ const LEAST_BLOCKS: usize = 16;
 const LEAST_SLACK: u64 = 32;
 /// Most segments looked into for one group.
 const MOST_SEGMENTS: usize = 256;
+/// Most of them whose maps are read at once.
+const MOST_AT_ONCE: usize = 64;
 
 /// Somebody looks for holes as long as this lives.
 struct Finding<'l>(&'l AtomicBool);
@@ -146,7 +149,7 @@ impl Lfs {
     /// Segments to look into, emptiest first. One that is less than half full
     /// gives the cleaner more than it costs, and may empty by itself.
     /// None of them twice: a map tells of one partial's plugs.
-    fn worth_plugging(&self, found: &[Holes]) -> Vec<u32> {
+    fn worth_plugging(&self, found: &[Holes]) -> Vec<(u32, u32)> {
         let log = self.log.lock();
         let known = log.holes.iter().chain(found);
         let known: Vec<u32> = known.map(|holes| holes.segment).collect();
@@ -155,57 +158,83 @@ impl Lfs {
         let room = u64::from(self.geometry.usable_bytes());
         segments.retain(|(segment, live)| 2 * u64::from(*live) > room && !known.contains(segment));
         segments.sort_by_key(|(_, live)| *live);
-        segments.into_iter().map(|(segment, _)| segment).collect()
+        segments.truncate(MOST_SEGMENTS);
+        segments
     }
 
-    /// Looks into segments until there is room for so many blocks.
-    fn look_into(&self, segments: Vec<u32>, blocks: usize) -> Result<Vec<Holes>> {
+    /// Looks into segments until there is room for so many blocks, into as many
+    /// at a time as are likely to have it.
+    fn look_into(&self, segments: Vec<(u32, u32)>, blocks: usize) -> Result<Vec<Holes>> {
         let (mut found, mut room) = (Vec::new(), 0);
         let mut poor = 0;
-        for segment in segments.into_iter().take(MOST_SEGMENTS) {
-            if room >= blocks || poor > MOST_SEGMENTS / 16 {
-                break;
-            }
-            let holes = match self.holes_in(segment) {
-                Err(error) if error.is_of_the_medium() => None,
-                holes => holes?,
+        let mut rest = &segments[..];
+        while room < blocks && poor <= MOST_SEGMENTS / 16 && !rest.is_empty() {
+            let (these, behind) = rest.split_at(self.likely(rest, blocks - room));
+            let holes = self.holes_in(these)?;
+            poor += these.len() - holes.len();
+            room += self.room_of(&holes);
+            found.extend(holes);
+            rest = behind;
+        }
+        Ok(found)
+    }
+
+    /// How many of these segments, with the bytes that live in each, are likely
+    /// to have room for so many blocks.
+    fn likely(&self, segments: &[(u32, u32)], blocks: usize) -> usize {
+        let mut room = 0;
+        let short = |(_, live): &&(u32, u32)| {
+            let wanting = room < blocks;
+            let dead = self.geometry.usable_bytes().saturating_sub(*live);
+            room += (dead / self.geometry.block_bytes) as usize;
+            wanting
+        };
+        segments.iter().take(MOST_AT_ONCE).take_while(short).count()
+    }
+
+    /// The holes of these segments, but of those where they are too few to pay
+    /// for a map, or it is not certain what lives there.
+    fn holes_in(&self, segments: &[(u32, u32)]) -> Result<Vec<Holes>> {
+        // In this order: that the records lie behind this edition means that the
+        // image, which is as new, tells of all that is in it.
+        let settled = |(segment, _): &(u32, u32)| Some((*segment, self.settled(*segment)?.0));
+        let mut editions: Vec<(u32, Edition)> = segments.iter().filter_map(settled).collect();
+        editions.retain(|(segment, edition)| self.segments.lock().may_plug(*segment, *edition));
+        let known: Vec<_> = editions
+            .iter()
+            .map(|(segment, _)| self.recorded(*segment))
+            .collect();
+        let contents = self.read_for_holes(&editions)?;
+        let mut found = Vec::new();
+        for (contents, known) in contents.into_iter().zip(known) {
+            let Some(contents) = contents.filter(|contents| contents.complete) else {
+                continue;
             };
-            match holes {
-                Some(holes) => {
-                    room += holes.room(&self.geometry);
-                    found.push(holes);
-                }
-                None => poor += 1,
+            match self.holes_among(&contents, known) {
+                Err(error) if error.is_of_the_medium() => {}
+                holes => found.extend(holes?),
             }
         }
         Ok(found)
     }
 
-    /// The holes of a segment; none if there are too few to pay for a map, or
-    /// it is not certain what lives there.
-    fn holes_in(&self, segment: u32) -> Result<Option<Holes>> {
-        // In this order: that the records lie behind this edition means that the
-        // image, which is as new, tells of all that is in it.
-        let Some((edition, _)) = self.settled(segment) else {
+    fn holes_among(
+        &self,
+        contents: &SegmentContents,
+        known: (Arc<Base>, u64),
+    ) -> Result<Option<Holes>> {
+        let SegmentContents {
+            segment, edition, ..
+        } = *contents;
+        let Some(led_to) = self.led_to(contents, &known)? else {
             return Ok(None);
         };
-        if !self.segments.lock().may_plug(segment, edition) {
-            return Ok(None);
-        }
-        let known = self.recorded(segment);
-        let contents = self.read_for_holes(segment, edition)?;
-        let Some(led_to) = self.led_to(&contents, &known)? else {
-            return Ok(None);
-        };
-        if !contents.complete {
-            return Ok(None);
-        }
         let still = |info: &&BlockInfo| self.still_lives(info);
         let lives: Vec<&BlockInfo> = led_to.iter().copied().filter(still).collect();
         let displaced = (lives.len() < led_to.len()).then_some(u64::MAX);
         let mapped = self.segments.lock().get(segment).mapped.clone();
         let mapped = mapped.map(|mapped| mapped.serial);
-        let free = self.free_blocks(&contents, &lives, mapped);
+        let free = self.free_blocks(contents, &lives, mapped);
         let first = self.geometry.byte(segment, 0) / SECTOR;
         let holes = Holes {
             segment,

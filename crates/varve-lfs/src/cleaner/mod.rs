@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `contents.rs`, `mechanism.rs` | what a segment holds, and the four calls |
 //! | `claims.rs` | which cleaner has which segment |
+//! | `holes.rs`, `maps.rs` | finding holes to write into |
 //! | `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: one pass, and what makes room |
 //! | `pace.rs`, `control.rs` | how hard it works, and how that is changed |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
@@ -28,6 +29,7 @@ mod early;
 mod fragments;
 mod gain;
 mod holes;
+mod maps;
 mod mechanism;
 pub mod pace;
 mod pass;

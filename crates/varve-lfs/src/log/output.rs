@@ -126,14 +126,30 @@ impl Writer {
     }
 
     fn try_write(&self, partials: &[Arc<InFlight>]) -> Result<(), DeviceError> {
+        let (device, counters) = (&*self.device, &*self.counters);
         let offset = partials[0].sector * SECTOR;
         let buffers: Vec<IoSlice<'_>> = partials.iter().map(|p| IoSlice::new(&p.bytes)).collect();
-        write_patiently(&*self.device, &self.counters, offset, &buffers)?;
-        for (sector, bytes) in partials.iter().flat_map(|p| &p.plugs) {
-            let buffers = [IoSlice::new(bytes)];
-            write_patiently(&*self.device, &self.counters, sector * SECTOR, &buffers)?;
+        write_patiently(device, counters, offset, &buffers)?;
+        let plugs = partials.iter().flat_map(|partial| &partial.plugs);
+        let plugs: Vec<(u64, &[u8])> = plugs
+            .map(|(sector, bytes)| (sector * SECTOR, &bytes[..]))
+            .collect();
+        if plugs.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let Err(error) = counters.using(|| device.write_many(&plugs)) else {
+            let bytes: usize = plugs.iter().map(|(_, bytes)| bytes.len()).sum();
+            counters
+                .device_writes
+                .fetch_add(plugs.len() as u64, Relaxed);
+            counters.bytes_written.fetch_add(bytes as u64, Relaxed);
+            return Ok(());
+        };
+        counters.write_retries.fetch_add(1, Relaxed);
+        tracing::warn!(%error, "one of several writes failed, trying each again");
+        plugs.iter().try_for_each(|(offset, bytes)| {
+            write_patiently(device, counters, *offset, &[IoSlice::new(bytes)])
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::InodeNo;
 
 impl Reader {
-    fn in_bounds(&self, pointer: &Pointer) -> bool {
+    pub(super) fn in_bounds(&self, pointer: &Pointer) -> bool {
         self.geometry
             .within_segment(pointer.sector(), u64::from(pointer.sectors()))
     }
@@ -91,28 +91,43 @@ impl Reader {
         blocks: &[(u64, Pointer)],
     ) -> Result<Vec<Arc<Vec<u8>>>> {
         let mut contents = Vec::with_capacity(blocks.len());
+        let runs = self.runs_of(blocks);
+        let fetched = self.fetch_scattered(cause, &runs);
+        for (run, bytes) in runs.into_iter().zip(fetched) {
+            match (run, bytes) {
+                (run, Some(bytes)) => {
+                    self.take_run(cause, ino, run, &bytes, true, &mut contents)?
+                }
+                ([(block, pointer)], None) => {
+                    contents.push(Arc::new(self.block_for(cause, pointer, ino, *block)?));
+                }
+                (run, None) => self.read_run(cause, ino, run, &mut contents)?,
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Cuts blocks where they do not follow each other on the device.
+    fn runs_of<'b>(&self, blocks: &'b [(u64, Pointer)]) -> Vec<&'b [(u64, Pointer)]> {
+        let mut runs = Vec::new();
         let mut rest = blocks;
         while let Some((first, tail)) = rest.split_first() {
             let last = first.1.sector() + RUN_BYTES / SECTOR;
-            let more = tail
-                .iter()
-                .zip(rest)
-                .take_while(|(next, before)| {
-                    varve_fs::BlockPointer::follows(&next.1, &before.1)
-                        && self.in_bounds(&next.1)
-                        && next.1.end_sector() <= last
-                })
-                .count();
-            if more == 0 || first.1.is_unwritten() || !self.in_bounds(&first.1) {
-                contents.push(Arc::new(self.block_for(cause, &first.1, ino, first.0)?));
-                rest = tail;
-                continue;
-            }
+            let alone = first.1.is_unwritten() || !self.in_bounds(&first.1);
+            let follows = |(next, before): &(&(u64, Pointer), &(u64, Pointer))| {
+                varve_fs::BlockPointer::follows(&next.1, &before.1)
+                    && self.in_bounds(&next.1)
+                    && next.1.end_sector() <= last
+            };
+            let more = match alone {
+                true => 0,
+                false => tail.iter().zip(rest).take_while(follows).count(),
+            };
             let (run, behind) = rest.split_at(more + 1);
-            self.read_run(cause, ino, run, &mut contents)?;
+            runs.push(run);
             rest = behind;
         }
-        Ok(contents)
+        runs
     }
 
     fn read_run(
@@ -147,6 +162,22 @@ impl Reader {
             }
             &small
         };
+        self.take_run(cause, ino, run, bytes, fresh, contents)
+    }
+
+    /// Takes the blocks of a run out of its bytes. What is not as its pointer
+    /// says is read again by itself, and noted if the bytes are `fresh`: just
+    /// read.
+    fn take_run(
+        &self,
+        cause: ReadCause,
+        ino: InodeNo,
+        run: &[(u64, Pointer)],
+        bytes: &[u8],
+        fresh: bool,
+        contents: &mut Vec<Arc<Vec<u8>>>,
+    ) -> Result<()> {
+        let first = run[0].1.sector();
         for (block, pointer) in run {
             let start = ((pointer.sector() - first) * SECTOR) as usize;
             let stored = &bytes[start..start + pointer.stored_bytes() as usize];

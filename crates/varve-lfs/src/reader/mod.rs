@@ -9,6 +9,7 @@ mod blocks;
 mod metadata;
 mod patches;
 mod plugged;
+mod scattered;
 mod source;
 mod windows;
 
@@ -113,6 +114,33 @@ impl Reader {
         let (buffer, range) = self.source.read_aligned(cause, sector, sectors)?;
         bytes.copy_from_slice(&buffer[range][..bytes.len()]);
         Ok(())
+    }
+
+    /// As [`Reader::read_for`], from several places, given by their first sector:
+    /// side by side where the device gains from it.
+    ///
+    /// # Errors
+    /// The first one's; the others have been read.
+    pub fn read_many_for(&self, cause: ReadCause, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let whole = |n: u64| n.is_multiple_of(self.source.align);
+        let mut alone = Vec::new();
+        let mut together: Vec<(u64, &mut [u8])> = Vec::new();
+        for (sector, bytes) in reads {
+            let bytes = &mut **bytes;
+            if self.durability.serve(*sector, bytes) {
+                continue;
+            }
+            match whole(*sector * SECTOR) && whole(bytes.len() as u64) {
+                true => together.push((*sector, bytes)),
+                false => alone.push((*sector, bytes)),
+            }
+        }
+        if self.source.read_many(cause, &mut together).is_err() {
+            // Read by itself, it turns out what is wrong with which.
+            alone.append(&mut together);
+        }
+        let read = |(sector, bytes): (u64, &mut [u8])| self.read_for(cause, sector, bytes);
+        alone.into_iter().map(read).fold(Ok(()), Result::and)
     }
 
     /// Segments are opened anew while this reads.

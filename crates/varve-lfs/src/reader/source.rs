@@ -121,6 +121,25 @@ impl Source {
         }
     }
 
+    /// Reads whole sectors from several places, given by their first sector, side
+    /// by side where the device gains from it. It is tried once.
+    pub fn read_many(&self, cause: ReadCause, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        assert_may_wait();
+        let mut bytes = 0;
+        let mut places = Vec::with_capacity(reads.len());
+        for (sector, into) in &mut *reads {
+            bytes += into.len() as u64;
+            places.push((*sector * SECTOR, &mut **into));
+        }
+        self.counters
+            .device_reads
+            .fetch_add(places.len() as u64, Relaxed);
+        self.counters.using(|| self.device.read_many(&mut places))?;
+        self.counters.bytes_read.fetch_add(bytes, Relaxed);
+        cause.counter(&self.counters).fetch_add(bytes, Relaxed);
+        Ok(())
+    }
+
     /// Reads what nobody has asked for: once, and if it fails that is nobody's
     /// loss. None, too, if the device would read more than this.
     pub fn read_unasked(

@@ -155,6 +155,14 @@ impl Windows {
         self.state.lock().note(sector, sectors);
     }
 
+    /// True if a window that is there or on its way has any of these sectors.
+    pub fn overlap(&self, sectors: &Range<u64>) -> bool {
+        let state = self.state.lock();
+        let kept = state.kept.iter().map(|window| &window.sectors);
+        let mut windows = kept.chain(state.under_way.iter().map(|window| &window.sectors));
+        windows.any(|window| window.start < sectors.end && sectors.start < window.end)
+    }
+
     /// A fetch has ended, with the bytes of its sectors if it brought any.
     pub fn arrived(&self, sectors: &Range<u64>, bytes: Option<PooledBuffer>) {
         let state = &mut *self.state.lock();
