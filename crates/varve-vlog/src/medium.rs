@@ -82,6 +82,14 @@ impl<D: Device> Device for InOrder<D> {
         self.0.write(offset, buffers)
     }
 
+    fn read_many(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        self.0.read_many(reads)
+    }
+
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+        self.0.write_many(writes)
+    }
+
     fn flush(&self) -> Result<()> {
         self.0.flush()
     }

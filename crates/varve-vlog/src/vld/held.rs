@@ -2,15 +2,16 @@
 //! behind it.
 //!
 //! On a device without a head a request costs much more than its bytes, so an
-//! update of one block and its record ought to be one request. Short runs of
-//! blocks are therefore taken into memory, run behind run, and written when the
-//! next one does not follow, when there are enough, or with the first record of
-//! a commit.
+//! update of one block and its record ought to be one request, or two side by
+//! side. Short runs of blocks are therefore taken into memory, run behind run,
+//! and written when the next one does not follow, when there are enough, or
+//! with the first record of a commit.
 //!
 //! Invariants:
 //! - Bytes reach the medium in the order in which their places were chosen:
-//!   whoever writes to the medium has what is held written before, or with it.
-//!   So a place that was given back and taken again holds what came last.
+//!   whoever writes to the medium has what is held written before, or with it,
+//!   but for a record at a place that is none of theirs. So a place that was
+//!   given back and taken again holds what came last.
 //! - Nothing is held when a commit flushes.
 //! - Reads see what is held.
 //!
@@ -48,7 +49,7 @@ impl Held {
     }
 
     /// True if the unit at this byte follows what is held.
-    pub fn is_followed_by(&self, layout: &Layout, at: u64) -> bool {
+    fn is_followed_by(&self, layout: &Layout, at: u64) -> bool {
         !self.is_empty() && self.start(layout) + self.bytes.len() as u64 == at
     }
 
@@ -56,10 +57,26 @@ impl Held {
         layout.block_byte(u64::from(self.first))
     }
 
-    fn write<M: Medium>(&self, vld: &Vld<M>, more: &[u8]) -> Result<()> {
-        let slices = [IoSlice::new(&self.bytes), IoSlice::new(more)];
-        let count = if more.is_empty() { 1 } else { 2 };
-        vld.medium.write(self.start(&vld.layout), &slices[..count])
+    /// True if the unit at this byte is a place that is held, for a block that is
+    /// not needed any more.
+    pub fn covers(&self, layout: &Layout, at: u64) -> bool {
+        let start = self.start(layout);
+        (start..start + self.bytes.len() as u64).contains(&at)
+    }
+
+    fn write<M: Medium>(&self, vld: &Vld<M>) -> Result<()> {
+        let slices = [IoSlice::new(&self.bytes)];
+        vld.medium.write(self.start(&vld.layout), &slices)
+    }
+
+    /// Writes what is held, and a record at byte `at`.
+    fn write_with<M: Medium>(&self, vld: &Vld<M>, at: u64, record: &[u8]) -> Result<()> {
+        let start = self.start(&vld.layout);
+        if self.is_followed_by(&vld.layout, at) {
+            let slices = [IoSlice::new(&self.bytes), IoSlice::new(record)];
+            return vld.medium.write(start, &slices);
+        }
+        vld.medium.write_many(&[(start, &self.bytes), (at, record)])
     }
 
     /// Block `place` has what is held in `bytes`. If what was held for it is not
@@ -101,31 +118,30 @@ impl State {
 
     /// Writes what is held.
     pub fn release<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
-        if !self.held.is_empty() && self.held.write(vld, &[]).is_err() {
+        if !self.held.is_empty() && self.held.write(vld).is_err() {
             self.rehome(vld)?;
         }
         self.held.bytes.clear();
         Ok(())
     }
 
-    /// Writes what is held and the record of `unit` behind it as one request.
-    /// If that fails, the data is written without it, and the record is not
-    /// there.
+    /// Writes what is held and the record of `unit`, in whatever order. If that
+    /// fails, the data is written without it, and the record is not there.
     pub fn release_with<M: Medium>(
         &mut self,
         vld: &Vld<M>,
         unit: u64,
         record: &[u8],
     ) -> Result<()> {
-        let Err(error) = self.held.write(vld, record) else {
+        let at = vld.layout.unit_byte(unit);
+        let Err(error) = self.held.write_with(vld, at, record) else {
             self.held.bytes.clear();
             return Ok(());
         };
-        if self.held.write(vld, &[]).is_err() {
+        if self.held.write(vld).is_err() {
             // It may be there all the same, and leads to places that are left
             // now: another one with its number must be the only one.
             let zeros = vec![0; record.len()];
-            let at = vld.layout.unit_byte(unit);
             if let Err(error) = vld.medium.write(at, &[IoSlice::new(&zeros)]) {
                 self.stopped = Some(format!("a record in doubt cannot be removed: {error}"));
                 return Err(error);

@@ -228,8 +228,7 @@ impl State {
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
             let at = layout.unit_byte(unit);
-            let joined = self.held.is_followed_by(layout, at);
-            if !joined {
+            if self.held.covers(layout, at) {
                 // Before the record is made: this may change the map.
                 self.release(vld)?;
             }
@@ -237,9 +236,9 @@ impl State {
             let header = self.log.header(layout.volume, transaction, stored, unit);
             let entries = self.map.piece(piece, &self.fresh);
             let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
-            let written = match joined {
-                true => self.release_with(vld, unit, &bytes),
-                false => vld.medium.write(at, &[IoSlice::new(&bytes)]),
+            let written = match self.held.is_empty() {
+                true => vld.medium.write(at, &[IoSlice::new(&bytes)]),
+                false => self.release_with(vld, unit, &bytes),
             };
             match written {
                 Ok(()) => break,

@@ -3,7 +3,7 @@
 use std::io::IoSlice;
 use std::sync::Arc;
 
-use varve_device::{Device, Fault, FaultDevice, FaultKind, MemoryDevice, Repeat};
+use varve_device::{Device, Fault, FaultDevice, FaultKind, Geometry, MemoryDevice, Repeat, Result};
 
 use super::bench::{Draw, Shared, block, memory, options, reopened, versions};
 use crate::medium::InOrder;
@@ -43,6 +43,16 @@ fn next_place(vld: &Failing) -> u32 {
     let want = crate::eager::Want::Block;
     let unit = state.choose(&vld.state.read().free, None, want, avoid);
     unit.unwrap() as u32
+}
+
+/// Takes all free blocks but these.
+fn leave_free(vld: &Failing, which: impl Fn(u32) -> bool) {
+    let mut state = vld.state.write();
+    for block in (0..vld.layout.physical_blocks as u32).filter(|block| !which(*block)) {
+        if state.free.mask(block) == 0 {
+            state.free.take_block(block);
+        }
+    }
 }
 
 #[test]
@@ -111,11 +121,43 @@ fn a_place_that_fails_does_not_matter_if_nobody_wants_its_block() {
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [3]);
 }
 
-/// On a volume so full that places come back at once.
+/// Requests of which the order is left to it, it carries out backwards.
+#[derive(Debug)]
+struct Backwards(MemoryDevice);
+
+impl Device for Backwards {
+    fn geometry(&self) -> Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
+        self.0.write(offset, buffers)
+    }
+
+    fn write_many(&self, writes: &[(u64, &[u8])]) -> Result<()> {
+        let backwards: Vec<_> = writes.iter().rev().copied().collect();
+        self.0.write_many(&backwards)
+    }
+
+    fn flush(&self) -> Result<()> {
+        self.0.flush()
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+/// On a volume so full that places come back at once, and a record takes one
+/// for which a block is held that nobody wants any more.
 #[test]
 fn short_and_long_runs_keep_their_order() {
     for seed in 0..10 {
-        let medium = Arc::new(InOrder(memory(1 << 20, BLOCK)));
+        let medium = Arc::new(InOrder(Backwards(memory(1 << 20, BLOCK))));
         Vld::format(&medium, options(BLOCK, Some(140 * u64::from(BLOCK)))).unwrap();
         let (vld, _) = Vld::open(medium, Options::default()).unwrap();
         let mut model = vec![0; 140];
@@ -154,17 +196,7 @@ fn short_and_long_runs_keep_their_order() {
 fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
     let vld = failing();
     let first = next_place(&vld);
-    {
-        // Of the free blocks four are left.
-        let mut state = vld.state.write();
-        let end = vld.layout.physical_blocks as u32;
-        let others = (0..end).filter(|block| !(first..first + 4).contains(block));
-        for block in others.collect::<Vec<_>>() {
-            if state.free.mask(block) == 0 {
-                state.free.take_block(block);
-            }
-        }
-    }
+    leave_free(&vld, |block| (first..first + 4).contains(&block));
     vld.medium().0.inject(broken(first..first + 1));
     put(&vld, 0, 2);
     (3..6).for_each(|version| put(&vld, 1, version));
@@ -174,6 +206,33 @@ fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
     assert_eq!(versions(&reopened(&vld).0, 2, BLOCK), [2, 5]);
     let place = vld.map().get(0).block;
     assert!((first + 1..first + 3).contains(&place), "{place}");
+}
+
+/// Side by side, and if one of them fails each goes its own way.
+#[test]
+fn a_record_that_does_not_follow_its_data_is_written_with_it() {
+    for broken_at in [None, Some(0), Some(4)] {
+        let vld = failing();
+        let place = next_place(&vld);
+        leave_free(&vld, |block| {
+            block >= place && (block - place).is_multiple_of(4)
+        });
+        if let Some(nth) = broken_at {
+            let broken = broken(place + nth..place + nth + 1);
+            vld.medium().0.inject(broken);
+        }
+        put(&vld, 0, 2);
+        vld.flush().unwrap();
+        let counts = vld.statistics();
+        let retried = (counts.writes_retried, counts.records_retried);
+        let wanted = match broken_at {
+            None => (0, 0),
+            Some(0) => (1, 1),
+            Some(_) => (0, 1),
+        };
+        assert_eq!(retried, wanted, "{broken_at:?}");
+        assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+    }
 }
 
 #[test]
