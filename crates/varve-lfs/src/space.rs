@@ -202,12 +202,8 @@ impl Lfs {
     pub(crate) fn batch_segments(&self) -> u64 {
         let segments = u64::from(self.geometry.segment_count);
         // Without checkpoints to pay for, a few at a time will do.
-        let few = [&self.control.reuses_early, &self.control.plugs];
-        let part = if few.iter().any(|flag| flag.load(Relaxed)) {
-            512
-        } else {
-            32
-        };
+        let few = self.control.reuses_early.load(Relaxed) || self.control.plugs.is_expected();
+        let part = if few { 512 } else { 32 };
         let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
         let live = self.segments.lock().live_bytes() / self.dependable_bytes();
         let spare = segments.saturating_sub(self.floor() + live);
@@ -349,7 +345,7 @@ impl Lfs {
     /// need less: more than two segments.
     pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
         // Into holes it goes without cleaning, and before any is asked for.
-        if self.control.plugs.load(Relaxed)
+        if self.control.plugs.is_expected()
             && dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
         {
             let ample = self.goal(dirty_bytes, Purpose::Grow) + 2 * self.batch_segments();
@@ -380,7 +376,7 @@ impl Lfs {
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
         let needs = |bytes: u64| self.with_fold(bytes).div_ceil(self.dependable_bytes());
-        if purpose == Purpose::Grow && self.control.plugs.load(Relaxed) {
+        if purpose == Purpose::Grow && self.control.plugs.is_expected() {
             // Most of it goes into holes. If that should fail after all, the
             // reserve has room for it.
             let least = (floor / 2).max(3 + self.heads as u64 + fold);

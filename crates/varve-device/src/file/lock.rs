@@ -5,8 +5,9 @@
 //!   drops it with the descriptor, however the process ends.
 //! - A loop device and the file behind it are one volume: both are locked, so
 //!   that neither can be opened behind the other's back.
-//! - Nothing waits: a volume in use is refused at once. Only block devices are
-//!   tried for a moment, because device managers lock them briefly to probe.
+//! - Nothing waits for long. A volume is tried for a moment: a server that was
+//!   killed holds it until the disk has answered its last requests, and device
+//!   managers lock block devices briefly to probe.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,9 +20,29 @@ use rustix::io::Errno;
 
 use super::open::{OpenError, OpenMode};
 
-/// Attempts to lock a block device, and the pause between them.
-const ATTEMPTS: u32 = 20;
+/// Attempts to lock a file, and a block device, and the pause between them.
+pub(super) const FILE_ATTEMPTS: u32 = 5;
+pub(super) const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
+
+/// Tries again while somebody else has it, which `busy` says.
+pub(super) fn patiently<T>(
+    tries: u32,
+    busy: Errno,
+    attempt: impl Fn() -> Result<T, Errno>,
+) -> Result<T, Errno> {
+    let mut failed = 0;
+    loop {
+        match attempt() {
+            Err(Errno::INTR) => {}
+            Err(error) if error == busy && failed + 1 < tries => {
+                failed += 1;
+                thread::sleep(PAUSE);
+            }
+            outcome => return outcome,
+        }
+    }
+}
 
 /// Locks an open file or device for `mode`.
 pub(super) fn lock(
@@ -34,16 +55,11 @@ pub(super) fn lock(
         OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
         OpenMode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
     };
-    for attempt in 1.. {
-        match flock(&fd, operation) {
-            Ok(()) => break,
-            Err(Errno::INTR) => {}
-            Err(Errno::WOULDBLOCK) if attempt < tries => thread::sleep(PAUSE),
-            Err(Errno::WOULDBLOCK) => return Err(OpenError::in_use(path)),
-            Err(error) => return Err(OpenError::io(path, "lock", error)),
-        }
+    match patiently(tries, Errno::WOULDBLOCK, || flock(&fd, operation)) {
+        Ok(()) => Ok(()),
+        Err(Errno::WOULDBLOCK) => Err(OpenError::in_use(path)),
+        Err(error) => Err(OpenError::io(path, "lock", error)),
     }
-    Ok(())
 }
 
 /// Locks a block device and, for a loop device, the file behind it, whose
@@ -78,7 +94,7 @@ fn lock_backing_file(backing: &Path, mode: OpenMode) -> Result<Option<OwnedFd>, 
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     match rustix::fs::open(backing, flags, Mode::empty()) {
         Ok(fd) => {
-            lock(&fd, backing, mode, 1)?;
+            lock(&fd, backing, mode, FILE_ATTEMPTS)?;
             Ok(Some(fd))
         }
         Err(Errno::NOENT | Errno::ACCESS) => Ok(None),

@@ -123,5 +123,9 @@ impl FileDevice {
             Ok(()) => self.rings.put_back(ring),
             Err(error) => self.rings.refuse(&error),
         }
+        for request in requests.iter().filter(|request| !request.whole) {
+            let offset = request.offset();
+            tracing::warn!(device = %self.path.display(), offset, "a request is done again");
+        }
     }
 }

@@ -120,7 +120,7 @@ pub(super) fn open(path: &Path, mode: OpenMode, io: IoMode) -> Result<FileDevice
     if block_device {
         opened.backing = lock::lock_block_device(&opened.fd, path, &stat, mode)?;
     } else {
-        lock::lock(&opened.fd, path, mode, 1)?;
+        lock::lock(&opened.fd, path, mode, lock::FILE_ATTEMPTS)?;
     }
     finish(path, mode, io, opened, block_device, stat.st_size as u64)
 }
@@ -248,7 +248,10 @@ const NO_DIRECT: &str = "direct I/O is refused here: using the host's page cache
 
 /// Opens with direct I/O if it is wanted and to be had.
 fn open_for(path: &Path, flags: OFlags, io: IoMode) -> Result<Opened, OpenError> {
-    let open = |flags| rustix::fs::open(path, flags, Mode::empty());
+    let open = |flags| {
+        let open = || rustix::fs::open(path, flags, Mode::empty());
+        lock::patiently(lock::ATTEMPTS, Errno::BUSY, open)
+    };
     let failed = |error| match error {
         Errno::BUSY => OpenError::in_use(path),
         error => OpenError::io(path, "open", error),

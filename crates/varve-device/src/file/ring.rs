@@ -4,15 +4,17 @@
 //! 750: it works on many at once, if it is given many at once. Threads with
 //! plain calls reach two thirds of that, and cost a switch for each request.
 //!
-//! Invariant: [`Ring::carry_out`] does not return while the kernel may still
-//! read or write memory that it was lent.
+//! Invariant: [`Ring::carry_out`] is not left, by a panic either, while the kernel
+//! may still read or write memory that it was lent.
 #![allow(unsafe_code)]
 
 use io_uring::{IoUring, opcode, squeue, types};
 use parking_lot::Mutex;
+use rustix::io::Errno;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
@@ -20,12 +22,11 @@ use std::time::Duration;
 /// Requests that the kernel has at once.
 const ENTRIES: u32 = 64;
 /// Rings kept for the next to need one.
-const KEPT: usize = 2;
+const KEPT: usize = 4;
 
 /// One transfer between memory and the file.
 #[derive(Debug)]
 pub(super) struct Request<'b> {
-    /// Byte of the file.
     offset: u64,
     /// Which memory, and the direction.
     memory: Transfer<'b>,
@@ -48,6 +49,11 @@ impl<'b> Request<'b> {
         }
     }
 
+    /// Byte of the file.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
     /// What was read, or is to be written.
     pub fn bytes(&self) -> &[u8] {
         match &self.memory {
@@ -65,6 +71,17 @@ impl<'b> Request<'b> {
             Transfer::Write(bytes) => opcode::Write::new(file, bytes.as_ptr(), length)
                 .offset(self.offset)
                 .build(),
+        }
+    }
+}
+
+/// Requests whose memory the kernel has been lent.
+struct UnderWay(u32);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if self.0 > 0 {
+            process::abort();
         }
     }
 }
@@ -90,19 +107,20 @@ impl Ring {
     /// If the kernel refuses the ring: it is of no more use.
     pub fn carry_out(&mut self, file: &OwnedFd, requests: &mut [Request<'_>]) -> io::Result<()> {
         let file = types::Fd(file.as_raw_fd());
-        let (mut next, mut under_way) = (0, 0);
+        let (mut next, mut under_way) = (0, UnderWay(0));
         let mut refused = Ok(());
-        while under_way > 0 || (next < requests.len() && refused.is_ok()) {
+        while under_way.0 > 0 || (next < requests.len() && refused.is_ok()) {
             let mut submissions = self.0.submission();
-            while refused.is_ok() && under_way < ENTRIES && next < requests.len() {
+            while refused.is_ok() && under_way.0 < ENTRIES && next < requests.len() {
                 let entry = requests[next].entry(file).user_data(next as u64);
                 // SAFETY: the memory is borrowed by `requests`, which outlives
-                // this call, and nobody touches it meanwhile. The call returns
+                // this call, and nobody touches it meanwhile. The call is left
                 // when nothing is under way, whatever happens.
                 if unsafe { submissions.push(&entry) }.is_err() {
                     break; // the kernel has not taken the others yet
                 }
-                (next, under_way) = (next + 1, under_way + 1);
+                under_way.0 += 1;
+                next += 1;
             }
             drop(submissions);
             if refused.is_err() {
@@ -112,11 +130,11 @@ impl Ring {
             {
                 // What the kernel has taken it finishes. It never sees what is
                 // still in the ring, as that is entered no more.
-                under_way -= self.0.submission().len() as u32;
+                under_way.0 -= self.0.submission().len() as u32;
                 refused = Err(error);
             }
             for completion in self.0.completion() {
-                under_way -= 1;
+                under_way.0 -= 1;
                 let request = &mut requests[completion.user_data() as usize];
                 request.whole = usize::try_from(completion.result()) == Ok(request.bytes().len());
             }
@@ -151,9 +169,14 @@ impl Rings {
         }
     }
 
-    /// Nobody gets a ring any more.
+    /// There is no ring, or one is of no more use: if the kernel has none for
+    /// us, nobody asks again.
     pub fn refuse(&self, error: &io::Error) {
-        tracing::debug!(%error, "no requests side by side: the kernel refuses io_uring");
-        self.refused.store(true, Relaxed);
+        tracing::debug!(%error, "requests go one by one: io_uring is refused");
+        let never = [Errno::NOSYS, Errno::PERM, Errno::INVAL];
+        let never = never.map(|errno| Some(errno.raw_os_error()));
+        if never.contains(&error.raw_os_error()) {
+            self.refused.store(true, Relaxed);
+        }
     }
 }

@@ -337,7 +337,8 @@ fn scattered_pieces_are_written_and_read_whole_wherever_they_stand() {
             let path = directory.path().join("image");
             let device = FileDevice::create(path, 64 << 20, Preallocate::Sparse, io).unwrap();
             if refused {
-                device.rings.refuse(&ErrorKind::Unsupported.into());
+                device.rings.refuse(&Errno::NOSYS.into());
+                assert!(device.rings.take().is_none());
             }
             let pieces = pieces(device.geometry().logical_block as usize);
             let before = device.counters().snapshot();

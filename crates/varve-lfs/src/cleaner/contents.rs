@@ -134,7 +134,8 @@ impl SegmentContents {
         self.blocks.dedup_by_key(|info| name(info));
     }
 
-    /// Without the bytes: what a cleaner of another process is told of.
+    /// Without the bytes: for a cleaner of another process, and for whoever moves
+    /// nothing.
     pub fn without_bytes(mut self) -> Self {
         self.image = None;
         self

@@ -3,6 +3,7 @@
 
 use super::claims::{Claims, CleanerInfo};
 use super::contents::SegmentContents;
+use super::holes::Plugging;
 use super::pace::{Gauge, Pacer};
 use super::policy::PolicyKind;
 use crate::error::{Error, Result};
@@ -160,8 +161,8 @@ pub(crate) struct Control {
     pub remote_calls: AtomicU32,
     /// The last pass gave segments back ahead of checkpoints.
     pub reuses_early: AtomicBool,
-    /// Large groups have found holes lately.
-    pub plugs: AtomicBool,
+    /// Whether large groups find holes.
+    pub plugs: Plugging,
 }
 
 /// Somebody waits for room for as long as this lives.
@@ -198,7 +199,7 @@ impl Control {
             taxed_bytes: AtomicU64::new(0),
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
-            plugs: AtomicBool::new(false),
+            plugs: Plugging::default(),
         }
     }
 

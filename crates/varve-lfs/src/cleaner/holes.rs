@@ -17,8 +17,8 @@ use crate::log::{Holes, LogItem, goes_into_holes};
 use crate::segments::Edition;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
@@ -31,6 +31,36 @@ const LEAST_SLACK: u64 = 32;
 const MOST_SEGMENTS: usize = 256;
 /// Most of them whose maps are read at once.
 const MOST_AT_ONCE: usize = 64;
+
+/// Whether what waits in memory may be expected to go into holes.
+#[derive(Debug, Default)]
+pub(crate) struct Plugging {
+    expected: AtomicBool,
+    /// Bytes that small groups have put elsewhere since holes were found.
+    elsewhere: AtomicU64,
+}
+
+impl Plugging {
+    /// True if large groups have found holes lately, and small ones have not
+    /// taken much since.
+    pub fn is_expected(&self) -> bool {
+        self.expected.load(Relaxed)
+    }
+
+    /// A large group has found enough of them, or has not.
+    fn looked(&self, enough: bool) {
+        self.elsewhere.store(0, Relaxed);
+        self.expected.store(enough, Relaxed);
+    }
+
+    /// A small group takes so many bytes of clean segments, of which it may be
+    /// `most` before that counts.
+    fn passed(&self, bytes: u64, most: u64) {
+        if self.elsewhere.fetch_add(bytes, Relaxed) + bytes > most {
+            self.expected.store(false, Relaxed);
+        }
+    }
+}
 
 /// Somebody looks for holes as long as this lives.
 struct Finding<'l>(&'l AtomicBool);
@@ -55,12 +85,20 @@ impl Lfs {
         }
         let goes = |item: &&LogItem| goes_into_holes(&self.geometry, item);
         let few = items.iter().filter(goes).take(LEAST_BLOCKS).count() < LEAST_BLOCKS;
-        if few && !self.control.plugs.load(Relaxed) || !self.is_short() {
+        if few && !self.control.plugs.is_expected() || !self.is_short() {
             return Ok(());
         }
-        // What small groups need is asked of clean segments alone.
-        if few || !self.has_slack(LEAST_SLACK) {
-            self.control.plugs.store(false, Relaxed);
+        if few {
+            // What small groups need, clean segments must have, if it is more
+            // than the head stands in anyway.
+            let sectors = items.iter().map(|item| item.stored_sectors(&self.geometry));
+            let bytes = sectors.map(u64::from).sum::<u64>() * SECTOR;
+            let most = u64::from(self.geometry.segment_bytes);
+            self.control.plugs.passed(bytes, most);
+            return Ok(());
+        }
+        if !self.has_slack(LEAST_SLACK) {
+            self.control.plugs.looked(false);
             return Ok(());
         }
         let blocks = items.iter().filter(goes).count();
@@ -70,7 +108,7 @@ impl Lfs {
         let _finding = Finding(&self.finding_holes);
         let stocked = self.find_holes(blocks);
         let enough = stocked.is_ok() && 4 * self.lacking(blocks) <= blocks;
-        self.control.plugs.store(enough, Relaxed);
+        self.control.plugs.looked(enough);
         stocked
     }
 
@@ -132,7 +170,7 @@ impl Lfs {
 
     /// Bytes of log between two checkpoints of a volume that is plugged. A
     /// segment is plugged again behind the second, with what has died in it
-    /// until then: a third of all there is to gain makes a segment worth it, and
+    /// until then: a quarter of all there is to gain makes a segment worth it, and
     /// nodes cheap beside it.
     fn plugging_interval(&self) -> u64 {
         let (live, used) = {
@@ -143,7 +181,7 @@ impl Lfs {
         };
         let dead = (used * u64::from(self.geometry.segment_bytes)).saturating_sub(live);
         let volume = self.geometry.volume_bytes();
-        (dead / 3).clamp(volume / 64, volume / 8)
+        (dead / 4).clamp(volume / 64, volume / 8)
     }
 
     /// Segments to look into, emptiest first. One that is less than half full

@@ -40,7 +40,7 @@ impl Lfs {
                 };
                 read.push(match contents {
                     Err(error) if error.is_of_the_medium() => None,
-                    contents => Some(contents?),
+                    contents => Some(contents?.without_bytes()),
                 });
                 continue;
             };

@@ -137,19 +137,23 @@ impl Writer {
         if plugs.is_empty() {
             return Ok(());
         }
+        let count = plugs.len() as u64;
+        counters.device_writes.fetch_add(count, Relaxed);
         let Err(error) = counters.using(|| device.write_many(&plugs)) else {
             let bytes: usize = plugs.iter().map(|(_, bytes)| bytes.len()).sum();
-            counters
-                .device_writes
-                .fetch_add(plugs.len() as u64, Relaxed);
             counters.bytes_written.fetch_add(bytes as u64, Relaxed);
             return Ok(());
         };
         counters.write_retries.fetch_add(1, Relaxed);
         tracing::warn!(%error, "one of several writes failed, trying each again");
-        plugs.iter().try_for_each(|(offset, bytes)| {
-            write_patiently(device, counters, *offset, &[IoSlice::new(bytes)])
-        })
+        for (offset, bytes) in &plugs {
+            write_patiently(device, counters, *offset, &[IoSlice::new(bytes)])?;
+        }
+        counters.writes_cured.fetch_add(1, Relaxed);
+        let (place, cured) = ((error.offset, error.length), FailureOutcome::Cured);
+        let log = &counters.failures;
+        log.note(FailureKind::Write, cured, place, None, &error.source);
+        Ok(())
     }
 }
 

@@ -12,15 +12,13 @@ const LEAST: usize = 4;
 /// device could read in the time that one more request beside others costs.
 const GAP_BYTES: u64 = 32 << 10;
 
-/// What one request reads.
-struct Span {
-    sectors: Range<u64>,
-    bytes: Vec<u8>,
-}
+/// Most bytes that are read at once, gaps included, but for a single request.
+const BATCH_BYTES: u64 = 4 << 20;
 
 impl Reader {
     /// The bytes of runs that are neither on their way to the device nor in
-    /// memory as part of a window; none of the others.
+    /// memory as part of a window; none of the others, nor where reading failed:
+    /// whoever reads those one by one learns what is wrong with which.
     pub(super) fn fetch_scattered(
         &self,
         cause: ReadCause,
@@ -35,25 +33,29 @@ impl Reader {
             .filter_map(|(nth, run)| Some((self.to_fetch(run)?, nth)))
             .collect();
         wanted.sort_unstable_by_key(|(sectors, nth)| (sectors.start, *nth));
-        let mut spans = spans(wanted.iter().map(|(sectors, _)| sectors));
-        let mut reads: Vec<(u64, &mut [u8])> = spans
-            .iter_mut()
-            .map(|span| (span.sectors.start, &mut span.bytes[..]))
-            .collect();
-        // If it fails, whoever reads one by one learns what is wrong with which.
-        if reads.len() < LEAST || self.source.read_many(cause, &mut reads).is_err() {
+        let spans = spans(wanted.iter().map(|(sectors, _)| sectors));
+        if spans.len() < LEAST {
             return fetched;
         }
-        let mut spans = spans.iter().peekable();
-        for (sectors, nth) in wanted {
-            while spans
-                .next_if(|span| span.sectors.end <= sectors.start)
-                .is_some()
-            {}
-            let Some(span) = spans.peek() else { break };
-            let from = ((sectors.start - span.sectors.start) * SECTOR) as usize;
-            let length = ((sectors.end - sectors.start) * SECTOR) as usize;
-            fetched[nth] = span.bytes.get(from..from + length).map(<[u8]>::to_vec);
+        let mut wanted = &wanted[..];
+        for batch in batches(&spans) {
+            let end = batch.last().map_or(0, |span| span.end);
+            let (these, behind) =
+                wanted.split_at(wanted.partition_point(|(sectors, _)| sectors.start < end));
+            wanted = behind;
+            let mut bytes: Vec<Vec<u8>> = batch.iter().map(|span| vec![0; length(span)]).collect();
+            let buffers = bytes.iter_mut().map(|bytes| &mut bytes[..]);
+            let mut reads: Vec<(u64, &mut [u8])> =
+                batch.iter().map(|span| span.start).zip(buffers).collect();
+            if self.source.read_many(cause, &mut reads).is_err() {
+                continue;
+            }
+            for (sectors, nth) in these {
+                let which = batch.partition_point(|span| span.end <= sectors.start);
+                let from = ((sectors.start - batch[which].start) * SECTOR) as usize;
+                let stored = bytes[which].get(from..from + length(sectors));
+                fetched[*nth] = stored.map(<[u8]>::to_vec);
+            }
         }
         fetched
     }
@@ -73,25 +75,43 @@ impl Reader {
     }
 }
 
+fn length(sectors: &Range<u64>) -> usize {
+    ((sectors.end - sectors.start) * SECTOR) as usize
+}
+
 /// Requests for these sectors, which ascend.
-fn spans<'s>(wanted: impl Iterator<Item = &'s Range<u64>>) -> Vec<Span> {
-    let mut merged: Vec<Range<u64>> = Vec::new();
+fn spans<'s>(wanted: impl Iterator<Item = &'s Range<u64>>) -> Vec<Range<u64>> {
+    let mut spans: Vec<Range<u64>> = Vec::new();
     for sectors in wanted {
-        match merged.last_mut() {
+        match spans.last_mut() {
             Some(last)
                 if sectors.start <= last.end + GAP_BYTES / SECTOR
                     && sectors.end.max(last.end) - last.start <= RUN_BYTES / SECTOR =>
             {
                 last.end = last.end.max(sectors.end);
             }
-            _ => merged.push(sectors.clone()),
+            _ => spans.push(sectors.clone()),
         }
     }
-    let span = |sectors: Range<u64>| Span {
-        bytes: vec![0; ((sectors.end - sectors.start) * SECTOR) as usize],
-        sectors,
-    };
-    merged.into_iter().map(span).collect()
+    spans
+}
+
+/// Cuts requests into parts that are read at once.
+fn batches(spans: &[Range<u64>]) -> Vec<&[Range<u64>]> {
+    let mut batches = Vec::new();
+    let mut rest = spans;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |span: &&Range<u64>| {
+            bytes += length(span) as u64;
+            bytes <= BATCH_BYTES
+        };
+        let count = rest.iter().take_while(fits).count().max(1);
+        let (batch, behind) = rest.split_at(count);
+        batches.push(batch);
+        rest = behind;
+    }
+    batches
 }
 
 #[cfg(test)]
@@ -109,10 +129,7 @@ mod tests {
             1 << 20..(1 << 20) + RUN_BYTES / SECTOR,
             (1 << 20) + RUN_BYTES / SECTOR..(1 << 20) + RUN_BYTES / SECTOR + 8,
         ];
-        let spans: Vec<Range<u64>> = spans(wanted.iter())
-            .into_iter()
-            .map(|s| s.sectors)
-            .collect();
+        let spans = spans(wanted.iter());
         let want = [
             0..16 + gap,
             17 + 2 * gap..25 + 2 * gap,
@@ -120,5 +137,15 @@ mod tests {
             wanted[5].clone(),
         ];
         assert_eq!(spans, want);
+    }
+
+    #[test]
+    fn a_batch_is_bounded_and_none_is_empty() {
+        let long = 3 * BATCH_BYTES / SECTOR;
+        let spans = [0..8, 8..8 + BATCH_BYTES / SECTOR, 0..long, 0..8, 0..8];
+        let batches = batches(&spans);
+        let lengths: Vec<usize> = batches.iter().map(|batch| batch.len()).collect();
+        assert_eq!(lengths, [1, 1, 1, 2]);
+        assert!(super::batches(&[]).is_empty());
     }
 }

@@ -122,7 +122,8 @@ impl Source {
     }
 
     /// Reads whole sectors from several places, given by their first sector, side
-    /// by side where the device gains from it. It is tried once.
+    /// by side where the device gains from it. It is tried once: if it fails,
+    /// the caller reads each by itself.
     pub fn read_many(&self, cause: ReadCause, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
         assert_may_wait();
         let mut bytes = 0;
@@ -134,7 +135,11 @@ impl Source {
         self.counters
             .device_reads
             .fetch_add(places.len() as u64, Relaxed);
-        self.counters.using(|| self.device.read_many(&mut places))?;
+        if let Err(error) = self.counters.using(|| self.device.read_many(&mut places)) {
+            self.counters.read_retries.fetch_add(1, Relaxed);
+            tracing::warn!(%error, "one of several reads failed, each is tried by itself");
+            return Err(error.into());
+        }
         self.counters.bytes_read.fetch_add(bytes, Relaxed);
         cause.counter(&self.counters).fetch_add(bytes, Relaxed);
         Ok(())

@@ -134,22 +134,25 @@ impl State {
         record: &[u8],
     ) -> Result<()> {
         let at = vld.layout.unit_byte(unit);
-        let Err(error) = self.held.write_with(vld, at, record) else {
+        let Err(failed) = self.held.write_with(vld, at, record) else {
             self.held.bytes.clear();
             return Ok(());
         };
-        if self.held.write(vld).is_err() {
-            // It may be there all the same, and leads to places that are left
-            // now: another one with its number must be the only one.
-            let zeros = vec![0; record.len()];
-            if let Err(error) = vld.medium.write(at, &[IoSlice::new(&zeros)]) {
-                self.stopped = Some(format!("a record in doubt cannot be removed: {error}"));
-                return Err(error);
-            }
-            self.rehome(vld)?;
+        if self.held.write(vld).is_ok() {
+            self.held.bytes.clear();
+            // It may be there already. A second one elsewhere with its number
+            // would leave recovery in doubt which of them the next one names.
+            return vld.medium.write(at, &[IoSlice::new(record)]);
         }
+        // It may be there all the same, and leads to places that are left now.
+        let zeros = vec![0; record.len()];
+        if let Err(error) = vld.medium.write(at, &[IoSlice::new(&zeros)]) {
+            self.stopped = Some(format!("a record in doubt cannot be removed: {error}"));
+            return Err(error);
+        }
+        self.rehome(vld)?;
         self.held.bytes.clear();
-        Err(error)
+        Err(failed)
     }
 
     /// Writes the blocks held that are still needed one by one, those that fail

@@ -255,15 +255,17 @@ fn plugs_that_the_device_refuses_are_stored_elsewhere() {
         source: None,
     };
     let items: Vec<LogItem> = (0..GROUP).map(item).collect();
-    lfs.stock_holes(&items).unwrap();
-    let next = lfs
-        .log
-        .lock()
-        .holes
-        .iter()
-        .map(|holes| holes.segment)
-        .max()
-        .unwrap();
+    let stocked = || {
+        lfs.stock_holes(&items).unwrap();
+        let log = lfs.log.lock();
+        log.holes.iter().map(|holes| holes.segment).max()
+    };
+    let next = loop {
+        match stocked() {
+            Some(segment) => break segment,
+            None => group(),
+        }
+    };
     let first = lfs.geometry.byte(next, 0);
     let bytes = first..first + u64::from(lfs.geometry.segment_bytes);
     device.inject(Fault::sticky(FaultKind::WriteError).within(bytes));

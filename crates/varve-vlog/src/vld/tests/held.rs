@@ -38,7 +38,7 @@ fn broken(blocks: std::ops::Range<u32>) -> Fault {
 }
 
 /// The place that the next write is given.
-fn next_place(vld: &Failing) -> u32 {
+fn next_place<D: Device>(vld: &Vld<Shared<D>>) -> u32 {
     let (mut state, avoid) = (vld.state.read().eager.clone(), Default::default());
     let want = crate::eager::Want::Block;
     let unit = state.choose(&vld.state.read().free, None, want, avoid);
@@ -46,7 +46,7 @@ fn next_place(vld: &Failing) -> u32 {
 }
 
 /// Takes all free blocks but these.
-fn leave_free(vld: &Failing, which: impl Fn(u32) -> bool) {
+fn leave_free<D: Device>(vld: &Vld<Shared<D>>, which: impl Fn(u32) -> bool) {
     let mut state = vld.state.write();
     for block in (0..vld.layout.physical_blocks as u32).filter(|block| !which(*block)) {
         if state.free.mask(block) == 0 {
@@ -123,9 +123,9 @@ fn a_place_that_fails_does_not_matter_if_nobody_wants_its_block() {
 
 /// Requests of which the order is left to it, it carries out backwards.
 #[derive(Debug)]
-struct Backwards(MemoryDevice);
+struct Backwards<D>(D);
 
-impl Device for Backwards {
+impl<D: Device> Device for Backwards<D> {
     fn geometry(&self) -> Geometry {
         self.0.geometry()
     }
@@ -233,6 +233,33 @@ fn a_record_that_does_not_follow_its_data_is_written_with_it() {
         assert_eq!(retried, wanted, "{broken_at:?}");
         assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
     }
+}
+
+/// Its data fails once, when it is there already. Were it written elsewhere as
+/// well, the next record of the transaction would name that one, and recovery
+/// might find only the first.
+#[test]
+fn a_record_that_came_before_its_data_stays_where_it_is() {
+    let medium = FaultDevice::new(memory(4 << 20, BLOCK), 1);
+    let medium = Arc::new(InOrder(Backwards(medium)));
+    Vld::format(&medium, options(BLOCK, None)).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    let place = next_place(&vld);
+    leave_free(&vld, |block| {
+        block >= place && (block - place).is_multiple_of(4)
+    });
+    vld.medium().0.0.inject(Fault {
+        repeat: Repeat::Times(1),
+        ..broken(place..place + 1)
+    });
+    let bytes = block(2, BLOCK);
+    vld.write(0, &[IoSlice::new(&bytes)]).unwrap();
+    vld.flush().unwrap();
+    let counts = vld.statistics();
+    assert_eq!((counts.writes_retried, counts.records_retried), (0, 0));
+    assert_eq!(counts.records_written, 1);
+    assert_eq!(vld.map().get(0).block, place);
+    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
 }
 
 #[test]
