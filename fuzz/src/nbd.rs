@@ -85,8 +85,8 @@ fn mend(bytes: &mut [u8]) {
     while let Some(Ok((header, _))) = bytes.get_mut(at..).map(RequestHeader::mut_from_prefix) {
         header.magic = REQUEST_MAGIC.into();
         header.kind = (header.kind.get() % 9).into();
-        header.offset = (header.offset.get() % (DEVICE_BYTES + 4096) & !511).into();
-        header.length = (header.length.get() % (1 << 19) & !511).into();
+        header.offset = ((header.offset.get() % (DEVICE_BYTES + 4096)) & !511).into();
+        header.length = ((header.length.get() % (1 << 19)) & !511).into();
         at += size_of::<RequestHeader>();
         if header.kind.get() == command::WRITE {
             at += header.length.get() as usize;

@@ -1,16 +1,19 @@
 //! Runs every target on mutated seeds: the fuzzer's minute in CI, without a
-//! fuzzer. `smoke [--seconds N] [--seed S] [--from I] [--count N] [TARGET ...]`
+//! fuzzer. `smoke [--seconds N] [--seed S] [--from I] [--count N] [--jobs N] [TARGET ...]`
 //!
+//! As many targets run side by side as there are processors, or `--jobs`.
 //! A run is its seed: input `i` of a target depends on the two alone. The first
 //! input that panics at some line of the source is told by number and in
 //! hexadecimal and kept in `artifacts/`; the run goes on, to find other lines,
 //! and fails in the end. One that takes too long ends it.
 
+use std::cell::RefCell;
 use std::collections::HashSet;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
 use std::time::{Duration, Instant};
 use varve_fuzz::mutate::{Random, mutant};
 use varve_fuzz::{TARGETS, Target};
@@ -23,6 +26,7 @@ struct Arguments {
     seed: u64,
     from: u64,
     count: u64,
+    jobs: usize,
     targets: Vec<Target>,
 }
 
@@ -32,6 +36,7 @@ fn arguments() -> Result<Arguments, String> {
         seed: 1,
         from: 0,
         count: u64::MAX,
+        jobs: thread::available_parallelism().map_or(1, usize::from),
         targets: Vec::new(),
     };
     let mut rest = std::env::args().skip(1);
@@ -43,6 +48,7 @@ fn arguments() -> Result<Arguments, String> {
             "--seed" => parsed.seed = value()?.parse().map_err(bad)?,
             "--from" => parsed.from = value()?.parse().map_err(bad)?,
             "--count" => parsed.count = value()?.parse().map_err(bad)?,
+            "--jobs" => parsed.jobs = value()?.parse().map_err(bad)?,
             name => {
                 let target = TARGETS.iter().find(|target| target.name == name);
                 parsed
@@ -57,8 +63,12 @@ fn arguments() -> Result<Arguments, String> {
     Ok(parsed)
 }
 
+/// An input that is about to be tried: its target, its number, its bytes.
+/// Nothing, if no other follows at once.
+type Announcement = Option<(&'static str, u64, Vec<u8>)>;
+
 /// Ends the process if an announced input is not followed by another in time.
-fn watch(announced: Receiver<Option<(&'static str, u64, Vec<u8>)>>) {
+fn watch(announced: Receiver<Announcement>) {
     let mut current = None;
     loop {
         match announced.recv_timeout(PATIENCE) {
@@ -87,8 +97,10 @@ fn found(name: &str, nth: u64, input: &[u8], what: &str) {
     }
 }
 
-/// Where and why the last panic was.
-static PANICKED: Mutex<(String, String)> = Mutex::new((String::new(), String::new()));
+thread_local! {
+    /// Where and why this thread's last panic was.
+    static PANICKED: RefCell<(String, String)> = RefCell::default();
+}
 
 fn note_panic(info: &std::panic::PanicHookInfo<'_>) {
     let place = info
@@ -98,7 +110,49 @@ fn note_panic(info: &std::panic::PanicHookInfo<'_>) {
     let ours = trace.lines().filter(|line| line.contains("crates/varve-"));
     let callers: Vec<&str> = ours.map(str::trim).take(8).collect();
     let text = format!("{info}\n  {}", callers.join("\n  "));
-    *PANICKED.lock().expect("no panic while it is held") = (place.unwrap_or_default(), text);
+    PANICKED.set((place.unwrap_or_default(), text));
+}
+
+/// Runs one target for its time, and adds to `places` where it panics.
+fn attack(
+    target: &Target,
+    arguments: &Arguments,
+    announce: &Sender<Announcement>,
+    places: &Mutex<HashSet<String>>,
+) {
+    let (name, seed) = (target.name, arguments.seed);
+    println!("reproduce: smoke --seed {seed} {name}");
+    let Ok(seeds) = catch_unwind(target.seeds) else {
+        found(name, 0, &[], &PANICKED.take().1);
+        std::process::exit(101);
+    };
+    let span = Duration::from_secs_f64(arguments.seconds);
+    let start = Instant::now();
+    let (mut nth, mut panics) = (arguments.from, 0u64);
+    while start.elapsed() < span && nth - arguments.from < arguments.count {
+        // The seeds themselves, from a place that differs by run, and
+        // mutants of them in turn.
+        let input = if nth % 2 == 0 && nth / 2 < seeds.len() as u64 {
+            let at = nth / 2 + seed.wrapping_mul(7919);
+            seeds[(at % seeds.len() as u64) as usize].clone()
+        } else {
+            mutant(&seeds, &mut Random::new(seed, nth))
+        };
+        let _ = announce.send(Some((name, nth, input.clone())));
+        let run = AssertUnwindSafe(|| (target.run)(&input));
+        if catch_unwind(run).is_err() {
+            panics += 1;
+            let (place, text) = PANICKED.take();
+            if places.lock().expect("never poisoned").insert(place) {
+                found(name, nth, &input, &text);
+            }
+        }
+        nth += 1;
+    }
+    let _ = announce.send(None);
+    let done = nth - arguments.from;
+    let rate = done as f64 / start.elapsed().as_secs_f64();
+    println!("  {name}: {done} inputs, {rate:.0} a second, {panics} panics");
 }
 
 fn main() {
@@ -109,44 +163,22 @@ fn main() {
             std::process::exit(2);
         }
     };
-    let (announce, announced) = channel();
-    std::thread::spawn(move || watch(announced));
     std::panic::set_hook(Box::new(note_panic));
-    let mut places = HashSet::new();
-    let span = Duration::from_secs_f64(arguments.seconds);
-    for target in &arguments.targets {
-        let (name, seed) = (target.name, arguments.seed);
-        println!("reproduce: smoke --seed {seed} {name}");
-        let seeds = (target.seeds)();
-        let start = Instant::now();
-        let (mut nth, mut panics) = (arguments.from, 0u64);
-        while start.elapsed() < span && nth - arguments.from < arguments.count {
-            // The seeds themselves, from a place that differs by run, and
-            // mutants of them in turn.
-            let input = if nth % 2 == 0 && nth / 2 < seeds.len() as u64 {
-                let at = nth / 2 + seed.wrapping_mul(7919);
-                seeds[(at % seeds.len() as u64) as usize].clone()
-            } else {
-                mutant(&seeds, &mut Random::new(seed, nth))
-            };
-            let _ = announce.send(Some((name, nth, input.clone())));
-            let run = AssertUnwindSafe(|| (target.run)(&input));
-            if catch_unwind(run).is_err() {
-                panics += 1;
-                let (place, text) = PANICKED.lock().expect("never poisoned").clone();
-                if places.insert(place) {
-                    found(name, nth, &input, &text);
+    let (places, next) = (Mutex::new(HashSet::new()), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..arguments.jobs.max(1) {
+            let (announce, announced) = channel();
+            thread::spawn(move || watch(announced));
+            scope.spawn(|| {
+                let announce = announce;
+                let taken = || next.fetch_add(1, Ordering::Relaxed);
+                while let Some(target) = arguments.targets.get(taken()) {
+                    attack(target, &arguments, &announce, &places);
                 }
-            }
-            nth += 1;
+            });
         }
-        let _ = announce.send(None);
-        let done = nth - arguments.from;
-        let rate = done as f64 / start.elapsed().as_secs_f64();
-        println!("  {done} inputs, {rate:.0} a second, {panics} panics");
-        let _ = std::io::stdout().flush();
-    }
-    if !places.is_empty() {
+    });
+    if !places.lock().expect("never poisoned").is_empty() {
         std::process::exit(101);
     }
 }
