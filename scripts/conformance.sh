@@ -58,7 +58,7 @@ install() {
 	say "installing $1 $2 into $tools"
 	mkdir -p "$tools"
 	# Optimised it takes twice as long to build and not less to run.
-	timeout -s KILL "$INSTALL_MAX" cargo install --debug --locked --force --root "$tools" \
+	CARGO_PROFILE_DEV_DEBUG=0 timeout -s KILL "$INSTALL_MAX" cargo install --debug --locked --force --root "$tools" \
 		--target-dir "$tools/build" --version "=$2" "$1" >"$tools/$1.log" 2>&1 || {
 		tail -n 30 "$tools/$1.log" >&2
 		fail "cannot install $1 $2 from crates.io (network? more than $INSTALL_MAX s?)"

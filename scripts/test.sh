@@ -6,6 +6,21 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
 
+export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-6}
+# Compiled once, nothing needs what would make the next compilation faster.
+export CARGO_INCREMENTAL=0
+
+# step NAME: what follows is called so. Says how long what went before took.
+name=
+step() {
+  took
+  name=$* began=$SECONDS
+  printf '\n== %s\n' "$name"
+}
+took() { [ -z "$name" ] || printf '   (%s: %d s)\n' "$name" $((SECONDS - began)); }
+trap '[ "$name" = end ] || { took; printf "\nFAILED: %s\n" "$name"; }' EXIT
+
+step "programs that this needs"
 need_rust
 need cc gcc
 for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
@@ -14,26 +29,30 @@ for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
 done
 # PostgreSQL's server programs are not on the path.
 [ -n "$(ls /usr/lib/postgresql/*/bin/initdb 2>/dev/null)" ] || need pg_ctlcluster postgresql
-export VARVE_FUZZ_SECONDS=${VARVE_FUZZ_SECONDS:-6}
 
-step() { printf '\n== %s\n' "$*"; }
-
+# All of the workspace, also where one package would do: the crates below it
+# are then those that are compiled already.
 step "format"
 cargo fmt --all --check
 step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
+step "documentation"
+RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+step "tests, compiled"
+cargo test --workspace --no-run
 step "tests"
 cargo test --workspace
 step "conformance"
 VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
-cargo test -p varve-prove --features planted --test planted_log --test virtual_log
+cargo test --workspace --features varve-prove/planted --test planted_log --test virtual_log
 step "schedules of threads"
-cargo test -p varve-prove --features planted,shuttle --test schedules
-step "documentation"
-RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+cargo test --workspace --features varve-prove/planted,varve-prove/shuttle --test schedules
 if [ -d fuzz ]; then
+  step "fuzz, compiled"
+  cargo build --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke
   step "fuzz, $VARVE_FUZZ_SECONDS seconds for each parser"
   cargo run --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke -- --seconds "$VARVE_FUZZ_SECONDS"
 fi
-printf '\nall checks passed\n'
+step "end"
+printf 'all checks passed in %d s\n' "$SECONDS"
