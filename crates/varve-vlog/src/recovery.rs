@@ -73,6 +73,12 @@ pub trait Threaded {
     /// What a record says before its entries.
     fn header<'r>(&self, record: &'r Self::Record) -> &'r RecordHeader;
 
+    /// True if `record`, with `root` the youngest, was retired
+    /// ([`VirtualLog::retire`]) and says nothing any more.
+    fn is_retired(&self, _root: &Self::Record, _record: &Self::Record) -> bool {
+        false
+    }
+
     /// True if everything that the record's transaction wrote, and the record
     /// answers for, holds what it says.
     fn data_is_there(&self, record: &Self::Record) -> bool;
@@ -250,7 +256,8 @@ fn follow<T: Threaded>(
         };
         let header = volume.header(&record);
         let piece = header.piece.get();
-        found.log.restore(seq, unit, piece, parent);
+        let retired = volume.is_retired(&first, &record);
+        found.log.restore((seq, unit), piece, parent, retired);
         for branch in header.branches {
             let (older, unit) = (branch.seq.get(), branch.unit.get());
             if older > stop {
@@ -258,7 +265,7 @@ fn follow<T: Threaded>(
                 frontier.entry(older).or_insert((unit, Some(seq)));
             }
         }
-        if seen.insert(piece) {
+        if !retired && seen.insert(piece) {
             found.newest.push(record);
         }
     }

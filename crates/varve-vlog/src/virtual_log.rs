@@ -34,6 +34,8 @@ struct Kept {
     unit: u64,
     piece: u32,
     live: bool,
+    /// Dead without having been overwritten.
+    retired: bool,
     parent: Option<u64>,
     /// Records that hang on this one: at most [`BRANCHES`].
     children: Vec<u64>,
@@ -92,9 +94,15 @@ impl VirtualLog {
     }
 
     /// Adds a record that recovery found, youngest first. `parent` is the record
-    /// through which it was reached.
-    pub(crate) fn restore(&mut self, seq: u64, unit: u64, piece: u32, parent: Option<u64>) {
-        let live = !self.by_piece.contains_key(&piece);
+    /// through which it was reached; `retired`: see [`VirtualLog::retire`].
+    pub(crate) fn restore(
+        &mut self,
+        (seq, unit): (u64, u64),
+        piece: u32,
+        parent: Option<u64>,
+        retired: bool,
+    ) {
+        let live = !retired && !self.by_piece.contains_key(&piece);
         match parent {
             Some(parent) => {
                 let above = self.kept.get_mut(&parent).expect("a parent found before");
@@ -113,6 +121,7 @@ impl VirtualLog {
             unit,
             piece,
             live,
+            retired,
             parent,
             children: Vec::new(),
         };
@@ -203,6 +212,7 @@ impl VirtualLog {
                     break 'full;
                 }
                 self.kept.get_mut(&dead).expect("kept").children.pop();
+                let child = self.below_retired(child);
                 // Nothing hangs on a dead child without children.
                 let worth = &self.kept[&child];
                 if worth.live || !worth.children.is_empty() {
@@ -223,6 +233,7 @@ impl VirtualLog {
             unit,
             piece,
             live: true,
+            retired: false,
             parent: None,
             children,
         };
@@ -233,6 +244,31 @@ impl VirtualLog {
             branches,
             live: self.by_piece.len() as u32,
             live_newer: self.live_newer,
+        }
+    }
+
+    /// What a record leads to: itself, or what lies below it if it is retired
+    /// and leads to nothing else. Those between are left without a parent.
+    fn below_retired(&mut self, mut seq: u64) -> u64 {
+        loop {
+            let kept = self.kept.get_mut(&seq).expect("kept");
+            if !kept.retired || kept.children.len() != 1 {
+                return seq;
+            }
+            kept.parent = None;
+            seq = kept.children.pop().expect("one");
+        }
+    }
+
+    /// The records of `pieces` say nothing any more that what is appended from
+    /// now on does not: they are dead, and do not count as live in later
+    /// records.
+    pub fn retire(&mut self, pieces: std::ops::RangeFrom<u32>) {
+        for (_, seq) in self.by_piece.split_off(&pieces.start) {
+            let kept = self.kept.get_mut(&seq).expect("a live record");
+            (kept.live, kept.retired) = (false, true);
+            self.dead.insert(seq);
+            self.live_newer -= u32::from(seq > self.newer);
         }
     }
 

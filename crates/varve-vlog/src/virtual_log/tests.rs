@@ -125,3 +125,29 @@ fn checkpoints_cut_the_log() {
         [Branch::default(); BRANCHES]
     );
 }
+
+#[test]
+fn pieces_that_are_retired_leave_the_rest_within_reach() {
+    for seed in 1..6u64 {
+        let (mut bench, mut state, mut most) = (Bench::new(), seed, 0);
+        let mut slot = 40;
+        for _ in 0..3000 {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            match (state >> 33) % 100 {
+                // What is appended next is the first that does not count them.
+                0..4 => {
+                    bench.log.retire(40..);
+                    slot = 40;
+                    bench.write((state >> 40) as u32 % 40);
+                    assert!(bench.log.by_piece.keys().all(|piece| *piece < 40));
+                    most = most.max(bench.log.waiting());
+                }
+                4..20 => slot += 1,
+                _ => bench.write(slot),
+            }
+        }
+        assert!(most <= 6, "{most} dead records kept, seed {seed}");
+    }
+}
