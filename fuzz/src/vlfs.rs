@@ -8,7 +8,7 @@ use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_lfs::format::crc32c;
 use varve_lfs::vlfs::format::{
-    CheckpointHeader, Image, Measures, Node, NodeId, Record, Superblock,
+    CheckpointHeader, Delta, Image, Measures, Node, NodeId, Record, Superblock,
 };
 use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format};
 use varve_vlog::{InOrder, Medium};
@@ -96,7 +96,7 @@ fn seal(unit: &mut [u8]) {
             unit[8..12].copy_from_slice(&crc.to_le_bytes());
             return;
         }
-        (_, b"VLFM") => (4, UNIT),
+        (_, b"VLFM" | b"VLFD") => (4, UNIT),
         (_, b"VLFC") => (4, size_of::<CheckpointHeader>()),
         _ => return,
     };
@@ -111,6 +111,10 @@ fn parse(unit: &[u8], measures: &Measures, place: u64) {
     if let Ok(record) = Record::parse(unit, place, measures) {
         let again = Record::parse(&record.encode(measures), place, measures);
         assert_eq!(again.expect("what was parsed").entries, record.entries);
+    }
+    if let Ok(delta) = Delta::parse(unit, place, measures) {
+        let again = Delta::parse(&delta.encode(measures), place, measures);
+        assert_eq!(again.expect("what was parsed").changes, delta.changes);
     }
     if let Ok(image) = Image::decode(unit, measures, InodeNo(3)) {
         let again = Image::decode(&image.encode(measures), measures, InodeNo(3));

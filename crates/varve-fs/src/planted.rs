@@ -97,6 +97,10 @@ pub enum Planted {
     UncheckedRead,
     /// A summary may describe more than its partial holds.
     UncheckedLength,
+    /// VLFS, rule 14: a slot is written again without what it held.
+    ChangesForgotten,
+    /// VLFS, rule 15: index nodes and inodes are free before the fold.
+    MetadataNotHeld,
     /// Between threads: who waits for a partial is woken without the lock under
     /// which he looked for it.
     WakeUpLost,
@@ -126,6 +130,10 @@ impl Planted {
         Planted::TrailUnchecked,
         Planted::EarlierCapture,
     ];
+
+    /// Those of VLFS alone.
+    pub const OF_THE_VIRTUAL_LOG: [Planted; 2] =
+        [Planted::ChangesForgotten, Planted::MetadataNotHeld];
 
     /// Every other one.
     pub const ALL: [Planted; 44] = [

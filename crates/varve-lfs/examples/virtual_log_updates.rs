@@ -185,8 +185,8 @@ fn main() {
     };
     let all = disk().0.geometry().size / BLOCK;
     println!(
-        "utilisation  in place ms  VLD ms  VLFS ms  VLD/VLFS  VLFS: checkpoints, units moved, \
-         tracks emptied, empty"
+        "utilisation  in place ms  VLD ms  VLFS ms  VLD/VLFS  VLFS: transactions, full ones, \
+         checkpoints, units moved, tracks emptied, empty"
     );
     for percent in [20, 40, 60, 80] {
         if numbers.get(3).is_some_and(|&only| only != percent) {
@@ -196,8 +196,10 @@ fn main() {
         let (place, vld) = (in_place(blocks, load), vld(blocks, load));
         let (vlfs, s) = vlfs(blocks, load);
         println!(
-            "{percent:>10} %  {place:>11.3}  {vld:>6.3}  {vlfs:>7.3}  {:>8.2}  {}, {}, {}, {}",
+            "{percent:>10} %  {place:>11.3}  {vld:>6.3}  {vlfs:>7.3}  {:>8.2}  {}, {}, {}, {}, {}, {}",
             vld / vlfs,
+            s.transactions,
+            s.transactions - s.brief,
             s.checkpoints,
             s.units_moved,
             s.regions_emptied,

@@ -349,6 +349,9 @@ fn first(bug: Planted) -> Net {
         | Planted::OvertakenFetch
         | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
+        Planted::ChangesForgotten | Planted::MetadataNotHeld => {
+            unreachable!("not in ALL: tests/virtual_log casts for it")
+        }
     }
 }
 

@@ -198,3 +198,27 @@ fn planted_mistakes_of_the_compactor_are_caught() {
         assert!(caught.is_some(), "{bug:?} is not caught");
     }
 }
+
+/// The same of mistakes with records of changes.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_mistakes_with_changes_are_caught() {
+    use varve_fs::planted::{Planted, with};
+    let seed = announce_seed("planted_mistakes_with_changes_are_caught", 1);
+    let plan = Plan {
+        units: vec![512],
+        patience: std::time::Duration::ZERO,
+        ..VirtualLog::churn(seed)
+    };
+    for bug in Planted::OF_THE_VIRTUAL_LOG {
+        let subject = VirtualLog::with_small_units();
+        let explorer = Explorer::new(&subject);
+        let caught = (0..60).find(|&index| {
+            let explored = || explorer.explore_generated(index, 100, &plan);
+            let outcome = varve_prove::panics::catch(|| with(bug, explored));
+            !matches!(outcome, Ok(Ok(())))
+        });
+        eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
+        assert!(caught.is_some(), "{bug:?} is not caught");
+    }
+}

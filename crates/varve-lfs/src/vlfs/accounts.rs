@@ -29,6 +29,21 @@ impl Vlfs {
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         self.writable()?;
+        if self.has_room_for(total, waiting, purpose).is_ok() {
+            return Ok(());
+        }
+        // What brief transactions left in memory counts as if each node took a
+        // block; once it is folded, what it takes is known.
+        let _one = self.committing.lock();
+        let mut writer = self.writer.lock();
+        if writer.unfolded.used() > 0 {
+            self.commit_all(&mut writer)?;
+        }
+        drop(writer);
+        self.has_room_for(total, waiting, purpose)
+    }
+
+    fn has_room_for(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         let measures = self.measures();
         if total.inodes > measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0) {
             return Err(Error::OutOfSegments);

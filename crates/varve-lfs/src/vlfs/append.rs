@@ -2,6 +2,7 @@
 //! tables, where every read sees it.
 
 use super::Vlfs;
+use super::change::changes_of;
 use super::compact::Owner;
 use super::format::{Extent, NodeId, Place};
 use super::seal::Writer;
@@ -11,7 +12,8 @@ use crate::format::{SECTOR, crc32c};
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
-use varve_fs::{Group, InodeNo, Item, Position, Version};
+use varve_fs::planted::{self, Planted};
+use varve_fs::{Group, Item, Position};
 use varve_vlog::Access;
 
 /// Places tried for what is written.
@@ -48,9 +50,11 @@ impl Vlfs {
         let changes = written.and_then(|written| {
             let tables = self.tables.read();
             let mut stage = Stage::new(&self.store, &tables);
-            apply(&mut stage, &group, written).map(|()| stage.changes)
+            let said = changes_of(&group, written);
+            let applied = said.iter().try_for_each(|change| stage.apply(change));
+            applied.map(|()| (stage.changes, said))
         });
-        let changes = match changes {
+        let (changes, said) = match changes {
             Ok(changes) => changes,
             Err(error) => {
                 // Written, and of no tree.
@@ -64,6 +68,8 @@ impl Vlfs {
         for (extent, owner) in extents.iter().zip(owners) {
             writer.owners.note(extent.unit, owner);
         }
+        said.into_iter()
+            .for_each(|change| writer.unfolded.note(change));
         self.adopt(writer, changes)?;
         writer.usage = group.usage;
         writer.appended += 1;
@@ -72,15 +78,28 @@ impl Vlfs {
 
     pub(super) fn release(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
         writer.runs.give_up(extent.unit);
+        writer.unfolded.give_up(extent.unit);
         writer.owners.forget(extent);
-        writer.space.release(extent).map_err(|extent| {
-            let reason = format!(
-                "{} units at {} are of the tree, and free by the bits of used units: run fsck",
-                extent.units, extent.unit
-            );
-            self.stop(reason.clone());
-            Error::Stopped(reason)
-        })
+        (writer.space.release(extent)).map_err(|extent| self.not_of_the_tree(extent))
+    }
+
+    /// The same of an index node or an inode: recovery may need it until the
+    /// next full transaction is durable.
+    fn retire(&self, writer: &mut Writer, extent: Extent) -> Result<()> {
+        if planted::is(Planted::MetadataNotHeld) {
+            return self.release(writer, extent);
+        }
+        writer.owners.forget(extent);
+        (writer.space.hold(extent)).map_err(|extent| self.not_of_the_tree(extent))
+    }
+
+    fn not_of_the_tree(&self, extent: Extent) -> Error {
+        let reason = format!(
+            "{} units at {} are of the tree, and free by the bits of used units: run fsck",
+            extent.units, extent.unit
+        );
+        self.stop(reason.clone());
+        Error::Stopped(reason)
     }
 
     /// Whether `need` blocks can be written, and everything that waits.
@@ -225,29 +244,14 @@ impl Vlfs {
     /// Makes a group's changes what readers see.
     pub(super) fn adopt(&self, writer: &mut Writer, changes: Changes) -> Result<()> {
         let measures = self.measures();
-        let mut tables = self.tables.write();
-        for (ino, version) in changes.freed {
-            writer.dirty.insert(measures.piece_of(ino));
-            tables.set(ino, super::format::Entry::free(version));
-        }
-        for (ino, image) in changes.images {
-            match image {
-                Some(image) => {
-                    tables.images.insert(ino, Arc::new(image));
-                }
-                None => _ = tables.images.remove(&ino),
-            }
-        }
-        for (id, node) in changes.nodes {
-            match node {
-                Some(node) => {
-                    tables.nodes.insert(id, Arc::new(node));
-                }
-                None => _ = tables.nodes.remove(&id),
-            }
-        }
-        drop(tables);
+        let pieces = changes.freed.keys().map(|&ino| measures.piece_of(ino));
+        writer.dirty.extend(pieces);
+        let (freed, images, nodes) = (changes.freed, changes.images, changes.nodes);
+        self.tables.write().adopt(freed, images, nodes);
         writer.stored = writer.stored.saturating_add_signed(changes.stored);
+        for extent in changes.retired {
+            self.retire(writer, extent)?;
+        }
         for extent in changes.released {
             self.release(writer, extent)?;
         }
@@ -316,76 +320,4 @@ fn need_of(group: &Group, fanout: u64) -> u64 {
         Item::Freed { .. } => 0,
     };
     group.items.iter().map(need).sum()
-}
-
-fn apply(stage: &mut Stage<'_>, group: &Group, mut written: Written) -> Result<()> {
-    let whole = stage.store.measures.block_sectors() as u16;
-    for item in &group.items {
-        match item {
-            Item::Freed { ino, next_version } => stage.free(*ino, *next_version)?,
-            Item::Truncated {
-                ino,
-                version,
-                from_block,
-            } => change(stage, *ino, *version, |stage, image| {
-                stage.cut(image, *from_block, u64::MAX)
-            })?,
-            Item::Punched {
-                ino,
-                version,
-                from_block,
-                to_block,
-            } => change(stage, *ino, *version, |stage, image| {
-                stage.cut(image, *from_block, *to_block)
-            })?,
-            Item::Reserved {
-                ino,
-                version,
-                from_block,
-                to_block,
-            } => change(stage, *ino, *version, |stage, image| {
-                (*from_block..*to_block)
-                    .try_for_each(|block| stage.set(image, block, Place::unwritten(whole)))
-            })?,
-            Item::Block {
-                ino,
-                version,
-                block,
-                ..
-            } => {
-                let place = written.next().expect("a place for each block");
-                change(stage, *ino, *version, |stage, image| {
-                    stage.set(image, *block, place)
-                })?;
-            }
-            Item::Xattrs { ino, version, data } => {
-                let place = match data.is_empty() {
-                    true => Place::NONE,
-                    false => written.next().expect("a place for attributes"),
-                };
-                change(stage, *ino, *version, |stage, image| {
-                    let old = std::mem::replace(&mut image.xattrs, place);
-                    stage.give_up(&old);
-                    Ok(())
-                })?;
-            }
-            Item::Inode(inode) => change(stage, inode.ino, inode.version, |_, image| {
-                image.inode = (**inode).clone();
-                Ok(())
-            })?,
-        }
-    }
-    Ok(())
-}
-
-fn change<'s>(
-    stage: &mut Stage<'s>,
-    ino: InodeNo,
-    version: Version,
-    work: impl FnOnce(&mut Stage<'s>, &mut super::format::Image) -> Result<()>,
-) -> Result<()> {
-    let mut image = stage.take_image(ino, version)?;
-    work(stage, &mut image)?;
-    stage.put_image(image);
-    Ok(())
 }

@@ -2,6 +2,7 @@
 //! inodes against what they hold, names against link counts. It only looks.
 
 use super::format::Image;
+use super::lookup::Tables;
 use super::mount::VlfsMountOptions;
 use super::recovery::walk;
 use super::walk::Tree;
@@ -61,8 +62,8 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
         units_used: 0,
         bytes_read: 0,
     };
-    let map = volume.tables.read().map.clone();
-    match walk(&volume.store, &map) {
+    let tables = volume.tables.read().clone();
+    match walk(&volume.store, &tables) {
         Ok(bits) => {
             checked.units_used = bits.count();
             let writer = volume.writer.lock();
@@ -77,20 +78,20 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
         Err(error) => checked.tell(format!("the tree cannot be walked: {error}")),
     }
     let mut inodes = HashMap::new();
-    for (ino, entry) in (0..).zip(&map) {
-        if entry.unit().is_none() {
-            continue;
-        }
-        match volume.store.image(entry, ino) {
+    for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
+        let entry = tables.entry(ino);
+        match tables.image(&volume.store, ino) {
             Ok(image) => {
-                if image.unfinished() != entry.unfinished() {
+                // What has changed since has no entry of its own yet.
+                let folded = !tables.images.contains_key(&ino);
+                if folded && image.unfinished() != entry.unfinished() {
                     checked.tell(format!(
                         "inode {ino}: the inode map says unfinished: {}, the inode {}",
                         entry.unfinished(),
                         image.unfinished()
                     ));
                 }
-                if let Err(error) = content(&volume, &image, data, &mut checked) {
+                if let Err(error) = content(&volume, &tables, &image, data, &mut checked) {
                     checked.tell(format!("inode {ino}: {error}"));
                 }
                 inodes.insert(ino, image);
@@ -117,7 +118,13 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
 }
 
 /// Counts what an inode holds, and compares checksums.
-fn content(volume: &Vlfs, image: &Image, data: bool, checked: &mut Checked) -> Result<()> {
+fn content(
+    volume: &Vlfs,
+    tables: &Tables,
+    image: &Image,
+    data: bool,
+    checked: &mut Checked,
+) -> Result<()> {
     let ino = image.inode.ino;
     let (mut blocks, mut sectors) = (0, 0);
     let mut failed = Vec::new();
@@ -134,10 +141,7 @@ fn content(volume: &Vlfs, image: &Image, data: bool, checked: &mut Checked) -> R
     let tree = Tree {
         measures: volume.measures(),
         image,
-        fetch: &|id, place| match place.is_none() {
-            true => Ok(None),
-            false => volume.store.node(place, id).map(Some),
-        },
+        fetch: &|id, place| tables.node(&volume.store, id, place),
     };
     let walked = tree.blocks(0, u64::MAX, &mut |block, place| {
         (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));

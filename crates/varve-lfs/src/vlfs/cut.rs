@@ -65,7 +65,7 @@ impl Stage<'_> {
             self.drop_tree(self.below(id, nth), slot)?;
         }
         self.changes.nodes.insert(id, None);
-        self.give_up(place);
+        self.give_up_node(place);
         Ok(())
     }
 
@@ -81,7 +81,7 @@ impl Stage<'_> {
         let fresh = !self.changes.freed.contains_key(&ino.0);
         if let Some(unit) = self.tables.entry(ino.0).unit().filter(|_| fresh) {
             self.changes
-                .released
+                .retired
                 .push(super::format::Extent { unit, units: 1 });
         }
         self.changes.images.insert(ino.0, None);

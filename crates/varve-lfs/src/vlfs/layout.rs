@@ -147,7 +147,9 @@ impl Layout for Vlfs {
                 .clock
                 .monotonic_ns()
                 .saturating_sub(writer.checkpoint_ns);
-            let changed = writer.since_checkpoint > 0 || writer.durable < writer.appended;
+            let changed = writer.since_checkpoint > 0
+                || writer.durable < writer.appended
+                || writer.unfolded.used() > 0;
             writer.since_checkpoint >= self.options.checkpoint_bytes
                 || (changed && age_ns / 1_000_000_000 >= self.options.checkpoint_seconds)
         };

@@ -7,7 +7,7 @@ use crate::format::{Malformed, SECTOR, crc32c};
 use quick_cache::sync::Cache;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use varve_fs::InodeNo;
+use varve_fs::{InodeNo, Version};
 use varve_vlog::{Access, Medium};
 
 /// Times that what fails is read.
@@ -186,7 +186,7 @@ impl Store {
 
 /// What readers see: the inode map, and over it what no transaction has taken
 /// along yet.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Tables {
     /// By number; numbers beyond the end were never used.
     pub map: Vec<Entry>,
@@ -210,6 +210,41 @@ impl Tables {
             self.map.resize(at + 1, Entry::default());
         }
         self.map[at] = entry;
+    }
+
+    /// Takes over what a group changed.
+    pub fn adopt(
+        &mut self,
+        freed: BTreeMap<u64, Version>,
+        images: HashMap<u64, Option<Image>>,
+        nodes: BTreeMap<NodeId, Option<Node>>,
+    ) {
+        for (ino, version) in freed {
+            self.set(ino, Entry::free(version));
+        }
+        for (ino, image) in images {
+            match image {
+                Some(image) => _ = self.images.insert(ino, Arc::new(image)),
+                None => _ = self.images.remove(&ino),
+            }
+        }
+        for (id, node) in nodes {
+            match node {
+                Some(node) => _ = self.nodes.insert(id, Arc::new(node)),
+                None => _ = self.nodes.remove(&id),
+            }
+        }
+    }
+
+    /// One more than the last number that has an inode, or an entry.
+    pub fn end(&self) -> u64 {
+        let changed = self.images.keys().max().map_or(0, |ino| ino + 1);
+        changed.max(self.map.len() as u64)
+    }
+
+    /// True if there is an inode with this number.
+    pub fn has(&self, ino: u64) -> bool {
+        self.images.contains_key(&ino) || self.entry(ino).unit().is_some()
     }
 
     /// The newest inode with this number.

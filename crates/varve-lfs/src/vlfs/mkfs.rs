@@ -1,7 +1,7 @@
 //! Making a volume.
 
 use super::checkpoint::write_head;
-use super::format::{MAGIC, Measures, Superblock, VERSION};
+use super::format::{CHANGES, MAGIC, Measures, Superblock, VERSION};
 use super::mount::empty_head;
 use crate::error::{Error, Result};
 use crate::mkfs::{Identity, identity};
@@ -20,6 +20,10 @@ pub struct VlfsFormatOptions {
     pub unit_bytes: u32,
     /// Inode numbers there can be; 0: one for 16 KiB, at most 16 million.
     pub inodes: u64,
+    /// Records of changes that may be live at once, at most 1024: without any
+    /// each transaction writes index nodes and inodes. `None`: one for 64
+    /// blocks, 4 to 64.
+    pub slots: Option<u64>,
     /// Name for people, at most 64 bytes of UTF-8.
     pub label: String,
     /// Directory names compare without regard to case.
@@ -34,6 +38,7 @@ impl Default for VlfsFormatOptions {
             block_bytes: 4096,
             unit_bytes: 0,
             inodes: 0,
+            slots: None,
             label: String::new(),
             case_fold: false,
             seed: None,
@@ -78,6 +83,8 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         0 => (disk.size >> 14).clamp(64, 16 << 20),
         given => given,
     };
+    let blocks = disk.size / u64::from(options.block_bytes.max(1));
+    let slots = options.slots.unwrap_or((blocks / 64).clamp(4, 64));
     let mut superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),
@@ -86,23 +93,24 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         options: u8::from(options.case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: 0.into(),
+        incompat: if slots > 0 { CHANGES } else { 0 }.into(),
         uuid,
         label,
         hash_seed: hash_seed.into(),
         block_bytes: options.block_bytes.into(),
         unit_bytes: unit_bytes.into(),
-        blocks: (disk.size / u64::from(options.block_bytes.max(1))).into(),
+        blocks: blocks.into(),
         inodes: inodes.into(),
         zone_blocks: 0.into(),
         reserve_blocks: 64.into(),
         created_ns: now_ns.into(),
-        spare: [0; 336],
+        slots: slots.into(),
+        spare: [0; 328],
     };
     // Before the rest is derived from them.
     Measures::of(&superblock).check().map_err(bad)?;
     if !has_head {
-        let records = 3 * Measures::of(&superblock).pieces() + 8;
+        let records = 3 * Measures::of(&superblock).pieces() + 8 + 2 * slots;
         let each = u64::from(options.block_bytes / unit_bytes);
         superblock.zone_blocks = records.div_ceil(each).into();
     }

@@ -21,17 +21,21 @@
 
 mod accounts;
 mod append;
+mod brief;
+mod change;
 mod check;
 mod checkpoint;
 mod compact;
 mod cut;
 pub mod format;
 mod layout;
+mod logged;
 mod lookup;
 mod mkfs;
 mod mount;
 mod numbers;
 mod recovery;
+mod replay;
 mod runs;
 mod seal;
 mod space;
@@ -39,6 +43,7 @@ mod stage;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod unfolded;
 mod walk;
 
 pub use check::{Checked, check};

@@ -3,7 +3,7 @@
 use super::Vlfs;
 use super::compact::{Compactor, Owners, Watermarks};
 use super::format::{CheckpointHeader, Measures, Superblock};
-use super::lookup::{Store, Tables};
+use super::lookup::Store;
 use super::numbers::Numbers;
 use super::recovery::{Recovered, recover, twice};
 use super::runs::Runs;
@@ -40,7 +40,9 @@ pub struct VlfsMountOptions {
     pub checkpoint_bytes: u64,
     /// A checkpoint is due after this many seconds with changes.
     pub checkpoint_seconds: u64,
-    /// What guides eager writing where there is a head.
+    /// What guides eager writing where there is a head; default: an empty track
+    /// is filled to a half. Records of changes die soon, so that behind each
+    /// block a free one is left, and to fill those takes longer.
     pub policy: Policy,
     /// When the compactor works.
     pub compaction: Watermarks,
@@ -58,7 +60,7 @@ impl Default for VlfsMountOptions {
             seed: None,
             checkpoint_bytes: 128 << 20,
             checkpoint_seconds: 30,
-            policy: Policy::default(),
+            policy: Policy { fill: 0.5 },
             compaction: Watermarks::default(),
             owners_units: 1 << 19,
             owner: OwnerIdentity::default(),
@@ -131,7 +133,7 @@ impl Vlfs {
         let recovered = recover(&store)?;
         let read_only = read_only_reason(&store, &superblock, &options);
         // Before anything is written: a tree that uses room twice is refused.
-        let space = Space::new(
+        let mut space = Space::new(
             &store.medium,
             &measures,
             options.policy,
@@ -140,6 +142,9 @@ impl Vlfs {
             recovered.found.log.units(),
         )
         .map_err(twice)?;
+        for &extent in &recovered.held {
+            space.hold(extent).map_err(|extent| twice(extent.unit))?;
+        }
         if read_only.is_none() {
             settle(&store, &recovered)?;
         }
@@ -171,7 +176,9 @@ impl Vlfs {
     ) -> Vlfs {
         let measures = store.measures;
         let Recovered {
-            map,
+            tables,
+            dirty,
+            unfolded,
             totals,
             checkpoints,
             found,
@@ -191,17 +198,18 @@ impl Vlfs {
         usage.sectors = usage
             .sectors
             .min(measures.blocks * measures.block_sectors());
-        let unfinished = (0..)
-            .zip(&map)
-            .filter(|(_, entry)| entry.unfinished())
-            .map(|(ino, _)| ino)
-            .collect();
-        let numbers = Numbers::new(&map, measures.inodes);
+        let unfinished = |ino: &u64| match tables.images.get(ino) {
+            Some(image) => image.unfinished(),
+            None => tables.entry(*ino).unfinished(),
+        };
+        let unfinished = (0..tables.end()).filter(unfinished).collect();
+        let numbers = Numbers::new(&tables, measures.inodes);
         let writer = Writer {
             space,
             log,
             runs: Runs::default(),
-            dirty: BTreeSet::new(),
+            unfolded,
+            dirty,
             owners: Owners::default(),
             stored: totals.stored().min(measures.blocks),
             usage,
@@ -211,10 +219,6 @@ impl Vlfs {
             checkpoints,
             checkpoint_ns: clock.monotonic_ns(),
             since_checkpoint: 0,
-        };
-        let tables = Tables {
-            map,
-            ..Tables::default()
         };
         Vlfs {
             clock,

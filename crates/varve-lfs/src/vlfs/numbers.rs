@@ -1,7 +1,7 @@
 //! Giving out inode numbers. Free ones are known from the inode map, which is
 //! in memory.
 
-use super::format::Entry;
+use super::lookup::Tables;
 use std::collections::HashMap;
 use varve_fs::{InodeNo, Version};
 
@@ -18,18 +18,17 @@ pub struct Numbers {
 }
 
 impl Numbers {
-    /// Of a volume with this inode map.
-    pub fn new(map: &[Entry], end: u64) -> Self {
-        let numbered = (0..).zip(map).skip(InodeNo::FIRST.0 as usize);
+    /// Of a volume with these inodes.
+    pub fn new(tables: &Tables, end: u64) -> Self {
         // The last is given out first.
-        let mut free: Vec<_> = numbered
-            .filter(|(_, entry)| entry.unit().is_none())
-            .map(|(ino, entry)| (ino, entry.next_version()))
+        let free = (InodeNo::FIRST.0..tables.end())
+            .rev()
+            .filter(|&ino| !tables.has(ino))
+            .map(|ino| (ino, tables.entry(ino).next_version()))
             .collect();
-        free.reverse();
         Numbers {
             free,
-            next: (map.len() as u64).max(InodeNo::FIRST.0),
+            next: tables.end().max(InodeNo::FIRST.0),
             end,
             given: HashMap::new(),
         }

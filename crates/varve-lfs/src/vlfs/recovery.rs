@@ -8,20 +8,19 @@
 
 use super::checkpoint::{read_body, read_head};
 use super::format::{
-    CheckpointHeader, Entry, Extent, Image, Measures, Node, NodeId, Place, Record, Totals,
+    Change, CheckpointHeader, Delta, Entry, Extent, Image, Measures, Node, NodeId, Place, Totals,
 };
-use super::lookup::Store;
+use super::logged::Logged;
+use super::lookup::{Store, Tables};
+use super::replay::replay;
 use super::space::Bits;
+use super::unfolded::Unfolded;
 use super::walk::Tree;
 use crate::error::{Error, Result};
 use crate::format::Malformed;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use varve_fs::planted::{self, Planted};
-use varve_vlog::format::{RecordHeader, TailRecord};
-use varve_vlog::recovery::{Found, Source, Threaded, find};
-
-/// Bytes read at once.
-const PART: u64 = 1 << 20;
+use varve_vlog::recovery::{Found, Source, find};
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,6 +33,8 @@ pub struct VlfsRecovery {
     pub records_discarded: u64,
     /// Checkpoints that could not be read.
     pub checkpoints_damaged: u32,
+    /// Changes applied that no full transaction has taken along.
+    pub changes: u64,
     /// Inodes that differ from the newest checkpoint's.
     pub inodes_changed: u64,
     /// The bits of used units had to be made anew, from all inodes.
@@ -42,12 +43,16 @@ pub struct VlfsRecovery {
 
 /// Everything that a mount needs to know.
 pub(super) struct Recovered {
-    pub map: Vec<Entry>,
+    pub tables: Tables,
+    /// Given up by changes, still of the tree's bits.
+    pub held: Vec<Extent>,
+    pub dirty: BTreeSet<u32>,
+    pub unfolded: Unfolded,
     pub tree: Bits,
     pub base: Bits,
     pub totals: Totals,
     pub checkpoints: [Option<(u64, u64)>; 2],
-    pub found: Found<Record>,
+    pub found: Found<Logged>,
     pub report: VlfsRecovery,
 }
 
@@ -100,16 +105,26 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         true => difference(store, &base, &map, &mut report),
         false => Err(Malformed::new("checkpoint", "none is left").into()),
     };
-    let tree = match difference {
+    let tables = Tables {
+        map,
+        ..Tables::default()
+    };
+    let mut tree = match difference {
         Ok(tree) => tree,
         Err(reason) => {
             tracing::warn!("looking at every inode to find what is free: {reason}");
             report.walked = true;
-            walk(store, &map)?
+            walk(store, &tables)?
         }
     };
+    let (changes, unfolded) = unfolded(&store.measures, &found);
+    report.changes = changes.len() as u64;
+    let replayed = replay(store, tables, &mut tree, &changes)?;
     Ok(Recovered {
-        map,
+        tables: replayed.tables,
+        held: replayed.held,
+        dirty: replayed.dirty,
+        unfolded,
         tree,
         base: base.bits,
         totals,
@@ -120,9 +135,12 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
 }
 
 /// The inode map with what the log says.
-fn amended(measures: &Measures, base: &Base, found: &Found<Record>) -> (Vec<Entry>, Totals) {
+fn amended(measures: &Measures, base: &Base, found: &Found<Logged>) -> (Vec<Entry>, Totals) {
     let mut map = base.map.clone();
-    for record in &found.newest {
+    for logged in &found.newest {
+        let Logged::Map(record) = logged else {
+            continue;
+        };
         let first = record.header.piece.get() as usize * measures.entries_per_record();
         let used = record.entries.iter().rposition(|e| *e != Entry::default());
         let end = used.map_or(0, |last| first + last + 1);
@@ -136,8 +154,23 @@ fn amended(measures: &Measures, base: &Base, found: &Found<Record>) -> (Vec<Entr
         }
     }
     // The youngest record is the root's: it comes first.
-    let totals = found.newest.first().map_or(base.totals, |root| root.totals);
+    let totals = found.newest.first().map_or(base.totals, Logged::totals);
     (map, totals)
+}
+
+/// The changes since the last fold, in order, and how they are kept.
+fn unfolded(measures: &Measures, found: &Found<Logged>) -> (Vec<Change>, Unfolded) {
+    // The youngest comes first.
+    let deltas = found.newest.iter().rev();
+    let deltas: Vec<&Delta> = deltas.filter_map(Logged::changes).collect();
+    let slot = |delta: &&Delta| u64::from(delta.header.piece.get()) - measures.pieces();
+    let used = deltas.iter().map(slot).max().map_or(0, |last| last + 1);
+    let folded = deltas
+        .last()
+        .map_or(found.log.reached(), |last| last.folded);
+    let all = deltas.into_iter().flat_map(|delta| &delta.changes);
+    let all = all.map(|(change, _)| change.clone()).collect();
+    (all, Unfolded::new(measures, used, folded))
 }
 
 /// Marks what a tree uses; refuses what is used twice.
@@ -313,21 +346,20 @@ impl Difference<'_> {
 }
 
 /// The bits of a tree, from all its inodes and indexes.
-pub(super) fn walk(store: &Store, map: &[Entry]) -> Result<Bits> {
+pub(super) fn walk(store: &Store, tables: &Tables) -> Result<Bits> {
     let mut bits = Bits::new(&store.measures);
-    for (ino, entry) in (0..).zip(map) {
-        let Some(unit) = entry.unit() else {
-            continue;
-        };
-        mark(&mut bits, Extent { unit, units: 1 })?;
-        let image = store.image(entry, ino)?;
+    for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
+        if let Some(unit) = tables.entry(ino).unit() {
+            mark(&mut bits, Extent { unit, units: 1 })?;
+        }
+        let image = tables.image(store, ino)?;
         if image.xattrs.is_stored() {
             mark(&mut bits, store.measures.extent_of(&image.xattrs))?;
         }
         let tree = Tree {
             measures: &store.measures,
             image: &image,
-            fetch: &|id, place| store.node(place, id).map(Some),
+            fetch: &|id, place| tables.node(store, id, place),
         };
         tree.places(&mut |_, place| {
             if place.is_stored() {
@@ -337,69 +369,6 @@ pub(super) fn walk(store: &Store, map: &[Entry]) -> Result<Bits> {
         })?;
     }
     Ok(bits)
-}
-
-impl Threaded for Store {
-    type Record = Record;
-
-    fn name(&self) -> String {
-        self.medium.name()
-    }
-
-    fn read_bytes(&self, at: u64, into: &mut [u8]) -> varve_device::Result<()> {
-        self.medium.read(at, into)
-    }
-
-    fn unit_bytes(&self) -> u64 {
-        self.measures.unit_bytes.into()
-    }
-
-    fn units(&self) -> u64 {
-        self.measures.units()
-    }
-
-    fn pieces(&self) -> u64 {
-        self.measures.pieces()
-    }
-
-    fn record_units(&self) -> std::ops::Range<u64> {
-        self.measures.record_units()
-    }
-
-    fn parse(&self, bytes: &[u8], unit: u64) -> Option<Record> {
-        Record::parse(bytes, unit, &self.measures).ok()
-    }
-
-    fn header<'r>(&self, record: &'r Record) -> &'r RecordHeader {
-        &record.header
-    }
-
-    fn data_is_there(&self, record: &Record) -> bool {
-        if planted::is(Planted::UncheckedPayload) {
-            return true;
-        }
-        record.runs.iter().all(|run| {
-            let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-            let mut at = self.measures.unit_byte(run.unit.get().into());
-            let end = at + u64::from(run.units.get()) * u64::from(self.measures.unit_bytes);
-            while at < end {
-                let mut part = vec![0; PART.min(end - at) as usize];
-                if self.read_patiently(at, &mut part).is_err() {
-                    return false;
-                }
-                digest.update(&part);
-                at += part.len() as u64;
-            }
-            digest.finalize() as u32 == run.crc.get()
-        })
-    }
-
-    fn tail_record(&self) -> Option<TailRecord> {
-        let mut block = vec![0; self.measures.block_bytes as usize];
-        let at = self.measures.block_byte(Measures::TAIL_BLOCK);
-        self.read_patiently(at, &mut block).ok()?;
-        TailRecord::parse(&block, self.measures.volume).ok()
-    }
 }
 
 /// Marks a volume whose bits cannot be trusted.

@@ -1,6 +1,7 @@
 //! Transactions: what was appended becomes durable together.
 //!
-//! Order: index nodes from the leaves up, inodes, then a record for each piece
+//! A full one writes everything that changed since the last full one, in this
+//! order: index nodes from the leaves up, inodes, then a record for each piece
 //! of the inode map that changed, then one flush. The records name what the
 //! transaction wrote, with checksums; if that is more than they have room for,
 //! it is flushed before them.
@@ -11,6 +12,7 @@ use super::compact::{Owner, Owners};
 use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Totals};
 use super::runs::Runs;
 use super::space::Space;
+use super::unfolded::Unfolded;
 use crate::error::{Error, Result};
 use crate::format::crc32c;
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,6 +28,8 @@ pub struct Writer {
     pub log: VirtualLog,
     /// What the transaction in the making has written.
     pub runs: Runs,
+    /// What brief transactions say.
+    pub unfolded: Unfolded,
     /// Pieces of the map that changed without an inode being written.
     pub dirty: BTreeSet<u32>,
     /// Whose units are, for the compactor.
@@ -78,11 +82,12 @@ impl Vlfs {
         Ok(())
     }
 
-    /// The same of all that was appended; for those who hold both locks.
+    /// The same of all that was appended, and folds what brief transactions
+    /// said; for those who hold both locks.
     pub(super) fn commit_all(&self, writer: &mut Writer) -> Result<()> {
         self.writable()?;
-        if writer.durable < writer.appended {
-            self.seal(writer)?;
+        if writer.durable < writer.appended || writer.unfolded.used() > 0 {
+            self.seal_full(writer)?;
             self.flush()?;
             self.settle(writer, writer.sealed);
         }
@@ -106,8 +111,9 @@ impl Vlfs {
         writer.space.settled();
     }
 
-    /// Writes the transaction of everything appended so far.
-    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+    /// Writes the transaction of everything appended so far, and of what
+    /// earlier ones left in memory.
+    pub(super) fn seal_full(&self, writer: &mut Writer) -> Result<()> {
         let plan = self.write_metadata(writer)?;
         let mut pieces = std::mem::take(&mut writer.dirty);
         let measures = self.measures();
@@ -131,16 +137,27 @@ impl Vlfs {
         for extent in plan.released {
             self.release(writer, extent)?;
         }
+        if pieces.is_empty() {
+            // Changes that change nothing: their records are dead all the same.
+            pieces.insert(0);
+        }
+        writer.space.let_go();
         let written = self.write_records(writer, &pieces);
         written.inspect_err(|error| {
             // Half a transaction is on the device, and does not count.
             self.stop(format!("a transaction could not be written: {error}"));
         })?;
+        writer.unfolded.fold(writer.log.last_seq());
+        self.sealed(writer);
+        Ok(())
+    }
+
+    /// The transaction is on its way to the device.
+    pub(super) fn sealed(&self, writer: &mut Writer) {
         writer.runs.clear();
         writer.space.sealed();
         writer.sealed = writer.appended;
         self.counts.transactions.fetch_add(1, Relaxed);
-        Ok(())
     }
 
     /// Writes nodes and inodes that changed; elsewhere, all of them, if a write
@@ -275,6 +292,7 @@ impl Vlfs {
             runs.clear();
         }
         let mut runs = runs.chunks(each);
+        writer.log.retire(self.measures().pieces() as u32..);
         let transaction = writer.log.begin(pieces.len() as u32);
         for &piece in pieces {
             let names = runs.next().unwrap_or_default().to_vec();
@@ -306,7 +324,7 @@ impl Vlfs {
         Ok(())
     }
 
-    fn record_room(&self, writer: &mut Writer) -> Result<u64> {
+    pub(super) fn record_room(&self, writer: &mut Writer) -> Result<u64> {
         let unit = writer.space.take_record(&self.store.medium);
         unit.ok_or_else(|| self.no_room("a map record"))
     }

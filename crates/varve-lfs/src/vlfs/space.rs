@@ -89,6 +89,8 @@ pub struct Space {
     base: Bits,
     /// Blocks with a unit of the tree.
     live_blocks: u64,
+    /// Given up, and kept until the next full transaction.
+    held: Vec<Extent>,
     /// Given up by what has been appended and not sealed.
     released: Vec<Extent>,
     /// Given up by the transaction whose flush is under way.
@@ -172,6 +174,7 @@ impl Space {
             tree,
             base,
             live_blocks,
+            held: Vec::new(),
             released: Vec::new(),
             in_flight: Vec::new(),
             pinned: Vec::new(),
@@ -281,12 +284,32 @@ impl Space {
     /// # Errors
     /// If it did not.
     pub fn release(&mut self, extent: Extent) -> Result<(), Extent> {
+        self.leave(extent)?;
+        self.released.push(extent);
+        Ok(())
+    }
+
+    /// The same of what stays as it is until the next full transaction.
+    ///
+    /// # Errors
+    /// As [`Space::release`].
+    pub fn hold(&mut self, extent: Extent) -> Result<(), Extent> {
+        self.leave(extent)?;
+        self.held.push(extent);
+        Ok(())
+    }
+
+    fn leave(&mut self, extent: Extent) -> Result<(), Extent> {
         if !self.tree.clear(extent) {
             return Err(extent);
         }
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
-        self.released.push(extent);
         Ok(())
+    }
+
+    /// The next transaction is a full one: what was held is given up by it.
+    pub fn let_go(&mut self) {
+        self.released.append(&mut self.held);
     }
 
     /// The place failed: it is not of the tree, and not used again before the
@@ -337,9 +360,10 @@ impl Space {
         self.pinned.iter().map(|e| u64::from(e.units)).sum()
     }
 
-    /// Units that wait for a flush.
+    /// Units that wait for a flush, of whatever transaction.
     pub fn waiting_units(&self) -> u64 {
-        let waiting = self.released.iter().chain(&self.in_flight);
+        let waiting = self.held.iter().chain(&self.released);
+        let waiting = waiting.chain(&self.in_flight);
         waiting.map(|extent| u64::from(extent.units)).sum()
     }
 }

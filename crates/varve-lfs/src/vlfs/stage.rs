@@ -23,8 +23,10 @@ pub struct Changes {
     pub images: HashMap<u64, Option<Image>>,
     /// Index nodes that changed; `None` for those that are gone.
     pub nodes: BTreeMap<NodeId, Option<Node>>,
-    /// What the tree no longer uses.
+    /// Data that the tree no longer uses.
     pub released: Vec<Extent>,
+    /// Index nodes and inodes that it no longer uses.
+    pub retired: Vec<Extent>,
     /// By how much the number of stored blocks grows.
     pub stored: i64,
 }
@@ -48,9 +50,7 @@ impl<'a> Stage<'a> {
         let present = match self.changes.images.remove(&ino.0) {
             Some(staged) => staged,
             None if self.changes.freed.contains_key(&ino.0) => None,
-            None if self.tables.images.contains_key(&ino.0)
-                || self.tables.entry(ino.0).unit().is_some() =>
-            {
+            None if self.tables.has(ino.0) => {
                 Some((*self.tables.image(self.store, ino.0)?).clone())
             }
             None => None,
@@ -63,11 +63,19 @@ impl<'a> Stage<'a> {
         self.changes.images.insert(image.inode.ino.0, Some(image));
     }
 
-    /// What the tree used at `place` is free, once this is durable.
+    /// The data at `place` is not needed, once this is durable.
     pub fn give_up(&mut self, place: &Place) {
         if place.is_stored() {
             let extent = self.store.measures.extent_of(place);
             self.changes.released.push(extent);
+        }
+    }
+
+    /// The same of an index node, once a full transaction is durable.
+    pub fn give_up_node(&mut self, place: &Place) {
+        if place.is_stored() {
+            let extent = self.store.measures.extent_of(place);
+            self.changes.retired.push(extent);
         }
     }
 

@@ -11,6 +11,7 @@ use varve_fs::Usage;
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub transactions: AtomicU64,
+    pub brief: AtomicU64,
     pub records: AtomicU64,
     pub flushes: AtomicU64,
     pub checkpoints: AtomicU64,
@@ -25,7 +26,9 @@ pub(super) struct Counters {
 pub struct VlfsStatistics {
     /// Transactions of the virtual log.
     pub transactions: u64,
-    /// Map records in them.
+    /// Brief ones among them: data and a record of changes.
+    pub brief: u64,
+    /// Records in them.
     pub records: u64,
     /// Flushes of the device.
     pub flushes: u64,
@@ -72,6 +75,7 @@ impl Vlfs {
         let counts = &self.counts;
         VlfsStatistics {
             transactions: counts.transactions.load(Relaxed),
+            brief: counts.brief.load(Relaxed),
             records: counts.records.load(Relaxed),
             flushes: counts.flushes.load(Relaxed),
             checkpoints: counts.checkpoints.load(Relaxed),

@@ -1,5 +1,6 @@
 //! Volumes made, used, crashed and mounted again.
 
+mod brief;
 mod compaction;
 mod drive;
 mod newest;
@@ -266,7 +267,7 @@ fn room_waits_for_flush_and_checkpoint() {
     assert_ne!(place(layout), first);
     let extent: Extent = layout.measures().extent_of(&first);
     assert!(!layout.writer.lock().space.tree.any(extent));
-    assert!(layout.statistics().units_pinned >= 2);
+    assert!(layout.statistics().units_pinned >= 1);
     system.checkpoint().unwrap();
     assert_eq!(layout.statistics().units_pinned, 0);
 }

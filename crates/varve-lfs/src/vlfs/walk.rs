@@ -110,7 +110,8 @@ impl Tree<'_> {
             height,
             index,
         };
-        if place.is_none() || !visit(id, *place)? || height == 0 {
+        // A node that was never written has no place, and is in memory.
+        if (!place.is_none() && !visit(id, *place)?) || height == 0 {
             return Ok(());
         }
         let Some(node) = (self.fetch)(id, place)? else {

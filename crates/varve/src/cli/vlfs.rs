@@ -34,6 +34,7 @@ pub fn describe(superblock: &Superblock) -> Value {
         "inodes": measures.inodes,
         "record_zone_blocks": measures.zone_blocks,
         "reserve_blocks": measures.reserve_blocks,
+        "slots": measures.slots,
         "case_fold": superblock.options & 1 != 0,
         "created_ns": superblock.created_ns.get(),
     })

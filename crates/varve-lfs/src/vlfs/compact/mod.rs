@@ -85,6 +85,7 @@ struct Took {
     claim_ns: u64,
     move_ns: u64,
     commit_ns: u64,
+    fold_ns: u64,
     checkpoint_ns: u64,
 }
 
@@ -172,6 +173,7 @@ impl Vlfs {
         done: &mut Compaction,
     ) -> Result<()> {
         self.checkpoint_if_worth(compactor, may)?;
+        self.fold_if_worth(compactor, may, (self.measures().slots / 2).max(1))?;
         while done.units_moved < most_units && may(compactor.took.claim_ns) {
             match self.next_region(compactor)? {
                 Next::Claimed(claims) => {
@@ -183,10 +185,30 @@ impl Vlfs {
                 Next::Finished if self.checkpoint_if_worth(compactor, may)? => {}
                 Next::Finished => {
                     done.finished = true;
+                    self.fold_if_worth(compactor, may, 1)?;
                     break;
                 }
             }
         }
+        Ok(())
+    }
+
+    /// Folds what brief transactions said, if that has taken so many slots: who
+    /// comes next need not wait for it.
+    fn fold_if_worth(
+        &self,
+        compactor: &mut Compactor,
+        may: &dyn Fn(u64) -> bool,
+        least_slots: u64,
+    ) -> Result<()> {
+        let _one = self.committing.lock();
+        let mut writer = self.writer.lock();
+        if writer.unfolded.used() < least_slots || !may(compactor.took.fold_ns) {
+            return Ok(());
+        }
+        let begun_ns = self.device_ns();
+        self.commit_all(&mut writer)?;
+        compactor.took.fold_ns = self.device_ns() - begun_ns;
         Ok(())
     }
 

@@ -3,7 +3,7 @@
 
 use super::super::Vlfs;
 use super::super::append::{PATH_MAX, TRIES};
-use super::super::format::{Extent, NodeId, Place};
+use super::super::format::{Change, Extent, NodeId, Place};
 use super::super::seal::Writer;
 use super::super::stage::{Changes, Stage};
 use super::claims::Claim;
@@ -69,8 +69,13 @@ impl Vlfs {
                 return Ok(Moved::Unreadable);
             }
         };
-        if let Some(extent) = copied {
-            writer.owners.note(extent.unit, claim.owner);
+        match (copied, place) {
+            (Some(extent), Some(place)) => {
+                writer.owners.note(extent.unit, claim.owner);
+                let change = said(claim.owner, place);
+                writer.unfolded.note(change);
+            }
+            _ => writer.unfolded.only_full(),
         }
         self.adopt(writer, changes)?;
         writer.appended += 1;
@@ -131,8 +136,13 @@ impl Vlfs {
         let mut writer = self.writer.lock();
         let pieces = writer.log.pieces_in(writer.space.units_of(region));
         let some = !pieces.is_empty();
-        writer.dirty.extend(pieces);
-        writer.appended += u64::from(some);
+        // Records of changes are dead with the next full transaction.
+        let of_the_map = |piece: &u32| u64::from(*piece) < self.measures().pieces();
+        writer.dirty.extend(pieces.into_iter().filter(of_the_map));
+        if some {
+            writer.unfolded.only_full();
+            writer.appended += 1;
+        }
         some
     }
 
@@ -157,5 +167,23 @@ impl Vlfs {
         }
         self.settle(&mut self.writer.lock(), sealed);
         Ok(())
+    }
+}
+
+/// A move of data, as a change.
+fn said(owner: Owner, place: Place) -> Change {
+    let version = 0;
+    match owner {
+        Owner::Tree(NodeId { ino, index, .. }) => Change::Block {
+            ino,
+            version,
+            block: index,
+            place,
+        },
+        Owner::Xattrs(ino) | Owner::Inode(ino) => Change::Xattrs {
+            ino,
+            version,
+            place,
+        },
     }
 }

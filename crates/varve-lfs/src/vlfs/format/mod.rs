@@ -3,6 +3,8 @@
 //! `docs/vlfs.md` draws what is declared here. Integers are little-endian, and
 //! every structure checks itself on the way in.
 
+mod change;
+mod delta;
 mod entry;
 mod image;
 mod node;
@@ -13,12 +15,14 @@ mod superblock;
 #[cfg(test)]
 mod tests;
 
+pub use change::Change;
+pub use delta::Delta;
 pub use entry::Entry;
 pub use image::Image;
 pub use node::{Node, NodeId};
 pub use place::Place;
 pub use record::{Record, Run, Totals};
 pub use regions::CheckpointHeader;
-pub use superblock::{Extent, MAGIC, Measures, Superblock, VERSION};
+pub use superblock::{CHANGES, Extent, MAGIC, Measures, Superblock, VERSION};
 
 pub(super) use crate::format::{Malformed, SECTOR, crc32c, entries};

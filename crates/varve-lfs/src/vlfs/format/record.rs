@@ -166,8 +166,11 @@ impl Record {
             ));
         }
         header
-            .check(unit, measures.units(), measures.pieces())
+            .check(unit, measures.units(), measures.pieces_and_slots())
             .map_err(|error| bad(&error.to_string()))?;
+        if u64::from(header.piece.get()) >= measures.pieces() {
+            return Err(bad("a slot for changes"));
+        }
         let (totals, rest) =
             Totals::read_from_prefix(&bytes[HEADER..]).map_err(|_| bad("cut short"))?;
         let room = measures.runs_per_record();

@@ -20,7 +20,11 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAGIC: [u8; 8] = *b"VARVEVL\x01";
 /// Format version: another one cannot be read.
 pub const VERSION: u16 = 1;
+/// Incompatible feature: small transactions are records of changes.
+pub const CHANGES: u64 = 1;
 const CHECKSUM_CRC32C: u8 = 1;
+/// Records of changes that may be live at once.
+const SLOTS_MAX: u64 = 1024;
 
 /// One copy of the superblock, 512 bytes.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -62,8 +66,10 @@ pub struct Superblock {
     pub reserve_blocks: U64,
     /// Nanoseconds since 1970 when the volume was made.
     pub created_ns: I64,
+    /// Records of changes that may be live at once; 0 without [`CHANGES`].
+    pub slots: U64,
     /// Zero.
-    pub spare: [u8; 336],
+    pub spare: [u8; 328],
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 
@@ -96,11 +102,15 @@ impl Superblock {
                 found.version, found.checksum_kind
             )));
         }
-        let unknown = found.incompat.get();
+        let unknown = found.incompat.get() & !CHANGES;
         if unknown != 0 {
             return Err(bad(format!(
                 "needs features {unknown:#x} this program lacks"
             )));
+        }
+        if (found.incompat.get() & CHANGES == 0) != (found.slots.get() == 0) {
+            let slots = found.slots;
+            return Err(bad(format!("{slots} slots contradict its features")));
         }
         Measures::of(&found).check().map_err(bad)?;
         Ok(found)
@@ -153,6 +163,8 @@ pub struct Measures {
     pub zone_blocks: u64,
     /// Blocks held back.
     pub reserve_blocks: u64,
+    /// Records of changes that may be live at once.
+    pub slots: u64,
 }
 
 impl Measures {
@@ -166,6 +178,7 @@ impl Measures {
             inodes: superblock.inodes.get(),
             zone_blocks: superblock.zone_blocks.get(),
             reserve_blocks: superblock.reserve_blocks.get(),
+            slots: superblock.slots.get(),
         }
     }
 
@@ -186,6 +199,9 @@ impl Measures {
         }
         if self.inodes < 16 || self.inodes > self.units() {
             return Err(format!("{} inodes on {} units", self.inodes, self.units()));
+        }
+        if self.slots > SLOTS_MAX {
+            return Err(format!("{} slots for changes", self.slots));
         }
         let records = self.records_blocks();
         if self.zone_blocks != 0 && self.zone_blocks < records {
@@ -209,12 +225,14 @@ impl Measures {
     }
 
     /// Blocks that records may break at worst: one for each piece is live, one
-    /// kept because others hang on it, one being written.
+    /// kept because others hang on it, one being written; one for each slot,
+    /// and in a zone, where nothing else can give way, another one that is
+    /// kept.
     pub fn records_blocks(&self) -> u64 {
         let most = 3 * self.pieces() + 8;
         match self.zone_blocks {
-            0 => most,
-            _ => most.div_ceil(self.units_per_block().into()),
+            0 => most + self.slots,
+            _ => (most + 2 * self.slots).div_ceil(self.units_per_block().into()),
         }
     }
 
@@ -262,6 +280,17 @@ impl Measures {
     /// Pieces of the inode map.
     pub fn pieces(&self) -> u64 {
         self.inodes.div_ceil(self.entries_per_record() as u64)
+    }
+
+    /// What a record may be of: a piece of the map, or behind those a slot for
+    /// changes.
+    pub fn pieces_and_slots(&self) -> u64 {
+        self.pieces() + self.slots
+    }
+
+    /// Bytes of changes in one record.
+    pub fn changes_bytes(&self) -> usize {
+        super::delta::room(self.unit_bytes)
     }
 
     /// Entries of one piece; the last is shorter.

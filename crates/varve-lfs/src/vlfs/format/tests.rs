@@ -14,6 +14,7 @@ pub(in crate::vlfs) fn measures(unit_bytes: u32) -> Measures {
         inodes: 1000,
         zone_blocks: 0,
         reserve_blocks: 128,
+        slots: 16,
     }
 }
 
@@ -144,4 +145,115 @@ fn a_reserve_of_any_size_is_judged() {
         measures.reserve_blocks = reserve;
         assert!(measures.check().is_err(), "a reserve of {reserve} blocks");
     }
+}
+
+#[test]
+fn changes_survive_the_device() {
+    for unit_bytes in [512, 4096] {
+        let measures = measures(unit_bytes);
+        let place = Place {
+            sector: measures.eager_start() * 8,
+            sectors: 8,
+            crc: 99,
+        };
+        let (ino, version) = (9, 3);
+        let mut full = inode();
+        (full.size, full.mtime.nanos, full.uid) = (1 << 40, 7, u32::MAX);
+        let mut inlined = inode();
+        (inlined.flags, inlined.inline) = (flags::INLINE, b"hello".to_vec());
+        let all = [
+            Change::Block {
+                ino,
+                version,
+                block: 1 << 40,
+                place,
+            },
+            Change::Xattrs {
+                ino,
+                version,
+                place: Place::NONE,
+            },
+            Change::Inode(Box::new(full)),
+            Change::Inode(Box::new(inlined)),
+            Change::Freed {
+                ino,
+                next_version: u32::MAX,
+            },
+            Change::Cut {
+                ino,
+                version,
+                from: 5,
+                to: u64::MAX,
+            },
+            Change::Reserved {
+                ino,
+                version,
+                from: 5,
+                to: 9,
+            },
+        ];
+        let unit = measures.record_units().start;
+        let mut header = RecordHeader::new_zeroed();
+        (header.volume, header.unit) = (7.into(), unit.into());
+        (header.seq, header.first, header.previous) = (5.into(), 5.into(), 4.into());
+        (header.count, header.live) = (1.into(), 1.into());
+        header.piece = (measures.pieces() as u32 + 2).into();
+        for (nth, change) in all.into_iter().enumerate() {
+            let bytes = change.encode(true);
+            assert!(bytes.len() < 160, "{} bytes for {change:?}", bytes.len());
+            for end in 0..bytes.len() {
+                assert!(Change::decode(&bytes[..end], &measures).is_err(), "{end}");
+            }
+            let record = Delta {
+                header,
+                totals: Totals::default(),
+                folded: 4,
+                changes: vec![(change, nth % 2 == 0)],
+            };
+            let mut bytes = record.encode(&measures);
+            let found = Delta::parse(&bytes, unit, &measures).unwrap();
+            assert_eq!((found.changes, found.folded), (record.changes, 4));
+            assert!(Record::parse(&bytes, unit, &measures).is_err());
+            bytes[200] ^= 1;
+            assert!(Delta::parse(&bytes, unit, &measures).is_err());
+        }
+    }
+}
+
+#[test]
+fn changes_that_no_volume_has_are_refused() {
+    let measures = measures(512);
+    let number = |mut number: u64| {
+        let mut bytes = Vec::new();
+        while number >= 128 {
+            bytes.push(number as u8 | 128);
+            number >>= 7;
+        }
+        bytes.push(number as u8);
+        bytes
+    };
+    let place = [1, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0];
+    for (tag, numbers, rest) in [
+        (0, vec![9, 1], &place[..]),
+        (7, vec![9, 1], &place),
+        (1, vec![measures.inodes, 1, 0], &place),
+        (1, vec![9, 1 << 32, 0], &place),
+        // A place before the eager space, and none.
+        (1, vec![9, 1, 0], &place),
+        (1, vec![9, 1, 0], &[0; 12]),
+        (1, vec![9, 1, 1 << 60], &place),
+        (3, vec![9, 1 << 40], &[255; 400]),
+        (3, vec![9, 0], &[255; 400]),
+        (6, vec![9, 1, 0, 1 << 30], &[]),
+    ] {
+        let numbers = numbers.iter().flat_map(|&n| number(n));
+        let bytes: Vec<u8> = [tag]
+            .into_iter()
+            .chain(numbers)
+            .chain(rest.to_vec())
+            .collect();
+        assert!(Change::decode(&bytes, &measures).is_err(), "{bytes:?}");
+    }
+    // More than 64 bits.
+    assert!(Change::decode(&[&[4][..], &[255; 10], &[3, 1]].concat(), &measures).is_err());
 }

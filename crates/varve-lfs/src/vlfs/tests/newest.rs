@@ -16,7 +16,14 @@ impl Waiting {
     pub fn on(medium: &Arc<dyn Medium>) -> Self {
         made(medium, 0).layout().unmount().unwrap();
         let clock = Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0));
-        let system = FileSystem::mount(mounted(medium), clock.clone(), options()).unwrap();
+        let mount = VlfsMountOptions {
+            // Tracks are filled, so that room given up is soon taken again.
+            policy: varve_vlog::eager::Policy { fill: 0.75 },
+            ..VlfsMountOptions::default()
+        };
+        let layout = Vlfs::mount(Arc::clone(medium), super::clock(), mount).unwrap();
+        let layout = Arc::new(layout);
+        let system = FileSystem::mount(layout, clock.clone(), options()).unwrap();
         Waiting { clock, system }
     }
 

@@ -1,0 +1,88 @@
+//! Brief transactions: data and a record of changes. Index nodes, inodes and
+//! map stay changed in memory until a full one folds them.
+
+use super::Vlfs;
+use super::append::TRIES;
+use super::format::{Delta, Totals};
+use super::seal::Writer;
+use crate::error::Result;
+use std::io::IoSlice;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
+
+/// Inodes and index nodes that brief transactions may leave in memory.
+const UNFOLDED_MAX: u64 = 1024;
+/// Blocks beyond what waits that must be free.
+const SPARE_BLOCKS: u64 = 16;
+
+impl Vlfs {
+    /// Writes the transaction of everything appended so far: a brief one if
+    /// that is possible.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let slot = match self.may_be_brief(writer) {
+            true => writer.unfolded.slot(),
+            false => None,
+        };
+        match slot {
+            Some(slot) => self.seal_brief(writer, slot),
+            None => self.seal_full(writer),
+        }
+    }
+
+    /// Whether what waits may wait longer: so few that folding it fits beside
+    /// everything else.
+    fn may_be_brief(&self, writer: &Writer) -> bool {
+        let owed = {
+            let tables = self.tables.read();
+            (tables.images.len() + tables.nodes.len()) as u64
+        };
+        let pieces = match self.measures().zone_blocks {
+            0 => self.measures().pieces().min(owed),
+            _ => 0,
+        };
+        owed <= UNFOLDED_MAX && writer.space.free_blocks() >= owed + pieces + SPARE_BLOCKS
+    }
+
+    fn seal_brief(&self, writer: &mut Writer, slot: u64) -> Result<()> {
+        let written = self.write_changes(writer, slot);
+        written.inspect_err(|error| {
+            self.stop(format!("a transaction could not be written: {error}"));
+        })?;
+        writer.unfolded.sealed();
+        self.sealed(writer);
+        self.counts.brief.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn write_changes(&self, writer: &mut Writer, slot: u64) -> Result<()> {
+        let slot = if planted::is(Planted::ChangesForgotten) {
+            0
+        } else {
+            slot
+        };
+        let piece = (self.measures().pieces() + slot) as u32;
+        let transaction = writer.log.begin(1);
+        let mut unit = self.record_room(writer)?;
+        let appended = writer.log.append(piece, unit);
+        for attempt in 1.. {
+            let volume = self.measures().volume;
+            let record = Delta {
+                header: (writer.log).header(volume, transaction, (piece, &appended), unit),
+                totals: Totals::new(writer.usage, writer.stored),
+                folded: writer.unfolded.folded(),
+                changes: writer.unfolded.said(),
+            };
+            let bytes = record.encode(self.measures());
+            let at = self.measures().unit_byte(unit);
+            match self.store.medium.write(at, &[IoSlice::new(&bytes)]) {
+                Ok(()) => break,
+                Err(error) if attempt == TRIES => return Err(error.into()),
+                // The place that failed stays taken until the next mount.
+                Err(_) => unit = self.record_room(writer)?,
+            }
+            writer.log.moved(appended.seq, unit);
+        }
+        self.counts.records.fetch_add(1, Relaxed);
+        Ok(())
+    }
+}
