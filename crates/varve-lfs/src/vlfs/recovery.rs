@@ -169,8 +169,10 @@ fn unfolded(measures: &Measures, found: &Found<Logged>) -> (Vec<Change>, Unfolde
         .last()
         .map_or(found.log.reached(), |last| last.folded);
     let all = deltas.into_iter().flat_map(|delta| &delta.changes);
-    let all = all.map(|(change, _)| change.clone()).collect();
-    (all, Unfolded::new(measures, used, folded))
+    let all: Vec<Change> = all.map(|(change, _)| change.clone()).collect();
+    let reserved = all.iter().map(Change::reserved).sum();
+    let unfolded = Unfolded::new(measures, used, folded).with_reserved(reserved);
+    (all, unfolded)
 }
 
 /// Marks what a tree uses; refuses what is used twice.

@@ -5,7 +5,7 @@
 //! again by a third, which stands before it if their slot has been written
 //! again. So what is used is judged by the sum of all.
 
-use super::format::{Change, Extent, Image, Measures};
+use super::format::{Change, Extent, Image, Measures, Node, NodeId};
 use super::lookup::{Store, Tables};
 use super::space::Bits;
 use super::stage::{Changes, Stage};
@@ -13,6 +13,10 @@ use crate::error::Result;
 use crate::format::Malformed;
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::flags;
+
+/// Inodes and index nodes that changes may leave to be folded: a transaction that
+/// leaves more than an eighth of it is not brief, but may pass through some.
+const STAGED_MAX: usize = 8192;
 
 /// What changes make of a tree.
 #[derive(Debug, Default)]
@@ -34,18 +38,17 @@ pub(super) fn replay(
     tree: &mut Bits,
     changes: &[Change],
 ) -> Result<Replayed> {
-    let mut stage = Stage::new(store, &tables);
-    changes.iter().try_for_each(|change| stage.apply(change))?;
+    let staged = apply(store, &tables, changes)?;
     let Changes {
         freed,
-        images,
+        mut images,
         nodes,
         released,
         retired,
         ..
-    } = stage.changes;
-    for image in images.values().flatten() {
-        check(&store.measures, image)?;
+    } = staged;
+    for image in images.values_mut().flatten() {
+        check(&store.measures, image, &nodes)?;
     }
     add_up(&store.measures, tree, changes, &released)?;
     if let Some(extent) = retired.iter().find(|extent| !tree.any(**extent)) {
@@ -61,17 +64,61 @@ pub(super) fn replay(
     Ok(replayed)
 }
 
-/// Refuses an inode that would be refused if it were read.
-fn check(measures: &Measures, image: &Image) -> Result<()> {
+/// What the changes make of the tree, as long as that is no more than whoever
+/// wrote them could have had in memory.
+fn apply(store: &Store, tables: &Tables, changes: &[Change]) -> Result<Changes> {
+    let measures = &store.measures;
+    let too_much = |what: &str| {
+        let problem = format!("more {what} than may wait for a fold");
+        Err(Malformed::new("changes", problem).into())
+    };
+    let reserved = changes.iter().map(Change::reserved);
+    if reserved.fold(0, u64::saturating_add) > measures.reserved_max() {
+        return too_much("blocks reserved");
+    }
+    let most = STAGED_MAX.max(measures.unit_bytes as usize);
+    let mut stage = Stage::new(store, tables);
+    let mut look_at = most;
+    for change in changes {
+        stage.apply(change)?;
+        let Changes { images, nodes, .. } = &stage.changes;
+        let staged = images.len() + nodes.len();
+        if staged > look_at {
+            let left = images.values().flatten().count() + nodes.values().flatten().count();
+            if left > most {
+                return too_much("inodes and index nodes");
+            }
+            look_at = staged + most;
+        }
+    }
+    Ok(stage.changes)
+}
+
+/// Refuses an inode that would be refused if it were read, and counts no more
+/// than could be read.
+fn check(
+    measures: &Measures,
+    image: &mut Image,
+    nodes: &BTreeMap<NodeId, Option<Node>>,
+) -> Result<()> {
     let ino = image.inode.ino;
     let inline = image.inode.flags & flags::INLINE != 0;
-    if image.inode.inline.len() > measures.root_slots() * 12
-        || (inline && image.slots.iter().any(|slot| !slot.is_none()))
-    {
+    let mut indexed = image.slots.iter().any(|slot| !slot.is_none());
+    if inline && !indexed {
+        let id = |ino| NodeId {
+            ino,
+            height: 0,
+            index: 0,
+        };
+        let mut staged = nodes.range(id(ino.0)..id(ino.0.saturating_add(1)));
+        indexed = staged.any(|(_, node)| node.is_some());
+    }
+    if image.inode.inline.len() > measures.root_slots() * 12 || (inline && indexed) {
         let problem = format!("{ino}: content where an index is, or too much of it");
         return Err(Malformed::new("change", problem).into());
     }
-    Image::decode(&image.encode(measures), measures, ino)?;
+    let read = Image::decode(&image.encode(measures), measures, ino)?.inode;
+    (image.inode.blocks, image.inode.sectors) = (read.blocks, read.sectors);
     Ok(())
 }
 

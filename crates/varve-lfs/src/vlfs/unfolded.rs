@@ -24,6 +24,8 @@ pub struct Unfolded {
     pending: Vec<Said>,
     /// The next transaction cannot be brief.
     full: bool,
+    /// Blocks reserved since the last fold.
+    reserved: u64,
     /// Slots in use since the last fold: the first ones.
     used: u64,
     /// The last record of the last fold.
@@ -41,9 +43,16 @@ impl Unfolded {
             units: HashSet::new(),
             pending: Vec::new(),
             full: false,
+            reserved: 0,
             used,
             folded,
         }
+    }
+
+    /// So many blocks were reserved by what those records say.
+    pub fn with_reserved(mut self, blocks: u64) -> Self {
+        self.reserved = blocks;
+        self
     }
 
     /// Slots in use.
@@ -59,6 +68,11 @@ impl Unfolded {
     /// Something has been changed.
     pub fn note(&mut self, change: Change) {
         if self.full {
+            return;
+        }
+        self.reserved = self.reserved.saturating_add(change.reserved());
+        if self.reserved > self.measures.reserved_max() {
+            self.only_full();
             return;
         }
         if let Change::Inode(new) = &change {

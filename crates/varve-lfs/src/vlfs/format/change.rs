@@ -122,6 +122,14 @@ impl Change {
         bytes
     }
 
+    /// Blocks that it reserves.
+    pub fn reserved(&self) -> u64 {
+        match self {
+            Change::Reserved { from, to, .. } => to.saturating_sub(*from),
+            _ => 0,
+        }
+    }
+
     /// The change at the beginning of `bytes`, if it is fresh, and what follows.
     ///
     /// # Errors
@@ -180,9 +188,8 @@ impl Change {
         let believable = match &change {
             Change::Block { block, place, .. } => *block < blocks && place.is_stored(),
             Change::Xattrs { place, .. } => !place.is_unwritten(),
-            // One by one: a volume's worth at most.
             Change::Reserved { from, to, .. } => {
-                from <= to && *to <= blocks && to - from <= measures.blocks
+                from <= to && *to <= blocks && to - from <= measures.reserved_max()
             }
             _ => true,
         };

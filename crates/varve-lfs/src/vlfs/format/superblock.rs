@@ -310,6 +310,12 @@ impl Measures {
         super::node::fanout(self.unit_bytes)
     }
 
+    /// Most blocks that are reserved between two folds: each change is done
+    /// again block by block.
+    pub fn reserved_max(&self) -> u64 {
+        1024 * self.fanout() as u64
+    }
+
     /// Places in an inode.
     pub fn root_slots(&self) -> usize {
         super::image::root_slots(self.unit_bytes)

@@ -3,6 +3,7 @@
 use super::super::format::{CHANGES, Change, Delta};
 use super::*;
 use std::io::IoSlice;
+use varve_fs::Inode;
 
 const BLOCKS: u64 = 200;
 
@@ -172,37 +173,74 @@ fn changes_that_contradict_the_tree_are_refused() {
         block,
         place,
     };
+    let taken = sound.changes.iter().find_map(|(c, _)| c.place().copied());
+    let reserved = |from| Change::Reserved {
+        ino,
+        version: 1,
+        from,
+        to: from + measures.reserved_max(),
+    };
+    let inode = sound.changes.iter().find_map(|(change, _)| match change {
+        Change::Inode(inode) if inode.ino == file => Some((**inode).clone()),
+        _ => None,
+    });
+    let inode = inode.unwrap();
+    let inline = Inode {
+        flags: inode.flags | varve_fs::flags::INLINE,
+        size: 3,
+        inline: vec![1, 2, 3],
+        ..inode.clone()
+    };
     let changes = [
         // A place that another block has.
-        block(5, other),
+        (vec![block(5, other)], true),
         // The same place twice.
-        block(
-            7,
-            sound
-                .changes
-                .iter()
-                .find_map(|(c, _)| c.place().copied())
-                .unwrap(),
+        (vec![block(7, taken.unwrap())], true),
+        // More than anybody would have left to be folded.
+        (vec![reserved(1 << 20), reserved(1 << 30)], true),
+        // Content where an index is, which is beyond what the root reaches.
+        (vec![Change::Inode(Box::new(inline))], true),
+        (
+            vec![Change::Freed {
+                ino: 900,
+                next_version: 2,
+            }],
+            false,
         ),
-        Change::Freed {
-            ino: 900,
-            next_version: 2,
-        },
-        Change::Cut {
-            ino,
-            version: 1,
-            from: 9,
-            to: 3,
-        },
+        (
+            vec![Change::Cut {
+                ino,
+                version: 1,
+                from: 9,
+                to: 3,
+            }],
+            false,
+        ),
     ];
-    for (nth, change) in changes.into_iter().enumerate() {
+    for (nth, (changes, refused)) in changes.into_iter().enumerate() {
         let mut record = sound.clone();
-        record.changes.push((change, false));
+        let changes = changes.into_iter().map(|change| (change, false));
+        record.changes.extend(changes);
         let bytes = record.encode(&measures);
         medium.write(at, &[IoSlice::new(&bytes)]).unwrap();
-        assert_eq!(mount().is_err(), nth < 2, "change {nth}");
-        let bytes = sound.encode(&measures);
-        medium.write(at, &[IoSlice::new(&bytes)]).unwrap();
+        assert_eq!(mount().is_err(), refused, "change {nth}");
     }
+    // Counts that no sum could take.
+    let mut record = sound.clone();
+    let counts = Inode {
+        sectors: u64::MAX,
+        blocks: u64::MAX,
+        ..inode
+    };
+    let counts = Change::Inode(Box::new(counts));
+    record.changes.push((counts, false));
+    let bytes = record.encode(&measures);
+    medium.write(at, &[IoSlice::new(&bytes)]).unwrap();
+    let most = measures.blocks * measures.block_sectors();
+    let image = mount().unwrap().tables.read().images[&ino].clone();
+    assert_eq!((image.inode.blocks, image.inode.sectors), (most, most));
+
+    let bytes = sound.encode(&measures);
+    medium.write(at, &[IoSlice::new(&bytes)]).unwrap();
     assert!(read(&again(&medium), file, 5 * 4096, 4096) == [1; 4096]);
 }
