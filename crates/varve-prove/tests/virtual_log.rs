@@ -152,7 +152,7 @@ fn fill_and_delete_cycles() {
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_are_caught() {
-    use varve_fs::planted::{Planted, with};
+    use varve_fs::planted::Planted;
     let seed = announce_seed("planted_mistakes_are_caught", 1);
     let plan = Plan {
         units: vec![4096],
@@ -164,38 +164,36 @@ fn planted_mistakes_are_caught() {
         Planted::CommitWithoutFlush,
         Planted::OrphansNotFreed,
     ] {
-        let subject = VirtualLog::default();
-        let explorer = Explorer::new(&subject);
-        let caught = (0..40).any(|index| {
-            let explored = || explorer.explore_generated(index, 40, &plan);
-            let outcome = varve_prove::panics::catch(|| with(bug, explored));
-            !matches!(outcome, Ok(Ok(())))
-        });
-        eprintln!("{bug:?}: {:?}", explorer.counts());
-        assert!(caught, "{bug:?} is not caught");
+        assert_caught(bug, &VirtualLog::default(), &plan, 40);
     }
 }
 
 /// The same of mistakes of the compactor.
+/// One of sixty workloads of so many operations notices the bug.
+#[cfg(feature = "planted")]
+fn assert_caught(bug: varve_fs::planted::Planted, subject: &VirtualLog, plan: &Plan, length: u64) {
+    let explorer = Explorer::new(subject);
+    let caught = (0..60).find(|&index| {
+        let explored = || explorer.explore_generated(index, length, plan);
+        let with_bug = || varve_fs::planted::with(bug, explored);
+        let outcome = varve_prove::panics::catch(with_bug);
+        !matches!(outcome, Ok(Ok(())))
+    });
+    eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
+    assert!(caught.is_some(), "{bug:?} is not caught");
+}
+
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_of_the_compactor_are_caught() {
-    use varve_fs::planted::{Planted, with};
+    use varve_fs::planted::Planted;
     let seed = announce_seed("planted_mistakes_of_the_compactor_are_caught", 1);
     let plan = Plan {
         patience: std::time::Duration::ZERO,
         ..compacted(seed)
     };
     for bug in [Planted::MoveUnchecked, Planted::ReuseUnsettled] {
-        let subject = VirtualLog::small();
-        let explorer = Explorer::new(&subject);
-        let caught = (0..60).find(|&index| {
-            let explored = || explorer.explore_generated(index, 100, &plan);
-            let outcome = varve_prove::panics::catch(|| with(bug, explored));
-            !matches!(outcome, Ok(Ok(())))
-        });
-        eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
-        assert!(caught.is_some(), "{bug:?} is not caught");
+        assert_caught(bug, &VirtualLog::small(), &plan, 100);
     }
 }
 
@@ -203,7 +201,7 @@ fn planted_mistakes_of_the_compactor_are_caught() {
 #[cfg(feature = "planted")]
 #[test]
 fn planted_mistakes_with_changes_are_caught() {
-    use varve_fs::planted::{Planted, with};
+    use varve_fs::planted::Planted;
     let seed = announce_seed("planted_mistakes_with_changes_are_caught", 1);
     for bug in Planted::OF_THE_VIRTUAL_LOG {
         // Metadata must be written over between two folds: with some seeds that
@@ -217,14 +215,6 @@ fn planted_mistakes_with_changes_are_caught() {
             patience: std::time::Duration::ZERO,
             ..VirtualLog::churn(seed)
         };
-        let subject = VirtualLog::with_small_units();
-        let explorer = Explorer::new(&subject);
-        let caught = (0..60).find(|&index| {
-            let explored = || explorer.explore_generated(index, 100, &plan);
-            let outcome = varve_prove::panics::catch(|| with(bug, explored));
-            !matches!(outcome, Ok(Ok(())))
-        });
-        eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
-        assert!(caught.is_some(), "{bug:?} is not caught");
+        assert_caught(bug, &VirtualLog::with_small_units(), &plan, 100);
     }
 }

@@ -2,11 +2,9 @@
 //! map stay changed in memory until a full one folds them.
 
 use super::Vlfs;
-use super::append::TRIES;
 use super::format::{Delta, Totals};
 use super::seal::Writer;
 use crate::error::Result;
-use std::io::IoSlice;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 
@@ -62,27 +60,14 @@ impl Vlfs {
         };
         let piece = (self.measures().pieces() + slot) as u32;
         let transaction = writer.log.begin(1);
-        let mut unit = self.record_room(writer)?;
-        let appended = writer.log.append(piece, unit);
-        for attempt in 1.. {
-            let volume = self.measures().volume;
+        self.put_record(writer, piece, transaction, |writer, header| {
             let record = Delta {
-                header: (writer.log).header(volume, transaction, (piece, &appended), unit),
+                header,
                 totals: Totals::new(writer.usage, writer.stored),
                 folded: writer.unfolded.folded(),
                 changes: writer.unfolded.said(),
             };
-            let bytes = record.encode(self.measures());
-            let at = self.measures().unit_byte(unit);
-            match self.store.medium.write(at, &[IoSlice::new(&bytes)]) {
-                Ok(()) => break,
-                Err(error) if attempt == TRIES => return Err(error.into()),
-                // The place that failed stays taken until the next mount.
-                Err(_) => unit = self.record_room(writer)?,
-            }
-            writer.log.moved(appended.seq, unit);
-        }
-        self.counts.records.fetch_add(1, Relaxed);
-        Ok(())
+            record.encode(self.measures())
+        })
     }
 }

@@ -20,7 +20,8 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
-use varve_vlog::virtual_log::VirtualLog;
+use varve_vlog::format::RecordHeader;
+use varve_vlog::virtual_log::{Transaction, VirtualLog};
 
 /// What `writer` locks.
 pub struct Writer {
@@ -296,31 +297,45 @@ impl Vlfs {
         let transaction = writer.log.begin(pieces.len() as u32);
         for &piece in pieces {
             let names = runs.next().unwrap_or_default().to_vec();
-            let mut unit = self.record_room(writer)?;
-            // The number is the record's, wherever it ends up.
-            let appended = writer.log.append(piece, unit);
-            for attempt in 1.. {
-                let written = (piece, &appended);
-                let volume = self.measures().volume;
-                let header = writer.log.header(volume, transaction, written, unit);
+            self.put_record(writer, piece, transaction, |writer, header| {
                 let record = Record {
                     header,
                     totals: Totals::new(writer.usage, writer.stored),
                     runs: names.clone(),
                     entries: self.entries_of(piece),
                 };
-                let bytes = record.encode(self.measures());
-                let at = self.measures().unit_byte(unit);
-                match self.store.medium.write(at, &[IoSlice::new(&bytes)]) {
-                    Ok(()) => break,
-                    Err(error) if attempt == TRIES => return Err(error.into()),
-                    // The place that failed stays taken until the next mount.
-                    Err(_) => unit = self.record_room(writer)?,
-                }
-                writer.log.moved(appended.seq, unit);
-            }
-            self.counts.records.fetch_add(1, Relaxed);
+                record.encode(self.measures())
+            })?;
         }
+        Ok(())
+    }
+
+    /// Writes the record of a piece, which `encode` makes; elsewhere if that fails.
+    pub(super) fn put_record(
+        &self,
+        writer: &mut Writer,
+        piece: u32,
+        transaction: Transaction,
+        encode: impl Fn(&Writer, RecordHeader) -> Vec<u8>,
+    ) -> Result<()> {
+        let measures = self.measures();
+        let mut unit = self.record_room(writer)?;
+        // The number is the record's, wherever it ends up.
+        let appended = writer.log.append(piece, unit);
+        for attempt in 1.. {
+            let written = (piece, &appended);
+            let header = (writer.log).header(measures.volume, transaction, written, unit);
+            let bytes = encode(writer, header);
+            let at = measures.unit_byte(unit);
+            match self.store.medium.write(at, &[IoSlice::new(&bytes)]) {
+                Ok(()) => break,
+                Err(error) if attempt == TRIES => return Err(error.into()),
+                // The place that failed stays taken until the next mount.
+                Err(_) => unit = self.record_room(writer)?,
+            }
+            writer.log.moved(appended.seq, unit);
+        }
+        self.counts.records.fetch_add(1, Relaxed);
         Ok(())
     }
 
