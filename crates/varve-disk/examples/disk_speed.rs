@@ -1,6 +1,6 @@
 //! How many requests a second of host time the models serve.
 //!
-//! `cargo run --release -p varve-disk --example speed [REQUESTS]`
+//! `cargo run --release -p varve-disk --example disk_speed [REQUESTS]`
 //!
 //! Random and sequential requests of 4 KiB, half of them reads, to the model
 //! alone and to the device with its bytes.

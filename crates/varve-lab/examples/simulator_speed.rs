@@ -1,7 +1,7 @@
 //! How fast the simulator is: block writes, the cleaner's included, per second.
 //!
 //! ```text
-//! cargo run --release -p varve-lab --example speed
+//! cargo run --release -p varve-lab --example simulator_speed
 //! ```
 //!
 //! One thread, so on a busy machine `time` tells more than what is printed.
