@@ -20,9 +20,11 @@ use rustix::io::Errno;
 
 use super::open::{OpenError, OpenMode};
 
-/// Attempts to lock a file, and a block device, and the pause between them.
+/// Attempts to lock a file.
 pub(super) const FILE_ATTEMPTS: u32 = 5;
-pub(super) const ATTEMPTS: u32 = 20;
+/// Attempts to open and to lock a block device.
+pub(super) const DEVICE_ATTEMPTS: u32 = 20;
+/// Between two of them.
 const PAUSE: Duration = Duration::from_millis(25);
 
 /// Tries again while somebody else has it, which `busy` says.
@@ -70,7 +72,7 @@ pub(super) fn lock_block_device(
     stat: &Stat,
     mode: OpenMode,
 ) -> Result<Option<OwnedFd>, OpenError> {
-    lock(fd, path, mode, ATTEMPTS)?;
+    lock(fd, path, mode, DEVICE_ATTEMPTS)?;
     let number = format!("{}:{}", major(stat.st_rdev), minor(stat.st_rdev));
     match loop_backing_file(&Path::new("/sys/dev/block").join(number)) {
         Some(backing) => lock_backing_file(&backing, mode),

@@ -250,7 +250,7 @@ const NO_DIRECT: &str = "direct I/O is refused here: using the host's page cache
 fn open_for(path: &Path, flags: OFlags, io: IoMode) -> Result<Opened, OpenError> {
     let open = |flags| {
         let open = || rustix::fs::open(path, flags, Mode::empty());
-        lock::patiently(lock::ATTEMPTS, Errno::BUSY, open)
+        lock::patiently(lock::DEVICE_ATTEMPTS, Errno::BUSY, open)
     };
     let failed = |error| match error {
         Errno::BUSY => OpenError::in_use(path),

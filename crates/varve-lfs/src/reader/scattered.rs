@@ -52,8 +52,11 @@ impl Reader {
             }
             for (sectors, nth) in these {
                 let which = batch.partition_point(|span| span.end <= sectors.start);
-                let from = ((sectors.start - batch[which].start) * SECTOR) as usize;
-                let stored = bytes[which].get(from..from + length(sectors));
+                let (Some(span), Some(bytes)) = (batch.get(which), bytes.get(which)) else {
+                    continue;
+                };
+                let from = length(&(span.start..sectors.start));
+                let stored = bytes.get(from..from + length(sectors));
                 fetched[*nth] = stored.map(<[u8]>::to_vec);
             }
         }
@@ -70,8 +73,8 @@ impl Reader {
         let elsewhere = |length| {
             self.durability.overlaps(sectors.start, length) || self.windows.overlap(&sectors)
         };
-        let fetch = stored && aligned && !elsewhere(sectors.end - sectors.start);
-        fetch.then_some(sectors)
+        let fetch = stored && aligned && !sectors.is_empty();
+        (fetch && !elsewhere(sectors.end - sectors.start)).then_some(sectors)
     }
 }
 

@@ -110,7 +110,10 @@ impl Vlfs {
         };
         let free = writer.space.free_blocks();
         let records = match self.measures().zone_blocks {
-            0 => self.measures().pieces().min(owed as u64 + need) + 4,
+            0 => {
+                let changed = (owed + writer.dirty.len()) as u64 + need;
+                self.measures().pieces().min(changed) + 4
+            }
             _ => 0,
         };
         // Room that waits for a checkpoint makes what is left dear.

@@ -35,7 +35,7 @@ impl Vlfs {
             (tables.images.len() + tables.nodes.len()) as u64
         };
         let pieces = match self.measures().zone_blocks {
-            0 => self.measures().pieces().min(owed),
+            0 => (self.measures().pieces()).min(owed + writer.dirty.len() as u64),
             _ => 0,
         };
         owed <= UNFOLDED_MAX && writer.space.free_blocks() >= owed + pieces + SPARE_BLOCKS
