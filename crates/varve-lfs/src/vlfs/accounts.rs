@@ -59,10 +59,7 @@ impl Vlfs {
             .div_ceil(block);
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = grown.saturating_add(grown / measures.fanout() as u64);
-        let owed = {
-            let tables = self.tables.read();
-            (tables.images.len() + tables.nodes.len()) as u64
-        };
+        let owed = self.owed();
         let reserve = match purpose {
             Purpose::Grow => measures.reserve_blocks,
             Purpose::Shrink => measures.reserve_blocks / 2,

@@ -19,7 +19,7 @@ use varve_vlog::Access;
 /// Places tried for what is written.
 pub(super) const TRIES: usize = 3;
 /// Inodes and index nodes that may wait in memory for a transaction.
-const OWED_MAX: usize = 4096;
+const OWED_MAX: u64 = 4096;
 /// Nodes on the way to one block, and its inode, at most.
 pub(super) const PATH_MAX: u64 = 10;
 
@@ -102,24 +102,31 @@ impl Vlfs {
         Error::Stopped(reason)
     }
 
+    /// Inodes and index nodes that changed and are to be written.
+    pub(super) fn owed(&self) -> u64 {
+        let tables = self.tables.read();
+        (tables.images.len() + tables.nodes.len()) as u64
+    }
+
+    /// Blocks that the map's records take at most, if so many inodes are written
+    /// and those that were freed; none if records have a zone of their own.
+    pub(super) fn records_for(&self, writer: &Writer, inodes: u64) -> u64 {
+        let changed = inodes + writer.dirty.len() as u64;
+        match self.measures().zone_blocks {
+            0 => self.measures().pieces().min(changed) + 4,
+            _ => 0,
+        }
+    }
+
     /// Whether `need` blocks can be written, and everything that waits.
     pub(super) fn has_room(&self, writer: &Writer, need: u64) -> bool {
-        let owed = {
-            let tables = self.tables.read();
-            tables.images.len() + tables.nodes.len()
-        };
+        let owed = self.owed();
         let free = writer.space.free_blocks();
-        let records = match self.measures().zone_blocks {
-            0 => {
-                let changed = (owed + writer.dirty.len()) as u64 + need;
-                self.measures().pieces().min(changed) + 4
-            }
-            _ => 0,
-        };
+        let records = self.records_for(writer, owed + need);
         // Room that waits for a checkpoint makes what is left dear.
         let each = u64::from(self.measures().units_per_block());
         let pinned = writer.space.pinned_units() / each;
-        owed < OWED_MAX && free >= need + owed as u64 + records && pinned < (free / 2).max(64)
+        owed < OWED_MAX && free >= need + owed + records && pinned < (free / 2).max(64)
     }
 
     /// Takes along what waits and, if that is much or does not suffice, frees

@@ -30,15 +30,9 @@ impl Vlfs {
     /// Whether what waits may wait longer: so few that folding it fits beside
     /// everything else.
     fn may_be_brief(&self, writer: &Writer) -> bool {
-        let owed = {
-            let tables = self.tables.read();
-            (tables.images.len() + tables.nodes.len()) as u64
-        };
-        let pieces = match self.measures().zone_blocks {
-            0 => (self.measures().pieces()).min(owed + writer.dirty.len() as u64),
-            _ => 0,
-        };
-        owed <= UNFOLDED_MAX && writer.space.free_blocks() >= owed + pieces + SPARE_BLOCKS
+        let owed = self.owed();
+        let least = owed + self.records_for(writer, owed) + SPARE_BLOCKS;
+        owed <= UNFOLDED_MAX && writer.space.free_blocks() >= least
     }
 
     fn seal_brief(&self, writer: &mut Writer, slot: u64) -> Result<()> {
