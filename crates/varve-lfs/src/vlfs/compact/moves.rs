@@ -60,7 +60,8 @@ impl Vlfs {
             sector: extent.unit * self.measures().unit_sectors(),
             ..claim.place
         });
-        let changes = match self.changed(claim.owner, place) {
+        let said = place.and_then(|place| said(claim.owner, place));
+        let changes = match self.changed(claim.owner, said.as_ref()) {
             Ok(changes) => changes,
             Err(error) => {
                 // Written, and of no tree.
@@ -69,13 +70,12 @@ impl Vlfs {
                 return Ok(Moved::Unreadable);
             }
         };
-        match (copied, place) {
-            (Some(extent), Some(place)) => {
-                writer.owners.note(extent.unit, claim.owner);
-                let change = said(claim.owner, place);
-                writer.unfolded.note(change);
-            }
-            _ => writer.unfolded.only_full(),
+        if let Some(extent) = copied {
+            writer.owners.note(extent.unit, claim.owner);
+        }
+        match said {
+            Some(change) => writer.unfolded.note(change),
+            None => writer.unfolded.only_full(),
         }
         self.adopt(writer, changes)?;
         writer.appended += 1;
@@ -108,23 +108,21 @@ impl Vlfs {
         Ok(None)
     }
 
-    /// The tree with `owner` at `place`, or to be written anew.
-    fn changed(&self, owner: Owner, place: Option<Place>) -> Result<Changes> {
+    /// The tree as the change says, or with `owner` to be written anew.
+    fn changed(&self, owner: Owner, said: Option<&Change>) -> Result<Changes> {
         let tables = self.tables.read();
         let mut stage = Stage::new(&self.store, &tables);
+        if let Some(change) = said {
+            stage.apply(change)?;
+            return Ok(stage.changes);
+        }
         let ino = match owner {
             Owner::Tree(id) => id.ino,
             Owner::Xattrs(ino) | Owner::Inode(ino) => ino,
         };
-        let mut image = stage.take_image(InodeNo(ino), 0)?;
-        match (owner, place) {
-            (Owner::Tree(id), Some(place)) => stage.set(&mut image, id.index, place)?,
-            (Owner::Tree(id), None) => stage.touch(&image, id)?,
-            (Owner::Xattrs(_), Some(place)) => {
-                let old = std::mem::replace(&mut image.xattrs, place);
-                stage.give_up(&old);
-            }
-            (Owner::Xattrs(_) | Owner::Inode(_), _) => {}
+        let image = stage.take_image(InodeNo(ino), 0)?;
+        if let Owner::Tree(id) = owner {
+            stage.touch(&image, id)?;
         }
         stage.put_image(image);
         Ok(stage.changes)
@@ -170,20 +168,25 @@ impl Vlfs {
     }
 }
 
-/// A move of data, as a change.
-fn said(owner: Owner, place: Place) -> Change {
+/// A move of data, as a change; none of what is only written anew.
+fn said(owner: Owner, place: Place) -> Option<Change> {
     let version = 0;
     match owner {
-        Owner::Tree(NodeId { ino, index, .. }) => Change::Block {
+        Owner::Tree(NodeId {
+            ino,
+            height: 0,
+            index,
+        }) => Some(Change::Block {
             ino,
             version,
             block: index,
             place,
-        },
-        Owner::Xattrs(ino) | Owner::Inode(ino) => Change::Xattrs {
+        }),
+        Owner::Xattrs(ino) => Some(Change::Xattrs {
             ino,
             version,
             place,
-        },
+        }),
+        Owner::Tree(_) | Owner::Inode(_) => None,
     }
 }
