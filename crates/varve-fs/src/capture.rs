@@ -13,6 +13,7 @@
 //!   is left behind; otherwise what logged data reached, or less if a truncate
 //!   cut it.
 
+use crate::alone::Ended;
 use crate::epoch::EPOCH_CHARGE_BYTES;
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -23,7 +24,7 @@ use crate::overlay::Overlay;
 use crate::planted::{self, Planted};
 use crate::space::{difference, sum};
 use crate::statistics::count;
-use crate::types::{FileKind, Timestamp};
+use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use crate::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -85,6 +86,7 @@ struct Capture<'a, L: Layout> {
     blocks: u64,
     images: u64,
     flights: Vec<Flight>,
+    ended: Vec<Ended>,
 }
 
 impl<L: Layout> FileSystem<L> {
@@ -112,6 +114,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: 0,
             images: 0,
             flights: Vec::new(),
+            ended: Vec::new(),
         };
         let members = capture.epoch(take);
         capture.queue(take);
@@ -120,6 +123,7 @@ impl<L: Layout> FileSystem<L> {
             mut items,
             usage,
             flights,
+            ended,
             payload,
             blocks,
             images,
@@ -159,6 +163,7 @@ impl<L: Layout> FileSystem<L> {
             count(&counters.group_inodes, images);
         }
         self.land(flights);
+        self.table.forget_ended(ended.iter().map(|file| file.ino));
         self.dirty_bytes
             .fetch_sub(EPOCH_CHARGE_BYTES * members, Relaxed);
         self.captures_finished.store(number, Release);
@@ -210,24 +215,30 @@ impl<L: Layout> Capture<'_, L> {
     /// Takes the epoch, and with it the files whose fsync waits. Returns how
     /// many members the epoch had.
     fn epoch(&mut self, take: Take<'_>) -> u64 {
-        let (members, wanted) = {
+        let (members, ended, wanted) = {
             let mut queues = self.fs.queues();
             let wanted = match take {
                 Take::Part(_) => Vec::new(),
                 Take::Wanted | Take::Queue { .. } | Take::All => std::mem::take(&mut queues.wanted),
             };
             let mut members = std::mem::take(&mut queues.epoch);
+            let mut ended = std::mem::take(&mut queues.ended);
             if planted::is(Planted::FsyncSkipsEpoch) && matches!(take, Take::Wanted) {
                 let left =
                     members.extract_if(.., |vnode| !wanted.iter().any(|w| Arc::ptr_eq(w, vnode)));
                 queues.epoch = left.collect();
+                queues.ended = std::mem::take(&mut ended);
             }
-            (members, wanted)
+            (members, ended, wanted)
         };
         for vnode in &wanted {
             vnode.write().join_epoch = true;
         }
-        self.items.reserve(members.len() + 8);
+        self.items.reserve(members.len() + ended.len() + 8);
+        for file in &ended {
+            self.end(file.ino, file.version, file.counted);
+        }
+        self.ended = ended;
         // Directories last: in the log their blocks then stand side by side
         // before the group's inodes, and whoever lists or deletes reads past
         // no file's data.
@@ -248,7 +259,7 @@ impl<L: Layout> Capture<'_, L> {
         if let Take::Part(file) = take {
             self.visit(file, self.fs.store.geometry.group_bytes);
         }
-        members.len() as u64
+        (members.len() + self.ended.len()) as u64
     }
 
     /// Bytes of data that a member of the epoch may bring along.
@@ -351,19 +362,23 @@ impl<L: Layout> Capture<'_, L> {
         if !state.logged.ever {
             return; // made and freed within the epoch: the number went back
         }
-        let next_version = vnode.version.wrapping_add(1);
-        self.items.push(Item::Freed {
-            ino: vnode.ino,
-            next_version,
-        });
-        self.payload += 32;
-        self.subtract(state);
+        self.end(vnode.ino, vnode.version, state.logged.counted);
         state.logged = Logged::default(); // only once
         let vnode = Arc::clone(vnode);
         self.flights.push(Flight {
             vnode,
             landing: Landing::Forget,
         });
+    }
+
+    /// A file's end.
+    fn end(&mut self, ino: InodeNo, version: Version, counted: Usage) {
+        self.items.push(Item::Freed {
+            ino,
+            next_version: version.wrapping_add(1),
+        });
+        self.payload += 32;
+        self.usage = difference(self.usage, counted);
     }
 
     /// Hands over dirty blocks from the lowest on; returns the range.

@@ -73,7 +73,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(false);
         }
         drop(state);
-        if !data_only && !self.queues().epoch.is_empty() {
+        if !data_only && self.queues().members() > 0 {
             return Ok(false);
         }
         // A capture under way may hold what is no longer in the lists.

@@ -72,6 +72,10 @@ impl<L: Layout> DirectoryBlocks for Searched<'_, L> {
             .directory_block_exists(self.vnode, self.state, block)
     }
 
+    fn is_checked(&self, block: u64) -> bool {
+        self.state.dirty.contains_key(&block)
+    }
+
     fn write(&mut self, _block: u64, _data: Vec<u8>) {
         unreachable!("a search changes nothing");
     }
@@ -199,6 +203,11 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
         self.fs
             .store
             .directory_block_exists(self.vnode, self.state, block)
+    }
+
+    fn is_checked(&self, block: u64) -> bool {
+        // Only changes make blocks dirty.
+        self.state.dirty.contains_key(&block)
     }
 
     fn prepare(&mut self, block: u64) -> Result<()> {

@@ -5,6 +5,7 @@
 //! present state of its members, in any order. The *queue* holds files with
 //! dirty data by the time they first became dirty (paper C, section 2).
 
+use crate::alone::Ended;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::locks::{Rank, Ranked};
@@ -27,6 +28,8 @@ pub(crate) const EPOCH_MEMBERS: usize = 4096;
 #[derive(Default)]
 pub(crate) struct Queues {
     pub epoch: Vec<Arc<Vnode>>,
+    /// Members of the epoch that ended without a vnode.
+    pub ended: Vec<Ended>,
     /// Monotonic nanoseconds at which the first member joined.
     pub epoch_opened_ns: u64,
     /// Files with dirty data, and since when.
@@ -41,6 +44,13 @@ pub(crate) struct Queues {
     pub stranded: Vec<Arc<Vnode>>,
     /// Files whose blocks are to be freed in steps.
     pub reap: VecDeque<Arc<Vnode>>,
+}
+
+impl Queues {
+    /// Members of the epoch.
+    pub fn members(&self) -> usize {
+        self.epoch.len() + self.ended.len()
+    }
 }
 
 impl<L: Layout> FileSystem<L> {
@@ -58,12 +68,17 @@ impl<L: Layout> FileSystem<L> {
         self.dirty_bytes
             .fetch_add(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
         let mut queues = self.queues();
-        if queues.epoch.is_empty() {
-            queues.epoch_opened_ns = self.clock.monotonic_ns();
-        }
         queues.epoch.push(Arc::clone(vnode));
-        if queues.epoch.len() == EPOCH_MEMBERS {
-            self.seal_due.store(true, Ordering::Relaxed);
+        self.has_joined(&mut queues);
+    }
+
+    /// A member has joined the epoch.
+    #[inline]
+    pub(crate) fn has_joined(&self, queues: &mut Queues) {
+        match queues.members() {
+            1 => queues.epoch_opened_ns = self.clock.monotonic_ns(),
+            EPOCH_MEMBERS => self.seal_due.store(true, Ordering::Relaxed),
+            _ => {}
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `names.rs`, `passages.rs`, `create.rs`, `unlink.rs`, `rename.rs`, `readdir.rs` | names |
+//! | `names.rs`, `passages.rs`, `create.rs`, `unlink.rs`, `alone.rs`, `rename.rs`, `readdir.rs` | names |
 //! | `read.rs`, `write.rs`, `held.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
 //! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
 //! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
@@ -255,23 +255,45 @@ impl<L: Layout> FileSystem<L> {
         if let Some(vnode) = loaded.filter(|_| !planted::is(Planted::LoadedTwice)) {
             return Ok(vnode);
         }
-        let inode = self
-            .store
-            .layout
-            .read_inode(View::Live, ino)
-            .map_err(|error| match error {
-                Error::NotFound => Error::Stale,
-                other => other,
-            })?;
-        if let Some(flaw) = self.flaw(ino, &inode) {
-            return Err(Error::Damaged {
-                ino: Some(ino),
-                detail: flaw.to_owned(),
-            });
-        }
+        self.enter_vnode(ino)
+    }
+
+    /// Makes a vnode of an inode that is not in memory, whose loading lock is
+    /// held.
+    ///
+    /// # Errors
+    /// As [`Self::vnode`].
+    pub(crate) fn enter_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
+        let inode = self.checked_inode(ino, |layout| layout.read_inode(View::Live, ino))?;
         let vnode = Arc::new(Vnode::new(inode, true, self.table.birth()));
         self.table.insert(Arc::clone(&vnode));
         Ok(vnode)
+    }
+
+    /// An inode that is not in memory, whose loading lock is held, as `read`
+    /// gets it from the layout.
+    ///
+    /// # Errors
+    /// As [`Self::vnode`].
+    pub(crate) fn checked_inode(
+        &self,
+        ino: InodeNo,
+        read: impl FnOnce(&L) -> Result<Inode>,
+    ) -> Result<Inode> {
+        if self.table.has_ended(ino) {
+            return Err(Error::Stale);
+        }
+        let inode = read(&self.store.layout).map_err(|error| match error {
+            Error::NotFound => Error::Stale,
+            other => other,
+        })?;
+        match self.flaw(ino, &inode) {
+            None => Ok(inode),
+            Some(flaw) => Err(Error::Damaged {
+                ino: Some(ino),
+                detail: flaw.to_owned(),
+            }),
+        }
     }
 }
 

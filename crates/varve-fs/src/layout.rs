@@ -239,6 +239,15 @@ pub trait Layout: Send + Sync + 'static {
     /// `NotFound` for a free number, `Damaged`, device errors.
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode>;
 
+    /// [`Layout::read_inode`] of an inode that is about to be freed: nothing will
+    /// be appended to it, so what a layout remembers for that is not wanted.
+    ///
+    /// # Errors
+    /// As [`Layout::read_inode`].
+    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        self.read_inode(view, ino)
+    }
+
     /// The extended-attribute blob as last appended; empty if there is none.
     ///
     /// # Errors
@@ -344,6 +353,9 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
         (**self).read_inode(view, ino)
+    }
+    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        (**self).read_inode_once(view, ino)
     }
     fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
         (**self).read_xattrs(view, ino)

@@ -5,6 +5,7 @@
 //! [`Layout`], which alone knows how blocks are placed.
 
 mod acl;
+mod alone;
 mod attr;
 mod cache;
 mod capture;

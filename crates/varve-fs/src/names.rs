@@ -179,6 +179,45 @@ impl<L: Layout> FileSystem<L> {
         directory::lookup(&self.store.key(vnode), &mut blocks, name)
     }
 
+    /// Searches a directory for a name that is to be removed.
+    pub(crate) fn find_entry(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        name: &[u8],
+    ) -> Result<directory::SearchedEntry> {
+        if state.inode.blocks == 0 {
+            return Err(match name.len() > directory::MAX_NAME_BYTES {
+                true => Error::NameTooLong,
+                false => Error::NotFound,
+            });
+        }
+        let mut blocks = Searched {
+            store: &self.store,
+            vnode,
+            state,
+        };
+        let entry = directory::search(&self.store.key(vnode), &mut blocks, name)?;
+        entry.ok_or(Error::NotFound)
+    }
+
+    /// Removes what [`Self::find_entry`] found; the directory has been locked
+    /// since.
+    pub(crate) fn remove_entry(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        (name, entry): (&[u8], directory::SearchedEntry),
+        now: Timestamp,
+    ) -> Result<()> {
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::remove_entry(&key, blocks, entry)
+        })?;
+        state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
+        Ok(())
+    }
+
     /// Adds a name; the directory's times, size and counts follow.
     pub(crate) fn add_name(
         &self,

@@ -1,5 +1,6 @@
 //! Removing names, and freeing what has none and is not held.
 
+use crate::alone::Taken;
 use crate::attr::{Attr, Caller};
 use crate::directory;
 use crate::directory_blocks::Searched;
@@ -17,6 +18,36 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 /// Where an entry leads.
 pub(crate) type Found = (InodeNo, FileKind);
+
+/// The error of an entry of `directory` that leads to the wrong inode.
+pub(crate) fn wrong_child(directory: InodeNo, ino: InodeNo, what: &str) -> Error {
+    Error::Damaged {
+        ino: Some(directory),
+        detail: format!("an entry leads to {ino:?}, {what}"),
+    }
+}
+
+/// The error of an entry whose inode cannot be had.
+fn lost_child(directory: InodeNo, ino: InodeNo) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::Stale => wrong_child(directory, ino, "which does not exist"),
+        other => other,
+    }
+}
+
+/// # Errors
+/// `Damaged` unless the vnode is what the entry of `directory` says.
+fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Result<()> {
+    if vnode.kind != kind {
+        return Err(wrong_child(directory, ino, "which is of another kind"));
+    }
+    let above = vnode.above.load(Relaxed);
+    if kind == FileKind::Directory && (above != directory.0 || ino == directory) {
+        let what = "which is not below this directory";
+        return Err(wrong_child(directory, ino, what));
+    }
+    Ok(())
+}
 
 /// Cached blocks of a freed file that are forgotten at once.
 const FORGET_FREED: u64 = 8;
@@ -39,17 +70,27 @@ impl<L: Layout> FileSystem<L> {
         {
             let mut above = directory.write_directory();
             self.may_enter(caller, &directory, &above)?;
-            let found = self.find(&directory, &above, name)?;
-            let found = found.ok_or(Error::NotFound)?;
+            let entry = self.find_entry(&directory, &above, name)?;
+            let found = entry.leads_to();
             if found.1 == FileKind::Directory {
                 return Err(Error::IsDirectory);
             }
-            let vnode = self.named(parent, found)?;
-            let mut state = vnode.write();
-            state.live()?;
-            self.permit_removal(caller, &above.inode, &state.inode)?;
-            self.remove_name(&directory, &mut above, name, now)?;
-            self.drop_link(&vnode, &mut state, now);
+            match self.take_up(found.0).map_err(lost_child(parent, found.0))? {
+                Taken::Vnode(vnode) => {
+                    must_be_as_named(&vnode, parent, found)?;
+                    let mut state = vnode.write();
+                    state.live()?;
+                    self.permit_removal(caller, &above.inode, &state.inode)?;
+                    self.remove_entry(&directory, &mut above, (name, entry), now)?;
+                    self.drop_link(&vnode, &mut state, now);
+                }
+                Taken::Alone(file) => {
+                    file.must_be(found.1, parent)?;
+                    self.permit_removal(caller, &above.inode, &file.inode)?;
+                    self.remove_entry(&directory, &mut above, (name, entry), now)?;
+                    self.end_alone(file);
+                }
+            }
         }
         count(&self.store.counters.unlinks, 1);
         drop(operation);
@@ -100,22 +141,9 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `Damaged` if it is not so.
     pub(crate) fn named(&self, directory: InodeNo, found: Found) -> Result<Arc<Vnode>> {
-        let (ino, kind) = found;
-        let damaged = |what: &str| Error::Damaged {
-            ino: Some(directory),
-            detail: format!("an entry leads to {ino:?}, {what}"),
-        };
-        let vnode = match self.vnode(ino) {
-            Err(Error::Stale) => return Err(damaged("which does not exist")),
-            other => other?,
-        };
-        if vnode.kind != kind {
-            return Err(damaged("which is of another kind"));
-        }
-        let above = vnode.above.load(Relaxed);
-        if kind == FileKind::Directory && (above != directory.0 || ino == directory) {
-            return Err(damaged("which is not below this directory"));
-        }
+        let vnode = self.vnode(found.0);
+        let vnode = vnode.map_err(lost_child(directory, found.0))?;
+        must_be_as_named(&vnode, directory, found)?;
         Ok(vnode)
     }
 

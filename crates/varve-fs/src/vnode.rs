@@ -39,6 +39,15 @@ pub(crate) fn dirty_charge(bytes: usize) -> u64 {
     sectors_of(bytes) * SECTOR_BYTES + 128
 }
 
+/// What an inode with these counts adds to a tree's usage.
+pub(crate) fn usage_of(inode: &Inode) -> Usage {
+    Usage {
+        inodes: 1,
+        blocks: inode.blocks,
+        sectors: inode.sectors + sectors_of(inode.xattr_bytes as usize),
+    }
+}
+
 /// Changes a count of blocks or sectors. It came from the device, so it may be
 /// wrong; then it stops at its ends.
 pub(crate) fn adjust(count: &mut u64, minus: u64, plus: u64) {
@@ -143,11 +152,7 @@ impl State {
 
     /// What this inode adds to the usage of the tree in memory.
     pub fn usage(&self) -> Usage {
-        Usage {
-            inodes: 1,
-            blocks: self.inode.blocks,
-            sectors: self.inode.sectors + sectors_of(self.inode.xattr_bytes as usize),
-        }
+        usage_of(&self.inode)
     }
 
     /// # Errors

@@ -7,6 +7,8 @@
 //! - How often a number is held is known of every number: by its vnode, or by
 //!   what that left behind when it was dropped. It passes from one to the
 //!   other under the shard's lock.
+//! - A number whose file ended without a vnode (`alone.rs`) is known as ended
+//!   until that is logged; no vnode is made of what the layout says of it.
 //! - An inode is read from the layout under its loading lock, so that no stale
 //!   image can enter behind a change that came and went meanwhile.
 
@@ -15,7 +17,7 @@ use crate::locks::{Rank, Ranked};
 use crate::parked::ParkedCounts;
 use crate::types::InodeNo;
 use crate::vnode::Vnode;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::fence;
@@ -37,6 +39,7 @@ struct Shard {
     /// Numbers and births in order of arrival; some are gone.
     order: VecDeque<(u64, u64)>,
     parked: ParkedCounts,
+    ended: HashSet<u64, MixBuilder>,
 }
 
 /// See the module's head.
@@ -129,6 +132,37 @@ impl VnodeTable {
         None
     }
 
+    /// True if somebody holds the number, which has no vnode here.
+    pub fn is_held(&self, ino: InodeNo) -> bool {
+        let shard = self.shards[Self::shard(ino)].read();
+        shard.parked.get(Self::index(ino)) > 0
+    }
+
+    /// The file of a number without a vnode has ended. The loading lock is held.
+    pub fn end(&self, ino: InodeNo) {
+        let mut shard = self.shards[Self::shard(ino)].write();
+        shard.ended.insert(ino.0);
+    }
+
+    /// True between a file's end and the moment at which it is logged.
+    pub fn has_ended(&self, ino: InodeNo) -> bool {
+        let shard = self.shards[Self::shard(ino)].read();
+        shard.ended.contains(&ino.0)
+    }
+
+    /// The ends of these files have been logged.
+    pub fn forget_ended(&self, numbers: impl Iterator<Item = InodeNo>) {
+        let mut numbers = numbers.peekable();
+        while let Some(ino) = numbers.next() {
+            let place = Self::shard(ino);
+            let mut shard = self.shards[place].write();
+            shard.ended.remove(&ino.0);
+            while let Some(ino) = numbers.next_if(|next| Self::shard(*next) == place) {
+                shard.ended.remove(&ino.0);
+            }
+        }
+    }
+
     /// Removes this very vnode.
     pub fn remove(&self, vnode: &Vnode) {
         let mut shard = self.shards[Self::shard(vnode.ino)].write();
@@ -149,6 +183,7 @@ impl VnodeTable {
                 vnodes,
                 order,
                 parked,
+                ended: _,
             } = &mut *shard;
             vnodes.retain(|_, vnode| {
                 let keep = !is_idle(vnode);

@@ -110,9 +110,9 @@ impl<L: Layout> FileSystem<L> {
         let queues = self.queues();
         let due = |since: u64| now.saturating_sub(since) > AGE_NS_MAX;
         let data = queues.data.first_key_value();
-        queues.epoch.len() >= EPOCH_MEMBERS
+        queues.members() >= EPOCH_MEMBERS
             || data.is_some_and(|(_, (_, since))| due(*since))
-            || (!queues.epoch.is_empty() && due(queues.epoch_opened_ns))
+            || (queues.members() > 0 && due(queues.epoch_opened_ns))
     }
 
     /// Writes back until less is dirty than stops access.

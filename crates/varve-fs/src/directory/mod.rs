@@ -94,6 +94,12 @@ pub trait DirectoryBlocks {
     /// Whatever finding out can fail with.
     fn exists(&mut self, block: u64) -> Result<bool>;
 
+    /// True if what the block holds was checked whole, or made, by an earlier
+    /// change: the next one need not check it again. The default knows of none.
+    fn is_checked(&self, _block: u64) -> bool {
+        false
+    }
+
     /// The first block at or after `from` that exists; [`check`] asks, to find
     /// blocks that belong to no node. The default tries 1024 numbers.
     ///
@@ -160,13 +166,8 @@ pub fn lookup(
     blocks: &mut (impl DirectoryBlocks + ?Sized),
     name: &[u8],
 ) -> Result<Option<(InodeNo, FileKind)>> {
-    if name.len() > MAX_NAME_BYTES {
-        return Err(Error::NameTooLong);
-    }
-    match tree::find(key, blocks, name, Extent::ToName)? {
-        Find::Found(found) => Ok(Some((found.ino, found.kind))),
-        Find::Absent { .. } => Ok(None),
-    }
+    let entry = search(key, blocks, name)?;
+    Ok(entry.map(|entry| entry.leads_to()))
 }
 
 /// Adds `name`. Writes at most [`INSERT_BLOCKS_MAX`] blocks.
@@ -217,14 +218,56 @@ pub fn remove(
     blocks: &mut (impl DirectoryBlocks + ?Sized),
     name: &[u8],
 ) -> Result<(InodeNo, FileKind)> {
-    match tree::find(key, blocks, name, Extent::Leaf)? {
-        Find::Found(found) => {
-            let former = (found.ino, found.kind);
-            reshape::remove(key, blocks, found)?;
-            Ok(former)
-        }
-        Find::Absent { .. } => Err(Error::NotFound),
+    let entry = search(key, blocks, name)?.ok_or(Error::NotFound)?;
+    let former = entry.leads_to();
+    remove_entry(key, blocks, entry)?;
+    Ok(former)
+}
+
+/// An entry that [`search`] found, and its place. It is out of date with the
+/// directory's next change.
+pub struct SearchedEntry(tree::Found);
+
+impl SearchedEntry {
+    /// Where the name leads.
+    pub fn leads_to(&self) -> (InodeNo, FileKind) {
+        (self.0.ino, self.0.kind)
     }
+}
+
+/// [`lookup`], for a name that is perhaps to be removed: [`remove_entry`] need
+/// not search again.
+///
+/// # Errors
+/// As [`lookup`].
+pub fn search(
+    key: &Key,
+    blocks: &mut (impl DirectoryBlocks + ?Sized),
+    name: &[u8],
+) -> Result<Option<SearchedEntry>> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(Error::NameTooLong);
+    }
+    match tree::find(key, blocks, name, Extent::ToName)? {
+        Find::Found(found) => Ok(Some(SearchedEntry(found))),
+        Find::Absent { .. } => Ok(None),
+    }
+}
+
+/// Removes an entry that was found, in a directory that has not changed since.
+///
+/// # Errors
+/// As [`remove`], but for `NotFound`.
+pub fn remove_entry(
+    key: &Key,
+    blocks: &mut (impl DirectoryBlocks + ?Sized),
+    entry: SearchedEntry,
+) -> Result<()> {
+    let descent = &entry.0.place.descent;
+    if !blocks.is_checked(descent.block) {
+        tree::check_leaf(key, descent)?;
+    }
+    reshape::remove(key, blocks, entry.0)
 }
 
 /// Lets `name` lead elsewhere and says where it led. Name (as first spelled,

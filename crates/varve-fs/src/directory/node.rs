@@ -338,6 +338,27 @@ impl<'a> Leaf<'a> {
 }
 
 impl<'a> Entries<'a> {
+    /// Goes past the entries with cookies below this one, which are checked as
+    /// [`Iterator::next`] does; it stops at a flaw, which the next step finds.
+    #[inline]
+    pub fn pass(&mut self, cookie: u64) {
+        while self.left > 0 {
+            let Some(header) = self.bytes.get(self.at..self.at + ENTRY_BYTES) else {
+                break;
+            };
+            let header = EntryHeader::ref_from_bytes(header).expect("of that length");
+            let this = header.cookie.get();
+            let end = self.at + ENTRY_BYTES + usize::from(header.name_len);
+            let sound = this > self.previous && this < self.upper && end <= self.bytes.len();
+            if this >= cookie || !sound {
+                break;
+            }
+            self.at = end;
+            self.left -= 1;
+            self.previous = this;
+        }
+    }
+
     #[cold]
     fn stop(&mut self, what: &'static str) -> Option<Parsed<(usize, Entry<'a>)>> {
         let at = self.at;

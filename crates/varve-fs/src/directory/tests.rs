@@ -21,6 +21,8 @@ struct Blocks {
     stored: HashMap<u64, Arc<Vec<u8>>>,
     /// Fails the read after so many.
     reads_left: Option<u64>,
+    /// Says that all blocks have been checked.
+    checked: bool,
     /// Uses the trait's own `edit`.
     plain_edit: bool,
     writes: u64,
@@ -54,6 +56,10 @@ impl DirectoryBlocks for Blocks {
 
     fn exists(&mut self, block: u64) -> Result<bool> {
         Ok(self.stored.contains_key(&block))
+    }
+
+    fn is_checked(&self, _block: u64) -> bool {
+        self.checked
     }
 
     fn next_existing(&mut self, from: u64) -> Result<Option<u64>> {
@@ -538,6 +544,7 @@ fn random_operations_agree_with_a_map() {
         let mut pair = Pair {
             blocks: Blocks {
                 plain_edit: round % 2 == 0,
+                checked: round % 4 < 2,
                 ..Blocks::default()
             },
             map: BTreeMap::new(),
@@ -661,6 +668,31 @@ fn an_entry_with_a_bad_kind_or_name_is_damage() {
         assert!(matches!(listing, Err(Error::Damaged { .. })), "byte {at}");
         assert!(!flaws(&KEY, &mut bad).1.is_empty());
     }
+}
+
+/// A search stops at the name; a change looks at the rest before it edits.
+#[test]
+fn a_leaf_with_a_flaw_behind_the_name_is_read_and_not_changed() {
+    let blocks = filled(3);
+    let mut data = blocks.stored[&0].to_vec();
+    data[6] += 1; // one entry more than there are
+    let mut bad = Blocks::default();
+    bad.stored.insert(0, Arc::new(data));
+    let first = listed(&mut filled(3), 0, 1)[0].0.clone();
+    let found = search(&KEY, &mut bad, &first).unwrap().unwrap();
+    assert_eq!(Some(found.leads_to().0.0), find(&mut bad, &first));
+    let refused = |outcome: Result<()>| {
+        assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+    };
+    refused(remove_entry(&KEY, &mut bad, found));
+    refused(remove(&KEY, &mut bad, &first).map(|_| ()));
+    refused(replace(&KEY, &mut bad, &first, InodeNo(9), FILE).map(|_| ()));
+    refused(insert(&KEY, &mut bad, b"new", InodeNo(9), FILE));
+    assert_eq!(bad.writes, 0);
+    // But for what an earlier change has looked at, or made.
+    bad.checked = true;
+    remove(&KEY, &mut bad, &first).unwrap();
+    assert_eq!(bad.writes, 1);
 }
 
 #[test]

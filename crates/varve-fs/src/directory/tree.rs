@@ -68,7 +68,7 @@ pub(super) struct Found {
 pub(super) enum Extent {
     /// What lies before the name, or where it would be.
     ToName,
-    /// All of it: it is about to be changed.
+    /// All of it, unless it was checked before: it is about to be changed.
     Leaf,
 }
 
@@ -156,6 +156,10 @@ pub(super) fn find(
     let mut place = None;
     let mut target = run.first;
     while let Some(descent) = descend(key, blocks, target)? {
+        let extent = match extent {
+            Extent::Leaf if blocks.is_checked(descent.block) => Extent::ToName,
+            extent => extent,
+        };
         let scan = scan_leaf(key, &descent, name, run, &mut cookie, extent)?;
         if let Some((at, bytes, ino, kind)) = scan.found {
             let place = Place { descent, at };
@@ -180,6 +184,15 @@ pub(super) fn find(
     Ok(Find::Absent { place, cookie })
 }
 
+/// Checks every entry of a leaf that is about to be changed.
+///
+/// # Errors
+/// `Damaged`.
+pub(super) fn check_leaf(key: &Key, descent: &Descent) -> Result<()> {
+    let flaw = descent.leaf().entries().find_map(|entry| entry.err());
+    flaw.map_or(Ok(()), |flaw| Err(flaw.at_block(key, descent.block)))
+}
+
 /// What a leaf says about a name.
 struct Scan {
     /// Place, bytes and target of the entry.
@@ -202,11 +215,11 @@ fn scan_leaf(
         found: None,
         beyond: None,
     };
-    for entry in descent.leaf().entries() {
-        let (at, entry) = entry.map_err(|flaw| flaw.at_block(key, descent.block))?;
-        if entry.cookie < run.first {
-            continue;
-        }
+    let damaged = |flaw: node::Flaw| flaw.at_block(key, descent.block);
+    let mut entries = descent.leaf().entries();
+    entries.pass(run.first);
+    for entry in entries {
+        let (at, entry) = entry.map_err(damaged)?;
         if entry.cookie > *cookie && scan.beyond.is_none() {
             scan.beyond = Some(at);
         }
@@ -215,8 +228,7 @@ fn scan_leaf(
                 *cookie += 1;
             }
             if scan.found.is_none() && name::same(key, entry.name, name) {
-                let kind = entry.target(at);
-                let kind = kind.map_err(|flaw| flaw.at_block(key, descent.block))?;
+                let kind = entry.target(at).map_err(damaged)?;
                 scan.found = Some((at, entry.bytes(), InodeNo(entry.ino), kind));
             }
         }

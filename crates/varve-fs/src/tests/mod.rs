@@ -4,6 +4,7 @@
 //! file system and the layout: it checks every group, counts, and fails on
 //! demand.
 
+mod alone;
 mod attributes;
 mod content;
 mod durability;
