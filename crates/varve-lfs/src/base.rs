@@ -86,11 +86,9 @@ impl Base {
         }
         let per_block = geometry.entries_per_block();
         let block = imap_block(geometry, ino.0);
-        let tree = self.ifile_tree(reader);
-        let Some(pointer) = tree.get(block)? else {
+        let Some((pointer, bytes)) = reader.ifile_page(self.ifile_root(), block)? else {
             return Ok(ImapState::Unused);
         };
-        let bytes = reader.ifile_block(&pointer, block)?;
         let at = (ino.0 % per_block) as usize;
         let entry = entries::<ImapEntry>(&bytes).get(at);
         entry

@@ -51,12 +51,16 @@ impl Layout for Lfs {
         if ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
-        let mut inode = self.image(ino)?.inode.clone();
-        // A damaged inode may count more than there is: sums must not overflow.
-        let most = self.geometry.volume_bytes() / SECTOR;
-        inode.blocks = inode.blocks.min(most);
-        inode.sectors = inode.sectors.min(most);
-        Ok(inode)
+        let image = self.image(ino)?;
+        Ok(self.sane_inode(&image))
+    }
+
+    fn read_inode_once(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        if ino == InodeNo::IFILE {
+            return self.read_inode(view, ino);
+        }
+        self.control.asked();
+        Ok(self.sane_inode(&self.lookup().inode(ino)?.0))
     }
 
     fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
@@ -199,6 +203,15 @@ impl Layout for Lfs {
 }
 
 impl Lfs {
+    /// A damaged inode may count more than there is: sums must not overflow.
+    fn sane_inode(&self, image: &InodeImage) -> Inode {
+        let mut inode = image.inode.clone();
+        let most = self.geometry.volume_bytes() / SECTOR;
+        inode.blocks = inode.blocks.min(most);
+        inode.sectors = inode.sectors.min(most);
+        inode
+    }
+
     /// The newest image of `ino`, remembered if it is the checkpoint's.
     pub(crate) fn image(&self, ino: InodeNo) -> Result<Arc<InodeImage>> {
         let (image, serial) = self.lookup().inode(ino)?;

@@ -239,15 +239,14 @@ fn decode_root(height: u8, tail: &[u8], inline: bool) -> Result<Root, String> {
     if inline {
         return Ok(Root::default());
     }
-    let mut slots = super::entries::<Pointer>(tail).to_vec();
+    let slots = super::entries::<Pointer>(tail);
     if slots
         .iter()
         .any(|p| !p.is_sane() || (height > 0 && p.is_unwritten()))
     {
         return Err("malformed pointer".into());
     }
-    while slots.last().is_some_and(Pointer::is_none) {
-        slots.pop();
-    }
+    let last = slots.iter().rposition(|pointer| !pointer.is_none());
+    let slots = slots[..last.map_or(0, |last| last + 1)].to_vec();
     Ok(Root { height, slots })
 }

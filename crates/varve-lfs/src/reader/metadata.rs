@@ -1,14 +1,16 @@
 //! Index nodes, blocks of the ifile and inodes: decoded once, and kept.
 
 use super::{ReadCause, Reader};
+use crate::base::{Tree, span};
 use crate::error::{Error, Result};
 use crate::format::ifile::InodePlace;
-use crate::format::inode::InodeImage;
+use crate::format::inode::{InodeImage, Root};
 use crate::format::node::{Node, NodeId};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
 use quick_cache::Weighter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::RwLock;
 use varve_fs::InodeNo;
 
 /// A place in the log, told apart from what stood there before.
@@ -54,6 +56,17 @@ impl Obsolete {
     pub fn inode(&mut self, place: &InodePlace) {
         self.0.push(inode_key(place));
     }
+}
+
+/// The block of an ifile that was asked for last, and the slot of the root that
+/// leads to it. What a slot leads to never changes.
+#[derive(Default)]
+pub(super) struct LastPage(RwLock<Option<Page>>);
+
+struct Page {
+    slot: Pointer,
+    block: u64,
+    content: (Pointer, Arc<Vec<u8>>),
 }
 
 /// Decoded metadata, verified once.
@@ -139,6 +152,49 @@ impl Reader {
         Ok(bytes)
     }
 
+    /// Where block `block` of an ifile with this root is, and its content, filled
+    /// up to the block size. Of inodes read one after the other most are in the
+    /// same block as the one before.
+    ///
+    /// # Errors
+    /// As [`Reader::block`].
+    pub fn ifile_page(&self, root: &Root, block: u64) -> Result<Option<(Pointer, Arc<Vec<u8>>)>> {
+        let slot = usize::try_from(block / span(root.height)).unwrap_or(usize::MAX);
+        let Some(&slot) = root.slots.get(slot) else {
+            return Ok(None);
+        };
+        let patched = self.is_patched();
+        if let Some(page) = &*self.last_page.0.read()
+            && page.block == block
+            && page.slot == slot
+            && !patched
+        {
+            return Ok(Some(page.content.clone()));
+        }
+        let tree = Tree {
+            reader: self,
+            ino: InodeNo::IFILE,
+            root,
+        };
+        let Some(pointer) = tree.get(block)? else {
+            return Ok(None);
+        };
+        let content = (pointer, self.ifile_block(&pointer, block)?);
+        if !patched {
+            *self.last_page.0.write() = Some(Page {
+                slot,
+                block,
+                content: content.clone(),
+            });
+        }
+        Ok(Some(content))
+    }
+
+    /// Forgets what [`Reader::ifile_page`] found last.
+    pub(super) fn forget_page(&self) {
+        *self.last_page.0.write() = None;
+    }
+
     /// Keeps an ifile block that has just been written.
     pub fn keep_ifile_block(&self, pointer: &Pointer, bytes: Arc<Vec<u8>>) {
         let key = MetaKey::block(pointer);
@@ -158,8 +214,8 @@ impl Reader {
         {
             return Ok(image);
         }
-        let bytes = self.inode_bytes(place, ino)?;
-        let image = InodeImage::decode(&bytes, ino).map_err(|source| {
+        let image = self.with_inode_bytes(place, ino, |bytes| InodeImage::decode(bytes, ino))?;
+        let image = image.map_err(|source| {
             Error::damaged(self.geometry.segment_of(place.sector), place.sector, source)
         })?;
         let image = Arc::new(image);
@@ -180,11 +236,16 @@ impl Reader {
         self.meta.insert(inode_key(place), Meta::Inode(image));
     }
 
-    /// The stored bytes of an inode, verified.
+    /// Hands the stored bytes of an inode, verified, to `take`.
     ///
     /// # Errors
     /// As [`Reader::inode`].
-    pub fn inode_bytes(&self, place: &InodePlace, ino: InodeNo) -> Result<Vec<u8>> {
+    fn with_inode_bytes<T>(
+        &self,
+        place: &InodePlace,
+        ino: InodeNo,
+        take: impl Fn(&[u8]) -> T,
+    ) -> Result<T> {
         let inode_bytes = self.geometry.inode_bytes as usize;
         let offset = usize::from(place.slot) * inode_bytes;
         let sectors = ((offset + inode_bytes) as u64).div_ceil(SECTOR);
@@ -200,37 +261,48 @@ impl Reader {
                 "the inode map leads outside of every segment".into(),
             ));
         }
-        let mut bytes = vec![0; (sectors * SECTOR) as usize];
-        let cut = |bytes: &[u8]| bytes[offset..offset + inode_bytes].to_vec();
         // The checksum covers the inode alone, so each source is tried in turn.
-        if self.durability.serve(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
-            return Ok(cut(&bytes));
+        let verified = |bytes: &[u8]| {
+            let inode = &bytes[offset..offset + inode_bytes];
+            match crc32c(inode) {
+                found if found == place.crc => Ok(take(inode)),
+                found => Err(found),
+            }
+        };
+        let length = (sectors * SECTOR) as usize;
+        if self.durability.any_in_flight() {
+            let mut bytes = vec![0; length];
+            if self.durability.serve(place.sector, &mut bytes)
+                && let Ok(taken) = verified(&bytes)
+            {
+                return Ok(taken);
+            }
         }
-        if self.take_from_window(place.sector, &mut bytes) && crc32c(&cut(&bytes)) == place.crc {
+        if let Some(Ok(taken)) = self.in_window(place.sector, length, verified) {
             self.counters.window_hits.fetch_add(1, Relaxed);
-            return Ok(cut(&bytes));
+            return Ok(taken);
         }
         let byte = place.sector * SECTOR;
         let whose = |_: &Error| self.counters.failures.attribute(byte, ino, 0);
+        let mut bytes = vec![0; length];
         self.miss(ReadCause::Metadata, place.sector, &mut bytes)
             .inspect_err(whose)?;
-        let first = crc32c(&cut(&bytes));
-        if first != place.crc {
-            self.counters.checksum_retries.fetch_add(1, Relaxed);
-            self.read_for(ReadCause::Metadata, place.sector, &mut bytes)
-                .inspect_err(whose)?;
-            let found = crc32c(&cut(&bytes));
-            self.tell_mismatch(place.sector, inode_bytes, place.crc, first, found);
-            self.counters.failures.attribute(byte, ino, 0);
-        }
-        let found = crc32c(&cut(&bytes));
-        if found == place.crc {
-            Ok(cut(&bytes))
-        } else {
-            Err(damaged(format!(
+        let first = match verified(&bytes) {
+            Ok(taken) => return Ok(taken),
+            Err(first) => first,
+        };
+        self.counters.checksum_retries.fetch_add(1, Relaxed);
+        self.read_for(ReadCause::Metadata, place.sector, &mut bytes)
+            .inspect_err(whose)?;
+        let again = verified(&bytes);
+        let found = *again.as_ref().err().unwrap_or(&place.crc);
+        self.tell_mismatch(place.sector, inode_bytes, place.crc, first, found);
+        self.counters.failures.attribute(byte, ino, 0);
+        again.map_err(|found| {
+            damaged(format!(
                 "checksum is {found:#010x}, want {:#010x}",
                 place.crc
-            )))
-        }
+            ))
+        })
     }
 }

@@ -21,7 +21,7 @@ use crate::geometry::Geometry;
 use crate::statistics::Counters;
 use ahead::Fetch;
 pub use metadata::Obsolete;
-use metadata::{ByBytes, Meta, MetaKey};
+use metadata::{ByBytes, LastPage, Meta, MetaKey};
 use patches::Patches;
 use plugged::Plugged;
 use quick_cache::sync::Cache;
@@ -39,6 +39,7 @@ pub struct Reader {
     source: Arc<Source>,
     geometry: Geometry,
     meta: Cache<MetaKey, Meta, ByBytes>,
+    last_page: LastPage,
     windows: Arc<Windows>,
     ahead: Workers<Fetch>,
     durability: Arc<Durability>,
@@ -67,6 +68,7 @@ impl Reader {
             source,
             geometry,
             meta,
+            last_page: LastPage::default(),
             windows,
             durability,
             counters,
@@ -232,6 +234,7 @@ impl Reader {
     /// Drops everything that could be read again.
     pub fn forget_all(&self) {
         self.meta.clear();
+        self.forget_page();
         self.windows.clear();
     }
 }

@@ -186,7 +186,20 @@ impl Reader {
     /// Copies sectors from a window that is there or on its way. Whoever is
     /// the first to read from it has the next ones fetched.
     pub(super) fn take_from_window(&self, sector: u64, bytes: &mut [u8]) -> bool {
-        let end = sector + bytes.len() as u64 / SECTOR;
+        let length = bytes.len();
+        let copied = self.in_window(sector, length, |window| bytes.copy_from_slice(window));
+        copied.is_some()
+    }
+
+    /// [`Reader::take_from_window`] without a copy: `take` sees the bytes where
+    /// they are.
+    pub(super) fn in_window<T>(
+        &self,
+        sector: u64,
+        length: usize,
+        take: impl FnOnce(&[u8]) -> T,
+    ) -> Option<T> {
+        let end = sector + length as u64 / SECTOR;
         let covers = |range: &Range<u64>| range.start <= sector && end <= range.end;
         let mut state = self.windows.state.lock();
         while state.under_way.iter().any(|w| covers(&w.sectors)) {
@@ -194,9 +207,7 @@ impl Reader {
             self.windows.arrived.wait(&mut state);
         }
         let mut kept = state.kept.iter_mut().rev();
-        let Some(window) = kept.find(|window| covers(&window.sectors)) else {
-            return false;
-        };
+        let window = kept.find(|window| covers(&window.sectors))?;
         let buffer = Arc::clone(&window.bytes);
         let offset = ((sector - window.sectors.start) * SECTOR) as usize;
         let lacking = match std::mem::take(&mut window.untouched) {
@@ -208,8 +219,7 @@ impl Reader {
         };
         drop(state);
         self.fetch_ahead(lacking);
-        bytes.copy_from_slice(&buffer[offset..offset + bytes.len()]);
-        true
+        Some(take(&buffer[offset..offset + length]))
     }
 
     /// The sector behind the last segment. A window may well reach into the
