@@ -23,6 +23,7 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Version, View};
 use crate::unlink::wrong_child;
 use crate::vnode::{Vnode, usage_of};
+use crate::vnode_table::Known;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
@@ -75,11 +76,11 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Stale); // a layout's own
         }
         let loading = self.table.loading(ino);
-        if let Some(vnode) = self.table.get(ino) {
-            return Ok(Taken::Vnode(vnode));
-        }
-        if self.table.is_held(ino) {
-            return Ok(Taken::Vnode(self.enter_vnode(ino)?));
+        match self.table.known(ino) {
+            Known::Vnode(vnode) => return Ok(Taken::Vnode(vnode)),
+            Known::Ended => return Err(Error::Stale),
+            Known::Held => return Ok(Taken::Vnode(self.enter_vnode(ino)?)),
+            Known::Nothing => {}
         }
         let inode = self.checked_inode(ino, |layout| layout.read_inode_once(View::Live, ino))?;
         if !self.ends_at_once(&inode) {

@@ -28,7 +28,7 @@ use crate::statistics::{self, FsStatistics};
 use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::Vnode;
-use crate::vnode_table::VnodeTable;
+use crate::vnode_table::{Known, VnodeTable};
 use crate::write_back::NOT_WOKEN;
 use std::sync::Arc;
 use varve_device::Clock;
@@ -251,15 +251,15 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Stale); // a layout's own
         }
         let _loading = self.table.loading(ino);
-        let loaded = self.table.get(ino);
-        if let Some(vnode) = loaded.filter(|_| !planted::is(Planted::LoadedTwice)) {
-            return Ok(vnode);
+        match self.table.known(ino) {
+            Known::Vnode(vnode) if !planted::is(Planted::LoadedTwice) => Ok(vnode),
+            Known::Ended => Err(Error::Stale),
+            Known::Vnode(_) | Known::Held | Known::Nothing => self.enter_vnode(ino),
         }
-        self.enter_vnode(ino)
     }
 
-    /// Makes a vnode of an inode that is not in memory, whose loading lock is
-    /// held.
+    /// Makes a vnode of an inode that is not in memory and has not ended; its
+    /// loading lock is held.
     ///
     /// # Errors
     /// As [`Self::vnode`].
@@ -270,8 +270,8 @@ impl<L: Layout> FileSystem<L> {
         Ok(vnode)
     }
 
-    /// An inode that is not in memory, whose loading lock is held, as `read`
-    /// gets it from the layout.
+    /// An inode that is not in memory and has not ended, as `read` gets it from
+    /// the layout; its loading lock is held.
     ///
     /// # Errors
     /// As [`Self::vnode`].
@@ -280,9 +280,6 @@ impl<L: Layout> FileSystem<L> {
         ino: InodeNo,
         read: impl FnOnce(&L) -> Result<Inode>,
     ) -> Result<Inode> {
-        if self.table.has_ended(ino) {
-            return Err(Error::Stale);
-        }
         let inode = read(&self.store.layout).map_err(|error| match error {
             Error::NotFound => Error::Stale,
             other => other,

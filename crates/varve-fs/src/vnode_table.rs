@@ -50,6 +50,18 @@ pub(crate) struct VnodeTable {
     births: AtomicU64,
 }
 
+/// What [`VnodeTable`] knows of a number.
+pub(crate) enum Known {
+    /// Its file is in memory.
+    Vnode(Arc<Vnode>),
+    /// It is not, and somebody holds it.
+    Held,
+    /// Its file has ended, which is not logged yet.
+    Ended,
+    /// What the layout says of it is all there is.
+    Nothing,
+}
+
 impl VnodeTable {
     /// A table that keeps about `bound` vnodes that nobody needs.
     pub fn new(bound: usize) -> Self {
@@ -132,22 +144,25 @@ impl VnodeTable {
         None
     }
 
-    /// True if somebody holds the number, which has no vnode here.
-    pub fn is_held(&self, ino: InodeNo) -> bool {
+    /// What is known of a number whose loading lock is held.
+    pub fn known(&self, ino: InodeNo) -> Known {
         let shard = self.shards[Self::shard(ino)].read();
-        shard.parked.get(Self::index(ino)) > 0
+        if let Some(vnode) = shard.vnodes.get(&ino.0) {
+            return Known::Vnode(Arc::clone(vnode));
+        }
+        if shard.ended.contains(&ino.0) {
+            return Known::Ended;
+        }
+        match shard.parked.get(Self::index(ino)) {
+            0 => Known::Nothing,
+            _ => Known::Held,
+        }
     }
 
     /// The file of a number without a vnode has ended. The loading lock is held.
     pub fn end(&self, ino: InodeNo) {
         let mut shard = self.shards[Self::shard(ino)].write();
         shard.ended.insert(ino.0);
-    }
-
-    /// True between a file's end and the moment at which it is logged.
-    pub fn has_ended(&self, ino: InodeNo) -> bool {
-        let shard = self.shards[Self::shard(ino)].read();
-        shard.ended.contains(&ino.0)
     }
 
     /// The ends of these files have been logged.
