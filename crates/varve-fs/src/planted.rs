@@ -101,6 +101,8 @@ pub enum Planted {
     ChangesForgotten,
     /// VLFS, rule 15: index nodes and inodes are free before the fold.
     MetadataNotHeld,
+    /// VLFS, rule 17: what is used is judged change by change, not by the sum.
+    ChangesOneByOne,
     /// Between threads: who waits for a partial is woken without the lock under
     /// which he looked for it.
     WakeUpLost,
@@ -132,8 +134,11 @@ impl Planted {
     ];
 
     /// Those of VLFS alone.
-    pub const OF_THE_VIRTUAL_LOG: [Planted; 2] =
-        [Planted::ChangesForgotten, Planted::MetadataNotHeld];
+    pub const OF_THE_VIRTUAL_LOG: [Planted; 3] = [
+        Planted::ChangesForgotten,
+        Planted::MetadataNotHeld,
+        Planted::ChangesOneByOne,
+    ];
 
     /// Every other one.
     pub const ALL: [Planted; 44] = [

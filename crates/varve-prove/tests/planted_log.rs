@@ -349,7 +349,7 @@ fn first(bug: Planted) -> Net {
         | Planted::OvertakenFetch
         | Planted::TrailUnchecked
         | Planted::EarlierCapture => unreachable!("not in ALL: tests/schedules casts for it"),
-        Planted::ChangesForgotten | Planted::MetadataNotHeld => {
+        Planted::ChangesForgotten | Planted::MetadataNotHeld | Planted::ChangesOneByOne => {
             unreachable!("not in ALL: tests/virtual_log casts for it")
         }
     }

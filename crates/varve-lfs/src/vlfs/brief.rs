@@ -32,7 +32,11 @@ impl Vlfs {
     fn may_be_brief(&self, writer: &Writer) -> bool {
         let owed = self.owed();
         let least = owed + self.records_for(writer, owed) + SPARE_BLOCKS;
-        owed <= UNFOLDED_MAX && writer.space.free_blocks() >= least
+        let free = writer.space.free_blocks();
+        // Room that waits for the fold makes what is left dear: a unit may keep
+        // a block broken.
+        let held = writer.space.held_units();
+        owed <= UNFOLDED_MAX && free >= least && held <= (free / 2).max(SPARE_BLOCKS)
     }
 
     fn seal_brief(&self, writer: &mut Writer, slot: u64) -> Result<()> {

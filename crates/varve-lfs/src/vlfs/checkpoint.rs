@@ -4,6 +4,7 @@
 use super::Vlfs;
 use super::format::{CheckpointHeader, Entry, Malformed, Measures, Totals};
 use super::lookup::Store;
+use super::numbers::{in_use, not_sparse};
 use super::seal::Writer;
 use super::space::Bits;
 use crate::error::Result;
@@ -134,20 +135,30 @@ pub(super) fn read_body(
     if header.empty.get() == 1 {
         return Ok((bits, Vec::new()));
     }
-    let mut map = vec![Entry::default(); header.entries.get() as usize];
     let head = measures.checkpoint_block(region);
-    let mut at = measures.block_byte(head + 1);
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    for body in [&mut bits.0[..], map.as_mut_bytes()] {
-        for part in body.chunks_mut(PART) {
-            let padded = part.len().next_multiple_of(measures.block_bytes as usize);
-            let mut bytes = vec![0; padded];
-            store.read_patiently(at, &mut bytes)?;
-            part.copy_from_slice(&bytes[..part.len()]);
-            digest.update(part);
-            at += padded as u64;
-        }
-        at = measures.block_byte(head + 1 + measures.bits_blocks());
+    let mut read = |at: &mut u64, part: &mut [u8]| -> Result<()> {
+        let padded = part.len().next_multiple_of(measures.block_bytes as usize);
+        let mut bytes = vec![0; padded];
+        store.read_patiently(*at, &mut bytes)?;
+        part.copy_from_slice(&bytes[..part.len()]);
+        digest.update(part);
+        *at += padded as u64;
+        Ok(())
+    };
+    let mut at = measures.block_byte(head + 1);
+    let mut parts = bits.0.chunks_mut(PART);
+    parts.try_for_each(|part| read(&mut at, part))?;
+    at = measures.block_byte(head + 1 + measures.bits_blocks());
+    let (mut map, mut used) = (Vec::new(), 0);
+    // Grows as it is read: a head may promise more than the device has.
+    while (map.len() as u64) < header.entries.get() {
+        let left = header.entries.get() as usize - map.len();
+        let mut part = vec![Entry::default(); left.min(PART / size_of::<Entry>())];
+        read(&mut at, part.as_mut_bytes())?;
+        used += in_use(&part);
+        map.append(&mut part);
+        not_sparse(used, map.len() as u64)?;
     }
     let found = digest.finalize() as u32;
     if found != header.body_crc.get() {

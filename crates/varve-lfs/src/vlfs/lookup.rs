@@ -1,7 +1,8 @@
 //! Reading: units checked against their checksums, and what lies over them in
 //! memory.
 
-use super::format::{Entry, Image, Measures, Node, NodeId, Place};
+use super::format::{Entry, Extent, Image, Measures, Node, NodeId, Place};
+use super::near::Near;
 use crate::error::{Error, Result};
 use crate::format::{Malformed, SECTOR, crc32c};
 use quick_cache::sync::Cache;
@@ -19,6 +20,9 @@ pub struct Store {
     pub measures: Measures,
     nodes: Cache<(u64, u32), Arc<Node>>,
     images: Cache<(u64, u32), Arc<Image>>,
+    /// Around metadata that was read, and around data.
+    near: Near,
+    near_data: Near,
 }
 
 impl Store {
@@ -26,11 +30,14 @@ impl Store {
     pub fn new(medium: Arc<dyn Medium>, measures: Measures, cache_bytes: u64) -> Self {
         // Each kind has half; decoded, a unit takes about a third more.
         let each = (cache_bytes / 2 / (u64::from(measures.unit_bytes) * 4 / 3)).max(64) as usize;
+        let (unit_bytes, per_block) = (measures.unit_bytes, measures.units_per_block());
         Store {
             medium,
             measures,
             nodes: Cache::new(each),
             images: Cache::new(each),
+            near: Near::new(unit_bytes, per_block, measures.eager_units()),
+            near_data: Near::new(unit_bytes, per_block, measures.eager_units()),
         }
     }
 
@@ -38,6 +45,8 @@ impl Store {
     pub fn drop_caches(&self) {
         self.nodes.clear();
         self.images.clear();
+        self.near.clear();
+        self.near_data.clear();
     }
 
     /// Reads what the host asked for, by one command.
@@ -52,11 +61,36 @@ impl Store {
         Ok(())
     }
 
-    /// One unit, whatever it is.
+    /// One unit, whatever it is, perhaps with its neighbours.
     ///
     /// # Errors
     /// `BadUnit` if its checksum is another; device errors.
     pub fn unit(&self, unit: u64, crc: u32) -> Result<Vec<u8>> {
+        match self.unit_nearby(unit).filter(|bytes| crc32c(bytes) == crc) {
+            Some(bytes) => Ok(bytes),
+            None => self.unit_alone(unit, crc),
+        }
+    }
+
+    /// The unit as it was read with others, now or before; `None` if it is
+    /// alone, or the read failed.
+    fn unit_nearby(&self, unit: u64) -> Option<Vec<u8>> {
+        if let Some(bytes) = self.near.get(unit, 1) {
+            return Some(bytes);
+        }
+        let run = self.near.around(unit);
+        if run.is_empty() {
+            return None;
+        }
+        let mut bytes = vec![0; (run.end - run.start) as usize * self.measures.unit_bytes as usize];
+        self.medium.command(Access::Read);
+        let at = self.measures.unit_byte(run.start);
+        self.medium.read(at, &mut bytes).ok()?;
+        self.near.keep(run.start, bytes);
+        self.near.get(unit, 1)
+    }
+
+    fn unit_alone(&self, unit: u64, crc: u32) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.measures.unit_bytes as usize];
         let at = self.measures.unit_byte(unit);
         let mut outcome = Ok(0);
@@ -162,6 +196,23 @@ impl Store {
         }
     }
 
+    /// The units of a block as they were read with others, now or before; `None`
+    /// if nothing near was read lately, or the read failed.
+    fn block_nearby(&self, extent: Extent) -> Option<Vec<u8>> {
+        let units = extent.units.into();
+        if let Some(bytes) = self.near_data.get(extent.unit, units) {
+            return Some(bytes);
+        }
+        let run = self.near_data.around(extent.unit);
+        if run.end < extent.end() {
+            return None;
+        }
+        let mut bytes = vec![0; (run.end - run.start) as usize * self.measures.unit_bytes as usize];
+        self.read_for_host(run.start, &mut bytes).ok()?;
+        self.near_data.keep(run.start, bytes);
+        self.near_data.get(extent.unit, units)
+    }
+
     /// The stored sectors of one block, or of extended attributes.
     ///
     /// # Errors
@@ -171,6 +222,11 @@ impl Store {
             return Ok(vec![0; usize::from(place.sectors) * SECTOR as usize]);
         }
         let extent = self.measures.extent_of(place);
+        if let Some(bytes) = self.block_nearby(extent)
+            && let Ok(stored) = self.checked(place, ino, block, &bytes)
+        {
+            return Ok(stored);
+        }
         let mut bytes = vec![0; extent.units as usize * self.measures.unit_bytes as usize];
         let mut once = || {
             self.read_for_host(extent.unit, &mut bytes)?;

@@ -1,7 +1,9 @@
 //! Giving out inode numbers. Free ones are known from the inode map, which is
 //! in memory.
 
+use super::format::Entry;
 use super::lookup::Tables;
+use crate::format::Malformed;
 use std::collections::HashMap;
 use varve_fs::{InodeNo, Version};
 
@@ -15,6 +17,35 @@ pub struct Numbers {
     end: u64,
     /// Given out and not yet appended.
     given: HashMap<u64, Version>,
+}
+
+/// Numbers below the last one that may never have been written: their files
+/// waited in memory when the power failed.
+const GAPS_MAX: u64 = 1 << 20;
+
+/// Numbers that were ever used.
+pub fn in_use(map: &[Entry]) -> u64 {
+    let used = map.iter().filter(|entry| **entry != Entry::default());
+    used.count() as u64
+}
+
+/// Refuses a map that ends at `end` with only `used` numbers ever used. They are
+/// given out in order, so that a volume that has as much was not written by
+/// anybody, and a small image takes no memory for what it does not hold.
+///
+/// # Errors
+/// If more than half of it is gaps, and very many.
+pub fn not_sparse(used: u64, end: u64) -> Result<(), Malformed> {
+    match end > used.saturating_mul(2).saturating_add(GAPS_MAX) {
+        true => {
+            let problem = format!(
+                "inode number {} is in use, and only {used} ever were",
+                end - 1
+            );
+            Err(Malformed::new("inode map", problem))
+        }
+        false => Ok(()),
+    }
 }
 
 impl Numbers {

@@ -12,6 +12,7 @@ use super::format::{
 };
 use super::logged::Logged;
 use super::lookup::{Store, Tables};
+use super::numbers::{in_use, not_sparse};
 use super::replay::replay;
 use super::space::Bits;
 use super::unfolded::Unfolded;
@@ -100,7 +101,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         map: Vec::new(),
         totals: Totals::default(),
     });
-    let (map, totals) = amended(&store.measures, &base, &found);
+    let (map, totals) = amended(&store.measures, &base, &found)?;
     let difference = match known {
         true => difference(store, &base, &map, &mut report),
         false => Err(Malformed::new("checkpoint", "none is left").into()),
@@ -135,15 +136,25 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
 }
 
 /// The inode map with what the log says.
-fn amended(measures: &Measures, base: &Base, found: &Found<Logged>) -> (Vec<Entry>, Totals) {
+fn amended(
+    measures: &Measures,
+    base: &Base,
+    found: &Found<Logged>,
+) -> Result<(Vec<Entry>, Totals)> {
     let mut map = base.map.clone();
-    for logged in &found.newest {
-        let Logged::Map(record) = logged else {
-            continue;
-        };
+    let mut known = in_use(&map);
+    let records = found.newest.iter().filter_map(|logged| match logged {
+        Logged::Map(record) => Some(record),
+        Logged::Changes(_) => None,
+    });
+    for record in records.clone() {
+        known += in_use(&record.entries);
+    }
+    for record in records {
         let first = record.header.piece.get() as usize * measures.entries_per_record();
         let used = record.entries.iter().rposition(|e| *e != Entry::default());
         let end = used.map_or(0, |last| first + last + 1);
+        not_sparse(known, end as u64)?;
         if map.len() < end {
             map.resize(end, Entry::default());
         }
@@ -155,7 +166,7 @@ fn amended(measures: &Measures, base: &Base, found: &Found<Logged>) -> (Vec<Entr
     }
     // The youngest record is the root's: it comes first.
     let totals = found.newest.first().map_or(base.totals, Logged::totals);
-    (map, totals)
+    Ok((map, totals))
 }
 
 /// The changes since the last fold, in order, and how they are kept.

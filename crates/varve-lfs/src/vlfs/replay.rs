@@ -7,12 +7,14 @@
 
 use super::format::{Change, Extent, Image, Measures, Node, NodeId};
 use super::lookup::{Store, Tables};
+use super::numbers::{in_use, not_sparse};
 use super::space::Bits;
 use super::stage::{Changes, Stage};
 use crate::error::Result;
 use crate::format::Malformed;
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::flags;
+use varve_fs::planted::{self, Planted};
 
 /// Inodes and index nodes that changes may leave to be folded: a transaction that
 /// leaves more than an eighth of it is not brief, but may pass through some.
@@ -38,6 +40,9 @@ pub(super) fn replay(
     tree: &mut Bits,
     changes: &[Change],
 ) -> Result<Replayed> {
+    let last = changes.iter().map(Change::ino).max().unwrap_or(0);
+    let known = in_use(&tables.map) + changes.len() as u64;
+    not_sparse(known, last.saturating_add(1))?;
     let staged = apply(store, &tables, changes)?;
     let Changes {
         freed,
@@ -138,6 +143,14 @@ fn add_up(
     let places = changes.iter().filter_map(Change::place);
     places.for_each(|place| add(measures.extent_of(place), 1));
     released.iter().for_each(|&extent| add(extent, -1));
+    if planted::is(Planted::ChangesOneByOne) {
+        let mut places = changes.iter().filter_map(Change::place);
+        let taken = places.all(|place| tree.set(measures.extent_of(place)));
+        return match taken && released.iter().all(|&extent| tree.clear(extent)) {
+            true => Ok(()),
+            false => Err(contradiction(0)),
+        };
+    }
     for (unit, sum) in sums {
         let extent = Extent { unit, units: 1 };
         let stands = match sum {

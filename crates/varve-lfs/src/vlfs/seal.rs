@@ -8,16 +8,14 @@
 
 use super::Vlfs;
 use super::append::TRIES;
-use super::compact::{Owner, Owners};
-use super::format::{Entry, Extent, Image, Node, NodeId, Place, Record, Totals};
+use super::compact::Owners;
+use super::format::{Entry, Record, Totals};
 use super::runs::Runs;
 use super::space::Space;
 use super::unfolded::Unfolded;
 use crate::error::{Error, Result};
-use crate::format::crc32c;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::IoSlice;
-use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
 use varve_vlog::format::RecordHeader;
@@ -48,19 +46,6 @@ pub struct Writer {
     pub checkpoint_ns: u64,
     /// Bytes written since.
     pub since_checkpoint: u64,
-}
-
-/// Metadata with its places, ready to be written.
-#[derive(Default)]
-struct Plan {
-    /// In the order in which room was taken.
-    units: Vec<(u64, Vec<u8>)>,
-    /// How many of them are on the device.
-    written: usize,
-    nodes: Vec<(Place, Arc<Node>)>,
-    images: Vec<(Entry, Arc<Image>)>,
-    owners: Vec<(u64, Owner)>,
-    released: Vec<Extent>,
 }
 
 impl Vlfs {
@@ -161,130 +146,6 @@ impl Vlfs {
         self.counts.transactions.fetch_add(1, Relaxed);
     }
 
-    /// Writes nodes and inodes that changed; elsewhere, all of them, if a write
-    /// fails.
-    fn write_metadata(&self, writer: &mut Writer) -> Result<Plan> {
-        let mut failed = None;
-        for _ in 0..TRIES {
-            let mut plan = Plan::default();
-            let planned = self.plan(writer, &mut plan);
-            let Err(error) = planned.and_then(|()| self.write_units(&mut plan)) else {
-                for (unit, bytes) in &plan.units {
-                    writer.runs.metadata(*unit, 1, bytes);
-                    writer.since_checkpoint += bytes.len() as u64;
-                }
-                return Ok(plan);
-            };
-            for &(unit, _) in &plan.units {
-                writer.space.spoil(Extent { unit, units: 1 });
-            }
-            // Not if no room was left.
-            self.writable()?;
-            failed = Some(error);
-        }
-        let error = failed.expect("a try that failed");
-        self.stop(format!("a write failed at {TRIES} places: {error}"));
-        Err(error)
-    }
-
-    /// Finds room for nodes and inodes that changed. Where there is a head each
-    /// is written before the next place is chosen, which is near by where the
-    /// head is then: of two that are near now, one may have passed by the time
-    /// that the other is written, and costs a revolution.
-    fn plan(&self, writer: &mut Writer, plan: &mut Plan) -> Result<()> {
-        let measures = self.measures();
-        let tables = self.tables.read();
-        let mut nodes: BTreeMap<NodeId, Node> = tables
-            .nodes
-            .iter()
-            .map(|(id, node)| (*id, (**node).clone()))
-            .collect();
-        let mut images: BTreeMap<u64, Image> = tables
-            .images
-            .iter()
-            .map(|(ino, image)| (*ino, (**image).clone()))
-            .collect();
-        let mut room = |bytes: Vec<u8>, plan: &mut Plan| {
-            if self.store.medium.head().is_some() {
-                self.write_units(plan)?;
-            }
-            let unit = writer.space.take_unit(&self.store.medium);
-            let unit = unit.ok_or_else(|| self.no_room("an inode or an index node"))?;
-            let crc = crc32c(&bytes);
-            plan.units.push((unit, bytes));
-            Ok::<_, Error>((unit, crc))
-        };
-        // By file and height: a node's place is known before its parent goes.
-        while let Some((id, node)) = nodes.pop_first() {
-            let image = images.get_mut(&id.ino).expect("a changed node's inode");
-            let version = image.inode.version;
-            let slot = match id.height == image.height {
-                true => &mut image.slots[id.index as usize],
-                false => {
-                    let fanout = measures.fanout() as u64;
-                    let above = NodeId {
-                        height: id.height + 1,
-                        index: id.index / fanout,
-                        ..id
-                    };
-                    let parent = nodes.get_mut(&above).expect("a changed node's parent");
-                    &mut parent.slots[(id.index % fanout) as usize]
-                }
-            };
-            let old = *slot;
-            *slot = Place::NONE;
-            if !node.is_empty() {
-                let (unit, crc) = room(node.encode(measures, id, version), plan)?;
-                let place = Place {
-                    sector: unit * measures.unit_sectors(),
-                    sectors: measures.unit_sectors() as u16,
-                    crc,
-                };
-                *slot = place;
-                plan.nodes.push((place, Arc::new(node)));
-                plan.owners.push((unit, Owner::Tree(id)));
-            }
-            if old.is_stored() {
-                self.store.forget(&old);
-                plan.released.push(measures.extent_of(&old));
-            }
-        }
-        for (ino, image) in images {
-            let (unit, crc) = room(image.encode(measures), plan)?;
-            let entry = Entry::used(unit, crc, image.unfinished());
-            let old = tables.entry(ino);
-            if let Some(old_unit) = old.unit() {
-                self.store.forget_image(&old);
-                plan.released.push(Extent {
-                    unit: old_unit,
-                    units: 1,
-                });
-            }
-            plan.images.push((entry, Arc::new(image)));
-            plan.owners.push((unit, Owner::Inode(ino)));
-        }
-        Ok(())
-    }
-
-    fn no_room(&self, whose: &str) -> Error {
-        let reason = format!("no room is left for {whose}; the reserve should have had it");
-        self.stop(reason.clone());
-        Error::Stopped(reason)
-    }
-
-    /// Writes what is planned and not written, neighbours in one request.
-    fn write_units(&self, plan: &mut Plan) -> Result<()> {
-        let units = &plan.units[plan.written..];
-        for run in units.chunk_by(|(one, _), (next, _)| one + 1 == *next) {
-            let buffers: Vec<IoSlice<'_>> =
-                run.iter().map(|(_, bytes)| IoSlice::new(bytes)).collect();
-            let at = self.measures().unit_byte(run[0].0);
-            self.store.medium.write(at, &buffers)?;
-        }
-        plan.written = plan.units.len();
-        Ok(())
-    }
-
     fn write_records(&self, writer: &mut Writer, pieces: &BTreeSet<u32>) -> Result<()> {
         let each = self.measures().runs_per_record();
         let mut runs = writer.runs.named();
@@ -337,6 +198,12 @@ impl Vlfs {
         }
         self.counts.records.fetch_add(1, Relaxed);
         Ok(())
+    }
+
+    pub(super) fn no_room(&self, whose: &str) -> Error {
+        let reason = format!("no room is left for {whose}; the reserve should have had it");
+        self.stop(reason.clone());
+        Error::Stopped(reason)
     }
 
     pub(super) fn record_room(&self, writer: &mut Writer) -> Result<u64> {

@@ -91,6 +91,7 @@ pub struct Space {
     live_blocks: u64,
     /// Given up, and kept until the next full transaction.
     held: Vec<Extent>,
+    held_units: u64,
     /// Given up by what has been appended and not sealed.
     released: Vec<Extent>,
     /// Given up by the transaction whose flush is under way.
@@ -175,6 +176,7 @@ impl Space {
             base,
             live_blocks,
             held: Vec::new(),
+            held_units: 0,
             released: Vec::new(),
             in_flight: Vec::new(),
             pinned: Vec::new(),
@@ -232,6 +234,31 @@ impl Space {
         let unit = self.nearest_unit(medium)?;
         self.enter(Extent { unit, units: 1 });
         Some(unit)
+    }
+
+    /// Takes units behind each other, at most `wanted`, in the nearest blocks
+    /// that are free: for many inodes and index nodes at once. The first one,
+    /// and how many.
+    pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
+        let each = u64::from(self.measures.units_per_block());
+        let first = self.nearest(medium, Want::Block)?;
+        let block = self.free.place(first).0;
+        let region = self.free.regions().of(block);
+        let end = self.free.regions().blocks(region).end;
+        let blocks = (block..end).take_while(|&block| self.free.mask(block) == 0);
+        let count = wanted.min(blocks.count() as u64 * each);
+        for unit in first..first + count {
+            self.free.take_unit(unit);
+            self.enter(Extent { unit, units: 1 });
+        }
+        Some((first, count))
+    }
+
+    /// A unit that was taken, and not written to after all.
+    pub fn untake(&mut self, unit: u64) {
+        let extent = Extent { unit, units: 1 };
+        self.spoil(extent);
+        self.give(extent);
     }
 
     fn nearest_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
@@ -296,6 +323,7 @@ impl Space {
     pub fn hold(&mut self, extent: Extent) -> Result<(), Extent> {
         self.leave(extent)?;
         self.held.push(extent);
+        self.held_units += u64::from(extent.units);
         Ok(())
     }
 
@@ -310,6 +338,7 @@ impl Space {
     /// The next transaction is a full one: what was held is given up by it.
     pub fn let_go(&mut self) {
         self.released.append(&mut self.held);
+        self.held_units = 0;
     }
 
     /// The place failed: it is not of the tree, and not used again before the
@@ -358,6 +387,11 @@ impl Space {
     /// Units that wait for a checkpoint.
     pub fn pinned_units(&self) -> u64 {
         self.pinned.iter().map(|e| u64::from(e.units)).sum()
+    }
+
+    /// Units that wait for a full transaction.
+    pub fn held_units(&self) -> u64 {
+        self.held_units
     }
 
     /// Units that wait for a flush, of whatever transaction.

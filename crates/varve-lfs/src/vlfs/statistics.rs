@@ -64,9 +64,14 @@ impl Vlfs {
         self.writer.lock().usage
     }
 
-    /// The inode map, without what no transaction has taken along yet.
-    pub fn inode_map(&self) -> Vec<Entry> {
-        self.tables.read().map.clone()
+    /// The inode map: each number's entry as of the last fold, and whether the
+    /// inode has changed since, in records of changes or in memory. What has
+    /// changed has no unit yet, or another one after the next fold.
+    pub fn inode_map(&self) -> Vec<(Entry, bool)> {
+        let tables = self.tables.read();
+        (0..tables.end())
+            .map(|ino| (tables.entry(ino), tables.images.contains_key(&ino)))
+            .collect()
     }
 
     /// What the volume has done since it was mounted.

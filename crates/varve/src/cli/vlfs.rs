@@ -136,6 +136,7 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
             "units_used": units_used,
             "bytes_read": bytes_read,
             "unmounted": recovery.tail_record,
+            "changes": recovery.changes,
             "walked": recovery.walked,
         }));
     } else {
@@ -152,6 +153,12 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
             "{} inodes, {} blocks, {units_used} units",
             usage.inodes, usage.blocks
         ));
+        if recovery.changes > 0 {
+            output::line(format_args!(
+                "{} changes since the last full transaction, which the next mount applies",
+                recovery.changes
+            ));
+        }
         output::line(format_args!("{}: {verdict}", volume.display()));
     }
     Ok(if sound { 0 } else { UNCORRECTED })
@@ -189,6 +196,7 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
             "tail_record": report.tail_record,
             "records_read": report.records_read,
             "records_discarded": report.records_discarded,
+            "changes": report.changes,
             "inodes_changed": report.inodes_changed,
             "walked": report.walked,
         },
@@ -196,10 +204,13 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
         "room": found.statistics(),
     });
     if inode_map {
-        let entry = |(ino, entry): (usize, &Entry)| match entry.unit() {
+        let entry = |(ino, (entry, changed)): (usize, &(Entry, bool))| match entry.unit() {
             Some(unit) => json!({
                 "ino": ino, "unit": unit, "crc": entry.crc(), "unfinished": entry.unfinished(),
+                "changed": changed,
             }),
+            // In records of changes alone: it has no unit before the next fold.
+            None if *changed => json!({ "ino": ino, "unit": null, "changed": true }),
             None => json!({ "ino": ino, "next_version": entry.next_version() }),
         };
         value["inode_map"] = found.inode_map().iter().enumerate().map(entry).collect();

@@ -105,6 +105,11 @@ pub(super) struct Compactor {
 }
 
 impl Compactor {
+    #[cfg(test)]
+    pub(super) fn forget_rest(&mut self) {
+        self.rested = None;
+    }
+
     fn wants(&mut self, marks: Watermarks, share: f64) -> bool {
         let mark = if self.working { marks.end } else { marks.begin };
         self.working = share < mark;
@@ -172,6 +177,7 @@ impl Vlfs {
         (most_units, may): (u64, &dyn Fn(u64) -> bool),
         done: &mut Compaction,
     ) -> Result<()> {
+        let mut looked_again = false;
         self.checkpoint_if_worth(compactor, may)?;
         self.fold_if_worth(compactor, may, (self.measures().slots / 2).max(1))?;
         while done.units_moved < most_units && may(compactor.took.claim_ns) {
@@ -183,10 +189,13 @@ impl Vlfs {
                 }
                 Next::Again => {}
                 Next::Finished if self.checkpoint_if_worth(compactor, may)? => {}
+                // What the fold gives up may make room for more.
                 Next::Finished => {
-                    done.finished = true;
-                    self.fold_if_worth(compactor, may, 1)?;
-                    break;
+                    let folded = self.fold_if_worth(compactor, may, 1)?;
+                    if !folded || std::mem::replace(&mut looked_again, true) {
+                        done.finished = true;
+                        break;
+                    }
                 }
             }
         }
@@ -194,22 +203,27 @@ impl Vlfs {
     }
 
     /// Folds what brief transactions said, if that has taken so many slots: who
-    /// comes next need not wait for it.
+    /// comes next need not wait for it. Into holes, as empty regions are what
+    /// the compactor works for.
     fn fold_if_worth(
         &self,
         compactor: &mut Compactor,
         may: &dyn Fn(u64) -> bool,
         least_slots: u64,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let _one = self.committing.lock();
         let mut writer = self.writer.lock();
         if writer.unfolded.used() < least_slots || !may(compactor.took.fold_ns) {
-            return Ok(());
+            return Ok(false);
         }
         let begun_ns = self.device_ns();
-        self.commit_all(&mut writer)?;
+        writer.space.plug(true);
+        let outcome = self.commit_all(&mut writer);
+        writer.space.plug(false);
+        outcome?;
         compactor.took.fold_ns = self.device_ns() - begun_ns;
-        Ok(())
+        compactor.rested = None;
+        Ok(true)
     }
 
     /// Frees what waits for a checkpoint, if that is much.

@@ -74,6 +74,18 @@ pub enum Change {
 }
 
 impl Change {
+    /// The inode that it is about.
+    pub fn ino(&self) -> u64 {
+        match self {
+            Change::Inode(inode) => inode.ino.0,
+            Change::Block { ino, .. }
+            | Change::Xattrs { ino, .. }
+            | Change::Freed { ino, .. }
+            | Change::Cut { ino, .. }
+            | Change::Reserved { ino, .. } => *ino,
+        }
+    }
+
     /// The place of what it wrote, if it wrote something.
     pub fn place(&self) -> Option<&Place> {
         match self {

@@ -302,3 +302,43 @@ fn threads_read_and_write_while_it_moves() {
     drop(system);
     sound(&medium);
 }
+
+#[test]
+fn it_does_not_rest_while_its_last_fold_leaves_something_to_gain() {
+    for medium in [memory(16 << 20, 4096), memory(16 << 20, 512), drive()] {
+        let system = mounted_eager(&{
+            made(&medium, 0).layout().unmount().unwrap();
+            Arc::clone(&medium)
+        });
+        let files = scattered(&system);
+        system.checkpoint().unwrap();
+        // Brief transactions, which the compactor folds at its end.
+        for nth in 0..40 {
+            let block = nth * 7 % BLOCKS / 4 * 4;
+            let file = nth % FILES;
+            write(
+                &system,
+                files[file as usize],
+                block * BLOCK,
+                &content(file, block, 1),
+            )
+            .unwrap();
+            system
+                .fsync(View::Live, files[file as usize], true)
+                .unwrap();
+        }
+        assert!(compact(&system).finished);
+        let before = system.layout().statistics();
+        assert_eq!(system.layout().writer.lock().unfolded.used(), 0);
+        // As if it had not rested.
+        system.layout().compactor.lock().forget_rest();
+        let more = compact(&system);
+        assert!(more.finished);
+        assert_eq!((more.units_moved, more.regions_emptied), (0, 0));
+        let after = system.layout().statistics();
+        assert_eq!(before.regions_empty, after.regions_empty);
+        verify(&system, &files);
+        drop(system);
+        sound(&medium);
+    }
+}

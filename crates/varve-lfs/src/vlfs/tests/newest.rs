@@ -106,6 +106,6 @@ fn a_piece_of_which_nothing_is_left_is_not_the_checkpoints() {
     layout.commit(position).unwrap();
     drop(system);
     let map = mounted(&medium).inode_map();
-    let found = |ino: &InodeNo| map.get(ino.0 as usize).and_then(|entry| entry.unit());
+    let found = |ino: &InodeNo| map.get(ino.0 as usize).and_then(|(entry, _)| entry.unit());
     assert!(last.len() > 3 && last.iter().all(|ino| found(ino).is_none()));
 }
