@@ -7,13 +7,14 @@ use crate::runner::new_clock;
 use crate::subjects::options;
 use std::io::IoSlice;
 use std::sync::Arc;
-use varve_device::{Clock, Device, Geometry, MemoryDevice, MemoryImage};
+use varve_device::{Clock, Device, Geometry, MemoryDevice, MemoryImage, VirtualClock};
+use varve_disk::{Drive, SimulatedDisk, drives};
 use varve_fs::{FileSystem, Options, Result};
 use varve_lfs::vlfs::format::{CheckpointHeader, Measures};
 use varve_lfs::vlfs::{
     Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, check, format, whole_checkpoints,
 };
-use varve_vlog::{InOrder, Medium};
+use varve_vlog::{InDrive, InOrder, Medium};
 
 /// A volume on the virtual log.
 #[derive(Clone, Debug)]
@@ -26,6 +27,9 @@ pub struct VirtualLog {
     pub options: Options,
     /// Bytes of the device.
     pub device_bytes: u64,
+    /// The device is inside a simulated drive: near is by the head, and records
+    /// lie among the data.
+    pub in_drive: bool,
 }
 
 impl Default for VirtualLog {
@@ -42,6 +46,7 @@ impl Default for VirtualLog {
             },
             options: options(),
             device_bytes: 6 << 20,
+            in_drive: false,
         }
     }
 }
@@ -62,6 +67,25 @@ impl VirtualLog {
         }
     }
 
+    /// With so few records of changes that they are taken all the time, and
+    /// each fold is forced.
+    pub fn with_slots(self, slots: u64) -> Self {
+        let format = VlfsFormatOptions {
+            slots: Some(slots),
+            ..self.format
+        };
+        VirtualLog { format, ..self }
+    }
+
+    /// Inside a drive, of whose cylinders it has two.
+    pub fn in_drive() -> Self {
+        VirtualLog {
+            in_drive: true,
+            device_bytes: drive().geometry.bytes(),
+            ..VirtualLog::with_small_units()
+        }
+    }
+
     /// How the small one is explored.
     pub fn churn(seed: u64) -> Plan {
         Plan {
@@ -73,6 +97,13 @@ impl VirtualLog {
     }
 
     fn medium(&self, device: Arc<dyn Device>) -> Arc<dyn Medium> {
+        if self.in_drive {
+            // Its time is its own: where the head is depends on the requests
+            // since it was mounted, and on nothing else.
+            let clock = Arc::new(VirtualClock::new(0, 0));
+            let disk = SimulatedDisk::over(Sectors(device), drive(), clock, 1);
+            return Arc::new(InDrive(Arc::new(disk)));
+        }
         match self.format.unit_bytes {
             512 => Arc::new(InOrder(Sectors(device))),
             _ => Arc::new(InOrder(device)),
@@ -103,6 +134,10 @@ impl VirtualLog {
         };
         Ok(Box::new(Handle::new(system, extras)))
     }
+}
+
+fn drive() -> Drive {
+    drives::st19101().with_cylinders(2)
 }
 
 /// The compactor works, until it has moved so much or nothing is to be gained.

@@ -45,6 +45,55 @@ fn power_cuts_with_units_of_a_sector() {
     assert!(counts.states > 300);
 }
 
+/// One to three slots: they are all taken most of the time.
+#[test]
+fn power_cuts_with_few_slots() {
+    let seed = announce_seed("power_cuts_with_few_slots", 1);
+    for slots in 1..=3 {
+        let subject = VirtualLog::with_small_units().with_slots(slots);
+        let plan = Plan {
+            units: vec![512],
+            ..VirtualLog::churn(seed + slots)
+        };
+        let counts = explore(&subject, &plan, scaled(1), 50);
+        assert!(counts.states > 100);
+    }
+    let plan = VirtualLog::churn(seed);
+    let counts = explore(&VirtualLog::small().with_slots(1), &plan, scaled(1), 50);
+    assert!(counts.states > 100);
+}
+
+/// Where the head decides what is near, and records lie among the data. Each
+/// recovery searches all of it, so that there are few states.
+#[test]
+fn power_cuts_inside_a_drive() {
+    let seed = announce_seed("power_cuts_inside_a_drive", 1);
+    let mut plan = Plan {
+        units: vec![512],
+        nested_one_in: u64::MAX,
+        ..compacted(seed)
+    };
+    (plan.limits.exhaustive_writes, plan.limits.random_subsets) = (2, 2);
+    (plan.limits.each_shape, plan.limits.torn_variants) = (1, 1);
+    let subject = VirtualLog::in_drive().with_slots(2);
+    let counts = explore(&subject, &plan, scaled(1), 30);
+    assert!(counts.states > 50);
+}
+
+#[test]
+fn a_drive_against_the_model() {
+    let seed = announce_seed("a_drive_against_the_model", 1);
+    let mut profile = Profile::everything();
+    profile.kinds.extend(compacted(seed).profile.kinds);
+    let course = Course {
+        may_be_full: true,
+        ..Course::new(profile, 1200)
+    };
+    if let Err(failure) = course.run_on(seed, &VirtualLog::in_drive()) {
+        panic!("{failure}");
+    }
+}
+
 #[test]
 fn power_cuts_where_room_is_reused() {
     let seed = announce_seed("power_cuts_where_room_is_reused", 1);
@@ -215,6 +264,11 @@ fn planted_mistakes_with_changes_are_caught() {
             patience: std::time::Duration::ZERO,
             ..VirtualLog::churn(seed)
         };
-        assert_caught(bug, &VirtualLog::with_small_units(), &plan, 100);
+        // A place must be taken again a slot later.
+        let length = match bug {
+            Planted::ChangesOneByOne => 200,
+            _ => 100,
+        };
+        assert_caught(bug, &VirtualLog::with_small_units(), &plan, length);
     }
 }
