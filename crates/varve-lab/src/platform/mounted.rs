@@ -55,6 +55,11 @@ impl<L: Volume> Mounted<L> {
         })
     }
 
+    /// The file system, for its counters and its layout's.
+    pub fn file_system(&self) -> &FileSystem<L> {
+        &self.fs
+    }
+
     fn ino(&self, file: u32) -> Result<InodeNo, LabError> {
         let ino = self.files.get(&file).copied();
         ino.ok_or_else(|| LabError::System(format!("there is no file {file}")))
