@@ -42,6 +42,7 @@ pub mod salvage;
 mod segment_map;
 mod segments;
 mod space;
+mod speed;
 mod statistics;
 pub mod verify;
 pub mod vlfs;

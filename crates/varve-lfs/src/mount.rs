@@ -70,6 +70,7 @@ impl Lfs {
         let geometry = Geometry::from(&superblock);
         let counters = Arc::new(Counters::default());
         counters.failures.set_clock(Arc::clone(&clock));
+        counters.speed.set_clock(Arc::clone(&clock));
         let durability = Arc::new(Durability::new(Arc::clone(&counters)));
         let reader = Reader::new(
             Arc::clone(&device),

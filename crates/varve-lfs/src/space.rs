@@ -7,7 +7,7 @@
 //! can take what waits in memory; if not, the caller helps to clean.
 
 use crate::allowance::Grant;
-use crate::cleaner::{Pace, Urgency};
+use crate::cleaner::{PATIENCE_NS, Pace, Urgency};
 use crate::committed::Committed;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
@@ -25,6 +25,12 @@ const PENDING_ENTRY: u64 = 48;
 const ENTRY_AT_MOST: u64 = 700;
 /// Most bytes the cleaner tries to have in hand ahead of need.
 const BATCH_BYTES: u64 = 32 << 20;
+/// What there is at least between where a thread begins to clean and where
+/// writers would have to wait for it: enough for what they write while it takes
+/// a checkpoint. But no more than a 32nd of the volume, and half of what is to
+/// spare.
+const SLOPE_BYTES: u64 = 8 << 20;
+const SLOPE_SEGMENTS: u64 = 4;
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
 /// Rounds without gain after which the volume counts as full.
@@ -205,9 +211,13 @@ impl Lfs {
         let few = self.control.reuses_early.load(Relaxed) || self.control.plugs.is_expected();
         let part = if few { 512 } else { 32 };
         let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
+        (self.spare_segments() / 4).clamp(2, most.max(2))
+    }
+
+    /// Segments' worth of room that is neither live nor kept from users.
+    fn spare_segments(&self) -> u64 {
         let live = self.segments.lock().live_bytes() / self.dependable_bytes();
-        let spare = segments.saturating_sub(self.floor() + live);
-        (spare / 4).clamp(2, most.max(2))
+        u64::from(self.geometry.segment_count).saturating_sub(self.floor() + live)
     }
 
     /// Answers for [`varve_fs::Layout::admit`].
@@ -221,9 +231,7 @@ impl Lfs {
         }
         self.control.asked();
         let state = self.allowance.state();
-        if self.delta_overdue() && self.checkpoint_fits() {
-            self.take_checkpoint(false)?;
-        }
+        self.take_checkpoint_if(Lfs::delta_overdue)?;
         if purpose == Purpose::Grow {
             self.fit(total)?;
         }
@@ -237,10 +245,14 @@ impl Lfs {
             return Ok(());
         }
         let _in_need = self.control.in_need();
-        if purpose == Purpose::Grow && self.wait_for_cleaner(|| self.has_room(bytes, purpose)) {
+        let patience_ns = match purpose {
+            Purpose::Grow => PATIENCE_NS,
+            Purpose::Shrink => 0,
+        };
+        let waited = self.wait_for_cleaner(patience_ns, || self.has_room(bytes, purpose));
+        let Some(mut cleaning) = waited else {
             return Ok(());
-        }
-        let mut cleaning = self.lock_cleaning();
+        };
         let refusal = Refusal {
             bytes,
             data_bytes: self.counters.data_bytes.load(Relaxed),
@@ -295,10 +307,9 @@ impl Lfs {
         // A refusal costs nothing, however often it is asked for.
         if self.fits(total) == Fit::PerhapsFolded {
             let _in_need = self.control.in_need();
-            let _one_at_a_time = self.cleaning.lock();
-            if self.fits(total) == Fit::PerhapsFolded && self.checkpoint_fits() {
-                self.take_checkpoint(false)?;
-            }
+            let folded = || self.fits(total) != Fit::PerhapsFolded;
+            let _one_at_a_time = self.wait_for_cleaner(0, folded);
+            self.take_checkpoint_if(|lfs| lfs.fits(total) == Fit::PerhapsFolded)?;
         }
         match self.fits(total) {
             Fit::Yes => Ok(()),
@@ -401,14 +412,30 @@ impl Lfs {
     /// below which the background cleans ahead, and how many it then tries to
     /// reach.
     pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64, u64) {
-        let waiting = self.segments.lock().waiting_bytes;
+        // Between two writes nothing waits, but the next one will.
+        let next = match pace.threaded {
+            true => u64::from(self.geometry.block_bytes),
+            false => 0,
+        };
+        let waiting = self.segments.lock().waiting_bytes.max(next);
         let floor = self.goal(waiting, Purpose::Grow);
         let batch = self.batch_segments();
         let segments = u64::from(self.geometry.segment_count);
         let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
-        let low = percent(pace.low_percent).max(floor + batch);
+        // What is gained comes a segment at a time, while survivors take nearly
+        // as many: in fewer than this there would be no slope to slow down on.
+        let slope = match pace.threaded {
+            // Where blocks go into holes, few segments are used up.
+            true if !self.control.plugs.is_expected() => {
+                let bytes = SLOPE_BYTES / u64::from(self.geometry.segment_bytes);
+                let most = (segments / 32).min(self.spare_segments() / 2);
+                batch.max(most.min(bytes.max(SLOPE_SEGMENTS)))
+            }
+            _ => batch,
+        };
+        let low = percent(pace.low_percent).max(floor + slope);
         let high = percent(pace.high_percent).max(low + batch);
-        (floor, floor + batch, low, high)
+        (floor, floor + slope, low, high)
     }
 
     /// True if the cleaner may append `bytes` now: moving a block may cost a

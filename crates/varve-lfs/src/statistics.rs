@@ -3,6 +3,7 @@
 use crate::cleaner::policy::TransferModel;
 use crate::failures::FailureLog;
 use crate::segment_map::STEPS;
+use crate::speed::Speed;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +20,8 @@ macro_rules! counters {
             pub users: AtomicU64,
             /// The last failures of the device.
             pub failures: FailureLog,
+            /// How fast the device is.
+            pub speed: Speed,
         }
 
         /// A reading of the counters.
@@ -35,6 +38,22 @@ macro_rules! counters {
             pub fn using<T>(&self, request: impl FnOnce() -> T) -> T {
                 self.users.fetch_add(1, Relaxed);
                 let outcome = request();
+                self.users.fetch_sub(1, Relaxed);
+                outcome
+            }
+
+            /// The same, with a request that moves so many bytes. What it took
+            /// tells of the device, unless others were there before it.
+            pub fn moving<T, E>(
+                &self,
+                bytes: u64,
+                request: impl FnOnce() -> Result<T, E>,
+            ) -> Result<T, E> {
+                let alone = self.users.fetch_add(1, Relaxed) == 0;
+                let outcome = match alone {
+                    true => self.speed.timed(bytes, request),
+                    false => request(),
+                };
                 self.users.fetch_sub(1, Relaxed);
                 outcome
             }

@@ -8,12 +8,16 @@
 //! a mount's thread does, with the mount's own cleaner and its pace. Only the
 //! drive takes time.
 //!
+//! Of the longest transaction it is said what it waited for: its own requests,
+//! those of others before them in the drive's queue, and anything else (room,
+//! the writers' toll, locks, a partial segment before its own).
+//!
 //! A stall is what a transaction or a read takes beyond the time in which the
 //! drive writes one segment, mean seek and half a revolution included.
 
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::BLOCK;
-use crate::platform::shared_drive::SharedDrive;
+use crate::platform::shared_drive::{SharedDrive, Taken};
 use crate::platform::threads::{Part, Threads};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
@@ -248,6 +252,26 @@ impl Database {
     }
 }
 
+/// What the longest transaction had of the drive, milliseconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Longest {
+    ms: f64,
+    served_ms: f64,
+    queued_ms: f64,
+}
+
+impl Longest {
+    fn see(&mut self, ms: f64, before: Taken, after: Taken) {
+        if ms > self.ms {
+            *self = Longest {
+                ms,
+                served_ms: (after.served_ns - before.served_ns) as f64 / 1e6,
+                queued_ms: (after.queued_ns - before.queued_ns) as f64 / 1e6,
+            };
+        }
+    }
+}
+
 /// Says that it is over when it is dropped.
 struct Ends<'a>(&'a AtomicBool);
 
@@ -273,10 +297,14 @@ fn measure(
     segment_bytes: u32,
 ) -> Result<Row, LabError> {
     let clock = Arc::new(VirtualClock::new(0, 0));
-    let device = SharedDrive::new(drive.clone(), Arc::clone(&clock), row.seed);
+    let device = Arc::new(SharedDrive::new(
+        drive.clone(),
+        Arc::clone(&clock),
+        row.seed,
+    ));
     let (threads, part) = Threads::new(Arc::clone(&clock));
     let shape = (segment_bytes, row.x as u64);
-    let database = Database::new(context, &Arc::new(device), &clock, shape, row.seed)?;
+    let database = Database::new(context, &device, &clock, shape, row.seed)?;
     let (over, summoned) = (AtomicBool::new(false), Arc::new(AtomicBool::new(false)));
     let wake = Arc::clone(&summoned);
     let layout = database.fs.layout();
@@ -298,15 +326,18 @@ fn measure(
         let mut random = Random::new(row.seed);
         let mut run = |count: u64| {
             let mut took = Vec::new();
+            let mut longest = Longest::default();
             for _ in 0..count {
-                let block = random.below(database.blocks);
-                took.push(database.timed(|| database.transact(block))?);
+                let (block, before) = (random.below(database.blocks), device.taken());
+                let ms = database.timed(|| database.transact(block))?;
+                longest.see(ms, before, device.taken());
+                took.push(ms);
             }
             took.sort_by(f64::total_cmp);
-            Ok::<_, LabError>(took)
+            Ok::<_, LabError>((took, longest))
         };
         let mut all = || {
-            let fresh = run(context.size(FRESH, 50))?;
+            let (fresh, _) = run(context.size(FRESH, 50))?;
             run(context.size(TRANSACTIONS, 50))?;
             let (before, begun_ns) = (layout.statistics(), clock.monotonic_ns());
             let took = run(context.size(TRANSACTIONS, 50))?;
@@ -319,7 +350,7 @@ fn measure(
         let lost = |_| LabError::System("a thread of the simulation panicked".into());
         maintaining.join().map_err(lost)??;
         let mut reads = reading.join().map_err(lost)??;
-        let (fresh, took, before, all_ns) = done?;
+        let (fresh, (took, worst), before, all_ns) = done?;
         reads.sort_by(f64::total_cmp);
         let after = layout.statistics();
         let cleaned = after.segments_cleaned - before.segments_cleaned;
@@ -333,6 +364,12 @@ fn measure(
             .with("p99_ms", quantile(&took, 9900))
             .with("p999_ms", quantile(&took, 9990))
             .with("longest_ms", longest)
+            .with("longest_served_ms", worst.served_ms)
+            .with("longest_queued_ms", worst.queued_ms)
+            .with(
+                "longest_else_ms",
+                longest - worst.served_ms - worst.queued_ms,
+            )
             .with("read_p99_ms", quantile(&reads, 9900))
             .with("read_longest_ms", longest_read)
             .with("stall_ms", longest.max(longest_read) - segment_ms)
@@ -363,7 +400,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                         at("segment_ms")
                     ),
                     format!(
-                        "{stall:.0} ms; {:.0} segments cleaned; p50 {:.1}, p99 {:.1} ({:.1} before anything is cleaned), p99.9 {:.1} ms; reads p99 {:.1} ms; {:.1} transactions/s",
+                        "{stall:.0} ms; {:.0} segments cleaned; p50 {:.1}, p99 {:.1} ({:.1} before anything is cleaned), p99.9 {:.1} ms; reads p99 {:.1} ms; {:.1} transactions/s; of the longest {:.0} ms behind others at the drive and {:.0} ms not at the drive",
                         at("cleaned"),
                         at("p50_ms"),
                         at("p99_ms"),
@@ -371,6 +408,8 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                         at("p999_ms"),
                         at("read_p99_ms"),
                         at("per_s"),
+                        at("longest_queued_ms"),
+                        at("longest_else_ms"),
                     ),
                     stall <= STALL_MS && at("cleaned") > 0.0,
                 );

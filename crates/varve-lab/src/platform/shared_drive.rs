@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::thread::ThreadId;
 use std::time::Duration;
 use varve_device::sync::turns;
 use varve_device::{
@@ -29,21 +30,34 @@ struct Queue {
     next_tag: u64,
     /// When the request that is served, or was last, ends.
     busy_until_ns: u64,
-    /// When requests end that nobody has been told of, by tag.
-    ends_ns: HashMap<u64, u64>,
+    /// When requests begin and end that nobody has been told of, by tag.
+    times_ns: HashMap<u64, (u64, u64)>,
+    /// What each thread's requests have taken so far.
+    taken: HashMap<ThreadId, Taken>,
+}
+
+/// What requests of one thread have taken, nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Behind requests of others.
+    pub queued_ns: u64,
+    /// While they were served.
+    pub served_ns: u64,
 }
 
 impl Queue {
-    /// When a request ends, if it has been begun; begins the next one if the
-    /// drive is free.
-    fn end_of(&mut self, tag: u64, now_ns: u64) -> Option<u64> {
+    /// When a request begins and ends, if it has been begun; begins the next one
+    /// if the drive is free.
+    fn times_of(&mut self, tag: u64, now_ns: u64) -> Option<(u64, u64)> {
         if self.busy_until_ns <= now_ns
             && let Some(begun) = self.waiting.serve_next()
         {
+            let begins_ns = self.busy_until_ns.max(begun.arrival.at_ns);
             self.busy_until_ns = begun.service.end_ns;
-            self.ends_ns.insert(begun.arrival.tag, begun.service.end_ns);
+            let times = (begins_ns, begun.service.end_ns);
+            self.times_ns.insert(begun.arrival.tag, times);
         }
-        self.ends_ns.remove(&tag)
+        self.times_ns.remove(&tag)
     }
 }
 
@@ -63,9 +77,21 @@ impl SharedDrive {
                 waiting: DiskQueue::new(mechanism, Discipline::Fcfs, 1),
                 next_tag: 0,
                 busy_until_ns: 0,
-                ends_ns: HashMap::new(),
+                times_ns: HashMap::new(),
+                taken: HashMap::new(),
             }),
         }
+    }
+
+    /// What requests of the calling thread have taken so far.
+    pub fn taken(&self) -> Taken {
+        let here = std::thread::current().id();
+        self.queue
+            .lock()
+            .taken
+            .get(&here)
+            .copied()
+            .unwrap_or_default()
     }
 
     /// Time passes until `at_ns`.
@@ -90,13 +116,18 @@ impl SharedDrive {
             tag
         };
         loop {
-            let (end_ns, busy_until_ns) = {
+            let (times, busy_until_ns) = {
                 let mut queue = self.queue.lock();
-                let end_ns = queue.end_of(tag, self.clock.monotonic_ns());
-                (end_ns, queue.busy_until_ns)
+                let times = queue.times_of(tag, self.clock.monotonic_ns());
+                if let Some((begins_ns, ends_ns)) = times {
+                    let taken = queue.taken.entry(std::thread::current().id()).or_default();
+                    taken.queued_ns += begins_ns - at_ns;
+                    taken.served_ns += ends_ns - begins_ns;
+                }
+                (times, queue.busy_until_ns)
             };
-            match end_ns {
-                Some(end_ns) => return self.until(end_ns),
+            match times {
+                Some((_, ends_ns)) => return self.until(ends_ns),
                 None => self.until(busy_until_ns),
             }
         }

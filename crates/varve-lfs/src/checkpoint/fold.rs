@@ -22,9 +22,11 @@ use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
-/// Nodes and inodes written in one group, so that no fsync waits for more
-/// than a partial segment of the checkpoint.
+/// Most nodes and inodes written in one group, so that no fsync waits for more
+/// than a partial segment of the checkpoint; and fewest blocks or write units,
+/// so that summaries and padding stay within what room is kept for.
 pub(super) const CHUNK: usize = 64;
+const LEAST_CHUNK: usize = 16;
 
 /// The state of one fold.
 pub struct Fold<'a> {
@@ -57,6 +59,19 @@ impl<'a> Fold<'a> {
             obsolete: Obsolete::default(),
             ifile_changes: Changes::new(),
         }
+    }
+
+    /// Bytes of nodes to write in one group now.
+    pub(super) fn chunk_bytes(&self) -> usize {
+        let geometry = &self.lfs.geometry;
+        let least = LEAST_CHUNK * geometry.block_bytes.max(geometry.write_unit) as usize;
+        least.max(self.lfs.counters.speed.portion_bytes() as usize)
+    }
+
+    /// Blocks to write in one group now, of at most so many.
+    pub(super) fn chunk(&self, most: usize) -> usize {
+        let blocks = self.chunk_bytes() / self.lfs.geometry.block_bytes as usize;
+        blocks.min(most)
     }
 
     pub(super) fn count(&mut self, sector: u64, bytes: i64) {
@@ -280,7 +295,7 @@ impl<'a> Fold<'a> {
             image.root = Some(fold.root);
             pending.push(image);
         }
-        for chunk in pending.chunks(CHUNK * 4) {
+        for chunk in pending.chunks(self.chunk(CHUNK) * 4) {
             let images: Vec<Arc<InodeImage>> = chunk.iter().cloned().map(Arc::new).collect();
             let items = images
                 .iter()

@@ -216,7 +216,7 @@ impl Fold<'_> {
             .into_iter()
             .map(|(block, bytes)| (block, Arc::new(bytes)))
             .collect();
-        for chunk in all.chunks(CHUNK) {
+        for chunk in all.chunks(self.chunk(CHUNK)) {
             let pointers = self.put_ifile_blocks(chunk)?;
             for ((block, _), pointer) in chunk.iter().zip(pointers) {
                 if let Some(former) = tree.get(*block)? {

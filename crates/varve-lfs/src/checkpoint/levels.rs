@@ -145,13 +145,16 @@ impl Fold<'_> {
             if height == 0 {
                 self.lfs.fragments.lock().note(ino, &node);
             }
+            let bytes = node.encode(id, version);
             chunk.push(PendingNode {
                 at,
                 id,
                 version,
                 node,
+                bytes,
             });
-            if chunk.len() >= CHUNK {
+            let bytes: usize = chunk.iter().map(|node| node.bytes.len()).sum();
+            if chunk.len() >= CHUNK || bytes >= self.chunk_bytes() {
                 self.write_nodes(folds, chunk)?;
             }
         }
@@ -185,15 +188,16 @@ impl Fold<'_> {
             .into_iter()
             .map(
                 |PendingNode {
-                     id, version, node, ..
-                 }| {
-                    let bytes = node.encode(id, version);
-                    LogItem::Node {
-                        id,
-                        version,
-                        node: Arc::new(node),
-                        bytes,
-                    }
+                     id,
+                     version,
+                     node,
+                     bytes,
+                     ..
+                 }| LogItem::Node {
+                    id,
+                    version,
+                    node: Arc::new(node),
+                    bytes,
                 },
             )
             .collect();
@@ -215,4 +219,5 @@ struct PendingNode {
     id: NodeId,
     version: Version,
     node: Node,
+    bytes: Vec<u8>,
 }

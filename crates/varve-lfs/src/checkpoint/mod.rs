@@ -66,18 +66,24 @@ impl Lfs {
         self.options.checkpoint_bytes.min(volume / 8)
     }
 
-    /// True if so much has changed that a checkpoint should be taken.
+    /// True if so much has changed, or so long ago, that a checkpoint should be
+    /// taken, or if the room for one gets short.
     pub(crate) fn checkpoint_due(&self, now_ns: u64, last_ns: u64) -> bool {
-        let presses = self.checkpoint_presses();
+        let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
+        let old = age_s >= self.options.checkpoint_seconds;
+        self.delta_due()
+            || self.checkpoint_presses()
+            || (old && !self.committed.read().live.is_empty())
+    }
+
+    /// True if so much has changed that a checkpoint should be taken.
+    pub(crate) fn delta_due(&self) -> bool {
         let committed = self.committed.read();
         let live = &committed.live;
-        let age_s = now_ns.saturating_sub(last_ns) / 1_000_000_000;
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
             || live.memory_bytes() >= self.options.delta_bytes()
             || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
-            || presses
-            || (age_s >= self.options.checkpoint_seconds && !live.is_empty())
     }
 
     /// True if the background has not kept up: the caller takes the
@@ -105,6 +111,27 @@ impl Lfs {
     /// Takes a checkpoint now. `clean` marks it as the end of the log.
     pub(crate) fn take_checkpoint(&self, clean: bool) -> Result<()> {
         let mut schedule = self.checkpointing.lock();
+        self.checkpoint_as(&mut schedule, clean)
+    }
+
+    /// Takes a checkpoint if there is room for it and, once one under way is
+    /// complete, still a reason.
+    pub(crate) fn take_checkpoint_if(&self, reason: impl Fn(&Lfs) -> bool) -> Result<()> {
+        if !reason(self) {
+            return Ok(());
+        }
+        let mut schedule = self.checkpointing.lock();
+        if !reason(self) || !self.checkpoint_fits() {
+            return Ok(());
+        }
+        match self.checkpoint_as(&mut schedule, false) {
+            // Others have taken that room meanwhile.
+            Err(Error::OutOfSegments) => Ok(()),
+            taken => taken,
+        }
+    }
+
+    fn checkpoint_as(&self, schedule: &mut Schedule, clean: bool) -> Result<()> {
         self.durability.check()?;
         let serial = schedule.next_serial;
         for _ in 0..ATTEMPTS {

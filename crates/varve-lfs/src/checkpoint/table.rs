@@ -106,7 +106,7 @@ impl Fold<'_> {
                 blocks.push((block, Arc::new(bytes)));
             }
         }
-        for chunk in blocks.chunks(32) {
+        for chunk in blocks.chunks(self.chunk(32)) {
             for ((block, _), pointer) in chunk.iter().zip(self.put_ifile_blocks(chunk)?) {
                 self.count(pointer.sector(), live_bytes(&pointer));
                 self.metadata_bytes += live_bytes(&pointer);

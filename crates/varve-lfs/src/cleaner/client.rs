@@ -20,6 +20,8 @@ const AGAIN: Duration = Duration::from_millis(10);
 const PATIENCE: u32 = 100;
 /// Segments chosen at a time.
 const CHOSEN: usize = 64;
+/// What writing a segment may take, nanoseconds: nobody here knows the device.
+const WRITE_NS: u64 = 1_000_000_000;
 
 /// Why the server refused a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -116,6 +118,8 @@ pub struct Client<O> {
     id: u64,
     /// For segments of so many bytes.
     pacer: (u64, Pacer),
+    /// Clean segments, and bytes that users had taken, behind the last step.
+    before: Option<(u64, u64)>,
     chosen: VecDeque<Candidate>,
     done: Done,
 }
@@ -129,6 +133,7 @@ impl<O: Outside> Client<O> {
             marks,
             id: 0,
             pacer: (0, Pacer::new(0)),
+            before: None,
             chosen: VecDeque::new(),
             done: Done::default(),
         }
@@ -215,6 +220,7 @@ impl<O: Outside> Client<O> {
         let idle = |least| standing.idle_ns.get() >= least;
         Gauge {
             clean: standing.clean.get(),
+            open_percent: 0,
             floor: standing.floor.get(),
             need: standing.low.get(),
             low,
@@ -415,7 +421,19 @@ impl<O: Outside> Client<O> {
             Err(other) => return Err(other),
         };
         let gauge = self.gauge(&standing, once);
-        self.pacer.1.learn(now_ns, took_ns, &gauge);
+        let now = (gauge.clean, gauge.used_bytes);
+        // After another mount it counts from nothing.
+        let before = self.before.replace(now).filter(|before| before.1 <= now.1);
+        let before = before.unwrap_or(now);
+        let gained = |now: u64, then: u64| now as i64 - then as i64;
+        let segment_bytes = standing.segment_bytes.get() as i64;
+        let gained_bytes = gained(now.0, before.0)
+            .saturating_mul(segment_bytes)
+            .saturating_add(gained(now.1, before.1));
+        let used = now.1;
+        self.pacer
+            .1
+            .learn(now_ns, took_ns, gained_bytes, used, WRITE_NS);
         let share = self.pacer.1.share(&gauge);
         let rest_ns = Pacer::rest_ns(took_ns, share);
         Ok(self.outside.sleep(Duration::from_nanos(rest_ns)))

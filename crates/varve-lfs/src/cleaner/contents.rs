@@ -4,7 +4,8 @@
 //! lives, they are read by themselves and then what has proved to live, each
 //! run of neighbours in one request; otherwise the segment is read whole.
 //! *Cheaper* means: every request counts as much as reading
-//! [`REQUEST_BYTES`], whole segments in one request.
+//! [`REQUEST_BYTES`], whole segments as one (though who is slow reads them in
+//! portions).
 
 use crate::chain::{ChainItem, MapPage, Summary, maps_in, summaries_while};
 use crate::durability::InFlight;
@@ -344,10 +345,11 @@ impl Lfs {
             .map(|(from, to)| (from - from % SECTOR, to.next_multiple_of(SECTOR)))
             .collect();
         ranges.sort_unstable();
+        let most = self.counters.speed.portion_bytes().min(RUN_BYTES);
         let mut merged: Vec<(u64, u64)> = Vec::new();
         for (from, to) in ranges {
             match merged.last_mut() {
-                Some(last) if from <= last.1 + GAP_BYTES && to - last.0 <= RUN_BYTES => {
+                Some(last) if from <= last.1 + GAP_BYTES && to - last.0 <= most => {
                     last.1 = last.1.max(to);
                 }
                 _ => merged.push((from, to)),
@@ -356,7 +358,18 @@ impl Lfs {
         let lengths = merged.iter().map(|(from, to)| (to - from) as usize);
         let mut runs: Vec<Vec<u8>> = lengths.map(|length| vec![0; length]).collect();
         let places: Vec<u64> = merged.iter().map(|(from, _)| *from).collect();
-        self.read_several(&places, &mut runs)?;
+        let mut at = 0;
+        while at < runs.len() {
+            // Side by side, but no more than a portion.
+            let mut bytes = 0;
+            let fits = |run: &&Vec<u8>| {
+                bytes += run.len() as u64;
+                bytes <= most
+            };
+            let count = runs[at..].iter().take_while(fits).count().max(1);
+            self.read_several(&places[at..at + count], &mut runs[at..at + count])?;
+            at += count;
+        }
         let runs = places.into_iter().zip(runs.into_iter().map(Cow::Owned));
         Ok(Extents {
             runs: runs.collect(),
@@ -365,9 +378,18 @@ impl Lfs {
 
     /// Reads from the device; what that has refused to write is in memory
     /// only.
+    ///
+    /// Portion by portion, so that who asks meanwhile waits for one of them.
     fn read_for_cleaning(&self, byte: u64, into: &mut [u8]) -> Result<()> {
-        self.reader
-            .read_for(ReadCause::Cleaner, byte / SECTOR, into)?;
+        let mut rest = &mut into[..];
+        let mut at = byte;
+        while !rest.is_empty() {
+            let portion = self.counters.speed.portion_bytes() as usize;
+            let (now, then) = rest.split_at_mut(portion.min(rest.len()));
+            self.reader.read_for(ReadCause::Cleaner, at / SECTOR, now)?;
+            at += now.len() as u64;
+            rest = then;
+        }
         self.overlay_failed(byte, into);
         Ok(())
     }

@@ -1,21 +1,24 @@
 //! How the mount's own cleaner works, changed while it runs; and how it and
 //! the writers wait for each other.
 
+use super::CleanerState;
 use super::claims::{Claims, CleanerInfo};
 use super::contents::SegmentContents;
 use super::holes::Plugging;
 use super::pace::{Gauge, Pacer};
 use super::policy::PolicyKind;
 use crate::error::{Error, Result};
+use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::locks::{Rank, Ranked, RankedMutex};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use varve_device::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::thread::{self, ThreadId};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
 
-/// Longest that a writer waits at once for the cleaner to keep pace.
+/// Longest that a writer waits at once for the cleaner to keep pace; on a slow
+/// device a quarter of a segment's write, [`PATIENCE_NS`] at most.
 const TOLL_AT_ONCE_NS: u64 = 20_000_000;
 /// Less than this is not worth waiting for.
 const TOLL_AT_LEAST_NS: u64 = 1_000_000;
@@ -26,7 +29,7 @@ const LOOK_NS: u64 = 50_000_000;
 /// How often one who waits for the cleaner looks by himself.
 const LOOK: Duration = Duration::from_millis(10);
 /// How long one waits for the cleaner's thread while it gains nothing.
-const PATIENCE_NS: u64 = 500_000_000;
+pub(crate) const PATIENCE_NS: u64 = 500_000_000;
 
 /// When the mount's own cleaner works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,6 +125,9 @@ pub(crate) struct Shared {
     pub claims: Claims<Arc<SegmentContents>>,
     pub settings: CleanerSettings,
     pub pacer: Pacer,
+    /// Since when there is something to learn for it, and what had been gained
+    /// by then.
+    learnt: (u64, i64),
     /// Requests seen, and when that last changed.
     activity: (u64, u64),
     /// The last pass of the mount's own thread gained nothing.
@@ -143,8 +149,9 @@ pub(crate) struct Control {
     shared: RankedMutex<Shared>,
     /// Requests that have reached the layout.
     requests: AtomicU64,
-    /// Callers who wait for room.
+    /// Callers who wait for room, and those of them who are about to clean.
     needy: AtomicU32,
+    next: AtomicU32,
     closing: AtomicBool,
     bell: (Mutex<()>, Condvar),
     /// Segments have become clean, or a pass is over; goes with the bell's
@@ -157,6 +164,8 @@ pub(crate) struct Control {
     /// Nanoseconds that writers owe, and how much of the log that is for.
     owed_ns: AtomicU64,
     taxed_bytes: AtomicU64,
+    /// What the log's last group left of the open segment.
+    open_percent: AtomicU8,
     /// Calls of other processes at work.
     pub remote_calls: AtomicU32,
     /// The last pass gave segments back ahead of checkpoints.
@@ -171,6 +180,17 @@ pub(crate) struct Needy<'c>(&'c Control);
 impl Drop for Needy<'_> {
     fn drop(&mut self) {
         self.0.needy.fetch_sub(1, Relaxed);
+        // Whoever waits for the right to a pass may have it now.
+        self.0.tell_gain();
+    }
+}
+
+/// Somebody is about to clean for himself for as long as this lives.
+struct Next<'c>(&'c Control);
+
+impl Drop for Next<'_> {
+    fn drop(&mut self) {
+        self.0.next.fetch_sub(1, Relaxed);
     }
 }
 
@@ -183,6 +203,7 @@ impl Control {
                     claims: Claims::new(first_cleaner),
                     settings,
                     pacer: Pacer::new(segment_bytes),
+                    learnt: (0, 0),
                     fruitless: false,
                     activity: (0, 0),
                     settled_ns: 0,
@@ -190,6 +211,7 @@ impl Control {
             ),
             requests: AtomicU64::new(0),
             needy: AtomicU32::new(0),
+            next: AtomicU32::new(0),
             closing: AtomicBool::new(false),
             bell: (Mutex::new(()), Condvar::default()),
             gained: Condvar::default(),
@@ -197,6 +219,7 @@ impl Control {
             summon: OnceLock::new(),
             owed_ns: AtomicU64::new(0),
             taxed_bytes: AtomicU64::new(0),
+            open_percent: AtomicU8::new(0),
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
             plugs: Plugging::default(),
@@ -235,6 +258,16 @@ impl Control {
         Needy(self)
     }
 
+    fn comes_next(&self) -> Next<'_> {
+        self.next.fetch_add(1, Relaxed);
+        Next(self)
+    }
+
+    /// Somebody waits for the pass that is going on to end, to clean for himself.
+    pub fn somebody_comes_next(&self) -> bool {
+        self.next.load(Relaxed) > 0
+    }
+
     pub fn somebody_waits(&self) -> bool {
         self.needy.load(Relaxed) > 0
     }
@@ -258,6 +291,13 @@ impl Control {
     fn cleans_elsewhere(&self) -> bool {
         let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner != here)
+    }
+
+    /// Has the thread that cleans come, if somebody has said how.
+    fn summon(&self) {
+        if let Some(summon) = self.summon.get() {
+            summon();
+        }
     }
 
     fn ring(&self) {
@@ -320,6 +360,7 @@ impl Lfs {
         let (floor, need, low, high) = self.cleaning_marks(&pace);
         Gauge {
             clean: self.clean_segments_now(),
+            open_percent: self.control.open_percent.load(Relaxed),
             floor,
             need,
             low,
@@ -328,6 +369,15 @@ impl Lfs {
             idle: pace.idle_ns.is_some_and(|least| idle_ns >= least),
             waiting: self.control.somebody_waits(),
         }
+    }
+
+    /// The log has come to `end`: see [`Gauge::open_percent`].
+    pub(crate) fn tell_end(&self, end: &LogEnd) {
+        let segment = u64::from(self.geometry.segment_bytes);
+        let heads = (0..self.heads).map(|head| end.at(head));
+        let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
+        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
+        self.control.open_percent.store(percent as u8, Relaxed);
     }
 
     /// The mount's own cleaner has work.
@@ -355,26 +405,38 @@ impl Lfs {
     }
 
     /// Waits until the thread that cleans has gained so much that `enough`, and
-    /// no longer than it goes on gaining. False if the caller must clean.
-    pub(crate) fn wait_for_cleaner(&self, enough: impl Fn() -> bool) -> bool {
+    /// no longer than it goes on gaining; then for the pass that is going on, as
+    /// long as there is not enough. Returns the right to a pass if the caller
+    /// must clean. One without patience waits for a pass at most.
+    pub(crate) fn wait_for_cleaner(
+        &self,
+        patience_ns: u64,
+        enough: impl Fn() -> bool,
+    ) -> Option<Ranked<MutexGuard<'_, CleanerState>>> {
         let control = &self.control;
         let (mut most, mut since_ns) = (0, self.clock.monotonic_ns());
+        let mut next = None;
         loop {
             if enough() {
-                return true;
+                return None;
             }
             let now_ns = self.clock.monotonic_ns();
             let clean = self.clean_segments_now();
             if clean > most {
                 (most, since_ns) = (clean, now_ns);
             }
-            let patient = now_ns.saturating_sub(since_ns) < PATIENCE_NS;
-            let gains = control.cleans_elsewhere() && control.shared().own_thread_gains();
-            if !patient || !gains || control.is_closing() {
-                return false;
+            if !control.cleans_elsewhere() {
+                return Some(self.lock_cleaning());
             }
-            if let Some(summon) = control.summon.get() {
-                summon();
+            let patient = now_ns.saturating_sub(since_ns) < patience_ns;
+            if !patient || !control.shared().own_thread_gains() || control.is_closing() {
+                // The cleaner's thread begins no pass before he has had his.
+                next.get_or_insert_with(|| control.comes_next());
+                if let Some(cleaning) = self.try_lock_cleaning() {
+                    return Some(cleaning);
+                }
+            } else {
+                control.summon();
             }
             let mut bell = control.bell.0.lock();
             if self.clean_segments_now() == clean {
@@ -391,6 +453,10 @@ impl Lfs {
         }
         let gauge = self.cleaning_gauge();
         let control = &self.control;
+        // It may have gone to sleep when nothing was written.
+        if gauge.clean < gauge.low {
+            control.summon();
+        }
         let written = self.bytes_logged();
         let taxed = control.taxed_bytes.swap(written, Relaxed);
         let toll = gauge.toll();
@@ -399,12 +465,15 @@ impl Lfs {
             return true;
         }
         let segments = written.saturating_sub(taxed) as f64 / self.dependable_bytes() as f64;
-        let fresh = (segments * control.shared().pacer.segment_ns() * toll) as u64;
+        let write_ns = self.counters.speed.request_ns(self.dependable_bytes());
+        let segment_ns = control.shared().pacer.segment_ns(write_ns);
+        let fresh = (segments * segment_ns * toll) as u64;
         let owed = control
             .owed_ns
             .fetch_add(fresh, Relaxed)
             .saturating_add(fresh);
-        let part = owed.min(TOLL_AT_ONCE_NS);
+        let at_once_ns = (write_ns / 4).clamp(TOLL_AT_ONCE_NS, PATIENCE_NS);
+        let part = owed.min(at_once_ns);
         if part < TOLL_AT_LEAST_NS {
             return true;
         }
@@ -421,6 +490,39 @@ impl Lfs {
         self.counters.user_log_bytes.load(Relaxed)
     }
 
+    /// What the mount's own thread does from now on is work of its pace.
+    pub(super) fn work_begins(&self) {
+        let now_ns = self.clock.monotonic_ns();
+        let gained = self.gained_bytes();
+        let mut shared = self.control.shared();
+        shared.pacer.begin();
+        shared.learnt = (now_ns, gained);
+    }
+
+    /// Some of that is done: the pace learns what it has gained. Returns how long
+    /// it took, nanoseconds.
+    pub(super) fn work_is_done(&self) -> u64 {
+        let now_ns = self.clock.monotonic_ns();
+        let (gained, used) = (self.gained_bytes(), self.bytes_logged());
+        let mut shared = self.control.shared();
+        let (then_ns, before) = std::mem::replace(&mut shared.learnt, (now_ns, gained));
+        let took_ns = now_ns.saturating_sub(then_ns);
+        let write_ns = self.counters.speed.request_ns(self.dependable_bytes());
+        let gained = gained - before;
+        shared.pacer.learn(now_ns, took_ns, gained, used, write_ns);
+        took_ns
+    }
+
+    /// Bytes of clean segments that the cleaner and checkpoints have given back
+    /// since the mount, what they wrote taken off.
+    pub(super) fn gained_bytes(&self) -> i64 {
+        let counters = &self.counters;
+        let emptied = counters.segments_emptied.load(Relaxed) * self.dependable_bytes();
+        let logged =
+            counters.cleaner_log_bytes.load(Relaxed) + counters.checkpoint_log_bytes.load(Relaxed);
+        emptied as i64 - logged as i64
+    }
+
     /// Rests behind a step of cleaning that took `took_ns`, for as long as the
     /// pace says.
     pub(super) fn rest(&self, took_ns: u64) {
@@ -428,19 +530,20 @@ impl Lfs {
         loop {
             let gauge = self.cleaning_gauge();
             let share = self.control.shared().pacer.share(&gauge);
-            // Enough already: the pass is about to end.
-            if share == 0.0 {
-                return;
-            }
-            let rest_ns = Pacer::rest_ns(took_ns, share);
             let rested_ns = self.clock.monotonic_ns().saturating_sub(begun_ns);
-            if rested_ns >= rest_ns || self.control.is_closing() {
-                return;
+            // Enough already: the pass is about to end.
+            let enough = share == 0.0 || rested_ns >= Pacer::rest_ns(took_ns, share);
+            if enough || self.control.is_closing() {
+                break;
             }
-            self.control.wait((rest_ns - rested_ns).min(LOOK_NS));
+            let rest_ns = Pacer::rest_ns(took_ns, share) - rested_ns;
+            self.control.wait(rest_ns.min(LOOK_NS));
             let now_ns = self.clock.monotonic_ns();
             let waited_ns = now_ns.saturating_sub(begun_ns + rested_ns);
             self.counters.cleaner_rest_ns.fetch_add(waited_ns, Relaxed);
         }
+        // That was no work.
+        let now_ns = self.clock.monotonic_ns();
+        self.control.shared().learnt.0 = now_ns;
     }
 }

@@ -35,21 +35,55 @@ impl Lfs {
         for _ in 0..ROUNDS {
             let clean = self.clean_segments_now();
             // Who waits asks again, and may have what he needs.
-            let gained = urgency == Urgency::Waiting && clean > before;
+            let is_waited_for = urgency == Urgency::Waiting || self.control.somebody_waits();
+            let gained = is_waited_for && clean > before;
             if clean >= goal || gained {
                 break;
             }
-            let now = self.clean_segments(cleaning, urgency, Among::Behind, goal - clean)?;
+            let clean_among = |among| self.clean_segments(cleaning, urgency, among, goal - clean);
+            // What waits for a checkpoint is no help to who waits for room,
+            // however little lives in it.
+            let waits = self.control.somebody_waits();
+            let at_once = match waits {
+                true => clean_among(Among::AtOnce)?,
+                false => 0,
+            };
+            let now = match at_once {
+                0 => clean_among(Among::Behind)?,
+                some => some,
+            };
             // A verification must not cost anybody room.
             self.segments.lock().let_go_of_withheld();
             self.settle_vacated()?;
-            if now == 0 {
+            cleaned += now;
+            if now > 0 {
+                self.control.reuses_early.store(true, Relaxed);
+            }
+            if at_once == 0 {
+                self.settle_waiting()?;
+            }
+            if now == 0 || (waits && at_once == 0) {
                 break;
             }
-            cleaned += now;
-            self.control.reuses_early.store(true, Relaxed);
         }
         Ok(cleaned)
+    }
+
+    /// Segments that must wait for checkpoints before a pair of them is worth
+    /// more than it writes, where most need none.
+    pub(super) fn worth_checkpoints(&self) -> u64 {
+        self.batch_segments().max(2 * self.fold_segments())
+    }
+
+    /// Takes the checkpoints that so many segments wait for.
+    fn settle_waiting(&self) -> Result<()> {
+        for _ in 0..2 {
+            let worth = |lfs: &Lfs| lfs.waiting_for_checkpoint() >= lfs.worth_checkpoints();
+            self.take_checkpoint_if(worth)?;
+            // A verification must not cost anybody room.
+            self.segments.lock().let_go_of_withheld();
+        }
+        Ok(())
     }
 
     pub(super) fn logged_since_checkpoint(&self) -> u64 {
@@ -70,9 +104,13 @@ impl Lfs {
     }
 
     /// True if so much has been logged that another checkpoint may find other
-    /// segments worth cleaning.
-    pub(super) fn half_way(&self) -> bool {
-        self.logged_since_checkpoint() >= self.interval_bytes() / 2
+    /// segments worth cleaning; less if writers would soon have to wait for it.
+    pub(super) fn may_see_more(&self, urgency: Urgency) -> bool {
+        let part = match urgency {
+            Urgency::Pressed => 16,
+            _ => 2,
+        };
+        self.logged_since_checkpoint() >= self.interval_bytes() / part
     }
 
     /// Gives back what a replayed log has left empty (rule E5): to the table

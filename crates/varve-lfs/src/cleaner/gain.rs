@@ -22,7 +22,7 @@ impl Lfs {
         let lives_early = urgency != Urgency::Waiting && self.lives_early();
         let pays = match urgency {
             // Its own nodes are what such a checkpoint leaves behind.
-            _ if lives_early => self.batch_segments().max(2 * self.fold_segments()),
+            _ if lives_early => self.worth_checkpoints(),
             Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
                 self.batch_segments().div_ceil(2)
             }
@@ -39,7 +39,7 @@ impl Lfs {
             return Ok(early);
         }
         let deaths = match lives_early {
-            true => self.half_way(),
+            true => self.may_see_more(urgency),
             false => self.pending_deaths(urgency),
         };
         if (deaths || waits()) && self.checkpoint_fits() {

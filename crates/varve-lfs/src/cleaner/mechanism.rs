@@ -16,8 +16,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp, Version};
 
-/// Bytes of moves appended in one group: an fsync never waits for more.
+/// Most bytes of moves appended in one group: an fsync never waits for more.
 pub(super) const GROUP_BYTES: usize = 1 << 20;
+/// On a slow device it waits for less, but for so many blocks or write units
+/// at least, so that summaries and padding stay within what room is kept for.
+const LEAST_GROUP: usize = 16;
 
 /// The live part of a segment, and the checkpoint it was judged against.
 #[derive(Debug, Default)]
@@ -405,6 +408,13 @@ impl Lfs {
         Ok(live.then_some(above))
     }
 
+    /// Bytes of moves to append in one group now.
+    pub(super) fn group_bytes(&self) -> usize {
+        let portion = self.counters.speed.portion_bytes() as usize;
+        let unit = self.geometry.block_bytes.max(self.geometry.write_unit) as usize;
+        portion.clamp((LEAST_GROUP * unit).min(GROUP_BYTES), GROUP_BYTES)
+    }
+
     /// Appends copies of what was found live, and touches what a checkpoint
     /// must rewrite. Returns the number of the checkpoint that will have
     /// folded all of it, or `None` if the image changed since it was judged.
@@ -422,7 +432,7 @@ impl Lfs {
         let mut group = Vec::new();
         let mut bytes = 0;
         for (item, length) in found.moves {
-            if bytes + length > GROUP_BYTES {
+            if bytes + length > self.group_bytes() {
                 if self
                     .write_group(std::mem::take(&mut group), GroupKind::Cleaner(serial), None)?
                     .is_none()

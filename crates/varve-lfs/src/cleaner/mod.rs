@@ -42,8 +42,8 @@ pub mod wire;
 pub use claims::{CleanerId, CleanerInfo, LEASE_NS};
 pub use coalesce::Coalesced;
 pub use contents::{BlockInfo, SegmentContents};
-pub(crate) use control::Control;
 pub use control::{CleanerSettings, CleanerStatus, Pace};
+pub(crate) use control::{Control, PATIENCE_NS};
 pub(crate) use fragments::Fragments;
 pub use mechanism::Found;
 pub(crate) use pass::Urgency;
@@ -63,6 +63,8 @@ pub struct CleanerState {
     policy: Box<dyn Policy>,
     /// Serial of the log's end after a pass that gained nothing.
     fruitless_at: Option<u64>,
+    /// Passes since one last gained anything.
+    barren: u32,
     /// Clean segments when cleaning ahead of need last ended.
     pub(crate) rested_at: Option<u64>,
     /// The last refusal for want of clean segments.
@@ -76,6 +78,7 @@ impl CleanerState {
             kind: policy,
             policy: policy.policy(),
             fruitless_at: None,
+            barren: 0,
             rested_at: None,
             refused: None,
         }

@@ -11,15 +11,19 @@
 //!
 //! Writers are held to the pace of the cleaner from the other side: below
 //! `need` each pays, for the bytes that reached the log, a part of the time that
-//! the cleaner needs to give as many back. It grows with the fourth power of the
-//! way to `floor`, where callers must wait for clean segments; there it is all.
-//! A `low` that was set higher than need be does not slow anybody down.
+//! the cleaner needs to give as many back. It grows with the third power of the
+//! way to `floor`, where callers must wait for clean segments; a segment before
+//! that it is all. A `low` that was set higher than need be does not slow anybody
+//! down.
 
 /// Clean segments, and the marks between which they are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gauge {
     /// Clean segments now.
     pub clean: u64,
+    /// Hundredths of a segment that are left where the log stands, of several
+    /// heads the mean: without it what writers pay would grow by leaps.
+    pub open_percent: u8,
     /// Below this many, callers wait for more.
     pub floor: u64,
     /// Below this many, cleaning begins.
@@ -41,11 +45,32 @@ pub struct Gauge {
 const LEAST_SHARE: f64 = 0.05;
 /// Longest rest between two steps, nanoseconds.
 const LONGEST_REST_NS: u64 = 1_000_000_000;
-/// How much of a new measurement goes into the average.
-const FRESH: f64 = 0.3;
+/// What writers pay grows with this power of the way to the floor.
+const TOLL_POWER: i32 = 3;
+/// Seconds over which the rate of use is averaged.
+const USE_SECONDS: f64 = 1.0;
+/// Segments gained over which the time for one is averaged.
+const GAINS: f64 = 8.0;
+/// Segments before the floor where writers pay all: what a fold needs, and what
+/// is gained, comes by the segment.
+const AHEAD: u64 = 1;
+const LEAST_SLOPE: u64 = 4;
 /// What cleaning is assumed to give before it has been measured: bytes of
 /// clean segments per second of work.
 const ASSUMED_GAIN: f64 = (32 << 20) as f64;
+/// A gain is believed to cost no more than writing it so many times: what
+/// segments do that are 31/32 full, whose survivors are read and written.
+const DEAREST: u64 = 64;
+/// The same on devices that take next to no time: processors have work, too.
+const DEAREST_NS: u64 = 100_000_000;
+
+/// Segments that may have been lost before others come back: what a checkpoint
+/// writes.
+const MOST_LOST: f64 = -64.0;
+
+fn dearest_ns(write_ns: u64) -> f64 {
+    DEAREST.saturating_mul(write_ns).max(DEAREST_NS) as f64
+}
 
 /// Remembers whether the cleaner is at work, and how fast segments come and
 /// go.
@@ -53,24 +78,26 @@ const ASSUMED_GAIN: f64 = (32 << 20) as f64;
 pub struct Pacer {
     segment_bytes: f64,
     working: bool,
-    /// Segments that users gain per second of work: what the cleaner itself
-    /// writes is taken off.
-    gain: f64,
+    /// What has been gained lately, segments, and how long that took, seconds.
+    gained: f64,
+    worked: f64,
     /// Segments used up per second.
     using: f64,
-    last: Option<(u64, Gauge)>,
+    /// When there was last something to learn, and the bytes that users had
+    /// taken then.
+    last: Option<(u64, u64)>,
 }
 
 impl Gauge {
     /// How far clean segments have fallen from `high` to `low`, in `[0, 1]`.
     pub fn pressure(&self) -> f64 {
-        share_between(self.clean, self.high, self.low)
+        share_between(self.clean as f64, self.high, self.low)
     }
 
     /// What part of the cleaner's time a writer must wait for what it writes:
-    /// 0 at `need` and above, 1 at `floor`.
+    /// 0 at `need` and above, 1 a segment before `floor`.
     pub fn toll(&self) -> f64 {
-        self.way_to_floor().powi(4)
+        self.way_to_floor().powi(TOLL_POWER)
     }
 
     /// More than half of what lies between need and a standstill is gone.
@@ -78,20 +105,29 @@ impl Gauge {
         self.way_to_floor() > 0.5
     }
 
+    /// Clean segments, and what is left of the open one.
+    pub fn at_hand(&self) -> f64 {
+        self.clean as f64 + f64::from(self.open_percent) / 100.0
+    }
+
     fn way_to_floor(&self) -> f64 {
-        share_between(self.clean, self.need.min(self.low), self.floor)
+        let from = self.need.min(self.low);
+        let slope = from.saturating_sub(self.floor);
+        let ahead = if slope >= LEAST_SLOPE { AHEAD } else { 0 };
+        share_between(self.at_hand(), from, self.floor + ahead)
     }
 }
 
 /// Where `at` lies on the way down from `from` to `to`, in `[0, 1]`.
-fn share_between(at: u64, from: u64, to: u64) -> f64 {
+fn share_between(at: f64, from: u64, to: u64) -> f64 {
+    let (from, to) = (from as f64, to as f64);
     if at >= from {
         return 0.0;
     }
     if at <= to || from <= to {
         return 1.0;
     }
-    (from - at) as f64 / (from - to) as f64
+    (from - at) / (from - to)
 }
 
 impl Pacer {
@@ -101,10 +137,16 @@ impl Pacer {
         Pacer {
             segment_bytes,
             working: false,
-            gain: ASSUMED_GAIN / segment_bytes,
+            gained: 1.0,
+            worked: segment_bytes / ASSUMED_GAIN,
             using: 0.0,
             last: None,
         }
+    }
+
+    /// Segments that users gain per second of work.
+    fn gain(&self) -> f64 {
+        self.gained / self.worked
     }
 
     /// A pass begins: there is work until the high mark is reached.
@@ -131,7 +173,7 @@ impl Pacer {
         if !self.working {
             return 0.0;
         }
-        let keeps_up = self.using / self.gain.max(f64::MIN_POSITIVE);
+        let keeps_up = self.using / self.gain().max(f64::MIN_POSITIVE);
         gauge.pressure().max(keeps_up).clamp(LEAST_SHARE, 1.0)
     }
 
@@ -144,29 +186,46 @@ impl Pacer {
         (rest as u64).min(LONGEST_REST_NS)
     }
 
-    /// Learns from what has happened until `now_ns` (monotonic), of which the
-    /// cleaner worked `worked_ns`.
-    pub fn learn(&mut self, now_ns: u64, worked_ns: u64, gauge: &Gauge) {
-        if let Some((then_ns, then)) = self.last {
+    /// Learns from work that is over now (monotonic) and took `worked_ns`. It has
+    /// gained so many bytes of clean segments, what it and checkpoints wrote taken
+    /// off: one that takes a checkpoint may have lost, and what follows gains by
+    /// that. Users have taken `used_bytes` since the mount. Writing a segment
+    /// takes `write_ns`.
+    pub fn learn(
+        &mut self,
+        now_ns: u64,
+        worked_ns: u64,
+        gained_bytes: i64,
+        used_bytes: u64,
+        write_ns: u64,
+    ) {
+        if let Some((then_ns, then_bytes)) = self.last {
             let passed = now_ns.saturating_sub(then_ns) as f64 / 1e9;
-            let worked = worked_ns as f64 / 1e9;
-            let used = gauge.used_bytes.saturating_sub(then.used_bytes) as f64;
-            let used = used / self.segment_bytes;
-            let gained = (gauge.clean as f64 + used - then.clean as f64).max(0.0);
+            let used = used_bytes.saturating_sub(then_bytes) as f64 / self.segment_bytes;
             if passed > 0.0 {
-                self.using += FRESH * (used / passed - self.using);
-            }
-            if worked > 0.0 {
-                self.gain += FRESH * (gained / worked - self.gain);
+                let fresh = passed / (passed + USE_SECONDS);
+                self.using += fresh * (used / passed - self.using);
             }
         }
-        self.last = Some((now_ns, *gauge));
+        self.last = Some((now_ns, used_bytes));
+        self.worked += worked_ns as f64 / 1e9;
+        self.gained = (self.gained + gained_bytes as f64 / self.segment_bytes).max(MOST_LOST);
+        if self.gained > GAINS {
+            self.worked *= GAINS / self.gained;
+            self.gained = GAINS;
+        }
+        // No longer than would be believed, or barren hours would be remembered.
+        self.worked = self.worked.min(GAINS * dearest_ns(write_ns) / 1e9);
     }
 
-    /// Nanoseconds of the cleaner's work that give one segment back.
-    pub fn segment_ns(&self) -> f64 {
-        let least = ASSUMED_GAIN / self.segment_bytes / 100.0;
-        1e9 / self.gain.max(least)
+    /// Nanoseconds of the cleaner's work that give one segment back, where
+    /// writing one takes so many.
+    pub fn segment_ns(&self, write_ns: u64) -> f64 {
+        let dearest = dearest_ns(write_ns);
+        match self.gain() {
+            gain if gain > 0.0 => (1e9 / gain).clamp(write_ns as f64, dearest),
+            _ => dearest,
+        }
     }
 }
 
@@ -208,6 +267,22 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_of_the_open_segment_counts() {
+        let toll = |clean, open_percent| {
+            let gauge = Gauge {
+                open_percent,
+                ..gauge(clean)
+            };
+            gauge.toll()
+        };
+        let tolls = [(19, 99), (13, 50), (13, 0), (12, 50), (11, 99), (11, 1)]
+            .map(|(clean, open)| toll(clean, open));
+        assert!(tolls.is_sorted(), "{tolls:?}");
+        assert!(tolls[5] < 1.0 && toll(11, 0) == 1.0);
+        assert!((toll(12, 0) - toll(11, 99)).abs() < 0.01, "a leap");
+    }
+
+    #[test]
     fn somebody_who_waits_and_an_idle_volume_take_all_of_it() {
         let mut pacer = Pacer::new(4 << 20);
         let waiting = Gauge {
@@ -229,26 +304,46 @@ mod tests {
 
     #[test]
     fn it_keeps_up_with_what_is_used() {
-        let mut pacer = Pacer::new(4 << 20);
-        pacer.learn(0, 0, &gauge(19));
+        const SEGMENT: i64 = 4 << 20;
+        let mut pacer = Pacer::new(SEGMENT as u64);
         // In a second with half of it worked, 6 gained and 8 used.
-        let mut now = gauge(17);
-        for second in 1..40 {
-            now.used_bytes += 8 * (4 << 20);
-            now.clean = 17;
-            let before = Gauge {
-                clean: 19,
-                used_bytes: now.used_bytes - 8 * (4 << 20),
-                ..now
-            };
-            pacer.last = Some(((second - 1) * 1_000_000_000, before));
-            pacer.learn(second * 1_000_000_000, 500_000_000, &now);
+        for second in 0..40 {
+            let used = second * 8 * SEGMENT as u64;
+            pacer.learn(second * 1_000_000_000, 500_000_000, 6 * SEGMENT, used, 0);
         }
         // 12 a second of work, 8 a second needed.
         pacer.begin();
-        let share = pacer.share(&Gauge { clean: 29, ..now });
+        let share = pacer.share(&gauge(29));
         assert!((share - 8.0 / 12.0).abs() < 0.01, "{share}");
-        assert!((pacer.segment_ns() - 1e9 / 12.0).abs() < 1e6);
+        assert!((pacer.segment_ns(0) - 1e9 / 12.0).abs() < 1e6);
+        // What moved survivors before they gave anything back counts for little.
+        let used = 320 * SEGMENT as u64;
+        pacer.learn(40_000_000_000, 50_000_000, -SEGMENT / 2, used, 0);
+        assert!(pacer.segment_ns(0) < 1.2e9 / 12.0);
+        pacer.learn(40_100_000_000, 50_000_000, SEGMENT + SEGMENT / 2, used, 0);
+        assert!((pacer.segment_ns(0) - 1e9 / 12.0).abs() < 3e6);
+    }
+
+    #[test]
+    fn what_a_segment_costs_is_believed_within_bounds() {
+        let mut pacer = Pacer::new(1 << 20);
+        // An hour in vain.
+        for pass in 0..3600 {
+            pacer.learn(pass, 1_000_000_000, 0, 0, 1_000_000);
+        }
+        let dearest = pacer.segment_ns(1_000_000);
+        assert_eq!(dearest, DEAREST_NS as f64);
+        // Soon forgotten, once segments come again for 2 ms each.
+        for pass in 0..80 {
+            pacer.learn(pass, 2_000_000, 1 << 20, 0, 1_000_000);
+        }
+        assert!((pacer.segment_ns(1_000_000) - 2e6).abs() < 1e6);
+        for pass in 0..80 {
+            pacer.learn(pass, 2_000, 1 << 20, 0, 1_000_000);
+        }
+        assert_eq!(pacer.segment_ns(1_000_000), 1e6, "to clean is to write");
+        pacer.learn(0, 1, -(100 << 20), 0, 1_000_000);
+        assert_eq!(pacer.segment_ns(1_000_000), DEAREST_NS as f64);
     }
 
     #[test]
@@ -260,11 +355,11 @@ mod tests {
     }
 
     #[test]
-    fn writers_pay_from_the_low_mark_on_and_all_of_it_at_the_floor() {
+    fn writers_pay_from_the_low_mark_on_and_all_of_it_before_the_floor() {
         assert_eq!(gauge(20).toll(), 0.0);
-        assert_eq!(gauge(15).toll(), 0.0625);
+        assert!((gauge(17).toll() - 1.0 / 27.0).abs() < 1e-9);
         assert_eq!(
-            [14, 15].map(|clean| gauge(clean).is_pressed()),
+            [15, 16].map(|clean| gauge(clean).is_pressed()),
             [true, false]
         );
         let cautious = Gauge {
@@ -273,7 +368,7 @@ mod tests {
             ..gauge(21)
         };
         assert_eq!(cautious.toll(), 0.0);
-        assert_eq!(gauge(10).toll(), 1.0);
+        assert_eq!(gauge(11).toll(), 1.0, "a segment ahead");
         assert_eq!(gauge(0).toll(), 1.0);
         let absurd = Gauge {
             floor: 50,

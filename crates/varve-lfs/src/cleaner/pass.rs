@@ -18,6 +18,14 @@ use varve_device::sync::MutexGuard;
 
 /// Live bytes that are moved together where there are several heads.
 const PARTED_BYTES: u64 = 1 << 20;
+/// Hundredths of a segment that a pass must gain, or it was barren; and how many
+/// such follow each other before the cleaner rests, and nobody waits for it. One
+/// that takes a checkpoint costs more than it gains, and later ones gain by it.
+const LEAST_GAIN: i64 = 2;
+const BARREN_PASSES: u32 = 4;
+/// Bytes of segments that are given back behind a step, which takes a flush, if
+/// writers pay but nobody waits; less on a slow device.
+const SETTLED_BYTES: u64 = 1 << 20;
 /// How long a few cleaned segments wait for a checkpoint of their own.
 const SETTLE_NS: u64 = 500_000_000;
 
@@ -40,6 +48,8 @@ pub(crate) enum Urgency {
 /// Which segments a pass takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Among {
+    /// Those behind both records that hold data alone: clean once they are empty.
+    AtOnce,
     /// Those behind both records: most are clean without a checkpoint, and
     /// others wait for one.
     Behind,
@@ -107,7 +117,7 @@ impl Lfs {
         let kind = self.control.shared().settings.policy;
         if cleaning.kind != kind {
             (cleaning.kind, cleaning.policy) = (kind, kind.policy());
-            cleaning.fruitless_at = None;
+            (cleaning.fruitless_at, cleaning.barren) = (None, 0);
         }
     }
 
@@ -137,10 +147,29 @@ impl Lfs {
             true => self.candidates(),
             false => self.all_candidates(),
         };
-        if among == Among::Behind {
-            let segments = self.segments.lock();
-            candidates.retain(|candidate| segments.is_behind(candidate.segment));
+        let freed = |c: &Candidate| c.segment_bytes.saturating_sub(c.live_bytes);
+        let is_among = |segment: u32| match among {
+            Among::AtOnce => self.segments.lock().may_vacate(segment),
+            Among::Behind => self.segments.lock().is_behind(segment),
+            Among::All => true,
+        };
+        candidates.retain(|candidate| match among {
+            Among::All => true,
+            _ => self.segments.lock().is_behind(candidate.segment),
+        });
+        // What is had at once must not be far dearer than what is not.
+        let best = candidates.iter().map(freed).max().unwrap_or(0);
+        if among == Among::AtOnce {
+            candidates.retain(|candidate| is_among(candidate.segment));
         }
+        let is_dear = |freed: u64, segment_bytes: u64| match urgency {
+            // Without a checkpoint to pay for, less is worth it.
+            _ if among == Among::AtOnce => freed * 16 < segment_bytes || freed * 2 < best,
+            _ if among == Among::Behind => freed * 16 < segment_bytes,
+            Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
+            Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
+            Urgency::Waiting => false,
+        };
         let chosen = cleaning
             .policy
             .choose(&candidates, self.clock.now_ns(), usize::MAX);
@@ -157,10 +186,10 @@ impl Lfs {
         let is_waited_for = |freed| yields && freed >= share && self.control.somebody_waits();
         let rests = matches!(urgency, Urgency::Background | Urgency::Pressed)
             && self.control.shared().settings.pace.threaded;
+        let (mut for_checkpoints, worth_checkpoints) = (0, self.worth_checkpoints());
         let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
         let mut batch = Batch::default();
         let mut cleaned = 0;
-        let mut begun_ns = self.clock.monotonic_ns();
         for candidate in chosen.segments {
             let Candidate {
                 segment,
@@ -169,17 +198,14 @@ impl Lfs {
                 ..
             } = candidate;
             let freed = segment_bytes.saturating_sub(live_bytes);
-            let dear = match urgency {
-                // Without a checkpoint to pay for, less is worth it.
-                _ if among == Among::Behind => freed * 16 < segment_bytes,
-                Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
-                Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
-                Urgency::Waiting => false,
-            };
-            if dear {
+            if is_dear(freed, segment_bytes) {
                 continue;
             }
             if wanted_bytes == 0 || !go_on() || is_waited_for(freed_bytes) {
+                break;
+            }
+            // As many as are worth checkpoints: time to take them.
+            if for_checkpoints >= worth_checkpoints {
                 break;
             }
             if !self.may_move(batch.live_bytes + live_bytes) {
@@ -194,23 +220,47 @@ impl Lfs {
             if found.interrupted {
                 break;
             }
-            if among == Among::All || self.segments.lock().may_vacate(segment) {
-                wanted_bytes = wanted_bytes.saturating_sub(freed);
+            // A checkpoint between two steps may have given it away, and others
+            // have filled it since.
+            let live_bytes = found.live_bytes;
+            if !self.may_move(batch.live_bytes + live_bytes) {
+                break;
+            }
+            let freed = segment_bytes.saturating_sub(live_bytes);
+            if is_dear(freed, segment_bytes) || !is_among(segment) {
+                continue;
+            }
+            match among == Among::All || self.segments.lock().may_vacate(segment) {
+                true => wanted_bytes = wanted_bytes.saturating_sub(freed),
+                false => for_checkpoints += 1,
             }
             freed_bytes += freed;
             batch.add(segment, edition, live_bytes, found);
             if batch.live_bytes >= sorted_bytes {
                 cleaned += self.move_out(std::mem::take(&mut batch))?;
                 if rests {
-                    self.rest(self.clock.monotonic_ns().saturating_sub(begun_ns));
+                    self.step_is_over()?;
+                    self.rest(self.work_is_done());
                 }
-                begun_ns = self.clock.monotonic_ns();
             }
         }
         if urgency != Urgency::Idle || go_on() {
             cleaned += self.move_out(batch)?;
         }
         Ok(cleaned)
+    }
+
+    /// Between two steps of a pass: writers who pay need not wait for the rest of
+    /// it to be given what it has gained, nor take the checkpoint that so many
+    /// changes have made due.
+    fn step_is_over(&self) -> Result<()> {
+        let gauge = self.cleaning_gauge();
+        let vacated = self.segments.lock().vacated_count() * self.dependable_bytes();
+        let enough = self.counters.speed.portion_bytes().min(SETTLED_BYTES);
+        if gauge.waiting || (gauge.clean < gauge.need && vacated >= enough) {
+            self.settle_vacated()?;
+        }
+        self.take_checkpoint_if(Lfs::delta_due)
     }
 
     /// Claims a segment for the mount's own cleaner, unless another has it.
@@ -389,6 +439,9 @@ impl Lfs {
         if gauge.clean >= gauge.high || (gauge.clean >= gauge.low && !gauge.idle) {
             return self.settle_if_due(&gauge);
         }
+        if self.control.somebody_comes_next() {
+            return Ok(());
+        }
         let mut cleaning = self.lock_cleaning();
         // On a full volume nothing may be gained however often we try: rest
         // until something has been written since.
@@ -396,25 +449,26 @@ impl Lfs {
         if cleaning.fruitless_at == Some(end()) {
             return Ok(());
         }
-        self.control.shared().pacer.begin();
-        let (before, begun_ns) = (self.clean_segments_now(), self.clock.monotonic_ns());
-        let rested_ns = self.counters.cleaner_rest_ns.load(Relaxed);
-        self.gain_segments(&cleaning, urgency, gauge.high)?;
-        let clean = self.clean_segments_now();
-        if clean <= before {
+        self.work_begins();
+        let before = self.gained_bytes();
+        let passed = self.gain_segments(&cleaning, urgency, gauge.high);
+        let gained = self.gained_bytes() - before;
+        let barren = gained < LEAST_GAIN * self.dependable_bytes() as i64 / 100;
+        // One that failed gains no more when it is tried again.
+        cleaning.barren = match (barren, passed.is_err()) {
+            (false, false) => 0,
+            (true, false) => (cleaning.barren + 1).min(BARREN_PASSES),
+            (_, true) => BARREN_PASSES,
+        };
+        let fruitless = cleaning.barren == BARREN_PASSES;
+        if fruitless {
             cleaning.fruitless_at = Some(end());
         }
         drop(cleaning);
-        // Writers may have used up what was gained.
-        let used = (self.bytes_logged() - gauge.used_bytes) / self.dependable_bytes();
-        self.control.shared().fruitless = clean + used <= before;
-        let now_ns = self.clock.monotonic_ns();
-        let rested_ns = self.counters.cleaner_rest_ns.load(Relaxed) - rested_ns;
-        let worked_ns = now_ns.saturating_sub(begun_ns).saturating_sub(rested_ns);
+        self.work_is_done();
+        self.control.shared().fruitless = fruitless;
         self.control.tell_gain();
-        let gauge = self.cleaning_gauge();
-        self.control.shared().pacer.learn(now_ns, worked_ns, &gauge);
-        Ok(())
+        passed.map(|_| ())
     }
 
     /// Takes a checkpoint for segments that only wait for it, if they are

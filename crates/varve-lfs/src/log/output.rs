@@ -177,7 +177,7 @@ pub fn write_patiently(
     let mut failed = None;
     for attempt in 1.. {
         counters.device_writes.fetch_add(1, Relaxed);
-        match counters.using(|| device.write(offset, buffers)) {
+        match counters.moving(length, || device.write(offset, buffers)) {
             Ok(()) => {
                 counters.bytes_written.fetch_add(length, Relaxed);
                 break;

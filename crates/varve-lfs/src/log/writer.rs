@@ -315,6 +315,7 @@ impl Lfs {
                 plugs: buffer.plugs,
             }));
         }
+        self.tell_end(&log.end);
         Written {
             serial: log.end.serial(),
             placed,

@@ -88,14 +88,14 @@ impl Source {
         let mut failed = None;
         loop {
             self.counters.device_reads.fetch_add(1, Relaxed);
+            let length = bytes.len() as u64;
             let read = || self.device.read(sector * SECTOR, bytes);
-            let tried = self.counters.using(read);
-            let place = (sector * SECTOR, bytes.len() as u64);
+            let tried = self.counters.moving(length, read);
+            let place = (sector * SECTOR, length);
             let segment = self.geometry.segment_of(sector);
             let log = &self.counters.failures;
             match tried {
                 Ok(()) => {
-                    let length = bytes.len() as u64;
                     self.counters.bytes_read.fetch_add(length, Relaxed);
                     cause.counter(&self.counters).fetch_add(length, Relaxed);
                     if let Some(error) = failed {
@@ -160,7 +160,7 @@ impl Source {
         let mut buffer = self.pools[1].take(length as usize);
         let read = || self.device.read(offset, &mut buffer);
         self.counters.device_reads.fetch_add(1, Relaxed);
-        self.counters.using(read).ok()?;
+        self.counters.moving(length, read).ok()?;
         self.counters.bytes_read.fetch_add(length, Relaxed);
         cause.counter(&self.counters).fetch_add(length, Relaxed);
         Some(buffer)

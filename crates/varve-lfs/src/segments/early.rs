@@ -87,6 +87,11 @@ impl SegmentTable {
         freed
     }
 
+    /// Segments that have been vacated and are not clean yet.
+    pub fn vacated_count(&self) -> u64 {
+        self.vacated.len() as u64
+    }
+
     /// Some have been vacated, are not clean yet, and could be.
     pub fn has_vacated(&self) -> bool {
         !self.vacated.is_empty() && self.held.is_none()
