@@ -14,6 +14,7 @@ use varve_disk::{DiskStatistics, Drive, ReadAhead, drives};
 use varve_lab::experiment::LabError;
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
+use varve_lab::platform::small_files::SmallFiles;
 use varve_lab::platform::store::{Spent, Store};
 use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, lfs, seagate, ufs, vlfs};
 use varve_lfs::vlfs::{Vlfs, VlfsStatistics};
@@ -182,27 +183,9 @@ fn updates(which: &str, sync: bool) -> Result<(), LabError> {
 /// V4's files of 1 KB.
 fn files(which: &str, sync: bool) -> Result<(), LabError> {
     let mut subject = Subject::new(which, seagate())?;
-    for phase in ["files made", "files read", "files removed"] {
-        subject.phase(phase, FILES.into(), |system| {
-            for file in 0..FILES {
-                match phase {
-                    "files made" => {
-                        system.create(file)?;
-                        system.write(file, 0, 1024, sync)?;
-                    }
-                    "files read" => system.read(file, 0, 1024)?,
-                    _ => {
-                        system.delete(file)?;
-                        if sync {
-                            system.sync_names()?;
-                        }
-                    }
-                }
-            }
-            system.sync()?;
-            system.forget();
-            Ok(())
-        })?;
+    let names = ["files made", "files read", "files removed"];
+    for (name, phase) in names.into_iter().zip(SmallFiles::ALL) {
+        subject.phase(name, FILES.into(), |system| phase.run(system, FILES, sync))?;
     }
     Ok(())
 }

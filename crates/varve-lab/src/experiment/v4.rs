@@ -6,6 +6,7 @@
 //! data.
 
 use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::small_files::SmallFiles;
 use crate::platform::{Disk, Layout, Platform, System};
 use crate::report::{Curve, Picture, Verdict, mean};
 
@@ -20,7 +21,6 @@ pub const V4: Experiment = Experiment {
 };
 
 const PHASES: [&str; 3] = ["create", "read", "delete"];
-const FILE_BYTES: u32 = 1024;
 
 /// The four systems of the paper's figures.
 pub(super) const SYSTEMS: [(&str, Layout, Disk); 4] = [
@@ -59,25 +59,9 @@ pub(super) fn small_files(
     seed: u64,
 ) -> Result<Vec<Row>, LabError> {
     let mut rows = Vec::new();
-    for (phase, _) in PHASES.iter().enumerate() {
+    for (phase, small) in SmallFiles::ALL.into_iter().enumerate() {
         let before = system.store().spent();
-        for file in 0..files {
-            match phase {
-                0 => {
-                    system.create(file)?;
-                    system.write(file, 0, FILE_BYTES, sync)?;
-                }
-                1 => system.read(file, 0, FILE_BYTES)?,
-                _ => {
-                    system.delete(file)?;
-                    if sync {
-                        system.sync_names()?;
-                    }
-                }
-            }
-        }
-        system.sync()?;
-        system.forget();
+        small.run(system, files, sync)?;
         let spent = system.store().spent() - before;
         let ms = |ns: u64| ns as f64 / 1e6 / f64::from(files);
         rows.push(

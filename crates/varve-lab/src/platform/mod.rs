@@ -17,6 +17,7 @@ pub mod host;
 pub mod lfs;
 pub mod mounted;
 pub mod shared_drive;
+pub mod small_files;
 pub mod store;
 pub mod threads;
 pub mod ufs;

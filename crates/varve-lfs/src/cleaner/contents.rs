@@ -345,7 +345,8 @@ impl Lfs {
             .map(|(from, to)| (from - from % SECTOR, to.next_multiple_of(SECTOR)))
             .collect();
         ranges.sort_unstable();
-        let most = self.counters.speed.portion_bytes().min(RUN_BYTES);
+        let portion = self.counters.speed.portion_bytes();
+        let most = portion.min(RUN_BYTES);
         let mut merged: Vec<(u64, u64)> = Vec::new();
         for (from, to) in ranges {
             match merged.last_mut() {
@@ -364,7 +365,7 @@ impl Lfs {
             let mut bytes = 0;
             let fits = |run: &&Vec<u8>| {
                 bytes += run.len() as u64;
-                bytes <= most
+                bytes <= portion
             };
             let count = runs[at..].iter().take_while(fits).count().max(1);
             self.read_several(&places[at..at + count], &mut runs[at..at + count])?;

@@ -15,8 +15,8 @@
 //! | `contents.rs`, `mechanism.rs` | what a segment holds, and the four calls |
 //! | `claims.rs` | which cleaner has which segment |
 //! | `holes.rs`, `maps.rs` | finding holes to write into |
-//! | `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: one pass, and what makes room |
-//! | `pace.rs`, `control.rs` | how hard it works, and how that is changed |
+//! | `due.rs`, `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: when, one pass, and what makes room |
+//! | `pace.rs`, `control.rs`, `waits.rs` | how hard it works, how that is changed, and who waits for whom |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
 //! | `policy/` | opinions |
 
@@ -25,6 +25,7 @@ pub mod client;
 mod coalesce;
 mod contents;
 mod control;
+mod due;
 mod early;
 mod fragments;
 mod gain;
@@ -37,17 +38,19 @@ pub mod policy;
 mod remote;
 #[cfg(test)]
 mod tests;
+mod waits;
 pub mod wire;
 
 pub use claims::{CleanerId, CleanerInfo, LEASE_NS};
 pub use coalesce::Coalesced;
 pub use contents::{BlockInfo, SegmentContents};
+pub(crate) use control::Control;
 pub use control::{CleanerSettings, CleanerStatus, Pace};
-pub(crate) use control::{Control, PATIENCE_NS};
 pub(crate) use fragments::Fragments;
 pub use mechanism::Found;
 pub(crate) use pass::Urgency;
 pub use remote::CallError;
+pub(crate) use waits::PATIENCE_NS;
 
 use crate::committed::Committed;
 use crate::lfs::Lfs;

@@ -51,8 +51,8 @@ const TOLL_POWER: i32 = 3;
 const USE_SECONDS: f64 = 1.0;
 /// Segments gained over which the time for one is averaged.
 const GAINS: f64 = 8.0;
-/// Segments before the floor where writers pay all: what a fold needs, and what
-/// is gained, comes by the segment.
+/// Segments before the floor where writers pay all, if they begin to pay so many
+/// before it: what a fold needs, and what is gained, comes by the segment.
 const AHEAD: u64 = 1;
 const LEAST_SLOPE: u64 = 4;
 /// What cleaning is assumed to give before it has been measured: bytes of

@@ -4,31 +4,22 @@
 use super::claims::CleanerId;
 use super::contents::SegmentContents;
 use super::mechanism::Found;
-use super::pace::Gauge;
 use super::policy::Candidate;
 use super::{CleanerState, judged_through};
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use crate::segment_map::step_of;
-use crate::segments::{Edition, SegmentState};
+use crate::segments::{Edition, SegmentState, SegmentTable};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
 
 /// Live bytes that are moved together where there are several heads.
 const PARTED_BYTES: u64 = 1 << 20;
-/// Hundredths of a segment that a pass must gain, or it was barren; and how many
-/// such follow each other before the cleaner rests, and nobody waits for it. One
-/// that takes a checkpoint costs more than it gains, and later ones gain by it.
-const LEAST_GAIN: i64 = 2;
-const BARREN_PASSES: u32 = 4;
 /// Bytes of segments that are given back behind a step, which takes a flush, if
 /// writers pay but nobody waits; less on a slow device.
 const SETTLED_BYTES: u64 = 1 << 20;
-/// How long a few cleaned segments wait for a checkpoint of their own.
-const SETTLE_NS: u64 = 500_000_000;
-
 /// How much a pass may cost for what it gains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Urgency {
@@ -148,19 +139,21 @@ impl Lfs {
             false => self.all_candidates(),
         };
         let freed = |c: &Candidate| c.segment_bytes.saturating_sub(c.live_bytes);
-        let is_among = |segment: u32| match among {
-            Among::AtOnce => self.segments.lock().may_vacate(segment),
-            Among::Behind => self.segments.lock().is_behind(segment),
+        let is_among = |segments: &SegmentTable, segment: u32| match among {
+            Among::AtOnce => segments.may_vacate(segment),
+            Among::Behind => segments.is_behind(segment),
             Among::All => true,
         };
-        candidates.retain(|candidate| match among {
-            Among::All => true,
-            _ => self.segments.lock().is_behind(candidate.segment),
-        });
         // What is had at once must not be far dearer than what is not.
-        let best = candidates.iter().map(freed).max().unwrap_or(0);
-        if among == Among::AtOnce {
-            candidates.retain(|candidate| is_among(candidate.segment));
+        let mut best = 0;
+        {
+            let segments = self.segments.lock();
+            candidates.retain(|candidate| {
+                if segments.is_behind(candidate.segment) {
+                    best = best.max(freed(candidate));
+                }
+                is_among(&segments, candidate.segment)
+            });
         }
         let is_dear = |freed: u64, segment_bytes: u64| match urgency {
             // Without a checkpoint to pay for, less is worth it.
@@ -227,7 +220,7 @@ impl Lfs {
                 break;
             }
             let freed = segment_bytes.saturating_sub(live_bytes);
-            if is_dear(freed, segment_bytes) || !is_among(segment) {
+            if is_dear(freed, segment_bytes) || !is_among(&self.segments.lock(), segment) {
                 continue;
             }
             match among == Among::All || self.segments.lock().may_vacate(segment) {
@@ -415,85 +408,5 @@ impl Lfs {
         if entry.state == SegmentState::Used && entry.edition() == edition {
             entry.suspect = true;
         }
-    }
-
-    /// Background work: cleans when clean segments run low and cleaning pays,
-    /// or when nobody is there; and takes the checkpoints that make clean what
-    /// other processes have cleaned.
-    pub(crate) fn clean_if_due(&self) -> Result<()> {
-        let gauge = self.cleaning_gauge();
-        let pace = self.control.shared().settings.pace;
-        if pace.threaded {
-            self.control.cleans_here();
-        }
-        if !pace.running {
-            return self.settle_if_due(&gauge);
-        }
-        let urgency = match gauge.idle && gauge.clean >= gauge.low {
-            true => Urgency::Idle,
-            false if pace.threaded && gauge.is_pressed() => Urgency::Pressed,
-            false => Urgency::Background,
-        };
-        // A pass begins below the low mark and goes on to the high one, so that
-        // its checkpoints pay for many segments.
-        if gauge.clean >= gauge.high || (gauge.clean >= gauge.low && !gauge.idle) {
-            return self.settle_if_due(&gauge);
-        }
-        if self.control.somebody_comes_next() {
-            return Ok(());
-        }
-        let mut cleaning = self.lock_cleaning();
-        // On a full volume nothing may be gained however often we try: rest
-        // until something has been written since.
-        let end = || self.log.lock().end.serial();
-        if cleaning.fruitless_at == Some(end()) {
-            return Ok(());
-        }
-        self.work_begins();
-        let before = self.gained_bytes();
-        let passed = self.gain_segments(&cleaning, urgency, gauge.high);
-        let gained = self.gained_bytes() - before;
-        let barren = gained < LEAST_GAIN * self.dependable_bytes() as i64 / 100;
-        // One that failed gains no more when it is tried again.
-        cleaning.barren = match (barren, passed.is_err()) {
-            (false, false) => 0,
-            (true, false) => (cleaning.barren + 1).min(BARREN_PASSES),
-            (_, true) => BARREN_PASSES,
-        };
-        let fruitless = cleaning.barren == BARREN_PASSES;
-        if fruitless {
-            cleaning.fruitless_at = Some(end());
-        }
-        drop(cleaning);
-        self.work_is_done();
-        self.control.shared().fruitless = fruitless;
-        self.control.tell_gain();
-        passed.map(|_| ())
-    }
-
-    /// Takes a checkpoint for segments that only wait for it, if they are
-    /// needed: others have cleaned them.
-    fn settle_if_due(&self, gauge: &Gauge) -> Result<()> {
-        self.settle_vacated()?;
-        {
-            let shared = self.control.shared();
-            if shared.settings.pace.running && !shared.claims.has_cleaners() {
-                return Ok(());
-            }
-        }
-        // A verification must not cost anybody room.
-        self.segments.lock().let_go_of_withheld();
-        let now_ns = self.clock.monotonic_ns();
-        let before_ns = self.control.shared().settled_ns;
-        let passed = now_ns.saturating_sub(before_ns) >= SETTLE_NS;
-        if !passed || gauge.clean >= gauge.high || !self.checkpoint_fits() {
-            return Ok(());
-        }
-        if self.waiting_for_checkpoint() == 0 {
-            return Ok(());
-        }
-        self.take_checkpoint(false)?;
-        self.control.shared().settled_ns = self.clock.monotonic_ns();
-        Ok(())
     }
 }
