@@ -113,4 +113,15 @@ pub fn drop_host_caches() {
     if let Err(error) = std::fs::write("/proc/sys/vm/drop_caches", "3\n") {
         tracing::warn!(%error, "the host's page cache was not emptied");
     }
+    if let Err(error) = fetch_program() {
+        tracing::warn!(%error, "this program's code is measured, too, as it is fetched");
+    }
+}
+
+/// Brings back what the host dropped of this program itself: code that has not
+/// run yet is fetched at its first call, which took a fifth of the time of
+/// deleting 10,000 files.
+fn fetch_program() -> std::io::Result<u64> {
+    let mut program = std::fs::File::open("/proc/self/exe")?;
+    std::io::copy(&mut program, &mut std::io::sink())
 }
