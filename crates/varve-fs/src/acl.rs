@@ -143,18 +143,22 @@ impl Inherited {
         mode_bits(&self.entries) & bits & 0o777
     }
 
-    /// The new file's attributes.
-    pub fn blob(mut self, mode: u32) -> Option<Vec<u8>> {
+    /// The new file's attributes: none, or up to twice what the directory's take,
+    /// as a directory has the list as its own, too.
+    ///
+    /// # Errors
+    /// `NoSpace` beyond the largest blob.
+    pub fn blob(mut self, mode: u32) -> Result<Vec<u8>> {
         let default = encode(&self.entries);
         set_mode(&mut self.entries, mode);
         let mut blob = Vec::new();
         if self.directory {
-            blob = xattr::with(&blob, DEFAULT, Some(&default)).ok()?;
+            blob = xattr::with(&blob, DEFAULT, Some(&default))?;
         }
         if !is_minimal(&self.entries) {
-            blob = xattr::with(&blob, ACCESS, Some(&encode(&self.entries))).ok()?;
+            blob = xattr::with(&blob, ACCESS, Some(&encode(&self.entries)))?;
         }
-        (!blob.is_empty()).then_some(blob)
+        Ok(blob)
     }
 }
 

@@ -232,7 +232,6 @@ impl<L: Layout> FileSystem<L> {
         let (directory, _operation) = self.begin_in(parent, ONE_INODE, Purpose::Grow)?;
         let above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
-        let (ino, version) = self.store.layout.allocate_inode()?;
         let new = New {
             kind: FileKind::Regular,
             mode,
@@ -241,10 +240,12 @@ impl<L: Layout> FileSystem<L> {
             nlink: 0,
             holds: 1,
         };
-        let acls = self.default_acl(&directory, &above, new.kind);
-        let acls = acls.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let acls = self.default_acl(&directory, &above, new.kind)?;
+        let (ino, version) = self.store.layout.allocate_inode()?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
-        let vnode = self.enter_new(inode, &new, acls);
+        let inherited = self.inherited(acls, inode.mode);
+        let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let vnode = self.enter_new(inode, &new, inherited);
         let attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         Ok(attr)
     }
@@ -270,7 +271,7 @@ impl<L: Layout> FileSystem<L> {
         };
         let Whiteout { ino, version } = whiteout;
         let inode = self.new_inode(caller, above, &new, ino, version, None);
-        self.enter_new(inode, &new, None);
+        self.enter_new(inode, &new, Vec::new());
     }
 
     fn make(
@@ -297,12 +298,15 @@ impl<L: Layout> FileSystem<L> {
         }
         let acls = self.default_acl(&directory, &above, new.kind)?;
         let (ino, version) = self.store.layout.allocate_inode()?;
-        let added = self.add_name(&directory, &mut above, name, ino, new.kind, now);
-        added.inspect_err(|_| self.store.layout.forget_inode(ino))?;
+        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
+        let inherited = self.inherited(acls, inode.mode).and_then(|inherited| {
+            self.add_name(&directory, &mut above, name, ino, new.kind, now)?;
+            Ok(inherited)
+        });
+        let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
         if new.kind == FileKind::Directory {
             above.inode.nlink += 1;
         }
-        let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
         let inode = Inode {
             atime: now,
             mtime: now,
@@ -311,7 +315,7 @@ impl<L: Layout> FileSystem<L> {
             ..inode
         };
         let mut attr = Attr::of(&inode, self.store.geometry.block_bytes);
-        let vnode = self.enter_new(inode, &new, acls);
+        let vnode = self.enter_new(inode, &new, inherited);
         if !new.target.is_empty() {
             attr = vnode.attr(&vnode.read(), self.store.geometry.block_bytes);
         }
@@ -375,8 +379,25 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Enters a new inode into the table and the epoch. Nobody knows of it.
-    fn enter_new(&self, inode: Inode, new: &New<'_>, acls: Option<acl::Inherited>) -> Arc<Vnode> {
+    /// The attributes of a new file with this mode.
+    ///
+    /// # Errors
+    /// `NoSpace` if the layout has no room for so many: a directory has the list
+    /// that it inherits twice.
+    fn inherited(&self, acls: Option<acl::Inherited>, mode: u32) -> Result<Vec<u8>> {
+        let Some(acls) = acls else {
+            return Ok(Vec::new());
+        };
+        let blob = acls.blob(mode)?;
+        match blob.len() > self.store.geometry.xattr_bytes {
+            true => Err(Error::NoSpace),
+            false => Ok(blob),
+        }
+    }
+
+    /// Enters a new inode, with its extended attributes if it has any, into the
+    /// table and the epoch. Nobody knows of it.
+    fn enter_new(&self, inode: Inode, new: &New<'_>, xattrs: Vec<u8>) -> Arc<Vnode> {
         let now = inode.btime;
         let vnode = Arc::new(Vnode::new(inode, false, self.table.birth()));
         {
@@ -386,8 +407,8 @@ impl<L: Layout> FileSystem<L> {
             if !new.target.is_empty() {
                 self.set_target(&mut state, new.target, now);
             }
-            if let Some(blob) = acls.and_then(|acls| acls.blob(state.inode.mode)) {
-                self.set_blob(&mut state, blob);
+            if !xattrs.is_empty() {
+                self.set_blob(&mut state, xattrs);
             }
             self.space.settle(before, state.usage());
             state.linkable = new.nlink == 0;

@@ -17,8 +17,8 @@ use std::sync::atomic::Ordering::Relaxed;
 pub(crate) const STEP_BLOCKS: u64 = 65_536;
 
 impl<L: Layout> FileSystem<L> {
-    /// One step for the file that has waited longest. Returns whether there
-    /// was one.
+    /// One step for the file that has waited longest. Returns whether anything
+    /// was done: not if none waits, nor if the layout has no room for the step.
     pub(crate) fn reap_step(&self) -> Result<bool> {
         if self.check_writable().is_err() {
             return Ok(false);
@@ -32,13 +32,22 @@ impl<L: Layout> FileSystem<L> {
     fn take_step(&self) -> Result<bool> {
         let first = self.queues().reap.pop_front();
         let Some(vnode) = first else { return Ok(false) };
-        if self.free_step(&vnode)? {
+        let more = match self.free_step(&vnode) {
+            // There will be room for it later, and it is to be found then.
+            Err(Error::NoSpace) => {
+                self.queues().reap.push_back(vnode);
+                return Ok(false);
+            }
+            outcome => outcome?,
+        };
+        if more {
             self.queues().reap.push_back(vnode);
         }
         Ok(true)
     }
 
-    /// Frees until nothing waits.
+    /// Frees until nothing waits, or there is no room for it: what is left is
+    /// taken up at the next mount.
     pub(crate) fn reap_all(&self) -> Result<()> {
         while self.reap_step()? {}
         Ok(())
@@ -119,7 +128,10 @@ impl<L: Layout> FileSystem<L> {
             state.inode.blocks <= self.step_blocks
         };
         if small {
-            return self.finish_truncate(&vnode);
+            match self.finish_truncate(&vnode) {
+                Err(Error::NoSpace) => {}
+                outcome => return outcome,
+            }
         }
         self.queues().reap.push_back(vnode);
         Ok(())

@@ -327,6 +327,28 @@ fn access_control_lists_refine_the_bits() {
     ));
 }
 
+/// A directory has what it inherits twice.
+#[test]
+fn a_directory_whose_lists_would_be_too_long_is_not_made() {
+    let fs = fresh();
+    let d = fs.t_mkdir(ROOT, "d");
+    let mut entries = vec![(1, 7, NONE)];
+    entries.extend((0..5000).map(|id| (2, 6, id)));
+    entries.extend([(4, 5, NONE), (0x10, 7, NONE), (0x20, 0, NONE)]);
+    xset(&fs, &Caller::root(), d, DEFAULT, &access_list(&entries)).unwrap();
+    fs.sync().unwrap();
+    let before = (fs.usage(), fs.getattr(LIVE, d).unwrap());
+    let made = fs.mkdir(LIVE, &Caller::root(), d, b"e", 0o755);
+    assert!(matches!(made, Err(Error::NoSpace)), "{made:?}");
+    assert_eq!((fs.usage(), fs.getattr(LIVE, d).unwrap()), before);
+    assert!(fs.t_names(d).is_empty());
+    let file = fs.t_create(d, "f").ino;
+    let list = fs.getxattr(LIVE, &Caller::root(), file, ACCESS.as_bytes());
+    assert_eq!(list.unwrap().len(), 4 + 8 * entries.len());
+    let unnamed = fs.tmpfile(LIVE, &Caller::root(), d, 0o600).unwrap();
+    fs.release(unnamed.ino, 1);
+}
+
 #[test]
 fn default_lists_are_inherited() {
     let fs = fresh();

@@ -36,6 +36,8 @@ pub struct Recorder {
     pub fail_read: Mutex<Option<FailRead>>,
     /// Run once, while an operation that grows the tree is being admitted.
     pub during_admit: Mutex<Option<Hook>>,
+    /// Nor has what frees something any room.
+    pub without_reserve: AtomicBool,
     /// What the last operation that must not be refused was told to need.
     pub shrinking: Mutex<Waiting>,
     /// Run once, before a group is appended.
@@ -58,6 +60,7 @@ impl Recorder {
             commits: AtomicU64::new(0),
             fail_read: Mutex::new(None),
             during_admit: Mutex::new(None),
+            without_reserve: AtomicBool::new(false),
             shrinking: Mutex::default(),
             during_append: Mutex::new(None),
             during_read: Mutex::new(None),
@@ -172,6 +175,9 @@ impl Layout for Recorder {
         };
         if let Some(hook) = hook {
             hook();
+        }
+        if purpose == Purpose::Shrink && self.without_reserve.load(Relaxed) {
+            return Err(Error::NoSpace);
         }
         if purpose == Purpose::Grow && self.limit.lock().is_some_and(beyond) {
             return Err(Error::NoSpace);

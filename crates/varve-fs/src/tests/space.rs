@@ -2,7 +2,8 @@
 //! overwritten, and the account is right.
 
 use super::harness::*;
-use crate::{Caller, Error, Layout, MemoryOptions, Options, SetAttr, Usage};
+use crate::{Caller, Error, FileSystem, Layout, MemoryOptions, Options, SetAttr, Usage};
+use std::sync::atomic::Ordering::Relaxed;
 
 fn small(capacity_bytes: u64) -> Fs {
     let memory = MemoryOptions {
@@ -205,6 +206,37 @@ fn what_is_freed_in_steps_counts_as_free_at_once() {
         fs.t_unlink("g");
         fs.sync().unwrap();
     }
+}
+
+/// A step may be refused when the room for it is gone; the file waits for the
+/// next one, in this life and in the next.
+#[test]
+fn a_step_without_room_is_taken_later() {
+    let mut fs = small(4 << 20);
+    fs.step_blocks = 8;
+    let empty = fs.statfs().free;
+    fs.t_file("f", &pattern(2 << 20, 1));
+    fs.sync().unwrap();
+    fs.t_unlink("f");
+    fs.sync().unwrap();
+    let free = fs.statfs().free;
+    assert!(free >= empty, "what waits counts as free");
+    fs.layout().without_reserve.store(true, Relaxed);
+    for _ in 0..3 {
+        assert!(!fs.reap_step().unwrap());
+    }
+    assert_eq!(fs.statfs().free, free, "it is still waited for");
+    assert!(fs.usage().blocks > 500);
+    fs.unmount().unwrap();
+
+    let again = Recorder::new(fs.layout().memory().crash());
+    again.without_reserve.store(true, Relaxed);
+    let mut again = FileSystem::mount(again, clock(), Options::default()).unwrap();
+    again.step_blocks = 8;
+    assert!(again.usage().blocks > 500);
+    again.layout().without_reserve.store(false, Relaxed);
+    again.unmount().unwrap();
+    assert_eq!((again.usage().inodes, again.usage().blocks), (1, 0));
 }
 
 #[test]

@@ -291,8 +291,9 @@ fn bytes_of(group: &Group) -> u64 {
     group.items.iter().map(bytes).sum()
 }
 
-/// The data with zeros up to `bytes`.
+/// The data with zeros up to `bytes`, no fewer than it has.
 fn padded(data: &Arc<Vec<u8>>, bytes: usize) -> Arc<Vec<u8>> {
+    debug_assert!(data.len() <= bytes, "attributes longer than a block");
     if data.len() == bytes {
         return Arc::clone(data);
     }
