@@ -2,12 +2,14 @@
 //! disk, beside a plain file that is written from its beginning to its end, and
 //! one that is updated in place. Each write is flushed before the next.
 //!
-//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT]`
+//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT] [BEFORE]`
 //!
 //! Three files of 256 MiB, written beforehand, so that no flush has anything of
 //! the host's file system to write; direct I/O, one thread. The sides take turns
 //! of 0.2 s for SECONDS (10) in all, so that what else the machine does hits
-//! each; PERCENT (80) of the virtual log disk are in use. The files are removed.
+//! each; PERCENT (80) of the virtual log disk are in use, and BEFORE (0) updates
+//! were made to it already: its free room is in one piece at first. The files are
+//! removed.
 
 use std::error::Error;
 use std::io::IoSlice;
@@ -79,6 +81,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = arguments.next().ok_or("name a directory on the disk")?;
     let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
     let percent: u64 = arguments.next().map_or(Ok(80), |text| text.parse())?;
+    let earlier: u64 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     let file = |name: &str| -> Result<(Scratch, FileDevice), Box<dyn Error>> {
         let path = Path::new(&directory).join(format!("durable.{name}.{}", std::process::id()));
         let device = FileDevice::create(
@@ -110,6 +113,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         vld.write(offset, &[IoSlice::new(&buffer[..length])])?;
     }
     vld.flush()?;
+    let mut anywhere = random(layout.logical_blocks);
+    for _ in 0..earlier {
+        vld.write(
+            anywhere() * BLOCK,
+            &[IoSlice::new(&buffer[..BLOCK as usize])],
+        )?;
+        vld.flush()?;
+    }
 
     let mut places = (0..BYTES / BLOCK).cycle();
     let in_order = move || places.next().unwrap_or(0);
@@ -126,11 +137,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             Box::new(in_order),
         ),
         side("in place, at random", &updated, random(BYTES / BLOCK)),
-        side(
-            "virtual log disk, at random",
-            &vld,
-            random(layout.logical_blocks),
-        ),
+        side("virtual log disk, at random", &vld, anywhere),
     ];
     let writes = || vld.medium().0.counters().snapshot().writes;
     let (before, begun) = (writes(), Instant::now());
