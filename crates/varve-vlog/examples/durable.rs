@@ -21,6 +21,8 @@ use varve_vlog::{FormatOptions, InOrder, Options, Vld};
 
 const BYTES: u64 = 256 << 20;
 const BLOCK: u64 = 4096;
+/// Updates made before, of which the writes are counted together.
+const PART: u64 = 50_000;
 const TURN: Duration = Duration::from_millis(200);
 
 /// A file, removed in the end.
@@ -113,13 +115,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         vld.write(offset, &[IoSlice::new(&buffer[..length])])?;
     }
     vld.flush()?;
+    let writes = || vld.medium().0.counters().snapshot().writes;
     let mut anywhere = random(layout.logical_blocks);
-    for _ in 0..earlier {
-        vld.write(
-            anywhere() * BLOCK,
-            &[IoSlice::new(&buffer[..BLOCK as usize])],
-        )?;
-        vld.flush()?;
+    let (mut left, mut written) = (earlier, writes());
+    while left > 0 {
+        let some = left.min(PART);
+        for _ in 0..some {
+            let bytes = &buffer[..BLOCK as usize];
+            vld.write(anywhere() * BLOCK, &[IoSlice::new(bytes)])?;
+            vld.flush()?;
+        }
+        left -= some;
+        let each = (writes() - written) as f64 / some as f64;
+        written = writes();
+        println!("{some} updates before: {each:.3} writes for each");
     }
 
     let mut places = (0..BYTES / BLOCK).cycle();
@@ -139,7 +148,6 @@ fn main() -> Result<(), Box<dyn Error>> {
         side("in place, at random", &updated, random(BYTES / BLOCK)),
         side("virtual log disk, at random", &vld, anywhere),
     ];
-    let writes = || vld.medium().0.counters().snapshot().writes;
     let (before, begun) = (writes(), Instant::now());
     while begun.elapsed() < Duration::from_secs(seconds) {
         for side in &mut sides {
