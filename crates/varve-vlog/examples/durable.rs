@@ -2,12 +2,14 @@
 //! disk, beside a plain file that is written from its beginning to its end, and
 //! one that is updated in place. Each write is flushed before the next.
 //!
-//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT]`
+//! `cargo run --release -p varve-vlog --example durable DIRECTORY [SECONDS] [PERCENT] [BEFORE]`
 //!
 //! Three files of 256 MiB, written beforehand, so that no flush has anything of
 //! the host's file system to write; direct I/O, one thread. The sides take turns
 //! of 0.2 s for SECONDS (10) in all, so that what else the machine does hits
-//! each; PERCENT (80) of the virtual log disk are in use. The files are removed.
+//! each; PERCENT (80) of the virtual log disk are in use, and BEFORE (0) updates
+//! were made to it already: its free room is in one piece at first. The files are
+//! removed.
 
 use std::error::Error;
 use std::io::IoSlice;
@@ -19,6 +21,8 @@ use varve_vlog::{FormatOptions, InOrder, Options, Vld};
 
 const BYTES: u64 = 256 << 20;
 const BLOCK: u64 = 4096;
+/// Updates made before, of which the writes are counted together.
+const PART: u64 = 50_000;
 const TURN: Duration = Duration::from_millis(200);
 
 /// A file, removed in the end.
@@ -79,6 +83,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let directory = arguments.next().ok_or("name a directory on the disk")?;
     let seconds: u64 = arguments.next().map_or(Ok(10), |text| text.parse())?;
     let percent: u64 = arguments.next().map_or(Ok(80), |text| text.parse())?;
+    let earlier: u64 = arguments.next().map_or(Ok(0), |text| text.parse())?;
     let file = |name: &str| -> Result<(Scratch, FileDevice), Box<dyn Error>> {
         let path = Path::new(&directory).join(format!("durable.{name}.{}", std::process::id()));
         let device = FileDevice::create(
@@ -110,6 +115,21 @@ fn main() -> Result<(), Box<dyn Error>> {
         vld.write(offset, &[IoSlice::new(&buffer[..length])])?;
     }
     vld.flush()?;
+    let writes = || vld.medium().0.counters().snapshot().writes;
+    let mut anywhere = random(layout.logical_blocks);
+    let (mut left, mut written) = (earlier, writes());
+    while left > 0 {
+        let some = left.min(PART);
+        for _ in 0..some {
+            let bytes = &buffer[..BLOCK as usize];
+            vld.write(anywhere() * BLOCK, &[IoSlice::new(bytes)])?;
+            vld.flush()?;
+        }
+        left -= some;
+        let each = (writes() - written) as f64 / some as f64;
+        written = writes();
+        println!("{some} updates before: {each:.3} writes for each");
+    }
 
     let mut places = (0..BYTES / BLOCK).cycle();
     let in_order = move || places.next().unwrap_or(0);
@@ -126,13 +146,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             Box::new(in_order),
         ),
         side("in place, at random", &updated, random(BYTES / BLOCK)),
-        side(
-            "virtual log disk, at random",
-            &vld,
-            random(layout.logical_blocks),
-        ),
+        side("virtual log disk, at random", &vld, anywhere),
     ];
-    let writes = || vld.medium().0.counters().snapshot().writes;
     let (before, begun) = (writes(), Instant::now());
     while begun.elapsed() < Duration::from_secs(seconds) {
         for side in &mut sides {

@@ -39,7 +39,7 @@ pub struct Avoid {
     /// Empty regions: who fills holes must not use up what it makes.
     pub empty: bool,
     /// Without a head: blocks with a used one behind them, as far as there are
-    /// others near: something is to follow.
+    /// others near: something is to lie beside.
     pub single: bool,
 }
 

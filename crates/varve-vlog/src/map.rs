@@ -66,11 +66,15 @@ impl Map {
 
     /// A piece's entries, each with whether it is among `fresh`.
     pub fn piece(&self, piece: u32, fresh: &BTreeSet<u32>) -> Vec<(Entry, bool)> {
-        let first = piece * self.each;
-        let logical = first..first + self.length(piece) as u32;
-        logical
-            .map(|logical| (self.get(logical), fresh.contains(&logical)))
-            .collect()
+        let (first, length) = (piece * self.each, self.length(piece));
+        let mut entries = match &self.pieces[piece as usize] {
+            Some(entries) => entries.iter().map(|&entry| (entry, false)).collect(),
+            None => vec![(Entry::default(), false); length],
+        };
+        for logical in fresh.range(first..first + length as u32) {
+            entries[(logical - first) as usize].1 = true;
+        }
+        entries
     }
 
     /// Entries of a piece.

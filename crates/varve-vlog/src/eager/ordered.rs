@@ -19,6 +19,9 @@ impl Eager {
         let blocks = regions.blocks(regions.len() - 1).end;
         let from = ((self.cursor.div_ceil(units)) as u32).min(blocks);
         let found = match want {
+            Want::Unit if units == 1 => self
+                .unit_in(free, from..blocks, avoid, false)
+                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
             // A partly used block just behind the cursor comes first: that is
             // where the last map sector went.
             Want::Unit => self

@@ -7,6 +7,10 @@
 //! and written when the next one does not follow, when there are enough, or
 //! with the first record of a commit.
 //!
+//! The record lies beside them, on the side of another record if there is one:
+//! records die soon, what lies beside them does not, and two that die beside
+//! each other leave room for the next data and its record.
+//!
 //! Invariants:
 //! - Bytes reach the medium in the order in which their places were chosen:
 //!   whoever writes to the medium has what is held written before, or with it,
@@ -53,6 +57,11 @@ impl Held {
         !self.is_empty() && self.start(layout) + self.bytes.len() as u64 == at
     }
 
+    /// True if what is held follows the unit at this byte.
+    fn follows(&self, layout: &Layout, at: u64) -> bool {
+        !self.is_empty() && at + u64::from(layout.unit_bytes) == self.start(layout)
+    }
+
     fn start(&self, layout: &Layout) -> u64 {
         layout.block_byte(u64::from(self.first))
     }
@@ -75,6 +84,10 @@ impl Held {
         if self.is_followed_by(&vld.layout, at) {
             let slices = [IoSlice::new(&self.bytes), IoSlice::new(record)];
             return vld.medium.write(start, &slices);
+        }
+        if self.follows(&vld.layout, at) {
+            let slices = [IoSlice::new(record), IoSlice::new(&self.bytes)];
+            return vld.medium.write(at, &slices);
         }
         vld.medium.write_many(&[(start, &self.bytes), (at, record)])
     }
@@ -101,6 +114,39 @@ impl Held {
 }
 
 impl State {
+    /// Where one block is to be held, `first` having been taken for it: the next
+    /// one, if that is free, so that the record of its commit can lie between it
+    /// and a place where no data is.
+    pub fn place_beside_record<M: Medium>(&mut self, vld: &Vld<M>, first: u32) -> u32 {
+        let next = first + 1;
+        let at = vld.layout.block_byte(u64::from(first));
+        let stays = self.held.is_followed_by(&vld.layout, at)
+            || !vld.layout.is_eager(u64::from(first) - 1)
+            || self.owners[first as usize - 1] != 0
+            || self.free.mask(next) != 0;
+        if stays {
+            return first;
+        }
+        self.free.give_block(first);
+        self.free.take_block(next);
+        next
+    }
+
+    /// Takes the place before what is held, or the one behind it.
+    pub fn take_beside_held<M: Medium>(&mut self, vld: &Vld<M>, avoid: Avoid) -> Option<u64> {
+        if self.held.is_empty() {
+            return None;
+        }
+        let blocks = self.held.bytes.len() / vld.layout.block_bytes as usize;
+        let beside = [self.held.first - 1, self.held.first + blocks as u32];
+        let block = beside.into_iter().find(|&block| {
+            let region = self.free.regions().of(block) as u32;
+            self.free.mask(block) == 0 && avoid.region != Some(region)
+        })?;
+        self.free.take_block(block);
+        Some(u64::from(block))
+    }
+
     /// Holds a run of blocks at a place that was taken for it. An error is of
     /// what was held before, and stops the volume.
     pub fn hold<M: Medium>(&mut self, vld: &Vld<M>, first: u32, run: &[u8]) -> Result<()> {

@@ -169,14 +169,17 @@ impl State {
         }
         let block_bytes = vld.layout.block_bytes as usize;
         let wanted = bytes.len() / block_bytes;
-        // The record is to follow.
-        let avoid = Avoid {
+        // The record is to lie beside it.
+        let single = Avoid {
             single: true,
             ..avoid
         };
-        let Some((first, count)) = self.take_run(&vld.medium, wanted, avoid) else {
+        let Some((mut first, count)) = self.take_run(&vld.medium, wanted, single) else {
             return Ok(None);
         };
+        if wanted == 1 && avoid == Avoid::default() {
+            first = self.place_beside_record(vld, first);
+        }
         self.hold(vld, first, &bytes[..count * block_bytes])?;
         Ok(Some((first, count)))
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 
-use varve_device::{DeviceError, Operation, Result};
+use varve_device::{AlignedBuffer, DeviceError, Operation, Result};
 use zerocopy::IntoBytes;
 
 use super::held::Held;
@@ -223,7 +223,10 @@ impl State {
         avoid: Avoid,
     ) -> Result<()> {
         let layout = &vld.layout;
-        let mut unit = self.take_unit(vld, avoid)?;
+        let mut unit = match self.take_beside_held(vld, avoid) {
+            Some(unit) => unit,
+            None => self.take_unit(vld, avoid)?,
+        };
         // The number is the record's, wherever it ends up.
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
@@ -235,7 +238,10 @@ impl State {
             let stored = (piece, &appended);
             let header = self.log.header(layout.volume, transaction, stored, unit);
             let entries = self.map.piece(piece, &self.fresh);
-            let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
+            let record = MapRecord { header, entries }.encode(layout.unit_bytes);
+            // What is aligned need not be copied for direct I/O.
+            let mut bytes = AlignedBuffer::with_capacity(record.len());
+            bytes.extend_from_slice(&record);
             let written = match self.held.is_empty() {
                 true => vld.medium.write(at, &[IoSlice::new(&bytes)]),
                 false => self.release_with(vld, unit, &bytes),

@@ -13,13 +13,31 @@ const BLOCK: u32 = 4096;
 
 type Failing = Vld<Shared<FaultDevice<MemoryDevice>>>;
 
+/// The next update's record will lie behind its data.
 fn failing() -> Failing {
+    after_updates(2)
+}
+
+/// Version 1 of block 0, written so many times.
+fn after_updates(updates: u64) -> Failing {
     let medium = Arc::new(InOrder(FaultDevice::new(memory(2 << 20, BLOCK), 1)));
     Vld::format(&medium, options(BLOCK, None)).unwrap();
     let (vld, _) = Vld::open(medium, Options::default()).unwrap();
-    put(&vld, 0, 1);
-    vld.flush().unwrap();
+    for _ in 0..updates {
+        put(&vld, 0, 1);
+        vld.flush().unwrap();
+    }
     vld
+}
+
+/// A volume, and the places of the next block and its record: one behind the
+/// other, and the other way round.
+fn both_orders() -> [(Failing, u32, u32); 2] {
+    let behind = failing();
+    let place = next_place(&behind);
+    let before = after_updates(3);
+    let other = next_place(&before);
+    [(behind, place, place + 1), (before, other + 1, other)]
 }
 
 fn put(vld: &Failing, at: u64, version: u64) {
@@ -78,6 +96,28 @@ fn an_update_and_its_record_are_one_request() {
     assert_eq!(versions(&reopened(&vld).0, 64, BLOCK)[21], 103);
 }
 
+/// Data, record, record, data: when both records are dead their room takes the
+/// next two.
+#[test]
+fn records_lie_beside_records() {
+    let vld = failing();
+    let first = next_place(&vld);
+    let nth_place = |nth: u32| first + 2 * nth + nth % 2;
+    let writes = || vld.medium().0.inner().counters().snapshot().writes;
+    let before = writes();
+    for nth in 0..20 {
+        put(&vld, u64::from(nth), 5);
+        vld.flush().unwrap();
+        assert_eq!(vld.map().get(nth).block, nth_place(nth));
+        assert_eq!(writes() - before, u64::from(nth) + 1);
+    }
+    let state = vld.state.read();
+    assert!((1..8).all(|nth| state.free.mask(first + 4 * nth + 1) == 0));
+    assert!((1..8).all(|nth| state.free.mask(first + 4 * nth + 2) == 0));
+    drop(state);
+    assert_eq!(versions(&reopened(&vld).0, 20, BLOCK), [5; 20]);
+}
+
 /// What is not flushed may be lost with the server; what is held must not be
 /// found half.
 #[test]
@@ -90,23 +130,23 @@ fn what_is_held_is_forgotten_with_the_volume() {
 
 #[test]
 fn held_data_goes_elsewhere_if_its_place_fails() {
-    let vld = failing();
-    let place = next_place(&vld);
-    vld.medium().0.inject(broken(place..place + 1));
-    put(&vld, 0, 2);
-    put(&vld, 5, 3);
-    vld.flush().unwrap();
-    let counts = vld.statistics();
-    assert_eq!((counts.writes_retried, counts.records_retried), (1, 1));
-    assert_eq!(versions(&vld, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
-    assert_eq!(versions(&reopened(&vld).0, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
-    assert_ne!(vld.map().get(0).block, place);
-    // The record had it all, and the place stays taken.
-    vld.flush().unwrap();
-    assert_eq!(vld.records_written(), counts.records_written);
-    (0..2000).for_each(|nth| put(&vld, nth % 50, nth));
-    vld.flush().unwrap();
-    assert_eq!(vld.statistics().writes_retried, 1);
+    for (vld, place, _) in both_orders() {
+        vld.medium().0.inject(broken(place..place + 1));
+        put(&vld, 0, 2);
+        put(&vld, 5, 3);
+        vld.flush().unwrap();
+        let counts = vld.statistics();
+        assert_eq!((counts.writes_retried, counts.records_retried), (1, 1));
+        assert_eq!(versions(&vld, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
+        assert_eq!(versions(&reopened(&vld).0, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
+        assert_ne!(vld.map().get(0).block, place);
+        // The record had it all, and the place stays taken.
+        vld.flush().unwrap();
+        assert_eq!(vld.records_written(), counts.records_written);
+        (0..2000).for_each(|nth| put(&vld, nth % 50, nth));
+        vld.flush().unwrap();
+        assert_eq!(vld.statistics().writes_retried, 1);
+    }
 }
 
 #[test]
@@ -264,43 +304,48 @@ fn a_record_that_came_before_its_data_stays_where_it_is() {
 
 #[test]
 fn a_record_goes_elsewhere_without_its_data() {
-    let vld = failing();
-    let place = next_place(&vld);
-    vld.medium().0.inject(broken(place + 1..place + 2));
-    put(&vld, 0, 2);
-    vld.flush().unwrap();
-    let counts = vld.statistics();
-    assert_eq!((counts.writes_retried, counts.records_retried), (0, 1));
-    assert_eq!(vld.map().get(0).block, place);
-    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+    for (vld, place, record) in both_orders() {
+        vld.medium().0.inject(broken(record..record + 1));
+        put(&vld, 0, 2);
+        vld.flush().unwrap();
+        let counts = vld.statistics();
+        assert_eq!((counts.writes_retried, counts.records_retried), (0, 1));
+        assert_eq!(vld.map().get(0).block, place);
+        assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+    }
 }
 
 /// A request that fails may have done a part. Here the record is there and its
 /// data is not: were it left, it would be taken for the one that counts.
 #[test]
 fn a_record_that_came_without_its_data_is_removed() {
-    let vld = failing();
-    let place = next_place(&vld);
-    put(&vld, 0, 2);
-    // The device is given what the failing request leaves behind: the record as
-    // it would be there.
-    let medium = vld.medium();
-    let other = Vld::open(medium.clone(), Options::default()).unwrap().0;
-    put(&other, 0, 2);
-    other.flush().unwrap();
-    assert_eq!(other.map().get(0).block, place);
-    let at = u64::from(place) * u64::from(BLOCK);
-    medium
-        .0
-        .write(at, &[IoSlice::new(&[0; BLOCK as usize])])
-        .unwrap();
-    medium.0.inject(broken(place..place + 1));
-    vld.flush().unwrap();
-    assert_ne!(vld.map().get(0).block, place);
-    assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
-    let mut there = [1; BLOCK as usize];
-    medium.0.read(at + u64::from(BLOCK), &mut there).unwrap();
-    assert!(there.iter().all(|&byte| byte == 0), "the record is gone");
+    for (vld, place, record) in both_orders() {
+        let eager = vld.state.read().eager.clone();
+        put(&vld, 0, 2);
+        // The device is given what the failing request leaves behind: the record
+        // as it would be there.
+        let medium = vld.medium();
+        let byte = |block: u32| u64::from(block) * u64::from(BLOCK);
+        let zeros = [0; BLOCK as usize];
+        let other = Vld::open(medium.clone(), Options::default()).unwrap().0;
+        other.state.write().eager = eager;
+        put(&other, 0, 2);
+        other.flush().unwrap();
+        let there = other.map().get(0).block;
+        let mut bytes = [0; BLOCK as usize];
+        medium.0.read(byte(record), &mut bytes).unwrap();
+        assert_eq!((there, &bytes[4..8]), (place, &b"VLDM"[..]));
+        medium
+            .0
+            .write(byte(place), &[IoSlice::new(&zeros)])
+            .unwrap();
+        medium.0.inject(broken(place..place + 1));
+        vld.flush().unwrap();
+        assert_ne!(vld.map().get(0).block, place);
+        assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
+        medium.0.read(byte(record), &mut bytes).unwrap();
+        assert_eq!(bytes, zeros, "the record is gone");
+    }
 }
 
 /// An acknowledged write that no place takes: nobody is told that it is durable,
