@@ -1,5 +1,5 @@
 //! The end of what was written, kept back for the map record that will lie
-//! behind it.
+//! beside it.
 //!
 //! On a device without a head a request costs much more than its bytes, so an
 //! update of one block and its record ought to be one request, or two side by
