@@ -85,6 +85,8 @@ struct Capture<'a, L: Layout> {
     payload: u64,
     blocks: u64,
     images: u64,
+    /// What the attributes in it counted for while they waited.
+    xattrs_charge: u64,
     flights: Vec<Flight>,
     ended: Vec<Ended>,
 }
@@ -113,6 +115,7 @@ impl<L: Layout> FileSystem<L> {
             payload: 0,
             blocks: 0,
             images: 0,
+            xattrs_charge: 0,
             flights: Vec::new(),
             ended: Vec::new(),
         };
@@ -127,6 +130,7 @@ impl<L: Layout> FileSystem<L> {
             payload,
             blocks,
             images,
+            xattrs_charge,
             ..
         } = capture;
         if planted::is(Planted::RecordsLast) {
@@ -165,7 +169,7 @@ impl<L: Layout> FileSystem<L> {
         self.land(flights);
         self.table.forget_ended(ended.iter().map(|file| file.ino));
         self.dirty_bytes
-            .fetch_sub(EPOCH_CHARGE_BYTES * members, Relaxed);
+            .fetch_sub(EPOCH_CHARGE_BYTES * members + xattrs_charge, Relaxed);
         self.captures_finished.store(number, Release);
         Ok(Position(self.appended.load(Acquire)))
     }
@@ -315,6 +319,7 @@ impl<L: Layout> Capture<'_, L> {
             state.flying = std::mem::take(&mut state.pending);
         }
         if state.xattrs_dirty {
+            self.xattrs_charge += state.xattrs_charge();
             state.xattrs_dirty = false;
             let data = state.xattrs.get().cloned().unwrap_or_default();
             self.payload += data.len() as u64;

@@ -5,7 +5,7 @@ use crate::attr::{Attr, Caller};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
-use crate::layout::{Layout, Purpose, Usage};
+use crate::layout::{Layout, Usage};
 use crate::names::{LINKS_MAX, new_name};
 use crate::permission::EXECUTE;
 use crate::statistics::count;
@@ -187,7 +187,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
-        let (directory, _operation) = self.begin_in(parent, Usage::default(), Purpose::Grow)?;
+        let (directory, _operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -229,7 +229,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::mknod`].
     pub fn tmpfile(&self, view: View, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
         let View::Live = view;
-        let (directory, _operation) = self.begin_in(parent, ONE_INODE, Purpose::Grow)?;
+        let (directory, _operation) = self.begin_in(parent, ONE_INODE)?;
         let above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
         let (ino, version) = self.store.layout.allocate_inode()?;
@@ -288,7 +288,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: u64::from(!new.target.is_empty()),
             sectors: sectors_of(new.target.len()),
         };
-        let (directory, operation) = self.begin_in(parent, target, Purpose::Grow)?;
+        let (directory, operation) = self.begin_in(parent, target)?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;

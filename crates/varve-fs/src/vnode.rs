@@ -125,6 +125,14 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// What extended attributes that wait to be logged count for.
+    pub fn xattrs_charge(&self) -> u64 {
+        match self.xattrs_dirty {
+            true => dirty_charge(self.inode.xattr_bytes as usize),
+            false => 0,
+        }
+    }
+
     /// Content waits to be logged.
     #[inline]
     pub fn has_data(&self) -> bool {

@@ -13,6 +13,7 @@ use crate::permission::{READ, WRITE, permit_owner};
 use crate::types::{FileKind, InodeNo, View};
 use crate::vnode::{State, Vnode, sectors_of};
 use std::sync::{Arc, OnceLock};
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// The largest blob, and so the largest value.
 const BLOB_MAX: usize = 1 << 16;
@@ -247,7 +248,10 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Purpose::Shrink
         };
-        let _operation = self.begin(growth, new.map_or(0, <[u8]>::len) as u64, purpose)?;
+        // All of the file's attributes are written anew.
+        let others = u64::from(vnode.read().inode.xattr_bytes);
+        let bytes = others + new.map_or(0, |new| (new.len() + name.len() + 5) as u64);
+        let _operation = self.begin(growth, bytes, purpose)?;
         let mut state = vnode.write();
         state.live()?;
         self.permit_xattr(caller, &vnode, &state, space)?;
@@ -332,9 +336,12 @@ impl<L: Layout> FileSystem<L> {
 
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
+        let before = state.xattrs_charge();
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by BLOB_MAX");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;
+        self.dirty_bytes.fetch_add(state.xattrs_charge(), Relaxed);
+        self.dirty_bytes.fetch_sub(before, Relaxed);
     }
 
     /// The list that refines a file's permission bits, if it has one.

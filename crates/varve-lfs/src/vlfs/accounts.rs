@@ -32,13 +32,11 @@ impl Vlfs {
         if self.has_room_for(total, waiting, purpose).is_ok() {
             return Ok(());
         }
-        // What brief transactions left in memory counts as if each node took a
-        // block; once it is folded, what it takes is known.
+        // What was appended counts as if each node and inode of it took a block;
+        // once it is written, what it takes is known.
         let _one = self.committing.lock();
         let mut writer = self.writer.lock();
-        if writer.unfolded.used() > 0 {
-            self.commit_all(&mut writer)?;
-        }
+        self.commit_all(&mut writer)?;
         drop(writer);
         self.has_room_for(total, waiting, purpose)
     }
