@@ -10,7 +10,7 @@ use crate::names::{LINKS_MAX, new_name};
 use crate::permission::EXECUTE;
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use crate::vnode::{Dirty, State, Vnode, dirty_charge, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -406,8 +406,7 @@ impl<L: Layout> FileSystem<L> {
         }
         state.inode.blocks = 1;
         state.inode.sectors = sectors_of(target.len());
-        self.dirty_bytes
-            .fetch_add(dirty_charge(target.len()), Relaxed);
+        self.waits.block_came(target.len());
         let data = Arc::new(target.to_vec());
         state.dirty.insert(
             0,

@@ -213,12 +213,16 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.remove(state, 0, u64::MAX, Survey::All);
-        state.pending = Overlay::default(); // the record of its end says it all
+        // The record of its end says it all.
+        self.waits
+            .pend(&mut state.pending, |all| *all = Overlay::default());
         self.space.settle(before, Usage::default());
         state.life = Life::Freed;
         state.inline_dirty = false;
-        self.dirty_bytes.fetch_sub(state.xattrs_charge(), Relaxed);
-        state.xattrs_dirty = false;
+        if let Some(bytes) = state.waiting_xattrs() {
+            self.waits.block_went(bytes);
+            state.xattrs_dirty = false;
+        }
         state.change += 1;
         self.dequeue(state);
         count(&self.store.counters.frees, 1);

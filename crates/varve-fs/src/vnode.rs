@@ -125,12 +125,9 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// What extended attributes that wait to be logged count for.
-    pub fn xattrs_charge(&self) -> u64 {
-        match self.xattrs_dirty {
-            true => dirty_charge(self.inode.xattr_bytes as usize),
-            false => 0,
-        }
+    /// Bytes of extended attributes that wait to be logged.
+    pub fn waiting_xattrs(&self) -> Option<usize> {
+        self.xattrs_dirty.then_some(self.inode.xattr_bytes as usize)
     }
 
     /// Content waits to be logged.

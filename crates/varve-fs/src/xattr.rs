@@ -13,7 +13,6 @@ use crate::permission::{READ, WRITE, permit_owner};
 use crate::types::{FileKind, InodeNo, View};
 use crate::vnode::{State, Vnode, sectors_of};
 use std::sync::{Arc, OnceLock};
-use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// The largest blob, and so the largest value.
 const BLOB_MAX: usize = 1 << 16;
@@ -336,12 +335,14 @@ impl<L: Layout> FileSystem<L> {
 
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
-        let before = state.xattrs_charge();
+        let before = state.waiting_xattrs();
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by BLOB_MAX");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;
-        self.dirty_bytes.fetch_add(state.xattrs_charge(), Relaxed);
-        self.dirty_bytes.fetch_sub(before, Relaxed);
+        self.waits.block_came(state.inode.xattr_bytes as usize);
+        if let Some(bytes) = before {
+            self.waits.block_went(bytes);
+        }
     }
 
     /// The list that refines a file's permission bits, if it has one.
