@@ -13,7 +13,6 @@
 //! - From its end until that is logged its number is among the ended ones, and no
 //!   vnode of it is made. Then the layout knows better.
 
-use crate::epoch::EPOCH_CHARGE_BYTES;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
@@ -25,7 +24,6 @@ use crate::unlink::wrong_child;
 use crate::vnode::{Vnode, usage_of};
 use crate::vnode_table::Known;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
 
 /// A file that is not in memory, and stays so while this lives.
@@ -111,7 +109,7 @@ impl<L: Layout> FileSystem<L> {
         };
         self.table.end(ended.ino);
         self.space.settle(ended.counted, Usage::default());
-        self.dirty_bytes.fetch_add(EPOCH_CHARGE_BYTES, Relaxed);
+        self.waits.image_came();
         let mut queues = self.queues();
         queues.ended.push(ended);
         self.has_joined(&mut queues);

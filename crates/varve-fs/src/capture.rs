@@ -14,7 +14,6 @@
 //!   cut it.
 
 use crate::alone::Ended;
-use crate::epoch::EPOCH_CHARGE_BYTES;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::flags;
@@ -85,6 +84,10 @@ struct Capture<'a, L: Layout> {
     payload: u64,
     blocks: u64,
     images: u64,
+    /// How many files' attributes are in it, and what they counted for.
+    xattrs: (u64, u64),
+    /// Ranges in it that were pending.
+    ranges: u64,
     flights: Vec<Flight>,
     ended: Vec<Ended>,
 }
@@ -113,6 +116,8 @@ impl<L: Layout> FileSystem<L> {
             payload: 0,
             blocks: 0,
             images: 0,
+            xattrs: (0, 0),
+            ranges: 0,
             flights: Vec::new(),
             ended: Vec::new(),
         };
@@ -127,6 +132,8 @@ impl<L: Layout> FileSystem<L> {
             payload,
             blocks,
             images,
+            xattrs,
+            ranges,
             ..
         } = capture;
         if planted::is(Planted::RecordsLast) {
@@ -164,8 +171,10 @@ impl<L: Layout> FileSystem<L> {
         }
         self.land(flights);
         self.table.forget_ended(ended.iter().map(|file| file.ino));
-        self.dirty_bytes
-            .fetch_sub(EPOCH_CHARGE_BYTES * members, Relaxed);
+        self.waits.images_went(members);
+        self.waits.ranges_went(ranges);
+        let (attributes, charge) = xattrs;
+        self.waits.blocks_went(attributes, charge);
         self.captures_finished.store(number, Release);
         Ok(Position(self.appended.load(Acquire)))
     }
@@ -193,20 +202,21 @@ impl<L: Layout> FileSystem<L> {
             let Some((first, last)) = blocks else {
                 continue;
             };
-            let mut landed = 0;
+            let (mut landed, mut charge) = (0, 0);
             let keep = self.keep_written || vnode.kind != FileKind::Regular;
             let clean = state
                 .dirty
                 .extract_if(first..=last, |_, dirty| dirty.flying);
             for (block, dirty) in clean {
-                landed += dirty_charge(dirty.data.len());
+                landed += 1;
+                charge += dirty_charge(dirty.data.len());
                 if keep {
                     self.store
                         .cache
                         .insert(&state.generation, block, dirty.data);
                 }
             }
-            self.dirty_bytes.fetch_sub(landed, Relaxed);
+            self.waits.blocks_went(landed, charge);
         }
     }
 }
@@ -312,9 +322,12 @@ impl<L: Layout> Capture<'_, L> {
             state
                 .pending
                 .records(vnode.ino, vnode.version, &mut self.items);
+            self.ranges += state.pending.len();
             state.flying = std::mem::take(&mut state.pending);
         }
         if state.xattrs_dirty {
+            self.xattrs.0 += 1;
+            self.xattrs.1 += dirty_charge(state.inode.xattr_bytes as usize);
             state.xattrs_dirty = false;
             let data = state.xattrs.get().cloned().unwrap_or_default();
             self.payload += data.len() as u64;

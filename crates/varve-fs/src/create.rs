@@ -5,12 +5,12 @@ use crate::attr::{Attr, Caller};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
-use crate::layout::{Layout, Purpose, Usage};
+use crate::layout::{Layout, Usage};
 use crate::names::{LINKS_MAX, new_name};
 use crate::permission::EXECUTE;
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use crate::vnode::{Dirty, State, Vnode, dirty_charge, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, sectors_of};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -187,7 +187,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
-        let (directory, _operation) = self.begin_in(parent, Usage::default(), Purpose::Grow)?;
+        let (directory, _operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -229,7 +229,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::mknod`].
     pub fn tmpfile(&self, view: View, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
         let View::Live = view;
-        let (directory, _operation) = self.begin_in(parent, ONE_INODE, Purpose::Grow)?;
+        let (directory, _operation) = self.begin_in(parent, ONE_INODE)?;
         let above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
         let new = New {
@@ -289,7 +289,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: u64::from(!new.target.is_empty()),
             sectors: sectors_of(new.target.len()),
         };
-        let (directory, operation) = self.begin_in(parent, target, Purpose::Grow)?;
+        let (directory, operation) = self.begin_in(parent, target)?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -427,8 +427,7 @@ impl<L: Layout> FileSystem<L> {
         }
         state.inode.blocks = 1;
         state.inode.sectors = sectors_of(target.len());
-        self.dirty_bytes
-            .fetch_add(dirty_charge(target.len()), Relaxed);
+        self.waits.block_came(target.len());
         let data = Arc::new(target.to_vec());
         state.dirty.insert(
             0,

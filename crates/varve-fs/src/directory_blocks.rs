@@ -8,9 +8,8 @@ use crate::layout::Layout;
 use crate::overlay::Overlay;
 use crate::store::Store;
 use crate::types::{InodeNo, Timestamp};
-use crate::vnode::{Dirty, State, Vnode, adjust, dirty_charge, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, adjust, sectors_of};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl<L: Layout> Store<L> {
     /// What the directory module needs to know of a directory.
@@ -128,19 +127,22 @@ impl<L: Layout> FileSystem<L> {
         let former = state.former.take().expect("kept by the caller");
         let before = state.usage();
         for (block, dirty) in former.blocks {
-            let charge = |dirty: Option<&Dirty>| dirty.map_or(0, |d| dirty_charge(d.data.len()));
-            self.dirty_bytes.fetch_add(charge(dirty.as_ref()), Relaxed);
+            if let Some(dirty) = &dirty {
+                self.waits.block_came(dirty.data.len());
+            }
             let changed = match dirty {
                 Some(dirty) => state.dirty.insert(block, dirty),
                 None => state.dirty.remove(&block),
             };
-            self.dirty_bytes
-                .fetch_sub(charge(changed.as_ref()), Relaxed);
+            if let Some(changed) = changed {
+                self.waits.block_went(changed.data.len());
+            }
         }
         state.inode = former.inode;
         state.logged.blocks = former.logged_blocks;
         state.logged.sectors = former.logged_sectors;
-        state.pending = former.pending;
+        let pending = former.pending;
+        self.waits.pend(&mut state.pending, |all| *all = pending);
         state.change += 1;
         self.space.settle(before, state.usage());
     }
@@ -168,9 +170,7 @@ impl<L: Layout> Changed<'_, L> {
         let sectors = sectors_of(data.len());
         adjust(&mut self.state.inode.blocks, 0, (mapped == 0).into());
         adjust(&mut self.state.inode.sectors, mapped, sectors);
-        self.fs
-            .dirty_bytes
-            .fetch_add(dirty_charge(data.len()), Relaxed);
+        self.fs.waits.block_came(data.len());
         let dirty = Dirty {
             data,
             logged_sectors: mapped,
@@ -189,8 +189,7 @@ impl<L: Layout> Changed<'_, L> {
         dirty.written = self.now;
         let sectors = &mut self.state.inode.sectors;
         adjust(sectors, sectors_of(before), sectors_of(after));
-        self.fs.dirty_bytes.fetch_add(dirty_charge(after), Relaxed);
-        self.fs.dirty_bytes.fetch_sub(dirty_charge(before), Relaxed);
+        self.fs.waits.block_changed(before, after);
     }
 }
 
@@ -252,9 +251,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
         let state = &mut *self.state;
         let (sectors, logged_sectors) = match state.dirty.remove(&block) {
             Some(dirty) => {
-                self.fs
-                    .dirty_bytes
-                    .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
+                self.fs.waits.block_went(dirty.data.len());
                 (sectors_of(dirty.data.len()), dirty.logged_sectors)
             }
             None => {
@@ -268,7 +265,8 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
         if logged_sectors > 0 {
             adjust(&mut state.logged.blocks, 1, 0);
             adjust(&mut state.logged.sectors, logged_sectors, 0);
-            state.pending.clear(block, block + 1);
+            let clear = |all: &mut Overlay| all.clear(block, block + 1);
+            self.fs.waits.pend(&mut state.pending, clear);
         }
         self.fs.store.cache.take(&state.generation, block);
     }

@@ -65,8 +65,7 @@ impl<L: Layout> FileSystem<L> {
             return;
         }
         state.in_epoch = true;
-        self.dirty_bytes
-            .fetch_add(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
+        self.waits.image_came();
         let mut queues = self.queues();
         queues.epoch.push(Arc::clone(vnode));
         self.has_joined(&mut queues);
@@ -94,8 +93,7 @@ impl<L: Layout> FileSystem<L> {
         state.queued = queues.next;
         queues.data.insert(state.queued, (Arc::clone(vnode), now));
         drop(queues);
-        self.dirty_bytes
-            .fetch_add(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
+        self.waits.image_came();
     }
 
     /// Takes a file whose data is logged or gone out of the queue.
@@ -104,8 +102,7 @@ impl<L: Layout> FileSystem<L> {
             let former = self.queues().data.remove(&state.queued);
             state.queued = 0;
             drop(former);
-            self.dirty_bytes
-                .fetch_sub(EPOCH_CHARGE_BYTES, Ordering::Relaxed);
+            self.waits.images_went(1);
         }
     }
 

@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::overlay::Overlay;
 use crate::put::Put;
 use crate::truncate::Survey;
 use crate::types::{InodeNo, Timestamp, View};
@@ -186,7 +187,8 @@ impl<L: Layout> FileSystem<L> {
                 continue; // block 0 has just left the inode
             }
             let (blocks, sectors) = (end - start, (end - start) * self.store.sectors_per_block());
-            state.pending.reserve(start, end);
+            let reserve = |all: &mut Overlay| all.reserve(start, end);
+            self.waits.pend(&mut state.pending, reserve);
             adjust(&mut state.inode.blocks, 0, blocks);
             adjust(&mut state.inode.sectors, 0, sectors);
             adjust(&mut state.logged.blocks, 0, blocks);

@@ -11,7 +11,7 @@
 //! | `read.rs`, `write.rs`, `held.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
 //! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
 //! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
-//! | `vnode.rs`, `vnode_table.rs`, `cache.rs`, `overlay.rs`, `store.rs`, `read_ahead.rs` | memory |
+//! | `vnode.rs`, `vnode_table.rs`, `cache.rs`, `overlay.rs`, `store.rs`, `read_ahead.rs`, `waits.rs` | memory |
 
 use crate::capture::Writer;
 use crate::epoch::Queues;
@@ -29,10 +29,11 @@ use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::Vnode;
 use crate::vnode_table::{Known, VnodeTable};
+use crate::waits::Waits;
 use crate::write_back::NOT_WOKEN;
 use std::sync::Arc;
 use varve_device::Clock;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
 
 type Waker = Box<dyn Fn() + Send + Sync>;
@@ -63,8 +64,7 @@ pub struct FileSystem<L: Layout> {
     /// The last position appended, and the last known to be durable.
     pub(crate) appended: AtomicU64,
     pub(crate) committed: AtomicU64,
-    /// Bytes of changes that wait in memory.
-    pub(crate) dirty_bytes: AtomicU64,
+    pub(crate) waits: Waits,
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
     pub(crate) keep_written: bool,
@@ -172,7 +172,7 @@ impl<L: Layout> FileSystem<L> {
             captures_finished: AtomicU64::new(0),
             appended: AtomicU64::new(0),
             committed: AtomicU64::new(0),
-            dirty_bytes: AtomicU64::new(0),
+            waits: Waits::default(),
             failed: Mutex::new(None),
             keep_written: options.keep_written,
             has_failed: AtomicBool::new(false),
@@ -221,7 +221,7 @@ impl<L: Layout> FileSystem<L> {
     /// Counters since mount.
     pub fn statistics(&self) -> FsStatistics {
         FsStatistics {
-            dirty_bytes: self.dirty_bytes.load(Relaxed),
+            dirty_bytes: self.waits.bytes(),
             cached_bytes: self.store.cache.bytes(),
             vnodes: self.table.len() as u64,
             ..statistics::sum(&self.store.counters)

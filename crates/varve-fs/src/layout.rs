@@ -72,11 +72,32 @@ pub struct StatFs {
 /// Bytes of changes that are to be appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Dirty, or promised to operations that have been admitted: these will
-    /// come without asking again.
-    pub certain: u64,
+    /// In memory.
+    pub unwritten: Unwritten,
+    /// Promised to operations that have been admitted.
+    pub promised: u64,
     /// Asked for by operations that are not admitted yet.
     pub asked: u64,
+}
+
+impl Waiting {
+    /// Bytes that will come without asking again.
+    pub fn certain(&self) -> u64 {
+        self.unwritten.bytes.saturating_add(self.promised)
+    }
+}
+
+/// Changes in memory that are to be appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unwritten {
+    /// Their bytes, and some for each block and each image.
+    pub bytes: u64,
+    /// Blocks among them; a file's extended attributes are one.
+    pub blocks: u64,
+    /// Images among them, at most.
+    pub images: u64,
+    /// Ranges of blocks that are gone or reserved.
+    pub ranges: u64,
 }
 
 /// Why an operation asks for room.
@@ -298,10 +319,10 @@ pub trait Layout: Send + Sync + 'static {
     /// `ReadOnly`, or what stopped the cleaner.
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()>;
 
-    /// True if clean space is so short that `dirty_bytes` of waiting changes
-    /// should be appended before more is admitted: what they cost is then
-    /// known, where [`Layout::admit`] must assume the worst.
-    fn wants_write_back(&self, _dirty_bytes: u64) -> bool {
+    /// True if clean space is so short that what waits should be appended
+    /// before more is admitted: what it costs is then known, where
+    /// [`Layout::admit`] must assume the worst.
+    fn wants_write_back(&self, _waiting: Unwritten) -> bool {
         false
     }
 
@@ -381,8 +402,8 @@ impl<L: Layout> Layout for Arc<L> {
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         (**self).admit(total, waiting, purpose)
     }
-    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
-        (**self).wants_write_back(dirty_bytes)
+    fn wants_write_back(&self, waiting: Unwritten) -> bool {
+        (**self).wants_write_back(waiting)
     }
     fn append(&self, group: Group) -> Result<Position> {
         (**self).append(group)

@@ -50,6 +50,7 @@ mod types;
 mod unlink;
 mod vnode;
 mod vnode_table;
+mod waits;
 mod write;
 mod write_back;
 mod xattr;
@@ -64,7 +65,7 @@ pub use held::HeldWrite;
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,
-    Usage, Waiting,
+    Unwritten, Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};

@@ -121,11 +121,21 @@ impl<L: Layout> FileSystem<L> {
         &self,
         parent: InodeNo,
         growth: Usage,
-        purpose: Purpose,
     ) -> Result<(Arc<Vnode>, crate::space::Operation<'_>)> {
         let directory = self.vnode(parent)?;
         directory.directory()?;
-        let operation = self.begin(self.with_name(growth), NAME_BYTES, purpose)?;
+        let operation = self.begin(self.with_name(growth), NAME_BYTES, Purpose::Grow)?;
+        Ok((directory, operation))
+    }
+
+    /// Begins an operation that only removes a name from `parent`.
+    pub(crate) fn begin_removal(
+        &self,
+        parent: InodeNo,
+    ) -> Result<(Arc<Vnode>, crate::space::Operation<'_>)> {
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let operation = self.begin(Usage::default(), REMOVAL_BYTES, Purpose::Shrink)?;
         Ok((directory, operation))
     }
 
@@ -281,8 +291,16 @@ impl<L: Layout> FileSystem<L> {
 }
 
 /// What a new name may make dirty: blocks, and three images.
-pub(crate) const NAME_BYTES: u64 =
-    directory::INSERT_BLOCKS_MAX * (directory::NODE_BYTES as u64 + 128) + 3 * 512;
+pub(crate) const NAME_BYTES: u64 = name_bytes(directory::INSERT_BLOCKS_MAX);
+
+/// What the removal of a name may: blocks that exist, and the images of the
+/// directory, of what is removed, and of the directory that was removed.
+pub(crate) const REMOVAL_BYTES: u64 = name_bytes(directory::REMOVE_BLOCKS_MAX);
+
+/// So many of a directory's blocks, and three images.
+const fn name_bytes(blocks: u64) -> u64 {
+    blocks * (directory::NODE_BYTES as u64 + 128) + 3 * 512
+}
 
 /// What an entry adds to a directory's size: for people only.
 fn entry_bytes(name: &[u8]) -> u64 {

@@ -36,6 +36,11 @@ impl Overlay {
         self.spans.is_empty()
     }
 
+    /// Ranges.
+    pub fn len(&self) -> u64 {
+        self.spans.len() as u64
+    }
+
     /// What covers `block`, and up to where.
     pub fn at(&self, block: u64) -> Option<(Cover, u64)> {
         if self.spans.is_empty() {

@@ -9,10 +9,9 @@ use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::store::Loaded;
 use crate::types::Timestamp;
-use crate::vnode::{Dirty, State, Vnode, adjust, dirty_charge, sectors_of};
+use crate::vnode::{Dirty, State, Vnode, adjust, sectors_of};
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// What had to be read before bytes can be put into a file. It is out of date
 /// once the file's lock is released, or its size changes.
@@ -246,10 +245,9 @@ impl<L: Layout> FileSystem<L> {
                 }
                 dirty.flying = false;
                 dirty.written = now;
-                let grown = dirty_charge(dirty.data.len()) - dirty_charge(old_len);
-                let sectors = sectors_of(dirty.data.len());
-                adjust(&mut state.inode.sectors, old_sectors, sectors);
-                self.dirty_bytes.fetch_add(grown, Relaxed);
+                let new_len = dirty.data.len();
+                adjust(&mut state.inode.sectors, old_sectors, sectors_of(new_len));
+                self.waits.block_changed(old_len, new_len);
             }
             Entry::Vacant(entry) => {
                 if held > 0 {
@@ -273,8 +271,7 @@ impl<L: Layout> FileSystem<L> {
                 let sectors = sectors_of(data.len());
                 adjust(&mut state.inode.blocks, 0, (mapped == 0).into());
                 adjust(&mut state.inode.sectors, mapped, sectors);
-                self.dirty_bytes
-                    .fetch_add(dirty_charge(data.len()), Relaxed);
+                self.waits.block_came(data.len());
                 entry.insert(Dirty {
                     data: Arc::new(data),
                     logged_sectors: mapped,
@@ -295,8 +292,7 @@ impl<L: Layout> FileSystem<L> {
         state.inline_dirty = false;
         adjust(&mut state.inode.blocks, 0, 1);
         adjust(&mut state.inode.sectors, 0, sectors_of(data.len()));
-        self.dirty_bytes
-            .fetch_add(dirty_charge(data.len()), Relaxed);
+        self.waits.block_came(data.len());
         let dirty = Dirty {
             data: Arc::new(data),
             logged_sectors: 0,
@@ -339,7 +335,7 @@ impl<L: Layout> FileSystem<L> {
         let mut data = Arc::unwrap_or_clone(loaded.data);
         data.truncate(keep);
         adjust(&mut state.inode.sectors, loaded.sectors, sectors_of(keep));
-        self.dirty_bytes.fetch_add(dirty_charge(keep), Relaxed);
+        self.waits.block_came(keep);
         state.change += 1;
         let dirty = Dirty {
             data: Arc::new(data),

@@ -60,7 +60,9 @@ impl<L: Layout> FileSystem<L> {
                     Purpose::Grow,
                 )?
             } else {
-                self.begin(Usage::default(), 0, Purpose::Shrink)?
+                // A list that follows new permission bits.
+                let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
+                self.begin(Usage::default(), list.into(), Purpose::Shrink)?
             };
             let mut state = vnode.write();
             state.live()?;

@@ -183,12 +183,12 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Operation<'_>> {
         assert_none();
         self.check_writable()?;
-        if self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+        if self.waits.bytes() > self.stop_access_bytes {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
         }
-        let waiting = self.dirty_bytes.load(Relaxed);
-        if waiting > 0 && self.store.layout.wants_write_back(waiting) {
+        let waiting = self.waits.now();
+        if waiting.bytes > 0 && self.store.layout.wants_write_back(waiting) {
             self.append_all(Cause::WriteBack)?;
         }
         let mut operation = Operation {
@@ -203,7 +203,7 @@ impl<L: Layout> FileSystem<L> {
         match self.ask(bytes, purpose, keep) {
             // What waits in memory may be what would make room: deletes, or
             // new copies of blocks whose old ones could go.
-            Err(Error::NoSpace) if self.dirty_bytes.load(Relaxed) > 0 => {
+            Err(Error::NoSpace) if self.waits.bytes() > 0 => {
                 self.append_all(Cause::WriteBack)?;
                 match self.ask(bytes, purpose, keep) {
                     Err(Error::NoSpace) if purpose == Purpose::Grow => {
@@ -243,7 +243,8 @@ impl<L: Layout> FileSystem<L> {
         let total = sum(total, keep);
         let promised = self.space.promised_bytes.load(Relaxed);
         let waiting = Waiting {
-            certain: self.dirty_bytes.load(Relaxed) + promised,
+            unwritten: self.waits.now(),
+            promised,
             asked: match purpose {
                 // Nobody may be admitted into what another was promised.
                 Purpose::Grow => self.space.asked_bytes.load(Relaxed),

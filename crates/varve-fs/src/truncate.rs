@@ -14,9 +14,8 @@ use crate::inode::flags;
 use crate::layout::Layout;
 use crate::overlay::Overlay;
 use crate::types::Timestamp;
-use crate::vnode::{State, Vnode, adjust, dirty_charge, sectors_of};
+use crate::vnode::{State, Vnode, adjust, sectors_of};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks looked up at a time.
 const WALK_BLOCKS: u64 = 1024;
@@ -123,12 +122,11 @@ impl<L: Layout> FileSystem<L> {
             && let Some(dirty) = state.dirty.get_mut(&(cut - 1))
             && dirty.data.len() > keep
         {
-            let cut_bytes = dirty_charge(dirty.data.len()) - dirty_charge(keep);
+            self.waits.block_changed(dirty.data.len(), keep);
             let sectors = &mut state.inode.sectors;
             adjust(sectors, sectors_of(dirty.data.len()), sectors_of(keep));
             Arc::make_mut(&mut dirty.data).truncate(keep);
             dirty.flying = false;
-            self.dirty_bytes.fetch_sub(cut_bytes, Relaxed);
         }
         Ok(())
     }
@@ -180,8 +178,7 @@ impl<L: Layout> FileSystem<L> {
                 0,
             );
             adjust(&mut state.logged.sectors, dirty.logged_sectors, 0);
-            self.dirty_bytes
-                .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
+            self.waits.block_went(dirty.data.len());
         }
         match survey {
             Survey::Some { blocks, sectors } => {
@@ -196,13 +193,15 @@ impl<L: Layout> FileSystem<L> {
                 state.logged.blocks = 0;
                 state.logged.sectors = 0;
                 if logged_before > 0 {
-                    state.pending = Overlay::default();
+                    self.waits
+                        .pend(&mut state.pending, |all| *all = Overlay::default());
                 }
             }
             Survey::TooMuch => unreachable!("the caller took steps instead"),
         }
         if state.logged.blocks < logged_before {
-            state.pending.clear(from, to);
+            self.waits
+                .pend(&mut state.pending, |all| all.clear(from, to));
         }
         if to == u64::MAX {
             state.mapped_end = state.mapped_end.map(|end| end.min(from));
@@ -227,8 +226,7 @@ impl<L: Layout> FileSystem<L> {
                 sectors_of(dirty.data.len()),
                 dirty.logged_sectors,
             );
-            self.dirty_bytes
-                .fetch_sub(dirty_charge(dirty.data.len()), Relaxed);
+            self.waits.block_went(dirty.data.len());
         }
     }
 

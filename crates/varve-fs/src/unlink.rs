@@ -7,7 +7,7 @@ use crate::directory_blocks::Searched;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
-use crate::layout::{Layout, Purpose, Usage};
+use crate::layout::{Layout, Usage};
 use crate::overlay::Overlay;
 use crate::statistics::count;
 use crate::truncate::Survey;
@@ -65,7 +65,7 @@ impl<L: Layout> FileSystem<L> {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsDirectory);
         }
-        let (directory, operation) = self.begin_in(parent, Usage::default(), Purpose::Shrink)?;
+        let (directory, operation) = self.begin_removal(parent)?;
         let now = self.now();
         {
             let mut above = directory.write_directory();
@@ -110,7 +110,7 @@ impl<L: Layout> FileSystem<L> {
             b".." => return Err(Error::NotEmpty),
             _ => {}
         }
-        let (directory, operation) = self.begin_in(parent, Usage::default(), Purpose::Shrink)?;
+        let (directory, operation) = self.begin_removal(parent)?;
         let now = self.now();
         {
             let mut above = directory.write_directory();
@@ -213,10 +213,16 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.remove(state, 0, u64::MAX, Survey::All);
-        state.pending = Overlay::default(); // the record of its end says it all
+        // The record of its end says it all.
+        self.waits
+            .pend(&mut state.pending, |all| *all = Overlay::default());
         self.space.settle(before, Usage::default());
         state.life = Life::Freed;
         state.inline_dirty = false;
+        if let Some(bytes) = state.waiting_xattrs() {
+            self.waits.block_went(bytes);
+            state.xattrs_dirty = false;
+        }
         state.change += 1;
         self.dequeue(state);
         count(&self.store.counters.frees, 1);

@@ -125,6 +125,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// Bytes of extended attributes that wait to be logged.
+    pub fn waiting_xattrs(&self) -> Option<usize> {
+        self.xattrs_dirty.then_some(self.inode.xattr_bytes as usize)
+    }
+
     /// Content waits to be logged.
     #[inline]
     pub fn has_data(&self) -> bool {

@@ -61,7 +61,7 @@ impl<L: Layout> FileSystem<L> {
     #[inline]
     fn wake_above(&self, bytes: u64) {
         let until = bytes / 2;
-        if self.dirty_bytes.load(Relaxed) > bytes
+        if self.waits.bytes() > bytes
             && self.write_back_until.load(Relaxed) > until
             && self.write_back_until.fetch_min(until, Relaxed) == NOT_WOKEN
         {
@@ -86,7 +86,7 @@ impl<L: Layout> FileSystem<L> {
         }
         let until = self.write_back_until.load(Relaxed);
         let bound = self.start_write_bytes.min(until);
-        if self.dirty_bytes.load(Relaxed) <= bound && !self.is_due() {
+        if self.waits.bytes() <= bound && !self.is_due() {
             self.write_back_until.store(NOT_WOKEN, Relaxed);
             return Ok(false);
         }
@@ -117,10 +117,10 @@ impl<L: Layout> FileSystem<L> {
 
     /// Writes back until less is dirty than stops access.
     pub(crate) fn relieve(&self) -> Result<()> {
-        while self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+        while self.waits.bytes() > self.stop_access_bytes {
             let mut writer = self.writer();
             // Those who waited for the lock may find the work done.
-            if self.dirty_bytes.load(Relaxed) > self.stop_access_bytes {
+            if self.waits.bytes() > self.stop_access_bytes {
                 self.capture(
                     &mut writer,
                     Take::Queue { until: u64::MAX },
@@ -154,7 +154,7 @@ impl<L: Layout> FileSystem<L> {
     /// Groups that take all that is dirty now. Who counts them is not kept by
     /// somebody who goes on writing.
     fn groups_waiting(&self) -> u64 {
-        self.dirty_bytes.load(Relaxed) / self.store.geometry.group_bytes + 2
+        self.waits.bytes() / self.store.geometry.group_bytes + 2
     }
 
     /// All background work that is due: write-back of what is dirty now, one

@@ -247,7 +247,10 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Purpose::Shrink
         };
-        let _operation = self.begin(growth, new.map_or(0, <[u8]>::len) as u64, purpose)?;
+        // All of the file's attributes are written anew.
+        let others = u64::from(vnode.read().inode.xattr_bytes);
+        let bytes = others + new.map_or(0, |new| (new.len() + name.len() + 5) as u64);
+        let _operation = self.begin(growth, bytes, purpose)?;
         let mut state = vnode.write();
         state.live()?;
         self.permit_xattr(caller, &vnode, &state, space)?;
@@ -332,9 +335,14 @@ impl<L: Layout> FileSystem<L> {
 
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
+        let before = state.waiting_xattrs();
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by BLOB_MAX");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;
+        self.waits.block_came(state.inode.xattr_bytes as usize);
+        if let Some(bytes) = before {
+            self.waits.block_went(bytes);
+        }
     }
 
     /// The list that refines a file's permission bits, if it has one.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    StatFs, Usage, Version, View, Waiting,
+    StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {
@@ -132,8 +132,8 @@ impl Layout for Lfs {
         Ok(self.make_room(total, waiting, purpose)?)
     }
 
-    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
-        self.is_short_of(dirty_bytes)
+    fn wants_write_back(&self, waiting: Unwritten) -> bool {
+        self.is_short_of(waiting.bytes)
     }
 
     fn append(&self, group: Group) -> Result<Position> {

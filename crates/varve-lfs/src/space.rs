@@ -225,7 +225,7 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let bytes = waiting.certain + waiting.asked;
+        let bytes = waiting.certain() + waiting.asked;
         if self.allowance.covers(total, bytes) {
             return Ok(());
         }
@@ -235,7 +235,7 @@ impl Lfs {
         if purpose == Purpose::Grow {
             self.fit(total)?;
         }
-        self.segments.lock().waiting_bytes = waiting.certain;
+        self.segments.lock().waiting_bytes = waiting.certain();
         if self.has_room(bytes, purpose) {
             self.segments.lock().waiting_bytes = bytes;
             if purpose != Purpose::Grow || !self.pay_toll() {

@@ -67,6 +67,15 @@ impl VirtualLog {
         }
     }
 
+    /// As small as there are, with some 220 blocks for users: churn fills it
+    /// again and again.
+    pub fn least(self) -> Self {
+        VirtualLog {
+            device_bytes: 420 << 12,
+            ..self
+        }
+    }
+
     /// With so few records of changes that they are taken all the time, and
     /// each fold is forced.
     pub fn with_slots(self, slots: u64) -> Self {

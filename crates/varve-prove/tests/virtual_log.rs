@@ -102,6 +102,25 @@ fn power_cuts_where_room_is_reused() {
     assert!(counts.states > 200);
 }
 
+#[test]
+fn power_cuts_where_the_volume_is_full() {
+    let seed = announce_seed("power_cuts_where_the_volume_is_full", 1);
+    let counts = explore(
+        &VirtualLog::default().least(),
+        &VirtualLog::churn(seed),
+        scaled(2),
+        100,
+    );
+    assert!(counts.states > 200);
+    let plan = Plan {
+        units: vec![512],
+        ..VirtualLog::churn(seed)
+    };
+    let subject = VirtualLog::with_small_units().least();
+    let counts = explore(&subject, &plan, scaled(1), 100);
+    assert!(counts.states > 200);
+}
+
 /// Much is compacted, some of it after others have come between.
 fn compacted(seed: u64) -> Plan {
     let mut plan = VirtualLog::churn(seed);
@@ -189,7 +208,13 @@ fn a_small_volume_against_the_model() {
 #[test]
 fn fill_and_delete_cycles() {
     let seed = announce_seed("fill_and_delete_cycles", 1);
-    for (round, subject) in (0..).zip([VirtualLog::small(), VirtualLog::with_small_units()]) {
+    let sizes = [
+        VirtualLog::small(),
+        VirtualLog::with_small_units(),
+        VirtualLog::default().least(),
+        VirtualLog::with_small_units().least(),
+    ];
+    for (round, subject) in (0..).zip(sizes) {
         if let Err(failure) = full::cycles(&subject, seed + round, scaled(5)) {
             panic!("{failure}");
         }

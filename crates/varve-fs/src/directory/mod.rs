@@ -56,7 +56,7 @@ pub use check::check;
 pub use leftovers::names_in;
 pub use name::MAX_NAME_BYTES;
 pub use node::NODE_BYTES;
-pub use reshape::INSERT_BLOCKS_MAX;
+pub use reshape::{INSERT_BLOCKS_MAX, REMOVE_BLOCKS_MAX};
 
 /// The blocks of one directory file, as its operations see them.
 ///
@@ -209,7 +209,8 @@ pub fn insert(
 }
 
 /// Removes `name` and says where it led. Works without room to spare: it
-/// makes no block that does not exist.
+/// makes no block that does not exist, and writes at most
+/// [`REMOVE_BLOCKS_MAX`].
 ///
 /// # Errors
 /// `NotFound`, otherwise as [`lookup`]. Nothing has changed then.

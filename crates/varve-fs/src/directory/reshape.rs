@@ -15,6 +15,10 @@ use std::sync::Arc;
 /// Blocks that one insert writes at most: two at each level, and a root.
 pub const INSERT_BLOCKS_MAX: u64 = 2 * MAX_LEVEL as u64 + 1;
 
+/// Blocks that one removal writes at most, none of which is new: the leaf; or,
+/// if that is empty now, the node above it that is not, and the root.
+pub const REMOVE_BLOCKS_MAX: u64 = 2;
+
 /// The inner node at block 0, taken apart.
 struct Root {
     level: u8,

@@ -4,7 +4,7 @@ use super::node::{MAX_LEVEL, NodeHeader, max_children};
 use super::*;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus as Random;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use zerocopy::FromBytes;
 
 const KEY: Key = Key {
@@ -326,6 +326,24 @@ fn an_insert_writes_no_more_blocks_than_announced() {
         let levels = u64::from(level(&blocks, 0));
         assert!(blocks.writes <= 2 * levels + 1);
     }
+}
+
+#[test]
+fn a_removal_writes_no_more_blocks_than_announced_and_makes_none() {
+    let mut blocks = filled(50_000);
+    assert_eq!(level(&blocks, 0), 2);
+    let mut most = 0;
+    let mut there: HashSet<u64> = blocks.stored.keys().copied().collect();
+    for n in 1..=50_000 {
+        blocks.writes = 0;
+        remove(&KEY, &mut blocks, &numbered(n)).unwrap();
+        most = most.max(blocks.writes);
+        if blocks.stored.len() != there.len() {
+            assert!(blocks.stored.keys().all(|block| there.contains(block)));
+            there = blocks.stored.keys().copied().collect();
+        }
+    }
+    assert_eq!(most, REMOVE_BLOCKS_MAX);
 }
 
 #[test]

@@ -2,21 +2,63 @@
 //!
 //! What lives is known exactly: blocks of which the tree uses a unit, and
 //! blocks that are reserved and take none yet. What waits in memory is priced
-//! at its worst, a block for every index node on the way; what has been written
-//! back is known. As every copy of everything that waits must fit beside what
-//! lives, a group always finds room once older versions are freed.
+//! at its worst ([`Prices`]); what has been written back is known. As every copy
+//! of everything that waits must fit beside what lives, a group always finds
+//! room once older versions are freed.
 
 use super::Vlfs;
 use super::append::PATH_MAX;
+use super::format::Measures;
 use crate::error::{Error, Result};
-use varve_fs::{Purpose, StatFs, Usage, Waiting};
+use varve_fs::{Purpose, StatFs, Unwritten, Usage, Waiting};
 
-/// Bytes of waiting changes that one block may take, its nodes and inode
-/// included, at worst: a changed inode counts as 512 bytes.
+/// What an operation that has not begun asks for, in bytes, counts so many
+/// times: how many blocks that will be is not known.
 const WORST: u64 = 8;
 /// Bytes asked for by one operation up to which they may be scattered; beyond,
 /// they are a file's, in sequence.
 const SCATTERED: u64 = 64 << 10;
+
+/// Bytes that a file may have: what its index must reach.
+pub(super) const FILE_BYTES_MAX: u64 = 1 << 60;
+
+/// What changes take at worst, in blocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Prices {
+    /// Index nodes on the way to one block at most.
+    nodes: u64,
+    units_per_block: u64,
+}
+
+impl Prices {
+    pub fn of(measures: &Measures) -> Self {
+        let last = FILE_BYTES_MAX / u64::from(measures.block_bytes) - 1;
+        let nodes = (0..).find(|&height| measures.reach(height) > last);
+        Prices {
+            nodes: nodes.expect("an index grows until it reaches").into(),
+            units_per_block: measures.units_per_block().into(),
+        }
+    }
+
+    /// Each block takes one; the way to it is written anew, and once for each
+    /// file that a block makes higher, the way to its first block; the way to
+    /// both ends of a range; each image is one. Nodes and inodes go to whole
+    /// blocks while there are any, but for the last few of a transaction.
+    pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
+        let Unwritten {
+            blocks,
+            images,
+            ranges,
+            ..
+        } = waiting;
+        let ends = ranges.saturating_mul(2);
+        let ways = blocks
+            .saturating_add(blocks.min(images))
+            .saturating_add(ends);
+        let units = ways.saturating_mul(self.nodes).saturating_add(images);
+        blocks.saturating_add(units.div_ceil(self.units_per_block))
+    }
+}
 
 impl Vlfs {
     /// Blocks that live, reserved ones included.
@@ -32,13 +74,11 @@ impl Vlfs {
         if self.has_room_for(total, waiting, purpose).is_ok() {
             return Ok(());
         }
-        // What brief transactions left in memory counts as if each node took a
-        // block; once it is folded, what it takes is known.
+        // What was appended counts as if each node and inode of it took a block;
+        // once it is written, what it takes is known.
         let _one = self.committing.lock();
         let mut writer = self.writer.lock();
-        if writer.unfolded.used() > 0 {
-            self.commit_all(&mut writer)?;
-        }
+        self.commit_all(&mut writer)?;
         drop(writer);
         self.has_room_for(total, waiting, purpose)
     }
@@ -54,9 +94,9 @@ impl Vlfs {
             scattered @ ..=SCATTERED => scattered * WORST,
             run => SCATTERED * WORST + (run - SCATTERED) / 16 * 17,
         };
-        let changes = (waiting.certain.saturating_mul(WORST))
-            .saturating_add(asked)
-            .div_ceil(block);
+        let promised = waiting.promised.saturating_mul(WORST);
+        let changes = (promised.saturating_add(asked).div_ceil(block))
+            .saturating_add(Prices::of(measures).of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = grown.saturating_add(grown / measures.fanout() as u64);
         let owed = self.owed();
@@ -76,8 +116,8 @@ impl Vlfs {
 
     /// True if what waits should be written back, as its worst price is near
     /// what is left.
-    pub(super) fn is_short_of(&self, dirty_bytes: u64) -> bool {
-        let worst = dirty_bytes.saturating_mul(WORST) / u64::from(self.measures().block_bytes);
+    pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
+        let worst = Prices::of(self.measures()).of_unwritten(waiting);
         let (live, _) = self.committed_blocks();
         let left = self.measures().capacity_blocks().saturating_sub(live);
         left < worst + 2 * self.measures().reserve_blocks + PATH_MAX

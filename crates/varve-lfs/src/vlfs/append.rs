@@ -2,9 +2,10 @@
 //! tables, where every read sees it.
 
 use super::Vlfs;
+use super::accounts::Prices;
 use super::change::changes_of;
 use super::compact::Owner;
-use super::format::{Extent, NodeId, Place};
+use super::format::{Extent, Measures, NodeId, Place};
 use super::seal::Writer;
 use super::stage::{Changes, Stage};
 use crate::error::{Error, Result};
@@ -13,7 +14,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{Group, Item, Position};
+use varve_fs::{Group, Item, Position, Unwritten};
 use varve_vlog::Access;
 
 /// Places tried for what is written.
@@ -22,13 +23,15 @@ pub(super) const TRIES: usize = 3;
 const OWED_MAX: u64 = 4096;
 /// Nodes on the way to one block, and its inode, at most.
 pub(super) const PATH_MAX: u64 = 10;
+/// Blocks that the last few units of a transaction may break.
+const FEW: u64 = 4;
 
 /// Where the data of a group went, in the order of its items.
 type Written = std::vec::IntoIter<Place>;
 
 impl Vlfs {
     pub(super) fn append_group(&self, group: Group) -> Result<Position> {
-        let need = need_of(&group, self.measures().fanout() as u64);
+        let need = need_of(&group, self.measures());
         let _one;
         let mut writer = self.writer.lock();
         if !self.has_room(&writer, need) {
@@ -316,19 +319,25 @@ fn crc_of(data: &[u8]) -> u32 {
     }
 }
 
-/// Blocks that a group may take, its inodes and its index nodes included, if
-/// each of those breaks one.
-fn need_of(group: &Group, fanout: u64) -> u64 {
-    let need = |item: &Item| match item {
-        Item::Block { .. } => PATH_MAX + 1,
-        Item::Truncated { .. } | Item::Punched { .. } => 2 * PATH_MAX,
-        Item::Reserved {
-            from_block,
-            to_block,
-            ..
-        } => (to_block - from_block).div_ceil(fanout) * 2 + 2 * PATH_MAX,
-        Item::Xattrs { .. } | Item::Inode(_) => 1,
-        Item::Freed { .. } => 0,
-    };
-    group.items.iter().map(need).sum()
+/// Blocks that a group may take, its inodes and its index nodes included.
+fn need_of(group: &Group, measures: &Measures) -> u64 {
+    let mut kinds = Unwritten::default();
+    let mut reserved = 0;
+    for item in &group.items {
+        match item {
+            Item::Block { .. } | Item::Xattrs { .. } => kinds.blocks += 1,
+            Item::Truncated { .. } | Item::Punched { .. } => kinds.ranges += 1,
+            Item::Reserved {
+                from_block,
+                to_block,
+                ..
+            } => {
+                kinds.ranges += 1;
+                reserved += (to_block - from_block).div_ceil(measures.fanout() as u64) * 2;
+            }
+            Item::Inode(_) => kinds.images += 1,
+            Item::Freed { .. } => {}
+        }
+    }
+    Prices::of(measures).of_unwritten(kinds) + reserved + FEW
 }

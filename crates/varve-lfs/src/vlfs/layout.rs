@@ -1,6 +1,7 @@
 //! The seam: [`varve_fs::Layout`] on the virtual log.
 
 use super::Vlfs;
+use super::accounts::FILE_BYTES_MAX;
 use super::format::Place;
 use super::walk::Tree;
 use crate::error::Result as Inner;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    StatFs, Usage, Version, View, Waiting,
+    StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 /// Units read by one request of neighbours at most.
@@ -24,7 +25,7 @@ impl Layout for Vlfs {
             block_bytes: measures.block_bytes,
             inline_bytes: root,
             xattr_bytes: measures.block_bytes as usize,
-            max_file_bytes: 1 << 60,
+            max_file_bytes: FILE_BYTES_MAX,
             group_bytes: (measures.capacity_blocks() / 64 * u64::from(measures.block_bytes))
                 .clamp(64 << 10, 1 << 20),
             hash_seed: self.superblock.hash_seed.get(),
@@ -102,8 +103,8 @@ impl Layout for Vlfs {
         Ok(self.fits(total, waiting, purpose)?)
     }
 
-    fn wants_write_back(&self, dirty_bytes: u64) -> bool {
-        self.is_short_of(dirty_bytes)
+    fn wants_write_back(&self, waiting: Unwritten) -> bool {
+        self.is_short_of(waiting)
     }
 
     fn append(&self, group: Group) -> Result<Position> {

@@ -3,6 +3,7 @@
 mod brief;
 mod compaction;
 mod drive;
+mod full;
 mod held;
 mod newest;
 mod overtaking;

@@ -1,0 +1,90 @@
+//! What waits in memory to be appended.
+//!
+//! Bytes are what write-back and callers are held to. How many blocks, images and
+//! ranges there are is for layouts, which price what they have to write for each.
+
+use crate::epoch::EPOCH_CHARGE_BYTES;
+use crate::layout::Unwritten;
+use crate::overlay::Overlay;
+use crate::vnode::dirty_charge;
+use varve_device::sync::atomic::AtomicU64;
+use varve_device::sync::atomic::Ordering::Relaxed;
+
+/// See the module's head. Each call is one change of what waits.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    bytes: AtomicU64,
+    blocks: AtomicU64,
+    images: AtomicU64,
+    ranges: AtomicU64,
+}
+
+impl Waits {
+    /// Bytes, with what a block or an image counts for besides its content.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// All of it. Others may change it meanwhile.
+    pub fn now(&self) -> Unwritten {
+        Unwritten {
+            bytes: self.bytes(),
+            blocks: self.blocks.load(Relaxed),
+            images: self.images.load(Relaxed),
+            ranges: self.ranges.load(Relaxed),
+        }
+    }
+
+    /// A block so long is dirty; extended attributes are one.
+    #[inline]
+    pub fn block_came(&self, bytes: usize) {
+        self.blocks.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(dirty_charge(bytes), Relaxed);
+    }
+
+    /// One that was so long is not any more.
+    pub fn block_went(&self, bytes: usize) {
+        self.blocks_went(1, dirty_charge(bytes));
+    }
+
+    /// So many are not, that counted for `charge` bytes.
+    pub fn blocks_went(&self, blocks: u64, charge: u64) {
+        self.blocks.fetch_sub(blocks, Relaxed);
+        self.bytes.fetch_sub(charge, Relaxed);
+    }
+
+    /// One has another length.
+    #[inline]
+    pub fn block_changed(&self, before: usize, after: usize) {
+        self.bytes.fetch_add(dirty_charge(after), Relaxed);
+        self.bytes.fetch_sub(dirty_charge(before), Relaxed);
+    }
+
+    /// A member of the epoch, or a file in the queue.
+    #[inline]
+    pub fn image_came(&self) {
+        self.images.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(EPOCH_CHARGE_BYTES, Relaxed);
+    }
+
+    /// So many of those are gone.
+    #[inline]
+    pub fn images_went(&self, images: u64) {
+        self.images.fetch_sub(images, Relaxed);
+        self.bytes.fetch_sub(EPOCH_CHARGE_BYTES * images, Relaxed);
+    }
+
+    /// Changes what is pending of a file.
+    pub fn pend(&self, pending: &mut Overlay, change: impl FnOnce(&mut Overlay)) {
+        let before = pending.len();
+        change(pending);
+        self.ranges.fetch_add(pending.len(), Relaxed);
+        self.ranges.fetch_sub(before, Relaxed);
+    }
+
+    /// So many ranges have been appended.
+    pub fn ranges_went(&self, ranges: u64) {
+        self.ranges.fetch_sub(ranges, Relaxed);
+    }
+}

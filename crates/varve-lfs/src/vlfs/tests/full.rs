@@ -1,0 +1,345 @@
+//! Volumes filled to the last block: whatever they hold can be removed, and
+//! the room comes back.
+
+use super::*;
+use varve_fs::Error;
+
+/// What a volume is filled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Content {
+    SmallFiles,
+    OneLargeFile,
+    DeepDirectories,
+    ExtendedAttributes,
+}
+
+/// A name and the directory it is in.
+struct Named {
+    parent: InodeNo,
+    name: String,
+    directory: bool,
+}
+
+struct Filled {
+    system: System,
+    /// In the order in which they can be made.
+    names: Vec<Named>,
+}
+
+impl Filled {
+    /// Makes a file or a directory; `None` if there is no room.
+    fn make(&mut self, parent: InodeNo, directory: bool) -> Option<InodeNo> {
+        let name = format!("a name of some length, number {}", self.names.len());
+        let (bytes, root) = (name.as_bytes(), Caller::root());
+        let made = match directory {
+            true => (self.system).mkdir(View::Live, &root, parent, bytes, 0o755),
+            false => (self.system).mknod(View::Live, &root, parent, bytes, 0o100644, 0),
+        };
+        let ino = match made {
+            Ok(made) => made.ino,
+            Err(Error::NoSpace) => return None,
+            Err(error) => panic!("{error}"),
+        };
+        self.names.push(Named {
+            parent,
+            name,
+            directory,
+        });
+        Some(ino)
+    }
+
+    /// True if it fitted.
+    fn write(&self, ino: InodeNo, offset: u64, bytes: usize) -> bool {
+        match write(&self.system, ino, offset, &vec![7; bytes]) {
+            Ok(written) => written == bytes,
+            Err(Error::NoSpace) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn attribute(&self, ino: InodeNo, bytes: usize) -> bool {
+        let (root, value) = (Caller::root(), vec![7; bytes]);
+        let made = (self.system).setxattr(View::Live, &root, ino, b"user.a", &value, false, false);
+        match made {
+            Ok(()) => true,
+            Err(Error::NoSpace) => false,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Until the volume takes no block more.
+    fn fill(&mut self, content: Content) {
+        let root = InodeNo::ROOT;
+        let filler = self.make(root, false).unwrap();
+        let mut parent = root;
+        while content != Content::OneLargeFile {
+            if content == Content::DeepDirectories {
+                match self.make(parent, true) {
+                    Some(ino) => parent = ino,
+                    None => break,
+                }
+            }
+            let Some(ino) = self.make(parent, false) else {
+                break;
+            };
+            let fitted = match content {
+                Content::ExtendedAttributes => self.attribute(ino, 3000),
+                _ => self.write(ino, 0, 100 + self.names.len() % 50 * 100),
+            };
+            if !fitted {
+                break;
+            }
+        }
+        let mut at = 0;
+        while self.write(filler, at, 4096) {
+            at += 4096;
+        }
+        self.system.sync().unwrap();
+        while self.write(filler, at, 4096) {
+            at += 4096;
+        }
+    }
+
+    /// Removes everything, children first. Some of it is waited for.
+    fn empty(&mut self, sync_one_in: usize) {
+        let root = Caller::root();
+        for (nth, named) in std::mem::take(&mut self.names).iter().enumerate().rev() {
+            let name = named.name.as_bytes();
+            let removed = match named.directory {
+                true => (self.system).rmdir(View::Live, &root, named.parent, name),
+                false => (self.system).unlink(View::Live, &root, named.parent, name),
+            };
+            let free = self.system.statfs().free;
+            removed.unwrap_or_else(|error| panic!("number {nth}, {free} blocks free: {error}"));
+            if nth % sync_one_in == 0 {
+                self.system.sync().unwrap();
+            }
+        }
+        self.system.sync().unwrap();
+    }
+}
+
+/// The least device that takes a volume with such units.
+fn least_bytes(unit: u32) -> u64 {
+    let fits = |blocks: u64| {
+        let options = VlfsFormatOptions {
+            unit_bytes: unit,
+            inodes: inodes_of(blocks * 4096),
+            ..VlfsFormatOptions::default()
+        };
+        plan(&*memory(blocks * 4096, unit), &options, 0).is_ok()
+    };
+    let (mut low, mut high) = (16, 4096);
+    while low + 1 < high {
+        let middle = (low + high) / 2;
+        match fits(middle) {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    high * 4096
+}
+
+/// So many numbers that room is what ends.
+fn inodes_of(bytes: u64) -> u64 {
+    bytes / 4096
+}
+
+fn new(bytes: u64, unit: u32) -> (Arc<dyn Medium>, Filled) {
+    let medium = memory(bytes, unit);
+    let options = VlfsFormatOptions {
+        unit_bytes: unit,
+        inodes: inodes_of(bytes),
+        seed: Some(1),
+        ..VlfsFormatOptions::default()
+    };
+    format(&*medium, &*clock(), &options).unwrap();
+    FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+    let filled = Filled {
+        system: again(&medium),
+        names: Vec::new(),
+    };
+    (medium, filled)
+}
+
+fn fill_and_empty(bytes: u64, unit: u32, content: Content) {
+    let what = format!("{bytes} bytes, units of {unit}, {content:?}");
+    let (medium, mut filled) = new(bytes, unit);
+    let empty = filled.system.statfs().free;
+    // Large volumes take their time.
+    let rounds: &[usize] = match bytes <= 5 << 20 {
+        true => &[1, 7, usize::MAX],
+        false => &[50],
+    };
+    for &sync_one_in in rounds {
+        filled.fill(content);
+        let left = filled.system.statfs().free;
+        assert!(
+            left < 64.max(empty / 16),
+            "{what}: {left} of {empty} blocks left"
+        );
+        filled.empty(sync_one_in);
+        let free = filled.system.statfs().free;
+        assert!(
+            free * 100 >= empty * 95,
+            "{what}: {free} of {empty} blocks came back"
+        );
+    }
+    filled.system.unmount().unwrap();
+    filled.system.layout().unmount().unwrap();
+    drop(filled);
+    sound(&medium);
+}
+
+#[test]
+fn what_fills_a_volume_to_the_last_block_can_be_removed() {
+    for unit in [4096, 512] {
+        for mebibytes in [0, 2, 5, 20, 36, 64] {
+            let bytes = least_bytes(unit).max(mebibytes << 20);
+            for content in [
+                Content::SmallFiles,
+                Content::OneLargeFile,
+                Content::DeepDirectories,
+                Content::ExtendedAttributes,
+            ] {
+                fill_and_empty(bytes, unit, content);
+            }
+        }
+    }
+}
+
+/// Whatever was accepted is written: a byte far out in each of many files takes
+/// a whole way of index nodes, for little that waits.
+#[test]
+fn what_was_accepted_is_written_however_far_out() {
+    for (unit, bytes) in [(4096, 8 << 20), (4096, 40 << 20), (512, 8 << 20)] {
+        let (medium, mut filled) = new(bytes, unit);
+        let mut files = Vec::new();
+        while let Some(ino) = filled.make(InodeNo::ROOT, false) {
+            if !filled.write(ino, 0, 1000) || !filled.write(ino, 1 << 50, 1) {
+                break;
+            }
+            files.push(ino);
+        }
+        assert!(files.len() > 50, "{unit}: only {} files", files.len());
+        filled.system.sync().unwrap();
+        drop(filled);
+        sound(&medium);
+        let system = again(&medium);
+        for &ino in &files {
+            assert_eq!(read(&system, ino, 1 << 50, 2), [7]);
+        }
+    }
+}
+
+/// A hole in each of many parts of a file changes an index node for each, and
+/// no byte waits.
+#[test]
+fn holes_are_written_however_many() {
+    for (unit, stride) in [(4096, 338), (512, 40)] {
+        let (medium, mut filled) = new(16 << 20, unit);
+        let file = filled.make(InodeNo::ROOT, false).unwrap();
+        let mut parts = 0;
+        while filled.write(file, parts * stride * 4096, 8192) {
+            parts += 1;
+        }
+        filled.system.sync().unwrap();
+        let filler = filled.make(InodeNo::ROOT, false);
+        let mut at = 0;
+        while filler.is_some_and(|filler| filled.write(filler, at, 4096)) {
+            at += 4096;
+        }
+        assert!(parts > 300, "{unit}: {parts}");
+        for part in 0..parts {
+            let (root, offset) = (Caller::root(), part * stride * 4096);
+            // A hole, the size kept.
+            let mode = 3;
+            let punched = (filled.system).fallocate(View::Live, &root, file, mode, offset, 4096);
+            punched.unwrap();
+        }
+        filled.system.sync().unwrap();
+        drop(filled);
+        sound(&medium);
+        let system = again(&medium);
+        for part in 0..parts {
+            let found = read(&system, file, part * stride * 4096, 8192);
+            assert!(
+                found[..4096].iter().all(|&byte| byte == 0),
+                "{unit}: {part}"
+            );
+            assert!(
+                found[4096..].iter().all(|&byte| byte == 7),
+                "{unit}: {part}"
+            );
+        }
+    }
+}
+
+/// Blocks all over a file and small files, written again and again at 95 to
+/// 100 % full: nothing that was accepted is refused when it is written.
+#[test]
+fn what_waits_on_a_full_volume_is_written() {
+    for (unit, bytes) in [
+        (4096, 6 << 20),
+        (512, 6 << 20),
+        (4096, 24 << 20),
+        (512, 24 << 20),
+    ] {
+        for share in [95, 98, 100] {
+            let what = format!("units of {unit}, {bytes} bytes, {share} %");
+            let (medium, mut filled) = new(bytes, unit);
+            let large = filled.make(InodeNo::ROOT, false).unwrap();
+            let empty = filled.system.statfs().free;
+            let (mut blocks, mut small) = (0, Vec::new());
+            while filled.system.statfs().free * 100 > empty * (100 - share) {
+                if !filled.write(large, blocks * 4096, 4096) {
+                    break;
+                }
+                blocks += 1;
+                if blocks % 4 == 0
+                    && let Some(ino) = filled.make(InodeNo::ROOT, false)
+                    && filled.write(ino, 0, 1500)
+                {
+                    small.push(ino);
+                }
+            }
+            filled.system.sync().unwrap();
+            let mut state = 1u64;
+            let mut expected = vec![7; blocks as usize];
+            let mut accepted = 0;
+            for round in 0..4u8 {
+                for _ in 0..blocks {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    let nth = (state >> 33) % blocks;
+                    match write(&filled.system, large, nth * 4096, &[round; 4096]) {
+                        Ok(_) => {
+                            expected[nth as usize] = round;
+                            accepted += 1;
+                        }
+                        Err(Error::NoSpace) => {}
+                        Err(error) => panic!("{what}: {error}"),
+                    }
+                    if let Some(&ino) = small.get((state >> 40) as usize % small.len().max(1)) {
+                        filled.write(ino, 0, 1500);
+                    }
+                }
+                filled.system.sync().unwrap();
+            }
+            // Beyond, moved inodes may break so many blocks that none is left.
+            assert!(
+                share > 95 || accepted > blocks / 2,
+                "{what}: {accepted} of {}",
+                4 * blocks
+            );
+            drop(filled);
+            sound(&medium);
+            let system = again(&medium);
+            for (nth, &value) in expected.iter().enumerate() {
+                let found = read(&system, large, nth as u64 * 4096, 4096);
+                assert!(found.iter().all(|&byte| byte == value), "{what}: {nth}");
+            }
+        }
+    }
+}
