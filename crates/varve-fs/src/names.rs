@@ -297,6 +297,10 @@ pub(crate) const NAME_BYTES: u64 = name_bytes(directory::INSERT_BLOCKS_MAX);
 /// directory, of what is removed, and of the directory that was removed.
 pub(crate) const REMOVAL_BYTES: u64 = name_bytes(directory::REMOVE_BLOCKS_MAX);
 
+/// What a rename over an existing name may, or an exchange: the removal of the
+/// old name, the entry at the new one, and a fourth image.
+pub(crate) const REPLACEMENT_BYTES: u64 = name_bytes(directory::REMOVE_BLOCKS_MAX + 2) + 512;
+
 /// So many of a directory's blocks, and three images.
 const fn name_bytes(blocks: u64) -> u64 {
     blocks * (directory::NODE_BYTES as u64 + 128) + 3 * 512

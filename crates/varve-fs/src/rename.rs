@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
-use crate::names::{LINKS_MAX, NAME_BYTES};
+use crate::names::{LINKS_MAX, NAME_BYTES, REPLACEMENT_BYTES};
 use crate::permission::WRITE;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
@@ -64,8 +64,9 @@ impl<L: Layout> FileSystem<L> {
     /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would
     /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
     /// for `.` and `..`, `NotPermitted` in sticky directories, `AccessDenied`,
-    /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors. A full
-    /// volume is none, but for a whiteout.
+    /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
+    /// `NoSpace` if a whiteout or a new name finds no room, which a name that
+    /// replaces another always has.
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,
@@ -101,7 +102,15 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Purpose::Shrink
         };
-        let operation = self.begin(growth, 2 * NAME_BYTES, purpose)?;
+        let (operation, makes_name) = match self.begin(growth, 2 * NAME_BYTES, purpose) {
+            // What replaces a name needs no more than a removal.
+            Err(Error::NoSpace) if !flags.whiteout => {
+                let none = Usage::default();
+                let operation = self.begin(none, REPLACEMENT_BYTES, Purpose::Shrink)?;
+                (operation, false)
+            }
+            begun => (begun?, true),
+        };
         let across = from.ino != to.ino;
         let mutex = across.then(|| Ranked::take(Rank::Rename, || self.rename.lock()));
         let above = if across {
@@ -125,6 +134,7 @@ impl<L: Layout> FileSystem<L> {
         match names.target {
             Some(_) if flags.no_replace => return Err(Error::Exists),
             None if flags.exchange => return Err(Error::NotFound),
+            None if !makes_name => return Err(Error::NoSpace),
             _ => {}
         }
         if let Some((above_from, above_to)) = &above {

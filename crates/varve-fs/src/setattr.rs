@@ -4,12 +4,18 @@ use crate::attr::{Attr, Caller, SetAttr, SetTime};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::names::REMOVAL_BYTES;
 use crate::permission::{WRITE, permit_owner, without_set_id};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// What a change of attributes leaves beside its own: the image goes elsewhere
+/// and may leave a block that others share, so that many of them would take the
+/// room in which things can still be removed.
+const LEFT_TO_REMOVALS: u64 = 2 * REMOVAL_BYTES;
 
 impl<L: Layout> FileSystem<L> {
     /// A file's attributes.
@@ -62,7 +68,9 @@ impl<L: Layout> FileSystem<L> {
             } else {
                 // A list that follows new permission bits.
                 let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
-                self.begin(Usage::default(), list.into(), Purpose::Shrink)?
+                let frees = set.size.is_some();
+                let left = if frees { 0 } else { LEFT_TO_REMOVALS };
+                self.begin(Usage::default(), u64::from(list) + left, Purpose::Shrink)?
             };
             let mut state = vnode.write();
             state.live()?;

@@ -71,23 +71,40 @@ impl Vlfs {
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         self.writable()?;
-        if self.has_room_for(total, waiting, purpose).is_ok() {
-            return Ok(());
-        }
-        // What was appended counts as if each node and inode of it took a block;
-        // once it is written, what it takes is known.
-        let _one = self.committing.lock();
-        let mut writer = self.writer.lock();
-        self.commit_all(&mut writer)?;
-        drop(writer);
-        self.has_room_for(total, waiting, purpose)
-    }
-
-    fn has_room_for(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         let measures = self.measures();
         if total.inodes > measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0) {
             return Err(Error::OutOfSegments);
         }
+        let reserve = match purpose {
+            Purpose::Grow => measures.reserve_blocks,
+            Purpose::Shrink => measures.reserve_blocks / 2,
+        };
+        let room = measures.capacity_blocks().saturating_sub(reserve);
+        let owed = self.owed();
+        let need = self.need_of(total, waiting);
+        if need.saturating_add(owed) <= room {
+            return Ok(());
+        }
+        // What was appended counts as if each node and inode of it took a block;
+        // once it is written, what it takes is known. If that is not what is
+        // missing, a transaction and its flush would be in vain.
+        if need > room || owed == 0 {
+            return Err(Error::OutOfSegments);
+        }
+        {
+            let _one = self.committing.lock();
+            self.commit_all(&mut self.writer.lock())?;
+        }
+        let need = self.need_of(total, waiting).saturating_add(self.owed());
+        match need <= room {
+            true => Ok(()),
+            false => Err(Error::OutOfSegments),
+        }
+    }
+
+    /// Blocks that are to live, what is owed left aside.
+    fn need_of(&self, total: Usage, waiting: Waiting) -> u64 {
+        let measures = self.measures();
         let (live, usage) = self.committed_blocks();
         let block = u64::from(measures.block_bytes);
         let asked = match waiting.asked {
@@ -99,19 +116,7 @@ impl Vlfs {
             .saturating_add(Prices::of(measures).of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = grown.saturating_add(grown / measures.fanout() as u64);
-        let owed = self.owed();
-        let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks,
-            Purpose::Shrink => measures.reserve_blocks / 2,
-        };
-        let need = live
-            .saturating_add(changes)
-            .saturating_add(grown)
-            .saturating_add(owed);
-        match need.saturating_add(reserve) <= measures.capacity_blocks() {
-            true => Ok(()),
-            false => Err(Error::OutOfSegments),
-        }
+        live.saturating_add(changes).saturating_add(grown)
     }
 
     /// True if what waits should be written back, as its worst price is near

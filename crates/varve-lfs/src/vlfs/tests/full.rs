@@ -2,12 +2,16 @@
 //! the room comes back.
 
 use super::*;
-use varve_fs::Error;
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use varve_fs::{Error, Rename, SetAttr};
 
 /// What a volume is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Content {
     SmallFiles,
+    FilesInInodes,
     OneLargeFile,
     DeepDirectories,
     ExtendedAttributes,
@@ -84,6 +88,7 @@ impl Filled {
             };
             let fitted = match content {
                 Content::ExtendedAttributes => self.attribute(ino, 3000),
+                Content::FilesInInodes => self.write(ino, 0, 100),
                 _ => self.write(ino, 0, 100 + self.names.len() % 50 * 100),
             };
             if !fitted {
@@ -198,6 +203,7 @@ fn what_fills_a_volume_to_the_last_block_can_be_removed() {
             let bytes = least_bytes(unit).max(mebibytes << 20);
             for content in [
                 Content::SmallFiles,
+                Content::FilesInInodes,
                 Content::OneLargeFile,
                 Content::DeepDirectories,
                 Content::ExtendedAttributes,
@@ -206,6 +212,115 @@ fn what_fills_a_volume_to_the_last_block_can_be_removed() {
             }
         }
     }
+}
+
+/// Changes that free nothing leave room for removals, in whatever order files
+/// are taken: an inode that moves leaves a block that others share.
+#[test]
+fn changed_attributes_leave_room_to_remove_everything() {
+    for mebibytes in [6, 20] {
+        let (_medium, mut filled) = new(mebibytes << 20, 512);
+        filled.fill(Content::FilesInInodes);
+        filled.system.sync().unwrap();
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        filled.names.shuffle(&mut random);
+        let root = Caller::root();
+        let mut refused = 0;
+        for named in &filled.names {
+            let name = named.name.as_bytes();
+            let found = (filled.system).lookup(View::Live, &root, named.parent, name);
+            let mode = SetAttr {
+                mode: Some(0o600),
+                ..SetAttr::default()
+            };
+            let set = (filled.system).setattr(View::Live, &root, found.unwrap().ino, &mode);
+            match set {
+                Ok(_) => {}
+                Err(Error::NoSpace) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(refused < filled.names.len(), "none was changed");
+        filled.names.shuffle(&mut random);
+        filled.empty(usize::MAX);
+    }
+}
+
+/// What replaces a name is a removal, and is not refused.
+#[test]
+fn names_are_replaced_on_a_full_volume() {
+    for unit in [4096, 512] {
+        let (_medium, mut filled) = new(least_bytes(unit), unit);
+        filled.fill(Content::SmallFiles);
+        let (root, none) = (Caller::root(), Rename::default());
+        while filled.names.len() > 2 {
+            let one = filled.names.pop().unwrap();
+            let (from, to) = (one.name.as_bytes(), filled.names[1].name.as_bytes());
+            let (system, above) = (&filled.system, InodeNo::ROOT);
+            (system.rename(View::Live, &root, above, from, above, to, none)).unwrap();
+        }
+        filled.empty(1);
+    }
+}
+
+/// A refusal is answered from the accounts where nothing that was appended could
+/// make the room: a transaction has a flush.
+#[test]
+fn a_refusal_costs_no_transaction() {
+    for unit in [4096, 512] {
+        let (_medium, mut filled) = new(20 << 20, unit);
+        filled.fill(Content::SmallFiles);
+        filled.system.sync().unwrap();
+        let transactions = || filled.system.layout().statistics().transactions;
+        let (root, filler) = (Caller::root(), &filled.names[0]);
+        let name = filler.name.as_bytes();
+        let found = (filled.system).lookup(View::Live, &root, filler.parent, name);
+        let ino = found.unwrap().ino;
+        for nth in 0..20 {
+            assert!(filled.write(ino, nth * 4096, 4096));
+            while filled.system.write_back().unwrap() {}
+            let before = transactions();
+            let more = (filled.system).fallocate(View::Live, &root, ino, 0, 0, 1 << 40);
+            assert!(matches!(more, Err(Error::NoSpace)), "{more:?}");
+            assert_eq!(transactions(), before, "units of {unit}");
+        }
+    }
+}
+
+/// A directory has what it inherits twice, and a volume takes a block of
+/// attributes.
+#[test]
+fn lists_longer_than_a_block_are_not_inherited() {
+    let (medium, mut filled) = new(6 << 20, 512);
+    let directory = filled.make(InodeNo::ROOT, true).unwrap();
+    let entry = |tag: u16, permissions: u16, id: u32| {
+        let mut bytes = [0; 8];
+        bytes[..2].copy_from_slice(&tag.to_le_bytes());
+        bytes[2..4].copy_from_slice(&permissions.to_le_bytes());
+        bytes[4..].copy_from_slice(&id.to_le_bytes());
+        bytes
+    };
+    let mut list = 2u32.to_le_bytes().to_vec();
+    list.extend(entry(1, 7, u32::MAX));
+    (0..300).for_each(|id| list.extend(entry(2, 6, id)));
+    for (tag, permissions) in [(4, 5), (0x10, 7), (0x20, 0)] {
+        list.extend(entry(tag, permissions, u32::MAX));
+    }
+    let (root, system) = (Caller::root(), &filled.system);
+    let (default, access) = (b"system.posix_acl_default", b"system.posix_acl_access");
+    (system.setxattr(View::Live, &root, directory, default, &list, false, false)).unwrap();
+    let below = system.mkdir(View::Live, &root, directory, b"below", 0o755);
+    assert!(matches!(below, Err(Error::NoSpace)), "{below:?}");
+    let file = filled.make(directory, false).unwrap();
+    filled.system.sync().unwrap();
+    drop(filled);
+    let system = again(&medium);
+    let read = system.getxattr(View::Live, &root, file, access).unwrap();
+    assert_eq!(read.len(), list.len());
+    system.unmount().unwrap();
+    system.layout().unmount().unwrap();
+    drop(system);
+    sound(&medium);
 }
 
 /// Whatever was accepted is written: a byte far out in each of many files takes
