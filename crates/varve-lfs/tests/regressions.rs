@@ -21,8 +21,8 @@ struct Volume {
 /// What an operation that nothing waits beside asks for.
 fn asked(bytes: u64) -> Waiting {
     Waiting {
-        certain: 0,
         asked: bytes,
+        ..Waiting::default()
     }
 }
 

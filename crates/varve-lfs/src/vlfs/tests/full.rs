@@ -71,20 +71,18 @@ impl Filled {
         }
     }
 
-    /// Until the volume takes no block more.
-    fn fill(&mut self, content: Content) {
-        let root = InodeNo::ROOT;
-        let filler = self.make(root, false).unwrap();
-        let mut parent = root;
-        while content != Content::OneLargeFile {
+    /// Until there is no room for another.
+    fn make_many(&mut self, content: Content) {
+        let mut parent = InodeNo::ROOT;
+        loop {
             if content == Content::DeepDirectories {
                 match self.make(parent, true) {
                     Some(ino) => parent = ino,
-                    None => break,
+                    None => return,
                 }
             }
             let Some(ino) = self.make(parent, false) else {
-                break;
+                return;
             };
             let fitted = match content {
                 Content::ExtendedAttributes => self.attribute(ino, 3000),
@@ -92,8 +90,16 @@ impl Filled {
                 _ => self.write(ino, 0, 100 + self.names.len() % 50 * 100),
             };
             if !fitted {
-                break;
+                return;
             }
+        }
+    }
+
+    /// Until the volume takes no block more.
+    fn fill(&mut self, content: Content) {
+        let filler = self.make(InodeNo::ROOT, false).unwrap();
+        if content != Content::OneLargeFile {
+            self.make_many(content);
         }
         let mut at = 0;
         while self.write(filler, at, 4096) {
