@@ -1,9 +1,15 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
 //! becomes of a judgement when the image changes before the move.
 
+mod client;
+mod due;
 mod early;
 mod holes;
+mod liveness;
 mod remote;
+mod server;
+#[cfg(not(feature = "shuttle"))]
+mod waits;
 
 use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
@@ -39,20 +45,23 @@ impl Volume {
     }
 
     fn mounted(options: MountOptions) -> Self {
-        let device = Arc::new(MemoryDevice::new(24 << 20));
+        Self::made(24 << 20, &FormatOptions::default(), options)
+    }
+
+    fn made(bytes: u64, format: &FormatOptions, options: MountOptions) -> Self {
+        let device = Arc::new(MemoryDevice::new(bytes));
         let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
         let clock: Arc<dyn Clock> = ticking.clone();
-        Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
+        Lfs::format(&*device, &*clock, format).unwrap();
         let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-        let clock = ticking;
         Volume {
             device,
             lfs,
             fs,
-            clock,
+            clock: ticking,
         }
     }
 

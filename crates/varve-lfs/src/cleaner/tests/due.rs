@@ -1,0 +1,303 @@
+//! When the mount's own cleaner begins a pass, what it takes, and when it gives
+//! up.
+
+use super::{Among, Urgency, Volume, settled_file};
+use crate::cleaner::{CleanerId, Pace};
+use std::collections::BTreeSet;
+use std::time::Duration;
+use varve_fs::InodeNo;
+
+const MS: u64 = 1_000_000;
+
+impl Volume {
+    fn set_pace(&self, change: impl FnOnce(&mut Pace)) {
+        let mut settings = self.lfs.cleaner_settings();
+        change(&mut settings.pace);
+        self.lfs.set_cleaner(settings).unwrap();
+    }
+
+    /// Leaves so many segments clean.
+    pub(super) fn leave_clean(&self, clean: u64) {
+        while u64::from(self.clean()) > clean {
+            self.lfs.segments.lock().take(0).unwrap();
+        }
+    }
+
+    fn checkpoints_of(&self, work: impl FnOnce()) -> u64 {
+        let before = self.lfs.statistics().checkpoints;
+        work();
+        self.lfs.statistics().checkpoints - before
+    }
+
+    /// Segments of which this is true.
+    fn which(&self, is_one: impl Fn(u32) -> bool) -> BTreeSet<u32> {
+        (0..self.lfs.geometry.segment_count)
+            .filter(|segment| is_one(*segment))
+            .collect()
+    }
+
+    /// A file every second block of which has died, behind two checkpoints.
+    fn half_dead(blocks: u64) -> (Self, InodeNo) {
+        let v = Volume::new();
+        let file = v.create("file");
+        v.write(file, 0, blocks);
+        v.checkpoint();
+        (0..blocks)
+            .step_by(2)
+            .for_each(|block| v.write(file, block, 1));
+        for _ in 0..2 {
+            v.checkpoint();
+            v.write(file, blocks, 1);
+        }
+        v.checkpoint();
+        (v, file)
+    }
+
+    fn cleans(&self, urgency: Urgency, among: Among, wanted: u64) -> BTreeSet<u32> {
+        let cleaning = self.lfs.lock_cleaning();
+        self.lfs
+            .clean_segments(&cleaning, urgency, among, wanted)
+            .unwrap();
+        drop(cleaning);
+        self.which(|segment| self.lfs.segments.lock().get(segment).cleaned.is_some())
+    }
+}
+
+/// Barren passes follow each other no more than four times, until something has
+/// been written.
+#[test]
+fn a_cleaner_that_gains_nothing_rests_until_something_is_written() {
+    let v = Volume::new();
+    settled_file(&v, 400);
+    v.set_pace(|pace| (pace.low_percent, pace.high_percent) = (Some(89), Some(90)));
+    v.leave_clean(150);
+    let begins = || {
+        v.clock.advance(Duration::from_secs(1));
+        let now_ns = v.lfs.clock.monotonic_ns();
+        v.lfs.clean_if_due().unwrap();
+        v.lfs.control.shared().learnt.0 >= now_ns
+    };
+    let least = 2 * v.lfs.dependable_bytes() as i64 / 100;
+    let mut barren = 0;
+    for pass in 0.. {
+        assert!(pass < 50, "still gaining");
+        let before = v.lfs.gained_bytes();
+        assert!(begins(), "pass {pass}");
+        let gained = v.lfs.gained_bytes() - before;
+        barren = if gained < least { barren + 1 } else { 0 };
+        assert_eq!(v.lfs.control.shared().fruitless, barren == 4);
+        if barren == 4 {
+            break;
+        }
+    }
+    assert!(!begins());
+    let file = v.create("more");
+    v.write(file, 0, 1);
+    v.fs.sync().unwrap();
+    assert!(begins());
+}
+
+#[test]
+fn a_cleaner_that_is_not_to_run_does_not() {
+    let (v, _) = Volume::half_dead(600);
+    let pace = |running| {
+        v.set_pace(|pace| {
+            (pace.running, pace.low_percent, pace.high_percent) = (running, Some(89), Some(90));
+        });
+        v.lfs.clean_if_due().unwrap();
+        v.lfs.statistics().segments_cleaned
+    };
+    assert!(!v.lfs.wants_cleaning());
+    assert_eq!(pace(false), 0);
+    assert!(!v.lfs.wants_cleaning());
+    assert!(pace(true) > 0);
+    // Between the marks none begins, unless somebody waits.
+    v.set_pace(|pace| (pace.low_percent, pace.high_percent) = (Some(1), Some(90)));
+    let cleaned = v.lfs.statistics().segments_cleaned;
+    v.lfs.clean_if_due().unwrap();
+    assert_eq!(v.lfs.statistics().segments_cleaned, cleaned);
+    assert!(!v.lfs.wants_cleaning());
+    let needy = v.lfs.control.in_need();
+    assert!(v.lfs.wants_cleaning());
+    v.set_pace(|pace| pace.running = false);
+    assert!(!v.lfs.wants_cleaning());
+    drop(needy);
+    v.set_pace(|pace| {
+        *pace = Pace {
+            low_percent: Some(89),
+            ..Pace::default()
+        }
+    });
+    assert!(v.lfs.wants_cleaning());
+}
+
+/// Checkpoints for what others have cleaned: if it is needed, and no more than
+/// two a second.
+#[test]
+fn what_others_have_cleaned_waits_for_half_a_second() {
+    let v = Volume::new();
+    let (_, segments) = settled_file(&v, 100);
+    v.set_pace(|pace| {
+        (pace.running, pace.low_percent, pace.high_percent) = (false, Some(89), Some(90));
+    });
+    v.leave_clean(150);
+    let due = || v.checkpoints_of(|| v.lfs.clean_if_due().unwrap());
+    assert_eq!(v.lfs.waiting_for_checkpoint(), 0);
+    assert_eq!(due(), 0, "nothing waits");
+    let entry = |cleaned| v.lfs.segments.lock().get_mut(segments[0]).cleaned = cleaned;
+    entry(Some(u64::MAX));
+    assert_eq!(due(), 1);
+    assert_eq!(due(), 0);
+    v.clock.advance(Duration::from_nanos(500 * MS - 1));
+    assert_eq!(due(), 0);
+    v.clock.advance(Duration::from_nanos(1));
+    assert_eq!(due(), 1);
+    // Where the mount's own runs, only if there are others.
+    v.clock.advance(Duration::from_secs(1));
+    v.set_pace(|pace| {
+        (pace.running, pace.low_percent, pace.high_percent) = (true, Some(1), Some(90));
+    });
+    assert_eq!(due(), 0);
+    let now_ns = v.lfs.clock.monotonic_ns();
+    let joined = v.lfs.control.shared().claims.join("greedy", 1, now_ns);
+    joined.unwrap();
+    assert_eq!(due(), 1);
+    // Nor if there is enough.
+    v.clock.advance(Duration::from_secs(1));
+    v.set_pace(|pace| (pace.low_percent, pace.high_percent) = (Some(1), Some(2)));
+    let gauge = v.lfs.cleaning_gauge();
+    assert!(gauge.clean >= gauge.high, "{gauge:?}");
+    assert_eq!(due(), 0);
+}
+
+#[test]
+fn a_pass_ends_when_what_it_has_freed_is_as_much_as_was_wanted() {
+    for wanted in [1, 3] {
+        let (v, _) = Volume::half_dead(1200);
+        let freed: u64 = v
+            .cleans(Urgency::Waiting, Among::All, wanted)
+            .iter()
+            .map(|&segment| v.lfs.dependable_bytes().saturating_sub(v.live(segment)))
+            .sum();
+        let segment = v.lfs.dependable_bytes();
+        let enough = wanted * segment..(wanted + 1) * segment;
+        assert!(enough.contains(&freed), "{freed} for {wanted} of {segment}");
+    }
+    let (v, _) = Volume::half_dead(1200);
+    assert_eq!(v.cleans(Urgency::Waiting, Among::All, 0).len(), 0);
+}
+
+#[test]
+fn what_is_to_be_had_at_once_is_data_that_no_record_needs() {
+    let early = |v: &Volume| v.which(|s| v.lfs.segments.lock().may_vacate(s));
+    let (v, file) = Volume::half_dead(600);
+    let may = early(&v);
+    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
+    assert!(!cleaned.is_empty() && cleaned.is_subset(&may));
+    v.is_whole(file, 0, 600);
+
+    let (v, file) = Volume::half_dead(600);
+    let (may, behind) = (early(&v), v.which(|s| v.lfs.segments.lock().is_behind(s)));
+    let cleaned = v.cleans(Urgency::Ahead, Among::Behind, u64::MAX);
+    assert!(cleaned.is_subset(&behind) && !cleaned.is_subset(&may));
+    let (v, _) = (v, file);
+    let newest = v.which(|s| !v.lfs.segments.lock().is_behind(s));
+    assert!(!newest.is_empty());
+    v.is_whole(file, 0, 600);
+}
+
+/// What is to be had at once is left alone where it is twice as dear as what a
+/// checkpoint would give.
+#[test]
+fn what_is_to_be_had_at_once_must_not_be_far_dearer() {
+    let (v, _) = Volume::half_dead(600);
+    let may = v.which(|s| v.lfs.segments.lock().may_vacate(s));
+    let (&one, whole) = (may.first().unwrap(), v.lfs.dependable_bytes());
+    let mut segments = v.lfs.segments.lock();
+    // All others are full, and one that waits for checkpoints gives most.
+    let behind = segments
+        .iter()
+        .map(|(number, _)| number)
+        .find(|n| segments.is_behind(*n) && !may.contains(n) && segments.get(*n).live_bytes > 0);
+    let freed = whole - u64::from(segments.get(one).live_bytes);
+    for &segment in may.iter().skip(1) {
+        segments.get_mut(segment).suspect = true;
+    }
+    let behind = behind.expect("metadata");
+    segments.get_mut(behind).live_bytes = (whole - (2 * freed + 2).min(whole)) as u32;
+    let dearest = whole - u64::from(segments.get(behind).live_bytes);
+    drop(segments);
+    assert!(freed * 2 < dearest);
+    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
+    assert!(!cleaned.contains(&one), "{cleaned:?}");
+    v.lfs.segments.lock().get_mut(behind).live_bytes = (whole - 2 * freed) as u32;
+    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
+    assert!(cleaned.contains(&one), "{cleaned:?}");
+}
+
+#[test]
+fn a_checkpoint_is_taken_before_cleaning_once_an_eighth_of_the_volume_is_logged() {
+    let v = Volume::new();
+    settled_file(&v, 100);
+    let eighth = v.lfs.geometry.volume_bytes() / 8;
+    for (logged, checkpoints) in [(eighth - 1, 0), (eighth, 1)] {
+        v.lfs.committed.write().live.log_bytes = logged;
+        let cleaning = v.lfs.lock_cleaning();
+        let taken = v.checkpoints_of(|| {
+            v.lfs
+                .gain_early(&cleaning, Urgency::Background, 0)
+                .map(|_| ())
+                .unwrap();
+        });
+        assert_eq!(taken, checkpoints, "{logged} of {eighth}");
+    }
+}
+
+#[test]
+fn a_volume_lives_early_if_most_of_what_could_be_cleaned_does() {
+    let (v, _) = Volume::half_dead(600);
+    let candidates = v.lfs.candidates();
+    let may = |segment: u32| v.lfs.segments.lock().may_vacate(segment);
+    // So many of them, as near half as can be.
+    let mut early = candidates.iter().filter(|c| may(c.segment)).count();
+    for candidate in candidates.iter() {
+        assert_eq!(v.lfs.lives_early(), 2 * early > candidates.len());
+        if may(candidate.segment) {
+            v.lfs.segments.lock().takes_metadata(candidate.segment);
+            early -= 1;
+        }
+    }
+    assert_eq!(early, 0);
+    assert!(!v.lfs.lives_early());
+}
+
+#[test]
+fn the_own_cleaner_lets_go_of_its_claims_behind_a_pass() {
+    let (v, _) = Volume::half_dead(600);
+    let cleaned = v.cleans(Urgency::Ahead, Among::All, 2);
+    assert!(!cleaned.is_empty());
+    let shared = v.lfs.control.shared();
+    let stranger = CleanerId(77);
+    assert!(
+        cleaned
+            .iter()
+            .all(|&s| shared.claims.is_free_for(stranger, s))
+    );
+}
+
+#[test]
+fn what_is_left_of_the_open_segment_is_told_in_hundredths() {
+    let v = Volume::new();
+    let file = v.create("file");
+    let segment = u64::from(v.lfs.geometry.segment_bytes);
+    let mut seen = BTreeSet::new();
+    for block in 0..40 {
+        v.write(file, block, 1);
+        v.fs.sync().unwrap();
+        let offset = u64::from(v.lfs.log.lock().end.at(0).offset.get());
+        let told = v.lfs.cleaning_gauge().open_percent;
+        assert_eq!(u64::from(told), (segment - offset) * 100 / segment);
+        seen.insert(told);
+    }
+    assert!(seen.len() > 5, "{seen:?}");
+}
