@@ -1,11 +1,10 @@
 //! When the mount's own cleaner begins a pass, what it takes, and when it gives
 //! up.
 
-use super::{Among, Urgency, Volume, settled_file};
-use crate::cleaner::{CleanerId, Pace};
+use super::{Urgency, Volume, settled_file};
+use crate::cleaner::Pace;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use varve_fs::InodeNo;
 
 const MS: u64 = 1_000_000;
 
@@ -27,39 +26,6 @@ impl Volume {
         let before = self.lfs.statistics().checkpoints;
         work();
         self.lfs.statistics().checkpoints - before
-    }
-
-    /// Segments of which this is true.
-    fn which(&self, is_one: impl Fn(u32) -> bool) -> BTreeSet<u32> {
-        (0..self.lfs.geometry.segment_count)
-            .filter(|segment| is_one(*segment))
-            .collect()
-    }
-
-    /// A file every second block of which has died, behind two checkpoints.
-    fn half_dead(blocks: u64) -> (Self, InodeNo) {
-        let v = Volume::new();
-        let file = v.create("file");
-        v.write(file, 0, blocks);
-        v.checkpoint();
-        (0..blocks)
-            .step_by(2)
-            .for_each(|block| v.write(file, block, 1));
-        for _ in 0..2 {
-            v.checkpoint();
-            v.write(file, blocks, 1);
-        }
-        v.checkpoint();
-        (v, file)
-    }
-
-    fn cleans(&self, urgency: Urgency, among: Among, wanted: u64) -> BTreeSet<u32> {
-        let cleaning = self.lfs.lock_cleaning();
-        self.lfs
-            .clean_segments(&cleaning, urgency, among, wanted)
-            .unwrap();
-        drop(cleaning);
-        self.which(|segment| self.lfs.segments.lock().get(segment).cleaned.is_some())
     }
 }
 
@@ -171,71 +137,6 @@ fn what_others_have_cleaned_waits_for_half_a_second() {
 }
 
 #[test]
-fn a_pass_ends_when_what_it_has_freed_is_as_much_as_was_wanted() {
-    for wanted in [1, 3] {
-        let (v, _) = Volume::half_dead(1200);
-        let freed: u64 = v
-            .cleans(Urgency::Waiting, Among::All, wanted)
-            .iter()
-            .map(|&segment| v.lfs.dependable_bytes().saturating_sub(v.live(segment)))
-            .sum();
-        let segment = v.lfs.dependable_bytes();
-        let enough = wanted * segment..(wanted + 1) * segment;
-        assert!(enough.contains(&freed), "{freed} for {wanted} of {segment}");
-    }
-    let (v, _) = Volume::half_dead(1200);
-    assert_eq!(v.cleans(Urgency::Waiting, Among::All, 0).len(), 0);
-}
-
-#[test]
-fn what_is_to_be_had_at_once_is_data_that_no_record_needs() {
-    let early = |v: &Volume| v.which(|s| v.lfs.segments.lock().may_vacate(s));
-    let (v, file) = Volume::half_dead(600);
-    let may = early(&v);
-    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
-    assert!(!cleaned.is_empty() && cleaned.is_subset(&may));
-    v.is_whole(file, 0, 600);
-
-    let (v, file) = Volume::half_dead(600);
-    let (may, behind) = (early(&v), v.which(|s| v.lfs.segments.lock().is_behind(s)));
-    let cleaned = v.cleans(Urgency::Ahead, Among::Behind, u64::MAX);
-    assert!(cleaned.is_subset(&behind) && !cleaned.is_subset(&may));
-    let (v, _) = (v, file);
-    let newest = v.which(|s| !v.lfs.segments.lock().is_behind(s));
-    assert!(!newest.is_empty());
-    v.is_whole(file, 0, 600);
-}
-
-/// What is to be had at once is left alone where it is twice as dear as what a
-/// checkpoint would give.
-#[test]
-fn what_is_to_be_had_at_once_must_not_be_far_dearer() {
-    let (v, _) = Volume::half_dead(600);
-    let may = v.which(|s| v.lfs.segments.lock().may_vacate(s));
-    let (&one, whole) = (may.first().unwrap(), v.lfs.dependable_bytes());
-    let mut segments = v.lfs.segments.lock();
-    // All others are full, and one that waits for checkpoints gives most.
-    let behind = segments
-        .iter()
-        .map(|(number, _)| number)
-        .find(|n| segments.is_behind(*n) && !may.contains(n) && segments.get(*n).live_bytes > 0);
-    let freed = whole - u64::from(segments.get(one).live_bytes);
-    for &segment in may.iter().skip(1) {
-        segments.get_mut(segment).suspect = true;
-    }
-    let behind = behind.expect("metadata");
-    segments.get_mut(behind).live_bytes = (whole - (2 * freed + 2).min(whole)) as u32;
-    let dearest = whole - u64::from(segments.get(behind).live_bytes);
-    drop(segments);
-    assert!(freed * 2 < dearest);
-    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
-    assert!(!cleaned.contains(&one), "{cleaned:?}");
-    v.lfs.segments.lock().get_mut(behind).live_bytes = (whole - 2 * freed) as u32;
-    let cleaned = v.cleans(Urgency::Ahead, Among::AtOnce, u64::MAX);
-    assert!(cleaned.contains(&one), "{cleaned:?}");
-}
-
-#[test]
 fn a_checkpoint_is_taken_before_cleaning_once_an_eighth_of_the_volume_is_logged() {
     let v = Volume::new();
     settled_file(&v, 100);
@@ -269,20 +170,6 @@ fn a_volume_lives_early_if_most_of_what_could_be_cleaned_does() {
     }
     assert_eq!(early, 0);
     assert!(!v.lfs.lives_early());
-}
-
-#[test]
-fn the_own_cleaner_lets_go_of_its_claims_behind_a_pass() {
-    let (v, _) = Volume::half_dead(600);
-    let cleaned = v.cleans(Urgency::Ahead, Among::All, 2);
-    assert!(!cleaned.is_empty());
-    let shared = v.lfs.control.shared();
-    let stranger = CleanerId(77);
-    assert!(
-        cleaned
-            .iter()
-            .all(|&s| shared.claims.is_free_for(stranger, s))
-    );
 }
 
 #[test]
