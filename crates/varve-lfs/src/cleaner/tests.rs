@@ -4,6 +4,7 @@
 mod client;
 mod due;
 mod early;
+mod gain;
 mod holes;
 mod liveness;
 mod pass;

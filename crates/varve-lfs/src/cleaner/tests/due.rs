@@ -1,7 +1,7 @@
 //! When the mount's own cleaner begins a pass, what it takes, and when it gives
 //! up.
 
-use super::{Urgency, Volume, settled_file};
+use super::{FormatOptions, MountOptions, Urgency, Volume, settled_file};
 use crate::cleaner::Pace;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,7 +22,7 @@ impl Volume {
         }
     }
 
-    fn checkpoints_of(&self, work: impl FnOnce()) -> u64 {
+    pub(super) fn checkpoints_of(&self, work: impl FnOnce()) -> u64 {
         let before = self.lfs.statistics().checkpoints;
         work();
         self.lfs.statistics().checkpoints - before
@@ -172,19 +172,46 @@ fn a_volume_lives_early_if_most_of_what_could_be_cleaned_does() {
     assert!(!v.lfs.lives_early());
 }
 
+/// Of several heads, the mean.
 #[test]
-fn what_is_left_of_the_open_segment_is_told_in_hundredths() {
-    let v = Volume::new();
-    let file = v.create("file");
-    let segment = u64::from(v.lfs.geometry.segment_bytes);
-    let mut seen = BTreeSet::new();
-    for block in 0..40 {
-        v.write(file, block, 1);
-        v.fs.sync().unwrap();
-        let offset = u64::from(v.lfs.log.lock().end.at(0).offset.get());
-        let told = v.lfs.cleaning_gauge().open_percent;
-        assert_eq!(u64::from(told), (segment - offset) * 100 / segment);
-        seen.insert(told);
+fn what_is_left_of_open_segments_is_told_in_hundredths() {
+    for heads in [1, 2] {
+        let format = FormatOptions {
+            segment_bytes: 128 << 10,
+            ..FormatOptions::default()
+        };
+        let options = MountOptions {
+            heads,
+            ..MountOptions::default()
+        };
+        let v = Volume::made(256 << 20, &format, options);
+        let heads = heads as usize;
+        assert_eq!(v.lfs.heads, heads);
+        let file = v.create("file");
+        let segment = u64::from(v.lfs.geometry.segment_bytes);
+        let mut seen = BTreeSet::new();
+        for block in 0..40 {
+            v.write(file, block, 1);
+            v.fs.sync().unwrap();
+            let end = v.lfs.log.lock().end;
+            let left = (0..heads).map(|head| segment - u64::from(end.at(head).offset.get()));
+            let percent = left.sum::<u64>() * 100 / (segment * heads as u64);
+            assert_eq!(u64::from(v.lfs.cleaning_gauge().open_percent), percent);
+            seen.insert(percent);
+        }
+        assert!(seen.len() > 5, "{heads} heads: {seen:?}");
     }
-    assert!(seen.len() > 5, "{seen:?}");
+}
+
+#[test]
+fn marks_are_taken_from_1_to_90_and_the_high_one_above_the_low() {
+    let v = Volume::new();
+    let mut settings = v.lfs.cleaner_settings();
+    let mut takes = |low, high| {
+        (settings.pace.low_percent, settings.pace.high_percent) = (low, high);
+        settings.check().is_ok()
+    };
+    assert!(takes(None, None) && takes(Some(1), None) && takes(None, Some(90)));
+    assert!(takes(Some(29), Some(30)) && !takes(Some(30), Some(29)));
+    assert!(!takes(Some(91), None) && !takes(None, Some(0)));
 }

@@ -237,24 +237,26 @@ fn what_is_wrong_with_a_part_is_wrong_with_the_whole() {
     });
     assert!(!incomplete.iter().any(Found::is_all_data));
 
-    // Judged partly against one image and partly against the next.
+    // Judged against the newest image, but for a part.
     let torn = || {
-        let mut found = part();
+        let old = [part(), part()];
         v.create(&format!("{}", v.lfs.statistics().checkpoints));
         v.checkpoint();
-        found.append(part());
-        found
+        old.map(|old| {
+            let mut found = part();
+            found.append(old);
+            found
+        })
     };
-    let late = [torn(), torn()];
-    for mut found in late {
-        found.append(Found::default());
-        assert_eq!(v.lfs.markv(found).unwrap(), None);
-    }
-    let (mut one, mut none) = (torn(), Found::default());
-    none.append(torn());
-    assert_eq!(v.lfs.markv(none).unwrap(), None);
-    one.append(torn());
-    assert_eq!(v.lfs.markv(one).unwrap(), None);
+    let [mut first, _] = torn();
+    first.append(Found::default());
+    assert_eq!(v.lfs.markv(first).unwrap(), None);
+    let ([second, _], mut whole) = (torn(), Found::default());
+    whole.append(second);
+    assert_eq!(v.lfs.markv(whole).unwrap(), None);
+    let [mut both, other] = torn();
+    both.append(other);
+    assert_eq!(v.lfs.markv(both).unwrap(), None);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 impl Volume {
     /// Segments of which this is true.
-    fn which(&self, is_one: impl Fn(u32) -> bool) -> BTreeSet<u32> {
+    pub(super) fn which(&self, is_one: impl Fn(u32) -> bool) -> BTreeSet<u32> {
         (0..self.lfs.geometry.segment_count)
             .filter(|segment| is_one(*segment))
             .collect()
