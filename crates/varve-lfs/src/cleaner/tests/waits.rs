@@ -18,9 +18,11 @@ use varve_device::{Clock, VirtualClock};
 
 const MS: u64 = 1_000_000;
 
+/// What others do while somebody waits, told how often he has.
+type Others = Box<dyn FnMut(u32)>;
+
 thread_local! {
-    /// What others do while this thread waits, told how often it has.
-    static OTHERS: RefCell<Option<Box<dyn FnMut(u32)>>> = const { RefCell::new(None) };
+    static OTHERS: RefCell<Option<Others>> = const { RefCell::new(None) };
 }
 
 /// Lets the clock run on as long as somebody waits.
