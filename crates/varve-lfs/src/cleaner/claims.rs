@@ -306,4 +306,27 @@ mod tests {
         let first = infos.iter().find(|info| info.id == ids[0]).unwrap();
         assert_eq!((first.claims, first.silent_ns), (MAX_CLAIMS, 1));
     }
+
+    #[test]
+    fn a_cleaner_gains_for_as_long_as_a_lease_after_each_segment() {
+        let mut claims: Claims<()> = Claims::new(1);
+        assert!(!claims.has_cleaners() && !claims.gains(0));
+        let id = claims.join("greedy", 1, 0).unwrap();
+        assert!(claims.has_cleaners() && !claims.gains(0));
+        claims.count_cleaned(id, 10);
+        claims.count_cleaned(id, 20);
+        assert!(claims.gains(20 + LEASE_NS - 1) && !claims.gains(20 + LEASE_NS));
+        assert_eq!(claims.cleaners(0)[0].cleaned, 2);
+    }
+
+    #[test]
+    fn a_number_in_use_is_given_to_nobody_else() {
+        let mut claims: Claims<()> = Claims::new(3);
+        let first = claims.join("x", 1, 0).unwrap();
+        claims.next = 3;
+        assert_eq!(
+            (first, claims.join("x", 1, 0)),
+            (CleanerId(3), Ok(CleanerId(4)))
+        );
+    }
 }

@@ -79,7 +79,7 @@ impl Lfs {
 
     /// Changes that, once folded, may leave segments empty: enough of them to
     /// pay for the checkpoint if nobody waits.
-    fn pending_deaths(&self, urgency: Urgency) -> bool {
+    pub(super) fn pending_deaths(&self, urgency: Urgency) -> bool {
         let batch = self.batch_segments();
         let committed = self.committed.read();
         let live = &committed.live;

@@ -48,14 +48,14 @@ impl Plugging {
     }
 
     /// A large group has found enough of them, or has not.
-    fn looked(&self, enough: bool) {
+    pub(super) fn looked(&self, enough: bool) {
         self.elsewhere.store(0, Relaxed);
         self.expected.store(enough, Relaxed);
     }
 
     /// A small group takes so many bytes of clean segments, of which it may be
     /// `most` before that counts.
-    fn passed(&self, bytes: u64, most: u64) {
+    pub(super) fn passed(&self, bytes: u64, most: u64) {
         if self.elsewhere.fetch_add(bytes, Relaxed) + bytes > most {
             self.expected.store(false, Relaxed);
         }
@@ -113,7 +113,7 @@ impl Lfs {
     }
 
     /// True if clean segments are about to need the cleaner.
-    fn is_short(&self) -> bool {
+    pub(super) fn is_short(&self) -> bool {
         let pace = self.control.shared().settings.pace;
         let (.., high) = self.cleaning_marks(&pace);
         self.clean_segments_now() < high + self.batch_segments()
@@ -172,7 +172,7 @@ impl Lfs {
     /// segment is plugged again behind the second, with what has died in it
     /// until then: a quarter of all there is to gain makes a segment worth it, and
     /// nodes cheap beside it.
-    fn plugging_interval(&self) -> u64 {
+    pub(super) fn plugging_interval(&self) -> u64 {
         let (live, used) = {
             let segments = self.segments.lock();
             let clean = u64::from(segments.clean_count());
@@ -187,7 +187,7 @@ impl Lfs {
     /// Segments to look into, emptiest first. One that is less than half full
     /// gives the cleaner more than it costs, and may empty by itself.
     /// None of them twice: a map tells of one partial's plugs.
-    fn worth_plugging(&self, found: &[Holes]) -> Vec<(u32, u32)> {
+    pub(super) fn worth_plugging(&self, found: &[Holes]) -> Vec<(u32, u32)> {
         let log = self.log.lock();
         let known = log.holes.iter().chain(found);
         let known: Vec<u32> = known.map(|holes| holes.segment).collect();
@@ -219,7 +219,7 @@ impl Lfs {
 
     /// How many of these segments, with the bytes that live in each, are likely
     /// to have room for so many blocks.
-    fn likely(&self, segments: &[(u32, u32)], blocks: usize) -> usize {
+    pub(super) fn likely(&self, segments: &[(u32, u32)], blocks: usize) -> usize {
         let mut room = 0;
         let short = |(_, live): &&(u32, u32)| {
             let wanting = room < blocks;

@@ -377,4 +377,21 @@ mod tests {
         };
         assert_eq!((absurd.toll(), absurd.pressure()), (1.0, 1.0));
     }
+
+    /// A steep slope has no room for a segment ahead of the floor.
+    #[test]
+    fn on_a_slope_of_three_segments_all_is_paid_at_the_floor_alone() {
+        let toll = |slope: u64, clean| {
+            let gauge = Gauge {
+                need: 10 + slope,
+                low: 10 + slope,
+                ..gauge(clean)
+            };
+            gauge.toll()
+        };
+        assert_eq!((toll(3, 13), toll(3, 10), toll(3, 9)), (0.0, 1.0, 1.0));
+        assert!((toll(3, 11) - 8.0 / 27.0).abs() < 1e-9);
+        assert_eq!((toll(4, 14), toll(4, 11)), (0.0, 1.0));
+        assert!((toll(4, 12) - 8.0 / 27.0).abs() < 1e-9);
+    }
 }

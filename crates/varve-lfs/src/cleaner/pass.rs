@@ -246,7 +246,7 @@ impl Lfs {
     /// Between two steps of a pass: writers who pay need not wait for the rest of
     /// it to be given what it has gained, nor take the checkpoint that so many
     /// changes have made due.
-    fn step_is_over(&self) -> Result<()> {
+    pub(super) fn step_is_over(&self) -> Result<()> {
         let gauge = self.cleaning_gauge();
         let vacated = self.segments.lock().vacated_count() * self.dependable_bytes();
         let enough = self.counters.speed.portion_bytes().min(SETTLED_BYTES);

@@ -1,9 +1,18 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
 //! becomes of a judgement when the image changes before the move.
 
+mod client;
+mod due;
 mod early;
+mod gain;
 mod holes;
+mod liveness;
+mod pass;
+mod reading;
 mod remote;
+mod server;
+#[cfg(not(feature = "shuttle"))]
+mod waits;
 
 use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
@@ -39,20 +48,23 @@ impl Volume {
     }
 
     fn mounted(options: MountOptions) -> Self {
-        let device = Arc::new(MemoryDevice::new(24 << 20));
+        Self::made(24 << 20, &FormatOptions::default(), options)
+    }
+
+    fn made(bytes: u64, format: &FormatOptions, options: MountOptions) -> Self {
+        let device = Arc::new(MemoryDevice::new(bytes));
         let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
         let clock: Arc<dyn Clock> = ticking.clone();
-        Lfs::format(&*device, &*clock, &FormatOptions::default()).unwrap();
+        Lfs::format(&*device, &*clock, format).unwrap();
         let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-        let clock = ticking;
         Volume {
             device,
             lfs,
             fs,
-            clock,
+            clock: ticking,
         }
     }
 
@@ -323,35 +335,6 @@ fn moves_beside_a_running_checkpoint_are_folded_by_the_next() {
     let found = found_in(&v, &segments[1..]);
     v.lfs.committed.write().frozen = Some(Arc::default());
     assert_eq!(v.lfs.markv(found).unwrap(), Some(serial + 2));
-}
-
-/// What gives back less than an eighth is left alone in the background, and not
-/// if somebody will soon want room.
-#[test]
-fn nobody_hurries_to_clean_what_is_nearly_full() {
-    let v = Volume::new();
-    let (file, segments) = settled_file(&v, 100);
-    let (segment, whole) = (segments[1], v.lfs.dependable_bytes());
-    let block = (0..100).find(|&block| v.segment(v.place(file, block)) == segment);
-    let block = block.unwrap();
-    let freed = || whole.saturating_sub(v.live(segment));
-    let (caller, mut hole) = (Caller::root(), block + 1);
-    while freed() * 16 < whole {
-        v.fs.fallocate(View::Live, &caller, file, PUNCH, hole * BLOCK, BLOCK)
-            .unwrap();
-        v.checkpoint();
-        hole += 1;
-    }
-    assert!(freed() * 8 < whole, "{} of {whole}", freed());
-    let clean = |urgency| {
-        let cleaning = v.lfs.cleaning.lock();
-        v.lfs
-            .clean_segments(&cleaning, urgency, Among::All, u64::MAX)
-            .unwrap();
-        v.segment(v.place(file, block))
-    };
-    assert_eq!(clean(Urgency::Background), segment);
-    assert_ne!(clean(Urgency::Ahead), segment);
 }
 
 /// Protocol rule 18: what was judged against an image that a checkpoint has

@@ -144,4 +144,60 @@ mod tests {
         assert_eq!(disk.choose(&[at(97)], 1, 1).method, Method::Plug);
         assert_eq!(disk.choose(&[], 1, 1).segments, []);
     }
+
+    #[test]
+    fn a_head_for_each_buffer_and_survivors_join_the_least_active() {
+        let measures = Measures {
+            spare_segments: 10,
+            segment_blocks: 100,
+        };
+        for (buffers, heads) in [(0, 1), (1, 1), (3, 3)] {
+            let mut policy = Adaptive::new(TransferModel::ATLAS_10K, buffers);
+            assert_eq!(policy.heads(&measures), heads);
+            let mut placed = |buffer| {
+                policy.place(&Write {
+                    block: 1,
+                    arrival: 1,
+                    life: None,
+                    buffer,
+                })
+            };
+            assert_eq!(
+                [0, heads - 1, 9].map(&mut placed),
+                [0, heads - 1, heads - 1]
+            );
+            let survivor = Survivor {
+                block: 1,
+                now: 1,
+                age: 1,
+                head: 0,
+            };
+            assert_eq!(policy.place_survivor(&survivor), heads - 1);
+        }
+    }
+
+    #[test]
+    fn what_freeing_a_byte_takes_is_counted_in_transfers() {
+        let model = TransferModel {
+            access_s: 1.0,
+            bandwidth: 1000.0,
+            block_bytes: 100.0,
+        };
+        let half = |segment| Candidate {
+            segment,
+            live_bytes: 500,
+            segment_bytes: 1000,
+            newest_ns: 0,
+        };
+        assert_eq!(model.request_s(1000.0), 2.0);
+        // Two read and one written for a segment; two read and ten blocks
+        // written, of 1.1 s each, for two.
+        let two = [half(1), half(2)];
+        assert_eq!(model.cleaning(&two), 3.0 * 2.0 / 1000.0);
+        assert_eq!(model.plugging(&two), (2.0 * 2.0 + 10.0 * 1.1) / 2000.0);
+        assert_eq!(
+            (model.cleaning(&[]), model.plugging(&[])),
+            (f64::INFINITY, f64::INFINITY)
+        );
+    }
 }

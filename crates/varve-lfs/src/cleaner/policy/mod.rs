@@ -194,3 +194,26 @@ fn candidate(segment: u32, live_bytes: u64, newest_ns: i64) -> Candidate {
 fn numbers(choice: &Choice) -> Vec<u32> {
     choice.segments.iter().map(|c| c.segment).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_gives_back_a_64th_or_less_is_not_worth_it() {
+        let worth = |live_bytes| {
+            let of = Candidate {
+                segment_bytes: 6400,
+                ..candidate(1, live_bytes, 0)
+            };
+            of.is_worth_it()
+        };
+        assert!(worth(0) && worth(6299) && !worth(6300));
+    }
+
+    #[test]
+    fn age_is_at_least_a_moment() {
+        let age = |now_ns| candidate(1, 0, 100).age_ns(now_ns);
+        assert_eq!([99, 100, 101, 150].map(age), [1.0, 1.0, 1.0, 50.0]);
+    }
+}

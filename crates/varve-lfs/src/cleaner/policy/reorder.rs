@@ -140,4 +140,24 @@ mod tests {
         reordering.touch(&mut heat, 3 * FIRST_NS + 1);
         assert_eq!(heat.references, 1);
     }
+
+    #[test]
+    fn few_blocks_say_nothing_of_the_workload_and_the_time_bar_has_bounds() {
+        let mut reordering = Reordering::new(2);
+        let equal = |count| (0..count).map(|i| waiting(i, 1, 0)).collect::<Vec<_>>();
+        reordering.divide(&mut equal(9));
+        assert_eq!(reordering.time_bar_ns, FIRST_NS);
+        reordering.divide(&mut equal(10));
+        assert_eq!(reordering.time_bar_ns, 2 * FIRST_NS);
+        for _ in 0..20 {
+            reordering.divide(&mut equal(10));
+        }
+        assert_eq!(reordering.time_bar_ns, RANGE_NS.1);
+        let mut different: Vec<Waiting> = (0..10).map(|i| waiting(i, i, 0)).collect();
+        for _ in 0..20 {
+            reordering.divide(&mut different);
+        }
+        assert_eq!(reordering.time_bar_ns, RANGE_NS.0);
+        assert_eq!((reordering.buffers(), Reordering::new(0).buffers()), (2, 1));
+    }
 }

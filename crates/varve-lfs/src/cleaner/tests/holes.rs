@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::check::{CheckOptions, check};
+use crate::cleaner::holes::Plugging;
 use crate::log::LogItem;
 use crate::segments::Edition;
 use varve_device::{Fault, FaultDevice, FaultKind};
@@ -291,4 +292,99 @@ fn plugs_that_the_device_refuses_are_stored_elsewhere() {
     assert!(report.errors.is_empty(), "{:?}", report.errors);
     let again = Lfs::mount(left, clock, MountOptions::default()).unwrap();
     read_whole(&again, file, blocks);
+}
+
+#[test]
+fn holes_are_expected_until_small_groups_have_taken_a_segment() {
+    let plugs = Plugging::default();
+    assert!(!plugs.is_expected());
+    plugs.looked(true);
+    for (bytes, expected) in [(60, true), (40, true), (1, false)] {
+        plugs.passed(bytes, 100);
+        assert_eq!(plugs.is_expected(), expected, "{bytes} more");
+    }
+    // A large group that finds some counts anew.
+    plugs.looked(true);
+    plugs.passed(100, 100);
+    assert!(plugs.is_expected());
+    plugs.looked(false);
+    assert!(!plugs.is_expected());
+}
+
+/// A quarter of what has died in segments that are not clean, but no less than a
+/// 64th of the volume, and no more than an eighth.
+#[test]
+fn what_has_died_decides_how_soon_segments_are_plugged_again() {
+    let v = Volume::new();
+    let volume = v.lfs.geometry.volume_bytes();
+    assert_eq!(v.lfs.plugging_interval(), volume / 64);
+    let count = v.lfs.geometry.segment_count;
+    let (segment, live) = (v.lfs.geometry.segment_bytes, 1000);
+    let dead = || {
+        let segments = v.lfs.segments.lock();
+        let used = segments
+            .iter()
+            .filter(|(_, s)| s.state != SegmentState::Clean);
+        used.map(|(_, s)| u64::from(segment - s.live_bytes))
+            .sum::<u64>()
+    };
+    let mut between = 0;
+    for number in (0..count).filter(|number| v.is_clean(*number)) {
+        v.lfs.segments.lock().recount(number, live, true, None);
+        let quarter = dead() / 4;
+        let bounds = volume / 64..volume / 8;
+        between += u32::from(bounds.contains(&quarter));
+        let interval = quarter.clamp(bounds.start, bounds.end);
+        assert_eq!(v.lfs.plugging_interval(), interval);
+    }
+    assert!(between > 10 && dead() > volume / 2 + volume / 8);
+    assert_eq!(v.lfs.plugging_interval(), volume / 8);
+}
+
+#[test]
+fn as_many_segments_are_looked_into_as_are_likely_to_have_room() {
+    let v = Volume::new();
+    let full = v.lfs.geometry.usable_bytes();
+    let block = v.lfs.geometry.block_bytes;
+    // Room for four blocks each, and a bit.
+    let segments: Vec<(u32, u32)> = (0..100).map(|n| (n, full - 5 * block + 1)).collect();
+    for (blocks, likely) in [(0, 0), (1, 1), (4, 1), (5, 2), (8, 2), (9, 3), (1000, 64)] {
+        assert_eq!(v.lfs.likely(&segments, blocks), likely, "{blocks}");
+    }
+    assert_eq!(v.lfs.likely(&segments[..2], 1000), 2);
+}
+
+/// More than half full, emptiest first, and none that is known already.
+#[test]
+fn what_is_half_empty_is_left_to_the_cleaner() {
+    let (v, _, _) = Volume::crowded();
+    let half = v.lfs.geometry.usable_bytes() / 2;
+    let worth: Vec<(u32, u32)> = v.lfs.worth_plugging(&[]);
+    assert!(worth.len() > 10 && worth.is_sorted_by_key(|(_, live)| *live));
+    let (first, last) = (worth[0].0, worth[worth.len() - 1].0);
+    let lives = |segment: u32, live_bytes| {
+        v.lfs.segments.lock().get_mut(segment).live_bytes = live_bytes;
+        let worth = v.lfs.worth_plugging(&[]);
+        worth.iter().position(|(number, _)| *number == segment)
+    };
+    assert_eq!(lives(last, half), None);
+    assert_eq!(lives(last, half + 1), Some(0));
+    assert!(lives(first, half + 2).is_some_and(|at| at > 0));
+}
+
+/// Holes are looked for once clean segments are so few that the cleaner would
+/// soon begin.
+#[test]
+fn holes_are_wanted_before_the_cleaner_begins() {
+    let v = Volume::new();
+    let gauge = v.lfs.cleaning_gauge();
+    let mark = gauge.high + v.lfs.batch_segments();
+    assert!(u64::from(v.clean()) > mark && !v.lfs.is_short());
+    while u64::from(v.clean()) > mark {
+        assert!(!v.lfs.is_short());
+        v.lfs.segments.lock().take(0).unwrap();
+    }
+    assert!(!v.lfs.is_short());
+    v.lfs.segments.lock().take(0).unwrap();
+    assert!(v.lfs.is_short());
 }
