@@ -98,7 +98,11 @@ impl<L: Layout> FileSystem<L> {
             blocks,
             sectors: self.store.sectors_per_block().saturating_mul(blocks),
         };
-        let worst = self.promise(growth((to - from).min(1 << 50)), 0, Purpose::Grow);
+        let worst = self.promise(
+            growth((to - from).min(1 << 50)),
+            self.end_bytes(),
+            Purpose::Grow,
+        );
         if !matches!(worst, Err(Error::NoSpace)) {
             return worst.map(|_| ());
         }
@@ -108,8 +112,13 @@ impl<L: Layout> FileSystem<L> {
             let present = self.present(vnode, &state, from, to)?;
             to - from - present
         };
-        self.promise(growth(holes.min(1 << 50)), 0, Purpose::Grow)
+        self.promise(growth(holes.min(1 << 50)), self.end_bytes(), Purpose::Grow)
             .map(|_| ())
+    }
+
+    /// What a range of blocks may make dirty at its two ends.
+    fn end_bytes(&self) -> u64 {
+        2 * self.store.block_bytes as u64
     }
 
     /// How many blocks of the range exist.
@@ -142,7 +151,7 @@ impl<L: Layout> FileSystem<L> {
                 blocks: holes + 1,
                 sectors: (holes + 1) * sectors,
             };
-            let operation = self.begin(growth, 0, Purpose::Grow)?;
+            let operation = self.begin(growth, self.end_bytes(), Purpose::Grow)?;
             let mut state = vnode.write();
             state.live()?;
             if state.inode.flags & flags::TRUNCATING != 0 {

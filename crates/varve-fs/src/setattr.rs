@@ -62,7 +62,7 @@ impl<L: Layout> FileSystem<L> {
                         blocks: 2,
                         sectors,
                     },
-                    0,
+                    self.store.block_bytes as u64,
                     Purpose::Grow,
                 )?
             } else {

@@ -50,6 +50,9 @@ impl Waits {
 
     /// So many are not, that counted for `charge` bytes.
     pub fn blocks_went(&self, blocks: u64, charge: u64) {
+        if blocks == 0 {
+            return;
+        }
         self.blocks.fetch_sub(blocks, Relaxed);
         self.bytes.fetch_sub(charge, Relaxed);
     }
@@ -57,8 +60,12 @@ impl Waits {
     /// One has another length.
     #[inline]
     pub fn block_changed(&self, before: usize, after: usize) {
-        self.bytes.fetch_add(dirty_charge(after), Relaxed);
-        self.bytes.fetch_sub(dirty_charge(before), Relaxed);
+        let (before, after) = (dirty_charge(before), dirty_charge(after));
+        if before < after {
+            self.bytes.fetch_add(after - before, Relaxed);
+        } else if after < before {
+            self.bytes.fetch_sub(before - after, Relaxed);
+        }
     }
 
     /// A member of the epoch, or a file in the queue.
@@ -79,12 +86,19 @@ impl Waits {
     pub fn pend(&self, pending: &mut Overlay, change: impl FnOnce(&mut Overlay)) {
         let before = pending.len();
         change(pending);
-        self.ranges.fetch_add(pending.len(), Relaxed);
-        self.ranges.fetch_sub(before, Relaxed);
+        let after = pending.len();
+        if before < after {
+            self.ranges.fetch_add(after - before, Relaxed);
+        } else {
+            self.ranges_went(before - after);
+        }
     }
 
     /// So many ranges have been appended.
     pub fn ranges_went(&self, ranges: u64) {
+        if ranges == 0 {
+            return;
+        }
         self.ranges.fetch_sub(ranges, Relaxed);
     }
 }

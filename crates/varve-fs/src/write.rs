@@ -154,7 +154,7 @@ impl<L: Layout> FileSystem<L> {
             let offset = at.unwrap_or(state.inode.size);
             self.growth_of_write(vnode, &state, offset, bytes as u64)?
         };
-        begin(growth, bytes as u64)
+        begin(growth, bytes.max(block_bytes) as u64)
     }
 
     fn growth_of_write(

@@ -10,7 +10,7 @@
 //! for the layout's checkpoints.
 
 use crate::capture::{Take, Writer};
-use crate::epoch::EPOCH_MEMBERS;
+use crate::epoch::{EPOCH_CHARGE_BYTES, EPOCH_MEMBERS};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position, Purpose, Usage};
@@ -22,6 +22,10 @@ use varve_device::sync::MutexGuard;
 const STREAM_SHARE: u64 = 4;
 /// Nobody asked for write-back.
 pub(crate) const NOT_WOKEN: u64 = u64::MAX;
+
+/// Access times for which room is asked at once: more would be priced as one run
+/// of bytes, and each is an image.
+const READ_TIMES_AT_ONCE: usize = 128;
 
 /// How long a change may wait in memory, in nanoseconds.
 const AGE_NS_MAX: u64 = 30_000_000_000;
@@ -179,13 +183,16 @@ impl<L: Layout> FileSystem<L> {
         if waiting.is_empty() {
             return;
         }
-        let begun = self.begin(Usage::default(), 0, Purpose::Grow);
-        for vnode in waiting {
-            vnode.atime_listed.store(false, Relaxed);
-            let mut state = vnode.write();
-            match &begun {
-                Ok(_) if state.live().is_ok() => self.join(&vnode, &mut state),
-                _ => vnode.atime_ns.store(0, Relaxed),
+        for some in waiting.chunks(READ_TIMES_AT_ONCE) {
+            let bytes = EPOCH_CHARGE_BYTES * some.len() as u64;
+            let begun = self.begin(Usage::default(), bytes, Purpose::Grow);
+            for vnode in some {
+                vnode.atime_listed.store(false, Relaxed);
+                let mut state = vnode.write();
+                match &begun {
+                    Ok(_) if state.live().is_ok() => self.join(vnode, &mut state),
+                    _ => vnode.atime_ns.store(0, Relaxed),
+                }
             }
         }
     }

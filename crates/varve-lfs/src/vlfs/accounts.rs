@@ -40,9 +40,9 @@ impl Prices {
         }
     }
 
-    /// Each block takes one; the way to it is written anew, and once for each
-    /// file that a block makes higher, the way to its first block; the way to
-    /// both ends of a range; each image is one. Nodes and inodes go to whole
+    /// Each block takes one; the way to it is written anew; the way to both ends
+    /// of a range; once for each file that a block or a range makes higher, the
+    /// way to its first block; each image is one. Nodes and inodes go to whole
     /// blocks while there are any, but for the last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
         let Unwritten {
@@ -52,21 +52,22 @@ impl Prices {
             ..
         } = waiting;
         let ends = ranges.saturating_mul(2);
-        let ways = blocks
-            .saturating_add(blocks.min(images))
-            .saturating_add(ends);
+        let higher = blocks.saturating_add(ranges).min(images);
+        let ways = blocks.saturating_add(higher).saturating_add(ends);
         let units = ways.saturating_mul(self.nodes).saturating_add(images);
         blocks.saturating_add(units.div_ceil(self.units_per_block))
     }
 }
 
 impl Vlfs {
-    /// Blocks that live, reserved ones included.
-    fn committed_blocks(&self) -> (u64, Usage) {
+    /// Blocks that live, reserved ones included, and what is owed at that moment:
+    /// a transaction turns the one into the other.
+    fn committed_blocks(&self) -> (u64, u64, Usage) {
         let writer = self.writer.lock();
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
-        (writer.space.live_blocks() + reserved + nodes, writer.usage)
+        let live = writer.space.live_blocks() + reserved + nodes;
+        (live, self.owed(), writer.usage)
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -80,8 +81,7 @@ impl Vlfs {
             Purpose::Shrink => measures.reserve_blocks / 2,
         };
         let room = measures.capacity_blocks().saturating_sub(reserve);
-        let owed = self.owed();
-        let need = self.need_of(total, waiting);
+        let (need, owed) = self.need_of(total, waiting);
         if need.saturating_add(owed) <= room {
             return Ok(());
         }
@@ -95,17 +95,18 @@ impl Vlfs {
             let _one = self.committing.lock();
             self.commit_all(&mut self.writer.lock())?;
         }
-        let need = self.need_of(total, waiting).saturating_add(self.owed());
-        match need <= room {
+        let (need, owed) = self.need_of(total, waiting);
+        match need.saturating_add(owed) <= room {
             true => Ok(()),
             false => Err(Error::OutOfSegments),
         }
     }
 
-    /// Blocks that are to live, what is owed left aside.
-    fn need_of(&self, total: Usage, waiting: Waiting) -> u64 {
+    /// Blocks that are to live; and beside them what is owed for nodes and inodes
+    /// that were appended and not written.
+    fn need_of(&self, total: Usage, waiting: Waiting) -> (u64, u64) {
         let measures = self.measures();
-        let (live, usage) = self.committed_blocks();
+        let (live, owed, usage) = self.committed_blocks();
         let block = u64::from(measures.block_bytes);
         let asked = match waiting.asked {
             scattered @ ..=SCATTERED => scattered * WORST,
@@ -116,14 +117,14 @@ impl Vlfs {
             .saturating_add(Prices::of(measures).of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = grown.saturating_add(grown / measures.fanout() as u64);
-        live.saturating_add(changes).saturating_add(grown)
+        (live.saturating_add(changes).saturating_add(grown), owed)
     }
 
     /// True if what waits should be written back, as its worst price is near
     /// what is left.
     pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
         let worst = Prices::of(self.measures()).of_unwritten(waiting);
-        let (live, _) = self.committed_blocks();
+        let (live, _, _) = self.committed_blocks();
         let left = self.measures().capacity_blocks().saturating_sub(live);
         left < worst + 2 * self.measures().reserve_blocks + PATH_MAX
     }
@@ -133,7 +134,7 @@ impl Vlfs {
         let blocks = measures
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
-        let (live, usage) = self.committed_blocks();
+        let (live, _, usage) = self.committed_blocks();
         let grown = total.blocks.saturating_sub(usage.blocks);
         let gone = usage.blocks.saturating_sub(total.blocks);
         let taken = live.saturating_add(grown).saturating_sub(gone);

@@ -353,6 +353,60 @@ fn what_was_accepted_is_written_however_far_out() {
     }
 }
 
+/// A reservation over the middle of a whole index takes three ways: to either
+/// end, and to the file's first block, as the index grows above it.
+#[test]
+fn what_was_reserved_far_out_is_written() {
+    let (medium, mut filled) = new(40 << 20, 4096);
+    let mut files = Vec::new();
+    for _ in 0..1000 {
+        let ino = filled.make(InodeNo::ROOT, false).unwrap();
+        assert!(filled.write(ino, 0, 4000));
+        files.push(ino);
+    }
+    filled.system.sync().unwrap();
+    let (root, keep_size) = (Caller::root(), 1);
+    let middle = (2 * 338u64.pow(5) - 1) * 4096;
+    let mut reserved = 0;
+    for &ino in &files {
+        match (filled.system).fallocate(View::Live, &root, ino, keep_size, middle, 8192) {
+            Ok(()) => reserved += 1,
+            Err(Error::NoSpace) => break,
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert!((100..1000).contains(&reserved), "{reserved}");
+    filled.system.sync().unwrap();
+    filled.system.unmount().unwrap();
+    drop(filled);
+    sound(&medium);
+}
+
+/// Read times are images, and wait until something is appended.
+#[test]
+fn a_full_volume_of_which_all_was_read_is_unmounted() {
+    for (unit, bytes) in [(4096, 5 << 20), (4096, 40 << 20), (512, 5 << 20)] {
+        let (medium, mut filled) = new(bytes, unit);
+        filled.fill(Content::SmallFiles);
+        filled.system.sync().unwrap();
+        drop(filled);
+        let system = again(&medium);
+        let mut numbers = Vec::new();
+        let listed = system.readdir(View::Live, InodeNo::ROOT, 2, &mut |entry| {
+            numbers.push(entry.ino);
+            true
+        });
+        listed.unwrap();
+        for &ino in &numbers {
+            read(&system, ino, 0, 1);
+        }
+        system.unmount().unwrap();
+        system.layout().unmount().unwrap();
+        drop(system);
+        sound(&medium);
+    }
+}
+
 /// A hole in each of many parts of a file changes an index node for each, and
 /// no byte waits.
 #[test]
