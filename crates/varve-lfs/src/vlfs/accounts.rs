@@ -135,8 +135,12 @@ impl Vlfs {
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
         let (live, _, usage) = self.committed_blocks();
-        let grown = total.blocks.saturating_sub(usage.blocks);
-        let gone = usage.blocks.saturating_sub(total.blocks);
+        // An inode is a unit, once it is written.
+        let each = u64::from(measures.units_per_block());
+        let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
+        let (before, after) = (with_inodes(usage), with_inodes(total));
+        let grown = after.saturating_sub(before);
+        let gone = before.saturating_sub(after);
         let taken = live.saturating_add(grown).saturating_sub(gone);
         let numbers = measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0);
         StatFs {

@@ -382,6 +382,25 @@ fn what_was_reserved_far_out_is_written() {
     sound(&medium);
 }
 
+/// Room is told as if what waits were written: an inode is a block where a block
+/// is one unit.
+#[test]
+fn files_that_wait_and_are_gone_are_told_with_their_inodes() {
+    let (_medium, mut filled) = new(20 << 20, 4096);
+    let empty = filled.system.statfs().free;
+    for _ in 0..500 {
+        filled.make(InodeNo::ROOT, false).unwrap();
+    }
+    let waiting = filled.system.statfs().free;
+    filled.system.sync().unwrap();
+    let written = filled.system.statfs().free;
+    assert!(waiting.abs_diff(written) < 20, "{waiting}, {written}");
+    assert!(written + 500 <= empty);
+    filled.empty(usize::MAX);
+    let free = filled.system.statfs().free;
+    assert!(free.abs_diff(empty) < 20, "{free} of {empty}");
+}
+
 /// Read times are images, and wait until something is appended.
 #[test]
 fn a_full_volume_of_which_all_was_read_is_unmounted() {
