@@ -69,14 +69,14 @@ pub struct StatFs {
     pub files_free: u64,
 }
 
-/// Bytes of changes that are to be appended.
+/// Changes that are to be appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
     /// In memory.
     pub unwritten: Unwritten,
-    /// Promised to operations that have been admitted.
+    /// Bytes promised to operations that have been admitted.
     pub promised: u64,
-    /// Asked for by operations that are not admitted yet.
+    /// Bytes asked for by operations that are not admitted yet.
     pub asked: u64,
 }
 

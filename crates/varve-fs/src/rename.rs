@@ -65,8 +65,8 @@ impl<L: Layout> FileSystem<L> {
     /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
     /// for `.` and `..`, `NotPermitted` in sticky directories, `AccessDenied`,
     /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
-    /// `NoSpace` if a whiteout or a new name finds no room, which a name that
-    /// replaces another always has.
+    /// `NoSpace` if a whiteout or a new name finds no room. To replace a name is
+    /// priced as to remove one.
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,

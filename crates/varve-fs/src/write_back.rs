@@ -183,15 +183,20 @@ impl<L: Layout> FileSystem<L> {
         if waiting.is_empty() {
             return;
         }
+        let mut fits = true;
         for some in waiting.chunks(READ_TIMES_AT_ONCE) {
             let bytes = EPOCH_CHARGE_BYTES * some.len() as u64;
-            let begun = self.begin(Usage::default(), bytes, Purpose::Grow);
+            let begin = || self.begin(Usage::default(), bytes, Purpose::Grow).ok();
+            // Once refused, nobody is asked again.
+            let operation = fits.then(begin).flatten();
+            fits = operation.is_some();
             for vnode in some {
                 vnode.atime_listed.store(false, Relaxed);
                 let mut state = vnode.write();
-                match &begun {
-                    Ok(_) if state.live().is_ok() => self.join(vnode, &mut state),
-                    _ => vnode.atime_ns.store(0, Relaxed),
+                if fits && state.live().is_ok() {
+                    self.join(vnode, &mut state);
+                } else {
+                    vnode.atime_ns.store(0, Relaxed);
                 }
             }
         }

@@ -67,6 +67,11 @@ fn value<'a>(blob: &'a [u8], name: &[u8]) -> Result<Option<&'a [u8]>> {
     Ok(None)
 }
 
+/// Bytes of one attribute in a blob: two lengths, the name and the value.
+fn attribute_bytes(name: &[u8], value: &[u8]) -> usize {
+    1 + 4 + name.len() + value.len()
+}
+
 /// The blob with one attribute set, or removed if `value` is absent.
 ///
 /// # Errors
@@ -83,7 +88,8 @@ pub(crate) fn with(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec
         let at = all.partition_point(|a| a.name < name);
         all.insert(at, Attribute { name, value });
     }
-    let mut out = Vec::with_capacity(blob.len() + name.len() + value.map_or(0, <[u8]>::len) + 5);
+    let mut out =
+        Vec::with_capacity(blob.len() + value.map_or(0, |new| attribute_bytes(name, new)));
     for Attribute { name, value } in all {
         out.push(u8::try_from(name.len()).map_err(|_| Error::Range)?);
         out.extend_from_slice(
@@ -249,7 +255,7 @@ impl<L: Layout> FileSystem<L> {
         };
         // All of the file's attributes are written anew.
         let others = u64::from(vnode.read().inode.xattr_bytes);
-        let bytes = others + new.map_or(0, |new| (new.len() + name.len() + 5) as u64);
+        let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
         let _operation = self.begin(growth, bytes, purpose)?;
         let mut state = vnode.write();
         state.live()?;

@@ -59,15 +59,26 @@ impl Prices {
     }
 }
 
+/// What has been appended, at one moment: a transaction turns what is owed into
+/// what lives.
+struct Committed {
+    /// Blocks that live, reserved ones included.
+    live: u64,
+    /// Nodes and inodes that are to be written.
+    owed: u64,
+    usage: Usage,
+}
+
 impl Vlfs {
-    /// Blocks that live, reserved ones included, and what is owed at that moment:
-    /// a transaction turns the one into the other.
-    fn committed_blocks(&self) -> (u64, u64, Usage) {
+    fn committed(&self) -> Committed {
         let writer = self.writer.lock();
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
-        let live = writer.space.live_blocks() + reserved + nodes;
-        (live, self.owed(), writer.usage)
+        Committed {
+            live: writer.space.live_blocks() + reserved + nodes,
+            owed: self.owed(),
+            usage: writer.usage,
+        }
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -106,7 +117,7 @@ impl Vlfs {
     /// that were appended and not written.
     fn need_of(&self, total: Usage, waiting: Waiting) -> (u64, u64) {
         let measures = self.measures();
-        let (live, owed, usage) = self.committed_blocks();
+        let Committed { live, owed, usage } = self.committed();
         let block = u64::from(measures.block_bytes);
         let asked = match waiting.asked {
             scattered @ ..=SCATTERED => scattered * WORST,
@@ -114,7 +125,7 @@ impl Vlfs {
         };
         let promised = waiting.promised.saturating_mul(WORST);
         let changes = (promised.saturating_add(asked).div_ceil(block))
-            .saturating_add(Prices::of(measures).of_unwritten(waiting.unwritten));
+            .saturating_add(self.prices.of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = grown.saturating_add(grown / measures.fanout() as u64);
         (live.saturating_add(changes).saturating_add(grown), owed)
@@ -123,8 +134,8 @@ impl Vlfs {
     /// True if what waits should be written back, as its worst price is near
     /// what is left.
     pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
-        let worst = Prices::of(self.measures()).of_unwritten(waiting);
-        let (live, _, _) = self.committed_blocks();
+        let worst = self.prices.of_unwritten(waiting);
+        let Committed { live, .. } = self.committed();
         let left = self.measures().capacity_blocks().saturating_sub(live);
         left < worst + 2 * self.measures().reserve_blocks + PATH_MAX
     }
@@ -134,7 +145,7 @@ impl Vlfs {
         let blocks = measures
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
-        let (live, _, usage) = self.committed_blocks();
+        let Committed { live, usage, .. } = self.committed();
         // An inode is a unit, once it is written.
         let each = u64::from(measures.units_per_block());
         let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);

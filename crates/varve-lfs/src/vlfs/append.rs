@@ -5,7 +5,7 @@ use super::Vlfs;
 use super::accounts::Prices;
 use super::change::changes_of;
 use super::compact::Owner;
-use super::format::{Extent, Measures, NodeId, Place};
+use super::format::{Extent, NodeId, Place};
 use super::seal::Writer;
 use super::stage::{Changes, Stage};
 use crate::error::{Error, Result};
@@ -31,7 +31,7 @@ type Written = std::vec::IntoIter<Place>;
 
 impl Vlfs {
     pub(super) fn append_group(&self, group: Group) -> Result<Position> {
-        let need = need_of(&group, self.measures());
+        let need = need_of(&group, &self.prices, self.measures().fanout() as u64);
         let _one;
         let mut writer = self.writer.lock();
         if !self.has_room(&writer, need) {
@@ -320,7 +320,7 @@ fn crc_of(data: &[u8]) -> u32 {
 }
 
 /// Blocks that a group may take, its inodes and its index nodes included.
-fn need_of(group: &Group, measures: &Measures) -> u64 {
+fn need_of(group: &Group, prices: &Prices, fanout: u64) -> u64 {
     let mut kinds = Unwritten::default();
     let mut reserved = 0;
     for item in &group.items {
@@ -333,11 +333,11 @@ fn need_of(group: &Group, measures: &Measures) -> u64 {
                 ..
             } => {
                 kinds.ranges += 1;
-                reserved += (to_block - from_block).div_ceil(measures.fanout() as u64) * 2;
+                reserved += (to_block - from_block).div_ceil(fanout) * 2;
             }
             Item::Inode(_) => kinds.images += 1,
             Item::Freed { .. } => {}
         }
     }
-    Prices::of(measures).of_unwritten(kinds) + reserved + FEW
+    prices.of_unwritten(kinds) + reserved + FEW
 }

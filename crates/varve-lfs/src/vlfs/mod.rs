@@ -57,6 +57,7 @@ pub use recovery::VlfsRecovery;
 pub use statistics::VlfsStatistics;
 
 use crate::error::{Error, Result};
+use accounts::Prices;
 use compact::Compactor;
 use format::{Measures, Superblock};
 use lookup::{Store, Tables};
@@ -79,6 +80,7 @@ pub struct Vlfs {
     writer: Mutex<Writer>,
     tables: RwLock<Tables>,
     numbers: Mutex<Numbers>,
+    prices: Prices,
     /// Why nothing is written, if so.
     stopped: Mutex<Option<String>>,
     counts: Counters,

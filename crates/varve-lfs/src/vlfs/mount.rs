@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use super::Vlfs;
+use super::accounts::Prices;
 use super::compact::{Compactor, Owners, Watermarks};
 use super::format::{CheckpointHeader, Measures, Superblock};
 use super::lookup::Store;
@@ -230,6 +231,7 @@ impl Vlfs {
             writer: Mutex::new(writer),
             tables: RwLock::new(tables),
             numbers: Mutex::new(numbers),
+            prices: Prices::of(&measures),
             stopped: Mutex::new(None),
             counts: Counters::default(),
             read_only,

@@ -8,6 +8,7 @@ mod held;
 mod newest;
 mod overtaking;
 mod threads;
+mod waiting;
 
 use super::format::Extent;
 use super::*;

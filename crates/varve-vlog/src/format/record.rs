@@ -2,6 +2,7 @@
 
 use std::mem::offset_of;
 
+use varve_device::AlignedBuffer;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -169,12 +170,12 @@ pub struct MapRecord {
 }
 
 impl MapRecord {
-    /// The record's unit, checksummed.
+    /// The record's unit, checksummed, aligned as direct I/O wants it.
     ///
     /// # Panics
     /// If there are more entries than fit.
-    pub fn encode(&self, unit_bytes: u32) -> Vec<u8> {
-        let mut bytes = vec![0; unit_bytes as usize];
+    pub fn encode(&self, unit_bytes: u32) -> AlignedBuffer {
+        let mut bytes = AlignedBuffer::zeroed(unit_bytes as usize);
         let room = entries_per_record(unit_bytes) as usize;
         assert!(self.entries.len() <= room, "a piece of too many entries");
         let places = bytes[HEADER..].chunks_exact_mut(Entry::BYTES);

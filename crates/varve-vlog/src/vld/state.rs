@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 
-use varve_device::{AlignedBuffer, DeviceError, Operation, Result};
+use varve_device::{DeviceError, Operation, Result};
 use zerocopy::IntoBytes;
 
 use super::held::Held;
@@ -238,10 +238,7 @@ impl State {
             let stored = (piece, &appended);
             let header = self.log.header(layout.volume, transaction, stored, unit);
             let entries = self.map.piece(piece, &self.fresh);
-            let record = MapRecord { header, entries }.encode(layout.unit_bytes);
-            // What is aligned need not be copied for direct I/O.
-            let mut bytes = AlignedBuffer::with_capacity(record.len());
-            bytes.extend_from_slice(&record);
+            let bytes = MapRecord { header, entries }.encode(layout.unit_bytes);
             let written = match self.held.is_empty() {
                 true => vld.medium.write(at, &[IoSlice::new(&bytes)]),
                 false => self.release_with(vld, unit, &bytes),

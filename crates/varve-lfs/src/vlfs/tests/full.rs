@@ -9,7 +9,7 @@ use varve_fs::{Error, Rename, SetAttr};
 
 /// What a volume is filled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Content {
+pub(super) enum Content {
     SmallFiles,
     FilesInInodes,
     OneLargeFile,
@@ -24,15 +24,15 @@ struct Named {
     directory: bool,
 }
 
-struct Filled {
-    system: System,
+pub(super) struct Filled {
+    pub system: System,
     /// In the order in which they can be made.
     names: Vec<Named>,
 }
 
 impl Filled {
     /// Makes a file or a directory; `None` if there is no room.
-    fn make(&mut self, parent: InodeNo, directory: bool) -> Option<InodeNo> {
+    pub fn make(&mut self, parent: InodeNo, directory: bool) -> Option<InodeNo> {
         let name = format!("a name of some length, number {}", self.names.len());
         let (bytes, root) = (name.as_bytes(), Caller::root());
         let made = match directory {
@@ -53,7 +53,7 @@ impl Filled {
     }
 
     /// True if it fitted.
-    fn write(&self, ino: InodeNo, offset: u64, bytes: usize) -> bool {
+    pub fn write(&self, ino: InodeNo, offset: u64, bytes: usize) -> bool {
         match write(&self.system, ino, offset, &vec![7; bytes]) {
             Ok(written) => written == bytes,
             Err(Error::NoSpace) => false,
@@ -96,7 +96,7 @@ impl Filled {
     }
 
     /// Until the volume takes no block more.
-    fn fill(&mut self, content: Content) {
+    pub fn fill(&mut self, content: Content) {
         let filler = self.make(InodeNo::ROOT, false).unwrap();
         if content != Content::OneLargeFile {
             self.make_many(content);
@@ -130,6 +130,14 @@ impl Filled {
     }
 }
 
+/// Unmounts the volume, and checks it.
+pub(super) fn ends_sound(system: System, medium: &Arc<dyn Medium>) {
+    system.unmount().unwrap();
+    system.layout().unmount().unwrap();
+    drop(system);
+    sound(medium);
+}
+
 /// The least device that takes a volume with such units.
 fn least_bytes(unit: u32) -> u64 {
     let fits = |blocks: u64| {
@@ -156,7 +164,7 @@ fn inodes_of(bytes: u64) -> u64 {
     bytes / 4096
 }
 
-fn new(bytes: u64, unit: u32) -> (Arc<dyn Medium>, Filled) {
+pub(super) fn new(bytes: u64, unit: u32) -> (Arc<dyn Medium>, Filled) {
     let medium = memory(bytes, unit);
     let options = VlfsFormatOptions {
         unit_bytes: unit,
@@ -196,10 +204,7 @@ fn fill_and_empty(bytes: u64, unit: u32, content: Content) {
             "{what}: {free} of {empty} blocks came back"
         );
     }
-    filled.system.unmount().unwrap();
-    filled.system.layout().unmount().unwrap();
-    drop(filled);
-    sound(&medium);
+    ends_sound(filled.system, &medium);
 }
 
 #[test]
@@ -323,63 +328,7 @@ fn lists_longer_than_a_block_are_not_inherited() {
     let system = again(&medium);
     let read = system.getxattr(View::Live, &root, file, access).unwrap();
     assert_eq!(read.len(), list.len());
-    system.unmount().unwrap();
-    system.layout().unmount().unwrap();
-    drop(system);
-    sound(&medium);
-}
-
-/// Whatever was accepted is written: a byte far out in each of many files takes
-/// a whole way of index nodes, for little that waits.
-#[test]
-fn what_was_accepted_is_written_however_far_out() {
-    for (unit, bytes) in [(4096, 8 << 20), (4096, 40 << 20), (512, 8 << 20)] {
-        let (medium, mut filled) = new(bytes, unit);
-        let mut files = Vec::new();
-        while let Some(ino) = filled.make(InodeNo::ROOT, false) {
-            if !filled.write(ino, 0, 1000) || !filled.write(ino, 1 << 50, 1) {
-                break;
-            }
-            files.push(ino);
-        }
-        assert!(files.len() > 50, "{unit}: only {} files", files.len());
-        filled.system.sync().unwrap();
-        drop(filled);
-        sound(&medium);
-        let system = again(&medium);
-        for &ino in &files {
-            assert_eq!(read(&system, ino, 1 << 50, 2), [7]);
-        }
-    }
-}
-
-/// A reservation over the middle of a whole index takes three ways: to either
-/// end, and to the file's first block, as the index grows above it.
-#[test]
-fn what_was_reserved_far_out_is_written() {
-    let (medium, mut filled) = new(40 << 20, 4096);
-    let mut files = Vec::new();
-    for _ in 0..1000 {
-        let ino = filled.make(InodeNo::ROOT, false).unwrap();
-        assert!(filled.write(ino, 0, 4000));
-        files.push(ino);
-    }
-    filled.system.sync().unwrap();
-    let (root, keep_size) = (Caller::root(), 1);
-    let middle = (2 * 338u64.pow(5) - 1) * 4096;
-    let mut reserved = 0;
-    for &ino in &files {
-        match (filled.system).fallocate(View::Live, &root, ino, keep_size, middle, 8192) {
-            Ok(()) => reserved += 1,
-            Err(Error::NoSpace) => break,
-            Err(error) => panic!("{error}"),
-        }
-    }
-    assert!((100..1000).contains(&reserved), "{reserved}");
-    filled.system.sync().unwrap();
-    filled.system.unmount().unwrap();
-    drop(filled);
-    sound(&medium);
+    ends_sound(system, &medium);
 }
 
 /// Room is told as if what waits were written: an inode is a block where a block
@@ -399,141 +348,4 @@ fn files_that_wait_and_are_gone_are_told_with_their_inodes() {
     filled.empty(usize::MAX);
     let free = filled.system.statfs().free;
     assert!(free.abs_diff(empty) < 20, "{free} of {empty}");
-}
-
-/// Read times are images, and wait until something is appended.
-#[test]
-fn a_full_volume_of_which_all_was_read_is_unmounted() {
-    for (unit, bytes) in [(4096, 5 << 20), (4096, 40 << 20), (512, 5 << 20)] {
-        let (medium, mut filled) = new(bytes, unit);
-        filled.fill(Content::SmallFiles);
-        filled.system.sync().unwrap();
-        drop(filled);
-        let system = again(&medium);
-        let mut numbers = Vec::new();
-        let listed = system.readdir(View::Live, InodeNo::ROOT, 2, &mut |entry| {
-            numbers.push(entry.ino);
-            true
-        });
-        listed.unwrap();
-        for &ino in &numbers {
-            read(&system, ino, 0, 1);
-        }
-        system.unmount().unwrap();
-        system.layout().unmount().unwrap();
-        drop(system);
-        sound(&medium);
-    }
-}
-
-/// A hole in each of many parts of a file changes an index node for each, and
-/// no byte waits.
-#[test]
-fn holes_are_written_however_many() {
-    for (unit, stride) in [(4096, 338), (512, 40)] {
-        let (medium, mut filled) = new(16 << 20, unit);
-        let file = filled.make(InodeNo::ROOT, false).unwrap();
-        let mut parts = 0;
-        while filled.write(file, parts * stride * 4096, 8192) {
-            parts += 1;
-        }
-        filled.system.sync().unwrap();
-        let filler = filled.make(InodeNo::ROOT, false);
-        let mut at = 0;
-        while filler.is_some_and(|filler| filled.write(filler, at, 4096)) {
-            at += 4096;
-        }
-        assert!(parts > 300, "{unit}: {parts}");
-        for part in 0..parts {
-            let (root, offset) = (Caller::root(), part * stride * 4096);
-            // A hole, the size kept.
-            let mode = 3;
-            let punched = (filled.system).fallocate(View::Live, &root, file, mode, offset, 4096);
-            punched.unwrap();
-        }
-        filled.system.sync().unwrap();
-        drop(filled);
-        sound(&medium);
-        let system = again(&medium);
-        for part in 0..parts {
-            let found = read(&system, file, part * stride * 4096, 8192);
-            assert!(
-                found[..4096].iter().all(|&byte| byte == 0),
-                "{unit}: {part}"
-            );
-            assert!(
-                found[4096..].iter().all(|&byte| byte == 7),
-                "{unit}: {part}"
-            );
-        }
-    }
-}
-
-/// Blocks all over a file and small files, written again and again at 95 to
-/// 100 % full: nothing that was accepted is refused when it is written.
-#[test]
-fn what_waits_on_a_full_volume_is_written() {
-    for (unit, bytes) in [
-        (4096, 6 << 20),
-        (512, 6 << 20),
-        (4096, 24 << 20),
-        (512, 24 << 20),
-    ] {
-        for share in [95, 98, 100] {
-            let what = format!("units of {unit}, {bytes} bytes, {share} %");
-            let (medium, mut filled) = new(bytes, unit);
-            let large = filled.make(InodeNo::ROOT, false).unwrap();
-            let empty = filled.system.statfs().free;
-            let (mut blocks, mut small) = (0, Vec::new());
-            while filled.system.statfs().free * 100 > empty * (100 - share) {
-                if !filled.write(large, blocks * 4096, 4096) {
-                    break;
-                }
-                blocks += 1;
-                if blocks % 4 == 0
-                    && let Some(ino) = filled.make(InodeNo::ROOT, false)
-                    && filled.write(ino, 0, 1500)
-                {
-                    small.push(ino);
-                }
-            }
-            filled.system.sync().unwrap();
-            let mut state = 1u64;
-            let mut expected = vec![7; blocks as usize];
-            let mut accepted = 0;
-            for round in 0..4u8 {
-                for _ in 0..blocks {
-                    state = state
-                        .wrapping_mul(6_364_136_223_846_793_005)
-                        .wrapping_add(1);
-                    let nth = (state >> 33) % blocks;
-                    match write(&filled.system, large, nth * 4096, &[round; 4096]) {
-                        Ok(_) => {
-                            expected[nth as usize] = round;
-                            accepted += 1;
-                        }
-                        Err(Error::NoSpace) => {}
-                        Err(error) => panic!("{what}: {error}"),
-                    }
-                    if let Some(&ino) = small.get((state >> 40) as usize % small.len().max(1)) {
-                        filled.write(ino, 0, 1500);
-                    }
-                }
-                filled.system.sync().unwrap();
-            }
-            // Beyond, moved inodes may break so many blocks that none is left.
-            assert!(
-                share > 95 || accepted > blocks / 2,
-                "{what}: {accepted} of {}",
-                4 * blocks
-            );
-            drop(filled);
-            sound(&medium);
-            let system = again(&medium);
-            for (nth, &value) in expected.iter().enumerate() {
-                let found = read(&system, large, nth as u64 * 4096, 4096);
-                assert!(found.iter().all(|&byte| byte == value), "{what}: {nth}");
-            }
-        }
-    }
 }
