@@ -32,6 +32,7 @@ mod layout;
 mod lfs;
 mod locks;
 mod log;
+mod marks;
 mod mkfs;
 mod mount;
 mod ranges;

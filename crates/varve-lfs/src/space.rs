@@ -7,7 +7,7 @@
 //! can take what waits in memory; if not, the caller helps to clean.
 
 use crate::allowance::Grant;
-use crate::cleaner::{PATIENCE_NS, Pace, Urgency};
+use crate::cleaner::{PATIENCE_NS, Urgency};
 use crate::committed::Committed;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
@@ -23,14 +23,6 @@ const PENDING_ENTRY: u64 = 48;
 /// Metadata bytes one block can cost: an index node that holds only it, and
 /// its share of the nodes above.
 const ENTRY_AT_MOST: u64 = 700;
-/// Most bytes the cleaner tries to have in hand ahead of need.
-const BATCH_BYTES: u64 = 32 << 20;
-/// What there is at least between where a thread begins to clean and where
-/// writers would have to wait for it: enough for what they write while it takes
-/// a checkpoint. But no more than a 32nd of the volume, and half of what is to
-/// spare.
-const SLOPE_BYTES: u64 = 8 << 20;
-const SLOPE_SEGMENTS: u64 = 4;
 /// Rounds of cleaning one caller helps with before giving up.
 const MAX_ROUNDS: u32 = 64;
 /// Rounds without gain after which the volume counts as full.
@@ -196,28 +188,10 @@ impl Lfs {
     }
 
     /// The reserve without the cleaner's slack: segments users may not fill.
-    fn floor(&self) -> u64 {
+    pub(crate) fn floor(&self) -> u64 {
         let reserve = self.reserve();
         reserve
             - crate::mkfs::slack_segments(u64::from(self.geometry.segment_count)).min(reserve / 2)
-    }
-
-    /// Segments the cleaner tries to have in hand beyond what is needed, so
-    /// that one pair of checkpoints pays for many of them: a quarter of what
-    /// is neither live nor reserved.
-    pub(crate) fn batch_segments(&self) -> u64 {
-        let segments = u64::from(self.geometry.segment_count);
-        // Without checkpoints to pay for, a few at a time will do.
-        let few = self.control.reuses_early.load(Relaxed) || self.control.plugs.is_expected();
-        let part = if few { 512 } else { 32 };
-        let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
-        (self.spare_segments() / 4).clamp(2, most.max(2))
-    }
-
-    /// Segments' worth of room that is neither live nor kept from users.
-    fn spare_segments(&self) -> u64 {
-        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
-        u64::from(self.geometry.segment_count).saturating_sub(self.floor() + live)
     }
 
     /// Answers for [`varve_fs::Layout::admit`].
@@ -352,21 +326,6 @@ impl Lfs {
         outcome.map(|_| ())
     }
 
-    /// True if the cleaner would have to run for `dirty_bytes` that may well
-    /// need less: more than two segments.
-    pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
-        // Into holes it goes without cleaning, and before any is asked for.
-        if self.control.plugs.is_expected()
-            && dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
-        {
-            let ample = self.goal(dirty_bytes, Purpose::Grow) + 2 * self.batch_segments();
-            return self.clean_segments_now() <= ample;
-        }
-        dirty_bytes > 2 * u64::from(self.geometry.segment_bytes)
-            && !self.allowance.covers(Usage::default(), dirty_bytes)
-            && !self.has_room(dirty_bytes, Purpose::Grow)
-    }
-
     pub(crate) fn clean_segments_now(&self) -> u64 {
         u64::from(self.segments.lock().clean_count())
     }
@@ -374,13 +333,13 @@ impl Lfs {
     /// True if clean segments can take `bytes`, what folding them later may
     /// write, and what folding everything so far may write, and still leave
     /// what the purpose must leave.
-    fn has_room(&self, bytes: u64, purpose: Purpose) -> bool {
+    pub(crate) fn has_room(&self, bytes: u64, purpose: Purpose) -> bool {
         let goal = self.goal(bytes, purpose);
         self.clean_segments_now() >= goal
     }
 
     /// Clean segments that [`Lfs::has_room`] asks for.
-    fn goal(&self, bytes: u64, purpose: Purpose) -> u64 {
+    pub(crate) fn goal(&self, bytes: u64, purpose: Purpose) -> u64 {
         let fold = self.fold_segments();
         let floor = match purpose {
             Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
@@ -406,36 +365,6 @@ impl Lfs {
     pub(crate) fn segments_to_spare(&self) -> u64 {
         let kept = self.goal(0, Purpose::Grow);
         self.clean_segments_now().saturating_sub(kept)
-    }
-
-    /// Clean segments below which callers wait, below which they are held back,
-    /// below which the background cleans ahead, and how many it then tries to
-    /// reach.
-    pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64, u64) {
-        // Between two writes nothing waits, but the next one will.
-        let next = match pace.threaded {
-            true => u64::from(self.geometry.block_bytes),
-            false => 0,
-        };
-        let waiting = self.segments.lock().waiting_bytes.max(next);
-        let floor = self.goal(waiting, Purpose::Grow);
-        let batch = self.batch_segments();
-        let segments = u64::from(self.geometry.segment_count);
-        let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
-        // What is gained comes a segment at a time, while survivors take nearly
-        // as many: in fewer than this there would be no slope to slow down on.
-        let slope = match pace.threaded {
-            // Where blocks go into holes, few segments are used up.
-            true if !self.control.plugs.is_expected() => {
-                let bytes = SLOPE_BYTES / u64::from(self.geometry.segment_bytes);
-                let most = (segments / 32).min(self.spare_segments() / 2);
-                batch.max(most.min(bytes.max(SLOPE_SEGMENTS)))
-            }
-            _ => batch,
-        };
-        let low = percent(pace.low_percent).max(floor + slope);
-        let high = percent(pace.high_percent).max(low + batch);
-        (floor, floor + slope, low, high)
     }
 
     /// True if the cleaner may append `bytes` now: moving a block may cost a

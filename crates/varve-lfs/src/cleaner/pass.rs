@@ -166,11 +166,15 @@ impl Lfs {
         let chosen = cleaning
             .policy
             .choose(&candidates, self.clock.now_ns(), usize::MAX);
-        let mut sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
-        if self.heads > 1 {
+        // As many as make a group: a small one leaves its segment's rest to
+        // another partial segment, with a summary of its own.
+        let together = match self.heads {
+            1 => self.group_bytes() as u64,
             // Enough that there is something to part between the heads.
-            sorted_bytes = sorted_bytes.max(PARTED_BYTES);
-        }
+            _ => PARTED_BYTES,
+        };
+        let sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        let sorted_bytes = sorted_bytes.max(together);
         let requests = self.control.requests();
         let go_on = || urgency != Urgency::Idle || self.control.requests() == requests;
         // Whoever waits gets what there is, once it is worth the checkpoints.

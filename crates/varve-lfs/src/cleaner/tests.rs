@@ -7,6 +7,7 @@ mod early;
 mod gain;
 mod holes;
 mod liveness;
+mod marks;
 mod pass;
 mod reading;
 mod remote;
@@ -21,6 +22,7 @@ use crate::segments::{Edition, SegmentState};
 use crate::{FormatOptions, Lfs, MountOptions};
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 
@@ -128,6 +130,18 @@ impl Volume {
 
     fn is_clean(&self, segment: u32) -> bool {
         self.lfs.segments.lock().get(segment).state == SegmentState::Clean
+    }
+
+    /// The device seems to take a second for 128 KiB: portions are the least.
+    fn appears_slow(&self) {
+        let slow = || -> Result<(), ()> {
+            self.clock.advance(Duration::from_secs(1));
+            Ok(())
+        };
+        for _ in 0..200 {
+            self.lfs.counters.speed.timed(128 << 10, slow).unwrap();
+        }
+        assert_eq!(self.lfs.counters.speed.portion_bytes(), 32 << 10);
     }
 
     fn written(&self) -> u64 {

@@ -167,6 +167,7 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
         (Urgency::Background, false, false),
     ] {
         let (v, _) = Volume::half_dead(600);
+        v.appears_slow(); // a step is a segment then
         let mut settings = v.lfs.cleaner_settings();
         settings.pace.threaded = threaded;
         v.lfs.set_cleaner(settings).unwrap();

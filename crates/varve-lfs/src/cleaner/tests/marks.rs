@@ -1,0 +1,60 @@
+//! How much may wait in memory while clean segments are short.
+
+use super::{FormatOptions, MountOptions, Volume, settled_file};
+use varve_fs::Purpose;
+
+const MIB: u64 = 1 << 20;
+
+impl Volume {
+    /// Leaves the most clean segments with which the cleaner works for so many
+    /// bytes that wait, and `more`.
+    fn leave_ample(&self, waiting: u64, more: u64) {
+        self.lfs.segments.lock().waiting_bytes = waiting;
+        let pace = self.lfs.cleaner_settings().pace;
+        let (_, _, _, high) = self.lfs.cleaning_marks(&pace);
+        self.leave_clean(high + more);
+        assert_eq!(u64::from(self.clean()), high + more);
+    }
+}
+
+#[test]
+fn what_waits_is_written_before_the_cleaner_works_for_it() {
+    let v = Volume::new();
+    settled_file(&v, 400);
+    for threaded in [false, true] {
+        let mut settings = v.lfs.cleaner_settings();
+        settings.pace.threaded = threaded;
+        v.lfs.set_cleaner(settings).unwrap();
+        // With a thread, the slope is longer: the second round takes fewer.
+        let waiting = if threaded { MIB / 2 } else { MIB };
+        v.leave_ample(waiting, 1);
+        assert!(!v.lfs.is_short_of(waiting), "threaded: {threaded}");
+        v.leave_ample(waiting, 0);
+        assert!(v.lfs.is_short_of(waiting), "threaded: {threaded}");
+        assert!(!v.lfs.is_short_of(MIB / 4), "a group of its own");
+    }
+}
+
+#[test]
+fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
+    let v = Volume::made(
+        512 << 20,
+        &FormatOptions::default(),
+        MountOptions::default(),
+    );
+    let segment = u64::from(v.lfs.geometry.segment_bytes);
+    // A 64th of some 490 MiB.
+    let (less, more) = (7 * MIB, 8 * MIB);
+    v.leave_ample(more, 0);
+    assert!(v.lfs.is_short_of(more));
+    v.leave_ample(less, 0);
+    assert!(!v.lfs.is_short_of(less));
+    let goal = v.lfs.goal(less, Purpose::Grow);
+    v.leave_clean(goal);
+    assert!(!v.lfs.is_short_of(less));
+    v.leave_clean(goal - 1);
+    assert!(v.lfs.is_short_of(less));
+    v.leave_clean(v.lfs.goal(0, Purpose::Grow));
+    assert!(v.lfs.is_short_of(2 * segment + 1));
+    assert!(!v.lfs.is_short_of(2 * segment));
+}

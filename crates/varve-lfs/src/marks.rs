@@ -1,0 +1,105 @@
+//! Marks among the clean segments: how many of them make the cleaner begin, have
+//! writers pay or wait, and have what waits in memory written.
+
+use crate::cleaner::Pace;
+use crate::lfs::Lfs;
+use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_fs::{Purpose, Usage};
+
+/// Most bytes the cleaner tries to have in hand ahead of need.
+const BATCH_BYTES: u64 = 32 << 20;
+/// What there is at least between where a thread begins to clean and where
+/// writers would have to wait for it: enough for what they write while it takes
+/// a checkpoint. But no more than a 32nd of the volume, and half of what is to
+/// spare.
+const SLOPE_BYTES: u64 = 8 << 20;
+const SLOPE_SEGMENTS: u64 = 4;
+/// Bytes that may wait in memory before they are written, where clean segments
+/// are short: a part of what is to spare, but a segment or so in any case.
+const WAITING_PART: u64 = 64;
+const LEAST_WAITING: u64 = 256 << 10;
+
+impl Lfs {
+    /// Segments the cleaner tries to have in hand beyond what is needed, so
+    /// that one pair of checkpoints pays for many of them: a quarter of what
+    /// is neither live nor reserved.
+    pub(crate) fn batch_segments(&self) -> u64 {
+        let segments = u64::from(self.geometry.segment_count);
+        // Without checkpoints to pay for, a few at a time will do.
+        let few = self.control.reuses_early.load(Relaxed) || self.control.plugs.is_expected();
+        let part = if few { 512 } else { 32 };
+        let most = (segments / part).min(BATCH_BYTES / u64::from(self.geometry.segment_bytes));
+        (self.spare_segments() / 4).clamp(2, most.max(2))
+    }
+
+    /// Segments' worth of room that is neither live nor kept from users.
+    fn spare_segments(&self) -> u64 {
+        let live = self.segments.lock().live_bytes() / self.dependable_bytes();
+        u64::from(self.geometry.segment_count).saturating_sub(self.floor() + live)
+    }
+
+    /// True if `dirty_bytes` that wait in memory should be written first: the
+    /// cleaner is at work, or soon will be, to make clean segments for them and
+    /// for all that they might cost, while what they displace counts as live.
+    /// So each byte takes two or three of the room that cleaning lives on, and
+    /// on a full volume little may wait.
+    pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
+        let segment = u64::from(self.geometry.segment_bytes);
+        if dirty_bytes <= segment.max(LEAST_WAITING) {
+            return false;
+        }
+        let plugs = self.control.plugs.is_expected();
+        if !plugs && self.allowance.covers(Usage::default(), dirty_bytes) {
+            return false;
+        }
+        let threaded = self.control.shared().settings.pace.threaded;
+        let (goal, clean) = (
+            self.goal(dirty_bytes, Purpose::Grow),
+            self.clean_segments_now(),
+        );
+        let may_wait = match clean < goal || plugs {
+            true => 2 * segment,
+            false => self.spare_segments() * self.dependable_bytes() / WAITING_PART,
+        };
+        let ample = goal + self.slope_segments(threaded) + self.batch_segments();
+        dirty_bytes > may_wait && clean <= ample
+    }
+
+    /// Segments between where the background begins to clean and where callers
+    /// wait for it.
+    fn slope_segments(&self, threaded: bool) -> u64 {
+        let batch = self.batch_segments();
+        // What is gained comes a segment at a time, while survivors take nearly
+        // as many: in fewer than this there would be no slope to slow down on.
+        match threaded {
+            // Where blocks go into holes, few segments are used up.
+            true if !self.control.plugs.is_expected() => {
+                let bytes = SLOPE_BYTES / u64::from(self.geometry.segment_bytes);
+                let segments = u64::from(self.geometry.segment_count);
+                let most = (segments / 32).min(self.spare_segments() / 2);
+                batch.max(most.min(bytes.max(SLOPE_SEGMENTS)))
+            }
+            _ => batch,
+        }
+    }
+
+    /// Clean segments below which callers wait, below which they are held back,
+    /// below which the background cleans ahead, and how many it then tries to
+    /// reach.
+    pub(crate) fn cleaning_marks(&self, pace: &Pace) -> (u64, u64, u64, u64) {
+        // Between two writes nothing waits, but the next one will.
+        let next = match pace.threaded {
+            true => u64::from(self.geometry.block_bytes),
+            false => 0,
+        };
+        let waiting = self.segments.lock().waiting_bytes.max(next);
+        let floor = self.goal(waiting, Purpose::Grow);
+        let batch = self.batch_segments();
+        let segments = u64::from(self.geometry.segment_count);
+        let percent = |mark: Option<u8>| segments * u64::from(mark.unwrap_or(0)) / 100;
+        let slope = self.slope_segments(pace.threaded);
+        let low = percent(pace.low_percent).max(floor + slope);
+        let high = percent(pace.high_percent).max(low + batch);
+        (floor, floor + slope, low, high)
+    }
+}
