@@ -11,7 +11,7 @@
 //! height h-1. It names its owner and its place in the tree, so that a
 //! misplaced write is found. Sparse files pay for the pointers they have.
 
-use super::packed::{Columns, PackedHeader};
+use super::packed::Columns;
 use super::{Malformed, Pointer, SECTOR};
 use varve_fs::{InodeNo, Version};
 use zerocopy::little_endian::{U32, U64};
@@ -122,40 +122,54 @@ impl Node {
     /// The stored form, whole sectors; packed where that takes fewer, if
     /// `packed` allows it.
     pub fn encode(&self, id: NodeId, version: Version, packed: bool) -> Vec<u8> {
-        let mut bitmap = [0u8; 16];
-        let mut pointers = Vec::with_capacity(FANOUT as usize);
-        for (slot, pointer) in self.iter() {
-            bitmap[slot / 8] |= 1 << (slot % 8);
-            pointers.push(pointer);
-        }
-        let plain = whole_sectors(pointers.len() * size_of::<Pointer>());
-        let mut columns = Columns::empty();
-        let packed = packed && plain > PACKED_LEAST && columns.fill(&pointers);
-        let packed = packed.then(|| columns.header());
-        let length = |header: &PackedHeader| packed_bytes(header, pointers.len());
-        let packed = packed.filter(|header| length(header) < plain);
-        let header = NodeHeader {
+        let slots = self
+            .iter()
+            .fold(0u128, |slots, (slot, _)| slots | 1 << slot);
+        let mut header = NodeHeader {
             magic: U32::new(MAGIC),
             version: U32::new(version),
             ino: U64::new(id.ino.0),
             index: U64::new(id.index),
             height: id.height,
-            form: match packed {
-                Some(_) => node_form::PACKED,
-                None => node_form::PLAIN,
-            },
+            form: node_form::PLAIN,
             spare: [0; 6],
-            bitmap,
+            bitmap: slots.to_le_bytes(),
         };
-        let length = packed.as_ref().map_or(plain, length);
+        let length = whole_sectors(slots.count_ones() as usize * size_of::<Pointer>());
+        if packed
+            && length > PACKED_LEAST
+            && let Some(bytes) = self.pack(&mut header, length)
+        {
+            return bytes;
+        }
         let mut bytes = Vec::with_capacity(length);
         bytes.extend_from_slice(header.as_bytes());
-        match packed {
-            Some(header) => columns.put(&header, &mut bytes),
-            None => bytes.extend_from_slice(pointers.as_bytes()),
+        for (_, pointer) in self.iter() {
+            bytes.extend_from_slice(pointer.as_bytes());
         }
         bytes.resize(length, 0);
         bytes
+    }
+
+    /// The packed form; `None` if a pointer has a tag, or it is not shorter than
+    /// the `plain` one.
+    fn pack(&self, header: &mut NodeHeader, plain: usize) -> Option<Vec<u8>> {
+        let mut columns = Columns::empty();
+        if !columns.fill(self.iter().map(|(_, pointer)| pointer)) {
+            return None;
+        }
+        let widths = columns.header();
+        let count = header.slots().count_ones() as usize;
+        let length = whole_sectors(widths.bytes(count)).max(PACKED_LEAST);
+        if length >= plain {
+            return None;
+        }
+        header.form = node_form::PACKED;
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(header.as_bytes());
+        columns.put(&widths, &mut bytes);
+        bytes.resize(length, 0);
+        Some(bytes)
     }
 
     /// Parses the stored form of node `id`; `packed` says whether the volume
@@ -181,10 +195,13 @@ impl Node {
         }
         let slots = header.slots();
         let count = slots.count_ones() as usize;
-        let mut columns = Columns::empty();
+        let mut columns = None;
         match header.form {
             node_form::PLAIN => {}
-            node_form::PACKED if packed => columns.parse(rest, count).map_err(bad)?,
+            node_form::PACKED if packed => {
+                let columns = columns.insert(Columns::empty());
+                columns.parse(rest, count).map_err(bad)?;
+            }
             node_form::PACKED => return Err(bad("packed, on a volume without such".into())),
             form => return Err(bad(format!("of unknown form {form}"))),
         }
@@ -193,7 +210,7 @@ impl Node {
         for nth in 0..count {
             let slot = left.trailing_zeros() as usize;
             left &= left - 1;
-            let pointer = if header.form == node_form::PACKED {
+            let pointer = if let Some(columns) = &columns {
                 columns.pointer(nth)
             } else {
                 let (pointer, behind) = Pointer::read_from_prefix(rest)
@@ -214,9 +231,4 @@ impl Node {
 /// Bytes of a node with so many bytes behind its header.
 fn whole_sectors(bytes: usize) -> usize {
     (size_of::<NodeHeader>() + bytes).next_multiple_of(SECTOR as usize)
-}
-
-/// Bytes of a packed node.
-fn packed_bytes(header: &PackedHeader, count: usize) -> usize {
-    whole_sectors(header.bytes(count)).max(PACKED_LEAST)
 }

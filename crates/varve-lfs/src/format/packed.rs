@@ -60,6 +60,8 @@ const MOST: usize = FANOUT as usize;
 /// Most bytes of columns, and what a number is read by beyond the last.
 const COLUMNS_MOST: usize = MOST * (6 + 1 + 1 + 8 + 4 + 4);
 const READ_BYTES: usize = 9;
+/// Bits of a number that eight of these bytes hold wherever it begins.
+const WIDEST_IN_EIGHT: usize = 57;
 
 /// A column but that of checksums.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,11 +84,13 @@ impl Column {
     /// The narrowest for these values, their low bits left out if `shifted`.
     fn of(values: &[u64], shifted: bool) -> Column {
         let first = values.first().copied().unwrap_or(0);
-        let (mut least, mut most, mut differing) = (first, first, 0);
-        for &value in values {
-            least = least.min(value);
-            most = most.max(value);
-            differing |= value ^ first;
+        let differing = values.iter().fold(0, |all, value| all | (value ^ first));
+        let (mut least, mut most) = (first, first);
+        if differing != 0 {
+            for &value in values {
+                least = least.min(value);
+                most = most.max(value);
+            }
         }
         // Differences have the trailing zeros that all exclusive-ors have.
         let shift = match shifted && differing != 0 {
@@ -145,16 +149,18 @@ impl Column {
             let bit = nth * width;
             let read: &[u8; READ_BYTES] = bytes[bit / 8..].first_chunk()?;
             let [low @ .., high] = *read;
-            let low = u64::from_le_bytes(low) >> (bit % 8);
-            // The ninth byte's bits above those; all are lost if the first is whole.
-            let high = u64::from(high) << 1 << (63 - bit % 8);
-            let number = (low | high) & mask;
-            widest |= number;
+            let mut number = u64::from_le_bytes(low) >> (bit % 8);
+            if width > WIDEST_IN_EIGHT {
+                // The ninth byte's bits above those; none if the first is whole.
+                number |= u64::from(high) << 1 << (63 - bit % 8);
+            }
+            number &= mask;
+            widest = number.max(widest);
             *value = number;
         }
         // Possible columns: neither the shift nor the difference overflows.
         let room = (largest - self.base) >> self.shift;
-        if widest > room && values.iter().any(|number| *number > room) {
+        if widest > room {
             return None;
         }
         for value in values {
@@ -185,11 +191,12 @@ impl Columns {
     ///
     /// # Panics
     /// With more pointers than a node has.
-    pub(super) fn fill(&mut self, pointers: &[Pointer]) -> bool {
-        self.count = pointers.len();
+    #[inline]
+    pub(super) fn fill(&mut self, pointers: impl Iterator<Item = Pointer>) -> bool {
+        self.count = 0;
         let [addresses, sectors, flags, births, incarnations] = &mut self.values;
         let mut tags = 0;
-        for (nth, pointer) in pointers.iter().enumerate() {
+        for (nth, pointer) in pointers.enumerate() {
             addresses[nth] = pointer.sector();
             sectors[nth] = pointer.sectors().into();
             flags[nth] = pointer.flags().into();
@@ -197,6 +204,7 @@ impl Columns {
             incarnations[nth] = pointer.incarnation().into();
             self.crcs[nth] = pointer.crc().into();
             tags |= pointer.tag();
+            self.count = nth + 1;
         }
         tags == 0
     }

@@ -174,7 +174,7 @@ fn the_widest_numbers_come_back() {
         };
         let pointers: Vec<Pointer> = (0..count).map(pointer).collect();
         let mut columns = Columns::empty();
-        assert!(columns.fill(&pointers));
+        assert!(columns.fill(pointers.iter().copied()));
         let header = columns.header();
         assert_eq!(header.columns().map(|c| c.bits), [48, 8, 1, 64, 32]);
         let mut bytes = Vec::new();
