@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, MemoryDevice, MemoryImage, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, Result, SetAttr, View};
 use varve_lfs::format::map::{self, MapEntry, MapHeader};
-use varve_lfs::format::{Superblock, crc32c};
+use varve_lfs::format::node::{FANOUT, Node, NodeId};
+use varve_lfs::format::{Pointer, Superblock, crc32c};
 use varve_lfs::fuzzing::{self, Partial, Payload};
 use varve_lfs::{FormatOptions, Geometry, Lfs, MountOptions, superblock_offsets};
 use zerocopy::FromZeros;
@@ -117,6 +118,8 @@ fn before_checkpoint(system: &Mounted) -> Result<()> {
         system.write(LIVE, root, sparse, block * 4096, &block.to_le_bytes())?;
     }
     system.fallocate(LIVE, root, sparse, 0, 40 << 12, 8 << 12)?;
+    // Enough pointers for a packed index node.
+    system.fallocate(LIVE, root, sparse, 0, 150 << 12, 60 << 12)?;
     system.symlink(LIVE, root, top, b"short", b"tiny")?;
     system.symlink(LIVE, root, top, b"long", &[b'x'; 300])?;
     system.mknod(LIVE, root, top, b"pipe", 0o010_600, 0)?;
@@ -363,9 +366,25 @@ pub fn map_seeds() -> Vec<Vec<u8>> {
     vec![map::encode(header, &entries, 4096)]
 }
 
-/// Index nodes.
+/// Index nodes, and a full one with numbers of all widths, packed and plain.
 pub fn index_node_seeds() -> Vec<Vec<u8>> {
-    each(|sample| sample.payloads(b"VNOD").map(<[u8]>::to_vec).collect())
+    let mut node = Node::default();
+    for slot in 0..FANOUT {
+        let (sector, crc) = (64 + 8 * (slot * 7919 % 50_000), 0x9e37_79b9 ^ (slot as u32) << 20);
+        let pointer = match slot % 40 {
+            7 => Pointer::unwritten_block(8, slot),
+            _ => Pointer::new(sector, 8, crc, 1000 + slot * slot, 3 + slot as u32 % 9),
+        };
+        node.set(slot as usize, pointer);
+    }
+    let id = NodeId {
+        ino: InodeNo(7),
+        height: 1,
+        index: 3,
+    };
+    let mut seeds = each(|sample| sample.payloads(b"VNOD").map(<[u8]>::to_vec).collect());
+    seeds.extend([true, false].map(|packed| node.encode(id, 1, packed)));
+    seeds
 }
 
 /// Blocks of the ifile.

@@ -8,7 +8,7 @@ use varve_lfs::Geometry;
 use varve_lfs::format::checkpoint::{CheckpointHeader, CheckpointRecord};
 use varve_lfs::format::inode::InodeImage;
 use varve_lfs::format::map::{self, MapHeader};
-use varve_lfs::format::node::{Node, NodeHeader, NodeId};
+use varve_lfs::format::node::{Node, NodeHeader, NodeId, node_form};
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::format::summary::{Entries, HEADER_BYTES, SummaryHeader, summary_flags};
 use varve_lfs::format::{
@@ -188,7 +188,7 @@ fn inode_of_each_size(bytes: &[u8], ino: InodeNo) {
     }
 }
 
-/// A node of a file's index.
+/// A node of a file's index, in the form it says it has, and in each.
 pub fn index_node(data: &[u8]) {
     let bytes = padded::<NodeHeader>(data);
     for height in [1, 2, 9] {
@@ -197,21 +197,34 @@ pub fn index_node(data: &[u8]) {
             height,
             index: 3,
         };
-        let _ = Node::decode(data, id);
+        let _ = Node::decode(data, id, true);
         let mut bytes = bytes.clone();
         let (header, _) = NodeHeader::mut_from_prefix(&mut bytes).expect("padded");
         header.magic = node::MAGIC.into();
         header.ino = id.ino.0.into();
         header.index = id.index.into();
         header.height = height;
-        let version = header.version.get();
-        let Ok(node) = Node::decode(&bytes, id) else {
-            continue;
-        };
-        let encoded = node.encode(id, version);
-        assert!(encoded.len() <= 4096);
-        assert_eq!(Node::decode(&encoded, id), Ok(node));
+        for form in [header.form, node_form::PLAIN, node_form::PACKED] {
+            bytes[offset_of!(NodeHeader, form)] = form;
+            index_node_in_both_forms(&bytes, id);
+        }
     }
+}
+
+/// A node that can be read is the same stored either way, and packed never
+/// takes more sectors.
+fn index_node_in_both_forms(bytes: &[u8], id: NodeId) {
+    let (header, _) = NodeHeader::ref_from_prefix(bytes).expect("padded");
+    let Ok(node) = Node::decode(bytes, id, true) else {
+        return;
+    };
+    let version = header.version.get();
+    let plain = node.encode(id, version, false);
+    let packed = node.encode(id, version, true);
+    assert!(packed.len() <= plain.len() && plain.len() <= 4096);
+    assert_eq!(Node::decode(&plain, id, false).as_ref(), Ok(&node));
+    assert_eq!(Node::decode(&packed, id, true).as_ref(), Ok(&node));
+    assert_eq!(node.encode(id, version, true), packed);
 }
 
 /// Entries of the ifile's tables.

@@ -2,6 +2,7 @@
 //! it is meant to be.
 
 use varve_fuzz::{TARGETS, image, sample};
+use varve_lfs::format::node::{NodeHeader, node_form};
 
 #[test]
 fn every_target_has_a_file_and_takes_its_seeds() {
@@ -20,6 +21,16 @@ fn every_target_has_a_file_and_takes_its_seeds() {
             seeds.iter().for_each(|seed| (target.run)(seed));
         }
     }
+}
+
+#[test]
+fn packed_index_nodes_are_among_the_seeds_and_in_the_sample() {
+    let form = std::mem::offset_of!(NodeHeader, form);
+    let is_packed = |node: &&Vec<u8>| node[form] == node_form::PACKED;
+    let seeds = sample::index_node_seeds();
+    assert!(seeds.iter().any(|node| node[form] == node_form::PLAIN));
+    let packed: Vec<&Vec<u8>> = seeds.iter().filter(is_packed).collect();
+    assert!(packed.len() > 1, "one of them from the sample");
 }
 
 #[test]

@@ -25,6 +25,8 @@ pub struct Geometry {
     pub reserve_segments: u32,
     /// Full blocks stand on write units, and holes may be written into.
     pub aligned: bool,
+    /// Index nodes may be packed.
+    pub packed: bool,
 }
 
 impl From<&Superblock> for Geometry {
@@ -39,6 +41,7 @@ impl From<&Superblock> for Geometry {
             copy_stride: sb.copy_stride.get(),
             reserve_segments: sb.reserve_segments.get(),
             aligned: sb.incompat.get() & incompat_flags::ALIGNED != 0,
+            packed: sb.incompat.get() & incompat_flags::PACKED != 0,
         }
     }
 }
@@ -137,6 +140,14 @@ impl Geometry {
     pub fn group_bytes(&self) -> u64 {
         let volume = self.volume_bytes();
         (volume / 64).clamp(64 << 10, 16 << 20)
+    }
+
+    /// Bytes by which packed index nodes can grow for each block of their files
+    /// when pointers in them become less alike: at most to what a plain node
+    /// takes, from two sectors. That is 27.7 bytes a pointer in a node of 111,
+    /// and a thirtieth of it for the nodes above.
+    pub fn node_growth(&self) -> u64 {
+        if self.packed { 29 } else { 0 }
     }
 
     /// Pointers in an inode.

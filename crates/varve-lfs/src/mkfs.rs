@@ -184,8 +184,8 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         compat: 0.into(),
         read_only_compat: 0.into(),
         incompat: match aligned {
-            true => incompat_flags::ALIGNED,
-            false => 0,
+            true => incompat_flags::ALIGNED | incompat_flags::PACKED,
+            false => incompat_flags::PACKED,
         }
         .into(),
         uuid,

@@ -83,11 +83,13 @@ impl Lfs {
         segments * self.dependable_bytes()
     }
 
-    /// The price of what lives, without metadata.
+    /// The price of what lives, without metadata but for what that may grow by
+    /// while no block is added.
     fn price(&self, usage: Usage) -> u64 {
         let inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;
         let sectors = usage.sectors.saturating_mul(512);
-        let blocks = usage.blocks.saturating_mul(BLOCK_OVERHEAD);
+        let overhead = BLOCK_OVERHEAD + self.geometry.node_growth();
+        let blocks = usage.blocks.saturating_mul(overhead);
         sectors
             .saturating_add(blocks)
             .saturating_add(usage.inodes.saturating_mul(inode))
@@ -149,16 +151,34 @@ impl Lfs {
     /// on top of what folding everything so far may.
     fn with_fold(&self, bytes: u64) -> u64 {
         let committed = self.committed.read();
-        let existing = existing_nodes(&committed);
+        let existing = self.existing_nodes(&committed);
         bytes + bytes / 8 + committed.live.further_leaf_bytes(existing, bytes)
+    }
+
+    /// Most bytes that the nodes of the image take when they are written again.
+    fn base_nodes(&self, committed: &Committed) -> u64 {
+        let base = &committed.base;
+        let growth = base
+            .usage
+            .blocks
+            .saturating_mul(self.geometry.node_growth());
+        base.metadata_bytes.saturating_add(growth)
+    }
+
+    /// The same of all nodes that the live delta can find below it: those of the
+    /// image, and those that a running checkpoint makes.
+    fn existing_nodes(&self, committed: &Committed) -> u64 {
+        let frozen = committed.frozen.as_ref();
+        self.base_nodes(committed) + frozen.map_or(0, |frozen| frozen.file_fold_bytes)
     }
 
     /// Segments that folding what has changed so far may fill.
     pub(crate) fn fold_segments(&self) -> u64 {
         let committed = self.committed.read();
+        let existing = self.base_nodes(&committed);
         let frozen = committed.frozen.as_ref();
-        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(committed.base.metadata_bytes));
-        let live = committed.live.fold_bytes(existing_nodes(&committed));
+        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(existing));
+        let live = committed.live.fold_bytes(self.existing_nodes(&committed));
         (live + frozen + self.table_bytes()).div_ceil(self.dependable_bytes()) + 1
     }
 
@@ -404,11 +424,4 @@ impl Lfs {
             files_free: free / per_inode,
         }
     }
-}
-
-/// Most bytes of nodes that the live delta can find below it: those of the
-/// image, and those that a running checkpoint makes.
-fn existing_nodes(committed: &Committed) -> u64 {
-    let frozen = committed.frozen.as_ref();
-    committed.base.metadata_bytes + frozen.map_or(0, |frozen| frozen.file_fold_bytes)
 }

@@ -15,13 +15,15 @@ use varve_lfs::format::checkpoint::HeadPlace;
 use varve_lfs::format::checkpoint::{CheckpointHeader, checkpoint_flags};
 use varve_lfs::format::ifile::{ImapState, InodePlace, usage_flags};
 use varve_lfs::format::inode::inode_flags;
+use varve_lfs::format::node::node_form;
 use varve_lfs::format::pointer::pointer_flags;
 use varve_lfs::format::summary::{
     BlockEntry, FileEntry, InodeEntry, RecordEntry, entry_flags, entry_kind, summary_flags,
 };
 use varve_lfs::format::{
-    DiskInode, ImapEntry, LogPosition, NodeHeader, Pointer, SummaryHeader, Superblock, UsageDelta,
-    UsageEntry, ifile, inode, map, node, owner, pointer, summary, superblock,
+    DiskInode, ImapEntry, LogPosition, NodeHeader, PackedHeader, Pointer, SummaryHeader,
+    Superblock, UsageDelta, UsageEntry, ifile, inode, map, node, owner, pointer, summary,
+    superblock,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use zerocopy::IntoBytes;
@@ -122,7 +124,10 @@ fn every_field_is_where_the_document_says() {
         structure!(DiskInode: magic, version, ino, mode, uid, gid, nlink, size, blocks, sectors,
             special, seconds, nanos, flags, project, height, spare, inline_bytes, xattr_bytes,
             xattrs),
-        structure!(NodeHeader: magic, version, ino, index, height, spare, bitmap),
+        structure!(NodeHeader: magic, version, ino, index, height, form, spare, bitmap),
+        structure!(PackedHeader: address_base, birth_base, incarnation_base, sectors_base,
+            flags_base, address_shift, address_bits, sectors_bits, flags_bits, birth_bits,
+            incarnation_bits),
         structure!(UsageEntry: live_bytes, incarnation, flags, spare, newest_ns, empty_since),
     ];
     for (name, expected) in &code {
@@ -375,6 +380,10 @@ fn every_number_is_what_the_document_says() {
         ("imap.FREE", 1),
         ("superblock.VERSION", superblock::VERSION.into()),
         ("superblock.ALIGNED", superblock::incompat_flags::ALIGNED),
+        ("superblock.PACKED", superblock::incompat_flags::PACKED),
+        ("node.PLAIN", node_form::PLAIN.into()),
+        ("node.PACKED", node_form::PACKED.into()),
+        ("node.PACKED_SECTORS", node::PACKED_SECTORS),
         ("SECTOR", varve_lfs::format::SECTOR),
         ("pointer.MAX_SECTOR", pointer::MAX_SECTOR),
         ("ifile.MAX_INO", ifile::MAX_INO),

@@ -87,7 +87,7 @@ impl Walk<'_> {
             return Ok(node);
         }
         let bytes = self.reader.block(pointer, id.ino, id.index)?;
-        let node = Node::decode(&bytes, id)?;
+        let node = self.reader.decoded_node(&bytes, id)?;
         let version = NodeHeader::ref_from_prefix(&bytes).map_or(0, |(h, _)| h.version.get());
         if version != self.version {
             let problem = format!(

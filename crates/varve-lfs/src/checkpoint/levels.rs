@@ -145,7 +145,7 @@ impl Fold<'_> {
             if height == 0 {
                 self.lfs.fragments.lock().note(ino, &node);
             }
-            let bytes = node.encode(id, version);
+            let bytes = node.encode(id, version, self.lfs.geometry.packed);
             chunk.push(PendingNode {
                 at,
                 id,

@@ -198,18 +198,28 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
 fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     let v = Volume::new();
     let blocks = 150;
-    let fit = u64::from(v.lfs.geometry.segment_bytes) / BLOCK - 2;
+    let segment_bytes = v.lfs.geometry.segment_bytes;
+    let fit = u64::from(segment_bytes) / BLOCK - 6;
     let files: Vec<InodeNo> = (0..fit).map(|n| v.create(&format!("file {n}"))).collect();
     for &file in &files {
         v.write(file, 0, blocks);
         v.checkpoint();
     }
     // One block of each, together in one segment.
+    let filler = v.create("filler");
+    let offset = || v.lfs.log.lock().end.at(0).offset.get();
+    let mut block = 0;
+    while offset() > segment_bytes / 32 && offset() < segment_bytes {
+        v.write(filler, block, 1);
+        v.fs.sync().unwrap();
+        block += 1;
+    }
     files.iter().for_each(|&file| v.write(file, 0, 1));
     v.checkpoint();
     v.checkpoint();
     let mut segments: Vec<u32> = files.iter().map(|&f| v.segment(v.place(f, 0))).collect();
     segments.dedup();
+    assert_eq!(segments.len(), 1);
     let clean = v.clean();
     assert!(v.lfs.may_move(fit * BLOCK));
     let written = v.written();
@@ -221,7 +231,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
     let cost = v.written() - written;
-    let gain = segments.len() as u64 * u64::from(v.lfs.geometry.segment_bytes);
+    let gain = segments.len() as u64 * u64::from(segment_bytes);
     assert!(cost > gain, "cost {cost} for {gain}");
     assert!(v.clean() < clean, "{} after {clean}", v.clean());
     // But never more than had been set aside.

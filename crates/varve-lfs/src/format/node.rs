@@ -1,13 +1,17 @@
 //! A node of a file's index: up to 126 pointers, stored without the empty ones.
 //!
 //! ```text
-//! | NodeHeader (48 bytes, with a bitmap of the slots in use) | one Pointer per bit … |
+//! plain:  | NodeHeader (48 bytes, with a bitmap of the slots in use) | one Pointer per bit … |
+//! packed: | NodeHeader                                               | columns, see packed.rs |
 //! ```
+//!
+//! On volumes that allow it, a node is packed if that takes fewer sectors.
 //!
 //! A node of height 1 points to data blocks, a node of height h to nodes of
 //! height h-1. It names its owner and its place in the tree, so that a
 //! misplaced write is found. Sparse files pay for the pointers they have.
 
+use super::packed::Columns;
 use super::{Malformed, Pointer, SECTOR};
 use varve_fs::{InodeNo, Version};
 use zerocopy::little_endian::{U32, U64};
@@ -17,6 +21,20 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const MAGIC: u32 = u32::from_le_bytes(*b"VNOD");
 /// Pointers in a full node: what fits 4096 bytes.
 pub const FANOUT: u64 = 126;
+
+/// Sectors that a packed node takes at least. So a node of one sector is plain,
+/// and grows by no more than the pointers that it is given.
+pub const PACKED_SECTORS: u64 = 2;
+const PACKED_LEAST: usize = (PACKED_SECTORS * SECTOR) as usize;
+
+/// Values of [`NodeHeader::form`].
+pub mod node_form {
+    /// Pointers as they are.
+    pub const PLAIN: u8 = 0;
+    /// Pointers in columns: on volumes with
+    /// [`PACKED`](crate::format::superblock::incompat_flags::PACKED) only.
+    pub const PACKED: u8 = 1;
+}
 
 /// Fixed part of a node.
 #[derive(
@@ -34,13 +52,22 @@ pub struct NodeHeader {
     pub index: U64,
     /// From 1.
     pub height: u8,
+    /// One of [`node_form`].
+    pub form: u8,
     /// Zero.
-    pub spare: [u8; 7],
+    pub spare: [u8; 6],
     /// Bit `i` is set if slot `i` holds a pointer.
     pub bitmap: [u8; 16],
 }
 const _: () = assert!(size_of::<NodeHeader>() == 48);
 const _: () = assert!(48 + FANOUT as usize * size_of::<Pointer>() <= 4096);
+
+impl NodeHeader {
+    /// The slots in use, one bit each.
+    fn slots(&self) -> u128 {
+        u128::from_le_bytes(self.bitmap) & ((1 << FANOUT) - 1)
+    }
+}
 
 /// Where a node belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -92,33 +119,65 @@ impl Node {
         self.slots.iter().all(Pointer::is_none)
     }
 
-    /// The stored form, whole sectors.
-    pub fn encode(&self, id: NodeId, version: Version) -> Vec<u8> {
-        let mut bitmap = [0u8; 16];
-        let mut bytes = vec![0; size_of::<NodeHeader>()];
-        for (slot, pointer) in self.iter() {
-            bitmap[slot / 8] |= 1 << (slot % 8);
-            bytes.extend_from_slice(pointer.as_bytes());
-        }
-        let header = NodeHeader {
+    /// The stored form, whole sectors; packed where that takes fewer, if
+    /// `packed` allows it.
+    pub fn encode(&self, id: NodeId, version: Version, packed: bool) -> Vec<u8> {
+        let slots = self
+            .iter()
+            .fold(0u128, |slots, (slot, _)| slots | 1 << slot);
+        let mut header = NodeHeader {
             magic: U32::new(MAGIC),
             version: U32::new(version),
             ino: U64::new(id.ino.0),
             index: U64::new(id.index),
             height: id.height,
-            spare: [0; 7],
-            bitmap,
+            form: node_form::PLAIN,
+            spare: [0; 6],
+            bitmap: slots.to_le_bytes(),
         };
-        bytes[..size_of::<NodeHeader>()].copy_from_slice(header.as_bytes());
-        bytes.resize(bytes.len().next_multiple_of(SECTOR as usize), 0);
+        let length = whole_sectors(slots.count_ones() as usize * size_of::<Pointer>());
+        if packed
+            && length > PACKED_LEAST
+            && let Some(bytes) = self.pack(&mut header, length)
+        {
+            return bytes;
+        }
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(header.as_bytes());
+        for (_, pointer) in self.iter() {
+            bytes.extend_from_slice(pointer.as_bytes());
+        }
+        bytes.resize(length, 0);
         bytes
     }
 
-    /// Parses the stored form of node `id`.
+    /// The packed form; `None` if a pointer has a tag, or it is not shorter than
+    /// the `plain` one.
+    fn pack(&self, header: &mut NodeHeader, plain: usize) -> Option<Vec<u8>> {
+        let mut columns = Columns::empty();
+        if !columns.fill(self.iter().map(|(_, pointer)| pointer)) {
+            return None;
+        }
+        let widths = columns.header();
+        let count = header.slots().count_ones() as usize;
+        let length = whole_sectors(widths.bytes(count)).max(PACKED_LEAST);
+        if length >= plain {
+            return None;
+        }
+        header.form = node_form::PACKED;
+        let mut bytes = Vec::with_capacity(length);
+        bytes.extend_from_slice(header.as_bytes());
+        columns.put(&widths, &mut bytes);
+        bytes.resize(length, 0);
+        Some(bytes)
+    }
+
+    /// Parses the stored form of node `id`; `packed` says whether the volume
+    /// has nodes that are.
     ///
     /// # Errors
     /// If the bytes are not that node.
-    pub fn decode(bytes: &[u8], id: NodeId) -> Result<Self, Malformed> {
+    pub fn decode(bytes: &[u8], id: NodeId, packed: bool) -> Result<Self, Malformed> {
         let bad = |problem: String| Malformed::new("index node", format!("{id:?}: {problem}"));
         let (header, mut rest) =
             NodeHeader::ref_from_prefix(bytes).map_err(|_| bad("too short".into()))?;
@@ -134,14 +193,31 @@ impl Node {
                 header.index, header.height, header.ino
             )));
         }
-        let mut node = Node::default();
-        for slot in 0..FANOUT as usize {
-            if header.bitmap[slot / 8] & (1 << (slot % 8)) == 0 {
-                continue;
+        let slots = header.slots();
+        let count = slots.count_ones() as usize;
+        let mut columns = None;
+        match header.form {
+            node_form::PLAIN => {}
+            node_form::PACKED if packed => {
+                let columns = columns.insert(Columns::empty());
+                columns.parse(rest, count).map_err(bad)?;
             }
-            let (pointer, behind) =
-                Pointer::read_from_prefix(rest).map_err(|_| bad("pointers cut short".into()))?;
-            rest = behind;
+            node_form::PACKED => return Err(bad("packed, on a volume without such".into())),
+            form => return Err(bad(format!("of unknown form {form}"))),
+        }
+        let mut node = Node::default();
+        let mut left = slots;
+        for nth in 0..count {
+            let slot = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let pointer = if let Some(columns) = &columns {
+                columns.pointer(nth)
+            } else {
+                let (pointer, behind) = Pointer::read_from_prefix(rest)
+                    .map_err(|_| bad("pointers cut short".into()))?;
+                rest = behind;
+                pointer
+            };
             if pointer.is_none() || !pointer.is_sane() || (id.height > 1 && pointer.is_unwritten())
             {
                 return Err(bad(format!("slot {slot} is malformed")));
@@ -150,4 +226,9 @@ impl Node {
         }
         Ok(node)
     }
+}
+
+/// Bytes of a node with so many bytes behind its header.
+fn whole_sectors(bytes: usize) -> usize {
+    (size_of::<NodeHeader>() + bytes).next_multiple_of(SECTOR as usize)
 }

@@ -82,6 +82,25 @@ impl Pointer {
         }
     }
 
+    /// A pointer of these parts, which [`Pointer::is_sane`] is still to judge.
+    pub(super) fn of_parts(
+        sector: u64,
+        sectors: u8,
+        flags: u8,
+        birth: u64,
+        crc: u32,
+        incarnation: u32,
+    ) -> Self {
+        let place = sector & MAX_SECTOR | u64::from(sectors) << 48 | u64::from(flags) << 56;
+        Pointer {
+            place: U64::new(place),
+            birth: U64::new(birth),
+            crc: U32::new(crc),
+            incarnation: U32::new(incarnation),
+            tag: U64::ZERO,
+        }
+    }
+
     /// A block that is reserved but unwritten; `birth` is the serial of the
     /// record that reserved it.
     pub fn unwritten_block(sectors: u8, birth: u64) -> Self {
@@ -144,6 +163,11 @@ impl Pointer {
     /// Incarnation of the segment.
     pub fn incarnation(&self) -> u32 {
         self.incarnation.get()
+    }
+
+    /// What is reserved for an authentication tag.
+    pub(super) fn tag(&self) -> u64 {
+        self.tag.get()
     }
 
     /// Same block, same copy (protocol rule 19).

@@ -90,10 +90,12 @@ pub mod incompat_flags {
     /// Full blocks stand on multiples of the write unit, so that what is dead
     /// can be written over block by block (`docs/holes.md`).
     pub const ALIGNED: u64 = 1 << 0;
+    /// Index nodes may be packed ([`crate::format::packed`]).
+    pub const PACKED: u64 = 1 << 1;
 }
 
 /// Incompatible features this version understands.
-pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALIGNED;
+pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALIGNED | incompat_flags::PACKED;
 /// Read-only-compatible features this version understands.
 pub const KNOWN_READ_ONLY_COMPAT: u64 = 0;
 

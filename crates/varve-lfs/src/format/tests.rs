@@ -304,10 +304,10 @@ fn index_nodes_name_their_place() {
     let mut node = Node::default();
     node.set(0, Pointer::new(100, 8, 1, 2, 3));
     node.set(125, Pointer::new(200, 8, 1, 2, 3));
-    let bytes = node.encode(id, 4);
-    assert_eq!(Node::decode(&bytes, id).unwrap(), node);
-    refused(Node::decode(&bytes[..47], id), "too short");
-    refused(Node::decode(&bytes[..48 + 33], id), "cut short");
+    let bytes = node.encode(id, 4, true);
+    assert_eq!(Node::decode(&bytes, id, true).unwrap(), node);
+    refused(Node::decode(&bytes[..47], id, true), "too short");
+    refused(Node::decode(&bytes[..48 + 33], id, true), "cut short");
     let others = [
         NodeId {
             ino: InodeNo(8),
@@ -317,22 +317,25 @@ fn index_nodes_name_their_place() {
         NodeId { index: 4, ..id },
     ];
     for other in others {
-        refused(Node::decode(&bytes, other), "stands in its place");
+        refused(Node::decode(&bytes, other, true), "stands in its place");
     }
     let edited = |edit: fn(&mut NodeHeader)| {
         let mut bytes = bytes.clone();
         edit(NodeHeader::mut_from_prefix(&mut bytes).unwrap().0);
-        Node::decode(&bytes, id)
+        Node::decode(&bytes, id, true)
     };
     refused(edited(|h| h.magic = 0.into()), "no node");
     // A pointer for which the bitmap has a slot and the node has zeros.
     refused(edited(|h| h.bitmap[1] = 1), "slot 125 is malformed");
     let mut unwritten = Node::default();
     unwritten.set(5, Pointer::unwritten_block(8, 9));
-    refused(Node::decode(&unwritten.encode(id, 4), id), "slot 5");
+    refused(
+        Node::decode(&unwritten.encode(id, 4, true), id, true),
+        "slot 5",
+    );
     let leaf = NodeId { height: 1, ..id };
     assert_eq!(
-        Node::decode(&unwritten.encode(leaf, 4), leaf).unwrap(),
+        Node::decode(&unwritten.encode(leaf, 4, true), leaf, true).unwrap(),
         unwritten
     );
 }

@@ -13,6 +13,7 @@ fn geometry() -> Geometry {
         copy_stride: 4,
         reserve_segments: 12,
         aligned: true,
+        packed: true,
     }
 }
 

@@ -115,7 +115,7 @@ impl Reader {
             return Ok(node);
         }
         let bytes = self.block_for(ReadCause::Metadata, pointer, id.ino, id.index)?;
-        let node = Node::decode(&bytes, id).map_err(|source| {
+        let node = self.decoded_node(&bytes, id).map_err(|source| {
             Error::damaged(
                 self.geometry.segment_of(pointer.sector()),
                 pointer.sector(),
@@ -125,6 +125,14 @@ impl Reader {
         let node = Arc::new(node);
         self.meta.insert(key, Meta::Node(id, Arc::clone(&node)));
         Ok(node)
+    }
+
+    /// A node, from its stored form.
+    ///
+    /// # Errors
+    /// If the bytes are not that node.
+    pub fn decoded_node(&self, bytes: &[u8], id: NodeId) -> std::result::Result<Node, Malformed> {
+        Node::decode(bytes, id, self.geometry.packed)
     }
 
     /// Keeps a node that has just been written.

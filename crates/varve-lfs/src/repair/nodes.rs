@@ -145,7 +145,7 @@ impl Mender<'_> {
     fn is_readable(&self, id: &NodeId, pointer: &Pointer) -> bool {
         self.reader
             .block(pointer, id.ino, id.index)
-            .is_ok_and(|bytes| Node::decode(&bytes, *id).is_ok())
+            .is_ok_and(|bytes| self.reader.decoded_node(&bytes, *id).is_ok())
     }
 
     /// Takes the pointer to a node out of what holds it.

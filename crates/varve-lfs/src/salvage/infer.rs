@@ -9,6 +9,9 @@
 //! | inode size | with which inodes match their checksums |
 //! | block size | which block of the ifile the inode map begins at |
 //!
+//! Index nodes count as perhaps packed: what says so is in each node, and a
+//! volume without packed ones reads alike.
+//!
 //! Not in any summary: the label, half of the UUID, the seed of directory
 //! hashes, and whether names compare without regard to case. Directories are
 //! made anew, so their old seed is not needed.
@@ -103,7 +106,7 @@ pub(crate) fn superblock(
         superblock.inode_bytes = sizes.0.into();
         superblock.block_bytes = sizes.1.into();
         if sightings.iter().any(|sighting| sighting.aligned) {
-            superblock.incompat = incompat_flags::ALIGNED.into();
+            superblock.incompat |= incompat_flags::ALIGNED;
         }
         let (record_bytes, _) = fixed_layout(unit, sizes.0, segment_bytes);
         superblock.record_bytes = record_bytes.into();
@@ -315,7 +318,7 @@ fn draft(
         options: u8::from(case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: 0.into(),
+        incompat: incompat_flags::PACKED.into(),
         uuid,
         label: [0; 64],
         hash_seed: (tag.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15).into(),

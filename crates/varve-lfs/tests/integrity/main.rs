@@ -6,6 +6,7 @@
 mod check;
 mod crafted;
 mod extremes;
+mod forms;
 
 mod patient;
 mod repair;

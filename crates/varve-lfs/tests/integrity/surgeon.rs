@@ -221,11 +221,11 @@ impl Surgeon {
             height,
             index: block / FANOUT.pow(height.into()),
         };
-        let mut node = Node::decode(&bytes, id).unwrap();
+        let mut node = Node::decode(&bytes, id, self.geometry.packed).unwrap();
         let slot = (block / FANOUT.pow(u32::from(height) - 1) % FANOUT) as usize;
         let child = self.edit_below(ino, node.get(slot), (height - 1, to_height), block, leaf);
         node.set(slot, child);
-        let encoded = node.encode(id, version);
+        let encoded = node.encode(id, version, self.geometry.packed);
         assert_eq!(encoded.len(), bytes.len(), "an edit keeps the node's size");
         self.stored(&pointer).copy_from_slice(&encoded);
         self.resealed(&pointer)

@@ -3,4 +3,4 @@
 //! lost is named.
 
 mod crashes;
-mod sweep;
+pub mod sweep;
