@@ -160,9 +160,6 @@ pub struct InodeDelta {
     pub price: FoldPrice,
 }
 
-/// Bytes for which a leaf is priced: itself, and its share of the nodes above.
-const LEAF_PRICE: u64 = 4096 + 512;
-
 /// Which parts of a file's index a fold may have to write.
 #[derive(Clone, Debug, Default)]
 pub struct FoldPrice {
@@ -198,7 +195,7 @@ impl FoldPrice {
             + match self.flat_blocks {
                 // A node stores the pointers it has, in whole sectors.
                 Some(blocks) => nodes * (512 + 128) + (blocks + nodes) * 33,
-                None => nodes * LEAF_PRICE,
+                None => nodes * geometry.leaf_price(),
             }
     }
 }
@@ -299,11 +296,11 @@ impl Delta {
     /// An upper bound of what folding this delta writes, the usage table left
     /// aside: the checkpoint must find that much room. `existing` bytes of nodes
     /// are there below it.
-    pub fn fold_bytes(&self, existing: u64) -> u64 {
+    pub fn fold_bytes(&self, geometry: &Geometry, existing: u64) -> u64 {
         let imap = self.imap_blocks.len() as u64;
         // Taking a number off the free list dirties its neighbours' blocks.
         let ifile = self.touched_ifile.len() as u64;
-        let (priced, at_most) = self.leaf_bytes(existing);
+        let (priced, at_most) = self.leaf_bytes(geometry, existing);
         self.file_fold_bytes - priced.saturating_sub(at_most).min(self.file_fold_bytes)
             + self.touched_bytes
             + ifile * 8704
@@ -313,20 +310,21 @@ impl Delta {
     /// What leaves that may have been there before cost: as priced, each whole;
     /// and as all there is can cost, each that exists written once, and for each
     /// that does not a small node and the pointers that this delta has.
-    fn leaf_bytes(&self, existing: u64) -> (u64, u64) {
+    fn leaf_bytes(&self, geometry: &Geometry, existing: u64) -> (u64, u64) {
         let pointers = self.held_blocks.saturating_mul(36);
         let new = self.old_leaves.saturating_mul(1024);
         let at_most = existing.saturating_add(new).saturating_add(pointers);
-        (self.old_leaves * LEAF_PRICE, at_most)
+        (self.old_leaves * geometry.leaf_price(), at_most)
     }
 
     /// The same of `bytes` of blocks that are still to come, beyond what it
     /// costs now.
-    pub fn further_leaf_bytes(&self, existing: u64, bytes: u64) -> u64 {
-        let (priced, at_most) = self.leaf_bytes(existing);
+    pub fn further_leaf_bytes(&self, geometry: &Geometry, existing: u64, bytes: u64) -> u64 {
+        let (priced, at_most) = self.leaf_bytes(geometry, existing);
         // A block adds a leaf's price to the one, and 1060 bytes to the other.
         let untouched = at_most.saturating_sub(priced);
-        (bytes + bytes / 8).min(untouched + bytes / 32 * 9)
+        let leaves = bytes.div_ceil(8) * (geometry.leaf_price() / SECTOR);
+        leaves.min(untouched + bytes / 32 * 9)
     }
 
     /// Changes an entry's price and keeps the sum.

@@ -1,8 +1,9 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
+use crate::format::node::{FANOUT, PACKED_SECTORS};
 use crate::format::summary::MAX_PARTIAL_BYTES;
 use crate::format::superblock::incompat_flags;
-use crate::format::{LogPosition, SECTOR, Superblock};
+use crate::format::{LogPosition, NodeHeader, PackedHeader, SECTOR, Superblock};
 
 /// The measures of a volume, from its superblock.
 #[derive(Clone, Copy, Debug)]
@@ -142,12 +143,53 @@ impl Geometry {
         (volume / 64).clamp(64 << 10, 16 << 20)
     }
 
-    /// Bytes by which packed index nodes can grow for each block of their files
-    /// when pointers in them become less alike: at most to what a plain node
-    /// takes, from two sectors. That is 27.7 bytes a pointer in a node of 111,
-    /// and a thirtieth of it for the nodes above.
+    /// Bits that a pointer of a packed index node takes at most on this volume:
+    /// its address, stored sectors, one flag, birth, incarnation and checksum.
+    ///
+    /// A partial segment takes a write unit of a segment that was opened for it,
+    /// and openings are counted in 32 bits: so many serials can ever be.
+    fn pointer_bits(&self) -> u64 {
+        let bits = |most: u64| u64::from(u64::BITS - most.leading_zeros());
+        let address = bits((self.first_segment + self.volume_bytes()) / SECTOR);
+        let sectors = bits(u64::from(self.block_bytes.max(4096)) / SECTOR - 1);
+        let birth = 32 + bits(u64::from(self.segment_bytes / self.write_unit));
+        address + sectors + 1 + birth + 32 + 32
+    }
+
+    /// Most bytes that an index node of so many pointers is stored in, whatever
+    /// they are.
+    pub fn node_bytes(&self, pointers: u64) -> u64 {
+        let whole = |bytes: u64| bytes.next_multiple_of(SECTOR);
+        let plain = whole(size_of::<NodeHeader>() as u64 + 32 * pointers);
+        if !self.packed {
+            return plain;
+        }
+        // Each of five columns may leave a part of its last byte.
+        let columns = (pointers * self.pointer_bits()).div_ceil(8) + 5;
+        let headers = size_of::<NodeHeader>() + size_of::<PackedHeader>();
+        let packed = whole(headers as u64 + columns);
+        plain.min(packed.max(PACKED_SECTORS * SECTOR))
+    }
+
+    /// Bytes for which the fold of a leaf is priced: itself, and its share of
+    /// the nodes above.
+    pub fn leaf_price(&self) -> u64 {
+        self.node_bytes(FANOUT) + SECTOR
+    }
+
+    /// Bytes by which packed index nodes can grow for each block of their files,
+    /// when pointers in them become less alike: from two sectors to
+    /// [`Geometry::node_bytes`], and a thirtieth of it for the nodes above, as
+    /// what can grow has more than thirty pointers.
     pub fn node_growth(&self) -> u64 {
-        if self.packed { 29 } else { 0 }
+        if !self.packed {
+            return 0;
+        }
+        // A plain node of 111 pointers grows by 27.7 for each, others by less;
+        // a packed one by no more than a full one whose last sector just began.
+        let packed = 81 + (SECTOR - 1) + FANOUT * self.pointer_bits() / 8;
+        let grown = packed - PACKED_SECTORS * SECTOR;
+        (grown * 31 / 30 / FANOUT + 1).min(29)
     }
 
     /// Pointers in an inode.
@@ -176,3 +218,6 @@ impl Geometry {
         u64::from(self.block_bytes) / crate::format::ifile::ENTRY_BYTES as u64
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,7 +152,11 @@ impl Lfs {
     fn with_fold(&self, bytes: u64) -> u64 {
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
-        bytes + bytes / 8 + committed.live.further_leaf_bytes(existing, bytes)
+        bytes
+            + bytes / 8
+            + committed
+                .live
+                .further_leaf_bytes(&self.geometry, existing, bytes)
     }
 
     /// Most bytes that the nodes of the image take when they are written again.
@@ -177,8 +181,10 @@ impl Lfs {
         let committed = self.committed.read();
         let existing = self.base_nodes(&committed);
         let frozen = committed.frozen.as_ref();
-        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(existing));
-        let live = committed.live.fold_bytes(self.existing_nodes(&committed));
+        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(&self.geometry, existing));
+        let live = committed
+            .live
+            .fold_bytes(&self.geometry, self.existing_nodes(&committed));
         (live + frozen + self.table_bytes()).div_ceil(self.dependable_bytes()) + 1
     }
 

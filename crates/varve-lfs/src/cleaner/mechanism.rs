@@ -397,7 +397,12 @@ impl Lfs {
         };
         let Some(root) = root else { return Ok(None) };
         // Its parent is another node, or only the inode.
-        let above = if root.height > id.height { 4608 } else { 640 };
+        let parent = root.height > id.height;
+        let above = if parent {
+            self.geometry.leaf_price()
+        } else {
+            640
+        };
         let tree = crate::base::Tree {
             reader: &self.reader,
             ino: id.ino,

@@ -227,7 +227,12 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     for &segment in &segments {
         assert!(v.lfs.clean_segment(segment).unwrap());
     }
-    let priced = v.lfs.committed.read().live.fold_bytes(u64::MAX);
+    let priced = v
+        .lfs
+        .committed
+        .read()
+        .live
+        .fold_bytes(&v.lfs.geometry, u64::MAX);
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
     let cost = v.written() - written;

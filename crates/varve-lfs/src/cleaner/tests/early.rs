@@ -219,19 +219,25 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
     v.checkpoint();
     let existing = v.lfs.committed.read().base.metadata_bytes;
-    let price = || v.lfs.committed.read().live.fold_bytes(existing);
+    let price = || {
+        v.lfs
+            .committed
+            .read()
+            .live
+            .fold_bytes(&v.lfs.geometry, existing)
+    };
     // The inode and its place in the map are paid for once.
     v.write(sparse, at(0), 1);
     v.fs.sync().unwrap();
     // Leaves that exist, then leaves that do not.
     for leaf in 1..2 * leaves {
         let before = price();
-        let admitted = v
-            .lfs
-            .committed
-            .read()
-            .live
-            .further_leaf_bytes(existing, BLOCK);
+        let admitted =
+            v.lfs
+                .committed
+                .read()
+                .live
+                .further_leaf_bytes(&v.lfs.geometry, existing, BLOCK);
         v.write(sparse, at(leaf), 1);
         v.fs.sync().unwrap();
         let grown = price() - before;

@@ -144,7 +144,10 @@ fn a_node_below_another_costs_that_one_and_a_node_below_the_inode_the_inode() {
         index: 0,
     };
     let price = |id| v.life(id, v.node_at(id).unwrap());
-    let (parent, inode) = (Some(Life::Node(4608)), Some(Life::Node(640)));
+    let (parent, inode) = (
+        Some(Life::Node(v.lfs.geometry.leaf_price())),
+        Some(Life::Node(640)),
+    );
     assert_eq!(price(node(low, 1)), inode);
     assert_eq!(v.node_at(node(low, 2)), None);
     assert_eq!(price(node(tall, 1)), parent);
