@@ -370,7 +370,10 @@ pub fn map_seeds() -> Vec<Vec<u8>> {
 pub fn index_node_seeds() -> Vec<Vec<u8>> {
     let mut node = Node::default();
     for slot in 0..FANOUT {
-        let (sector, crc) = (64 + 8 * (slot * 7919 % 50_000), 0x9e37_79b9 ^ (slot as u32) << 20);
+        let (sector, crc) = (
+            64 + 8 * (slot * 7919 % 50_000),
+            0x9e37_79b9 ^ (slot as u32) << 20,
+        );
         let pointer = match slot % 40 {
             7 => Pointer::unwritten_block(8, slot),
             _ => Pointer::new(sector, 8, crc, 1000 + slot * slot, 3 + slot as u32 % 9),

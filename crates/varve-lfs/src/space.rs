@@ -83,8 +83,7 @@ impl Lfs {
         segments * self.dependable_bytes()
     }
 
-    /// The price of what lives, without metadata but for what that may grow by
-    /// while no block is added.
+    /// The price of what lives, and what metadata may grow by with no block more.
     fn price(&self, usage: Usage) -> u64 {
         let inode = u64::from(self.geometry.inode_bytes) + INODE_OVERHEAD;
         let sectors = usage.sectors.saturating_mul(512);
@@ -161,11 +160,8 @@ impl Lfs {
 
     /// Most bytes that the nodes of the image take when they are written again.
     fn base_nodes(&self, committed: &Committed) -> u64 {
-        let base = &committed.base;
-        let growth = base
-            .usage
-            .blocks
-            .saturating_mul(self.geometry.node_growth());
+        let (base, each) = (&committed.base, self.geometry.node_growth());
+        let growth = base.usage.blocks.saturating_mul(each);
         base.metadata_bytes.saturating_add(growth)
     }
 
