@@ -1,6 +1,8 @@
 //! Writing into holes (`docs/holes.md`): which segments, what a mount makes of
 //! it, and what happens when something is wrong.
 
+mod unread;
+
 use super::*;
 use crate::check::{CheckOptions, check};
 use crate::cleaner::holes::Plugging;
