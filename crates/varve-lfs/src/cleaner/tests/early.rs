@@ -242,7 +242,7 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
 
 /// What the replayed log has left empty is given back if that is certain:
 /// not if it cannot be read, nor if a summary is illegible, nor across a
-/// checkpoint.
+/// checkpoint. None of these fails the mount.
 #[test]
 fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
     for what in ["sound", "unreadable", "illegible", "a checkpoint"] {

@@ -18,7 +18,11 @@ impl Volume {
     /// Full, of one file whose blocks have died here and there, and two
     /// checkpoints since.
     fn crowded() -> (Self, InodeNo, u64) {
-        let v = Volume::mounted(MountOptions::default());
+        Volume::crowded_on(&FormatOptions::default())
+    }
+
+    fn crowded_on(format: &FormatOptions) -> (Self, InodeNo, u64) {
+        let v = Volume::made(24 << 20, format, MountOptions::default());
         let file = v.create("file");
         let free = v.fs.statfs().free;
         let blocks = free * 92 / 100;

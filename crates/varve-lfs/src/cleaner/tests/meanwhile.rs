@@ -3,10 +3,10 @@
 
 use super::remote::{call, join, living, markv};
 use super::{Among, Urgency, Volume, settled_file};
-use crate::Error;
 use crate::cleaner::wire::{Answer, Block, Request};
 use crate::cleaner::{CallError, CleanerId};
 use crate::segments::SegmentState;
+use crate::{Error, MountOptions};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -193,6 +193,75 @@ fn a_stranger_learns_of_damage_and_the_segment_is_kept() {
     assert_eq!(v.place(file, 0), place);
     let gone = call(&v, id, Request::Segclean { segment });
     assert!(matches!(gone, Err(CallError::NotThis)), "{gone:?}");
+}
+
+/// It was found to live, is moved, and its segment given back and discarded,
+/// before it is read: that is no damage, to whoever looks.
+#[test]
+fn what_another_moves_before_it_is_read_is_no_damage() {
+    for own in [false, true] {
+        let options = MountOptions {
+            discard: true,
+            ..MountOptions::default()
+        };
+        let v = Volume::mounted(options);
+        let (file, other) = (v.create("file"), v.create("other"));
+        v.write(file, 0, 600);
+        for _ in 0..3 {
+            v.checkpoint();
+            v.write(other, 0, 1);
+        }
+        v.checkpoint();
+        let (place, lfs) = (v.place(file, 300), Arc::clone(&v.lfs));
+        let segment = v.segment(place);
+        assert!(lfs.segments.lock().may_vacate(segment));
+        let id = join(&v);
+        let blocks = living(&v, id, segment);
+        let contents = lfs.read_segment(segment).unwrap().without_bytes();
+        v.lfs.drop_caches();
+        v.errands
+            .before(Operation::Read, Volume::bytes(place), move || {
+                assert!(lfs.clean_segment(segment).unwrap());
+                lfs.settle_vacated().unwrap();
+                false
+            });
+        if own {
+            let found = v.lfs.bmapv(&contents).unwrap();
+            assert_eq!(found.damaged, 0);
+            assert_eq!(v.lfs.markv(found).unwrap(), None, "to be judged again");
+        } else {
+            let marked = markv(&v, id, &blocks);
+            assert_eq!((marked.damaged.get(), marked.moved.get()), (0, 0));
+            assert_eq!(marked.unknown, marked.done);
+        }
+        assert!(v.errands.is_done() && v.is_clean(segment));
+        assert_eq!(v.lfs.statistics().checksum_failures, 0);
+        v.is_whole(file, 0, 600);
+    }
+}
+
+#[test]
+fn damage_in_the_inode_map_keeps_its_segment() {
+    let v = Volume::new();
+    settled_file(&v, 20);
+    // The log leaves what the last checkpoint wrote behind.
+    let more = v.create("more");
+    v.write(more, 0, 100);
+    v.fs.sync().unwrap();
+    let base = Arc::clone(&v.lfs.committed.read().base);
+    let mut block = None;
+    let mut take = |at, pointer| {
+        block = block.or(Some((at, pointer)));
+        true
+    };
+    let tree = base.ifile_tree(&v.lfs.reader);
+    tree.blocks(0, u64::MAX, &mut take).unwrap();
+    let (_, pointer) = block.expect("a block of the table or the map");
+    let segment = v.segment(pointer);
+    v.spoil(Volume::bytes(pointer).start);
+    assert!(!v.lfs.clean_segment(segment).unwrap());
+    assert!(v.is_suspect(segment));
+    assert_eq!(v.lfs.segments.lock().get(segment).cleaned, None);
 }
 
 #[test]

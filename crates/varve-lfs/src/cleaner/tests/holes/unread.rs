@@ -42,6 +42,43 @@ fn one_looks_for_holes_at_a_time() {
     assert_ne!(v.stock(file), BTreeSet::new());
 }
 
+/// A block that shares its write units with others cannot be written alone.
+#[test]
+fn where_blocks_do_not_lie_on_write_units_nothing_is_plugged() {
+    for aligned in [true, false] {
+        let format = FormatOptions {
+            aligned,
+            ..FormatOptions::default()
+        };
+        let (v, file, _) = Volume::crowded_on(&format);
+        assert_eq!(v.lfs.geometry.aligned, aligned);
+        assert!(v.lfs.is_short());
+        assert_eq!(v.stock(file).is_empty(), !aligned);
+    }
+}
+
+/// Another checkpoint would show more of them, but must find room.
+#[test]
+fn where_no_checkpoint_fits_holes_are_looked_for_without_one() {
+    let checkpoints = [true, false].map(|fits| {
+        let (v, file, _) = Volume::crowded();
+        if !fits {
+            v.leave_clean(0);
+        }
+        assert_eq!(v.lfs.checkpoint_fits(), fits);
+        let all = v.lfs.segments.lock().pluggable();
+        for (segment, _) in all {
+            v.lfs.segments.lock().get_mut(segment).suspect = true;
+        }
+        v.lfs.committed.write().live.log_bytes = v.lfs.geometry.volume_bytes() / 8;
+        let before = v.lfs.statistics().checkpoints;
+        v.stock(file);
+        assert_eq!(v.lfs.stopped(), None);
+        v.lfs.statistics().checkpoints - before
+    });
+    assert_eq!(checkpoints, [1, 0]);
+}
+
 /// Neither a segment nor the index need be legible: there are others, and a
 /// user who writes is told nothing of it.
 #[test]
