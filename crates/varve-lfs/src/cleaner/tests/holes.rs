@@ -317,6 +317,29 @@ fn holes_are_expected_until_small_groups_have_taken_a_segment() {
     assert!(!plugs.is_expected());
 }
 
+/// As long as clean segments are short: then they must have what small groups
+/// need.
+#[test]
+fn small_groups_end_what_a_large_one_expects() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    let plugs = &v.lfs.control.plugs;
+    let small_groups = |bytes: u64| {
+        for nth in 0..bytes / BLOCK {
+            v.write(file, nth * 31 % blocks, 1);
+            v.fs.fsync(View::Live, file, true).unwrap();
+        }
+    };
+    let segment = u64::from(v.lfs.geometry.segment_bytes);
+    plugs.looked(true);
+    v.leave_clean(v.lfs.cleaning_gauge().high);
+    assert!(v.lfs.is_short());
+    small_groups(segment / 4);
+    assert!(plugs.is_expected());
+    small_groups(segment);
+    assert!(!plugs.is_expected());
+}
+
 /// A quarter of what has died in segments that are not clean, but no less than a
 /// 64th of the volume, and no more than an eighth.
 #[test]
