@@ -10,6 +10,7 @@ use crate::format::checkpoint::CheckpointRecord;
 use crate::format::inode::InodeImage;
 use crate::format::node::{FANOUT, NodeId};
 use crate::{FormatOptions, Lfs, MountOptions};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -128,6 +129,11 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     }
     lfs.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
+    // Nor is one that another, which was under way, has left no reason for.
+    let looks = Cell::new(0);
+    let once = |_: &Lfs| looks.replace(looks.get() + 1) == 0;
+    lfs.take_checkpoint_if(once).unwrap();
+    assert_eq!((looks.get(), lfs.statistics().checkpoints), (2, 1));
 }
 
 /// A file system on a volume of its own, and a file on it.
@@ -230,30 +236,30 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
     assert!(matches!(gone, Err(Error::NoInode(_))), "{gone:?}");
 }
 
-/// A node that was put down to be written anew is gone with the part of the
-/// file that it finds: a checkpoint of the time between has cut it off.
+/// A node that was put down to be written anew is gone with the file, or the part
+/// of it that it finds: a checkpoint of the time between has cut it off.
 #[test]
 fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
     let m = Mounted::new(2);
     m.lfs.checkpoint().unwrap();
     let place = || m.lfs.lookup().inode_place(m.file).unwrap().0;
     let (before, root) = (place(), m.image().root.clone());
-    let node = |index| NodeId {
-        ino: m.file,
-        height: 1,
-        index,
-    };
     let written = || m.lfs.statistics().node_bytes;
-    let touch = |index| {
-        let mut committed = m.lfs.committed.write();
-        committed.live.touched_nodes.insert(node(index));
+    let touch = |ino, index| {
+        let node = NodeId {
+            ino,
+            height: 1,
+            index,
+        };
+        m.lfs.committed.write().live.touched_nodes.insert(node);
     };
-    touch(500);
+    touch(m.file, 500);
+    touch(InodeNo(m.file.0 + 1), 0);
     m.lfs.checkpoint().unwrap();
     assert_eq!((place(), m.image().root.clone()), (before, root.clone()));
     // One that is there moves, and the inode with it.
     let nodes = written();
-    touch(1);
+    touch(m.file, 1);
     m.lfs.checkpoint().unwrap();
     assert!(place() != before && m.image().root != root);
     assert!(written() > nodes);
