@@ -149,7 +149,7 @@ pub struct Lookup<'a> {
 impl Lookup<'_> {
     /// Repeats a look-up whose image was replaced, and its segments reused,
     /// while it was being read.
-    fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
+    pub(crate) fn steady<T>(&self, look: impl Fn() -> Result<T>) -> Result<T> {
         for _ in 0..8 {
             let before = self.committed.read().base.serial;
             match look() {

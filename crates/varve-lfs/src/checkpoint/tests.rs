@@ -5,13 +5,20 @@ use super::MAX_ENTRIES;
 use crate::check::{CheckOptions, check};
 use crate::delta::Delta;
 use crate::error::Error;
+use crate::format::SECTOR;
 use crate::format::checkpoint::CheckpointRecord;
+use crate::format::inode::InodeImage;
+use crate::format::node::{FANOUT, NodeId};
+use crate::format::superblock::incompat_flags;
 use crate::{FormatOptions, Lfs, MountOptions};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
+use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, SetAttr, View};
+use zerocopy::IntoBytes;
 
 fn formatted(bytes: u64, segment_bytes: u32) -> (Arc<MemoryDevice>, Arc<dyn Clock>) {
     let device = Arc::new(MemoryDevice::new(bytes));
@@ -113,6 +120,7 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     assert!(!lfs.checkpoint_fits());
     let refused = lfs.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
+    lfs.take_checkpoint_if(|_| true).unwrap();
     lfs.committed.write().live.log_bytes = u64::MAX;
     assert!(lfs.checkpoint_if_due().unwrap(), "due, and left for later");
     lfs.committed.write().live.log_bytes = 0;
@@ -123,6 +131,181 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     }
     lfs.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
+    // Nor is one that another, which was under way, has left no reason for.
+    let looks = Cell::new(0);
+    let once = |_: &Lfs| looks.replace(looks.get() + 1) == 0;
+    lfs.take_checkpoint_if(once).unwrap();
+    assert_eq!((looks.get(), lfs.statistics().checkpoints), (2, 1));
+}
+
+/// A file system on a volume of its own, and a file on it.
+struct Mounted {
+    device: Arc<MemoryDevice>,
+    clock: Arc<VirtualClock>,
+    lfs: Arc<Lfs>,
+    fs: FileSystem<Arc<Lfs>>,
+    file: InodeNo,
+}
+
+impl Mounted {
+    /// With `leaves` of the file's index full of blocks.
+    fn new(leaves: u64) -> Self {
+        Self::made(leaves, |_| {})
+    }
+
+    /// The same, each of whose leaves takes eight sectors.
+    fn unpacked(leaves: u64) -> Self {
+        Self::made(leaves, |device| {
+            let mut superblock = Lfs::find_superblock(device).unwrap();
+            let packed = incompat_flags::PACKED;
+            superblock.incompat = (superblock.incompat.get() & !packed).into();
+            let copy = superblock.sealed_for(0);
+            device.apply_write(0, copy.as_bytes()).unwrap();
+        })
+    }
+
+    fn made(leaves: u64, prepare: impl FnOnce(&MemoryDevice)) -> Self {
+        let device = Arc::new(MemoryDevice::new(64 << 20));
+        let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
+        let clock: Arc<dyn Clock> = ticking.clone();
+        let options = FormatOptions {
+            seed: Some(7),
+            ..FormatOptions::default()
+        };
+        Lfs::format(&*device, &*clock, &options).unwrap();
+        prepare(&device);
+        let lfs = Arc::new(mounted(&device, &clock));
+        FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
+        let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
+        let made = fs.mknod(
+            View::Live,
+            &Caller::root(),
+            InodeNo::ROOT,
+            b"file",
+            0o644,
+            0,
+        );
+        let mounted = Mounted {
+            device,
+            clock: ticking,
+            lfs,
+            fs,
+            file: made.unwrap().ino,
+        };
+        mounted.write(leaves);
+        mounted
+    }
+
+    fn write(&self, leaves: u64) {
+        let data = vec![7; (FANOUT << 12) as usize];
+        for leaf in 0..leaves {
+            let at = leaf * data.len() as u64;
+            self.fs
+                .write(View::Live, &Caller::root(), self.file, at, &data)
+                .unwrap();
+        }
+        self.fs.sync().unwrap();
+    }
+
+    fn image(&self) -> Arc<InodeImage> {
+        let base = Arc::clone(&self.lfs.committed.read().base);
+        let image = base.inode(&self.lfs.reader, &self.lfs.geometry, self.file);
+        image.unwrap().unwrap()
+    }
+
+    /// What is wrong with the volume as it would be found after a crash.
+    fn errors(&self) -> Vec<String> {
+        let found = Arc::new(MemoryDevice::from_image(&self.device.snapshot()));
+        let clock: Arc<dyn Clock> = self.clock.clone();
+        let report = check(found, clock, &CheckOptions::default()).unwrap();
+        report.errors.iter().map(ToString::to_string).collect()
+    }
+}
+
+/// The file goes all the same; what could not be read stays counted, and costs
+/// nothing but its room.
+#[test]
+fn a_file_whose_index_is_damaged_can_be_removed() {
+    let m = Mounted::new(12);
+    m.lfs.checkpoint().unwrap();
+    let root = m.image().root.clone().unwrap();
+    let node = root.slots[0];
+    let live = || m.lfs.segments.lock().live_bytes();
+    let (sector, whole) = (node.sector() * SECTOR, live());
+    m.device
+        .write(sector, &[IoSlice::new(&[0xa5; 512])])
+        .unwrap();
+    m.lfs.drop_caches();
+    m.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, b"file")
+        .unwrap();
+    for _ in 0..4 {
+        m.fs.sync().unwrap();
+        m.fs.maintain().unwrap();
+    }
+    m.lfs.checkpoint().unwrap();
+    assert_eq!(m.lfs.stopped(), None);
+    assert!(live() > whole / 2, "{} of {whole}", live());
+    let again: Arc<dyn Clock> = m.clock.clone();
+    let again = mounted(
+        &Arc::new(MemoryDevice::from_image(&m.device.snapshot())),
+        &again,
+    );
+    let gone = again.lookup().inode(m.file);
+    assert!(matches!(gone, Err(Error::NoInode(_))), "{gone:?}");
+}
+
+/// A node that was put down to be written anew is gone with the file, or the part
+/// of it that it finds: a checkpoint of the time between has cut it off.
+#[test]
+fn a_node_that_is_gone_before_it_is_written_anew_costs_nothing() {
+    let m = Mounted::new(2);
+    m.lfs.checkpoint().unwrap();
+    let place = || m.lfs.lookup().inode_place(m.file).unwrap().0;
+    let (before, root) = (place(), m.image().root.clone());
+    let written = || m.lfs.statistics().node_bytes;
+    let touch = |ino, index| {
+        let node = NodeId {
+            ino,
+            height: 1,
+            index,
+        };
+        m.lfs.committed.write().live.touched_nodes.insert(node);
+    };
+    touch(m.file, 500);
+    touch(InodeNo(m.file.0 + 1), 0);
+    m.lfs.checkpoint().unwrap();
+    assert_eq!((place(), m.image().root.clone()), (before, root.clone()));
+    // One that is there moves, and the inode with it.
+    let nodes = written();
+    touch(m.file, 1);
+    m.lfs.checkpoint().unwrap();
+    assert!(place() != before && m.image().root != root);
+    assert!(written() > nodes);
+    assert_eq!(m.errors(), [""; 0]);
+}
+
+/// No fsync waits for more nodes than a portion, on a device on which that is
+/// little.
+#[test]
+fn on_a_slow_device_fewer_nodes_go_into_a_group() {
+    let groups = [false, true].map(|slow| {
+        let m = Mounted::unpacked(40);
+        let read = || -> Result<(), ()> {
+            m.clock.advance(Duration::from_secs(1));
+            Ok(())
+        };
+        for _ in 0..if slow { 200 } else { 0 } {
+            m.lfs.counters.speed.timed(128 << 10, read).unwrap();
+        }
+        let before = m.lfs.statistics();
+        m.lfs.checkpoint().unwrap();
+        let after = m.lfs.statistics();
+        assert!(after.node_bytes - before.node_bytes > 40 << 12);
+        assert_eq!(m.errors(), [""; 0]);
+        after.groups - before.groups
+    });
+    // Sixteen blocks or so at a time, instead of forty at once.
+    assert_eq!(groups[1] - groups[0], 2, "{groups:?}");
 }
 
 /// In how many segments the usage table's blocks lie.

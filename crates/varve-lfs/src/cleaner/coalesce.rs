@@ -117,7 +117,7 @@ impl Lfs {
             let mut after = extent.runs;
             if pays && serial == judged {
                 let Some(items) = self.in_order(ino, version, &blocks)? else {
-                    if attempt < ATTEMPTS && self.were_moved(&blocks) {
+                    if self.were_moved(&blocks) {
                         continue;
                     }
                     done.damaged += 1;

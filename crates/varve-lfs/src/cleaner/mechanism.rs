@@ -200,7 +200,10 @@ impl Lfs {
                 block,
                 pointer,
                 ..
-            } => self.ifile_holds(block, &pointer)?.then_some(Life::Ifile),
+            } => self
+                .lookup()
+                .steady(|| self.ifile_holds(block, &pointer))?
+                .then_some(Life::Ifile),
             ChainItem::Block {
                 ino,
                 version,
@@ -211,7 +214,10 @@ impl Lfs {
             } => self
                 .is_live(ino, version, block, &pointer, xattrs, found)?
                 .then_some(Life::Moves),
-            ChainItem::Node { id, pointer, .. } => self.live_node(id, &pointer)?.map(Life::Node),
+            ChainItem::Node { id, pointer, .. } => {
+                let price = self.lookup().steady(|| self.live_node(id, &pointer))?;
+                price.map(Life::Node)
+            }
             ChainItem::Inode {
                 ino,
                 version,
@@ -280,10 +286,7 @@ impl Lfs {
             return;
         };
         let Some(bytes) = self.whole(info, extents, pointer.crc()) else {
-            tracing::error!(%ino, block, sector = pointer.sector(), "the cleaner met a damaged block");
-            self.counters.failures.attribute(info.byte, ino, block);
-            found.damaged += 1;
-            return;
+            return self.lost(found, info);
         };
         let data = Arc::new(bytes);
         let source = Some(pointer);
@@ -319,9 +322,7 @@ impl Lfs {
     ) -> bool {
         let whole = self.whole(info, extents, pointer.crc());
         if whole.is_none() {
-            let ino = info.item.ino();
-            tracing::error!(%ino, sector = pointer.sector(), "the cleaner met damaged metadata");
-            found.damaged += 1;
+            self.lost(found, info);
         }
         whole.is_some()
     }
@@ -334,9 +335,8 @@ impl Lfs {
         if first == want {
             return Some(bytes.to_vec());
         }
-        let pointer = info.item.pointer();
-        if pointer.is_some_and(|pointer| self.reader.is_stale(pointer)) {
-            return None; // it has died, and something else stands there
+        if self.is_gone(info) {
+            return None;
         }
         self.counters.checksum_retries.fetch_add(1, Relaxed);
         let (sector, offset) = (info.byte / SECTOR, (info.byte % SECTOR) as usize);
@@ -350,6 +350,32 @@ impl Lfs {
         self.reader
             .tell_mismatch(sector, bytes.len(), want, first, found);
         (found == want).then_some(bytes)
+    }
+
+    /// The bytes of a block that lives are not what they must be.
+    fn lost(&self, found: &mut Found, info: &BlockInfo) {
+        if self.is_gone(info) {
+            found.inconsistent = true;
+            return;
+        }
+        let (ino, sector) = (info.item.ino(), info.byte / SECTOR);
+        match info.item {
+            ChainItem::Block { block, .. } if ino != InodeNo::IFILE => {
+                tracing::error!(%ino, block, sector, "the cleaner met a damaged block");
+                self.counters.failures.attribute(info.byte, ino, block);
+            }
+            ChainItem::Inode { .. } => {
+                tracing::error!(%ino, sector, "the cleaner met a damaged inode");
+            }
+            _ => tracing::error!(%ino, sector, "the cleaner met damaged metadata"),
+        }
+        found.damaged += 1;
+    }
+
+    /// True if something else stands there: the block has been moved, or died.
+    fn is_gone(&self, info: &BlockInfo) -> bool {
+        let pointer = info.item.pointer();
+        pointer.is_some_and(|pointer| self.reader.is_stale(pointer))
     }
 
     fn found_inode(
@@ -372,10 +398,7 @@ impl Lfs {
                 found.live_bytes += u64::from(info.length);
                 found.moves.push((item, info.length as usize));
             }
-            None => {
-                tracing::error!(%ino, sector = place.sector, "the cleaner met a damaged inode");
-                found.damaged += 1;
-            }
+            None => self.lost(found, info),
         }
     }
 

@@ -124,7 +124,7 @@ fn share_between(at: f64, from: u64, to: u64) -> f64 {
     if at >= from {
         return 0.0;
     }
-    if at <= to || from <= to {
+    if at <= to {
         return 1.0;
     }
     (from - at) / (from - to)

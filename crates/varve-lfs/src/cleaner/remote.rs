@@ -388,7 +388,9 @@ impl Lfs {
         let mut found = Found::default();
         let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
         for info in &contents.blocks {
-            match (self.life_of(&info.item, &mut found)?, info.item) {
+            let life = self.life_of(&info.item, &mut found);
+            let life = self.legible(id, (segment, contents.edition), life)?;
+            match (life, info.item) {
                 (None, _) => {}
                 (Some(Life::Node(_)), ChainItem::Node { id, .. }) => nodes.push(id),
                 (Some(Life::Ifile), ChainItem::Block { block, .. }) => ifile.push(block),

@@ -2,12 +2,16 @@
 //! becomes of a judgement when the image changes before the move.
 
 mod client;
+mod client_ends;
+mod coalescing;
 mod due;
 mod early;
+mod errands;
 mod gain;
 mod holes;
 mod liveness;
 mod marks;
+mod meanwhile;
 mod pass;
 mod reading;
 mod remote;
@@ -17,10 +21,12 @@ mod waits;
 
 use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;
-use crate::format::Pointer;
+use crate::format::{Pointer, SECTOR};
 use crate::segments::{Edition, SegmentState};
 use crate::{FormatOptions, Lfs, MountOptions};
+use errands::Errands;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
@@ -32,6 +38,8 @@ const PUNCH: i32 = 3;
 
 struct Volume {
     device: Arc<MemoryDevice>,
+    /// The same, as the layout has it.
+    errands: Arc<Errands>,
     lfs: Arc<Lfs>,
     fs: FileSystem<Arc<Lfs>>,
     clock: Arc<VirtualClock>,
@@ -58,12 +66,14 @@ impl Volume {
         let ticking = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
         let clock: Arc<dyn Clock> = ticking.clone();
         Lfs::format(&*device, &*clock, format).unwrap();
-        let lfs = Lfs::mount(device.clone(), Arc::clone(&clock), options).unwrap();
+        let errands = Arc::new(Errands::on(device.clone()));
+        let lfs = Lfs::mount(errands.clone(), Arc::clone(&clock), options).unwrap();
         let lfs = Arc::new(lfs);
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
         Volume {
             device,
+            errands,
             lfs,
             fs,
             clock: ticking,
@@ -109,15 +119,26 @@ impl Volume {
         self.lfs.map(View::Live, file, block, 1).unwrap()[0].pointer
     }
 
+    /// The bytes of the device where a block stands.
+    fn bytes(pointer: Pointer) -> Range<u64> {
+        let first = pointer.sector() * SECTOR;
+        first..first + pointer.stored_bytes()
+    }
+
     /// The node of height 1 that finds block 0.
     fn node(&self, file: InodeNo) -> Pointer {
+        self.nodes(file)[0]
+    }
+
+    /// The nodes of height 1, below the inode.
+    fn nodes(&self, file: InodeNo) -> Vec<Pointer> {
         let base = Arc::clone(&self.lfs.committed.read().base);
         let image = base
             .inode(&self.lfs.reader, &self.lfs.geometry, file)
             .unwrap();
         let root = image.unwrap().root.clone().unwrap();
         assert_eq!(root.height, 1);
-        root.slots[0]
+        root.slots.clone()
     }
 
     fn live(&self, segment: u32) -> u64 {
@@ -482,7 +503,7 @@ fn damage_keeps_its_segment() {
         (told.inode, told.block)
     };
     for sector in sectors {
-        let at = sector * crate::format::SECTOR;
+        let at = sector * SECTOR;
         let mut whole = [0; 512];
         v.device.read(at, &mut whole).unwrap();
         v.device.write(at, &[IoSlice::new(&[0xa5; 512])]).unwrap();

@@ -155,3 +155,6 @@ fn lost_files(geometry: &Geometry, summary: &Summary) -> Vec<String> {
         .map(|ino| format!("partial {serial}: changes of inode {ino} are lost"))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -80,6 +80,38 @@ fn a_free_list_that_leads_back_beyond_every_number() {
     survives(&surgeon);
 }
 
+/// Taking a number off the list, and adding one, leaves alone what the list leads
+/// to and is no part of it.
+#[test]
+fn a_free_list_that_leads_to_a_file() {
+    let volume = Volume::new(8 << 20);
+    let [kept, gone] = ["kept", "gone"].map(|name| volume.file(InodeNo::ROOT, name));
+    let content = pattern(1, 9000);
+    volume.write(kept, 0, &content);
+    volume.system.checkpoint().unwrap();
+    volume.unlink(InodeNo::ROOT, "gone");
+    volume.unmount();
+    let mut surgeon = Surgeon::new(&volume.device);
+    surgeon.edit_imap(gone, &|_| ImapState::Free {
+        next_version: 3,
+        previous: kept.0,
+        next: kept.0,
+    });
+    survives(&surgeon);
+    let clock = Arc::new(VirtualClock::new(0, 1000));
+    let volume = Volume::mount(surgeon.device(), clock, 5);
+    assert_eq!(volume.file(InodeNo::ROOT, "new"), gone, "a number again");
+    volume.system.checkpoint().unwrap();
+    volume.unlink(InodeNo::ROOT, "new");
+    volume.system.checkpoint().unwrap();
+    volume.system.drop_caches();
+    assert_eq!(volume.lookup(InodeNo::ROOT, "kept"), kept);
+    let mut read = vec![0; content.len()];
+    let length = volume.system.read(View::Live, kept, 0, &mut read).unwrap();
+    assert_eq!((length, read), (content.len(), content));
+    volume.unmount();
+}
+
 /// A partial segment of one write unit, or with `sectors` said to be longer.
 fn partial(
     surgeon: &Surgeon,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 const SEGMENT: u64 = 1000;
-const ALL: Marks = Marks {
+pub(super) const ALL: Marks = Marks {
     low_percent: Some(89),
     high_percent: Some(90),
     idle_ns: None,
@@ -19,19 +19,19 @@ const ALL: Marks = Marks {
 /// Says otherwise than a server that agrees to everything.
 type Otherwise = Box<dyn FnMut(&Request) -> Option<Result<Answer, Refusal>>>;
 
-struct Server {
+pub(super) struct Server {
     standing: Standing,
     /// Number and live bytes of each segment, which has a block for each 100.
     segments: Vec<(u32, u64)>,
     otherwise: Otherwise,
     asked: Vec<Request>,
-    slept: Vec<Duration>,
-    sleeps: usize,
+    pub(super) slept: Vec<Duration>,
+    pub(super) sleeps: usize,
     now_ns: u64,
 }
 
 #[derive(Clone)]
-struct Scripted(Rc<RefCell<Server>>);
+pub(super) struct Scripted(pub(super) Rc<RefCell<Server>>);
 
 /// A block of `segment`, written the later the lower its number.
 fn block(segment: u32, nth: u64) -> Block {
@@ -106,7 +106,7 @@ impl Outside for Scripted {
 }
 
 /// A server with 100 segments, 10 of them clean; callers wait below 5.
-fn server(segments: &[(u32, u64)]) -> Scripted {
+pub(super) fn server(segments: &[(u32, u64)]) -> Scripted {
     Scripted(Rc::new(RefCell::new(Server {
         standing: Standing {
             clean: 10.into(),
@@ -130,7 +130,7 @@ fn server(segments: &[(u32, u64)]) -> Scripted {
 }
 
 impl Scripted {
-    fn client(&self, policy: PolicyKind, marks: Marks) -> Client<Scripted> {
+    pub(super) fn client(&self, policy: PolicyKind, marks: Marks) -> Client<Scripted> {
         Client::new(self.clone(), policy, marks)
     }
 
@@ -138,12 +138,15 @@ impl Scripted {
         change(&mut self.0.borrow_mut().standing);
     }
 
-    fn says(&self, otherwise: impl FnMut(&Request) -> Option<Result<Answer, Refusal>> + 'static) {
+    pub(super) fn says(
+        &self,
+        otherwise: impl FnMut(&Request) -> Option<Result<Answer, Refusal>> + 'static,
+    ) {
         self.0.borrow_mut().otherwise = Box::new(otherwise);
     }
 
     /// What has been asked since the last time, but how cleaning stands.
-    fn asked(&self) -> Vec<Request> {
+    pub(super) fn asked(&self) -> Vec<Request> {
         let mut asked = std::mem::take(&mut self.0.borrow_mut().asked);
         asked.retain(|request| !matches!(request, Request::Wait { .. }));
         asked

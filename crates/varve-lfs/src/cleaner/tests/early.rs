@@ -2,6 +2,7 @@
 //! what a mount makes of it.
 
 use super::*;
+use varve_device::Operation;
 
 impl Volume {
     /// A file of many segments, and two checkpoints since.
@@ -243,4 +244,70 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
         let grown = price() - before;
         assert!(grown <= admitted, "{leaf}: {grown} of {admitted}");
     }
+}
+
+/// What the replayed log has left empty is given back if that is certain:
+/// not if it cannot be read, nor if a summary is illegible, nor across a
+/// checkpoint. None of these fails the mount.
+#[test]
+fn a_mount_gives_back_only_what_is_certain_to_be_empty() {
+    for what in ["sound", "unreadable", "illegible", "a checkpoint"] {
+        let (v, file) = Volume::aged();
+        let segment = v.early(file).unwrap();
+        v.lfs.clean_segment(segment).unwrap();
+        v.lfs.settle_vacated().unwrap();
+        let clock: Arc<dyn Clock> = v.clock.clone();
+        let again = Lfs::mount(v.errands.clone(), clock, MountOptions::default());
+        let again = Arc::new(again.unwrap());
+        let first = again.geometry.byte(segment, 0);
+        let bytes = first..first + u64::from(again.geometry.segment_bytes);
+        match what {
+            "unreadable" => v.errands.refuse(bytes),
+            "illegible" => {
+                let summary = first + u64::from(again.geometry.payload_start(segment));
+                v.device
+                    .write(summary, &[IoSlice::new(&[0xff; 512])])
+                    .unwrap();
+            }
+            "a checkpoint" => {
+                let lfs = Arc::clone(&again);
+                v.errands.before(Operation::Read, bytes, move || {
+                    lfs.checkpoint().unwrap();
+                    false
+                });
+            }
+            _ => {}
+        }
+        again.look_for_room();
+        assert!(v.errands.is_done(), "{what}");
+        let clean = state(&again, segment) == SegmentState::Clean;
+        // To the checkpoint's own table it is empty.
+        let known = matches!(what, "sound" | "a checkpoint");
+        assert_eq!(clean, known, "{what}");
+        let vacated = again.statistics().segments_vacated;
+        assert_eq!(vacated, u64::from(what == "sound"), "{what}");
+        assert_eq!(again.stopped(), None);
+        let suspect = again.segments.lock().get(segment).suspect;
+        assert_eq!(suspect, what == "unreadable", "{what}");
+    }
+}
+
+/// Where nothing is empty all are looked at, and once.
+#[test]
+fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
+    let (v, file) = Volume::aged();
+    v.write(file, BLOCKS, 1);
+    v.fs.sync().unwrap();
+    let again = v.mounted_again();
+    while again.segments.lock().take(0).is_ok() {}
+    assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
+    assert!(again.segments.lock().to_look_at(true).len() > 16);
+    let reads = || v.device.counters().snapshot().reads;
+    let before = reads();
+    again.look_for_room();
+    assert!(reads() > before && !again.segments.lock().stale);
+    assert_eq!(again.segments.lock().clean_count(), 0);
+    let before = reads();
+    again.look_for_room();
+    assert_eq!(reads(), before);
 }

@@ -1,6 +1,8 @@
 //! Writing into holes (`docs/holes.md`): which segments, what a mount makes of
 //! it, and what happens when something is wrong.
 
+mod unread;
+
 use super::*;
 use crate::check::{CheckOptions, check};
 use crate::cleaner::holes::Plugging;
@@ -16,7 +18,11 @@ impl Volume {
     /// Full, of one file whose blocks have died here and there, and two
     /// checkpoints since.
     fn crowded() -> (Self, InodeNo, u64) {
-        let v = Volume::mounted(MountOptions::default());
+        Volume::crowded_on(&FormatOptions::default())
+    }
+
+    fn crowded_on(format: &FormatOptions) -> (Self, InodeNo, u64) {
+        let v = Volume::made(24 << 20, format, MountOptions::default());
         let file = v.create("file");
         let free = v.fs.statfs().free;
         let blocks = free * 92 / 100;
@@ -308,6 +314,29 @@ fn holes_are_expected_until_small_groups_have_taken_a_segment() {
     plugs.passed(100, 100);
     assert!(plugs.is_expected());
     plugs.looked(false);
+    assert!(!plugs.is_expected());
+}
+
+/// As long as clean segments are short: then they must have what small groups
+/// need.
+#[test]
+fn small_groups_end_what_a_large_one_expects() {
+    let (v, file, blocks) = Volume::crowded();
+    v.plug(file, blocks, 7);
+    let plugs = &v.lfs.control.plugs;
+    let small_groups = |bytes: u64| {
+        for nth in 0..bytes / BLOCK {
+            v.write(file, nth * 31 % blocks, 1);
+            v.fs.fsync(View::Live, file, true).unwrap();
+        }
+    };
+    let segment = u64::from(v.lfs.geometry.segment_bytes);
+    plugs.looked(true);
+    v.leave_clean(v.lfs.cleaning_gauge().high);
+    assert!(v.lfs.is_short());
+    small_groups(segment / 4);
+    assert!(plugs.is_expected());
+    small_groups(segment);
     assert!(!plugs.is_expected());
 }
 
