@@ -1,6 +1,7 @@
 //! The four calls, in the process.
 
 use super::contents::{BlockInfo, Extents, SegmentContents};
+use super::liveness::Life;
 use crate::chain::ChainItem;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
@@ -14,7 +15,7 @@ use crate::segments::{Edition, SegmentState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{InodeNo, Timestamp, Version};
+use varve_fs::{InodeNo, Timestamp};
 
 /// Most bytes of moves appended in one group: an fsync never waits for more.
 pub(super) const GROUP_BYTES: usize = 1 << 20;
@@ -40,26 +41,6 @@ pub struct Found {
     incomplete: bool,
     /// Live blocks whose checksum is wrong.
     pub damaged: u32,
-}
-
-/// How a block lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Life {
-    /// A data block, attributes or an inode: its copy is appended.
-    Moves,
-    /// An index node: the next checkpoint writes it anew, and this many bytes
-    /// above it.
-    Node(u64),
-    /// A block of the ifile, likewise.
-    Ifile,
-}
-
-/// A file that is gone has no blocks.
-fn gone<T>(error: crate::Error) -> Result<Option<T>> {
-    match error {
-        crate::Error::NoInode(_) => Ok(None),
-        error => Err(error),
-    }
 }
 
 /// Nanoseconds since 1970 of the last user write of what is moved.
@@ -114,7 +95,7 @@ impl Found {
         self.moves.sort_by_key(|(item, _)| written_ns(item));
     }
 
-    fn judged_against(&mut self, serial: u64) {
+    pub(super) fn judged_against(&mut self, serial: u64) {
         match self.base_serial {
             None => self.base_serial = Some(serial),
             Some(before) => self.inconsistent |= before != serial,
@@ -185,85 +166,6 @@ impl Lfs {
             }
         }
         Ok(found)
-    }
-
-    /// Whether a block lives, and how, judged against committed pointers only.
-    /// `found` is told which checkpoint that was judged against.
-    ///
-    /// # Errors
-    /// Device errors while reading the index.
-    pub(super) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
-        Ok(match *item {
-            ChainItem::Record { .. } | ChainItem::Map { .. } => None,
-            ChainItem::Block {
-                ino: InodeNo::IFILE,
-                block,
-                pointer,
-                ..
-            } => self
-                .lookup()
-                .steady(|| self.ifile_holds(block, &pointer))?
-                .then_some(Life::Ifile),
-            ChainItem::Block {
-                ino,
-                version,
-                block,
-                pointer,
-                xattrs,
-                ..
-            } => self
-                .is_live(ino, version, block, &pointer, xattrs, found)?
-                .then_some(Life::Moves),
-            ChainItem::Node { id, pointer, .. } => {
-                let price = self.lookup().steady(|| self.live_node(id, &pointer))?;
-                price.map(Life::Node)
-            }
-            ChainItem::Inode {
-                ino,
-                version,
-                place,
-                ..
-            } => {
-                let (current, serial) = self.lookup().inode_place(ino)?;
-                found.judged_against(serial);
-                (current == Some((version, place))).then_some(Life::Moves)
-            }
-        })
-    }
-
-    fn is_live(
-        &self,
-        ino: InodeNo,
-        version: Version,
-        block: u64,
-        pointer: &Pointer,
-        xattrs: bool,
-        found: &mut Found,
-    ) -> Result<bool> {
-        let lookup = self.lookup();
-        match lookup.inode_place(ino)?.0 {
-            Some((current, _)) if current == version => {}
-            _ => return Ok(false),
-        }
-        // Known images keep the price of folding the move low.
-        let _known = self.image(ino);
-        let current = if xattrs {
-            found.judged_against(self.committed.read().base.serial);
-            lookup.xattrs(ino).map(Some).or_else(gone)?
-        } else {
-            match lookup
-                .blocks(ino, block, block + 1)
-                .map(Some)
-                .or_else(gone)?
-            {
-                Some((blocks, serial)) => {
-                    found.judged_against(serial);
-                    blocks.first().map(|b| b.1)
-                }
-                None => None,
-            }
-        };
-        Ok(current.is_some_and(|p| p.same_content(pointer)))
     }
 
     fn found_block(
@@ -400,40 +302,6 @@ impl Lfs {
             }
             None => self.lost(found, info),
         }
-    }
-
-    fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {
-        let base = Arc::clone(&self.committed.read().base);
-        let current = base.ifile_tree(&self.reader).get(block)?;
-        Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
-    }
-
-    /// If the node is live, the bytes that rewriting it costs above it.
-    fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u64>> {
-        let base = Arc::clone(&self.committed.read().base);
-        let image;
-        let root = if id.ino == InodeNo::IFILE {
-            Some(base.ifile_root())
-        } else {
-            image = base.inode(&self.reader, &self.geometry, id.ino)?;
-            image.as_ref().and_then(|image| image.root.as_ref())
-        };
-        let Some(root) = root else { return Ok(None) };
-        // Its parent is another node, or only the inode.
-        let parent = root.height > id.height;
-        let above = if parent {
-            self.geometry.leaf_price()
-        } else {
-            640
-        };
-        let tree = crate::base::Tree {
-            reader: &self.reader,
-            ino: id.ino,
-            root,
-        };
-        let current = tree.node_at(id)?;
-        let live = current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()));
-        Ok(live.then_some(above))
     }
 
     /// Bytes of moves to append in one group now.

@@ -30,6 +30,7 @@ mod early;
 mod fragments;
 mod gain;
 mod holes;
+mod liveness;
 mod maps;
 mod mechanism;
 pub mod pace;

@@ -16,7 +16,8 @@
 
 use super::claims::{ClaimError, CleanerId};
 use super::contents::{BlockInfo, SegmentContents};
-use super::mechanism::{Found, GROUP_BYTES, Life};
+use super::liveness::Life;
+use super::mechanism::{Found, GROUP_BYTES};
 use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;

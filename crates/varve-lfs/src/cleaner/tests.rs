@@ -1,9 +1,10 @@
-//! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7), and what
-//! becomes of a judgement when the image changes before the move.
+//! What becomes of a judgement when the image changes before the move; and what
+//! the tests of the cleaner share.
 
 mod client;
 mod client_ends;
 mod coalescing;
+mod costs;
 mod due;
 mod early;
 mod errands;
@@ -169,108 +170,6 @@ impl Volume {
         let s = self.lfs.statistics();
         s.cleaner_bytes + s.node_bytes + s.inode_bytes + s.summary_bytes
     }
-}
-
-#[test]
-fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
-    let v = Volume::new();
-    let file = v.create("file 1");
-    v.write(file, 0, 100);
-    v.checkpoint();
-    // Figure 6-6: segment 1 holds one deleted block, segment 2 the node.
-    let caller = Caller::root();
-    v.fs.fallocate(View::Live, &caller, file, PUNCH, BLOCK, BLOCK)
-        .unwrap();
-    v.checkpoint();
-    // The log goes on elsewhere.
-    let other = v.create("other");
-    v.write(other, 0, 100);
-    v.checkpoint();
-    let (one, node) = (v.segment(v.place(file, 0)), v.node(file));
-    let two = v.segment(node);
-    assert_ne!(one, two);
-    let (in_two, written) = (v.live(two), v.written());
-
-    assert!(v.lfs.clean_segment(one).unwrap());
-    v.lfs.checkpoint().unwrap();
-
-    // Figure 6-7: segment 1 is empty, and in segment 2 the node is dead.
-    assert_eq!(v.live(one), 0);
-    assert_ne!(v.node(file), node);
-    let node_bytes = node.stored_bytes();
-    assert!(
-        v.live(two) <= in_two - node_bytes,
-        "{} {in_two}",
-        v.live(two)
-    );
-    // It took more than the one block that was free.
-    assert!(v.written() - written > BLOCK);
-
-    // The node's old place comes back by cleaning segment 2.
-    assert!(v.lfs.clean_segment(two).unwrap());
-    v.lfs.checkpoint().unwrap();
-    v.lfs.checkpoint().unwrap();
-    assert!(v.is_clean(one) && v.is_clean(two));
-    v.is_whole(file, 0, 1);
-    v.is_whole(file, 2, 98);
-}
-
-#[test]
-fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
-    let v = Volume::new();
-    let blocks = 150;
-    let segment_bytes = v.lfs.geometry.segment_bytes;
-    let fit = u64::from(segment_bytes) / BLOCK - 6;
-    let files: Vec<InodeNo> = (0..fit).map(|n| v.create(&format!("file {n}"))).collect();
-    for &file in &files {
-        v.write(file, 0, blocks);
-        v.checkpoint();
-    }
-    // One block of each, together in one segment.
-    let filler = v.create("filler");
-    let offset = || v.lfs.log.lock().end.at(0).offset.get();
-    let mut block = 0;
-    while offset() > segment_bytes / 32 && offset() < segment_bytes {
-        v.write(filler, block, 1);
-        v.fs.sync().unwrap();
-        block += 1;
-    }
-    files.iter().for_each(|&file| v.write(file, 0, 1));
-    v.checkpoint();
-    v.checkpoint();
-    let mut segments: Vec<u32> = files.iter().map(|&f| v.segment(v.place(f, 0))).collect();
-    segments.dedup();
-    assert_eq!(segments.len(), 1);
-    let clean = v.clean();
-    assert!(v.lfs.may_move(fit * BLOCK));
-    let written = v.written();
-
-    for &segment in &segments {
-        assert!(v.lfs.clean_segment(segment).unwrap());
-    }
-    let priced = v
-        .lfs
-        .committed
-        .read()
-        .live
-        .fold_bytes(&v.lfs.geometry, u64::MAX);
-    v.lfs.checkpoint().unwrap();
-    // Copies and nodes are more than the segments held, and they come first.
-    let cost = v.written() - written;
-    let gain = segments.len() as u64 * u64::from(segment_bytes);
-    assert!(cost > gain, "cost {cost} for {gain}");
-    assert!(v.clean() < clean, "{} after {clean}", v.clean());
-    // But never more than had been set aside.
-    assert!(cost - fit * BLOCK <= priced + 256 * 1024, "{cost} {priced}");
-
-    // The long run: the dead nodes' segments come back.
-    for _ in 0..20 {
-        v.lfs.clean_batch().unwrap();
-        v.lfs.checkpoint().unwrap();
-        v.lfs.checkpoint().unwrap();
-    }
-    assert!(v.clean() >= clean, "{} after {clean}", v.clean());
-    files.iter().for_each(|&file| v.is_whole(file, 0, blocks));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::{BLOCK, Volume, found_in, settled_file};
 use crate::base::Tree;
 use crate::chain::ChainItem;
 use crate::cleaner::Found;
-use crate::cleaner::mechanism::Life;
+use crate::cleaner::liveness::Life;
 use crate::cleaner::pass::Urgency;
 use crate::delta::Delta;
 use crate::durability::InFlight;
