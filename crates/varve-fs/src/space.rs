@@ -187,10 +187,7 @@ impl<L: Layout> FileSystem<L> {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
         }
-        let waiting = self.waits.now();
-        if waiting.bytes > 0 && self.store.layout.wants_write_back(waiting) {
-            self.append_all(Cause::WriteBack)?;
-        }
+        self.relieve_layout()?;
         let mut operation = Operation {
             account: &self.space,
             growth,

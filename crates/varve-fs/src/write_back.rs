@@ -135,6 +135,31 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
+    /// Writes back for as long as the layout wants that, what waits now at most.
+    pub(crate) fn relieve_layout(&self) -> Result<()> {
+        if !self.is_wanted_by_layout() {
+            return Ok(());
+        }
+        for _ in 0..self.groups_waiting() {
+            let mut writer = self.writer();
+            // Those who waited for the lock may find the work done.
+            if !self.is_wanted_by_layout() {
+                break;
+            }
+            self.capture(
+                &mut writer,
+                Take::Queue { until: u64::MAX },
+                Cause::WriteBack,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn is_wanted_by_layout(&self) -> bool {
+        let waiting = self.waits.now();
+        waiting.bytes > 0 && self.store.layout.wants_write_back(waiting)
+    }
+
     /// Appends everything that waits, in as many groups as it takes. No lock
     /// is held.
     pub(crate) fn append_all(&self, cause: Cause) -> Result<Position> {

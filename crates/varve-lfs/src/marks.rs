@@ -57,9 +57,11 @@ impl Lfs {
             self.goal(dirty_bytes, Purpose::Grow),
             self.clean_segments_now(),
         );
-        let may_wait = match clean < goal || plugs {
-            true => 2 * segment,
-            false => self.spare_segments() * self.dependable_bytes() / WAITING_PART,
+        let part = self.spare_segments() * self.dependable_bytes() / WAITING_PART;
+        let may_wait = match clean < goal {
+            _ if plugs => 2 * segment,
+            true => part.min(2 * segment),
+            false => part,
         };
         let ample = goal + self.slope_segments(threaded) + self.batch_segments();
         dirty_bytes > may_wait && clean <= ample
