@@ -94,18 +94,19 @@ impl<L: Layout> FileSystem<L> {
             self.write_back_until.store(NOT_WOKEN, Relaxed);
             return Ok(false);
         }
-        self.write_back_group()?;
-        Ok(true)
+        self.write_back_if(|| true)
     }
 
-    fn write_back_group(&self) -> Result<()> {
+    /// Appends a group, unless those who had the lock before have left none
+    /// that is wanted. Returns whether it did.
+    fn write_back_if(&self, wanted: impl FnOnce() -> bool) -> Result<bool> {
         let mut writer = self.writer();
-        self.capture(
-            &mut writer,
-            Take::Queue { until: u64::MAX },
-            Cause::WriteBack,
-        )?;
-        Ok(())
+        if !wanted() {
+            return Ok(false);
+        }
+        let take = Take::Queue { until: u64::MAX };
+        self.capture(&mut writer, take, Cause::WriteBack)?;
+        Ok(true)
     }
 
     /// True if the epoch is large, or something has waited for long.
@@ -121,43 +122,28 @@ impl<L: Layout> FileSystem<L> {
 
     /// Writes back until less is dirty than stops access.
     pub(crate) fn relieve(&self) -> Result<()> {
-        while self.waits.bytes() > self.stop_access_bytes {
-            let mut writer = self.writer();
-            // Those who waited for the lock may find the work done.
-            if self.waits.bytes() > self.stop_access_bytes {
-                self.capture(
-                    &mut writer,
-                    Take::Queue { until: u64::MAX },
-                    Cause::WriteBack,
-                )?;
-            }
+        let stops = || self.waits.bytes() > self.stop_access_bytes;
+        while stops() {
+            self.write_back_if(stops)?;
         }
         Ok(())
     }
 
     /// Writes back for as long as the layout wants that, what waits now at most.
     pub(crate) fn relieve_layout(&self) -> Result<()> {
-        if !self.is_wanted_by_layout() {
+        let wanted = || {
+            let waiting = self.waits.now();
+            waiting.bytes > 0 && self.store.layout.wants_write_back(waiting)
+        };
+        if !wanted() {
             return Ok(());
         }
         for _ in 0..self.groups_waiting() {
-            let mut writer = self.writer();
-            // Those who waited for the lock may find the work done.
-            if !self.is_wanted_by_layout() {
+            if !self.write_back_if(wanted)? {
                 break;
             }
-            self.capture(
-                &mut writer,
-                Take::Queue { until: u64::MAX },
-                Cause::WriteBack,
-            )?;
         }
         Ok(())
-    }
-
-    fn is_wanted_by_layout(&self) -> bool {
-        let waiting = self.waits.now();
-        waiting.bytes > 0 && self.store.layout.wants_write_back(waiting)
     }
 
     /// Appends everything that waits, in as many groups as it takes. No lock
