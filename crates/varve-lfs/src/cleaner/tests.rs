@@ -30,7 +30,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
-use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_device::{Clock, Device, MemoryDevice, Operation, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 
 const BLOCK: u64 = 4096;
@@ -152,6 +152,20 @@ impl Volume {
 
     fn is_clean(&self, segment: u32) -> bool {
         self.lfs.segments.lock().get(segment).state == SegmentState::Clean
+    }
+
+    fn bytes_of(&self, segment: u32) -> Range<u64> {
+        let first = self.lfs.geometry.byte(segment, 0);
+        first..first + u64::from(self.lfs.geometry.segment_bytes)
+    }
+
+    /// A checkpoint is taken before any of these bytes are read.
+    fn checkpoint_before_reading(&self, bytes: Range<u64>) {
+        let lfs = Arc::clone(&self.lfs);
+        self.errands.before(Operation::Read, bytes, move || {
+            lfs.checkpoint().unwrap();
+            false
+        });
     }
 
     /// The device seems to take a second for 128 KiB: portions are the least.

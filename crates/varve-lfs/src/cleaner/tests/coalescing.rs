@@ -163,12 +163,7 @@ fn what_is_moved_at_each_attempt_is_left_alone_and_no_damage() {
 #[test]
 fn a_checkpoint_before_the_move_has_it_judged_again() {
     let (v, file) = Volume::in_pieces(MountOptions::default(), 1);
-    let lfs = Arc::clone(&v.lfs);
-    let data = Volume::bytes(v.place(file, 1));
-    v.errands.before(Operation::Read, data, move || {
-        lfs.checkpoint().unwrap();
-        false
-    });
+    v.checkpoint_before_reading(Volume::bytes(v.place(file, 1)));
     let done = v.coalesce(file);
     assert!(v.errands.is_done());
     v.is_in_order(file, &done);
@@ -180,12 +175,9 @@ fn what_was_looked_up_on_both_sides_of_a_checkpoint_is_looked_up_again() {
     let (v, file) = Volume::in_pieces(MountOptions::default(), 1);
     // The first node says where the file goes on, the second only what lies
     // there.
-    let (lfs, node) = (Arc::clone(&v.lfs), Volume::bytes(v.nodes(file)[1]));
+    let node = Volume::bytes(v.nodes(file)[1]);
     v.lfs.drop_caches();
-    v.errands.before(Operation::Read, node, move || {
-        lfs.checkpoint().unwrap();
-        false
-    });
+    v.checkpoint_before_reading(node);
     let done = v.coalesce(file);
     assert!(v.errands.is_done());
     v.is_in_order(file, &done);

@@ -81,6 +81,19 @@ fn read_whole(lfs: &Lfs, file: InodeNo, blocks: u64) {
     }
 }
 
+/// Blocks of a file as a group that goes into holes.
+fn group_of(file: InodeNo) -> Vec<LogItem> {
+    let item = |block| LogItem::Block {
+        ino: file,
+        version: 1,
+        block,
+        data: Arc::new(vec![0; BLOCK as usize]),
+        written: Timestamp::default(),
+        source: None,
+    };
+    (0..GROUP).map(item).collect()
+}
+
 #[test]
 fn a_full_volume_writes_into_holes_and_is_whole() {
     let (v, file, blocks) = Volume::crowded();
@@ -253,15 +266,7 @@ fn plugs_that_the_device_refuses_are_stored_elsewhere() {
         group();
     }
     // What the next group will write into.
-    let item = |block| LogItem::Block {
-        ino: file,
-        version: 1,
-        block,
-        data: Arc::new(vec![0; BLOCK as usize]),
-        written: Timestamp::default(),
-        source: None,
-    };
-    let items: Vec<LogItem> = (0..GROUP).map(item).collect();
+    let items = group_of(file);
     let stocked = || {
         lfs.stock_holes(&items).unwrap();
         let log = lfs.log.lock();

@@ -11,17 +11,11 @@ use crate::{Error, MountOptions};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
-use std::ops::Range;
 use std::sync::Arc;
 use varve_device::{Device, Operation};
 use varve_fs::{InodeNo, Layout};
 
 impl Volume {
-    fn bytes_of(&self, segment: u32) -> Range<u64> {
-        let first = self.lfs.geometry.byte(segment, 0);
-        first..first + u64::from(self.lfs.geometry.segment_bytes)
-    }
-
     /// Every reading from now on finds other bytes there.
     fn spoil(&self, byte: u64) {
         self.device
@@ -363,11 +357,7 @@ fn a_segment_is_not_declared_across_a_checkpoint() {
     let (id, segment, blocks) = told(&v, file);
     markv(&v, id, &blocks);
     v.lfs.drop_caches();
-    let lfs = Arc::clone(&v.lfs);
-    v.errands.before(Operation::Read, 0..u64::MAX, move || {
-        lfs.checkpoint().unwrap();
-        false
-    });
+    v.checkpoint_before_reading(0..u64::MAX);
     let declared = || call(&v, id, Request::Segclean { segment });
     let cleaned = || v.lfs.segments.lock().get(segment).cleaned;
     let early = declared();

@@ -8,27 +8,16 @@ use std::sync::atomic::Ordering::Relaxed;
 impl Volume {
     /// Looks for holes for a group, and says in which segments there are some.
     fn stock(&self, file: InodeNo) -> BTreeSet<u32> {
-        let item = |block| LogItem::Block {
-            ino: file,
-            version: 1,
-            block,
-            data: Arc::new(vec![0; BLOCK as usize]),
-            written: Timestamp::default(),
-            source: None,
-        };
-        let items: Vec<LogItem> = (0..GROUP).map(item).collect();
         // A checkpoint may have made some clean.
         self.leave_clean(self.lfs.cleaning_gauge().high);
         self.lfs.log.lock().holes.clear();
-        self.lfs.stock_holes(&items).unwrap();
+        self.lfs.stock_holes(&group_of(file)).unwrap();
         let log = self.lfs.log.lock();
         log.holes.iter().map(|holes| holes.segment).collect()
     }
 
     fn refuse_segment(&self, segment: u32) {
-        let first = self.lfs.geometry.byte(segment, 0);
-        let bytes = u64::from(self.lfs.geometry.segment_bytes);
-        self.errands.refuse(first..first + bytes);
+        self.errands.refuse(self.bytes_of(segment));
         self.lfs.drop_caches();
     }
 }
