@@ -355,7 +355,7 @@ impl Lfs {
     /// True if clean segments can take `bytes`, what folding them later may
     /// write, and what folding everything so far may write, and still leave
     /// what the purpose must leave.
-    pub(crate) fn has_room(&self, bytes: u64, purpose: Purpose) -> bool {
+    fn has_room(&self, bytes: u64, purpose: Purpose) -> bool {
         let goal = self.goal(bytes, purpose);
         self.clean_segments_now() >= goal
     }

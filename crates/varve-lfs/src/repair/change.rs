@@ -29,6 +29,8 @@ impl Repair<'_> {
         let (mut base, table) = load_base(reader, &geometry, &looked.record)?;
         base.unfinished.clear();
         base.metadata_bytes = survey.counts.metadata_bytes;
+        // What its nodes may grow to is reckoned from this.
+        base.usage.blocks = base.usage.blocks.max(survey.usage.blocks);
         let report = RecoveryReport::default();
         let image = Image {
             record: &looked.record,
