@@ -10,24 +10,31 @@ use varve_fs::InodeNo;
 
 impl Delta {
     /// Adds what a younger delta says, as if its groups had been applied here.
-    pub fn absorb(&mut self, geometry: &Geometry, younger: Delta) {
-        for (number, entry) in younger.inodes {
+    pub fn absorb(&mut self, geometry: &Geometry, mut younger: Delta) {
+        for (number, entry) in std::mem::take(&mut younger.inodes) {
             let (ino, version) = (InodeNo(number), entry.version);
             if let Some(next_version) = entry.freed {
-                self.apply_record(geometry, ino, version, Record::Freed(next_version));
+                let file = (ino, version, None);
+                self.apply_record(geometry, file, Record::Freed(next_version));
                 continue;
             }
             if entry.reborn {
                 let former = version.wrapping_sub(1);
-                self.apply_record(geometry, ino, former, Record::Freed(version));
+                let file = (ino, former, None);
+                self.apply_record(geometry, file, Record::Freed(version));
                 self.inode_mut(ino, version);
             }
+            // The younger knew, or has seen, an index of this height.
+            let below = match self.begins(ino) {
+                true => Some(0),
+                false => Some(entry.price.height()).filter(|&height| height > 0),
+            };
             for (from, to, state) in entry.ranges.within(0, u64::MAX) {
                 let record = match state {
                     RangeState::Hole => Record::Punched(from, to),
                     RangeState::Unwritten(serial) => Record::Reserved(from, to, serial),
                 };
-                self.apply_record(geometry, ino, version, record);
+                self.apply_record(geometry, (ino, version, below), record);
             }
             for (block, pointer) in entry.blocks.range(0, u64::MAX) {
                 let change = BlockChange {
@@ -36,7 +43,7 @@ impl Delta {
                     block,
                     pointer,
                     written_ns: i64::MIN,
-                    flat: false,
+                    below,
                 };
                 self.apply_block(geometry, change);
             }
@@ -49,15 +56,18 @@ impl Delta {
             // Whatever its image says: a bound, and the dear side of it.
             self.reprice(geometry, ino, |price| price.rewrite = true);
         }
-        for (segment, written_ns) in younger.newest_ns {
+        for (&segment, &written_ns) in &younger.newest_ns {
             let newest = self.newest_ns.entry(segment).or_insert(written_ns);
             *newest = (*newest).max(written_ns);
         }
-        self.touched_nodes.extend(younger.touched_nodes);
-        self.touched_bytes += younger.touched_bytes;
-        self.touched_ifile.extend(younger.touched_ifile);
-        self.imap_blocks.extend(younger.imap_blocks);
-        self.unfinished.extend(younger.unfinished);
+        for &id in &younger.touched_nodes {
+            self.touch(geometry, id, younger.touched_height(id.ino));
+        }
+        self.touched_ifile.extend(&younger.touched_ifile);
+        self.imap_blocks.extend(&younger.imap_blocks);
+        for (ino, joins) in younger.unfinished() {
+            self.set_unfinished(ino, joins);
+        }
         self.next_ino = self.next_ino.max(younger.next_ino);
         self.log_bytes += younger.log_bytes;
         self.removes |= younger.removes;

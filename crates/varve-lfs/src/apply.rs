@@ -5,10 +5,11 @@
 //! just assigned it, roll-forward has just derived it from the summary.
 
 use crate::base::{MAX_BLOCK, imap_block};
-use crate::delta::{Delta, FoldPrice, InodeDelta, PlacedImage, RangeState};
+use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
 use crate::format::Pointer;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
+use crate::price::FoldPrice;
 use varve_fs::{InodeNo, Version, flags};
 
 /// A record: a change that no block expresses.
@@ -37,12 +38,17 @@ pub struct BlockChange {
     pub pointer: Pointer,
     /// Nanoseconds since 1970 of the last user write.
     pub written_ns: i64,
-    /// The file's checkpointed index is known to have no nodes.
-    pub flat: bool,
+    /// Height of the file's checkpointed index, if known; 0 without nodes.
+    pub below: Option<u8>,
 }
 
 impl Delta {
     fn note(&mut self, geometry: &Geometry, ino: InodeNo) {
+        if self.next_ino != 0 && ino.0 > self.next_ino {
+            // Numbers that were skipped join the list of free ones.
+            let first = imap_block(geometry, self.next_ino);
+            self.imap_blocks.extend(first..imap_block(geometry, ino.0));
+        }
         self.imap_blocks.insert(imap_block(geometry, ino.0));
         self.next_ino = self.next_ino.max(ino.0.saturating_add(1));
         self.entries += 1;
@@ -56,29 +62,29 @@ impl Delta {
             block,
             pointer,
             written_ns,
-            flat,
+            below,
         } = change;
         self.note(geometry, ino);
         match self.inode_mut(ino, version).blocks.insert(block, pointer) {
             Some(former) => self.count_block(geometry, &former, -1),
             None => self.held_blocks += 1,
         }
-        self.price_block(geometry, ino, block, flat);
+        self.price_block(geometry, ino, block, below, true);
         self.count_block(geometry, &pointer, 1);
         self.note_age(geometry, pointer.sector(), written_ns);
     }
 
-    fn price_block(&mut self, geometry: &Geometry, ino: InodeNo, block: u64, flat: bool) {
-        let slots = geometry.root_slots() as u64;
-        let low = block < slots;
+    fn price_block(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        block: u64,
+        below: Option<u8>,
+        grows: bool,
+    ) {
         self.reprice(geometry, ino, |price| {
             price.rewrite = true;
-            price.flat_blocks = flat.then(|| price.flat_blocks.unwrap_or(slots) + 1);
-            if low {
-                price.low |= !flat;
-            } else {
-                price.leaves.insert(block / FANOUT);
-            }
+            price.block(geometry, block, below, grows);
         });
     }
 
@@ -122,25 +128,24 @@ impl Delta {
         if let Some(former) = self.inode_mut(ino, version).image.replace(placed) {
             self.count(geometry, former.place.sector, -bytes);
         }
-        self.unfinished.insert(ino.0, unfinished);
+        self.set_unfinished(ino.0, unfinished);
         self.reprice(geometry, ino, |price| {
             if moved {
                 return;
             }
             price.rewrite = complete.is_none();
             if complete == Some(0) {
-                price.low = false;
-                price.leaves.clear();
+                price.is_in_the_inode();
             }
         });
     }
 
-    /// A record of `ino`.
+    /// A record of `ino`, whose checkpointed index has the height `below`, if
+    /// that is known.
     pub fn apply_record(
         &mut self,
         geometry: &Geometry,
-        ino: InodeNo,
-        version: Version,
+        (ino, version, below): (InodeNo, Version, Option<u8>),
         record: Record,
     ) {
         self.note(geometry, ino);
@@ -148,20 +153,22 @@ impl Delta {
         match record {
             Record::Freed(next_version) => self.free(geometry, ino, next_version),
             Record::Truncated(from) => {
-                self.kill(geometry, ino, version, from, MAX_BLOCK, RangeState::Hole);
-            }
-            Record::Punched(from, to) => {
-                self.kill(geometry, ino, version, from, to, RangeState::Hole);
-            }
-            Record::Reserved(from, to, serial) => {
                 self.kill(
                     geometry,
-                    ino,
-                    version,
-                    from,
-                    to,
-                    RangeState::Unwritten(serial),
+                    (ino, version),
+                    (from, MAX_BLOCK),
+                    RangeState::Hole,
                 );
+                self.price_edges(geometry, ino, (from, MAX_BLOCK), below);
+            }
+            Record::Punched(from, to) => {
+                self.kill(geometry, (ino, version), (from, to), RangeState::Hole);
+                self.price_edges(geometry, ino, (from, to), below);
+            }
+            Record::Reserved(from, to, serial) => {
+                let state = RangeState::Unwritten(serial);
+                self.kill(geometry, (ino, version), (from, to), state);
+                self.price_reserved(geometry, ino, (from, to), below);
             }
         }
     }
@@ -170,10 +177,8 @@ impl Delta {
     fn kill(
         &mut self,
         geometry: &Geometry,
-        ino: InodeNo,
-        version: Version,
-        from: u64,
-        to: u64,
+        (ino, version): (InodeNo, Version),
+        (from, to): (u64, u64),
         state: RangeState,
     ) {
         let mut dead = Vec::new();
@@ -190,22 +195,39 @@ impl Delta {
         for pointer in dead {
             self.count_block(geometry, &pointer, -1);
         }
-        // A hole changes the nodes at its ends, a reservation all between.
-        let flat = self
-            .inodes
-            .get(&ino.0)
-            .is_some_and(|entry| entry.price.flat_blocks.is_some());
-        self.price_block(geometry, ino, from, flat);
-        if to < MAX_BLOCK {
-            self.price_block(geometry, ino, to, flat);
-        }
-        if let RangeState::Unwritten(_) = state {
-            for leaf in from / FANOUT..to.div_ceil(FANOUT) {
-                self.price_block(geometry, ino, leaf * FANOUT, false);
-            }
-        }
         // Folding walks the blocks one by one.
         self.entries += (to - from).min(65_536) / 4;
+    }
+
+    /// A hole changes the nodes at its ends.
+    fn price_edges(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        (from, to): (u64, u64),
+        below: Option<u8>,
+    ) {
+        self.price_block(geometry, ino, from, below, false);
+        if to < MAX_BLOCK {
+            self.price_block(geometry, ino, to, below, false);
+        }
+    }
+
+    /// A reservation changes all nodes between its ends, too.
+    fn price_reserved(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        (from, to): (u64, u64),
+        below: Option<u8>,
+    ) {
+        // Whatever is below, they are not only blocks of this delta.
+        let below = below.filter(|&height| height > 0);
+        for leaf in from / FANOUT..to.div_ceil(FANOUT) {
+            let block = (leaf * FANOUT).max(from);
+            self.price_block(geometry, ino, block, below, true);
+            self.reserved_leaves += 1;
+        }
     }
 
     fn free(&mut self, geometry: &Geometry, ino: InodeNo, next_version: Version) {
@@ -230,6 +252,6 @@ impl Delta {
                 );
             }
         }
-        self.unfinished.insert(ino.0, false);
+        self.set_unfinished(ino.0, false);
     }
 }

@@ -12,11 +12,13 @@
 //!   roll-forward.
 //! - `usage` is the net live bytes of what this delta added, per segment.
 
+use crate::base::imap_block;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
+use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -160,46 +162,6 @@ pub struct InodeDelta {
     pub price: FoldPrice,
 }
 
-/// Which parts of a file's index a fold may have to write.
-#[derive(Clone, Debug, Default)]
-pub struct FoldPrice {
-    /// Index nodes of height 1, by number, beyond the first.
-    pub leaves: BTreeSet<u64>,
-    /// Blocks that an inode's slots may hold changed; perhaps the first node.
-    pub low: bool,
-    /// The inode must be written again.
-    pub rewrite: bool,
-    /// The index below is known to have no nodes: new ones hold only the
-    /// blocks of this delta, which are at most this many.
-    pub flat_blocks: Option<u64>,
-}
-
-impl FoldPrice {
-    fn nodes(&self) -> u64 {
-        self.leaves.len() as u64 + u64::from(self.low)
-    }
-
-    /// Leaves that may have been there before.
-    fn old_leaves(&self) -> u64 {
-        match self.flat_blocks {
-            Some(_) => 0,
-            None => self.nodes(),
-        }
-    }
-
-    /// Bytes, generously: each leaf with its share of the nodes above it.
-    pub fn bytes(&self, geometry: &Geometry) -> u64 {
-        let nodes = self.nodes();
-        let inode = u64::from(self.rewrite) * (u64::from(geometry.inode_bytes) + 64);
-        inode
-            + match self.flat_blocks {
-                // A node stores the pointers it has, in whole sectors.
-                Some(blocks) => nodes * (512 + 128) + (blocks + nodes) * 33,
-                None => nodes * geometry.leaf_price(),
-            }
-    }
-}
-
 /// What this layer says about one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
@@ -250,14 +212,18 @@ pub struct Delta {
     pub newest_ns: HashMap<u32, i64>,
     /// Index nodes the cleaner wants moved: the next checkpoint rewrites them.
     pub touched_nodes: HashSet<NodeId>,
-    /// What rewriting those may write, the nodes above them included.
+    /// What rewriting those may write, by inode number.
+    pub(crate) touched_prices: HashMap<u64, FoldPrice>,
+    /// The sum of that.
     pub touched_bytes: u64,
     /// Blocks of the ifile the cleaner wants moved.
     pub touched_ifile: HashSet<u64>,
     /// Inode-map blocks this delta will dirty.
     pub imap_blocks: HashSet<u64>,
     /// Inodes that joined (true) or left (false) the unfinished list.
-    pub unfinished: HashMap<u64, bool>,
+    unfinished: HashMap<u64, bool>,
+    /// Those that joined.
+    pub(crate) joined: u64,
     /// One more than the highest inode number seen.
     pub next_ino: u64,
     /// Bytes of log since the delta began.
@@ -269,8 +235,11 @@ pub struct Delta {
     pub held_blocks: u64,
     /// Sum of the entries' [`FoldPrice`]s.
     pub file_fold_bytes: u64,
-    /// Leaves among them that may have been there before.
-    pub old_leaves: u64,
+    /// Index nodes among them that may have been there before.
+    pub old_nodes: u64,
+    /// Leaves that reservations covered: what they store says nothing of what
+    /// they may grow to.
+    pub reserved_leaves: u64,
     /// Files or blocks ended in this delta: folding it may shrink an index.
     pub removes: bool,
     /// Serial of the last partial before it was frozen; 0 while it is live.
@@ -278,9 +247,24 @@ pub struct Delta {
 }
 
 impl Delta {
+    /// An empty one; numbers from `next_ino` on were never used.
+    pub fn above(next_ino: u64) -> Self {
+        Delta {
+            next_ino,
+            ..Delta::default()
+        }
+    }
+
     /// What it knows of an inode.
     pub fn inode(&self, ino: u64) -> Option<&InodeDelta> {
         self.inodes.get(&ino).map(Box::as_ref)
+    }
+
+    /// True if the number's present life, or its next, begins in this delta: no
+    /// index below belongs to it.
+    pub fn begins(&self, ino: InodeNo) -> bool {
+        self.inode(ino.0)
+            .is_some_and(|entry| entry.reborn || entry.freed.is_some())
     }
 
     /// True if folding it would change nothing.
@@ -293,38 +277,52 @@ impl Delta {
         self.inodes.len() as u64 * INODE_MEMORY + self.held_blocks * BLOCK_MEMORY
     }
 
-    /// An upper bound of what folding this delta writes, the usage table left
-    /// aside: the checkpoint must find that much room. `existing` bytes of nodes
-    /// are there below it.
-    pub fn fold_bytes(&self, geometry: &Geometry, existing: u64) -> u64 {
-        let imap = self.imap_blocks.len() as u64;
-        // Taking a number off the free list dirties its neighbours' blocks.
-        let ifile = self.touched_ifile.len() as u64;
-        let (priced, at_most) = self.leaf_bytes(geometry, existing);
-        self.file_fold_bytes - priced.saturating_sub(at_most).min(self.file_fold_bytes)
-            + self.touched_bytes
-            + ifile * 8704
-            + imap * 4096 * 5 / 4
+    /// The next checkpoint is to write a node anew; the index it belongs to has
+    /// this height.
+    pub fn touch(&mut self, geometry: &Geometry, id: NodeId, height: u8) {
+        if !self.touched_nodes.insert(id) {
+            return;
+        }
+        if id.ino != InodeNo::IFILE {
+            self.imap_blocks.insert(imap_block(geometry, id.ino.0));
+        }
+        let price = self.touched_prices.entry(id.ino.0).or_default();
+        let before = price.bytes(geometry);
+        price.touch((id.height, id.index), height);
+        self.touched_bytes += price.bytes(geometry) - before;
     }
 
-    /// What leaves that may have been there before cost: as priced, each whole;
-    /// and as all there is can cost, each that exists written once, and for each
-    /// that does not a small node and the pointers that this delta has.
-    fn leaf_bytes(&self, geometry: &Geometry, existing: u64) -> (u64, u64) {
-        let pointers = self.held_blocks.saturating_mul(36);
-        let new = self.old_leaves.saturating_mul(1024);
-        let at_most = existing.saturating_add(new).saturating_add(pointers);
-        (self.old_leaves * geometry.leaf_price(), at_most)
+    /// The height of the index that a touched node belongs to, at least.
+    pub(crate) fn touched_height(&self, ino: InodeNo) -> u8 {
+        self.touched_prices.get(&ino.0).map_or(1, FoldPrice::height)
     }
 
-    /// The same of `bytes` of blocks that are still to come, beyond what it
-    /// costs now.
-    pub fn further_leaf_bytes(&self, geometry: &Geometry, existing: u64, bytes: u64) -> u64 {
-        let (priced, at_most) = self.leaf_bytes(geometry, existing);
-        // A block adds a leaf's price to the one, and 1060 bytes to the other.
-        let untouched = at_most.saturating_sub(priced);
-        let leaves = bytes.div_ceil(8) * (geometry.leaf_price() / SECTOR);
-        leaves.min(untouched + bytes / 32 * 9)
+    /// An inode joins the unfinished list, or leaves it.
+    pub fn set_unfinished(&mut self, ino: u64, joins: bool) {
+        let joined = self.unfinished.insert(ino, joins).unwrap_or(false);
+        self.joined = self.joined + u64::from(joins) - u64::from(joined);
+    }
+
+    /// Makes `list` what has joined, and nothing else.
+    pub fn replace_unfinished(&mut self, list: impl IntoIterator<Item = u64>) {
+        (self.unfinished, self.joined) = Default::default();
+        list.into_iter()
+            .for_each(|ino| self.set_unfinished(ino, true));
+    }
+
+    /// Inodes that joined (true) or left (false) the unfinished list.
+    pub(crate) fn unfinished(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.unfinished.iter().map(|(&ino, &joined)| (ino, joined))
+    }
+
+    /// Makes `list`, the unfinished inodes below, what it is with these changes.
+    pub fn change_unfinished(&self, list: &mut BTreeSet<u64>) {
+        for (ino, joined) in self.unfinished() {
+            match joined {
+                true => list.insert(ino),
+                false => list.remove(&ino),
+            };
+        }
     }
 
     /// Changes an entry's price and keeps the sum.
@@ -335,10 +333,10 @@ impl Delta {
         change: impl FnOnce(&mut FoldPrice),
     ) {
         if let Some(entry) = self.inodes.get_mut(&ino.0) {
-            let before = (entry.price.bytes(geometry), entry.price.old_leaves());
+            let before = (entry.price.bytes(geometry), entry.price.old_nodes());
             change(&mut entry.price);
             self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before.0;
-            self.old_leaves = self.old_leaves + entry.price.old_leaves() - before.1;
+            self.old_nodes = self.old_nodes + entry.price.old_nodes() - before.1;
         }
     }
 

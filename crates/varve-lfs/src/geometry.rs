@@ -171,9 +171,9 @@ impl Geometry {
         plain.min(packed.max(PACKED_SECTORS * SECTOR))
     }
 
-    /// Bytes for which the fold of a leaf is priced: itself, and its share of
-    /// the nodes above.
-    pub fn leaf_price(&self) -> u64 {
+    /// Bytes for which the fold of an index node is priced: itself, and its share
+    /// of summaries and padding.
+    pub fn node_price(&self) -> u64 {
         self.node_bytes(FANOUT) + SECTOR
     }
 
@@ -220,4 +220,4 @@ impl Geometry {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -35,6 +35,7 @@ mod log;
 mod marks;
 mod mkfs;
 mod mount;
+mod price;
 mod ranges;
 mod reader;
 mod recovery;

@@ -73,9 +73,13 @@ pub(crate) fn default_segment_bytes(bytes: u64) -> u32 {
 /// dirtied, and as much again for index nodes and inodes.
 ///
 /// On top come [`slack_segments`].
-pub(crate) fn reserve_segments(volume_bytes: u64, segment_bytes: u32, segment_count: u64) -> u64 {
-    let table = segment_count * 32 + 8192;
-    let imap = crate::checkpoint::imap_limit(volume_bytes) * 4096;
+pub(crate) fn reserve_segments(
+    volume_bytes: u64,
+    (segment_bytes, block_bytes): (u32, u32),
+    segment_count: u64,
+) -> u64 {
+    let table = segment_count * 32 + 2 * u64::from(block_bytes);
+    let imap = crate::checkpoint::imap_limit(volume_bytes, block_bytes) * u64::from(block_bytes);
     let cleaner = 2 + u64::from((512 << 10) / segment_bytes).min(4);
     let checkpoint = (table + 2 * imap).div_ceil(u64::from(segment_bytes));
     2 + cleaner + checkpoint + slack_segments(segment_count)
@@ -172,7 +176,11 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
     let count = room / u64::from(segment_bytes.max(1));
     let volume_bytes = count * u64::from(segment_bytes);
-    let reserve = reserve_segments(volume_bytes, segment_bytes.max(1), count);
+    let reserve = reserve_segments(
+        volume_bytes,
+        (segment_bytes.max(1), options.block_bytes),
+        count,
+    );
     enough(device, segment_bytes, count, reserve)?;
     let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
     let superblock = Superblock {

@@ -7,10 +7,15 @@
 //! can take what waits in memory; if not, the caller helps to clean.
 
 use crate::allowance::Grant;
+use crate::base::Base;
 use crate::cleaner::{PATIENCE_NS, Urgency};
 use crate::committed::Committed;
+use crate::delta::Delta;
 use crate::error::{Error, Result};
+use crate::format::ifile::ENTRY_BYTES;
+use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
+use crate::price::BelowFold;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, StatFs, Usage, Waiting};
 
@@ -18,6 +23,10 @@ use varve_fs::{Purpose, StatFs, Usage, Waiting};
 const BLOCK_OVERHEAD: u64 = 48;
 /// Bytes charged for an inode beside its image: entry, map entry, padding.
 const INODE_OVERHEAD: u64 = 80;
+/// Groups of a checkpoint that may be small, one node or block and padding: the
+/// last of each height of files' nodes, of the inodes, of the inode map, of the
+/// table, and of each height of the nodes above these.
+const SMALL_GROUPS: u64 = 9;
 /// Metadata bytes assumed for a block or inode that no group holds yet.
 const PENDING_ENTRY: u64 = 48;
 /// Metadata bytes one block can cost: an index node that holds only it, and
@@ -140,10 +149,22 @@ impl Lfs {
     }
 
     /// Bytes of the usage table and the index above it, written anew by every
-    /// checkpoint at worst.
-    fn table_bytes(&self) -> u64 {
-        let table = u64::from(self.geometry.segment_count) * 32;
-        table + (table / (4096 * 64) + 8) * 4096
+    /// checkpoint at worst, and the rounding of its groups to write units.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let table = u64::from(self.geometry.segment_count) * ENTRY_BYTES as u64;
+        let blocks = table.div_ceil(block_bytes);
+        let node = self.geometry.node_price();
+        let index = blocks / FANOUT * 2 * node + self.geometry.node_bytes(blocks % FANOUT);
+        // What is written before corrections are too many for a record is
+        // written again.
+        let times = 1 + u64::from(blocks + blocks / FANOUT + 8 > self.record_room() as u64);
+        times * (blocks * block_bytes / 8 * 9 + index) + SMALL_GROUPS * self.least_group()
+    }
+
+    /// Bytes of a group that holds hardly anything.
+    fn least_group(&self) -> u64 {
+        u64::from(self.geometry.write_unit.max(4096))
     }
 
     /// Bytes that `bytes` more take of the log, and what folding those may write
@@ -159,8 +180,8 @@ impl Lfs {
     }
 
     /// Most bytes that the nodes of the image take when they are written again.
-    fn base_nodes(&self, committed: &Committed) -> u64 {
-        let (base, each) = (&committed.base, self.geometry.node_growth());
+    pub(crate) fn base_nodes(&self, base: &Base) -> u64 {
+        let each = self.geometry.node_growth();
         let growth = base.usage.blocks.saturating_mul(each);
         base.metadata_bytes.saturating_add(growth)
     }
@@ -169,19 +190,32 @@ impl Lfs {
     /// image, and those that a running checkpoint makes.
     fn existing_nodes(&self, committed: &Committed) -> u64 {
         let frozen = committed.frozen.as_ref();
-        self.base_nodes(committed) + frozen.map_or(0, |frozen| frozen.file_fold_bytes)
+        let frozen = frozen.map_or(0, |frozen| frozen.file_fold_bytes);
+        self.base_nodes(&committed.base) + frozen
     }
 
     /// Segments that folding what has changed so far may fill.
     pub(crate) fn fold_segments(&self) -> u64 {
         let committed = self.committed.read();
-        let existing = self.base_nodes(&committed);
+        let base = &committed.base;
         let frozen = committed.frozen.as_ref();
-        let frozen = frozen.map_or(0, |frozen| frozen.fold_bytes(&self.geometry, existing));
-        let live = committed
-            .live
-            .fold_bytes(&self.geometry, self.existing_nodes(&committed));
+        let frozen = frozen.map_or(0, |frozen| self.fold_bytes(base, frozen));
+        let below = BelowFold {
+            node_bytes: self.existing_nodes(&committed),
+            unfinished: base.unfinished.len() as u64,
+        };
+        let live = committed.live.fold_bytes(&self.geometry, below);
         (live + frozen + self.table_bytes()).div_ceil(self.dependable_bytes()) + 1
+    }
+
+    /// Most bytes that folding `delta` into this image may write, the usage table
+    /// left aside.
+    pub(crate) fn fold_bytes(&self, base: &Base, delta: &Delta) -> u64 {
+        let below = BelowFold {
+            node_bytes: self.base_nodes(base),
+            unfinished: base.unfinished.len() as u64,
+        };
+        delta.fold_bytes(&self.geometry, below)
     }
 
     /// True if a checkpoint taken now is sure to find room.
@@ -392,14 +426,15 @@ impl Lfs {
     /// True if the cleaner may append `bytes` now: moving a block may cost a
     /// node in the next fold, and what waits, its fold and the fold of what is
     /// there already must fit beside it, and a segment that each head enters.
-    pub(crate) fn may_move(&self, bytes: u64) -> bool {
+    /// `fold_bytes` are what is known of the fold beside that.
+    pub(crate) fn may_move(&self, bytes: u64, fold_bytes: u64) -> bool {
         let (fold, heads) = (self.fold_segments(), self.heads as u64);
         let (clean, waiting) = {
             let segments = self.segments.lock();
             (u64::from(segments.clean_count()), segments.waiting_bytes)
         };
         let free = clean.saturating_sub(fold + heads) * self.dependable_bytes();
-        self.with_fold(bytes + waiting) <= free
+        self.with_fold(bytes + waiting) + fold_bytes <= free
     }
 
     /// True if this part of the capacity is neither used nor going to be.

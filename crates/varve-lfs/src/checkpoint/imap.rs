@@ -180,13 +180,7 @@ impl Fold<'_> {
 
     fn unfinished(&self) -> BTreeSet<u64> {
         let mut list = self.base.unfinished.clone();
-        for (&ino, &joined) in &self.frozen.unfinished {
-            if joined {
-                list.insert(ino);
-            } else {
-                list.remove(&ino);
-            }
-        }
+        self.frozen.change_unfinished(&mut list);
         list
     }
 

@@ -22,7 +22,7 @@ mod table;
 pub(crate) use table::TableImage;
 
 use crate::base::Base;
-use crate::delta::{Delta, FoldPrice};
+use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::format::checkpoint::{CheckpointRecord, MAGIC, checkpoint_flags};
 use crate::format::inode::InodeImage;
@@ -30,6 +30,7 @@ use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
 use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
+use crate::price::FoldPrice;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub struct Schedule {
 impl Lfs {
     /// Inode-map blocks one checkpoint may have to write; part of the reserve.
     pub(crate) fn imap_limit(&self) -> u64 {
-        imap_limit(self.geometry.volume_bytes())
+        imap_limit(self.geometry.volume_bytes(), self.geometry.block_bytes)
     }
 
     /// Bytes of log after which a checkpoint is due: bounded replay, and on
@@ -188,10 +189,26 @@ impl Lfs {
 
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
         let (frozen, base, boundary, usage) = self.freeze();
+        let price = self.fold_bytes(&base, &frozen) + self.table_bytes();
+        let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
+        let before = written();
         let mut fold = Fold::new(self, &base, &frozen);
         let imap_changes = fold.files()?;
         let lists = fold.inode_map(imap_changes)?;
         let table = fold.usage_table(serial, boundary.serial())?;
+        let bytes = written() - before;
+        if bytes > price {
+            tracing::warn!(
+                serial,
+                bytes,
+                price,
+                "a checkpoint wrote more than its price"
+            );
+        }
+        debug_assert!(
+            bytes <= price,
+            "checkpoint {serial} wrote {bytes}, priced {price}"
+        );
         let final_images = std::mem::take(&mut fold.final_images);
         let obsolete = std::mem::take(&mut fold.obsolete);
         let end = self.record_end(boundary);
@@ -380,8 +397,9 @@ impl Lfs {
 }
 
 /// See [`Lfs::imap_limit`]; mkfs sizes the reserve by it.
-pub(crate) fn imap_limit(volume_bytes: u64) -> u64 {
-    (volume_bytes / 512 / 4096).clamp(32, 4096)
+pub(crate) fn imap_limit(volume_bytes: u64, block_bytes: u32) -> u64 {
+    let bytes = (volume_bytes / 512).clamp(128 << 10, 16 << 20);
+    (bytes / u64::from(block_bytes)).max(8)
 }
 
 /// Bytes of `pointer` as a change of live bytes.

@@ -17,6 +17,7 @@ use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, USAGE_OFFSET};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Pointer, UsageEntry};
+use crate::lfs::Lfs;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::InodeNo;
@@ -32,6 +33,15 @@ pub struct TableImage {
     pub corrections: BTreeMap<u32, i64>,
     /// Live bytes of index nodes and ifile.
     pub metadata_bytes: u64,
+}
+
+impl Lfs {
+    /// Corrections of the usage table that a record has room for.
+    pub(crate) fn record_room(&self) -> usize {
+        let slot = self.superblock.record_bytes.get() as usize;
+        let fixed = record_bytes_for(self.geometry.inode_bytes as usize, 0, 1);
+        (slot - fixed) / size_of::<crate::format::UsageDelta>()
+    }
 }
 
 impl Fold<'_> {
@@ -57,7 +67,7 @@ impl Fold<'_> {
                 .into_iter()
                 .filter(|(_, bytes)| *bytes != 0)
                 .collect();
-            if corrections.len() <= self.record_room() {
+            if corrections.len() <= self.lfs.record_room() {
                 return Ok(TableImage {
                     ifile: self.ifile_image(root),
                     entries,
@@ -70,12 +80,6 @@ impl Fold<'_> {
             }
             written = entries;
         }
-    }
-
-    fn record_room(&self) -> usize {
-        let slot = self.lfs.superblock.record_bytes.get() as usize;
-        let fixed = record_bytes_for(self.lfs.geometry.inode_bytes as usize, 0, 1);
-        (slot - fixed) / size_of::<crate::format::UsageDelta>()
     }
 
     /// Writes the table's blocks that changed.

@@ -126,7 +126,7 @@ impl Lfs {
                 let kind = GroupKind::Coalescing(serial);
                 // Nobody else may be told of the same room.
                 let _one_at_a_time = self.moving.lock();
-                if !self.may_move(extent.bytes) {
+                if !self.may_move(extent.bytes, 0) {
                     return Ok(false);
                 }
                 let Some(_) = self.write_group(items, kind, None)? else {
@@ -211,6 +211,6 @@ impl Lfs {
             high: mark(gauge.high),
         };
         let segments = bytes.div_ceil(self.dependable_bytes()) + 1;
-        policy.may_use(&space, segments) && self.may_move(bytes)
+        policy.may_use(&space, segments) && self.may_move(bytes, 0)
     }
 }

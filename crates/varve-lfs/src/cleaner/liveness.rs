@@ -14,9 +14,9 @@ use varve_fs::{InodeNo, Version};
 pub(super) enum Life {
     /// A data block, attributes or an inode: its copy is appended.
     Moves,
-    /// An index node: the next checkpoint writes it anew, and this many bytes
-    /// above it.
-    Node(u64),
+    /// A node of an index of this height: the next checkpoint writes it anew,
+    /// and the nodes above it.
+    Node(u8),
     /// A block of the ifile, likewise.
     Ifile,
 }
@@ -58,8 +58,8 @@ impl Lfs {
                 .is_live(ino, version, block, &pointer, xattrs, found)?
                 .then_some(Life::Moves),
             ChainItem::Node { id, pointer, .. } => {
-                let price = self.lookup().steady(|| self.live_node(id, &pointer))?;
-                price.map(Life::Node)
+                let height = self.lookup().steady(|| self.live_node(id, &pointer))?;
+                height.map(Life::Node)
             }
             ChainItem::Inode {
                 ino,
@@ -115,8 +115,8 @@ impl Lfs {
         Ok(current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth())))
     }
 
-    /// If the node is live, the bytes that rewriting it costs above it.
-    fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u64>> {
+    /// If the node is live, the height of its index.
+    fn live_node(&self, id: NodeId, pointer: &Pointer) -> Result<Option<u8>> {
         let base = Arc::clone(&self.committed.read().base);
         let image;
         let root = if id.ino == InodeNo::IFILE {
@@ -126,13 +126,6 @@ impl Lfs {
             image.as_ref().and_then(|image| image.root.as_ref())
         };
         let Some(root) = root else { return Ok(None) };
-        // Its parent is another node, or only the inode.
-        let parent = root.height > id.height;
-        let above = if parent {
-            self.geometry.leaf_price()
-        } else {
-            640
-        };
         let tree = crate::base::Tree {
             reader: &self.reader,
             ino: id.ino,
@@ -140,6 +133,6 @@ impl Lfs {
         };
         let current = tree.node_at(id)?;
         let live = current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()));
-        Ok(live.then_some(above))
+        Ok(live.then_some(root.height))
     }
 }

@@ -27,8 +27,8 @@ const LEAST_GROUP: usize = 16;
 #[derive(Debug, Default)]
 pub struct Found {
     moves: Vec<(LogItem, usize)>,
-    /// Live index nodes, and what rewriting each may write.
-    touched_nodes: Vec<(NodeId, u64)>,
+    /// Live index nodes, and the height of the index of each.
+    touched_nodes: Vec<(NodeId, u8)>,
     touched_ifile: Vec<u64>,
     /// Bytes of all that lives.
     pub(super) live_bytes: u64,
@@ -83,6 +83,12 @@ impl Found {
             && self.touched_nodes.is_empty()
             && self.touched_ifile.is_empty()
             && !self.moves.iter().any(inode)
+    }
+
+    /// Files of which something is moved or touched.
+    fn files(&self) -> impl Iterator<Item = InodeNo> {
+        let moved = self.moves.iter().map(|(item, _)| item.file().0);
+        moved.chain(self.touched_nodes.iter().map(|(id, _)| id.ino))
     }
 
     /// True if there are none.
@@ -146,10 +152,9 @@ impl Lfs {
                 return Ok(found);
             }
             match (life, info.item) {
-                (Life::Node(above), ChainItem::Node { id, pointer, .. }) => {
+                (Life::Node(height), ChainItem::Node { id, pointer, .. }) => {
                     if self.is_whole(info, &extents, &pointer, &mut found) {
-                        let price = u64::from(info.length) + above;
-                        found.touched_nodes.push((id, price));
+                        found.touched_nodes.push((id, height));
                         found.live_bytes += u64::from(info.length);
                     }
                 }
@@ -311,6 +316,16 @@ impl Lfs {
         portion.clamp((LEAST_GROUP * unit).min(GROUP_BYTES), GROUP_BYTES)
     }
 
+    /// Bytes that a fold may write for what was found, beyond what
+    /// [`Lfs::may_move`] reckons from what it takes of the log.
+    pub(super) fn fold_of(&self, found: &Found) -> u64 {
+        let committed = self.committed.read();
+        let nodes = &found.touched_nodes;
+        committed
+            .live
+            .further_bytes(&self.geometry, nodes, found.files())
+    }
+
     /// Appends copies of what was found live, and touches what a checkpoint
     /// must rewrite. Returns the number of the checkpoint that will have
     /// folded all of it, or `None` if the image changed since it was judged.
@@ -351,10 +366,8 @@ impl Lfs {
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {
             return Ok(None);
         }
-        for (id, price) in found.touched_nodes {
-            if committed.live.touched_nodes.insert(id) {
-                committed.live.touched_bytes += price;
-            }
+        for (id, height) in found.touched_nodes {
+            committed.live.touch(&self.geometry, id, height);
         }
         committed.live.touched_ifile.extend(found.touched_ifile);
         // A checkpoint that runs already leaves the live delta to the next.

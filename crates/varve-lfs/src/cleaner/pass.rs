@@ -64,17 +64,25 @@ pub(super) struct Batch {
     segments: Vec<Judged>,
     found: Found,
     live_bytes: u64,
+    /// What it may cost a fold, beside.
+    fold_bytes: u64,
 }
 
 impl Batch {
-    pub(super) fn add(&mut self, segment: u32, edition: Edition, live_bytes: u64, found: Found) {
+    pub(super) fn add(
+        &mut self,
+        (segment, edition): (u32, Edition),
+        found: Found,
+        fold_bytes: u64,
+    ) {
         self.segments.push(Judged {
             segment,
             edition,
-            live_bytes,
+            live_bytes: found.live_bytes,
             data: found.is_all_data(),
         });
-        self.live_bytes += live_bytes;
+        self.live_bytes += found.live_bytes;
+        self.fold_bytes += fold_bytes;
         self.found.append(found);
     }
 }
@@ -205,7 +213,7 @@ impl Lfs {
             if for_checkpoints >= worth_checkpoints {
                 break;
             }
-            if !self.may_move(batch.live_bytes + live_bytes) {
+            if !self.may_move(batch.live_bytes + live_bytes, batch.fold_bytes) {
                 break;
             }
             if !self.claim_own(segment) && heeds_claims {
@@ -219,8 +227,9 @@ impl Lfs {
             }
             // A checkpoint between two steps may have given it away, and others
             // have filled it since.
-            let live_bytes = found.live_bytes;
-            if !self.may_move(batch.live_bytes + live_bytes) {
+            let (live_bytes, fold_bytes) = (found.live_bytes, self.fold_of(&found));
+            let together = (batch.live_bytes + live_bytes, batch.fold_bytes + fold_bytes);
+            if !self.may_move(together.0, together.1) {
                 break;
             }
             let freed = segment_bytes.saturating_sub(live_bytes);
@@ -232,7 +241,7 @@ impl Lfs {
                 false => for_checkpoints += 1,
             }
             freed_bytes += freed;
-            batch.add(segment, edition, live_bytes, found);
+            batch.add((segment, edition), found, fold_bytes);
             if batch.live_bytes >= sorted_bytes {
                 cleaned += self.move_out(std::mem::take(&mut batch))?;
                 if rests {
@@ -283,7 +292,7 @@ impl Lfs {
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(live_bytes) {
+            if !self.may_move(live_bytes, self.fold_of(&found)) {
                 return Ok(false);
             }
             let judged = Judged {
@@ -351,7 +360,7 @@ impl Lfs {
         let moved = {
             // Others may have used the room since it was asked for.
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(batch.live_bytes) {
+            if !self.may_move(batch.live_bytes, self.fold_of(&batch.found)) {
                 return Ok(0);
             }
             self.markv(batch.found)?

@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use varve_fs::InodeNo;
 
-fn volume(bytes: u64, block_bytes: u32, packed: bool) -> Geometry {
+pub(crate) fn volume(bytes: u64, block_bytes: u32, packed: bool) -> Geometry {
     let segment_bytes = crate::mkfs::default_segment_bytes(bytes).max(32 * block_bytes);
     Geometry {
         block_bytes,

@@ -41,7 +41,9 @@ impl Lfs {
                     other => other,
                 };
                 buffer.put_record((ino, version), record);
-                committed.live.apply_record(geometry, ino, version, record);
+                let below = self.height_below(committed, ino);
+                let file = (ino, version, below);
+                committed.live.apply_record(geometry, file, record);
                 Placed::Nothing
             }
             LogItem::Block {
@@ -60,7 +62,7 @@ impl Lfs {
                         block,
                         pointer,
                         written_ns: written.as_ns(),
-                        flat: self.is_flat(committed, ino),
+                        below: self.height_below(committed, ino),
                     };
                     committed.live.apply_block(geometry, change);
                 }
@@ -129,16 +131,22 @@ impl Lfs {
         }
     }
 
-    /// True if the checkpointed index of `ino` is known to have no nodes.
-    fn is_flat(&self, committed: &Committed, ino: InodeNo) -> bool {
+    /// The height that the index of `ino` will have below the live delta, if
+    /// that is known.
+    fn height_below(&self, committed: &Committed, ino: InodeNo) -> Option<u8> {
+        if committed.live.begins(ino) {
+            return Some(0);
+        }
         let folding = committed.frozen.as_ref();
-        if folding.is_some_and(|frozen| frozen.inodes.contains_key(&ino.0)) {
-            return false;
+        let folded = folding.and_then(|frozen| frozen.inode(ino.0));
+        let folded_height = folded.map_or(0, |entry| entry.price.height());
+        if folding.is_some_and(|frozen| frozen.begins(ino)) {
+            return Some(folded_height);
         }
         match self.below(committed, ino) {
-            Below::Nothing => true,
-            Below::Image(image) => image.root.as_ref().is_some_and(|root| root.height == 0),
-            Below::Unknown => false,
+            Below::Nothing => Some(folded_height),
+            Below::Image(image) => Some(image.root.as_ref()?.height.max(folded_height)),
+            Below::Unknown => None,
         }
     }
 

@@ -152,10 +152,7 @@ pub fn roll_forward(
     let end = LogEnd::from(&record.header);
     let segments = SegmentTable::load(&table, opened, base.serial, &end, older);
     let usage = base.usage;
-    let live = crate::delta::Delta {
-        next_ino: base.next_ino,
-        ..crate::delta::Delta::default()
-    };
+    let live = crate::delta::Delta::above(base.next_ino);
     let unfinished = base.unfinished.clone();
     let committed = Committed {
         base: Arc::new(base),
@@ -206,13 +203,6 @@ fn first_usable(
 pub fn unfinished_after(recovered: &Recovered) -> BTreeSet<u64> {
     let mut list = recovered.unfinished.clone();
     let committed = recovered.committed.read();
-    let changes = &committed.live.unfinished;
-    for (&ino, &joined) in changes {
-        if joined {
-            list.insert(ino);
-        } else {
-            list.remove(&ino);
-        }
-    }
+    committed.live.change_unfinished(&mut list);
     list
 }

@@ -37,7 +37,7 @@ impl Replay<'_> {
     /// `image` is the inode's, if the item is one.
     fn apply_item(&mut self, item: &ChainItem, image: Option<InodeImage>) {
         let geometry = self.geometry;
-        let flat = self.is_flat(item);
+        let below = self.height_below(item);
         let live = &mut self.out.committed.get_mut().live;
         match *item {
             ChainItem::Record {
@@ -51,7 +51,7 @@ impl Replay<'_> {
                     _ => false,
                 };
                 if !lost {
-                    live.apply_record(geometry, ino, version, record);
+                    live.apply_record(geometry, (ino, version, below), record);
                 }
             }
             ChainItem::Block {
@@ -75,7 +75,7 @@ impl Replay<'_> {
                     block,
                     pointer,
                     written_ns,
-                    flat,
+                    below,
                 };
                 live.apply_block(geometry, change);
             }
@@ -90,26 +90,27 @@ impl Replay<'_> {
         }
     }
 
-    /// True if a moved block's file is known to have no index nodes: the price
-    /// of folding it must not exceed what it was when the move was admitted.
-    fn is_flat(&self, item: &ChainItem) -> bool {
-        let ChainItem::Block { ino, source, .. } = item else {
-            return false;
+    /// The height of the index below the replayed log, if that is known. Of
+    /// moved blocks it is read: the price of folding them must not exceed what
+    /// it was when the move was admitted.
+    fn height_below(&self, item: &ChainItem) -> Option<u8> {
+        let ino = item.ino();
+        let base = {
+            let committed = self.out.committed.read();
+            if ino.0 >= committed.base.next_ino || committed.live.begins(ino) {
+                return Some(0);
+            }
+            Arc::clone(&committed.base)
         };
-        let base = Arc::clone(&self.out.committed.read().base);
-        if ino.0 >= base.next_ino {
-            return true;
-        }
-        if source.is_none() {
-            return false;
-        }
-        match base.inode(self.reader, self.geometry, *ino) {
-            Ok(image) => image
-                .as_ref()
-                .and_then(|image| image.root.as_ref())
-                .is_none_or(|root| root.height == 0),
-            Err(_) => false,
-        }
+        let ChainItem::Block {
+            source: Some(_), ..
+        } = item
+        else {
+            return None;
+        };
+        let image = base.inode(self.reader, self.geometry, ino).ok()?;
+        let root = image.as_ref().and_then(|image| image.root.as_ref());
+        Some(root.map_or(0, |root| root.height))
     }
 
     /// Protocol rule 18, at replay: a move counts only if its source stands.

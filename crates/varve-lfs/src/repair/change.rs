@@ -12,6 +12,7 @@ use super::session::Session;
 use super::{CACHE_BYTES, Repair, evacuate};
 use crate::check::{Fix, Survey, known};
 use crate::error::{Error, Result};
+use crate::format::inode::MAX_HEIGHT;
 use crate::geometry::Geometry;
 use crate::heads::{is_entered, place_of};
 use crate::lfs::{Lfs, MountOptions};
@@ -45,7 +46,7 @@ impl Repair<'_> {
             let gather = || Evidence::gather(reader, &geometry, tag, &|_, _| {});
             looked.evidence.get_or_init(gather);
         }
-        self.correct(&mut recovered, looked, geometry.segment_count);
+        self.correct(&mut recovered, looked, &geometry);
         let moved = move_heads(&mut recovered, survey, &geometry)?;
         for &byte in recovered.leftovers.iter().filter(|b| !moved.contains(b)) {
             clear_leftover(&*parts.device, byte)?;
@@ -70,9 +71,9 @@ impl Repair<'_> {
     }
 
     /// What was counted takes the place of what was recorded.
-    fn correct(&mut self, recovered: &mut Recovered, looked: &Looked, segments: u32) {
+    fn correct(&mut self, recovered: &mut Recovered, looked: &Looked, geometry: &Geometry) {
         let survey = &looked.survey;
-        for segment in 0..segments {
+        for segment in 0..geometry.segment_count {
             let used = survey.claims.get(segment);
             let live_bytes = used.base_live.min(u64::from(u32::MAX)) as u32;
             let is_used = used.used() || live_bytes > 0;
@@ -90,13 +91,10 @@ impl Repair<'_> {
             })
             .collect();
         let live = &mut recovered.committed.get_mut().live;
-        live.unfinished.clear();
-        live.unfinished
-            .extend(unfinished.iter().map(|&ino| (ino, true)));
+        live.replace_unfinished(unfinished.iter().copied());
         live.touched_ifile.extend(&looked.touched.ifile);
         for id in &looked.touched.nodes {
-            live.touched_bytes += 4 * 4096;
-            live.touched_nodes.insert(*id);
+            live.touch(geometry, *id, MAX_HEIGHT);
         }
         recovered.unfinished = unfinished;
         let fixes = &survey.found.fixes;

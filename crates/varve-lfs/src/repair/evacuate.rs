@@ -7,8 +7,10 @@
 use super::report::Actions;
 use super::session::Session;
 use crate::check::{FileView, Survey, Visitor, walk};
+use crate::delta::Delta;
 use crate::error::{Error, Result};
 use crate::format::Pointer;
+use crate::format::inode::MAX_HEIGHT;
 use crate::format::node::NodeId;
 use crate::geometry::Geometry;
 use std::collections::BTreeSet;
@@ -42,7 +44,7 @@ pub(super) fn apply(
     {
         let mut committed = session.lfs.change_committed();
         committed.live.touched_ifile.extend(inside.blocks.drain(..));
-        touch(&mut committed.live, inside.nodes.drain(..));
+        touch(&geometry, &mut committed.live, inside.nodes.drain(..));
     }
     for number in survey.inodes.numbers() {
         if survey.inodes.get(number).kind().is_none() {
@@ -60,11 +62,10 @@ pub(super) fn apply(
     Ok(())
 }
 
-fn touch(live: &mut crate::delta::Delta, nodes: impl Iterator<Item = NodeId>) {
+fn touch(geometry: &Geometry, live: &mut Delta, nodes: impl Iterator<Item = NodeId>) {
     for id in nodes {
         // With the nodes above it, generously.
-        live.touched_bytes += 4 * 4096;
-        live.touched_nodes.insert(id);
+        live.touch(geometry, id, MAX_HEIGHT);
     }
 }
 
@@ -98,6 +99,7 @@ fn one_file(
             .is_some_and(|placed| inside.holds(placed.place.sector));
     }
     touch(
+        &geometry,
         &mut session.lfs.change_committed().live,
         inside.nodes.drain(..),
     );

@@ -33,6 +33,8 @@ use zerocopy::{FromBytes, IntoBytes};
 
 /// Places are looked at in steps of the smallest write unit.
 const STEP: u64 = 4096;
+/// Bytes of a block until the ifile has told.
+const BLOCK_BYTES: u32 = 4096;
 /// Bytes read at once.
 const CHUNK: u64 = 1 << 20;
 /// Volumes whose summaries are told apart.
@@ -308,7 +310,7 @@ fn draft(
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&tag.to_le_bytes());
     let volume_bytes = u64::from(count) * u64::from(segment_bytes);
-    let reserve = reserve_segments(volume_bytes, segment_bytes, count.into());
+    let reserve = reserve_segments(volume_bytes, (segment_bytes, BLOCK_BYTES), count.into());
     let reserve = u32::try_from(reserve).ok()?.min(count.checked_sub(1)?);
     Some(Superblock {
         magic: MAGIC,
@@ -322,7 +324,7 @@ fn draft(
         uuid,
         label: [0; 64],
         hash_seed: (tag.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15).into(),
-        block_bytes: 4096.into(),
+        block_bytes: BLOCK_BYTES.into(),
         write_unit: unit.into(),
         segment_bytes: segment_bytes.into(),
         inode_bytes: 256.into(),

@@ -73,18 +73,16 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     segments.dedup();
     assert_eq!(segments.len(), 1);
     let clean = v.clean();
-    assert!(v.lfs.may_move(fit * BLOCK));
+    assert!(v.lfs.may_move(fit * BLOCK, 0));
     let written = v.written();
 
     for &segment in &segments {
         assert!(v.lfs.clean_segment(segment).unwrap());
     }
-    let priced = v
-        .lfs
-        .committed
-        .read()
-        .live
-        .fold_bytes(&v.lfs.geometry, u64::MAX);
+    let priced = {
+        let committed = v.lfs.committed.read();
+        v.lfs.fold_bytes(&committed.base, &committed.live)
+    };
     v.lfs.checkpoint().unwrap();
     // Copies and nodes are more than the segments held, and they come first.
     let cost = v.written() - written;

@@ -219,13 +219,10 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     let at = |leaf: u64| 1000 + leaf * 200;
     (0..leaves).for_each(|leaf| v.write(sparse, at(leaf), 1));
     v.checkpoint();
-    let existing = v.lfs.committed.read().base.metadata_bytes;
+    let existing = v.lfs.base_nodes(&v.lfs.committed.read().base);
     let price = || {
-        v.lfs
-            .committed
-            .read()
-            .live
-            .fold_bytes(&v.lfs.geometry, existing)
+        let committed = v.lfs.committed.read();
+        v.lfs.fold_bytes(&committed.base, &committed.live)
     };
     // The inode and its place in the map are paid for once.
     v.write(sparse, at(0), 1);

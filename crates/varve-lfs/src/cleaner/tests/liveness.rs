@@ -11,7 +11,9 @@ use crate::delta::Delta;
 use crate::durability::InFlight;
 use crate::format::Pointer;
 use crate::format::node::NodeId;
+use crate::price::FoldPrice;
 use crate::segments::{Segment, SegmentState};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::BufferPool;
@@ -49,10 +51,9 @@ impl Volume {
 }
 
 fn frozen_at(boundary: u64) -> Option<Arc<Delta>> {
-    Some(Arc::new(Delta {
-        boundary,
-        ..Delta::default()
-    }))
+    let mut frozen = Delta::default();
+    frozen.boundary = boundary;
+    Some(Arc::new(frozen))
 }
 
 #[test]
@@ -131,7 +132,7 @@ fn a_candidates_live_bytes_are_the_tables_and_what_deltas_add() {
 }
 
 #[test]
-fn a_node_below_another_costs_that_one_and_a_node_below_the_inode_the_inode() {
+fn a_node_lives_in_an_index_of_some_height() {
     let v = Volume::new();
     let (low, tall) = (v.create("low"), v.create("tall"));
     v.write(low, 0, 100);
@@ -143,24 +144,22 @@ fn a_node_below_another_costs_that_one_and_a_node_below_the_inode_the_inode() {
         height,
         index: 0,
     };
-    let price = |id| v.life(id, v.node_at(id).unwrap());
-    let (parent, inode) = (
-        Some(Life::Node(v.lfs.geometry.leaf_price())),
-        Some(Life::Node(640)),
-    );
-    assert_eq!(price(node(low, 1)), inode);
+    let life = |id| v.life(id, v.node_at(id).unwrap());
+    assert_eq!(life(node(low, 1)), Some(Life::Node(1)));
     assert_eq!(v.node_at(node(low, 2)), None);
-    assert_eq!(price(node(tall, 1)), parent);
     let top = (1..9).rev().find(|h| v.node_at(node(tall, *h)).is_some());
-    assert!(top > Some(1), "{top:?}");
-    assert_eq!(price(node(tall, top.unwrap())), inode);
+    let top = top.unwrap();
+    assert!(top > 1, "{top}");
+    for height in [1, top] {
+        assert_eq!(life(node(tall, height)), Some(Life::Node(top)));
+    }
     // Another's node, and one that has been written anew.
     let old = v.node_at(node(low, 1)).unwrap();
     assert_eq!(v.life(node(tall, 1), old), None);
     v.write(low, 0, 1);
     v.checkpoint();
     assert_eq!(v.life(node(low, 1), old), None);
-    assert_eq!(price(node(low, 1)), inode);
+    assert_eq!(life(node(low, 1)), Some(Life::Node(1)));
 }
 
 #[test]
@@ -177,18 +176,24 @@ fn a_touched_node_is_priced_once() {
     assert_eq!(touched(), (0, 0));
     let contents = v.lfs.read_segment(segment).unwrap();
     let nodes = contents.blocks.iter().filter_map(|info| match info.item {
-        ChainItem::Node { id, pointer, .. } => v.life(id, pointer).map(|life| (life, pointer)),
+        ChainItem::Node { id, pointer, .. } => v.life(id, pointer).map(|life| (id, life)),
         _ => None,
     });
-    let (mut count, mut bytes) = (0, 0);
-    for (life, pointer) in nodes {
-        let Life::Node(above) = life else {
+    let mut prices = BTreeMap::new();
+    let mut count = 0;
+    for (id, life) in nodes {
+        let Life::Node(height) = life else {
             panic!("{life:?}");
         };
+        let price: &mut FoldPrice = prices.entry(id.ino).or_default();
+        price.touch((id.height, id.index), height);
         count += 1;
-        bytes += pointer.stored_bytes() + above;
     }
     assert!(count > 0);
+    let bytes = prices
+        .values()
+        .map(|price| price.bytes(&v.lfs.geometry))
+        .sum();
     for _ in 0..2 {
         let found = found_in(&v, &[segment]);
         assert!(v.lfs.markv(found).unwrap().is_some());
@@ -345,14 +350,14 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     let v = Volume::new();
     let (file, segments) = settled_file(&v, 100);
     let place = v.place(file, 0);
-    assert!(v.lfs.may_move(BLOCK));
+    assert!(v.lfs.may_move(BLOCK, 0));
     v.lfs.segments.lock().waiting_bytes = v.lfs.geometry.volume_bytes();
-    assert!(!v.lfs.may_move(BLOCK));
+    assert!(!v.lfs.may_move(BLOCK, 0));
     assert!(!v.lfs.clean_segment(segments[0]).unwrap());
     let cleaning = v.lfs.lock_cleaning();
     let mut batch = crate::cleaner::pass::Batch::default();
     let (edition, found) = v.lfs.judge(segments[0], &|| true).unwrap().unwrap();
-    batch.add(segments[0], edition, found.live_bytes, found);
+    batch.add((segments[0], edition), found, 0);
     assert_eq!(v.lfs.move_out(batch).unwrap(), 0);
     drop(cleaning);
     assert_eq!(v.lfs.clean_batch().unwrap(), 0);

@@ -47,7 +47,7 @@ fn heads_stay_where_there_is_no_room_for_checkpoints() {
 #[test]
 fn what_heads_enter_is_kept_for_them() {
     let lfs = mounted(4);
-    while lfs.may_move(1) {
+    while lfs.may_move(1, 0) {
         lfs.segments.lock().take(0).expect("a clean segment");
     }
     assert_eq!(lfs.clean_segments_now(), lfs.fold_segments() + 4);

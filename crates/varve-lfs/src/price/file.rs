@@ -1,0 +1,231 @@
+//! What folding the changes of one file into the image below may write.
+//!
+//! A node of an index is written again if something below it has changed, and
+//! with it the nodes on its way to the root. So a price is a set of nodes that
+//! is closed upwards; how far up that is depends on the height of the index,
+//! which the log knows of files whose image is at hand. Of others it assumes
+//! the least that reaches the blocks it has seen.
+
+use crate::base::height_for;
+use crate::format::node::FANOUT;
+use crate::geometry::Geometry;
+use std::collections::BTreeSet;
+
+/// What the nodes of a file that must be written are priced by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Below {
+    /// Nothing was said yet.
+    #[default]
+    Untold,
+    /// The index below has no nodes: new ones hold only blocks of this delta,
+    /// which are at most this many.
+    Flat(u64),
+    /// It may have nodes, and each of these may be full.
+    Nodes,
+}
+
+/// Bytes for which writing an inode is priced, its part of a summary included.
+pub fn inode_price(geometry: &Geometry) -> u64 {
+    u64::from(geometry.inode_bytes) + 64
+}
+
+/// Which parts of a file's index a fold may have to write.
+#[derive(Clone, Debug, Default)]
+pub struct FoldPrice {
+    /// Index nodes by height and number: with each the one above it.
+    nodes: BTreeSet<(u8, u64)>,
+    /// Height of the index, as far as it is known to reach.
+    height: u8,
+    below: Below,
+    /// The inode must be written again.
+    pub rewrite: bool,
+}
+
+impl FoldPrice {
+    /// A block has changed. The index below has the height `below`, if that is
+    /// known; a block that `grows` the file may make it higher.
+    pub fn block(&mut self, geometry: &Geometry, block: u64, below: Option<u8>, grows: bool) {
+        let slots = geometry.root_slots();
+        self.below = match (self.below, below) {
+            (Below::Untold, Some(0)) => Below::Flat(slots as u64 + 1),
+            (Below::Flat(blocks), Some(0)) => Below::Flat(blocks + 1),
+            _ => Below::Nodes,
+        };
+        let needed = height_for(slots, block);
+        let known = below.unwrap_or(1);
+        self.raise(known);
+        if needed > self.height {
+            if !grows && below.is_some() {
+                return; // nothing is there to change
+            }
+            let former = self.height;
+            self.raise(needed);
+            // What the root led to hangs below a new node.
+            self.node(former + 1, 0);
+        }
+        if self.height > 0 {
+            self.node(1, block / FANOUT);
+        }
+    }
+
+    /// A node of an index of this height is to be written anew.
+    pub fn touch(&mut self, node: (u8, u64), height: u8) {
+        self.below = Below::Nodes;
+        self.rewrite = true;
+        self.raise(height.max(node.0));
+        self.node(node.0, node.1);
+    }
+
+    /// The newest image of the inode has its whole index, without nodes.
+    pub fn is_in_the_inode(&mut self) {
+        self.nodes.clear();
+        self.height = 0;
+    }
+
+    /// The height that the index is known to reach.
+    pub fn height(&self) -> u8 {
+        self.height
+    }
+
+    fn node(&mut self, mut height: u8, mut index: u64) {
+        while height <= self.height && self.nodes.insert((height, index)) {
+            height += 1;
+            index /= FANOUT;
+        }
+    }
+
+    fn raise(&mut self, height: u8) {
+        if height <= self.height {
+            return;
+        }
+        let top = self.height;
+        self.height = height;
+        let tops: Vec<u64> = self.nodes.range((top, 0)..).map(|node| node.1).collect();
+        for index in tops {
+            self.node(top + 1, index / FANOUT);
+        }
+    }
+
+    /// Nodes that may have been there before.
+    pub fn old_nodes(&self) -> u64 {
+        match self.below {
+            Below::Flat(_) => 0,
+            _ => self.nodes.len() as u64,
+        }
+    }
+
+    /// Bytes that folding it writes at most, summaries and padding included.
+    pub fn bytes(&self, geometry: &Geometry) -> u64 {
+        let nodes = self.nodes.len() as u64;
+        let inode = u64::from(self.rewrite) * inode_price(geometry);
+        inode
+            + match self.below {
+                // A node stores the pointers it has, in whole sectors.
+                Below::Flat(blocks) => nodes * (512 + 128) + (blocks + nodes) * 33,
+                _ => nodes * geometry.node_price(),
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::SECTOR;
+
+    /// Inodes of 256 bytes.
+    fn geometry() -> Geometry {
+        crate::geometry::tests::volume(256 << 20, 4096, true)
+    }
+
+    fn price(blocks: &[u64], below: Option<u8>) -> FoldPrice {
+        let mut price = FoldPrice::default();
+        for &block in blocks {
+            price.block(&geometry(), block, below, true);
+        }
+        price
+    }
+
+    fn nodes(price: &FoldPrice) -> Vec<(u8, u64)> {
+        price.nodes.iter().copied().collect()
+    }
+    const F: u64 = FANOUT;
+
+    #[test]
+    fn a_changed_leaf_brings_the_nodes_above_it() {
+        let slots = geometry().root_slots() as u64;
+        assert_eq!(nodes(&price(&[0], Some(1))), [(1, 0)]);
+        assert_eq!(nodes(&price(&[0, F - 1], Some(2))), [(1, 0), (2, 0)]);
+        let far = price(&[0, F * F, F * F + F], Some(3));
+        let leaves = [(1, 0), (1, F), (1, F + 1)];
+        assert_eq!(
+            nodes(&far),
+            [&leaves[..], &[(2, 0), (2, 1), (3, 0)]].concat()
+        );
+        // The inode's own pointers need none.
+        assert_eq!(nodes(&price(&[0, slots - 1], Some(0))), []);
+        // Nobody knows: there may be one.
+        assert_eq!(nodes(&price(&[0], None)), [(1, 0)]);
+    }
+
+    #[test]
+    fn an_index_that_grows_has_its_old_root_below_a_new_node() {
+        let slots = geometry().root_slots() as u64;
+        assert_eq!(nodes(&price(&[slots], Some(0))), [(1, 0)]);
+        assert_eq!(nodes(&price(&[2 * F], Some(0))), [(1, 0), (1, 2)]);
+        let beyond = slots * F;
+        let leaf = (1, slots);
+        assert_eq!(nodes(&price(&[beyond], Some(1))), [leaf, (2, 0)]);
+        assert_eq!(nodes(&price(&[0, beyond], Some(1))), [(1, 0), leaf, (2, 0)]);
+        let tall = price(&[slots * F * F * F], Some(1));
+        assert_eq!(tall.height(), 4);
+        let path = [
+            (1, slots * F * F),
+            (2, 0),
+            (2, slots * F),
+            (3, 0),
+            (3, slots),
+            (4, 0),
+        ];
+        assert_eq!(nodes(&tall), path);
+    }
+
+    #[test]
+    fn a_hole_beyond_the_index_changes_nothing() {
+        let mut price = FoldPrice::default();
+        price.block(&geometry(), 1 << 30, Some(1), false);
+        assert_eq!((nodes(&price), price.height()), (vec![], 1));
+        price.block(&geometry(), 5, Some(1), false);
+        assert_eq!(nodes(&price), [(1, 0)]);
+    }
+
+    #[test]
+    fn new_nodes_of_a_flat_file_cost_what_they_hold() {
+        let geometry = geometry();
+        let flat = price(&[100, 101, 500], Some(0));
+        assert_eq!((flat.nodes.len(), flat.old_nodes()), (3, 0));
+        let slots = geometry.root_slots() as u64;
+        assert_eq!(flat.bytes(&geometry), 3 * 640 + (slots + 3 + 3) * 33);
+        // Once it is not known any more, each may be full.
+        let mut price = flat;
+        price.block(&geometry, 100, None, true);
+        assert_eq!(price.old_nodes(), 3);
+        let node = geometry.node_bytes(FANOUT) + SECTOR;
+        assert_eq!(price.bytes(&geometry), 3 * node);
+        // What is in the inode needs none.
+        price.is_in_the_inode();
+        assert_eq!(price.bytes(&geometry), 0);
+    }
+
+    #[test]
+    fn a_touched_node_brings_the_inode_and_what_is_above() {
+        let mut price = FoldPrice::default();
+        price.touch((2, 1), 3);
+        price.touch((1, 200), 3);
+        price.touch((1, 201), 3);
+        let all = [(1, 200), (1, 201), (2, 1), (3, 0)];
+        assert_eq!(nodes(&price), all);
+        let geometry = geometry();
+        let bytes = 4 * geometry.node_price() + inode_price(&geometry);
+        assert_eq!(price.bytes(&geometry), bytes);
+    }
+}
