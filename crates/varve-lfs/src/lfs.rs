@@ -52,7 +52,8 @@ pub struct MountOptions {
     /// if its reserve would become too large, or too few segments are clean.
     pub heads: u32,
     /// Bytes for which a head is given a partial segment of a group; less goes
-    /// to a neighbour, as each costs a summary and padding.
+    /// to a neighbour, as each costs a summary and padding, 4 KiB. A block that
+    /// goes to the wrong head costs a move or more, as much again for each.
     pub head_bytes: u64,
     /// Blocks may be written into holes where the volume can do that and is short
     /// of clean segments.
@@ -76,7 +77,7 @@ impl Default for MountOptions {
             read_threads: 0,
             policy: PolicyKind::default(),
             heads: 0,
-            head_bytes: 64 << 10,
+            head_bytes: 16 << 10,
             holes: true,
             pace: Pace::default(),
             owner: OwnerIdentity::default(),

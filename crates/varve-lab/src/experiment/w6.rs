@@ -41,7 +41,7 @@ fn points(_: &Context) -> Vec<Point> {
             Ok(vec![cut(context, heads)])
         })
     };
-    [4, 7].into_iter().map(point).collect()
+    [4, 5].into_iter().map(point).collect()
 }
 
 fn options(context: &Context, heads: u32) -> MountOptions {
@@ -280,7 +280,7 @@ fn in_log(image: &MemoryImage) -> (usize, usize) {
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    for heads in [4.0, 7.0] {
+    for heads in [4.0, 5.0] {
         let value = |name| mean(rows, "virtual segments", heads, name);
         let (states, broken) = (value("states"), value("broken"));
         verdicts.push(Verdict::of(

@@ -37,7 +37,10 @@ pub fn mount_options(seed: u64) -> MountOptions {
 /// As little as a block is worth a partial of its own in another head.
 pub fn with_heads(heads: u32, options: MountOptions) -> MountOptions {
     MountOptions {
-        policy: PolicyKind::LifeClasses,
+        policy: match heads {
+            6.. => PolicyKind::SepBit, // with use for so many
+            _ => PolicyKind::LifeClasses,
+        },
         heads,
         head_bytes: 4096,
         ..options

@@ -5,11 +5,15 @@
 //! did, a survivor as long again as it has lived. Three differences:
 //!
 //! - The unit of life is the room: the user blocks that fit into what is not
-//!   live. What dies within one unit dies before its segment need be cleaned,
-//!   so it is the first class; each further class is four times as long. The
-//!   unit is known from the beginning, nothing has to be learned.
-//! - User writes and survivors have three classes each. A survivor was judged
-//!   wrongly once, and would spoil the segments of those judged rightly.
+//!   live. What dies within one unit dies before its segment need be cleaned;
+//!   but lives scatter, and of what dies within a unit on average, a part lives
+//!   for several. So the first class is what lives for less than four, and the
+//!   second is all else. The unit is known from the beginning, nothing has to
+//!   be learned.
+//! - User writes and survivors have two classes each. A survivor was judged
+//!   wrongly once, and would spoil the segments of those judged rightly. Where
+//!   there are fewer heads, those of one length of life share: their classes
+//!   are neighbours.
 //! - Victims by (1 - u) / u · √age. Cleaning costs what is moved, u, and not
 //!   the reading; so all but empty segments go first at any age. Age counts
 //!   with its root: segments of one class grow empty together and soon, so
@@ -19,8 +23,11 @@
 
 use super::{Candidate, Choice, Measures, Policy, Survivor, Write, best};
 
-/// Classes of user writes, and as many of survivors.
-const CLASSES: usize = 3;
+/// Classes: short-lived user writes and survivors, long-lived ones.
+const CLASSES: usize = 4;
+/// Rooms that what is long-lived outlives. Up to eight it makes little
+/// difference; with one, the longer ones of short lives spoil cold segments.
+const LONG: u64 = 4;
 
 /// See the module's head.
 #[derive(Debug, Clone)]
@@ -36,13 +43,10 @@ impl Default for LifeClasses {
 }
 
 impl LifeClasses {
-    /// The class of what lives that much longer.
+    /// The class of a user write that lives that much longer; that of a survivor
+    /// is the next.
     fn class(&self, life: u64) -> usize {
-        match life / self.room {
-            0 => 0,
-            1..4 => 1,
-            _ => CLASSES - 1,
-        }
+        2 * usize::from(life / self.room >= LONG)
     }
 }
 
@@ -63,15 +67,15 @@ impl Policy for LifeClasses {
     fn heads(&mut self, measures: &Measures) -> usize {
         let spare = u64::from(measures.spare_segments);
         self.room = (spare * u64::from(measures.segment_blocks)).max(1);
-        2 * CLASSES
+        CLASSES
     }
 
     fn place(&mut self, write: &Write) -> usize {
-        write.life.map_or(CLASSES - 1, |life| self.class(life))
+        self.class(write.life.unwrap_or(u64::MAX))
     }
 
     fn place_survivor(&mut self, survivor: &Survivor) -> usize {
-        CLASSES + self.class(survivor.age)
+        self.class(survivor.age) + 1
     }
 }
 
@@ -87,7 +91,7 @@ mod tests {
             spare_segments: 10,
             segment_blocks: 100,
         };
-        assert_eq!(policy.heads(&measures), 6);
+        assert_eq!(policy.heads(&measures), 4);
         let mut write = Write {
             block: 1,
             arrival: 50_000,
@@ -95,7 +99,7 @@ mod tests {
             buffer: 0,
         };
         assert_eq!(policy.place(&write), 2, "new blocks count as cold");
-        for (age, class) in [(999, 0), (1000, 1), (3999, 1), (4000, 2)] {
+        for (age, class) in [(0, 0), (3999, 0), (4000, 2), (u64::MAX, 2)] {
             write.life = Some(age);
             assert_eq!(policy.place(&write), class);
             let survivor = Survivor {
@@ -104,7 +108,7 @@ mod tests {
                 age,
                 head: 0,
             };
-            assert_eq!(policy.place_survivor(&survivor), 3 + class);
+            assert_eq!(policy.place_survivor(&survivor), class + 1);
         }
     }
 
