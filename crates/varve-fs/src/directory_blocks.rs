@@ -1,5 +1,6 @@
 //! A directory vnode's blocks, as the directory module wants them.
 
+use crate::changes::ALL;
 use crate::directory::{DirectoryBlocks, Key};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -143,7 +144,7 @@ impl<L: Layout> FileSystem<L> {
         state.logged.sectors = former.logged_sectors;
         let pending = former.pending;
         self.waits.pend(&mut state.pending, |all| *all = pending);
-        state.change += 1;
+        state.changes.note(ALL);
         self.space.settle(before, state.usage());
     }
 }
@@ -220,7 +221,7 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
 
     fn write(&mut self, block: u64, data: Vec<u8>) {
         self.state.keep_block(block);
-        self.state.change += 1;
+        self.state.changes.note(block..block + 1);
         if self.state.dirty.contains_key(&block) {
             self.change_dirty(block, |old| *old = Arc::new(data));
             return;
@@ -240,14 +241,14 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
             self.fs.store.cache.take(&self.state.generation, block);
             self.make_dirty(block, loaded.data, loaded.sectors);
         }
-        self.state.change += 1;
+        self.state.changes.note(block..block + 1);
         self.change_dirty(block, |data| change(Arc::make_mut(data)));
         Ok(())
     }
 
     fn free(&mut self, block: u64) {
         self.state.keep_block(block);
-        self.state.change += 1;
+        self.state.changes.note(block..block + 1);
         let state = &mut *self.state;
         let (sectors, logged_sectors) = match state.dirty.remove(&block) {
             Some(dirty) => {

@@ -2,6 +2,7 @@
 
 use crate::attr::Caller;
 use crate::capture::Take;
+use crate::changes::ALL;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
@@ -204,7 +205,7 @@ impl<L: Layout> FileSystem<L> {
             adjust(&mut state.logged.sectors, 0, sectors);
             state.mapped_end = state.mapped_end.map(|mapped| mapped.max(end));
         }
-        state.change += 1;
+        state.changes.note(ALL);
         self.space.settle(before, state.usage());
     }
 
@@ -339,7 +340,7 @@ impl<L: Layout> FileSystem<L> {
         if end > from {
             let before = state.usage();
             self.remove(state, from, end, survey);
-            state.change += 1;
+            state.changes.note(from..end);
             self.space.settle(before, state.usage());
             self.join(vnode, state);
             if !state.has_data() {

@@ -9,6 +9,7 @@ mod alone;
 mod attr;
 mod cache;
 mod capture;
+mod changes;
 mod commit;
 mod copy;
 mod create;

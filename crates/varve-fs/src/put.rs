@@ -113,6 +113,8 @@ impl<L: Layout> FileSystem<L> {
     ) {
         let before = state.usage();
         let (offset, end) = (put.offset, put.offset + data.len() as u64);
+        // What lies between the old end and the new content changes, too.
+        let first = offset.min(state.inode.size);
         if self.stays_inline(state, end) {
             let mut content = std::mem::take(&mut state.inode.inline);
             content.resize(end.max(state.inode.size) as usize, 0);
@@ -126,7 +128,8 @@ impl<L: Layout> FileSystem<L> {
         inode.size = inode.size.max(end);
         inode.mtime = now;
         inode.ctime = now;
-        state.change += 1;
+        let shift = self.store.block_shift;
+        state.changes.note(first >> shift..(end >> shift) + 1);
         self.space.settle(before, state.usage());
         self.enqueue(vnode, state);
     }
@@ -336,7 +339,7 @@ impl<L: Layout> FileSystem<L> {
         data.truncate(keep);
         adjust(&mut state.inode.sectors, loaded.sectors, sectors_of(keep));
         self.waits.block_came(keep);
-        state.change += 1;
+        state.changes.note(block..block + 1);
         let dirty = Dirty {
             data: Arc::new(data),
             logged_sectors: loaded.sectors,

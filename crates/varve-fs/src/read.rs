@@ -1,7 +1,8 @@
 //! Reading files.
 //!
 //! No device is waited for under a lock: a miss notes the file's change count,
-//! lets go, reads, and looks again. What a change has overtaken is read again.
+//! lets go, reads, and looks again. What a change has overtaken, in these very
+//! blocks or in so many that nobody remembers which (`changes.rs`), is read again.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -179,7 +180,7 @@ impl<L: Layout> Store<L> {
     }
 
     /// Reads what was planned without the lock (or with it, if `keep`), and
-    /// enters it into the cache unless the file changed meanwhile.
+    /// enters it into the cache unless these blocks changed meanwhile.
     fn fetch_planned<'a>(
         &self,
         vnode: &'a Vnode,
@@ -188,7 +189,7 @@ impl<L: Layout> Store<L> {
         keep: bool,
     ) -> Result<Fetched<'a>> {
         count(&self.counters.misses, plan.fetch.len() as u64);
-        let change = state.change;
+        let change = state.changes.count();
         let (state, read) = if keep {
             let read = self.fetch(vnode, &plan.fetch);
             (state, read)
@@ -197,7 +198,8 @@ impl<L: Layout> Store<L> {
             let read = self.fetch(vnode, &plan.fetch);
             (vnode.read(), read)
         };
-        if state.change != change && !planted::is(Planted::OvertakenFetch) {
+        let overtaken = state.changes.touched(change, &plan.blocks());
+        if overtaken && !planted::is(Planted::OvertakenFetch) {
             return Ok(Fetched::Overtaken(state));
         }
         match read {

@@ -178,7 +178,7 @@ impl<L: Layout> Store<L> {
             let Ok(plan) = self.plan_range(vnode, &state, first, look, look) else {
                 return;
             };
-            (plan, state.change)
+            (plan, state.changes.count())
         };
         if plan.fetch.is_empty() {
             return;
@@ -188,7 +188,7 @@ impl<L: Layout> Store<L> {
             return;
         };
         let state = vnode.read();
-        if state.change == change {
+        if !state.changes.touched(change, &plan.blocks()) {
             for (mapping, data) in plan.fetch.iter().zip(data) {
                 self.cache.insert(&state.generation, mapping.block, data);
             }
@@ -201,6 +201,16 @@ pub(crate) struct Plan<P> {
     /// From the block asked for up to here everything reads as zeros.
     pub zeros_to: u64,
     pub fetch: Vec<Mapping<P>>,
+}
+
+impl<P> Plan<P> {
+    /// From the first block that is fetched to the last.
+    pub fn blocks(&self) -> Range<u64> {
+        match (self.fetch.first(), self.fetch.last()) {
+            (Some(first), Some(last)) => first.block..last.block + 1,
+            _ => 0..0,
+        }
+    }
 }
 
 /// A range to fetch; when it is dropped, nobody waits for it any longer.

@@ -8,6 +8,7 @@
 //! whoever would extend the file before that is done.
 
 use crate::cache::Generation;
+use crate::changes::ALL;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::flags;
@@ -71,7 +72,7 @@ impl<L: Layout> FileSystem<L> {
             .logged
             .inline
             .truncate(usize::try_from(size).unwrap_or(usize::MAX));
-        state.change += 1;
+        state.changes.note(ALL);
         self.space.settle(before, state.usage());
         self.join(vnode, state);
         if state.has_data() {

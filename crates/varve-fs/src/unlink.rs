@@ -2,6 +2,7 @@
 
 use crate::alone::Taken;
 use crate::attr::{Attr, Caller};
+use crate::changes::ALL;
 use crate::directory;
 use crate::directory_blocks::Searched;
 use crate::error::{Error, Result};
@@ -223,7 +224,7 @@ impl<L: Layout> FileSystem<L> {
             self.waits.block_went(bytes);
             state.xattrs_dirty = false;
         }
-        state.change += 1;
+        state.changes.note(ALL);
         self.dequeue(state);
         count(&self.store.counters.frees, 1);
         if state.logged.ever {

@@ -13,6 +13,7 @@
 //!   readers cut it, and whoever moves the size past it cuts it for good.
 
 use crate::cache::Generation;
+use crate::changes::Changes;
 use crate::directory_blocks::Former;
 use crate::inode::{Inode, flags};
 use crate::layout::Usage;
@@ -98,8 +99,8 @@ pub(crate) struct State {
     pub life: Life,
     /// Key of its blocks in the cache.
     pub generation: Generation,
-    /// Grows whenever content changes: a fetch that began before is void.
-    pub change: u64,
+    /// Told whenever content changes: fetches that began before may be void.
+    pub changes: Changes,
     pub dirty: BTreeMap<u64, Dirty>,
     /// `inode.inline` differs from what is logged.
     pub inline_dirty: bool,
@@ -209,7 +210,7 @@ impl Vnode {
         let mut state = State {
             life: Life::Live,
             generation: Generation::new(birth),
-            change: 0,
+            changes: Changes::default(),
             dirty: BTreeMap::new(),
             inline_dirty: false,
             pending: Overlay::default(),

@@ -93,6 +93,7 @@ impl Layout for Lfs {
         first: u64,
         count: u64,
     ) -> Result<Vec<Mapping<Pointer>>> {
+        let _under_way = self.control.way.begin();
         let to = first.saturating_add(count);
         let blocks = if ino == InodeNo::IFILE {
             self.ifile_blocks(first, to)?
@@ -121,6 +122,7 @@ impl Layout for Lfs {
 
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
         self.control.asked();
+        let _under_way = self.control.way.begin();
         let run: Vec<(u64, Pointer)> = blocks.iter().map(|m| (m.block, m.pointer)).collect();
         Ok(self.reader.run(ino, &run)?)
     }
@@ -141,6 +143,7 @@ impl Layout for Lfs {
         if let Some(reason) = self.stopped() {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
+        let _under_way = self.control.way.begin();
         let freed: Vec<(InodeNo, Version)> = group
             .items
             .iter()
@@ -178,6 +181,7 @@ impl Layout for Lfs {
         if planted::is(Planted::CommitWithoutFlush) {
             return Ok(());
         }
+        let _under_way = self.control.way.begin();
         Ok(self.commit_through(position.0)?)
     }
 

@@ -185,6 +185,8 @@ counters! {
     stale_moves,
     /// Nanoseconds that the cleaner's thread rested between segments.
     cleaner_rest_ns,
+    /// Nanoseconds it has waited for users between two portions.
+    cleaner_way_ns,
     /// Nanoseconds that writers waited for the cleaner to keep pace.
     toll_ns,
 }

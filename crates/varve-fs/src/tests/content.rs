@@ -446,3 +446,29 @@ fn a_fetch_that_a_write_overtook_is_not_kept() {
         assert!(fs.t_read(f) == expected, "nothing of it in the cache");
     }
 }
+
+#[test]
+fn a_fetch_is_not_repeated_for_what_changes_elsewhere() {
+    let fs = Arc::new(fresh());
+    let f = fs.t_file("f", &pattern(400_000, 1));
+    let misses_beside_a_write_at = |offset: u64| {
+        fs.sync().unwrap();
+        fs.drop_caches();
+        let weak = Arc::downgrade(&fs);
+        let meddle = move || {
+            let fs = weak.upgrade().unwrap();
+            let write = move || fs.t_write(f, offset, b"elsewhere");
+            std::thread::spawn(write).join().unwrap();
+        };
+        *fs.layout().during_read.lock() = Some(Box::new(meddle));
+        let (before, mut buffer) = (fs.statistics().misses, [0; 10]);
+        fs.read(LIVE, f, 200_000, &mut buffer).unwrap();
+        let misses = fs.statistics().misses - before;
+        assert_eq!(buffer, fs.t_read(f)[200_000..200_010], "the newest");
+        misses
+    };
+    // The reader's, the writer's, who writes a part of a block, and once more the
+    // reader's; then it is known what has changed.
+    assert_eq!([0, 0, 390_000].map(misses_beside_a_write_at), [3, 2, 2]);
+    misses_beside_a_write_at(200_005);
+}

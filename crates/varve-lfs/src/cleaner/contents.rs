@@ -368,6 +368,7 @@ impl Lfs {
                 bytes <= portion
             };
             let count = runs[at..].iter().take_while(fits).count().max(1);
+            self.give_way();
             self.read_several(&places[at..at + count], &mut runs[at..at + count])?;
             at += count;
         }
@@ -387,6 +388,7 @@ impl Lfs {
         while !rest.is_empty() {
             let portion = self.counters.speed.portion_bytes() as usize;
             let (now, then) = rest.split_at_mut(portion.min(rest.len()));
+            self.give_way();
             self.reader.read_for(ReadCause::Cleaner, at / SECTOR, now)?;
             at += now.len() as u64;
             rest = then;

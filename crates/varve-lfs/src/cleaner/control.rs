@@ -6,6 +6,7 @@ use super::contents::SegmentContents;
 use super::holes::Plugging;
 use super::pace::{Gauge, Pacer};
 use super::policy::PolicyKind;
+use super::way::Way;
 use crate::error::{Error, Result};
 use crate::heads::LogEnd;
 use crate::lfs::Lfs;
@@ -142,6 +143,8 @@ pub(crate) struct Control {
     /// Segments have become clean, or a pass is over; goes with the bell's
     /// mutex.
     pub(super) gained: Condvar,
+    /// Whom the cleaner's portions give way to.
+    pub way: Way,
     /// The thread that cleans, if the mount has one.
     cleaner: OnceLock<ThreadId>,
     /// Has that thread come.
@@ -200,6 +203,7 @@ impl Control {
             closing: AtomicBool::new(false),
             bell: (Mutex::new(()), Condvar::default()),
             gained: Condvar::default(),
+            way: Way::default(),
             cleaner: OnceLock::new(),
             summon: OnceLock::new(),
             owed_ns: AtomicU64::new(0),
@@ -270,6 +274,12 @@ impl Control {
     /// The calling thread is the one that cleans.
     pub fn cleans_here(&self) {
         self.cleaner.get_or_init(|| thread::current().id());
+    }
+
+    /// The calling thread is the one that cleans.
+    pub(super) fn is_cleaner(&self) -> bool {
+        let here = thread::current().id();
+        self.cleaner.get().is_some_and(|cleaner| *cleaner == here)
     }
 
     /// Another thread cleans.

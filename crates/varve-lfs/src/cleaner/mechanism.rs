@@ -344,6 +344,7 @@ impl Lfs {
         let mut bytes = 0;
         for (item, length) in found.moves {
             if bytes + length > self.group_bytes() {
+                self.give_way();
                 if self
                     .write_group(std::mem::take(&mut group), GroupKind::Cleaner(serial), None)?
                     .is_none()
@@ -355,12 +356,14 @@ impl Lfs {
             bytes += length;
             group.push(item);
         }
-        if !group.is_empty()
-            && self
+        if !group.is_empty() {
+            self.give_way();
+            if self
                 .write_group(group, GroupKind::Cleaner(serial), None)?
                 .is_none()
-        {
-            return Ok(None);
+            {
+                return Ok(None);
+            }
         }
         let mut committed = self.change_committed();
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {

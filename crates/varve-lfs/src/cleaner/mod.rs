@@ -40,6 +40,7 @@ mod remote;
 #[cfg(test)]
 mod tests;
 mod waits;
+mod way;
 pub mod wire;
 
 pub use claims::{CleanerId, CleanerInfo, LEASE_NS};

@@ -149,6 +149,11 @@ impl Pacer {
         self.gained / self.worked
     }
 
+    /// It would keep up with what is used in half of its time.
+    pub fn has_time(&self) -> bool {
+        2.0 * self.using <= self.gain()
+    }
+
     /// A pass begins: there is work until the high mark is reached.
     pub fn begin(&mut self) {
         self.working = true;

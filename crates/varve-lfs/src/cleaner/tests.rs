@@ -19,6 +19,8 @@ mod remote;
 mod server;
 #[cfg(not(feature = "shuttle"))]
 mod waits;
+#[cfg(not(feature = "shuttle"))]
+mod way;
 
 use super::pass::{Among, Batch, Urgency};
 use crate::cleaner::policy::PolicyKind;

@@ -48,14 +48,14 @@ impl Turns for Waiting {
 
 impl Volume {
     /// One whose cleaner has a thread of its own.
-    fn threaded() -> Self {
+    pub(super) fn threaded() -> Self {
         let v = Volume::new();
         v.set_threaded(true);
         thread::scope(|s| s.spawn(|| v.lfs.control.cleans_here()).join().unwrap());
         v
     }
 
-    fn set_threaded(&self, threaded: bool) {
+    pub(super) fn set_threaded(&self, threaded: bool) {
         let mut settings = self.lfs.cleaner_settings();
         settings.pace.threaded = threaded;
         self.lfs.set_cleaner(settings).unwrap();
@@ -63,7 +63,11 @@ impl Volume {
 
     /// What comes of `wait`, and how long it took, nanoseconds. `others` is
     /// called whenever it waits.
-    fn waits<T>(&self, others: impl FnMut(u32) + 'static, wait: impl FnOnce() -> T) -> (T, u64) {
+    pub(super) fn waits<T>(
+        &self,
+        others: impl FnMut(u32) + 'static,
+        wait: impl FnOnce() -> T,
+    ) -> (T, u64) {
         let waiting = Waiting {
             clock: Arc::clone(&self.clock),
             waits: AtomicU64::new(0),
