@@ -21,14 +21,20 @@ struct Change {
     last: u64,
 }
 
-/// See the module's head.
+/// See the module's head. Small, as every file in memory has one.
 #[derive(Debug, Default)]
 pub(crate) struct Changes {
     count: u64,
     /// Somebody has been overtaken: it is worth remembering.
     asked: AtomicBool,
+    /// Since then.
+    recent: Option<Box<Recent>>,
+}
+
+#[derive(Debug)]
+struct Recent {
     /// Oldest first.
-    recent: Vec<Change>,
+    changes: Vec<Change>,
     /// Number of the last one of which nothing is known any more.
     forgotten: u64,
 }
@@ -44,10 +50,14 @@ impl Changes {
     pub fn note(&mut self, blocks: Range<u64>) {
         self.count += 1;
         if !*self.asked.get_mut() {
-            self.forgotten = self.count;
             return;
         }
-        if let Some(newest) = self.recent.last_mut()
+        let forgotten = self.count - 1;
+        let recent = self.recent.get_or_insert_with(|| {
+            let changes = Vec::new();
+            Box::new(Recent { changes, forgotten })
+        });
+        if let Some(newest) = recent.changes.last_mut()
             && blocks.start <= newest.blocks.end
             && newest.blocks.start <= blocks.end
         {
@@ -56,10 +66,10 @@ impl Changes {
             newest.last = self.count;
             return;
         }
-        if self.recent.len() == RECENT {
-            self.forgotten = self.recent.remove(0).last;
+        if recent.changes.len() == RECENT {
+            recent.forgotten = recent.changes.remove(0).last;
         }
-        self.recent.push(Change {
+        recent.changes.push(Change {
             blocks,
             last: self.count,
         });
@@ -72,9 +82,12 @@ impl Changes {
             return false;
         }
         self.asked.store(true, Relaxed);
-        let since = self.recent.iter().filter(|change| change.last > count);
+        let Some(recent) = &self.recent else {
+            return true;
+        };
+        let since = recent.changes.iter().filter(|change| change.last > count);
         let overlap = |other: &Range<u64>| other.start < blocks.end && blocks.start < other.end;
-        count < self.forgotten || since.map(|change| &change.blocks).any(overlap)
+        count < recent.forgotten || since.map(|change| &change.blocks).any(overlap)
     }
 }
 

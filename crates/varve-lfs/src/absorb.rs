@@ -54,7 +54,10 @@ impl Delta {
                 self.apply_image(geometry, placed, true);
             }
             // Whatever its image says: a bound, and the dear side of it.
-            self.reprice(geometry, ino, |price| price.rewrite = true);
+            self.reprice(geometry, ino, |price| {
+                price.rewrite = true;
+                price.unite(&entry.price);
+            });
         }
         for (&segment, &written_ns) in &younger.newest_ns {
             let newest = self.newest_ns.entry(segment).or_insert(written_ns);
@@ -71,5 +74,7 @@ impl Delta {
         self.next_ino = self.next_ino.max(younger.next_ino);
         self.log_bytes += younger.log_bytes;
         self.removes |= younger.removes;
+        // Numbers freed in both are in an order of their own.
+        self.guessed = true;
     }
 }

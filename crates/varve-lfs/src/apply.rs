@@ -42,12 +42,20 @@ pub struct BlockChange {
     pub below: Option<u8>,
 }
 
+/// Blocks of the inode map that nobody skips.
+const SKIPPED: u64 = 1 << 16;
+
 impl Delta {
     fn note(&mut self, geometry: &Geometry, ino: InodeNo) {
         if self.next_ino != 0 && ino.0 > self.next_ino {
             // Numbers that were skipped join the list of free ones.
             let first = imap_block(geometry, self.next_ino);
-            self.imap_blocks.extend(first..imap_block(geometry, ino.0));
+            let end = imap_block(geometry, ino.0);
+            match end - first {
+                // A damaged log may name any number.
+                SKIPPED.. => self.guessed = true,
+                _ => self.imap_blocks.extend(first..end),
+            }
         }
         self.imap_blocks.insert(imap_block(geometry, ino.0));
         self.next_ino = self.next_ino.max(ino.0.saturating_add(1));
@@ -82,6 +90,7 @@ impl Delta {
         below: Option<u8>,
         grows: bool,
     ) {
+        self.guessed |= below.is_none();
         self.reprice(geometry, ino, |price| {
             price.rewrite = true;
             price.block(geometry, block, below, grows);
@@ -104,6 +113,18 @@ impl Delta {
         pointer: Pointer,
     ) {
         self.note(geometry, ino);
+        self.set_xattrs(geometry, ino, version, pointer);
+        // Unless an image follows that knows of them.
+        self.reprice(geometry, ino, |price| price.rewrite = true);
+    }
+
+    fn set_xattrs(
+        &mut self,
+        geometry: &Geometry,
+        ino: InodeNo,
+        version: Version,
+        pointer: Pointer,
+    ) {
         if let Some(former) = self.inode_mut(ino, version).xattrs.replace(pointer) {
             self.count_block(geometry, &former, -1);
         }
@@ -122,7 +143,7 @@ impl Delta {
         self.note(geometry, ino);
         if without_xattrs {
             // Removing the last attribute stores no block: the image says it.
-            self.apply_xattrs(geometry, ino, version, Pointer::NONE);
+            self.set_xattrs(geometry, ino, version, Pointer::NONE);
         }
         self.count(geometry, placed.place.sector, bytes);
         if let Some(former) = self.inode_mut(ino, version).image.replace(placed) {

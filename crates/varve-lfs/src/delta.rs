@@ -240,6 +240,11 @@ pub struct Delta {
     /// Leaves that reservations covered: what they store says nothing of what
     /// they may grow to.
     pub reserved_leaves: u64,
+    /// Height of the tallest index among all of these.
+    pub tallest: u8,
+    /// The height of some index was not known, or so many numbers were skipped
+    /// that they were not counted: the price may be too low.
+    pub guessed: bool,
     /// Files or blocks ended in this delta: folding it may shrink an index.
     pub removes: bool,
     /// Serial of the last partial before it was frozen; 0 while it is live.
@@ -289,6 +294,7 @@ impl Delta {
         let price = self.touched_prices.entry(id.ino.0).or_default();
         let before = price.bytes(geometry);
         price.touch((id.height, id.index), height);
+        self.tallest = self.tallest.max(price.height());
         self.touched_bytes += price.bytes(geometry) - before;
     }
 
@@ -337,6 +343,7 @@ impl Delta {
             change(&mut entry.price);
             self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before.0;
             self.old_nodes = self.old_nodes + entry.price.old_nodes() - before.1;
+            self.tallest = self.tallest.max(entry.price.height());
         }
     }
 

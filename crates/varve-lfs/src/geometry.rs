@@ -171,6 +171,11 @@ impl Geometry {
         plain.min(packed.max(PACKED_SECTORS * SECTOR))
     }
 
+    /// Bytes of a group that holds hardly anything.
+    pub fn least_group(&self) -> u64 {
+        u64::from(self.write_unit).max(4096)
+    }
+
     /// Bytes for which the fold of an index node is priced: itself, and its share
     /// of summaries and padding.
     pub fn node_price(&self) -> u64 {

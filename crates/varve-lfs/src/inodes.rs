@@ -21,6 +21,8 @@ use varve_fs::{InodeNo, Version};
 pub struct InodeAllocator {
     returned: Vec<(u64, Version)>,
     freed: Vec<(u64, Version)>,
+    /// How many of these are as the list on the device has them.
+    settled: usize,
     /// Next number of the list as found at mount; 0 at its end.
     cursor: u64,
     left: u64,
@@ -61,7 +63,7 @@ impl InodeAllocator {
         reader: &Reader,
         geometry: &Geometry,
     ) -> Result<(InodeNo, Version)> {
-        let (ino, version) = match self.returned.pop().or_else(|| self.freed.pop()) {
+        let (ino, version) = match self.returned.pop().or_else(|| self.next_freed()) {
             Some(number) => number,
             None => match self.next_listed(base, reader, geometry)? {
                 Some(number) => number,
@@ -76,6 +78,20 @@ impl InodeAllocator {
         };
         self.given.insert(ino, version);
         Ok((InodeNo(ino), version))
+    }
+
+    fn next_freed(&mut self) -> Option<(u64, Version)> {
+        let number = self.freed.pop();
+        self.settled = self.settled.min(self.freed.len());
+        number
+    }
+
+    /// A checkpoint is about to put what has been freed on the list, each at its
+    /// head, the lowest first. In the same order they are given out again: whoever
+    /// takes numbers from the head of a linked list changes no neighbour but one.
+    pub fn settle(&mut self) {
+        self.freed[self.settled..].sort_unstable();
+        self.settled = self.freed.len();
     }
 
     fn next_listed(
@@ -151,5 +167,31 @@ impl InodeAllocator {
     /// A group freed a number.
     pub fn freed(&mut self, ino: InodeNo, next_version: Version) {
         self.freed.push((ino.0, next_version));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_freed_comes_back_as_the_list_has_it() {
+        let mut allocator = InodeAllocator::default();
+        let free = |allocator: &mut InodeAllocator, numbers: &[u64]| {
+            for &number in numbers {
+                allocator.freed(InodeNo(number), 1);
+            }
+        };
+        free(&mut allocator, &[5, 1, 3]);
+        allocator.settle();
+        free(&mut allocator, &[8, 2]);
+        let mut given = || allocator.next_freed().map(|number| number.0);
+        // Those that are on no list yet, then the list from its head.
+        assert_eq!([given(), given(), given()], [Some(2), Some(8), Some(5)]);
+        free(&mut allocator, &[7, 9, 4]);
+        allocator.settle();
+        let mut given = || allocator.next_freed().map(|number| number.0);
+        let all: Vec<u64> = std::iter::from_fn(&mut given).collect();
+        assert_eq!(all, [9, 7, 4, 3, 1]);
     }
 }

@@ -31,6 +31,10 @@ const SMALL_NODE: u64 = 48 + 511 + 32 + OVERHEAD;
 /// Bytes of a pointer in a node that is not packed.
 const POINTER: u64 = size_of::<Pointer>() as u64;
 
+/// Blocks of the inode map that change because a number beside theirs leaves the
+/// list of free ones, or was given out and is not in use yet.
+const NEIGHBOURS: u64 = 8;
+
 /// Bytes for which writing a block of the ifile is priced, its part of summaries
 /// and padding included.
 fn ifile_block_price(geometry: &Geometry) -> u64 {
@@ -52,18 +56,23 @@ impl Delta {
     pub fn fold_bytes(&self, geometry: &Geometry, below: BelowFold) -> u64 {
         let (priced, at_most) = self.node_bytes(geometry, below.node_bytes);
         let files = self.file_fold_bytes + self.touched_bytes;
+        // A small group for each of three heights is priced with the table.
+        let heights = u64::from(self.tallest.saturating_sub(3));
         files.saturating_sub(priced.saturating_sub(at_most))
             + self.ifile_bytes(geometry, below.unfinished)
+            + heights * geometry.least_group()
     }
 
     /// The part of the inode map and of the unfinished list.
     fn ifile_bytes(&self, geometry: &Geometry, unfinished: u64) -> u64 {
         let list = (unfinished + self.joined) * 8;
-        let imap = (self.imap_blocks.len() as u64).max(self.imap_to_hold(geometry));
+        let all = self.all_imap_blocks(geometry);
+        // Numbers are taken from the head of the list of free ones: those beside
+        // it are few.
+        let imap = (self.imap_blocks.len() as u64 + NEIGHBOURS).min(all);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
         // Of the map; the table's and those above are priced with the table.
-        let all = self.all_imap_blocks(geometry);
         let leaves = blocks.min(all / FANOUT);
         blocks * ifile_block_price(geometry)
             + (leaves + leaves / FANOUT) * geometry.node_price()
@@ -106,35 +115,32 @@ impl Delta {
 
     /// What touching these nodes, each of an index of the height beside it, and
     /// moving the inodes of `files` may add to a fold.
-    pub fn further_bytes(
+    pub fn further_bytes<'n>(
         &self,
         geometry: &Geometry,
-        nodes: &[(NodeId, u8)],
+        nodes: impl Iterator<Item = &'n (NodeId, u8)>,
         files: impl Iterator<Item = InodeNo>,
     ) -> u64 {
         let mut further = Delta::default();
-        for (id, height) in nodes {
-            if !self.touched_nodes.contains(id) {
-                further.touch(geometry, *id, *height);
-            }
+        for (id, height) in nodes.filter(|(id, _)| !self.touched_nodes.contains(id)) {
+            further.touch(geometry, *id, *height);
         }
         let files = files.filter(|ino| *ino != InodeNo::IFILE);
         let blocks = files.map(|ino| imap_block(geometry, ino.0));
         further.imap_blocks.extend(blocks);
         let fresh = further.imap_blocks.difference(&self.imap_blocks).count() as u64;
-        let now = self.imap_blocks.len() as u64;
-        let more = (now + fresh).saturating_sub(self.imap_to_hold(geometry).max(now));
-        further.touched_bytes + more * ifile_block_price(geometry)
+        further.touched_bytes + fresh * ifile_block_price(geometry)
+    }
+
+    /// The same of the inode map, for changes in memory that count for so many
+    /// bytes: each file of which something waits counts for a sector at least.
+    pub fn further_imap_bytes(&self, geometry: &Geometry, waiting: u64) -> u64 {
+        let all = self.all_imap_blocks(geometry);
+        let rest = all.saturating_sub(self.imap_blocks.len() as u64);
+        rest.min(waiting.div_ceil(SECTOR)) * ifile_block_price(geometry)
     }
 
     fn all_imap_blocks(&self, geometry: &Geometry) -> u64 {
         self.next_ino.div_ceil(geometry.entries_per_block())
-    }
-
-    /// Inode-map blocks for which room is held whether they changed or not: what
-    /// waits in memory may change any.
-    fn imap_to_hold(&self, geometry: &Geometry) -> u64 {
-        let all = self.all_imap_blocks(geometry);
-        all.min(2 * crate::checkpoint::imap_limit(geometry.volume_bytes(), geometry.block_bytes))
     }
 }

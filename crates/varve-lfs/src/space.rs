@@ -24,8 +24,8 @@ const BLOCK_OVERHEAD: u64 = 48;
 /// Bytes charged for an inode beside its image: entry, map entry, padding.
 const INODE_OVERHEAD: u64 = 80;
 /// Groups of a checkpoint that may be small, one node or block and padding: the
-/// last of each height of files' nodes, of the inodes, of the inode map, of the
-/// table, and of each height of the nodes above these.
+/// last of each of three heights of files' nodes, of the inodes, of the inode map,
+/// of the table, and of each height of the nodes above these.
 const SMALL_GROUPS: u64 = 9;
 /// Metadata bytes assumed for a block or inode that no group holds yet.
 const PENDING_ENTRY: u64 = 48;
@@ -150,7 +150,7 @@ impl Lfs {
 
     /// Bytes of the usage table and the index above it, written anew by every
     /// checkpoint at worst, and the rounding of its groups to write units.
-    pub(crate) fn table_bytes(&self) -> u64 {
+    pub(crate) fn table_bytes(&self, next_ino: u64) -> u64 {
         let block_bytes = u64::from(self.geometry.block_bytes);
         let table = u64::from(self.geometry.segment_count) * ENTRY_BYTES as u64;
         let blocks = table.div_ceil(block_bytes);
@@ -158,18 +158,16 @@ impl Lfs {
         let index = blocks / FANOUT * 2 * node + self.geometry.node_bytes(blocks % FANOUT);
         // What is written before corrections are too many for a record is
         // written again.
-        let times = 1 + u64::from(blocks + blocks / FANOUT + 8 > self.record_room() as u64);
-        times * (blocks * block_bytes / 8 * 9 + index) + SMALL_GROUPS * self.least_group()
-    }
-
-    /// Bytes of a group that holds hardly anything.
-    fn least_group(&self) -> u64 {
-        u64::from(self.geometry.write_unit.max(4096))
+        let map = next_ino / self.geometry.entries_per_block() / FANOUT;
+        let moved = blocks + blocks / FANOUT + map + 8;
+        let times = 1 + u64::from(moved > self.record_room() as u64);
+        times * (blocks * block_bytes / 8 * 9 + index) + SMALL_GROUPS * self.geometry.least_group()
     }
 
     /// Bytes that `bytes` more take of the log, and what folding those may write
-    /// on top of what folding everything so far may.
-    fn with_fold(&self, bytes: u64) -> u64 {
+    /// on top of what folding everything so far may; `waiting` of these, and of
+    /// which files they are is not known.
+    fn with_fold(&self, bytes: u64, waiting: u64) -> u64 {
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
         bytes
@@ -177,6 +175,7 @@ impl Lfs {
             + committed
                 .live
                 .further_leaf_bytes(&self.geometry, existing, bytes)
+            + committed.live.further_imap_bytes(&self.geometry, waiting)
     }
 
     /// Most bytes that the nodes of the image take when they are written again.
@@ -205,7 +204,9 @@ impl Lfs {
             unfinished: base.unfinished.len() as u64,
         };
         let live = committed.live.fold_bytes(&self.geometry, below);
-        (live + frozen + self.table_bytes()).div_ceil(self.dependable_bytes()) + 1
+        (live + frozen + self.table_bytes(committed.live.next_ino))
+            .div_ceil(self.dependable_bytes())
+            + 1
     }
 
     /// Most bytes that folding `delta` into this image may write, the usage table
@@ -401,7 +402,10 @@ impl Lfs {
             Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
-        let needs = |bytes: u64| self.with_fold(bytes).div_ceil(self.dependable_bytes());
+        let needs = |bytes: u64| {
+            self.with_fold(bytes, bytes)
+                .div_ceil(self.dependable_bytes())
+        };
         if purpose == Purpose::Grow && self.control.plugs.is_expected() {
             // Most of it goes into holes. If that should fail after all, the
             // reserve has room for it.
@@ -434,7 +438,7 @@ impl Lfs {
             (u64::from(segments.clean_count()), segments.waiting_bytes)
         };
         let free = clean.saturating_sub(fold + heads) * self.dependable_bytes();
-        self.with_fold(bytes + waiting) + fold_bytes <= free
+        self.with_fold(bytes + waiting, waiting) + fold_bytes <= free
     }
 
     /// True if this part of the capacity is neither used nor going to be.

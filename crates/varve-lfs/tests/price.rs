@@ -172,6 +172,66 @@ fn the_cleaner_moves_a_node_of_each_of_many_files() {
     assert!(written(&v) - before > 1000 * 512, "nodes were moved");
 }
 
+/// The inode of each names them, and follows.
+#[test]
+fn the_cleaner_moves_the_attributes_of_many_files() {
+    let v = Volume::new(128 << 20, 4096);
+    let name = |nth: u64| format!("file {nth}");
+    for nth in 0..2500 {
+        let file = v.create(&name(nth));
+        v.fs.setxattr(
+            View::Live,
+            &v.caller,
+            file,
+            b"user.x",
+            &[7; 700],
+            false,
+            false,
+        )
+        .unwrap();
+    }
+    v.checkpoint();
+    (0..2500).step_by(2).for_each(|nth| v.unlink(&name(nth)));
+    v.checkpoint();
+    for _ in 0..4 {
+        v.lfs.clean_batch().unwrap();
+        v.checkpoint();
+    }
+}
+
+/// Those freed last are given out first, and stand at the head of the list: else
+/// each would change the entries of two neighbours, in other blocks of the map.
+#[test]
+fn numbers_from_all_over_the_map_come_back_as_the_list_has_them() {
+    let v = Volume::new(64 << 20, 4096);
+    let name = |nth: u64| format!("file {nth}");
+    (0..12_000).for_each(|nth| _ = v.create(&name(nth)));
+    v.checkpoint();
+    let freed: Vec<u64> = (0..130).map(|nth| nth * 89).collect();
+    for third in [0, 2, 1] {
+        for &nth in freed.iter().skip(third).step_by(3) {
+            v.unlink(&name(nth));
+        }
+        v.fs.sync().unwrap();
+    }
+    v.checkpoint();
+    let before = v.lfs.statistics().inode_map_bytes;
+    (0..43).for_each(|nth| _ = v.create(&format!("new {nth}")));
+    v.checkpoint();
+    let blocks = (v.lfs.statistics().inode_map_bytes - before) / 4096;
+    assert!(blocks <= 43 + 2, "{blocks} blocks for 43 files");
+}
+
+#[test]
+fn a_block_at_the_end_of_the_tallest_file() {
+    let v = Volume::new(64 << 20, 4096);
+    for height in 2..7 {
+        let file = v.create(&format!("{height}"));
+        v.write(file, u64::pow(126, height) * 9, 1);
+        v.checkpoint();
+    }
+}
+
 #[test]
 fn thousands_without_a_name() {
     let v = Volume::new(64 << 20, 4096);

@@ -261,14 +261,18 @@ fn in_log(image: &MemoryImage) -> (usize, usize) {
     let mut partials: Vec<_> = all.collect();
     partials.sort_by_key(|partial| partial.serial);
     let (mut most, mut wrong) = (0, 0);
-    let mut heads: BTreeMap<u8, Vec<u64>> = BTreeMap::new();
+    let mut heads: BTreeMap<u8, Vec<(u64, u64)>> = BTreeMap::new();
     for partial in partials {
         let blocks = heads.entry(partial.head).or_default();
         let entries = partial.entries.iter().filter(|entry| entry.kind == "block");
-        blocks.extend(entries.map(|entry| entry.number));
+        blocks.extend(entries.map(|entry| (entry.ino, entry.number)));
         if partial.flags.contains(&"last") {
             most = most.max(heads.len());
-            let early = |blocks: &Vec<u64>| blocks.windows(2).filter(|w| w[0] > w[1]).count();
+            // Of one file: the files of a group stand in the order of their inodes' items.
+            let early = |blocks: &Vec<(u64, u64)>| {
+                let follows = |w: &&[(u64, u64)]| w[0].0 == w[1].0 && w[0] > w[1];
+                blocks.windows(2).filter(follows).count()
+            };
             if !partial.flags.contains(&"checkpoint") {
                 wrong += heads.values().map(early).sum::<usize>();
             }

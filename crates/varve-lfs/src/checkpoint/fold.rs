@@ -63,9 +63,14 @@ impl<'a> Fold<'a> {
 
     /// Bytes of nodes to write in one group now.
     pub(super) fn chunk_bytes(&self) -> usize {
-        let geometry = &self.lfs.geometry;
-        let least = LEAST_CHUNK * geometry.block_bytes.max(geometry.write_unit) as usize;
-        least.max(self.lfs.counters.speed.portion_bytes() as usize)
+        let least = LEAST_CHUNK * self.lfs.geometry.block_bytes as usize;
+        let portion = self.lfs.counters.speed.portion_bytes() as usize;
+        least.max(self.least_bytes()).max(portion)
+    }
+
+    /// Fewest bytes of nodes and inodes.
+    pub(super) fn least_bytes(&self) -> usize {
+        LEAST_CHUNK * self.lfs.geometry.write_unit as usize
     }
 
     /// Blocks to write in one group now, of at most so many.
@@ -296,7 +301,8 @@ impl<'a> Fold<'a> {
             image.root = Some(fold.root);
             pending.push(image);
         }
-        for chunk in pending.chunks(self.chunk(CHUNK) * 4) {
+        let least = self.least_bytes() / self.lfs.geometry.inode_bytes as usize;
+        for chunk in pending.chunks(least.max(self.chunk(CHUNK) * 4)) {
             let images: Vec<Arc<InodeImage>> = chunk.iter().cloned().map(Arc::new).collect();
             let items = images
                 .iter()

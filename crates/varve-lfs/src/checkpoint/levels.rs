@@ -154,7 +154,8 @@ impl Fold<'_> {
                 bytes,
             });
             let bytes: usize = chunk.iter().map(|node| node.bytes.len()).sum();
-            if chunk.len() >= CHUNK || bytes >= self.chunk_bytes() {
+            let many = chunk.len() >= CHUNK && bytes >= self.least_bytes();
+            if many || bytes >= self.chunk_bytes() {
                 self.write_nodes(folds, chunk)?;
             }
         }

@@ -188,8 +188,9 @@ impl Lfs {
     }
 
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
+        self.allocator.lock().settle();
         let (frozen, base, boundary, usage) = self.freeze();
-        let price = self.fold_bytes(&base, &frozen) + self.table_bytes();
+        let price = self.fold_bytes(&base, &frozen) + self.table_bytes(frozen.next_ino);
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
         let mut fold = Fold::new(self, &base, &frozen);
@@ -206,7 +207,7 @@ impl Lfs {
             );
         }
         debug_assert!(
-            bytes <= price,
+            bytes <= price || frozen.guessed,
             "checkpoint {serial} wrote {bytes}, priced {price}"
         );
         let final_images = std::mem::take(&mut fold.final_images);

@@ -3,6 +3,7 @@
 use super::contents::{BlockInfo, Extents, SegmentContents};
 use super::liveness::Life;
 use crate::chain::ChainItem;
+use crate::committed::Committed;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
@@ -318,12 +319,11 @@ impl Lfs {
 
     /// Bytes that a fold may write for what was found, beyond what
     /// [`Lfs::may_move`] reckons from what it takes of the log.
-    pub(super) fn fold_of(&self, found: &Found) -> u64 {
+    pub(super) fn fold_of(&self, found: &[&Found]) -> u64 {
         let committed = self.committed.read();
-        let nodes = &found.touched_nodes;
-        committed
-            .live
-            .further_bytes(&self.geometry, nodes, found.files())
+        let nodes = found.iter().flat_map(|found| &found.touched_nodes);
+        let files = found.iter().flat_map(|found| found.files());
+        committed.live.further_bytes(&self.geometry, nodes, files)
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint
@@ -369,12 +369,15 @@ impl Lfs {
         if committed.base.serial != serial && !planted::is(Planted::StaleClaim) {
             return Ok(None);
         }
+        let Committed { live, frozen, .. } = &mut *committed;
         for (id, height) in found.touched_nodes {
-            committed.live.touch(&self.geometry, id, height);
+            let folded = frozen.as_ref().and_then(|frozen| frozen.inode(id.ino.0));
+            let folded = folded.map_or(0, |entry| entry.price.height());
+            live.touch(&self.geometry, id, height.max(folded));
         }
-        committed.live.touched_ifile.extend(found.touched_ifile);
+        live.touched_ifile.extend(found.touched_ifile);
         // A checkpoint that runs already leaves the live delta to the next.
-        Ok(Some(serial + 1 + u64::from(committed.frozen.is_some())))
+        Ok(Some(serial + 1 + u64::from(frozen.is_some())))
     }
 
     /// Declares a segment done, if nothing has been written into it since this

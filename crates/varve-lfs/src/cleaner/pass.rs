@@ -69,6 +69,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
+    /// Takes in a segment; what all of it may cost a fold is then `fold_bytes`.
     pub(super) fn add(
         &mut self,
         (segment, edition): (u32, Edition),
@@ -82,7 +83,7 @@ impl Batch {
             data: found.is_all_data(),
         });
         self.live_bytes += found.live_bytes;
-        self.fold_bytes += fold_bytes;
+        self.fold_bytes = fold_bytes;
         self.found.append(found);
     }
 }
@@ -227,9 +228,9 @@ impl Lfs {
             }
             // A checkpoint between two steps may have given it away, and others
             // have filled it since.
-            let (live_bytes, fold_bytes) = (found.live_bytes, self.fold_of(&found));
-            let together = (batch.live_bytes + live_bytes, batch.fold_bytes + fold_bytes);
-            if !self.may_move(together.0, together.1) {
+            let live_bytes = found.live_bytes;
+            let fold_bytes = self.fold_of(&[&batch.found, &found]);
+            if !self.may_move(batch.live_bytes + live_bytes, fold_bytes) {
                 break;
             }
             let freed = segment_bytes.saturating_sub(live_bytes);
@@ -292,7 +293,7 @@ impl Lfs {
             };
             let live_bytes = found.live_bytes;
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(live_bytes, self.fold_of(&found)) {
+            if !self.may_move(live_bytes, self.fold_of(&[&found])) {
                 return Ok(false);
             }
             let judged = Judged {
@@ -360,7 +361,7 @@ impl Lfs {
         let moved = {
             // Others may have used the room since it was asked for.
             let _one_at_a_time = self.moving.lock();
-            if !self.may_move(batch.live_bytes, self.fold_of(&batch.found)) {
+            if !self.may_move(batch.live_bytes, self.fold_of(&[&batch.found])) {
                 return Ok(0);
             }
             self.markv(batch.found)?

@@ -350,7 +350,7 @@ impl Lfs {
             let Some(_one_at_a_time) = self.moving.try_lock() else {
                 return Err(CallError::Again);
             };
-            let fold_bytes = self.fold_of(&found);
+            let fold_bytes = self.fold_of(&[&found]);
             if !found.is_empty() && !self.may_move(bytes as u64, fold_bytes) {
                 return Err(CallError::Again);
             }

@@ -109,6 +109,15 @@ impl Lfs {
                     let image = (*image).clone();
                     let placed = PlacedImage { image, place };
                     committed.live.apply_image(geometry, placed, true);
+                    if committed
+                        .frozen
+                        .as_ref()
+                        .is_some_and(|f| f.inode(file.0.0).is_some())
+                    {
+                        // It knows nothing of the index that is being folded.
+                        let live = &mut committed.live;
+                        live.reprice(geometry, file.0, |price| price.rewrite = true);
+                    }
                 }
                 Placed::Inode(place)
             }

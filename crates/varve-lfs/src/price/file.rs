@@ -6,6 +6,7 @@
 //! which the log knows of files whose image is at hand. Of others it assumes
 //! the least that reaches the blocks it has seen.
 
+use super::{POINTER, SMALL_NODE};
 use crate::base::height_for;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
@@ -58,9 +59,9 @@ impl FoldPrice {
             if !grows && below.is_some() {
                 return; // nothing is there to change
             }
-            let former = self.height;
-            self.raise(needed);
             // What the root led to hangs below a new node.
+            let former = below.map_or(0, |_| self.height);
+            self.raise(needed);
             self.node(former + 1, 0);
         }
         if self.height > 0 {
@@ -74,6 +75,15 @@ impl FoldPrice {
         self.rewrite = true;
         self.raise(height.max(node.0));
         self.node(node.0, node.1);
+    }
+
+    /// Whatever the other may have to write is to be written, too.
+    pub fn unite(&mut self, other: &FoldPrice) {
+        self.raise(other.height);
+        other
+            .nodes
+            .iter()
+            .for_each(|node| self.node(node.0, node.1));
     }
 
     /// The newest image of the inode has its whole index, without nodes.
@@ -121,7 +131,7 @@ impl FoldPrice {
         inode
             + match self.below {
                 // A node stores the pointers it has, in whole sectors.
-                Below::Flat(blocks) => nodes * (512 + 128) + (blocks + nodes) * 33,
+                Below::Flat(blocks) => nodes * SMALL_NODE + blocks * POINTER,
                 _ => nodes * geometry.node_price(),
             }
     }
@@ -165,6 +175,9 @@ mod tests {
         assert_eq!(nodes(&price(&[0, slots - 1], Some(0))), []);
         // Nobody knows: there may be one.
         assert_eq!(nodes(&price(&[0], None)), [(1, 0)]);
+        let beyond = slots * F;
+        let all = [(1, 0), (1, slots), (2, 0)];
+        assert_eq!(nodes(&price(&[beyond], None)), all);
     }
 
     #[test]
@@ -204,7 +217,10 @@ mod tests {
         let flat = price(&[100, 101, 500], Some(0));
         assert_eq!((flat.nodes.len(), flat.old_nodes()), (3, 0));
         let slots = geometry.root_slots() as u64;
-        assert_eq!(flat.bytes(&geometry), 3 * 640 + (slots + 3 + 3) * 33);
+        assert_eq!(
+            flat.bytes(&geometry),
+            3 * SMALL_NODE + (slots + 3) * POINTER
+        );
         // Once it is not known any more, each may be full.
         let mut price = flat;
         price.block(&geometry, 100, None, true);
