@@ -31,6 +31,12 @@ const SMALL_NODE: u64 = 48 + 511 + 32 + OVERHEAD;
 /// Bytes of a pointer in a node that is not packed.
 const POINTER: u64 = size_of::<Pointer>() as u64;
 
+/// Blocks of the inode map that the reserve has room for: checkpoints are taken
+/// long before so many have changed.
+fn most_imap_blocks(geometry: &Geometry) -> u64 {
+    2 * crate::checkpoint::imap_limit(geometry.volume_bytes(), geometry.block_bytes)
+}
+
 /// Blocks of the inode map that change because a number beside theirs leaves the
 /// list of free ones, or was given out and is not in use yet.
 const NEIGHBOURS: u64 = 8;
@@ -67,9 +73,11 @@ impl Delta {
     fn ifile_bytes(&self, geometry: &Geometry, unfinished: u64) -> u64 {
         let list = (unfinished + self.joined) * 8;
         let all = self.all_imap_blocks(geometry);
-        // Numbers are taken from the head of the list of free ones: those beside
-        // it are few.
-        let imap = (self.imap_blocks.len() as u64 + NEIGHBOURS).min(all);
+        // Numbers are taken from the head of the list of free ones, and then
+        // those beside them are few; but some come back unused, in any order.
+        let changed = self.imap_blocks.len() as u64;
+        let loose = (3 * changed).min(most_imap_blocks(geometry));
+        let imap = (changed.max(loose) + NEIGHBOURS).min(all);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
         // Of the map; the table's and those above are priced with the table.
@@ -137,7 +145,8 @@ impl Delta {
     pub fn further_imap_bytes(&self, geometry: &Geometry, waiting: u64) -> u64 {
         let all = self.all_imap_blocks(geometry);
         let rest = all.saturating_sub(self.imap_blocks.len() as u64);
-        rest.min(waiting.div_ceil(SECTOR)) * ifile_block_price(geometry)
+        let most = waiting.div_ceil(SECTOR).min(most_imap_blocks(geometry));
+        rest.min(most) * ifile_block_price(geometry)
     }
 
     fn all_imap_blocks(&self, geometry: &Geometry) -> u64 {

@@ -193,10 +193,29 @@ fn the_cleaner_moves_the_attributes_of_many_files() {
     v.checkpoint();
     (0..2500).step_by(2).for_each(|nth| v.unlink(&name(nth)));
     v.checkpoint();
+    let before = v.lfs.statistics().cleaner_bytes;
     for _ in 0..4 {
         v.lfs.clean_batch().unwrap();
         v.checkpoint();
     }
+    let moved = v.lfs.statistics().cleaner_bytes - before;
+    assert!(moved > 1000 * 1024, "{moved} bytes of attributes");
+}
+
+/// Who gives numbers back that he has not used takes others from the middle of
+/// the list.
+#[test]
+fn numbers_are_given_back_unused() {
+    let v = Volume::new(64 << 20, 4096);
+    let name = |nth: u64| format!("file {nth}");
+    (0..16_000).for_each(|nth| _ = v.create(&name(nth)));
+    v.checkpoint();
+    (0..16_000).step_by(61).for_each(|nth| v.unlink(&name(nth)));
+    v.checkpoint();
+    let news = |nth: u64| format!("new {nth}");
+    (0..262).for_each(|nth| _ = v.create(&news(nth)));
+    (0..262).step_by(2).for_each(|nth| v.unlink(&news(nth)));
+    v.checkpoint();
 }
 
 /// Those freed last are given out first, and stand at the head of the list: else

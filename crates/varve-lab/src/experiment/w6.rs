@@ -270,8 +270,9 @@ fn in_log(image: &MemoryImage) -> (usize, usize) {
             most = most.max(heads.len());
             // Of one file: the files of a group stand in the order of their inodes' items.
             let early = |blocks: &Vec<(u64, u64)>| {
-                let follows = |w: &&[(u64, u64)]| w[0].0 == w[1].0 && w[0] > w[1];
-                blocks.windows(2).filter(follows).count()
+                let mut last = BTreeMap::new();
+                let early = |(ino, block): &&(u64, u64)| last.insert(*ino, *block) > Some(*block);
+                blocks.iter().filter(early).count()
             };
             if !partial.flags.contains(&"checkpoint") {
                 wrong += heads.values().map(early).sum::<usize>();

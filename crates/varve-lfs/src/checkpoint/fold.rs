@@ -70,13 +70,16 @@ impl<'a> Fold<'a> {
 
     /// Fewest bytes of nodes and inodes.
     pub(super) fn least_bytes(&self) -> usize {
-        LEAST_CHUNK * self.lfs.geometry.write_unit as usize
+        let unit = self.lfs.geometry.write_unit as usize;
+        let partial = self.lfs.geometry.max_partial() as usize;
+        (LEAST_CHUNK * unit).min(partial.saturating_sub(2 * unit))
     }
 
     /// Blocks to write in one group now, of at most so many.
     pub(super) fn chunk(&self, most: usize) -> usize {
-        let blocks = self.chunk_bytes() / self.lfs.geometry.block_bytes as usize;
-        blocks.min(most)
+        let block_bytes = self.lfs.geometry.block_bytes as usize;
+        let most = most.max(self.least_bytes() / block_bytes);
+        (self.chunk_bytes() / block_bytes).min(most)
     }
 
     pub(super) fn count(&mut self, sector: u64, bytes: i64) {

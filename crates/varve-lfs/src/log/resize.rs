@@ -57,8 +57,10 @@ impl Lfs {
             1 => Lives::new(0, 0),
             _ => Lives::new(blocks, self.options.cache_bytes / 16),
         };
-        self.log.lock().placement =
-            Placement::between(heads, self.options.head_bytes, kind, &measures, lives);
+        // A partial of its own costs a write unit.
+        let units = 4 * u64::from(self.geometry.write_unit);
+        let head_bytes = self.options.head_bytes.max(units);
+        self.log.lock().placement = Placement::between(heads, head_bytes, kind, &measures, lives);
         Ok(())
     }
 
