@@ -75,9 +75,7 @@ impl Delta {
         let all = self.all_imap_blocks(geometry);
         // Numbers are taken from the head of the list of free ones, and then
         // those beside them are few; but some come back unused, in any order.
-        let changed = self.imap_blocks.len() as u64;
-        let loose = (3 * changed).min(most_imap_blocks(geometry));
-        let imap = (changed.max(loose) + NEIGHBOURS).min(all);
+        let imap = (3 * self.imap_blocks.len() as u64 + NEIGHBOURS).min(all);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
         // Of the map; the table's and those above are priced with the table.

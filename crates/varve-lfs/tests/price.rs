@@ -210,11 +210,13 @@ fn numbers_are_given_back_unused() {
     let name = |nth: u64| format!("file {nth}");
     (0..16_000).for_each(|nth| _ = v.create(&name(nth)));
     v.checkpoint();
-    (0..16_000).step_by(61).for_each(|nth| v.unlink(&name(nth)));
+    (0..16_000)
+        .step_by(128)
+        .for_each(|nth| v.unlink(&name(nth)));
     v.checkpoint();
     let news = |nth: u64| format!("new {nth}");
-    (0..262).for_each(|nth| _ = v.create(&news(nth)));
-    (0..262).step_by(2).for_each(|nth| v.unlink(&news(nth)));
+    (0..124).for_each(|nth| _ = v.create(&news(nth)));
+    (0..124).step_by(2).for_each(|nth| v.unlink(&news(nth)));
     v.checkpoint();
 }
 
