@@ -88,6 +88,14 @@ impl Volume {
     fn checkpoint(&self) {
         self.fs.checkpoint().unwrap();
     }
+
+    /// A few passes of the cleaner, each with its checkpoint.
+    fn clean(&self) {
+        for _ in 0..4 {
+            self.lfs.clean_batch().unwrap();
+            self.checkpoint();
+        }
+    }
 }
 
 #[test]
@@ -146,10 +154,7 @@ fn one_of_each_part_of_the_inode_map() {
         v.checkpoint();
         (0..60).for_each(|nth| _ = v.create(&format!("new {nth}")));
         v.checkpoint();
-        for _ in 0..3 {
-            v.lfs.clean_batch().unwrap();
-            v.checkpoint();
-        }
+        v.clean();
     }
 }
 
@@ -165,10 +170,7 @@ fn the_cleaner_moves_a_node_of_each_of_many_files() {
     (0..2500).step_by(2).for_each(|nth| v.unlink(&name(nth)));
     v.checkpoint();
     let before = written(&v);
-    for _ in 0..4 {
-        v.lfs.clean_batch().unwrap();
-        v.checkpoint();
-    }
+    v.clean();
     assert!(written(&v) - before > 1000 * 512, "nodes were moved");
 }
 
@@ -194,10 +196,7 @@ fn the_cleaner_moves_the_attributes_of_many_files() {
     (0..2500).step_by(2).for_each(|nth| v.unlink(&name(nth)));
     v.checkpoint();
     let before = v.lfs.statistics().cleaner_bytes;
-    for _ in 0..4 {
-        v.lfs.clean_batch().unwrap();
-        v.checkpoint();
-    }
+    v.clean();
     let moved = v.lfs.statistics().cleaner_bytes - before;
     assert!(moved > 1000 * 1024, "{moved} bytes of attributes");
 }
