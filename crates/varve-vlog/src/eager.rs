@@ -8,7 +8,9 @@
 //! Without empty tracks the choice is greedy: the free place that is reached
 //! soonest, on the current track, the current cylinder, or a cylinder further
 //! on; the arm sweeps in one direction and starts over at the end, so that it
-//! is not trapped where the disk is full (Wang et al. 1999, §4.2).
+//! is not trapped where the disk is full (Wang et al. 1999, §4.2). On its last
+//! cylinder it is trapped all the same, for as long as there is a place: a
+//! far-sighted chooser compares that place with the first one of the next sweep.
 //!
 //! Without a head: the next free place after the last one, likewise round and
 //! round.
@@ -65,6 +67,8 @@ pub struct Eager {
     filling: Option<u32>,
     /// Without a head: the unit after the last one chosen.
     cursor: u64,
+    /// See [`Eager::far_sighted`].
+    far_sighted: bool,
 }
 
 impl Eager {
@@ -73,6 +77,17 @@ impl Eager {
         Eager {
             policy,
             ..Eager::default()
+        }
+    }
+
+    /// A chooser for who writes a unit behind each block: with a head, a block is
+    /// chosen by its own wait and the way on to the next free unit of its track
+    /// together, and the sweep starts over when that is sooner than what is left
+    /// ahead.
+    pub fn far_sighted(policy: Policy) -> Self {
+        Eager {
+            far_sighted: true,
+            ..Eager::new(policy)
         }
     }
 
@@ -97,11 +112,11 @@ impl Eager {
         if want == Want::Block
             && !avoid.empty
             && let Some(region) = self.region_to_fill(free, head, avoid)
-            && let Some((unit, _)) = mechanical::on_track(free, head, region, want)
+            && let Some((unit, _)) = mechanical::on_track(free, head, region, want, false)
         {
             return Some(unit);
         }
-        let found = mechanical::nearest(free, head, want, avoid);
+        let found = mechanical::nearest(free, head, want, avoid, self.far_sighted);
         if found.is_some() || !avoid.empty {
             return found;
         }
@@ -109,7 +124,7 @@ impl Eager {
             empty: false,
             ..avoid
         };
-        mechanical::nearest(free, head, want, any)
+        mechanical::nearest(free, head, want, any, self.far_sighted)
     }
 
     /// The region to fill now: the one begun, or the next empty one.

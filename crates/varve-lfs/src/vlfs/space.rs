@@ -169,7 +169,8 @@ impl Space {
         let mut space = Space {
             measures: *measures,
             free,
-            eager: Eager::new(policy),
+            // A record follows a block of data; the compactor's moves share one.
+            eager: Eager::far_sighted(policy),
             plugger: Eager::new(policy),
             zone,
             tree,

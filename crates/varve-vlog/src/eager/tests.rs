@@ -68,6 +68,20 @@ impl Bench {
         );
         arrival - self.head.platter_ns + self.head.drive.rotation_to(arrival, &track, nth)
     }
+
+    /// From the end of a block to the next free unit of its track; no more than
+    /// to another track of the cylinder.
+    fn way_on(&self, block: u64) -> u64 {
+        let (track, nth) = self.head.drive.geometry.locate(block * 8);
+        let sectors = u64::from(track.sectors);
+        let free = |&gap: &u64| {
+            let sector = track.first_sector + (u64::from(nth) + 8 + gap) % sectors;
+            self.free.mask((sector / 8) as u32) & 1 << (sector % 8) == 0
+        };
+        let gap = (0..sectors - 8).find(free).unwrap_or(sectors);
+        let sector_ns = self.head.drive.rotation.revolution_ns() / sectors;
+        (gap * sector_ns).min(self.head.drive.head_switch_ns + self.head.drive.write_settle_ns)
+    }
 }
 
 const GREEDY: Policy = Policy { fill: 0.0 };
@@ -118,6 +132,58 @@ fn the_sweep_starts_over_when_nothing_is_ahead() {
     (0..40).for_each(|block| bench.free.take_block(block));
     let none = eager.choose(&bench.free, Some(&bench.head), Want::Unit, Avoid::default());
     assert_eq!(none, None);
+}
+
+#[test]
+fn who_is_far_sighted_leaves_the_last_cylinder_when_the_next_sweep_is_sooner() {
+    let mut bench = Bench::new(6, 4);
+    let cylinder = 32 * 16;
+    (0..4 * cylinder).for_each(|block| bench.free.take_block(block));
+    bench.head.track = TrackId {
+        cylinder: 3,
+        head: 0,
+    };
+    // The only place of the cylinder has just passed.
+    let here = 3 * cylinder..3 * cylinder + 32;
+    let passed = here.max_by_key(|&block| bench.time_to(u64::from(block) * 8));
+    let passed = passed.expect("a track has blocks");
+    bench.free.give_block(passed);
+    (0..16).for_each(|block| bench.free.give_block(block));
+    let choose = |mut eager: Eager| {
+        let head = Some(&bench.head);
+        let unit = eager.choose(&bench.free, head, Want::Block, Avoid::default());
+        (unit.expect("a free block") / 8) as u32
+    };
+    assert_eq!(choose(Eager::new(GREEDY)), passed);
+    assert!(choose(Eager::far_sighted(GREEDY)) < 16);
+}
+
+#[test]
+fn who_is_far_sighted_chooses_block_and_way_on_together() {
+    let mut others = 0;
+    for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
+        let mut bench = Bench::new(seed, 6);
+        bench.fill(percent);
+        for _ in 0..40 {
+            bench.head.track.head = bench.draw(16) as u32;
+            bench.head.platter_ns += bench.draw(6_000_000);
+            let choose = |mut eager: Eager| {
+                let head = Some(&bench.head);
+                let unit = eager.choose(&bench.free, head, Want::Block, Avoid::default());
+                unit.expect("a free block") / 8
+            };
+            let sum = |block: u64| bench.time_to(block * 8) + bench.way_on(block);
+            let blocks = 0..bench.head.drive.geometry.total_sectors() / 8;
+            let free = blocks.filter(|&block| bench.free.mask(block as u32) == 0);
+            let (chosen, nearest) = (
+                choose(Eager::far_sighted(GREEDY)),
+                choose(Eager::new(GREEDY)),
+            );
+            assert_eq!(Some(sum(chosen)), free.map(sum).min());
+            others += u32::from(sum(nearest) > sum(chosen));
+        }
+    }
+    assert!(others > 20, "{others} of 160 choices were others");
 }
 
 #[test]
