@@ -11,6 +11,7 @@ use crate::format::{Malformed, Pointer, entries};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Usage};
 
@@ -139,6 +140,17 @@ pub fn imap_block(geometry: &Geometry, ino: u64) -> u64 {
     IMAP_OFFSET / u64::from(geometry.block_bytes) + ino / geometry.entries_per_block()
 }
 
+/// Which of `slots` slots lead to some of `blocks`, if the first one begins at
+/// block `first` and what each leads to has the height `height`.
+fn slots_of(first: u64, height: u8, blocks: &Range<u64>, slots: usize) -> Range<usize> {
+    let (from, to) = (
+        blocks.start.saturating_sub(first) / span(height),
+        blocks.end.saturating_sub(first).div_ceil(span(height)),
+    );
+    let within = |slot: u64| slot.min(slots as u64) as usize;
+    within(from)..within(to)
+}
+
 /// The index of one file at a checkpoint.
 pub struct Tree<'a> {
     /// Reads its nodes.
@@ -188,10 +200,9 @@ impl Tree<'_> {
         to: u64,
         visit: &mut dyn FnMut(u64, Pointer) -> bool,
     ) -> Result<()> {
-        let height = self.root.height;
-        for (slot, pointer) in self.root.slots.iter().enumerate() {
-            let index = slot as u64;
-            if !self.descend(*pointer, height, index, from, to, visit)? {
+        let Root { height, ref slots } = *self.root;
+        for slot in slots_of(0, height, &(from..to), slots.len()) {
+            if !self.descend(slots[slot], height, slot as u64, &(from..to), visit)? {
                 break;
             }
         }
@@ -203,12 +214,10 @@ impl Tree<'_> {
         pointer: Pointer,
         height: u8,
         index: u64,
-        from: u64,
-        to: u64,
+        blocks: &Range<u64>,
         visit: &mut dyn FnMut(u64, Pointer) -> bool,
     ) -> Result<bool> {
-        let first = index.saturating_mul(span(height));
-        if pointer.is_none() || first >= to || first.saturating_add(span(height)) <= from {
+        if pointer.is_none() {
             return Ok(true);
         }
         if height == 0 {
@@ -222,9 +231,10 @@ impl Tree<'_> {
                 index,
             },
         )?;
-        for (slot, child) in node.iter() {
-            let child_index = index.saturating_mul(FANOUT).saturating_add(slot as u64);
-            if !self.descend(child, height - 1, child_index, from, to, visit)? {
+        let first = index.saturating_mul(span(height));
+        for slot in slots_of(first, height - 1, blocks, FANOUT as usize) {
+            let child = index.saturating_mul(FANOUT).saturating_add(slot as u64);
+            if !self.descend(node.get(slot), height - 1, child, blocks, visit)? {
                 return Ok(false);
             }
         }
@@ -304,5 +314,43 @@ impl Tree<'_> {
             pointer = node.get((id.index / span(height - id.height) % FANOUT) as usize);
         }
         Ok((!pointer.is_none()).then_some(pointer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_that_lead_to_some_of_the_blocks_are_those_that_overlap_them() {
+        let cases = [(0, 0), (0, 1), (5 * FANOUT * FANOUT, 1), (7 * FANOUT, 0)];
+        for (first, height) in cases {
+            let edges = [0, 1, FANOUT - 1, FANOUT, FANOUT + 1, 3 * FANOUT, 1 << 40];
+            let blocks: Vec<u64> = (edges.iter())
+                .flat_map(|edge| [*edge, first + edge, (first + edge).saturating_sub(2)])
+                .collect();
+            for (&from, &to) in blocks
+                .iter()
+                .flat_map(|a| blocks.iter().map(move |b| (a, b)))
+            {
+                let leads = |slot: &usize| {
+                    let begin = first + *slot as u64 * span(height);
+                    begin < to && from < begin + span(height) && from < to
+                };
+                let expected: Vec<usize> = (0..FANOUT as usize).filter(leads).collect();
+                let found = slots_of(first, height, &(from..to), FANOUT as usize);
+                if from < to {
+                    assert_eq!(
+                        found.collect::<Vec<_>>(),
+                        expected,
+                        "{first} {height} {from} {to}"
+                    );
+                } else {
+                    assert!(found.len() <= 1, "{from}..{to} is empty");
+                }
+            }
+        }
+        let far = u64::MAX - 5;
+        assert_eq!(slots_of(far, MAX_HEIGHT, &(0..MAX_BLOCK), 128), 0..0);
     }
 }
