@@ -15,9 +15,10 @@ use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use crate::reader::ReadCause;
 use crate::segments::Edition;
-use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_device::{ALIGNMENT, PooledBuffer};
 
 /// Bytes that could be read in the time that one more request costs: about
 /// what disks and flash of today have in common, 50 to 200 KiB.
@@ -95,7 +96,7 @@ pub struct SegmentContents {
     /// Pages of its maps: of which partial, and their first byte in the segment.
     pub(crate) maps: Vec<(u64, u32)>,
     /// The whole segment, if it was read whole.
-    image: Option<Vec<u8>>,
+    image: Option<Arc<PooledBuffer>>,
 }
 
 impl SegmentContents {
@@ -146,7 +147,8 @@ impl SegmentContents {
     /// at byte `first`.
     #[cfg(test)]
     pub(super) fn spoil(&mut self, first: u64) {
-        let image = self.image.as_mut().expect("read whole");
+        let image = self.image.as_mut().and_then(Arc::get_mut);
+        let image = image.expect("read whole, and not shared");
         for info in &self.blocks {
             image[(info.byte - first) as usize] ^= 1;
         }
@@ -155,16 +157,27 @@ impl SegmentContents {
 
 /// Stored bytes of some blocks of a segment.
 pub(super) struct Extents<'c> {
+    bytes: Bytes<'c>,
     /// By the byte of the device where each begins.
-    runs: Vec<(u64, Cow<'c, [u8]>)>,
+    runs: Vec<(u64, Range<usize>)>,
+}
+
+/// Memory that the device can read into.
+enum Bytes<'c> {
+    Whole(&'c [u8]),
+    Parts(PooledBuffer),
 }
 
 impl Extents<'_> {
     /// The stored bytes of a block; empty if they were not fetched.
     pub fn of(&self, info: &BlockInfo) -> &[u8] {
         let after = self.runs.partition_point(|(byte, _)| *byte <= info.byte);
-        let Some((start, bytes)) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
+        let Some((start, run)) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
             return &[];
+        };
+        let bytes = match &self.bytes {
+            Bytes::Whole(bytes) => &bytes[run.clone()],
+            Bytes::Parts(bytes) => &bytes[run.clone()],
         };
         let from = (info.byte - start) as usize;
         bytes.get(from..from + info.length as usize).unwrap_or(&[])
@@ -263,7 +276,7 @@ impl Lfs {
 
     pub(super) fn read_whole(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
         let geometry = &self.geometry;
-        let mut image = vec![0; geometry.segment_bytes as usize];
+        let mut image = self.control.buffers.take(geometry.segment_bytes as usize);
         self.read_for_cleaning(geometry.byte(segment, 0), &mut image)?;
         let tag = self.volume_tag;
         let walked = summaries_while(geometry, segment, edition.incarnation, |offset| {
@@ -274,7 +287,7 @@ impl Lfs {
             let maps = maps_in(&image, geometry, tag, segment, edition.incarnation);
             contents.add_maps(geometry, maps);
         }
-        contents.image = Some(image);
+        contents.image = Some(Arc::new(image));
         Ok(contents)
     }
 
@@ -337,8 +350,10 @@ impl Lfs {
     ) -> Result<Extents<'c>> {
         if let Some(image) = &contents.image {
             let first = self.geometry.byte(contents.segment, 0);
-            let runs = vec![(first, Cow::Borrowed(&image[..]))];
-            return Ok(Extents { runs });
+            return Ok(Extents {
+                runs: vec![(first, 0..image.len())],
+                bytes: Bytes::Whole(image),
+            });
         }
         let mut ranges: Vec<(u64, u64)> = wanted
             .map(|info| (info.byte, info.byte + u64::from(info.length)))
@@ -356,25 +371,38 @@ impl Lfs {
                 _ => merged.push((from, to)),
             }
         }
-        let lengths = merged.iter().map(|(from, to)| (to - from) as usize);
-        let mut runs: Vec<Vec<u8>> = lengths.map(|length| vec![0; length]).collect();
-        let places: Vec<u64> = merged.iter().map(|(from, _)| *from).collect();
+        let mut end = 0;
+        let runs: Vec<(u64, Range<usize>)> = (merged.into_iter())
+            .map(|(from, to)| {
+                let run = end..end + (to - from) as usize;
+                end = run.end.next_multiple_of(ALIGNMENT);
+                (from, run)
+            })
+            .collect();
+        let mut bytes = self.control.buffers.take(end);
+        let mut reads = Vec::with_capacity(runs.len());
+        let mut rest = &mut bytes[..];
+        for (from, run) in &runs {
+            let (now, then) = rest.split_at_mut(run.len().next_multiple_of(ALIGNMENT));
+            reads.push((from / SECTOR, &mut now[..run.len()]));
+            rest = then;
+        }
         let mut at = 0;
-        while at < runs.len() {
+        while at < reads.len() {
             // Side by side, but no more than a portion.
-            let mut bytes = 0;
-            let fits = |run: &&Vec<u8>| {
-                bytes += run.len() as u64;
-                bytes <= portion
+            let mut asked = 0;
+            let fits = |(_, into): &&(u64, &mut [u8])| {
+                asked += into.len() as u64;
+                asked <= portion
             };
-            let count = runs[at..].iter().take_while(fits).count().max(1);
+            let count = reads[at..].iter().take_while(fits).count().max(1);
             self.give_way();
-            self.read_several(&places[at..at + count], &mut runs[at..at + count])?;
+            self.read_several(&mut reads[at..at + count])?;
             at += count;
         }
-        let runs = places.into_iter().zip(runs.into_iter().map(Cow::Owned));
         Ok(Extents {
-            runs: runs.collect(),
+            bytes: Bytes::Parts(bytes),
+            runs,
         })
     }
 
@@ -397,17 +425,12 @@ impl Lfs {
         Ok(())
     }
 
-    /// The same, of several places at once. The error is the first one's; the
-    /// others have been read.
-    pub(super) fn read_several(&self, places: &[u64], into: &mut [Vec<u8>]) -> Result<()> {
-        let sectors = places.iter().map(|byte| byte / SECTOR);
-        let mut reads: Vec<(u64, &mut [u8])> = sectors
-            .zip(&mut *into)
-            .map(|(sector, bytes)| (sector, &mut bytes[..]))
-            .collect();
-        let read = self.reader.read_many_for(ReadCause::Cleaner, &mut reads);
-        for (byte, bytes) in places.iter().zip(into) {
-            self.overlay_failed(*byte, bytes);
+    /// The same, of several places at once, each with its first sector. The
+    /// error is the first one's; the others have been read.
+    pub(super) fn read_several(&self, reads: &mut [(u64, &mut [u8])]) -> Result<()> {
+        let read = self.reader.read_many_for(ReadCause::Cleaner, reads);
+        for (sector, bytes) in reads {
+            self.overlay_failed(*sector * SECTOR, bytes);
         }
         read
     }

@@ -13,6 +13,7 @@ use crate::lfs::Lfs;
 use crate::locks::{Rank, Ranked, RankedMutex};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+use varve_device::BufferPool;
 use varve_device::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::thread::{self, ThreadId};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
@@ -160,7 +161,12 @@ pub(crate) struct Control {
     pub reuses_early: AtomicBool,
     /// Whether large groups find holes.
     pub plugs: Plugging,
+    /// For what is read of a segment: fresh memory costs more than reading.
+    pub buffers: Arc<BufferPool>,
 }
+
+/// Buffers that wait for the next segment.
+const BUFFERS: usize = 2;
 
 /// Somebody waits for room for as long as this lives.
 pub(crate) struct Needy<'c>(&'c Control);
@@ -212,6 +218,8 @@ impl Control {
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
             plugs: Plugging::default(),
+            // A part of a segment is aligned for each of its runs.
+            buffers: BufferPool::new(segment_bytes as usize / 4 * 5, BUFFERS),
         }
     }
 

@@ -3,6 +3,7 @@
 use super::contents::SegmentContents;
 use crate::chain::MapPage;
 use crate::error::Result;
+use crate::format::SECTOR;
 use crate::lfs::Lfs;
 use crate::segments::Edition;
 
@@ -62,7 +63,10 @@ impl Lfs {
     /// Blocks from several bytes of the device; zeros for what it does not deliver.
     fn read_pages(&self, places: &[u64]) -> Result<Vec<Vec<u8>>> {
         let mut pages = vec![vec![0; self.geometry.block_bytes as usize]; places.len()];
-        match self.read_several(places, &mut pages) {
+        let sectors = places.iter().map(|byte| byte / SECTOR);
+        let into = pages.iter_mut().map(|page| &mut page[..]);
+        let mut reads: Vec<(u64, &mut [u8])> = sectors.zip(into).collect();
+        match self.read_several(&mut reads) {
             Err(error) if error.is_of_the_medium() => {}
             read => read?,
         }
