@@ -151,6 +151,12 @@ impl FreeSpace {
         self.used_units[region] == self.region_units(region)
     }
 
+    /// Units of a region's blocks that are partly used, which nobody uses.
+    pub fn holes_in(&self, region: usize) -> u32 {
+        let whole = self.free_in[region] * self.units_per_block;
+        self.region_units(region) - self.used_units[region] - whole
+    }
+
     fn region_units(&self, region: usize) -> u32 {
         self.regions.blocks(region).len() as u32 * self.units_per_block
     }
@@ -234,6 +240,24 @@ impl FreeSpace {
         ((unit / each) as u32, 1 << (unit % each))
     }
 
+    /// So many units from `unit` on, in one block: its number, and their bits;
+    /// `None` if they reach beyond its end.
+    pub fn part(&self, unit: u64, units: u32) -> Option<(u32, u8)> {
+        let each = u64::from(self.units_per_block);
+        let (block, nth) = ((unit / each) as u32, (unit % each) as u32);
+        let within = (1..=self.units_per_block - nth).contains(&units);
+        within.then(|| (block, (u8::MAX >> (8 - units)) << nth))
+    }
+
+    /// Takes so many units of one block.
+    ///
+    /// # Panics
+    /// If they reach beyond its end; as [`FreeSpace::take`].
+    pub fn take_part(&mut self, unit: u64, units: u32) {
+        let (block, bits) = self.part(unit, units).expect("units of one block");
+        self.take(block, bits);
+    }
+
     /// Takes one unit.
     ///
     /// # Panics
@@ -283,6 +307,24 @@ mod tests {
         assert!(!free.is_full(0));
         (0..4).for_each(|block| free.take_block(block));
         assert!(free.is_full(0));
+    }
+
+    #[test]
+    fn parts_lie_within_a_block() {
+        let mut free = FreeSpace::new(Regions::even(8, 4), 8, 1);
+        assert_eq!(free.part(9, 3), Some((1, 0b1110)));
+        assert_eq!(free.part(15, 1), Some((1, 0b1000_0000)));
+        assert_eq!(free.part(8, 8), Some((1, 0xff)));
+        assert_eq!(
+            (free.part(9, 8), free.part(15, 2), free.part(9, 0)),
+            (None, None, None)
+        );
+        free.take_part(9, 3);
+        assert_eq!((free.mask(1), free.holes_in(0)), (0b1110, 5));
+        free.take_block(0);
+        assert_eq!((free.holes_in(0), free.holes_in(1)), (5, 0));
+        let one = FreeSpace::new(Regions::even(8, 4), 1, 8);
+        assert_eq!((one.part(3, 1), one.part(3, 2)), (Some((3, 1)), None));
     }
 
     #[test]

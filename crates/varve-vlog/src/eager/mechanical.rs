@@ -50,29 +50,33 @@ pub(super) fn on_track(
             let unit = u64::from(block) * units;
             Some((unit, wait(unit)))
         }
-        Want::Unit => {
+        Want::Unit | Want::Part(_) | Want::Hole(_) => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);
-            nearest_unit(free, head, order, &wait)
+            nearest_part(free, head, want, order, &wait)
         }
     }
 }
 
-/// The next free unit of a block that is partly used, unless one of a whole
-/// free block comes a thirty-second of a revolution sooner. `order` is that in which
+/// The next free units of a block that is partly used, unless those of a whole
+/// free block come a thirty-second of a revolution sooner. `order` is that in which
 /// units pass under the head.
-fn nearest_unit(
+fn nearest_part(
     free: &FreeSpace,
     head: &HeadPosition,
+    want: Want,
     order: impl Iterator<Item = u64>,
     wait: &impl Fn(u64) -> u64,
 ) -> Option<(u64, u64)> {
     let patience = head.drive.rotation.revolution_ns() / 32;
+    let units = want.units(free.units_per_block());
     let mut whole: Option<(u64, u64)> = None;
     for unit in order {
-        let (block, bit) = free.place(unit);
+        let Some((block, bits)) = free.part(unit, units) else {
+            continue;
+        };
         let mask = free.mask(block);
-        if mask & bit != 0 {
+        if mask & bits != 0 || (mask == 0 && matches!(want, Want::Hole(_))) {
             continue;
         }
         let time = wait(unit);
@@ -115,6 +119,7 @@ pub(super) fn nearest(
             if Some(region) == avoid.region
                 || free.is_full(region as usize)
                 || (want == Want::Block && free.free_blocks_in(region as usize) == 0)
+                || matches!(want, Want::Hole(units) if free.holes_in(region as usize) < units)
                 || (avoid.empty && empty)
             {
                 continue;

@@ -18,17 +18,28 @@ impl Eager {
         let regions = free.regions();
         let blocks = regions.blocks(regions.len() - 1).end;
         let from = ((self.cursor.div_ceil(units)) as u32).min(blocks);
+        let count = want.units(free.units_per_block());
         let found = match want {
             Want::Unit if units == 1 => self
-                .unit_in(free, from..blocks, avoid, false)
-                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
+                .part_in(free, from..blocks, avoid, (1, Among::All))
+                .or_else(|| self.part_in(free, 0..from, avoid, (1, Among::All))),
             // A partly used block just behind the cursor comes first: that is
             // where the last map sector went.
-            Want::Unit => self
-                .unit_in(free, from.saturating_sub(1)..blocks, avoid, true)
-                .or_else(|| self.unit_in(free, 0..from, avoid, true))
-                .or_else(|| self.unit_in(free, from..blocks, avoid, false))
-                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
+            Want::Unit | Want::Part(_) => {
+                let [near, all] = [Among::NearHoles, Among::All].map(|among| (count, among));
+                self.part_in(free, from.saturating_sub(1)..blocks, avoid, near)
+                    .or_else(|| self.part_in(free, 0..from, avoid, near))
+                    .or_else(|| self.part_in(free, from..blocks, avoid, all))
+                    .or_else(|| self.part_in(free, 0..from, avoid, all))
+            }
+            Want::Hole(_) => self
+                .part_in(
+                    free,
+                    from.saturating_sub(1)..blocks,
+                    avoid,
+                    (count, Among::Holes),
+                )
+                .or_else(|| self.part_in(free, 0..from, avoid, (count, Among::Holes))),
             Want::Block => self
                 .pair_in(free, from..blocks, avoid)
                 .or_else(|| self.block_in(free, from..blocks, avoid))
@@ -38,7 +49,9 @@ impl Eager {
             Some(unit) => {
                 self.cursor = match want {
                     Want::Block => unit + units,
-                    Want::Unit => self.cursor.max(unit + 1),
+                    Want::Unit | Want::Part(_) => self.cursor.max(unit + u64::from(count)),
+                    // Wherever there is one: nothing follows there.
+                    Want::Hole(_) => self.cursor,
                 };
                 Some(unit)
             }
@@ -59,32 +72,52 @@ impl Eager {
         let end = range.end;
         let is_pair =
             |&block: &u32| free.mask(block) == 0 && block + 1 < end && free.mask(block + 1) == 0;
-        let mut near = candidates(free, range, avoid).take(NEAR_BLOCKS);
+        let mut near = candidates(free, range, avoid, Among::All).take(NEAR_BLOCKS);
         let block = avoid.single.then(|| near.find(is_pair))??;
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
 
     fn block_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
-        let block = candidates(free, range, avoid).find(|&block| free.mask(block) == 0)?;
+        let block =
+            candidates(free, range, avoid, Among::All).find(|&block| free.mask(block) == 0)?;
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
 
-    fn unit_in(
+    /// So many free units behind each other in a block.
+    fn part_in(
         &self,
         free: &FreeSpace,
         range: std::ops::Range<u32>,
         avoid: Avoid,
-        partial: bool,
+        (units, among): (u32, Among),
     ) -> Option<u64> {
-        let full = free.full_mask();
-        let near = if partial { NEAR_BLOCKS } else { usize::MAX };
-        let block = candidates(free, range, avoid).take(near).find(|&block| {
-            let mask = free.mask(block);
-            mask != full && (!partial || mask != 0)
-        })?;
-        let bit = free.mask(block).trailing_ones();
-        Some(u64::from(block) * u64::from(free.units_per_block()) + u64::from(bit))
+        let near = match among {
+            Among::NearHoles => NEAR_BLOCKS,
+            Among::All | Among::Holes => usize::MAX,
+        };
+        let each = u64::from(free.units_per_block());
+        let mut blocks = candidates(free, range, avoid, among).take(near);
+        blocks.find_map(|block| {
+            if among != Among::All && free.mask(block) == 0 {
+                return None;
+            }
+            let first = u64::from(block) * each;
+            (first..first + each).find(|&unit| {
+                let part = free.part(unit, units);
+                part.is_some_and(|(_, bits)| free.mask(block) & bits == 0)
+            })
+        })
     }
+}
+
+/// Where units are looked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Among {
+    All,
+    /// Blocks that are partly used, as far as there are some near.
+    NearHoles,
+    /// Blocks that are partly used.
+    Holes,
 }
 
 /// The blocks of a range, regions that are full or to be avoided left out.
@@ -92,6 +125,7 @@ fn candidates(
     free: &FreeSpace,
     range: std::ops::Range<u32>,
     avoid: Avoid,
+    among: Among,
 ) -> impl Iterator<Item = u32> {
     let regions = free.regions();
     let first = if range.is_empty() {
@@ -108,7 +142,8 @@ fn candidates(
         .filter(move |&(region, _)| {
             let avoided = avoid.region == Some(region as u32)
                 || (avoid.empty && free.empty_regions().contains(&(region as u32)));
-            !avoided && !free.is_full(region)
+            let in_vain = among == Among::Holes && free.holes_in(region) == 0;
+            !avoided && !free.is_full(region) && !in_vain
         })
         .flat_map(move |(_, blocks)| blocks.start.max(range.start)..blocks.end.min(range.end))
 }

@@ -91,11 +91,13 @@ impl Space {
         self.plugging = holes;
     }
 
-    /// Takes a hole for a block of data (`units` of a block) or for a short
-    /// one; `None` if there is none outside of empty and fenced regions.
+    /// Takes a hole of so many units of a block; `None` if there is none outside of empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
-        let whole = units == self.measures.units_per_block();
-        let want = if whole { Want::Block } else { Want::Unit };
+        let want = match units {
+            units if units == self.measures.units_per_block() => Want::Block,
+            1 => Want::Unit,
+            units => Want::Part(units),
+        };
         let avoid = Avoid {
             empty: true,
             ..Avoid::default()
@@ -108,12 +110,8 @@ impl Space {
         if self.free.empty_regions().contains(&region) {
             return None;
         }
-        match whole {
-            true => self.free.take_block(self.free.place(unit).0),
-            false => self.free.take_unit(unit),
-        }
         let extent = Extent { unit, units };
-        self.enter(extent);
+        self.take(extent);
         Some(extent)
     }
 }
