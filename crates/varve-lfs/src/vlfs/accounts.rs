@@ -146,9 +146,15 @@ impl Vlfs {
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
         let Committed { live, usage, .. } = self.committed();
-        // An inode is a unit, once it is written.
+        // An inode is a unit, once it is written, and short blocks are packed.
         let each = u64::from(measures.units_per_block());
-        let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
+        let with_inodes = |usage: Usage| {
+            let data = match measures.parts {
+                true => usage.sectors.div_ceil(measures.block_sectors()),
+                false => usage.blocks,
+            };
+            data.saturating_add(usage.inodes / each)
+        };
         let (before, after) = (with_inodes(usage), with_inodes(total));
         let grown = after.saturating_sub(before);
         let gone = before.saturating_sub(after);

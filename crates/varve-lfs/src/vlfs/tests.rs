@@ -7,6 +7,7 @@ mod full;
 mod held;
 mod newest;
 mod overtaking;
+mod parts;
 mod threads;
 mod waiting;
 

@@ -9,6 +9,7 @@
 
 use super::super::format::Extent;
 use super::Space;
+use std::collections::VecDeque;
 use std::ops::Range;
 use varve_vlog::Medium;
 use varve_vlog::eager::Want;
@@ -22,27 +23,25 @@ impl Space {
     /// If there is none, or one of nothing or of more than a block.
     pub fn take_data(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
-        let first = lengths[0];
-        let short = first < each;
-        if short && self.is_scarce() {
-            let hole = self.before_fences(medium, Want::Hole(first));
-            if let Some(unit) = hole {
-                return Some(self.take_row(unit, &lengths[..1]));
-            }
+        let whole = lengths.iter().take_while(|&&units| units == each).count();
+        let first = &lengths[..1];
+        if self.is_scarce() {
+            return match whole {
+                0 => self
+                    .take_hole_before_fences(medium, first)
+                    .or_else(|| self.take_row(medium, first)),
+                _ => self.take_blocks(medium, &lengths[..whole]),
+            };
         }
         let all = lengths.iter().map(|&units| u64::from(units)).sum::<u64>();
-        let some = match u32::try_from(all) {
-            Ok(all) if all < each => {
-                let row = self.nearest(medium, Want::Part(all));
-                row.map(|unit| self.take_row(unit, lengths))
-            }
-            _ => self.take_blocks(medium, lengths),
+        let many = match all < u64::from(each) {
+            true => self.take_row(medium, lengths),
+            false => self.take_blocks(medium, lengths),
         };
-        if some.is_some() || !short {
-            return some;
+        match whole {
+            0 => many.or_else(|| self.take_row(medium, first)),
+            _ => many,
         }
-        let alone = self.nearest(medium, Want::Part(first))?;
-        Some(self.take_row(alone, &lengths[..1]))
     }
 
     /// Whole free blocks run short: what holes can take goes there. Otherwise
@@ -51,8 +50,24 @@ impl Space {
         self.free.free_blocks() < 2 * self.measures.reserve_blocks
     }
 
-    /// Takes units behind each other.
-    fn take_row(&mut self, mut unit: u64, lengths: &[u32]) -> Vec<Extent> {
+    /// Takes the nearest units behind each other for all of this, which is less
+    /// than a block.
+    fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
+        let unit = self.nearest(medium, Want::Part(lengths.iter().sum()))?;
+        Some(self.enter_row(unit, lengths))
+    }
+
+    /// The same of a block that is partly used.
+    fn take_hole_before_fences(
+        &mut self,
+        medium: &dyn Medium,
+        lengths: &[u32],
+    ) -> Option<Vec<Extent>> {
+        let unit = self.before_fences(medium, Want::Hole(lengths.iter().sum()))?;
+        Some(self.enter_row(unit, lengths))
+    }
+
+    fn enter_row(&mut self, mut unit: u64, lengths: &[u32]) -> Vec<Extent> {
         let mut taken = Vec::with_capacity(lengths.len());
         for &units in lengths {
             let extent = Extent { unit, units };
@@ -106,30 +121,35 @@ fn span(extents: &[Extent]) -> Range<u64> {
     start.unwrap_or(0)..end.unwrap_or(0)
 }
 
+/// Blocks looked at for room: what was written together is read together.
+const OPEN_BLOCKS: usize = 8;
+
 /// Where what takes `lengths` units goes in so many free blocks behind each
-/// other: as many as find room, in their order. Each goes to the block of those
-/// begun that has most room, the last one of several, or to the next.
+/// other: as many as find room, in their order. Each goes to the block where
+/// least is left behind it, of the last few begun that have room, or else to
+/// the next.
 fn packed(lengths: &[u32], blocks: u64, each: u32) -> Vec<u64> {
     let mut places = Vec::with_capacity(lengths.len());
     let mut begun = 0;
-    // Where most room is, and how much.
-    let mut open = (0, 0);
+    // Where there is room, and how much.
+    let mut open: VecDeque<(u64, u32)> = VecDeque::with_capacity(OPEN_BLOCKS + 1);
     for &units in lengths {
         assert!((1..=each).contains(&units), "{units} units of {each}");
-        if units <= open.1 {
-            places.push(open.0);
-            open = (open.0 + u64::from(units), open.1 - units);
-            continue;
+        let fits = (0..open.len()).filter(|&nth| open[nth].1 >= units);
+        let (at, left) = match fits.min_by_key(|&nth| open[nth].1) {
+            Some(best) => open.remove(best).expect("one of them"),
+            None if begun == blocks => break,
+            None => {
+                begun += 1;
+                ((begun - 1) * u64::from(each), each)
+            }
+        };
+        places.push(at);
+        if left > units {
+            open.push_back((at + u64::from(units), left - units));
         }
-        if begun == blocks {
-            break;
-        }
-        let first = begun * u64::from(each);
-        places.push(first);
-        begun += 1;
-        let left = each - units;
-        if left >= open.1 {
-            open = (first + u64::from(units), left);
+        if open.len() > OPEN_BLOCKS {
+            open.pop_front();
         }
     }
     places
@@ -144,6 +164,8 @@ mod tests {
         assert_eq!(packed(&[2; 6], 9, 8), [0, 2, 4, 6, 8, 10]);
         // A tail behind its block, and the next one's before it.
         assert_eq!(packed(&[8, 8, 3, 8, 5, 1], 9, 8), [0, 8, 16, 24, 19, 32]);
+        // Where least is left behind it.
+        assert_eq!(packed(&[5, 6, 7, 2, 1, 3], 9, 8), [0, 8, 16, 14, 23, 5]);
         assert_eq!(packed(&[5, 7, 3, 2], 9, 8), [0, 8, 5, 16]);
         // As many as there is room for.
         assert_eq!(packed(&[5, 7, 3, 2], 2, 8), [0, 8, 5]);
