@@ -20,16 +20,18 @@ impl Space {
     /// units between are free.
     ///
     /// # Panics
-    /// If there is none, or one of nothing or of more than a block.
+    /// If there are none, or one is nothing or more than a block.
     pub fn take_data(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
         let whole = lengths.iter().take_while(|&&units| units == each).count();
         let first = &lengths[..1];
         if self.is_scarce() {
             return match whole {
-                0 => self
-                    .take_hole_before_fences(medium, first)
-                    .or_else(|| self.take_row(medium, first)),
+                0 => {
+                    let hole = self.before_fences(medium, Want::Hole(lengths[0]));
+                    let unit = hole.or_else(|| self.nearest(medium, Want::Part(lengths[0])))?;
+                    Some(self.enter_row(unit, first))
+                }
                 _ => self.take_blocks(medium, &lengths[..whole]),
             };
         }
@@ -54,16 +56,6 @@ impl Space {
     /// than a block.
     fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let unit = self.nearest(medium, Want::Part(lengths.iter().sum()))?;
-        Some(self.enter_row(unit, lengths))
-    }
-
-    /// The same of a block that is partly used.
-    fn take_hole_before_fences(
-        &mut self,
-        medium: &dyn Medium,
-        lengths: &[u32],
-    ) -> Option<Vec<Extent>> {
-        let unit = self.before_fences(medium, Want::Hole(lengths.iter().sum()))?;
         Some(self.enter_row(unit, lengths))
     }
 

@@ -91,7 +91,8 @@ impl Space {
         self.plugging = holes;
     }
 
-    /// Takes a hole of so many units of a block; `None` if there is none outside of empty and fenced regions.
+    /// Takes a hole of so many units of a block; `None` if there is none outside
+    /// of empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
         let want = match units {
             units if units == self.measures.units_per_block() => Want::Block,

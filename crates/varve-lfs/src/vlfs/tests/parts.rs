@@ -191,6 +191,69 @@ fn many_small_files_are_packed_into_few_requests() {
     sound(&medium);
 }
 
+/// A device with a sector that cannot be written.
+#[derive(Debug)]
+struct Bad(MemoryDevice, std::sync::atomic::AtomicU64);
+
+impl Device for Bad {
+    fn geometry(&self) -> varve_device::Geometry {
+        self.0.geometry()
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> varve_device::Result<()> {
+        let length = varve_device::total_length(buffers);
+        let bad = self.1.load(std::sync::atomic::Ordering::Relaxed);
+        match (offset..offset + length).contains(&bad) {
+            false => self.0.write(offset, buffers),
+            true => Err(varve_device::DeviceError {
+                device: "bad".into(),
+                operation: varve_device::Operation::Write,
+                offset,
+                length,
+                source: std::io::Error::other("a bad sector"),
+            }),
+        }
+    }
+
+    fn flush(&self) -> varve_device::Result<()> {
+        self.0.flush()
+    }
+
+    fn name(&self) -> String {
+        "bad".into()
+    }
+}
+
+/// Wherever it lies in what is written together, a unit or room between.
+#[test]
+fn a_sector_that_cannot_be_written_is_gone_round() {
+    for ahead in 0..24 {
+        let memory = MemoryDevice::with_geometry(varve_device::Geometry {
+            size: 16 << 20,
+            logical_block: 512,
+            physical_block: 512,
+        });
+        let bad = Arc::new(Bad(memory, u64::MAX.into()));
+        let medium: Arc<dyn Medium> = Arc::new(InOrder(Arc::clone(&bad)));
+        let system = made(&medium, 512);
+        let first = create(&system, "first");
+        write(&system, first, 0, &[1; 4096]).unwrap();
+        system.sync().unwrap();
+        let sector = place(&system, first, 0).sector + 8 + ahead;
+        bad.1
+            .store(sector * 512, std::sync::atomic::Ordering::Relaxed);
+        let files = write_tails(&system, ahead % 2 == 0);
+        assert_eq!(system.layout().stopped(), None);
+        verify_tails(&system, &files);
+        drop(system);
+        sound(&medium);
+    }
+}
+
 /// A short block that is written anew leaves the others of its block, and takes
 /// a hole where whole blocks run short: what lives does not grow for ever.
 #[test]
