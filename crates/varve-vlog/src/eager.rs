@@ -32,7 +32,12 @@ pub enum Want {
     /// So many units behind each other in one block, which has more.
     Part(u32),
     /// The same, of a block that is partly used.
-    Hole(u32),
+    Hole {
+        /// How many.
+        units: u32,
+        /// And no free unit beside them: a hole that they fill.
+        filled: bool,
+    },
 }
 
 impl Want {
@@ -41,7 +46,17 @@ impl Want {
         match self {
             Want::Block => each,
             Want::Unit => 1,
-            Want::Part(units) | Want::Hole(units) => units,
+            Want::Part(units) | Want::Hole { units, .. } => units,
+        }
+    }
+
+    /// Whether these units of a block, which nobody uses, are such.
+    fn suits(self, free: &FreeSpace, block: u32, bits: u8) -> bool {
+        let mask = free.mask(block);
+        let beside = (bits << 1 | bits >> 1) & !bits & free.full_mask();
+        match self {
+            Want::Hole { filled, .. } => mask != 0 && (!filled || beside & !mask == 0),
+            Want::Block | Want::Unit | Want::Part(_) => true,
         }
     }
 }

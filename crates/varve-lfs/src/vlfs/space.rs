@@ -223,6 +223,12 @@ impl Space {
 
     /// Takes the nearest unit: for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
+        if self.is_scarce()
+            && let Some(unit) = self.hole(medium, 1)
+        {
+            self.take(Extent { unit, units: 1 });
+            return Some(unit);
+        }
         let unit = self.nearest_unit(medium)?;
         self.enter(Extent { unit, units: 1 });
         Some(unit)
@@ -230,8 +236,11 @@ impl Space {
 
     /// Takes units behind each other, at most `wanted`, in the nearest blocks
     /// that are free: for many inodes and index nodes at once. The first one,
-    /// and how many.
+    /// and how many; `None` if there is no such block, or they run short.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
+        if self.is_scarce() {
+            return None;
+        }
         let each = u64::from(self.measures.units_per_block());
         let first = self.nearest(medium, Want::Block)?;
         let block = self.free.place(first).0;

@@ -50,7 +50,7 @@ pub(super) fn on_track(
             let unit = u64::from(block) * units;
             Some((unit, wait(unit)))
         }
-        Want::Unit | Want::Part(_) | Want::Hole(_) => {
+        Want::Unit | Want::Part(_) | Want::Hole { .. } => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);
             nearest_part(free, head, want, order, &wait)
@@ -76,7 +76,7 @@ fn nearest_part(
             continue;
         };
         let mask = free.mask(block);
-        if mask & bits != 0 || (mask == 0 && matches!(want, Want::Hole(_))) {
+        if mask & bits != 0 || !want.suits(free, block, bits) {
             continue;
         }
         let time = wait(unit);
@@ -93,6 +93,9 @@ fn nearest_part(
     whole
 }
 
+/// Looking for a hole goes no further.
+const HOLES_CYLINDERS: u32 = 64;
+
 /// The soonest free place of all, sweeping inwards from the head's cylinder.
 pub(super) fn nearest(
     free: &FreeSpace,
@@ -102,8 +105,12 @@ pub(super) fn nearest(
 ) -> Option<u64> {
     let heads = head.drive.geometry.heads();
     let cylinders = (free.regions().len() as u32).div_ceil(heads);
+    let looked_at = match want {
+        Want::Hole { .. } => cylinders.min(HOLES_CYLINDERS),
+        _ => cylinders,
+    };
     let mut best: Option<(u64, u64)> = None;
-    for step in 0..cylinders {
+    for step in 0..looked_at {
         let here = head.track.cylinder.min(cylinders - 1);
         let cylinder = (here + step) % cylinders;
         let distance = cylinder.abs_diff(head.track.cylinder);
@@ -119,7 +126,7 @@ pub(super) fn nearest(
             if Some(region) == avoid.region
                 || free.is_full(region as usize)
                 || (want == Want::Block && free.free_blocks_in(region as usize) == 0)
-                || matches!(want, Want::Hole(units) if free.holes_in(region as usize) < units)
+                || matches!(want, Want::Hole { units, .. } if free.holes_in(region as usize) < units)
                 || (avoid.empty && empty)
             {
                 continue;

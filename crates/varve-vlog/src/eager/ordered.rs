@@ -5,6 +5,11 @@ use crate::free_space::FreeSpace;
 
 /// Looking for a place that is better goes no further than a few regions.
 const NEAR_BLOCKS: usize = 256;
+/// Nor for a hole further than this, so that a choice takes less than a
+/// millisecond on whatever volume.
+const HOLES_BLOCKS: usize = 1 << 16;
+/// Nor for one that is filled.
+const FILLED_BLOCKS: usize = 1 << 12;
 
 impl Eager {
     /// The next free place after the last one chosen, round and round.
@@ -21,25 +26,20 @@ impl Eager {
         let count = want.units(free.units_per_block());
         let found = match want {
             Want::Unit if units == 1 => self
-                .part_in(free, from..blocks, avoid, (1, Among::All))
-                .or_else(|| self.part_in(free, 0..from, avoid, (1, Among::All))),
+                .part_in(free, from..blocks, avoid, (want, Among::All))
+                .or_else(|| self.part_in(free, 0..from, avoid, (want, Among::All))),
             // A partly used block just behind the cursor comes first: that is
             // where the last map sector went.
             Want::Unit | Want::Part(_) => {
-                let [near, all] = [Among::NearHoles, Among::All].map(|among| (count, among));
+                let [near, all] = [Among::NearHoles, Among::All].map(|among| (want, among));
                 self.part_in(free, from.saturating_sub(1)..blocks, avoid, near)
                     .or_else(|| self.part_in(free, 0..from, avoid, near))
                     .or_else(|| self.part_in(free, from..blocks, avoid, all))
                     .or_else(|| self.part_in(free, 0..from, avoid, all))
             }
-            Want::Hole(_) => self
-                .part_in(
-                    free,
-                    from.saturating_sub(1)..blocks,
-                    avoid,
-                    (count, Among::Holes),
-                )
-                .or_else(|| self.part_in(free, 0..from, avoid, (count, Among::Holes))),
+            Want::Hole { .. } => self
+                .part_in(free, from..blocks, avoid, (want, Among::Holes))
+                .or_else(|| self.part_in(free, 0..from, avoid, (want, Among::Holes))),
             Want::Block => self
                 .pair_in(free, from..blocks, avoid)
                 .or_else(|| self.block_in(free, from..blocks, avoid))
@@ -51,7 +51,7 @@ impl Eager {
                     Want::Block => unit + units,
                     Want::Unit | Want::Part(_) => self.cursor.max(unit + u64::from(count)),
                     // Wherever there is one: nothing follows there.
-                    Want::Hole(_) => self.cursor,
+                    Want::Hole { .. } => self.cursor,
                 };
                 Some(unit)
             }
@@ -89,13 +89,16 @@ impl Eager {
         free: &FreeSpace,
         range: std::ops::Range<u32>,
         avoid: Avoid,
-        (units, among): (u32, Among),
+        (want, among): (Want, Among),
     ) -> Option<u64> {
         let near = match among {
             Among::NearHoles => NEAR_BLOCKS,
-            Among::All | Among::Holes => usize::MAX,
+            Among::Holes if matches!(want, Want::Hole { filled: true, .. }) => FILLED_BLOCKS,
+            Among::Holes => HOLES_BLOCKS,
+            Among::All => usize::MAX,
         };
         let each = u64::from(free.units_per_block());
+        let units = want.units(free.units_per_block());
         let mut blocks = candidates(free, range, avoid, among).take(near);
         blocks.find_map(|block| {
             if among != Among::All && free.mask(block) == 0 {
@@ -104,7 +107,9 @@ impl Eager {
             let first = u64::from(block) * each;
             (first..first + each).find(|&unit| {
                 let part = free.part(unit, units);
-                part.is_some_and(|(_, bits)| free.mask(block) & bits == 0)
+                part.is_some_and(|(_, bits)| {
+                    free.mask(block) & bits == 0 && want.suits(free, block, bits)
+                })
             })
         })
     }
@@ -116,7 +121,7 @@ enum Among {
     All,
     /// Blocks that are partly used, as far as there are some near.
     NearHoles,
-    /// Blocks that are partly used.
+    /// Blocks that are partly used, as far as one may look.
     Holes,
 }
 

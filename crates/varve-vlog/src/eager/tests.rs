@@ -191,6 +191,11 @@ fn map_sectors_prefer_blocks_that_are_broken_already() {
     assert_eq!(second.map(|unit| unit / 8), Some(u64::from(near)));
 }
 
+fn hole(units: u32) -> Want {
+    let filled = false;
+    Want::Hole { units, filled }
+}
+
 #[test]
 fn parts_are_the_nearest_or_nearly_and_holes_break_nothing() {
     for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
@@ -209,7 +214,7 @@ fn parts_are_the_nearest_or_nearly_and_holes_break_nothing() {
                 let mut eager = Eager::new(Policy::default());
                 eager.choose(&bench.free, Some(&bench.head), want, Avoid::default())
             };
-            let (part, hole) = (choose(Want::Part(units)), choose(Want::Hole(units)));
+            let (part, a_hole) = (choose(Want::Part(units)), choose(hole(units)));
             if units == 1 {
                 assert_eq!(part, choose(Want::Unit));
             }
@@ -224,11 +229,11 @@ fn parts_are_the_nearest_or_nearly_and_holes_break_nothing() {
                 };
                 (0..geometry.total_sectors()).filter_map(of).min()
             };
-            assert_eq!(hole.map(|unit| bench.time_to(unit)), nearest(true));
+            assert_eq!(a_hole.map(|unit| bench.time_to(unit)), nearest(true));
             let times = part.map(|unit| bench.time_to(unit)).zip(nearest(false));
             let (time, soonest) = times.expect("a place ahead");
             assert!((soonest..=soonest + patience).contains(&time));
-            for unit in [part, hole].into_iter().flatten() {
+            for unit in [part, a_hole].into_iter().flatten() {
                 let (block, bits) = bench.free.part(unit, units).expect("in one block");
                 assert_eq!(bench.free.mask(block) & bits, 0);
             }
@@ -251,11 +256,21 @@ fn without_a_head_parts_join_what_was_written_last() {
     assert_eq!(choose(&mut free, Want::Part(2)), Some(48));
     assert_eq!(choose(&mut free, Want::Part(7)), Some(56));
     // No hole is large enough, then one is, wherever it is.
-    assert_eq!(choose(&mut free, Want::Hole(7)), None);
+    assert_eq!(choose(&mut free, hole(7)), None);
     free.give(2, 0b111_1111);
-    assert_eq!(choose(&mut free, Want::Hole(7)), Some(16));
+    assert_eq!(choose(&mut free, hole(7)), Some(16));
     assert_eq!(choose(&mut free, Want::Block), Some(64));
-    assert_eq!(choose(&mut free, Want::Hole(6)), Some(50));
+    // One that is filled, though another one comes first.
+    free.give(1, 0b1111);
+    free.give(3, 0b110_0110);
+    let filled = |units| Want::Hole {
+        units,
+        filled: true,
+    };
+    assert_eq!(choose(&mut free, filled(3)), None);
+    assert_eq!(choose(&mut free, filled(2)), Some(25));
+    assert_eq!(choose(&mut free, hole(2)), Some(8));
+    assert_eq!(choose(&mut free, filled(6)), Some(50));
 }
 
 #[test]

@@ -28,8 +28,9 @@ impl Space {
         if self.is_scarce() {
             return match whole {
                 0 => {
-                    let hole = self.before_fences(medium, Want::Hole(lengths[0]));
-                    let unit = hole.or_else(|| self.nearest(medium, Want::Part(lengths[0])))?;
+                    let units = lengths[0];
+                    let hole = self.hole(medium, units);
+                    let unit = hole.or_else(|| self.nearest(medium, Want::Part(units)))?;
                     Some(self.enter_row(unit, first))
                 }
                 _ => self.take_blocks(medium, &lengths[..whole]),
@@ -47,9 +48,14 @@ impl Space {
     }
 
     /// Whole free blocks run short: what holes can take goes there. Otherwise
-    /// short blocks that are written again and again would each break one.
-    fn is_scarce(&self) -> bool {
-        self.free.free_blocks() < 2 * self.measures.reserve_blocks
+    /// what is written again and again, a unit or a few, would break one after
+    /// the other.
+    pub fn is_scarce(&self) -> bool {
+        let has_parts = self.free.units_per_block() > 1;
+        // Blocks that records may break are nobody's, though they are free.
+        let left = (self.measures.capacity_blocks()).saturating_sub(self.live_blocks);
+        let left = left.min(self.free.free_blocks());
+        has_parts && left < 2 * self.measures.reserve_blocks
     }
 
     /// Takes the nearest units behind each other for all of this, which is less
@@ -57,6 +63,13 @@ impl Space {
     fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let unit = self.nearest(medium, Want::Part(lengths.iter().sum()))?;
         Some(self.enter_row(unit, lengths))
+    }
+
+    /// The nearest hole that so many units fill, or else one that has them.
+    pub fn hole(&mut self, medium: &dyn Medium, units: u32) -> Option<u64> {
+        [true, false]
+            .into_iter()
+            .find_map(|filled| self.before_fences(medium, Want::Hole { units, filled }))
     }
 
     fn enter_row(&mut self, mut unit: u64, lengths: &[u32]) -> Vec<Extent> {
