@@ -146,11 +146,14 @@ impl Vlfs {
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
         let Committed { live, usage, .. } = self.committed();
-        // An inode is a unit, once it is written, and short blocks are packed.
+        // An inode is a unit, once it is written; short blocks are packed, and the
+        // last unit of each is half empty.
         let each = u64::from(measures.units_per_block());
         let with_inodes = |usage: Usage| {
+            let empty = usage.blocks.saturating_mul(measures.unit_sectors() - 1) / 2;
+            let sectors = usage.sectors.saturating_add(empty);
             let data = match measures.parts {
-                true => usage.sectors.div_ceil(measures.block_sectors()),
+                true => (sectors / measures.block_sectors()).min(usage.blocks),
                 false => usage.blocks,
             };
             data.saturating_add(usage.inodes / each)
