@@ -97,20 +97,16 @@ impl Eager {
             Among::Holes => HOLES_BLOCKS,
             Among::All => usize::MAX,
         };
-        let each = u64::from(free.units_per_block());
         let units = want.units(free.units_per_block());
+        let filled = matches!(want, Want::Hole { filled: true, .. });
         let mut blocks = candidates(free, range, avoid, among).take(near);
         blocks.find_map(|block| {
             if among != Among::All && free.mask(block) == 0 {
                 return None;
             }
-            let first = u64::from(block) * each;
-            (first..first + each).find(|&unit| {
-                let part = free.part(unit, units);
-                part.is_some_and(|(_, bits)| {
-                    free.mask(block) & bits == 0 && want.suits(free, block, bits)
-                })
-            })
+            let rooms = free.rooms(block, units, filled);
+            let first = u64::from(block) * u64::from(free.units_per_block());
+            (rooms != 0).then(|| first + u64::from(rooms.trailing_zeros()))
         })
     }
 }
