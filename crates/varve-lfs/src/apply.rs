@@ -242,8 +242,7 @@ impl Delta {
         (from, to): (u64, u64),
         below: Option<u8>,
     ) {
-        // Whatever is below, they are not only blocks of this delta.
-        let below = below.filter(|&height| height > 0);
+        self.reprice(geometry, ino, FoldPrice::may_be_full);
         for leaf in from / FANOUT..to.div_ceil(FANOUT) {
             let block = (leaf * FANOUT).max(from);
             self.price_block(geometry, ino, block, below, true);

@@ -8,7 +8,9 @@
 //! Without empty tracks the choice is greedy: the free place that is reached
 //! soonest, on the current track, the current cylinder, or a cylinder further
 //! on; the arm sweeps in one direction and starts over at the end, so that it
-//! is not trapped where the disk is full (Wang et al. 1999, §4.2).
+//! is not trapped where the disk is full (Wang et al. 1999, §4.2). On its last
+//! cylinder it is trapped all the same, for as long as there is a place: a
+//! far-sighted chooser compares that place with the first one of the next sweep.
 //!
 //! Without a head: the next free place after the last one, likewise round and
 //! round.
@@ -31,13 +33,6 @@ pub enum Want {
     Unit,
     /// So many units behind each other in one block, which has more.
     Part(u32),
-    /// The same, of a block that is partly used.
-    Hole {
-        /// How many.
-        units: u32,
-        /// And no free unit beside them: a hole that they fill.
-        filled: bool,
-    },
 }
 
 impl Want {
@@ -46,17 +41,7 @@ impl Want {
         match self {
             Want::Block => each,
             Want::Unit => 1,
-            Want::Part(units) | Want::Hole { units, .. } => units,
-        }
-    }
-
-    /// Whether these units of a block, which nobody uses, are such.
-    fn suits(self, free: &FreeSpace, block: u32, bits: u8) -> bool {
-        let mask = free.mask(block);
-        let beside = (bits << 1 | bits >> 1) & !bits & free.full_mask();
-        match self {
-            Want::Hole { filled, .. } => mask != 0 && (!filled || beside & !mask == 0),
-            Want::Block | Want::Unit | Want::Part(_) => true,
+            Want::Part(units) => units,
         }
     }
 }
@@ -95,6 +80,8 @@ pub struct Eager {
     filling: Option<u32>,
     /// Without a head: the unit after the last one chosen.
     cursor: u64,
+    /// See [`Eager::far_sighted`].
+    far_sighted: bool,
 }
 
 impl Eager {
@@ -103,6 +90,17 @@ impl Eager {
         Eager {
             policy,
             ..Eager::default()
+        }
+    }
+
+    /// A chooser for who writes a unit behind each block: with a head, a block is
+    /// chosen by its own wait and the way on to the next free unit of its track
+    /// together, and the sweep starts over when that is sooner than what is left
+    /// ahead.
+    pub fn far_sighted(policy: Policy) -> Self {
+        Eager {
+            far_sighted: true,
+            ..Eager::new(policy)
         }
     }
 
@@ -127,11 +125,11 @@ impl Eager {
         if want == Want::Block
             && !avoid.empty
             && let Some(region) = self.region_to_fill(free, head, avoid)
-            && let Some((unit, _)) = mechanical::on_track(free, head, region, want)
+            && let Some((unit, _)) = mechanical::on_track(free, head, region, want, false)
         {
             return Some(unit);
         }
-        let found = mechanical::nearest(free, head, want, avoid);
+        let found = mechanical::nearest(free, head, want, avoid, self.far_sighted);
         if found.is_some() || !avoid.empty {
             return found;
         }
@@ -139,7 +137,7 @@ impl Eager {
             empty: false,
             ..avoid
         };
-        mechanical::nearest(free, head, want, any)
+        mechanical::nearest(free, head, want, any, self.far_sighted)
     }
 
     /// The region to fill now: the one begun, or the next empty one.

@@ -151,12 +151,6 @@ impl FreeSpace {
         self.used_units[region] == self.region_units(region)
     }
 
-    /// Units of a region's blocks that are partly used, which nobody uses.
-    pub fn holes_in(&self, region: usize) -> u32 {
-        let whole = self.free_in[region] * self.units_per_block;
-        self.region_units(region) - self.used_units[region] - whole
-    }
-
     fn region_units(&self, region: usize) -> u32 {
         self.regions.blocks(region).len() as u32 * self.units_per_block
     }
@@ -249,15 +243,10 @@ impl FreeSpace {
         within.then(|| (block, (u8::MAX >> (8 - units)) << nth))
     }
 
-    /// A bit for each unit of a block at which so many free ones begin; if they
-    /// are to be `filled`, with none that is free beside them.
-    pub fn rooms(&self, block: u32, units: u32, filled: bool) -> u8 {
-        let free = u16::from(!self.mask(block) & self.full_mask());
-        let rooms = (0..units).fold(u16::MAX, |rooms, nth| rooms & free >> nth);
-        match filled {
-            true => (rooms & !(free << 1) & !(free >> units)) as u8,
-            false => rooms as u8,
-        }
+    /// A bit for each unit of a block at which so many free ones begin.
+    pub fn rooms(&self, block: u32, units: u32) -> u8 {
+        let free = !self.mask(block) & self.full_mask();
+        (0..units).fold(u8::MAX, |rooms, nth| rooms & free >> nth)
     }
 
     /// Takes so many units of one block.
@@ -330,14 +319,11 @@ mod tests {
             (free.part(9, 8), free.part(15, 2), free.part(9, 0)),
             (None, None, None)
         );
-        assert_eq!(free.rooms(1, 8, true), 1);
+        assert_eq!(free.rooms(1, 8), 1);
         free.take_part(9, 3);
-        assert_eq!(free.rooms(1, 2, false), 0b0111_0000);
-        assert_eq!((free.rooms(1, 1, true), free.rooms(1, 4, true)), (1, 16));
-        assert_eq!((free.rooms(1, 3, true), free.rooms(1, 5, false)), (0, 0));
-        assert_eq!((free.mask(1), free.holes_in(0)), (0b1110, 5));
-        free.take_block(0);
-        assert_eq!((free.holes_in(0), free.holes_in(1)), (5, 0));
+        assert_eq!(free.rooms(1, 1), 0b1111_0001);
+        assert_eq!((free.rooms(1, 2), free.rooms(1, 4)), (0b0111_0000, 16));
+        assert_eq!((free.rooms(1, 5), free.mask(1)), (0, 0b1110));
         let one = FreeSpace::new(Regions::even(8, 4), 1, 8);
         assert_eq!((one.part(3, 1), one.part(3, 2)), (Some((3, 1)), None));
     }

@@ -20,7 +20,8 @@
 //! - Other writes wait for the end of their cluster of 56 KB if they follow
 //!   each other, or for [`System::sync`], which writes in the order of the disk.
 //! - After two reads in a row a cluster is read at once, as far as it is
-//!   contiguous. What has been read or written stays in memory.
+//!   contiguous. A block is read or overwritten once the indirect blocks that
+//!   lead to it are in memory. What has been read or written stays there.
 //!
 //! Deleted blocks are not discarded: the host of the paper had no such command.
 
@@ -182,12 +183,24 @@ impl Ufs {
         }
     }
 
+    /// Has the indirect blocks that lead to a block of a file in memory.
+    fn have_way(&mut self, file: &File, block: u64) -> Result<(), LabError> {
+        let ways = Self::ways(block);
+        for way in [ways.start, ways.end.saturating_sub(1)] {
+            if ways.contains(&way) {
+                self.have(file.indirect[way], FRAGMENTS)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Room for block `block` of a file, of `count` fragments; indirect blocks
     /// that are new are written. True if anything was allocated.
     fn allocate(&mut self, file: &mut File, block: u64, count: u64) -> Result<bool, LabError> {
         let at = block as usize;
         if let Some(place) = file.blocks.get(at).filter(|place| place.count >= count) {
             debug_assert!(place.count <= FRAGMENTS);
+            self.have_way(file, block)?;
             return Ok(false);
         }
         assert!(at <= file.blocks.len(), "files have no holes here");
@@ -285,9 +298,7 @@ impl Ufs {
         file.expected = block + 1;
         let inode = self.space.inode_block(file.inode);
         self.have(inode, FRAGMENTS)?;
-        if let Some(way) = Self::ways(block).last() {
-            self.have(file.indirect[way], FRAGMENTS)?;
-        }
+        self.have_way(file, block)?;
         let first = file.blocks[block as usize];
         if self.cached.contains(&first.fragment) {
             return Ok(());

@@ -1,13 +1,14 @@
 //! The real file system on the virtual log, inside the drive of a platform.
 //!
-//! The host pays for each command, and for each piece that is written eagerly
-//! (a block, an index node, an inode, a map record) what it pays for a block of
-//! the virtual log disk: at the end of the command or the flush, so that no time
-//! passes between the choice of a place and its write. Over the bus come the
-//! first sector of what is written before the medium can begin, and everything
-//! that is read, as data and inodes are cached on the host (Wang et al. 1999,
-//! §3.3). In idle time a checkpoint is taken, if one is due, and the compactor
-//! works; the host pays for what that writes, too.
+//! The host pays for each command, and for each place that is chosen (for a run
+//! of blocks, of index nodes or of inodes) what it pays for a block of the
+//! virtual log disk, which chooses one for each: place and map, so that the map
+//! record costs neither of them anything of its own. It pays at the end of the
+//! command or the flush: no time passes between the choice of a place and its
+//! write. Over the bus come the first sector of what is written before the
+//! medium can begin, and everything that is read, as data and inodes are cached
+//! on the host (Wang et al. 1999, §3.3). In idle time a checkpoint is taken, if
+//! one is due, and the compactor works; the host pays for what that writes, too.
 
 use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
@@ -17,7 +18,7 @@ use crate::experiment::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use varve_device::{Clock, Device, Geometry, MemoryDevice, Result, total_length};
+use varve_device::{Clock, Device, Geometry, MemoryDevice, Result};
 use varve_fs::{FileSystem, Layout};
 use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, format};
 use varve_vlog::free_space::Regions;
@@ -28,15 +29,24 @@ use varve_vlog::{Access, HeadPosition, InDrive, Medium};
 struct Inside {
     store: Arc<Store>,
     drive: InDrive<MemoryDevice>,
-    /// Pieces that the host has not paid for.
+    /// Places that the host has not paid for.
     owed: AtomicU64,
 }
 
+/// What the records of the map and of changes begin with, behind a checksum
+/// (`docs/vlfs.md`).
+const RECORDS: [&[u8]; 2] = [b"VLFM", b"VLFD"];
+
 impl Inside {
     fn pay(&self) {
-        let pieces = self.owed.swap(0, Relaxed);
-        self.store.cpu().work(pieces * EAGER_BLOCK);
+        let places = self.owed.swap(0, Relaxed);
+        self.store.cpu().work(places * EAGER_BLOCK);
     }
+}
+
+fn is_record(buffers: &[IoSlice<'_>]) -> bool {
+    let magic = buffers.first().and_then(|bytes| bytes.get(4..8));
+    magic.is_some_and(|magic| RECORDS.contains(&magic))
 }
 
 /// A fresh volume on all of `store`, with `nvram_bytes` for what waits.
@@ -101,8 +111,8 @@ impl Device for Inside {
     }
 
     fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<()> {
-        let pieces = total_length(buffers).div_ceil(BLOCK);
-        self.owed.fetch_add(pieces, Relaxed);
+        let places = u64::from(!is_record(buffers));
+        self.owed.fetch_add(places, Relaxed);
         self.drive.write(offset, buffers)
     }
 

@@ -10,11 +10,13 @@ use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
-use crate::log::{GroupKind, LogItem};
+use crate::log::{GroupKind, LogItem, Room};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
+use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::vec::IntoIter;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Timestamp};
 
@@ -317,6 +319,29 @@ impl Lfs {
         portion.clamp((LEAST_GROUP * unit).min(GROUP_BYTES), GROUP_BYTES)
     }
 
+    /// Moves to append at once: a portion, and where that is not small beside a
+    /// segment no more than goes to one place. Whoever appends behind a group
+    /// that goes on in another segment waits for both.
+    fn next_group(&self, moves: &mut Peekable<IntoIter<(LogItem, usize)>>) -> Vec<LogItem> {
+        let (end, most) = (self.log.lock().end, self.group_bytes());
+        let is_small = most < self.geometry.segment_bytes as usize / 2;
+        // Between several heads a group is divided anyway.
+        let one_place = !is_small && end.heads() == 1;
+        let mut room = one_place.then(|| Room::at(&self.geometry, &end.at(0)));
+        let (mut bytes, mut group) = (0, Vec::new());
+        while let Some((item, length)) = moves.peek() {
+            let fits = room
+                .as_mut()
+                .is_none_or(|room| room.take(&self.geometry, item));
+            if !group.is_empty() && (!fits || bytes + length > most) {
+                break;
+            }
+            bytes += length;
+            group.extend(moves.next().map(|(item, _)| item));
+        }
+        group
+    }
+
     /// Bytes that a fold may write for what was found, beyond what
     /// [`Lfs::may_move`] reckons from what it takes of the log.
     pub(super) fn fold_of(&self, found: &[&Found]) -> u64 {
@@ -340,28 +365,12 @@ impl Lfs {
             Some(serial) => serial,
             None => self.committed.read().base.serial,
         };
-        let mut group = Vec::new();
-        let mut bytes = 0;
-        for (item, length) in found.moves {
-            if bytes + length > self.group_bytes() {
-                self.give_way();
-                if self
-                    .write_group(std::mem::take(&mut group), GroupKind::Cleaner(serial), None)?
-                    .is_none()
-                {
-                    return Ok(None);
-                }
-                bytes = 0;
-            }
-            bytes += length;
-            group.push(item);
-        }
-        if !group.is_empty() {
+        let mut moves = found.moves.into_iter().peekable();
+        while moves.peek().is_some() {
             self.give_way();
-            if self
-                .write_group(group, GroupKind::Cleaner(serial), None)?
-                .is_none()
-            {
+            let group = self.next_group(&mut moves);
+            let kind = GroupKind::Cleaner(serial);
+            if self.write_group(group, kind, None)?.is_none() {
                 return Ok(None);
             }
         }

@@ -19,4 +19,5 @@ pub use holes::{Holes, goes_into_holes};
 pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};
 pub use placement::Placement;
+pub use plan::Room;
 pub use writer::LogState;

@@ -132,6 +132,38 @@ impl PartialSize {
     }
 }
 
+/// What is left of a segment, as [`plan`] would fill it.
+#[derive(Debug)]
+pub struct Room {
+    left: u32,
+    partial: PartialSize,
+}
+
+impl Room {
+    /// Behind `position`, the place of a head.
+    pub fn at(geometry: &Geometry, position: &LogPosition) -> Self {
+        let (_, offset, _) = geometry.successor(position);
+        Room {
+            left: geometry.segment_bytes - offset,
+            partial: PartialSize::default(),
+        }
+    }
+
+    /// Whether one more item stands in the segment.
+    pub fn take(&mut self, geometry: &Geometry, item: &LogItem) -> bool {
+        let with = self.partial.with(geometry, item);
+        if with.bytes(geometry) <= self.left.min(geometry.max_partial()) {
+            self.partial = with;
+            return true;
+        }
+        let full = self.partial.bytes(geometry);
+        let full = full.next_multiple_of(geometry.write_unit);
+        self.left = self.left.saturating_sub(full);
+        self.partial = PartialSize::default().with(geometry, item);
+        self.partial.bytes(geometry) <= self.left
+    }
+}
+
 /// Cuts a run of `items` into partial segments behind `position`, the place of
 /// its head, taking clean segments from `take` (which is given the segment to
 /// go on after). Blocks go into `holes` where enough of them follow each other.

@@ -69,9 +69,14 @@ impl FoldPrice {
         }
     }
 
+    /// New nodes hold more than the blocks that this delta writes.
+    pub fn may_be_full(&mut self) {
+        self.below = Below::Nodes;
+    }
+
     /// A node of an index of this height is to be written anew.
     pub fn touch(&mut self, node: (u8, u64), height: u8) {
-        self.below = Below::Nodes;
+        self.may_be_full();
         self.rewrite = true;
         self.raise(height.max(node.0));
         self.node(node.0, node.1);
@@ -222,6 +227,10 @@ mod tests {
             3 * SMALL_NODE + (slots + 3) * POINTER
         );
         // Once it is not known any more, each may be full.
+        let mut full = flat.clone();
+        full.may_be_full();
+        full.block(&geometry, 7, Some(0), true);
+        assert_eq!(full.bytes(&geometry), 3 * geometry.node_price());
         let mut price = flat;
         price.block(&geometry, 100, None, true);
         assert_eq!(price.old_nodes(), 3);

@@ -9,6 +9,7 @@
 use super::Vlfs;
 use super::append::PATH_MAX;
 use super::format::Measures;
+use super::seal::Writer;
 use crate::error::{Error, Result};
 use varve_fs::{Purpose, StatFs, Unwritten, Usage, Waiting};
 
@@ -75,10 +76,26 @@ impl Vlfs {
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
         Committed {
-            live: writer.space.live_blocks() + reserved + nodes,
+            live: self.lives(&writer) + reserved + nodes,
             owed: self.owed(),
             usage: writer.usage,
         }
+    }
+
+    /// Blocks that live, or come to: what is written again goes where it can be
+    /// soonest, so that in the end each block of several units may have another
+    /// one to itself, however they are packed now. How many those are is told by
+    /// the totals: of each, at most all but a unit's sectors are beyond one.
+    fn lives(&self, writer: &Writer) -> u64 {
+        let measures = self.measures();
+        let live = writer.space.live_blocks();
+        if !measures.parts {
+            return live;
+        }
+        let beyond = writer.usage.sectors.saturating_sub(writer.stored);
+        let several = writer.stored.min(beyond / measures.unit_sectors());
+        let units = writer.stored - several + writer.usage.inodes;
+        live.max(several.saturating_add(units / u64::from(measures.units_per_block())))
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -146,18 +163,9 @@ impl Vlfs {
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks);
         let Committed { live, usage, .. } = self.committed();
-        // An inode is a unit, once it is written; short blocks are packed, and the
-        // last unit of each is half empty.
+        // An inode is a unit, once it is written.
         let each = u64::from(measures.units_per_block());
-        let with_inodes = |usage: Usage| {
-            let empty = usage.blocks.saturating_mul(measures.unit_sectors() - 1) / 2;
-            let sectors = usage.sectors.saturating_add(empty);
-            let data = match measures.parts {
-                true => (sectors / measures.block_sectors()).min(usage.blocks),
-                false => usage.blocks,
-            };
-            data.saturating_add(usage.inodes / each)
-        };
+        let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
         let (before, after) = (with_inodes(usage), with_inodes(total));
         let grown = after.saturating_sub(before);
         let gone = before.saturating_sub(after);

@@ -170,7 +170,8 @@ impl Space {
         let mut space = Space {
             measures: *measures,
             free,
-            eager: Eager::new(policy),
+            // A record follows a block of data; the compactor's moves share one.
+            eager: Eager::far_sighted(policy),
             plugger: Eager::new(policy),
             zone,
             tree,
@@ -223,12 +224,6 @@ impl Space {
 
     /// Takes the nearest unit: for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        if self.is_scarce()
-            && let Some(unit) = self.hole(medium, 1)
-        {
-            self.take(Extent { unit, units: 1 });
-            return Some(unit);
-        }
         let unit = self.nearest_unit(medium)?;
         self.enter(Extent { unit, units: 1 });
         Some(unit)
@@ -236,11 +231,8 @@ impl Space {
 
     /// Takes units behind each other, at most `wanted`, in the nearest blocks
     /// that are free: for many inodes and index nodes at once. The first one,
-    /// and how many; `None` if there is no such block, or they run short.
+    /// and how many.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
-        if self.is_scarce() {
-            return None;
-        }
         let each = u64::from(self.measures.units_per_block());
         let first = self.nearest(medium, Want::Block)?;
         let block = self.free.place(first).0;
@@ -270,26 +262,21 @@ impl Space {
 
     /// The nearest place; behind a fence if there is no other.
     fn nearest(&mut self, medium: &dyn Medium, want: Want) -> Option<u64> {
-        loop {
-            let found = self.before_fences(medium, want);
-            if found.is_some() || !self.lift_all() {
-                return found;
-            }
-        }
-    }
-
-    /// The nearest place that is not behind a fence.
-    fn before_fences(&mut self, medium: &dyn Medium, want: Want) -> Option<u64> {
         let head = medium.head();
         let avoid = Avoid {
             empty: self.plugging,
             ..Avoid::default()
         };
-        let eager = match self.plugging {
-            true => &mut self.plugger,
-            false => &mut self.eager,
-        };
-        eager.choose(&self.free, head.as_ref(), want, avoid)
+        loop {
+            let eager = match self.plugging {
+                true => &mut self.plugger,
+                false => &mut self.eager,
+            };
+            let found = eager.choose(&self.free, head.as_ref(), want, avoid);
+            if found.is_some() || !self.lift_all() {
+                return found;
+            }
+        }
     }
 
     /// Takes a unit for a record.

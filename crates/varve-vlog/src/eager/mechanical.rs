@@ -12,12 +12,14 @@ pub(super) fn region_of(head: &HeadPosition) -> u32 {
 }
 
 /// The soonest free place on a track: its first unit, and the time until it is
-/// under the head.
+/// under the head; for who is far-sighted, and wants a block, until a unit behind
+/// it is.
 pub(super) fn on_track(
     free: &FreeSpace,
     head: &HeadPosition,
     region: usize,
     want: Want,
+    far_sighted: bool,
 ) -> Option<(u64, u64)> {
     let blocks = free.regions().blocks(region);
     if blocks.is_empty() {
@@ -48,35 +50,60 @@ pub(super) fn on_track(
             let mut order = (next..blocks.end).chain(blocks.start..next);
             let block = order.find(|&block| free.mask(block) == 0)?;
             let unit = u64::from(block) * units;
-            Some((unit, wait(unit)))
+            let behind = (unit + units..range.end).chain(range.start..unit);
+            let way_on = match far_sighted {
+                // A later block is not sooner: its own units lie behind this one.
+                true => way_on(free, head, track.sectors, behind),
+                false => 0,
+            };
+            Some((unit, wait(unit) + way_on))
         }
-        Want::Unit | Want::Part(_) | Want::Hole { .. } => {
+        Want::Unit | Want::Part(_) => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);
-            nearest_part(free, head, want, order, &wait)
+            let length = want.units(free.units_per_block());
+            nearest_part(free, head, length, order, &wait)
         }
     }
 }
 
-/// The next free units of a block that is partly used, unless those of a whole
-/// free block come a thirty-second of a revolution sooner. `order` is that in which
-/// units pass under the head.
+/// How long until a free one of `units`, which pass under the head one after
+/// the other; never more than to another track of the cylinder.
+fn way_on(
+    free: &FreeSpace,
+    head: &HeadPosition,
+    track_sectors: u32,
+    units: impl Iterator<Item = u64>,
+) -> u64 {
+    let unit_ns =
+        head.drive.rotation.revolution_ns() * free.unit_sectors() / u64::from(track_sectors);
+    let most = head.drive.head_switch_ns + head.drive.write_settle_ns;
+    let used = |unit: &u64| {
+        let (block, bit) = free.place(*unit);
+        free.mask(block) & bit != 0
+    };
+    let near = units.take((most / unit_ns.max(1)) as usize + 1);
+    (near.take_while(used).count() as u64 * unit_ns).min(most)
+}
+
+/// The next free units, `length` of them, of a block that is partly used, unless
+/// those of a whole free block come a thirty-second of a revolution sooner. `order`
+/// is that in which units pass under the head.
 fn nearest_part(
     free: &FreeSpace,
     head: &HeadPosition,
-    want: Want,
+    length: u32,
     order: impl Iterator<Item = u64>,
     wait: &impl Fn(u64) -> u64,
 ) -> Option<(u64, u64)> {
     let patience = head.drive.rotation.revolution_ns() / 32;
-    let units = want.units(free.units_per_block());
     let mut whole: Option<(u64, u64)> = None;
     for unit in order {
-        let Some((block, bits)) = free.part(unit, units) else {
+        let Some((block, bits)) = free.part(unit, length) else {
             continue;
         };
         let mask = free.mask(block);
-        if mask & bits != 0 || !want.suits(free, block, bits) {
+        if mask & bits != 0 {
             continue;
         }
         let time = wait(unit);
@@ -93,50 +120,55 @@ fn nearest_part(
     whole
 }
 
-/// Looking for a hole goes no further.
-const HOLES_CYLINDERS: u32 = 64;
-
-/// The soonest free place of all, sweeping inwards from the head's cylinder.
+/// The soonest free place of all, sweeping inwards from the head's cylinder. The
+/// sweep starts over, at the first cylinder with such a place, where nothing is
+/// left ahead; for who is far-sighted, also where that is sooner.
 pub(super) fn nearest(
     free: &FreeSpace,
     head: &HeadPosition,
     want: Want,
     avoid: Avoid,
+    far_sighted: bool,
 ) -> Option<u64> {
     let heads = head.drive.geometry.heads();
-    let cylinders = (free.regions().len() as u32).div_ceil(heads);
-    let looked_at = match want {
-        Want::Hole { .. } => cylinders.min(HOLES_CYLINDERS),
-        _ => cylinders,
+    let regions = free.regions().len() as u32;
+    let cylinders = regions.div_ceil(heads);
+    let here = head.track.cylinder.min(cylinders - 1);
+    let in_cylinder = |cylinder: u32| {
+        let tracks = cylinder * heads..((cylinder + 1) * heads).min(regions);
+        let open = tracks.filter(|region| {
+            let none = free.is_full(*region as usize)
+                || (want == Want::Block && free.free_blocks_in(*region as usize) == 0)
+                || (avoid.empty && free.empty_regions().contains(region));
+            Some(*region) != avoid.region && !none
+        });
+        let found = |region| on_track(free, head, region as usize, want, far_sighted);
+        open.filter_map(found).min_by_key(|&(_, time)| time)
+    };
+    // The arm alone takes longer than the best found.
+    let too_far = |cylinder: u32, (_, time): (u64, u64)| {
+        let distance = cylinder.abs_diff(head.track.cylinder);
+        head.drive.seek.seek_ns(distance) >= time
+    };
+    let sooner = |best: Option<(u64, u64)>, found: Option<(u64, u64)>| {
+        best.into_iter().chain(found).min_by_key(|&(_, time)| time)
     };
     let mut best: Option<(u64, u64)> = None;
-    for step in 0..looked_at {
-        let here = head.track.cylinder.min(cylinders - 1);
-        let cylinder = (here + step) % cylinders;
-        let distance = cylinder.abs_diff(head.track.cylinder);
-        // Further on, the arm alone takes longer than the best found.
-        if let Some((time, _)) = best
-            && (cylinder < here || head.drive.seek.seek_ns(distance) >= time)
-        {
+    for cylinder in here..cylinders {
+        if best.is_some_and(|best| too_far(cylinder, best)) {
             break;
         }
-        let tracks = cylinder * heads..((cylinder + 1) * heads).min(free.regions().len() as u32);
-        for region in tracks {
-            let empty = free.empty_regions().contains(&region);
-            if Some(region) == avoid.region
-                || free.is_full(region as usize)
-                || (want == Want::Block && free.free_blocks_in(region as usize) == 0)
-                || matches!(want, Want::Hole { units, .. } if free.holes_in(region as usize) < units)
-                || (avoid.empty && empty)
-            {
-                continue;
-            }
-            if let Some((unit, time)) = on_track(free, head, region as usize, want)
-                && best.is_none_or(|(soonest, _)| time < soonest)
-            {
-                best = Some((time, unit));
-            }
+        best = sooner(best, in_cylinder(cylinder));
+    }
+    for cylinder in 0..here {
+        if best.is_some_and(|best| !far_sighted || too_far(cylinder, best)) {
+            break;
+        }
+        let first = in_cylinder(cylinder);
+        best = sooner(best, first);
+        if first.is_some() {
+            break;
         }
     }
-    best.map(|(_, unit)| unit)
+    best.map(|(unit, _)| unit)
 }

@@ -68,6 +68,20 @@ impl Bench {
         );
         arrival - self.head.platter_ns + self.head.drive.rotation_to(arrival, &track, nth)
     }
+
+    /// From the end of a block to the next free unit of its track; no more than
+    /// to another track of the cylinder.
+    fn way_on(&self, block: u64) -> u64 {
+        let (track, nth) = self.head.drive.geometry.locate(block * 8);
+        let sectors = u64::from(track.sectors);
+        let free = |&gap: &u64| {
+            let sector = track.first_sector + (u64::from(nth) + 8 + gap) % sectors;
+            self.free.mask((sector / 8) as u32) & 1 << (sector % 8) == 0
+        };
+        let gap = (0..sectors - 8).find(free).unwrap_or(sectors);
+        let sector_ns = self.head.drive.rotation.revolution_ns() / sectors;
+        (gap * sector_ns).min(self.head.drive.head_switch_ns + self.head.drive.write_settle_ns)
+    }
 }
 
 const GREEDY: Policy = Policy { fill: 0.0 };
@@ -118,6 +132,58 @@ fn the_sweep_starts_over_when_nothing_is_ahead() {
     (0..40).for_each(|block| bench.free.take_block(block));
     let none = eager.choose(&bench.free, Some(&bench.head), Want::Unit, Avoid::default());
     assert_eq!(none, None);
+}
+
+#[test]
+fn who_is_far_sighted_leaves_the_last_cylinder_when_the_next_sweep_is_sooner() {
+    let mut bench = Bench::new(6, 4);
+    let cylinder = 32 * 16;
+    (0..4 * cylinder).for_each(|block| bench.free.take_block(block));
+    bench.head.track = TrackId {
+        cylinder: 3,
+        head: 0,
+    };
+    // The only place of the cylinder has just passed.
+    let here = 3 * cylinder..3 * cylinder + 32;
+    let passed = here.max_by_key(|&block| bench.time_to(u64::from(block) * 8));
+    let passed = passed.expect("a track has blocks");
+    bench.free.give_block(passed);
+    (0..16).for_each(|block| bench.free.give_block(block));
+    let choose = |mut eager: Eager| {
+        let head = Some(&bench.head);
+        let unit = eager.choose(&bench.free, head, Want::Block, Avoid::default());
+        (unit.expect("a free block") / 8) as u32
+    };
+    assert_eq!(choose(Eager::new(GREEDY)), passed);
+    assert!(choose(Eager::far_sighted(GREEDY)) < 16);
+}
+
+#[test]
+fn who_is_far_sighted_chooses_block_and_way_on_together() {
+    let mut others = 0;
+    for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
+        let mut bench = Bench::new(seed, 6);
+        bench.fill(percent);
+        for _ in 0..40 {
+            bench.head.track.head = bench.draw(16) as u32;
+            bench.head.platter_ns += bench.draw(6_000_000);
+            let choose = |mut eager: Eager| {
+                let head = Some(&bench.head);
+                let unit = eager.choose(&bench.free, head, Want::Block, Avoid::default());
+                unit.expect("a free block") / 8
+            };
+            let sum = |block: u64| bench.time_to(block * 8) + bench.way_on(block);
+            let blocks = 0..bench.head.drive.geometry.total_sectors() / 8;
+            let free = blocks.filter(|&block| bench.free.mask(block as u32) == 0);
+            let (chosen, nearest) = (
+                choose(Eager::far_sighted(GREEDY)),
+                choose(Eager::new(GREEDY)),
+            );
+            assert_eq!(Some(sum(chosen)), free.map(sum).min());
+            others += u32::from(sum(nearest) > sum(chosen));
+        }
+    }
+    assert!(others > 20, "{others} of 160 choices were others");
 }
 
 #[test]
@@ -191,13 +257,8 @@ fn map_sectors_prefer_blocks_that_are_broken_already() {
     assert_eq!(second.map(|unit| unit / 8), Some(u64::from(near)));
 }
 
-fn hole(units: u32) -> Want {
-    let filled = false;
-    Want::Hole { units, filled }
-}
-
 #[test]
-fn parts_are_the_nearest_or_nearly_and_holes_break_nothing() {
+fn parts_are_the_nearest_or_nearly() {
     for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
         let mut bench = Bench::new(seed, 6);
         bench.fill(percent);
@@ -214,29 +275,24 @@ fn parts_are_the_nearest_or_nearly_and_holes_break_nothing() {
                 let mut eager = Eager::new(Policy::default());
                 eager.choose(&bench.free, Some(&bench.head), want, Avoid::default())
             };
-            let (part, a_hole) = (choose(Want::Part(units)), choose(hole(units)));
+            let part = choose(Want::Part(units));
             if units == 1 {
                 assert_eq!(part, choose(Want::Unit));
             }
             let geometry = &bench.head.drive.geometry;
-            let nearest = |holes: bool| {
-                let of = |unit: u64| {
-                    let (block, bits) = bench.free.part(unit, units)?;
-                    let mask = bench.free.mask(block);
-                    let ahead = geometry.locate(unit).0.id.cylinder >= here;
-                    let fits = mask & bits == 0 && (mask != 0 || !holes);
-                    (ahead && fits).then(|| bench.time_to(unit))
-                };
-                (0..geometry.total_sectors()).filter_map(of).min()
+            let of = |unit: u64| {
+                let (block, bits) = bench.free.part(unit, units)?;
+                let ahead = geometry.locate(unit).0.id.cylinder >= here;
+                let fits = bench.free.mask(block) & bits == 0;
+                (ahead && fits).then(|| bench.time_to(unit))
             };
-            assert_eq!(a_hole.map(|unit| bench.time_to(unit)), nearest(true));
-            let times = part.map(|unit| bench.time_to(unit)).zip(nearest(false));
-            let (time, soonest) = times.expect("a place ahead");
+            let soonest = (0..geometry.total_sectors()).filter_map(of).min();
+            let (time, soonest) = (part.map(|unit| bench.time_to(unit)))
+                .zip(soonest)
+                .expect("a place ahead");
             assert!((soonest..=soonest + patience).contains(&time));
-            for unit in [part, a_hole].into_iter().flatten() {
-                let (block, bits) = bench.free.part(unit, units).expect("in one block");
-                assert_eq!(bench.free.mask(block) & bits, 0);
-            }
+            let (block, bits) = part.and_then(|unit| bench.free.part(unit, units)).unwrap();
+            assert_eq!(bench.free.mask(block) & bits, 0);
         }
     }
 }
@@ -255,22 +311,7 @@ fn without_a_head_parts_join_what_was_written_last() {
     assert_eq!(choose(&mut free, Want::Part(3)), Some(45));
     assert_eq!(choose(&mut free, Want::Part(2)), Some(48));
     assert_eq!(choose(&mut free, Want::Part(7)), Some(56));
-    // No hole is large enough, then one is, wherever it is.
-    assert_eq!(choose(&mut free, hole(7)), None);
-    free.give(2, 0b111_1111);
-    assert_eq!(choose(&mut free, hole(7)), Some(16));
     assert_eq!(choose(&mut free, Want::Block), Some(64));
-    // One that is filled, though another one comes first.
-    free.give(1, 0b1111);
-    free.give(3, 0b110_0110);
-    let filled = |units| Want::Hole {
-        units,
-        filled: true,
-    };
-    assert_eq!(choose(&mut free, filled(3)), None);
-    assert_eq!(choose(&mut free, filled(2)), Some(25));
-    assert_eq!(choose(&mut free, hole(2)), Some(8));
-    assert_eq!(choose(&mut free, filled(6)), Some(50));
 }
 
 #[test]

@@ -82,6 +82,11 @@ fn large_files_have_indirect_blocks_and_are_read_in_clusters() {
     );
     let (_, reads) = requests(&mut ufs, |ufs| ufs.read(0, 0, 4096).unwrap());
     assert_eq!(reads, 0, "what was read stays in memory");
+    ufs.forget();
+    let update = |ufs: &mut Ufs| ufs.write(0, 1199 * BLOCK, 4096, true).unwrap();
+    let way = "both indirect blocks and the inode";
+    assert_eq!(requests(&mut ufs, update), (1, 3), "{way}");
+    assert_eq!(requests(&mut ufs, update), (1, 0));
 }
 
 #[test]

@@ -23,39 +23,17 @@ impl Space {
     /// If there are none, or one is nothing or more than a block.
     pub fn take_data(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
-        let whole = lengths.iter().take_while(|&&units| units == each).count();
         let first = &lengths[..1];
-        if self.is_scarce() {
-            return match whole {
-                0 => {
-                    let units = lengths[0];
-                    let hole = self.hole(medium, units);
-                    let unit = hole.or_else(|| self.nearest(medium, Want::Part(units)))?;
-                    Some(self.enter_row(unit, first))
-                }
-                _ => self.take_blocks(medium, &lengths[..whole]),
-            };
-        }
         let all = lengths.iter().map(|&units| u64::from(units)).sum::<u64>();
         let many = match all < u64::from(each) {
             true => self.take_row(medium, lengths),
             false => self.take_blocks(medium, lengths),
         };
-        match whole {
-            0 => many.or_else(|| self.take_row(medium, first)),
-            _ => many,
+        match first[0] < each {
+            // Holes are left where no whole block is.
+            true => many.or_else(|| self.take_row(medium, first)),
+            false => many,
         }
-    }
-
-    /// Whole free blocks run short: what holes can take goes there. Otherwise
-    /// what is written again and again, a unit or a few, would break one after
-    /// the other.
-    pub fn is_scarce(&self) -> bool {
-        let has_parts = self.free.units_per_block() > 1;
-        // Blocks that records may break are nobody's, though they are free.
-        let left = (self.measures.capacity_blocks()).saturating_sub(self.live_blocks);
-        let left = left.min(self.free.free_blocks());
-        has_parts && left < 2 * self.measures.reserve_blocks
     }
 
     /// Takes the nearest units behind each other for all of this, which is less
@@ -63,13 +41,6 @@ impl Space {
     fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let unit = self.nearest(medium, Want::Part(lengths.iter().sum()))?;
         Some(self.enter_row(unit, lengths))
-    }
-
-    /// The nearest hole that so many units fill, or else one that has them.
-    pub fn hole(&mut self, medium: &dyn Medium, units: u32) -> Option<u64> {
-        [true, false]
-            .into_iter()
-            .find_map(|filled| self.before_fences(medium, Want::Hole { units, filled }))
     }
 
     fn enter_row(&mut self, mut unit: u64, lengths: &[u32]) -> Vec<Extent> {
