@@ -1,7 +1,8 @@
 //! Whether what lives, and what is going to, fits.
 //!
 //! What lives is known exactly: blocks of which the tree uses a unit, and
-//! blocks that are reserved and take none yet. What waits in memory is priced
+//! blocks that are reserved and take none yet; a short block counts as a whole
+//! one, as it may come to that ([`Vlfs::lives`]). What waits in memory is priced
 //! at its worst ([`Prices`]); what has been written back is known. As every copy
 //! of everything that waits must fit beside what lives, a group always finds
 //! room once older versions are freed.
