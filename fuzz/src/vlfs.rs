@@ -4,7 +4,7 @@
 use crate::input::Input;
 use crate::mutate::EXTREMES;
 use std::sync::{Arc, OnceLock};
-use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_device::{Clock, Device, Geometry, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_lfs::format::crc32c;
 use varve_lfs::vlfs::format::{
@@ -14,11 +14,11 @@ use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format};
 use varve_vlog::{InOrder, Medium};
 
 const DEVICE_BYTES: u64 = 4 << 20;
-const UNIT: usize = 4096;
 /// Bits of the first byte of an input.
 const UNMOUNTED: u8 = 1;
 const SEALED: u8 = 2;
 const READ_ONLY: u8 = 4;
+const SECTORS: u8 = 8;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
@@ -43,13 +43,24 @@ fn mount(medium: &Arc<dyn Medium>, read_only: bool) -> Option<(Arc<Vlfs>, FileSy
     Some((layout, system))
 }
 
-/// A used volume: as a crash left it, and unmounted.
-fn samples() -> &'static [Vec<u8>; 2] {
-    static SAMPLES: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
-    SAMPLES.get_or_init(|| {
-        let device = Arc::new(MemoryDevice::new(DEVICE_BYTES));
+/// A device with physical blocks of so many bytes: a unit of the volume.
+fn device(unit: u32) -> MemoryDevice {
+    MemoryDevice::with_geometry(Geometry {
+        size: DEVICE_BYTES,
+        logical_block: 512,
+        physical_block: unit,
+    })
+}
+
+/// A used volume: as a crash left it, and unmounted. Units are blocks, or
+/// sectors, of which short blocks take one to eight.
+fn samples(unit: u32) -> &'static [Vec<u8>; 2] {
+    static SAMPLES: [OnceLock<[Vec<u8>; 2]>; 2] = [OnceLock::new(), OnceLock::new()];
+    SAMPLES[usize::from(unit == 512)].get_or_init(|| {
+        let device = Arc::new(device(unit));
         let medium: Arc<dyn Medium> = Arc::new(InOrder(Arc::clone(&device)));
         let options = VlfsFormatOptions {
+            unit_bytes: unit,
             seed: Some(7),
             ..VlfsFormatOptions::default()
         };
@@ -96,7 +107,7 @@ fn seal(unit: &mut [u8]) {
             unit[8..12].copy_from_slice(&crc.to_le_bytes());
             return;
         }
-        (_, b"VLFM" | b"VLFD") => (4, UNIT),
+        (_, b"VLFM" | b"VLFD") => (4, unit.len()),
         (_, b"VLFC") => (4, size_of::<CheckpointHeader>()),
         _ => return,
     };
@@ -137,16 +148,18 @@ fn parse(unit: &[u8], measures: &Measures, place: u64) {
 pub fn image(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
-    let mut bytes = samples()[usize::from(flags & UNMOUNTED)].clone();
+    let unit_bytes = if flags & SECTORS != 0 { 512 } else { 4096 };
+    let mut bytes = samples(unit_bytes)[usize::from(flags & UNMOUNTED)].clone();
     let superblock = Superblock::parse(&bytes).expect("the sample's");
     let measures = Measures::of(&superblock);
+    let each = unit_bytes as usize;
     for _ in 0..PATCHES_MAX {
         if input.is_empty() {
             break;
         }
         let at = input.number(3) as usize % bytes.len();
         let length = (1 + usize::from(input.byte() % 16)).min(bytes.len() - at);
-        let start = at / UNIT * UNIT;
+        let start = at / each * each;
         match input.byte() % 3 {
             0 => {
                 let patch = input.take(length);
@@ -159,17 +172,17 @@ pub fn image(data: &[u8]) {
             }
             _ => {
                 // A unit at another's place.
-                let from = input.number(3) as usize % bytes.len() / UNIT * UNIT;
-                bytes.copy_within(from..from + UNIT, start);
+                let from = input.number(3) as usize % bytes.len() / each * each;
+                bytes.copy_within(from..from + each, start);
             }
         }
-        let unit = &mut bytes[start..start + UNIT];
+        let unit = &mut bytes[start..start + each];
         if flags & SEALED != 0 {
             seal(unit);
         }
-        parse(unit, &measures, (start / UNIT) as u64);
+        parse(unit, &measures, (start / each) as u64);
     }
-    let device = MemoryDevice::new(DEVICE_BYTES);
+    let device = device(unit_bytes);
     device.apply_write(0, &bytes).expect("memory");
     let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
     let _ = check(Arc::clone(&medium), clock(), true);
@@ -204,7 +217,7 @@ fn use_all(layout: &Vlfs, system: &FileSystem<Arc<Vlfs>>) {
 
 /// Inputs worth mutating.
 pub fn seeds() -> Vec<Vec<u8>> {
-    (0..8)
+    (0..16)
         .flat_map(|flags| {
             let patched = [0, 8, 0, 4, 1, 3, 0, 40, 0, 2, 0, 9, 9];
             [vec![flags], [&[flags][..], &patched].concat()]

@@ -130,8 +130,16 @@ impl Generator {
             },
             _ => Range {
                 offset: first * block,
-                length: count * block,
+                length: count * block - self.tail(),
             },
+        }
+    }
+
+    /// Bytes that a range has less than whole blocks.
+    fn tail(&mut self) -> u64 {
+        match self.profile.tails {
+            true => 512 * self.random.below(self.profile.block_bytes / 512),
+            false => 0,
         }
     }
 

@@ -105,6 +105,17 @@ impl VirtualLog {
         }
     }
 
+    /// How one with units of a sector is explored: short blocks take from one
+    /// unit to all of a block.
+    pub fn in_sectors(plan: Plan) -> Plan {
+        let mut plan = Plan {
+            units: vec![512],
+            ..plan
+        };
+        plan.profile.tails = true;
+        plan
+    }
+
     fn medium(&self, device: Arc<dyn Device>) -> Arc<dyn Medium> {
         if self.in_drive {
             // Its time is its own: where the head is depends on the requests

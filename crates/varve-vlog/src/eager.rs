@@ -16,7 +16,7 @@
 //! round.
 //!
 //! A map sector goes to a block that is partly used already, if one is about as
-//! near: whole free blocks are what data needs.
+//! near: whole free blocks are what data needs. So does a part of a block.
 
 mod mechanical;
 mod ordered;
@@ -31,6 +31,19 @@ pub enum Want {
     Block,
     /// One unit: a map sector.
     Unit,
+    /// So many units behind each other in one block, which has more.
+    Part(u32),
+}
+
+impl Want {
+    /// Units that it takes, of blocks that have `each`.
+    pub fn units(self, each: u32) -> u32 {
+        match self {
+            Want::Block => each,
+            Want::Unit => 1,
+            Want::Part(units) => units,
+        }
+    }
 }
 
 /// Where not to go.
@@ -108,7 +121,7 @@ impl Eager {
         let Some(head) = head else {
             return self.next_in_order(free, want, avoid);
         };
-        // A map sector goes where the head is just now: next to the data.
+        // What is less goes where the head is just now: a map sector next to the data.
         if want == Want::Block
             && !avoid.empty
             && let Some(region) = self.region_to_fill(free, head, avoid)

@@ -234,6 +234,30 @@ impl FreeSpace {
         ((unit / each) as u32, 1 << (unit % each))
     }
 
+    /// So many units from `unit` on, in one block: its number, and their bits;
+    /// `None` if they reach beyond its end.
+    pub fn part(&self, unit: u64, units: u32) -> Option<(u32, u8)> {
+        let each = u64::from(self.units_per_block);
+        let (block, nth) = ((unit / each) as u32, (unit % each) as u32);
+        let within = (1..=self.units_per_block - nth).contains(&units);
+        within.then(|| (block, (u8::MAX >> (8 - units)) << nth))
+    }
+
+    /// A bit for each unit of a block at which so many free ones begin.
+    pub fn rooms(&self, block: u32, units: u32) -> u8 {
+        let free = !self.mask(block) & self.full_mask();
+        (0..units).fold(u8::MAX, |rooms, nth| rooms & free >> nth)
+    }
+
+    /// Takes so many units of one block.
+    ///
+    /// # Panics
+    /// If they reach beyond its end; as [`FreeSpace::take`].
+    pub fn take_part(&mut self, unit: u64, units: u32) {
+        let (block, bits) = self.part(unit, units).expect("units of one block");
+        self.take(block, bits);
+    }
+
     /// Takes one unit.
     ///
     /// # Panics
@@ -283,6 +307,25 @@ mod tests {
         assert!(!free.is_full(0));
         (0..4).for_each(|block| free.take_block(block));
         assert!(free.is_full(0));
+    }
+
+    #[test]
+    fn parts_lie_within_a_block() {
+        let mut free = FreeSpace::new(Regions::even(8, 4), 8, 1);
+        assert_eq!(free.part(9, 3), Some((1, 0b1110)));
+        assert_eq!(free.part(15, 1), Some((1, 0b1000_0000)));
+        assert_eq!(free.part(8, 8), Some((1, 0xff)));
+        assert_eq!(
+            (free.part(9, 8), free.part(15, 2), free.part(9, 0)),
+            (None, None, None)
+        );
+        assert_eq!(free.rooms(1, 8), 1);
+        free.take_part(9, 3);
+        assert_eq!(free.rooms(1, 1), 0b1111_0001);
+        assert_eq!((free.rooms(1, 2), free.rooms(1, 4)), (0b0111_0000, 16));
+        assert_eq!((free.rooms(1, 5), free.mask(1)), (0, 0b1110));
+        let one = FreeSpace::new(Regions::even(8, 4), 1, 8);
+        assert_eq!((one.part(3, 1), one.part(3, 2)), (Some((3, 1)), None));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Whether what lives, and what is going to, fits.
 //!
 //! What lives is known exactly: blocks of which the tree uses a unit, and
-//! blocks that are reserved and take none yet. What waits in memory is priced
+//! blocks that are reserved and take none yet; a short block counts as a whole
+//! one, as it may come to that ([`Vlfs::lives`]). What waits in memory is priced
 //! at its worst ([`Prices`]); what has been written back is known. As every copy
 //! of everything that waits must fit beside what lives, a group always finds
 //! room once older versions are freed.
@@ -9,6 +10,7 @@
 use super::Vlfs;
 use super::append::PATH_MAX;
 use super::format::Measures;
+use super::seal::Writer;
 use crate::error::{Error, Result};
 use varve_fs::{Purpose, StatFs, Unwritten, Usage, Waiting};
 
@@ -75,10 +77,26 @@ impl Vlfs {
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
         Committed {
-            live: writer.space.live_blocks() + reserved + nodes,
+            live: self.lives(&writer) + reserved + nodes,
             owed: self.owed(),
             usage: writer.usage,
         }
+    }
+
+    /// Blocks that live, or come to: what is written again goes where it can be
+    /// soonest, so that in the end each block of several units may have another
+    /// one to itself, however they are packed now. How many those are is told by
+    /// the totals: of each, at most all but a unit's sectors are beyond one.
+    fn lives(&self, writer: &Writer) -> u64 {
+        let measures = self.measures();
+        let live = writer.space.live_blocks();
+        if !measures.parts {
+            return live;
+        }
+        let beyond = writer.usage.sectors.saturating_sub(writer.stored);
+        let several = writer.stored.min(beyond / measures.unit_sectors());
+        let units = writer.stored - several + writer.usage.inodes;
+        live.max(several.saturating_add(units / u64::from(measures.units_per_block())))
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {

@@ -168,83 +168,52 @@ impl Vlfs {
                 _ => None,
             })
             .collect();
-        let is_short = |data: &Arc<Vec<u8>>| data.len() <= measures.unit_bytes as usize;
+        let units = |data: &&Arc<Vec<u8>>| measures.units_for(sectors_of(data));
+        let lengths: Vec<u32> = data.iter().map(units).collect();
         let mut places = Vec::with_capacity(data.len());
-        let mut rest = &data[..];
-        while let Some(first) = rest.first() {
-            let units = match is_short(first) {
-                true => 1,
-                false => measures.units_per_block(),
-            };
-            let whole = |data: &&&Arc<Vec<u8>>| units > 1 && !is_short(data);
-            let wanted = match units {
-                1 if measures.units_per_block() == 1 => rest.len(),
-                1 => 1,
-                _ => rest.iter().take_while(whole).count(),
-            };
-            let written = self.write_run(writer, &rest[..wanted], units)?;
-            let (unit, count) = written;
-            for (nth, data) in (0..).zip(&rest[..count]) {
-                let extent = Extent {
-                    unit: unit + nth * u64::from(units),
-                    units,
-                };
+        while places.len() < data.len() {
+            let from = places.len();
+            let taken = self.write_run(writer, &data[from..], &lengths[from..])?;
+            for (extent, data) in taken.iter().zip(&data[from..]) {
                 places.push(Place {
                     sector: extent.unit * measures.unit_sectors(),
-                    sectors: data.len().div_ceil(SECTOR as usize) as u16,
+                    sectors: sectors_of(data) as u16,
                     crc: crc_of(data),
                 });
-                extents.push(extent);
             }
-            rest = &rest[count..];
+            extents.extend(taken);
         }
         Ok(places.into_iter())
     }
 
-    /// Writes as many of `data` as find room behind each other, each to `units`
-    /// units; the first unit, and how many. Elsewhere if that fails.
+    /// Writes as many of `data`, which take `lengths` units, as find room near
+    /// each other; where. Elsewhere if that fails.
     fn write_run(
         &self,
         writer: &mut Writer,
         data: &[&Arc<Vec<u8>>],
-        units: u32,
-    ) -> Result<(u64, usize)> {
-        let bytes = units as usize * self.measures().unit_bytes as usize;
-        let padded: Vec<_> = data.iter().map(|data| padded(data, bytes)).collect();
-        let whole = units == self.measures().units_per_block();
+        lengths: &[u32],
+    ) -> Result<Vec<Extent>> {
+        let measures = self.measures();
         let mut failed = None;
         for _ in 0..TRIES {
-            let found = match whole {
-                true => writer.space.take_blocks(&self.store.medium, data.len()),
-                false => writer
-                    .space
-                    .take_unit(&self.store.medium)
-                    .map(|unit| (unit, 1)),
-            };
-            let Some((unit, count)) = found else {
+            let Some(taken) = writer.space.take_data(&self.store.medium, lengths) else {
                 return Err(Error::OutOfSegments);
             };
-            let buffers: Vec<IoSlice<'_>> = padded[..count]
-                .iter()
-                .map(|data| IoSlice::new(data))
-                .collect();
-            let at = self.measures().unit_byte(unit);
-            match self.store.medium.write(at, &buffers) {
+            let bytes = |extent: &Extent| extent.units as usize * measures.unit_bytes as usize;
+            let padded = |(extent, data): (&Extent, _)| (*extent, padded(data, bytes(extent)));
+            let mut written: Vec<_> = taken.iter().zip(data.iter().copied()).map(padded).collect();
+            written.sort_unstable_by_key(|(extent, _)| extent.unit);
+            match self.write_row(&written) {
                 Ok(()) => {
-                    for (nth, data) in (0..).zip(&padded[..count]) {
-                        let at = unit + nth * u64::from(units);
-                        writer.runs.data(at, units, data);
+                    for (extent, data) in &written {
+                        writer.runs.data(extent.unit, extent.units, data);
                         writer.since_checkpoint += data.len() as u64;
                     }
-                    return Ok((unit, count));
+                    return Ok(taken);
                 }
                 Err(error) => {
-                    for nth in 0..count as u64 {
-                        writer.space.spoil(Extent {
-                            unit: unit + nth * u64::from(units),
-                            units,
-                        });
-                    }
+                    writer.space.spoil_all(&taken);
                     failed = Some(error);
                 }
             }
@@ -252,6 +221,25 @@ impl Vlfs {
         let error = failed.expect("a try that failed");
         self.stop(format!("a write failed at {TRIES} places: {error}"));
         Err(error.into())
+    }
+
+    /// One request for all of this, ascending; units between get zeros.
+    fn write_row(&self, row: &[(Extent, Arc<Vec<u8>>)]) -> varve_device::Result<()> {
+        let measures = self.measures();
+        let gap = |one: &(Extent, _), next: &(Extent, _)| {
+            (next.0.unit - one.0.end()) as usize * measures.unit_bytes as usize
+        };
+        let gaps = || row.windows(2).map(|pair| gap(&pair[0], &pair[1]));
+        let zeros = vec![0; gaps().max().unwrap_or(0)];
+        let mut buffers = Vec::with_capacity(row.len());
+        for ((_, data), gap) in row.iter().zip(gaps().chain([0])) {
+            buffers.push(IoSlice::new(data));
+            if gap > 0 {
+                buffers.push(IoSlice::new(&zeros[..gap]));
+            }
+        }
+        let at = measures.unit_byte(row[0].0.unit);
+        self.store.medium.write(at, &buffers)
     }
 
     /// Makes a group's changes what readers see.
@@ -306,7 +294,12 @@ fn padded(data: &Arc<Vec<u8>>, bytes: usize) -> Arc<Vec<u8>> {
     Arc::new(padded)
 }
 
-/// The checksum of the sectors that `data` is stored in.
+/// The sectors that `data` is stored in.
+fn sectors_of(data: &[u8]) -> u64 {
+    (data.len() as u64).div_ceil(SECTOR)
+}
+
+/// The checksum of those sectors.
 fn crc_of(data: &[u8]) -> u32 {
     let length = data.len().next_multiple_of(SECTOR as usize);
     match length == data.len() {

@@ -1,7 +1,7 @@
 //! Making a volume.
 
 use super::checkpoint::write_head;
-use super::format::{CHANGES, MAGIC, Measures, Superblock, VERSION};
+use super::format::{CHANGES, MAGIC, Measures, PARTS, Superblock, VERSION};
 use super::mount::empty_head;
 use crate::error::{Error, Result};
 use crate::mkfs::{Identity, identity};
@@ -85,6 +85,10 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
     };
     let blocks = disk.size / u64::from(options.block_bytes.max(1));
     let slots = options.slots.unwrap_or((blocks / 64).clamp(4, 64));
+    let changes = if slots > 0 { CHANGES } else { 0 };
+    // Where a block is a unit, older programs need not be kept away.
+    let has_parts = options.block_bytes > unit_bytes;
+    let parts = if has_parts { PARTS } else { 0 };
     let mut superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),
@@ -93,7 +97,7 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         options: u8::from(options.case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: if slots > 0 { CHANGES } else { 0 }.into(),
+        incompat: (changes | parts).into(),
         uuid,
         label,
         hash_seed: hash_seed.into(),

@@ -212,7 +212,7 @@ impl Vlfs {
             unfolded,
             dirty,
             owners: Owners::default(),
-            stored: totals.stored().min(measures.blocks),
+            stored: totals.stored().min(measures.units()),
             usage,
             appended: 0,
             sealed: 0,

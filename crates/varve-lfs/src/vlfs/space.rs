@@ -5,6 +5,7 @@
 //! tree. Whoever gives room up says so once; giving up what the tree does not
 //! have is damage of the medium's bits, and is reported.
 
+mod data;
 mod fence;
 mod holes;
 
@@ -210,27 +211,18 @@ impl Space {
         assert!(self.tree.set(extent), "{extent:?} was free and of the tree");
     }
 
-    /// Takes the nearest block, and those behind it that are free in the same
-    /// region, at most `wanted`: for data.
-    pub fn take_blocks(&mut self, medium: &dyn Medium, wanted: usize) -> Option<(u64, usize)> {
-        let each = self.measures.units_per_block();
-        let unit = self.nearest(medium, Want::Block)?;
-        let first = self.free.place(unit).0;
-        let region = self.free.regions().of(first);
-        let end = self.free.regions().blocks(region).end;
-        let run = (first + 1..end).take_while(|&block| self.free.mask(block) == 0);
-        let count = 1 + run.take(wanted.saturating_sub(1)).count();
-        for block in first..first + count as u32 {
-            self.free.take_block(block);
-            self.enter(Extent {
-                unit: u64::from(block) * u64::from(each),
-                units: each,
-            });
-        }
-        Some((unit, count))
+    /// The block of an extent, and a bit for each of its units.
+    fn bits_of(&self, extent: Extent) -> (u32, u8) {
+        let part = self.free.part(extent.unit, extent.units);
+        part.expect("units of one block")
     }
 
-    /// Takes the nearest unit: for an inode, an index node, a short tail.
+    fn take(&mut self, extent: Extent) {
+        self.free.take_part(extent.unit, extent.units);
+        self.enter(extent);
+    }
+
+    /// Takes the nearest unit: for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
         let unit = self.nearest_unit(medium)?;
         self.enter(Extent { unit, units: 1 });

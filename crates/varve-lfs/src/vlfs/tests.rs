@@ -7,6 +7,8 @@ mod full;
 mod held;
 mod newest;
 mod overtaking;
+mod overwritten;
+mod parts;
 mod threads;
 mod waiting;
 

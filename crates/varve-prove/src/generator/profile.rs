@@ -18,6 +18,9 @@ pub struct Profile {
     pub hot_blocks: Vec<u64>,
     /// Offsets and lengths may be any; otherwise whole blocks.
     pub odd_ranges: bool,
+    /// What are whole blocks otherwise mostly end at some sector of their last
+    /// one: files with tails of every length.
+    pub tails: bool,
     /// Operations to draw from, each as often as it is listed.
     pub kinds: Vec<Kind>,
 }
@@ -83,6 +86,7 @@ impl Profile {
             file_blocks: 4,
             run_blocks: 2,
             odd_ranges: false,
+            tails: false,
             kinds: times(&[
                 (Create, 6),
                 (Mkdir, 3),

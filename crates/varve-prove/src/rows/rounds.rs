@@ -143,10 +143,7 @@ pub fn virtual_log(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Fa
             )
         }
         2 => {
-            let plan = Plan {
-                units: vec![512],
-                ..plain
-            };
+            let plan = VirtualLog::in_sectors(plain);
             (VirtualLog::with_small_units(), plan, 40)
         }
         3 => {

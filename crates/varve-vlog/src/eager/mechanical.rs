@@ -58,10 +58,11 @@ pub(super) fn on_track(
             };
             Some((unit, wait(unit) + way_on))
         }
-        Want::Unit => {
+        Want::Unit | Want::Part(_) => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);
-            nearest_unit(free, head, order, &wait)
+            let length = want.units(free.units_per_block());
+            nearest_part(free, head, length, order, &wait)
         }
     }
 }
@@ -85,21 +86,24 @@ fn way_on(
     (near.take_while(used).count() as u64 * unit_ns).min(most)
 }
 
-/// The next free unit of a block that is partly used, unless one of a whole
-/// free block comes a thirty-second of a revolution sooner. `order` is that in which
-/// units pass under the head.
-fn nearest_unit(
+/// The next free units, `length` of them, of a block that is partly used, unless
+/// those of a whole free block come a thirty-second of a revolution sooner. `order`
+/// is that in which units pass under the head.
+fn nearest_part(
     free: &FreeSpace,
     head: &HeadPosition,
+    length: u32,
     order: impl Iterator<Item = u64>,
     wait: &impl Fn(u64) -> u64,
 ) -> Option<(u64, u64)> {
     let patience = head.drive.rotation.revolution_ns() / 32;
     let mut whole: Option<(u64, u64)> = None;
     for unit in order {
-        let (block, bit) = free.place(unit);
+        let Some((block, bits)) = free.part(unit, length) else {
+            continue;
+        };
         let mask = free.mask(block);
-        if mask & bit != 0 {
+        if mask & bits != 0 {
             continue;
         }
         let time = wait(unit);

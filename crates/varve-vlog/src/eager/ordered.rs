@@ -18,17 +18,18 @@ impl Eager {
         let regions = free.regions();
         let blocks = regions.blocks(regions.len() - 1).end;
         let from = ((self.cursor.div_ceil(units)) as u32).min(blocks);
+        let count = want.units(free.units_per_block());
         let found = match want {
             Want::Unit if units == 1 => self
-                .unit_in(free, from..blocks, avoid, false)
-                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
+                .part_in(free, from..blocks, avoid, count, false)
+                .or_else(|| self.part_in(free, 0..from, avoid, count, false)),
             // A partly used block just behind the cursor comes first: that is
             // where the last map sector went.
-            Want::Unit => self
-                .unit_in(free, from.saturating_sub(1)..blocks, avoid, true)
-                .or_else(|| self.unit_in(free, 0..from, avoid, true))
-                .or_else(|| self.unit_in(free, from..blocks, avoid, false))
-                .or_else(|| self.unit_in(free, 0..from, avoid, false)),
+            Want::Unit | Want::Part(_) => self
+                .part_in(free, from.saturating_sub(1)..blocks, avoid, count, true)
+                .or_else(|| self.part_in(free, 0..from, avoid, count, true))
+                .or_else(|| self.part_in(free, from..blocks, avoid, count, false))
+                .or_else(|| self.part_in(free, 0..from, avoid, count, false)),
             Want::Block => self
                 .pair_in(free, from..blocks, avoid)
                 .or_else(|| self.block_in(free, from..blocks, avoid))
@@ -38,7 +39,7 @@ impl Eager {
             Some(unit) => {
                 self.cursor = match want {
                     Want::Block => unit + units,
-                    Want::Unit => self.cursor.max(unit + 1),
+                    Want::Unit | Want::Part(_) => self.cursor.max(unit + u64::from(count)),
                 };
                 Some(unit)
             }
@@ -69,21 +70,24 @@ impl Eager {
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
 
-    fn unit_in(
+    /// `units` free ones behind each other in a block; in one that is `partial`ly
+    /// used, as far as there are some near.
+    fn part_in(
         &self,
         free: &FreeSpace,
         range: std::ops::Range<u32>,
         avoid: Avoid,
+        units: u32,
         partial: bool,
     ) -> Option<u64> {
-        let full = free.full_mask();
         let near = if partial { NEAR_BLOCKS } else { usize::MAX };
-        let block = candidates(free, range, avoid).take(near).find(|&block| {
-            let mask = free.mask(block);
-            mask != full && (!partial || mask != 0)
-        })?;
-        let bit = free.mask(block).trailing_ones();
-        Some(u64::from(block) * u64::from(free.units_per_block()) + u64::from(bit))
+        let mut blocks = candidates(free, range, avoid).take(near);
+        blocks.find_map(|block| {
+            let rooms = free.rooms(block, units);
+            let first = u64::from(block) * u64::from(free.units_per_block());
+            let suits = rooms != 0 && (!partial || free.mask(block) != 0);
+            suits.then(|| first + u64::from(rooms.trailing_zeros()))
+        })
     }
 }
 

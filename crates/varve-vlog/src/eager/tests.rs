@@ -258,6 +258,63 @@ fn map_sectors_prefer_blocks_that_are_broken_already() {
 }
 
 #[test]
+fn parts_are_the_nearest_or_nearly() {
+    for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
+        let mut bench = Bench::new(seed, 6);
+        bench.fill(percent);
+        let patience = bench.head.drive.rotation.revolution_ns() / 32;
+        for nth in 0..40 {
+            let here = bench.draw(3) as u32;
+            bench.head.track = TrackId {
+                cylinder: here,
+                head: bench.draw(16) as u32,
+            };
+            bench.head.platter_ns += bench.draw(6_000_000);
+            let units = 1 + nth % 7;
+            let choose = |want| {
+                let mut eager = Eager::new(Policy::default());
+                eager.choose(&bench.free, Some(&bench.head), want, Avoid::default())
+            };
+            let part = choose(Want::Part(units));
+            if units == 1 {
+                assert_eq!(part, choose(Want::Unit));
+            }
+            let geometry = &bench.head.drive.geometry;
+            let of = |unit: u64| {
+                let (block, bits) = bench.free.part(unit, units)?;
+                let ahead = geometry.locate(unit).0.id.cylinder >= here;
+                let fits = bench.free.mask(block) & bits == 0;
+                (ahead && fits).then(|| bench.time_to(unit))
+            };
+            let soonest = (0..geometry.total_sectors()).filter_map(of).min();
+            let (time, soonest) = (part.map(|unit| bench.time_to(unit)))
+                .zip(soonest)
+                .expect("a place ahead");
+            assert!((soonest..=soonest + patience).contains(&time));
+            let (block, bits) = part.and_then(|unit| bench.free.part(unit, units)).unwrap();
+            assert_eq!(bench.free.mask(block) & bits, 0);
+        }
+    }
+}
+
+#[test]
+fn without_a_head_parts_join_what_was_written_last() {
+    let mut free = FreeSpace::new(Regions::even(100, 10), 8, 1);
+    (0..5).for_each(|block| free.take_block(block));
+    let mut eager = Eager::new(Policy::default());
+    let mut choose = |free: &mut FreeSpace, want: Want| {
+        let unit = eager.choose(free, None, want, Avoid::default())?;
+        free.take_part(unit, want.units(8));
+        Some(unit)
+    };
+    assert_eq!(choose(&mut free, Want::Part(5)), Some(40));
+    assert_eq!(choose(&mut free, Want::Part(3)), Some(45));
+    assert_eq!(choose(&mut free, Want::Part(2)), Some(48));
+    assert_eq!(choose(&mut free, Want::Part(7)), Some(56));
+    assert_eq!(choose(&mut free, Want::Block), Some(64));
+}
+
+#[test]
 fn without_a_head_places_follow_each_other() {
     let mut free = FreeSpace::new(Regions::even(100, 10), 4, 1);
     (0..5).for_each(|block| free.take_block(block));

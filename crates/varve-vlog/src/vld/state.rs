@@ -135,10 +135,8 @@ impl State {
     pub fn take<M: Medium>(&mut self, medium: &M, want: Want, avoid: Avoid) -> Option<u64> {
         let head = medium.head();
         let unit = self.eager.choose(&self.free, head.as_ref(), want, avoid)?;
-        match want {
-            Want::Block => self.free.take_block(self.free.place(unit).0),
-            Want::Unit => self.free.take_unit(unit),
-        }
+        let units = want.units(self.free.units_per_block());
+        self.free.take_part(unit, units);
         Some(unit)
     }
 

@@ -35,6 +35,7 @@ pub fn describe(superblock: &Superblock) -> Value {
         "record_zone_blocks": measures.zone_blocks,
         "reserve_blocks": measures.reserve_blocks,
         "slots": measures.slots,
+        "parts": measures.parts,
         "case_fold": superblock.options & 1 != 0,
         "created_ns": superblock.created_ns.get(),
     })

@@ -23,6 +23,6 @@ pub use node::{Node, NodeId};
 pub use place::Place;
 pub use record::{Record, Run, Totals};
 pub use regions::CheckpointHeader;
-pub use superblock::{CHANGES, Extent, MAGIC, Measures, Superblock, VERSION};
+pub use superblock::{CHANGES, Extent, MAGIC, Measures, PARTS, Superblock, VERSION};
 
 pub(super) use crate::format::{Malformed, SECTOR, crc32c, entries};

@@ -98,8 +98,10 @@ impl Place {
         }
         let extent = measures.extent_of(self);
         let units = measures.eager_units();
+        // No place crosses a block's border, so that a whole block is aligned.
+        let each = u64::from(measures.units_per_block());
         let aligned = self.sector.is_multiple_of(measures.unit_sectors())
-            && (extent.units == 1 || extent.unit.is_multiple_of(extent.units.into()));
+            && extent.unit % each + u64::from(extent.units) <= each;
         match aligned && units.contains(&extent.unit) && extent.end() <= units.end {
             true => Ok(()),
             false => bad(),

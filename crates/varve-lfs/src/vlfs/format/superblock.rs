@@ -22,6 +22,8 @@ pub const MAGIC: [u8; 8] = *b"VARVEVL\x01";
 pub const VERSION: u16 = 1;
 /// Incompatible feature: small transactions are records of changes.
 pub const CHANGES: u64 = 1;
+/// Incompatible feature: a short block takes the units that it needs.
+pub const PARTS: u64 = 2;
 const CHECKSUM_CRC32C: u8 = 1;
 /// Records of changes that may be live at once.
 const SLOTS_MAX: u64 = 1024;
@@ -102,7 +104,7 @@ impl Superblock {
                 found.version, found.checksum_kind
             )));
         }
-        let unknown = found.incompat.get() & !CHANGES;
+        let unknown = found.incompat.get() & !(CHANGES | PARTS);
         if unknown != 0 {
             return Err(bad(format!(
                 "needs features {unknown:#x} this program lacks"
@@ -130,12 +132,12 @@ impl Superblock {
     }
 }
 
-/// Units behind each other.
+/// Units behind each other in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Extent {
     /// The first.
     pub unit: u64,
-    /// How many: one, or a block's.
+    /// How many: at most a block's.
     pub units: u32,
 }
 
@@ -165,6 +167,8 @@ pub struct Measures {
     pub reserve_blocks: u64,
     /// Records of changes that may be live at once.
     pub slots: u64,
+    /// A short block takes the units that it needs; otherwise one, or a block's.
+    pub parts: bool,
 }
 
 impl Measures {
@@ -179,6 +183,7 @@ impl Measures {
             zone_blocks: superblock.zone_blocks.get(),
             reserve_blocks: superblock.reserve_blocks.get(),
             slots: superblock.slots.get(),
+            parts: superblock.incompat.get() & PARTS != 0,
         }
     }
 
@@ -331,16 +336,22 @@ impl Measures {
         self.span(height).saturating_mul(self.root_slots() as u64)
     }
 
-    /// The units that a stored place takes: one, or a whole block.
+    /// The units that what has so many sectors is stored in: those that it
+    /// needs, or one or a whole block's.
+    pub fn units_for(&self, sectors: u64) -> u32 {
+        let each = self.units_per_block();
+        match sectors.div_ceil(self.unit_sectors()) {
+            0 | 1 => 1,
+            units if self.parts && units < u64::from(each) => units as u32,
+            _ => each,
+        }
+    }
+
+    /// The units that a stored place takes.
     pub fn extent_of(&self, place: &Place) -> Extent {
-        let units = u64::from(place.sectors).div_ceil(self.unit_sectors());
         Extent {
             unit: place.sector / self.unit_sectors(),
-            units: if units <= 1 {
-                1
-            } else {
-                self.units_per_block()
-            },
+            units: self.units_for(place.sectors.into()),
         }
     }
 

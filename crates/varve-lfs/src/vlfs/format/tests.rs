@@ -15,6 +15,7 @@ pub(in crate::vlfs) fn measures(unit_bytes: u32) -> Measures {
         zone_blocks: 0,
         reserve_blocks: 128,
         slots: 16,
+        parts: true,
     }
 }
 
@@ -105,6 +106,35 @@ fn places_outside_of_the_volume_are_refused() {
             crc: 0,
         };
         assert!(place.check(&measures).is_err(), "{place:?}");
+    }
+}
+
+#[test]
+fn places_lie_within_a_block_and_on_older_volumes_take_all_of_it() {
+    for unit_bytes in [512, 1024, 2048, 4096] {
+        let new = measures(unit_bytes);
+        let old = Measures {
+            parts: false,
+            ..new
+        };
+        let each = u64::from(new.units_per_block());
+        let first = new.eager_units().start;
+        for sectors in 1..=8u16 {
+            let need = u64::from(sectors).div_ceil(new.unit_sectors());
+            for nth in 0..each {
+                let place = Place {
+                    sector: (first + nth) * new.unit_sectors(),
+                    sectors,
+                    crc: 0,
+                };
+                let taken = u64::from(new.extent_of(&place).units);
+                assert_eq!(taken, need);
+                assert_eq!(place.check(&new).is_ok(), nth + need <= each, "{place:?}");
+                let taken = u64::from(old.extent_of(&place).units);
+                assert_eq!(taken, if need == 1 { 1 } else { each });
+                assert_eq!(place.check(&old).is_ok(), need == 1 || nth == 0);
+            }
+        }
     }
 }
 

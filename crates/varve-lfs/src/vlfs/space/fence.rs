@@ -80,11 +80,7 @@ impl Space {
 
     /// What nobody uses any more is free, or waits behind a fence.
     pub(super) fn give(&mut self, extent: Extent) {
-        let (block, bit) = self.free.place(extent.unit);
-        let units = match extent.units {
-            1 => bit,
-            _ => self.free.full_mask(),
-        };
+        let (block, units) = self.bits_of(extent);
         let region = self.free.regions().of(block) as u32;
         if !self.fences.hold(region, block, units) {
             self.free.give(block, units);

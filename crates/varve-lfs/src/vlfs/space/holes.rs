@@ -62,10 +62,23 @@ impl Space {
         units.filter(|&unit| self.tree.get(unit)).count() as u64
     }
 
+    /// Blocks that a region's content takes elsewhere, about: what is more than
+    /// half of a block has one to itself.
+    fn wanted_by(&self, region: u32) -> u64 {
+        let each = u64::from(self.measures.units_per_block());
+        let units = self.units_of(region);
+        let blocks = units.step_by(each as usize);
+        let live = |first: u64| (first..first + each).filter(|&unit| self.tree.get(unit));
+        let taken = blocks.map(|first| match live(first).count() as u64 {
+            most if most > each / 2 => each,
+            few => few,
+        });
+        taken.sum::<u64>().div_ceil(each)
+    }
+
     /// The emptiest region of `among` whose content fits into holes elsewhere;
     /// not one that is being filled, holds what cannot move, or is in `not`.
     pub fn emptiest(&self, among: Range<u32>, not: &BTreeSet<u32>) -> Option<u32> {
-        let each = u64::from(self.measures.units_per_block());
         let eager = self.measures.eager_units();
         let holes = self.free.free_blocks() - self.blocks_in_empty();
         let mut best: Option<(u64, u32)> = None;
@@ -78,7 +91,7 @@ impl Space {
             let live = self.live_in(region);
             let own = u64::from(self.free.free_blocks_in(region as usize));
             let empty = self.free.empty_regions().contains(&region);
-            let fits = (holes.saturating_sub(own)) > live.div_ceil(each) + SPARE_BLOCKS;
+            let fits = holes.saturating_sub(own) > self.wanted_by(region) + SPARE_BLOCKS;
             if live > 0 && !empty && fits && best.is_none_or(|(least, _)| live < least) {
                 best = Some((live, region));
             }
@@ -91,11 +104,14 @@ impl Space {
         self.plugging = holes;
     }
 
-    /// Takes a hole for a block of data (`units` of a block) or for a short
-    /// one; `None` if there is none outside of empty and fenced regions.
+    /// Takes a hole of so many units of a block; `None` if there is none outside
+    /// of empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
-        let whole = units == self.measures.units_per_block();
-        let want = if whole { Want::Block } else { Want::Unit };
+        let want = match units {
+            units if units == self.measures.units_per_block() => Want::Block,
+            1 => Want::Unit,
+            units => Want::Part(units),
+        };
         let avoid = Avoid {
             empty: true,
             ..Avoid::default()
@@ -108,12 +124,8 @@ impl Space {
         if self.free.empty_regions().contains(&region) {
             return None;
         }
-        match whole {
-            true => self.free.take_block(self.free.place(unit).0),
-            false => self.free.take_unit(unit),
-        }
         let extent = Extent { unit, units };
-        self.enter(extent);
+        self.take(extent);
         Some(extent)
     }
 }

@@ -31,12 +31,21 @@ fn content(file: u64, block: u64, round: u64) -> Vec<u8> {
     bytes
 }
 
+/// Behind its blocks each file has a tail, written again at each sync: in the
+/// end of as many sectors as its number says, of those that there are.
+fn tail(file: u64, step: u64) -> Vec<u8> {
+    content(file, BLOCKS, step)[..512 * (1 + (file + step) as usize % 8)].to_vec()
+}
+
+const STEPS: u64 = 2 * BLOCKS / 10;
+
 /// Files whose blocks lie all over the volume, with holes between them: each
 /// fourth block is as of round 1.
 fn scattered(system: &System) -> Vec<InodeNo> {
     let files: Vec<InodeNo> = (0..FILES)
         .map(|nth| create(system, &format!("file{nth}")))
         .collect();
+    let root = Caller::root();
     for round in 0..2 {
         for block in 0..BLOCKS {
             for (nth, &file) in (0..).zip(&files) {
@@ -45,11 +54,19 @@ fn scattered(system: &System) -> Vec<InodeNo> {
                 }
             }
             if block % 10 == 9 {
+                let step = (round * BLOCKS + block) / 10 + 1;
+                for (nth, &file) in (0..).zip(&files) {
+                    let set = varve_fs::SetAttr {
+                        size: Some(BLOCKS * BLOCK),
+                        ..varve_fs::SetAttr::default()
+                    };
+                    system.setattr(View::Live, &root, file, &set).unwrap();
+                    write(system, file, BLOCKS * BLOCK, &tail(nth, step)).unwrap();
+                }
                 system.sync().unwrap();
             }
         }
     }
-    let root = Caller::root();
     let value = vec![5; 300];
     for &file in &files[..3] {
         let set = system.setxattr(View::Live, &root, file, b"user.x", &value, false, false);
@@ -66,6 +83,8 @@ fn verify(system: &System, files: &[InodeNo]) {
             let found = read(system, file, block * BLOCK, BLOCK as usize);
             assert!(found == content(nth, block, round), "{nth}, block {block}");
         }
+        let found = read(system, file, BLOCKS * BLOCK, BLOCK as usize);
+        assert!(found == tail(nth, STEPS), "the tail of {nth}");
     }
     for &file in &files[..3] {
         let found = system.getxattr(View::Live, &Caller::root(), file, b"user.x");
