@@ -10,6 +10,7 @@ use crate::aligned::AlignedBuffer;
 use parking_lot::Mutex;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// Buffers of one size, ready for use.
 #[derive(Debug)]
@@ -17,6 +18,7 @@ pub struct BufferPool {
     buffer_bytes: usize,
     keep: usize,
     waiting: Mutex<Vec<AlignedBuffer>>,
+    lent: AtomicUsize,
 }
 
 impl BufferPool {
@@ -26,7 +28,14 @@ impl BufferPool {
             buffer_bytes,
             keep,
             waiting: Mutex::default(),
+            lent: AtomicUsize::new(0),
         })
+    }
+
+    /// True if no more of its buffers are on loan than it keeps: who holds one
+    /// for long then costs nobody fresh memory.
+    pub fn can_spare(&self) -> bool {
+        self.lent.load(Relaxed) <= self.keep
     }
 
     /// A buffer that shows `len` bytes, whose content is whatever the last
@@ -40,6 +49,7 @@ impl BufferPool {
                 pool: None,
             };
         }
+        self.lent.fetch_add(1, Relaxed);
         let waiting = self.waiting.lock().pop();
         PooledBuffer {
             buffer: waiting.unwrap_or_else(|| AlignedBuffer::zeroed(self.buffer_bytes)),
@@ -74,6 +84,7 @@ impl DerefMut for PooledBuffer {
 impl Drop for PooledBuffer {
     fn drop(&mut self) {
         let Some(pool) = &self.pool else { return };
+        pool.lent.fetch_sub(1, Relaxed);
         let mut waiting = pool.waiting.lock();
         if waiting.len() < pool.keep {
             waiting.push(std::mem::take(&mut self.buffer));
@@ -90,8 +101,12 @@ mod tests {
         let pool = BufferPool::new(1 << 16, 4);
         let first = pool.take(1 << 16).as_ptr().addr();
         assert_eq!(pool.take(40_000).as_ptr().addr(), first);
-        let many: Vec<_> = (0..10).map(|_| pool.take(1 << 16)).collect();
-        drop(many);
+        let few: Vec<_> = (0..4).map(|_| pool.take(1 << 16)).collect();
+        assert!(pool.can_spare());
+        let many: Vec<_> = (0..6).map(|_| pool.take(1 << 16)).collect();
+        assert!(!pool.can_spare());
+        drop((few, many));
+        assert!(pool.can_spare());
         assert_eq!(pool.waiting.lock().len(), 4);
     }
 
@@ -101,6 +116,6 @@ mod tests {
         for len in [0, 1, 1000, 70_000, 1 << 20] {
             assert_eq!(pool.take(len).len(), len);
         }
-        assert!(pool.waiting.lock().is_empty());
+        assert!(pool.waiting.lock().is_empty() && pool.can_spare());
     }
 }

@@ -6,7 +6,7 @@
 use crate::error::{Error, Result};
 use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState};
 use crate::format::inode::{InodeImage, MAX_HEIGHT, Root};
-use crate::format::node::{FANOUT, NodeId};
+use crate::format::node::{FANOUT, Node, NodeId};
 use crate::format::{Malformed, Pointer, entries};
 use crate::geometry::Geometry;
 use crate::reader::Reader;
@@ -167,26 +167,15 @@ impl Tree<'_> {
     /// # Errors
     /// If a node on the way cannot be read.
     pub fn get(&self, block: u64) -> Result<Option<Pointer>> {
-        let mut height = self.root.height;
-        let Some(&slot) = self
-            .root
-            .slots
-            .get(usize::try_from(block / span(height)).unwrap_or(usize::MAX))
-        else {
-            return Ok(None);
-        };
-        let mut pointer = slot;
-        while height > 0 && !pointer.is_none() {
-            let id = NodeId {
-                ino: self.ino,
-                height,
-                index: block / span(height),
-            };
-            let node = self.reader.node(&pointer, id)?;
-            height -= 1;
-            pointer = node.get((block / span(height) % FANOUT) as usize);
+        self.cursor().get(block)
+    }
+
+    /// Looks blocks up one after the other.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor {
+            tree: self,
+            path: Default::default(),
         }
-        Ok((!pointer.is_none()).then_some(pointer))
     }
 
     /// Visits the blocks of `from..to` that exist, ascending, until `visit`
@@ -312,6 +301,41 @@ impl Tree<'_> {
             )?;
             height -= 1;
             pointer = node.get((id.index / span(height - id.height) % FANOUT) as usize);
+        }
+        Ok((!pointer.is_none()).then_some(pointer))
+    }
+}
+
+/// Keeps the nodes that led to the block before, as neighbours share most.
+pub struct Cursor<'t> {
+    tree: &'t Tree<'t>,
+    /// By height, from 1: which node of it, and what that holds.
+    path: [Option<(u64, Arc<Node>)>; MAX_HEIGHT as usize],
+}
+
+impl Cursor<'_> {
+    /// The pointer of `block`.
+    ///
+    /// # Errors
+    /// If a node on the way cannot be read.
+    pub fn get(&mut self, block: u64) -> Result<Option<Pointer>> {
+        let Tree { reader, ino, root } = *self.tree;
+        let slot = usize::try_from(block / span(root.height)).unwrap_or(usize::MAX);
+        let mut pointer = root.slots.get(slot).copied().unwrap_or(Pointer::NONE);
+        let steps = self.path[..root.height.into()].iter_mut();
+        for (height, step) in (1..=root.height).zip(steps).rev() {
+            if pointer.is_none() {
+                break;
+            }
+            let index = block / span(height);
+            let node = match step {
+                Some((at, node)) if *at == index => node,
+                _ => {
+                    let id = NodeId { ino, height, index };
+                    &mut step.insert((index, reader.node(&pointer, id)?)).1
+                }
+            };
+            pointer = node.get((block / span(height - 1) % FANOUT) as usize);
         }
         Ok((!pointer.is_none()).then_some(pointer))
     }

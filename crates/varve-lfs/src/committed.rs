@@ -96,22 +96,13 @@ impl Committed {
     /// What the deltas alone say about one block, for the test of a move
     /// (protocol rule 18): `Pass` means the image's word stands.
     pub fn delta_answer(&self, ino: InodeNo, version: Version, block: u64) -> Answer {
-        let Some((entries, below)) = self.entries(ino) else {
-            return Answer::Hole;
-        };
-        if entries
-            .first()
-            .is_some_and(|entry| entry.version != version)
-        {
-            return Answer::Hole;
-        }
-        for entry in entries {
-            match entry.block(block, 1) {
-                Answer::Pass => {}
-                answer => return answer,
+        match self.entries(ino) {
+            Some((entries, _)) if entries.first().is_some_and(|e| e.version != version) => {
+                Answer::Hole
             }
+            Some(layers) => answer(&layers, block, 1),
+            None => Answer::Hole,
         }
-        if below { Answer::Pass } else { Answer::Hole }
     }
 
     /// Where the deltas say the newest image of `ino` is: `None` if it is
@@ -134,6 +125,14 @@ impl Committed {
         }
         Some((!below).then_some(Pointer::NONE))
     }
+}
+
+/// What entries of deltas, newest first, say about a block of so many sectors,
+/// if there may be something below them.
+fn answer((entries, below): &(Vec<&InodeDelta>, bool), block: u64, sectors: u8) -> Answer {
+    let mut answers = entries.iter().map(|entry| entry.block(block, sectors));
+    let above = answers.find(|answer| !matches!(answer, Answer::Pass));
+    above.unwrap_or(if *below { Answer::Pass } else { Answer::Hole })
 }
 
 /// Answers questions about the committed state.
@@ -282,6 +281,64 @@ impl Lookup<'_> {
             merged.extend(overlay.blocks.iter().copied());
         }
         Ok((merged.into_iter().collect(), serial))
+    }
+
+    /// Where each of these blocks of `ino` is, ascending, or none; and the serial
+    /// of the checkpoint that was consulted. `go_on` is asked before each; behind
+    /// its first no come none.
+    ///
+    /// # Errors
+    /// As [`Lookup::blocks`].
+    pub fn pointers(
+        &self,
+        ino: InodeNo,
+        blocks: &[u64],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(Vec<Option<Pointer>>, u64)> {
+        self.steady(|| self.pointers_once(ino, blocks, go_on))
+    }
+
+    fn pointers_once(
+        &self,
+        ino: InodeNo,
+        blocks: &[u64],
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<(Vec<Option<Pointer>>, u64)> {
+        let sectors = (self.geometry.block_bytes / 512) as u8;
+        let (answers, base) = {
+            let committed = self.committed.read();
+            let layers = committed.entries(ino).ok_or(Error::NoInode(ino))?;
+            let answers: Vec<Answer> = (blocks.iter())
+                .map(|block| answer(&layers, *block, sectors))
+                .collect();
+            (answers, Arc::clone(&committed.base))
+        };
+        let asks_below = answers.iter().any(|answer| matches!(answer, Answer::Pass));
+        let image = match asks_below {
+            true => base.inode(self.reader, self.geometry, ino)?,
+            false => None,
+        };
+        let tree = image
+            .as_ref()
+            .and_then(|image| image.root.as_ref())
+            .map(|root| Tree {
+                reader: self.reader,
+                ino,
+                root,
+            });
+        let mut cursor = tree.as_ref().map(Tree::cursor);
+        let mut below = |block| cursor.as_mut().map_or(Ok(None), |cursor| cursor.get(block));
+        let found = answers
+            .into_iter()
+            .zip(blocks)
+            .take_while(|_| go_on())
+            .map(|(answer, block)| match answer {
+                Answer::At(pointer) => Ok(Some(pointer)),
+                Answer::Hole => Ok(None),
+                Answer::Pass => below(*block),
+            })
+            .collect::<Result<_>>()?;
+        Ok((found, base.serial))
     }
 
     /// The first block at or after `from` that exists.

@@ -233,7 +233,7 @@ impl Fold<'_> {
                 ino: InodeNo::IFILE,
                 version: 0,
                 block: *block,
-                data: Arc::clone(bytes),
+                data: Arc::clone(bytes).into(),
                 written,
                 source: None,
             })

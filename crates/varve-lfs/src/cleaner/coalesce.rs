@@ -16,7 +16,6 @@ use crate::format::Pointer;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
 use crate::reader::ReadCause;
-use std::sync::Arc;
 use varve_fs::{BlockPointer, InodeNo};
 
 /// Times an extent that changes underfoot is tried.
@@ -188,7 +187,7 @@ impl Lfs {
                     ino,
                     version,
                     block,
-                    data: Arc::clone(&data),
+                    data: data.into(),
                     written,
                     source: Some(pointer),
                 };

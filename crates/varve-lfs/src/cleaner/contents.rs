@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::format::{Malformed, SECTOR};
 use crate::geometry::Geometry;
 use crate::lfs::Lfs;
+use crate::log::Content;
 use crate::reader::ReadCause;
 use crate::segments::Edition;
 use std::ops::Range;
@@ -156,31 +157,41 @@ impl SegmentContents {
 }
 
 /// Stored bytes of some blocks of a segment.
-pub(super) struct Extents<'c> {
-    bytes: Bytes<'c>,
-    /// By the byte of the device where each begins.
+pub(super) struct Extents {
+    bytes: Arc<PooledBuffer>,
+    /// Where each run begins, in bytes of the device, and where it is here.
     runs: Vec<(u64, Range<usize>)>,
+    /// What keeps one block keeps all of it: half of it is wanted, at least, and
+    /// the next segment finds a buffer all the same.
+    may_be_kept: bool,
 }
 
-/// Memory that the device can read into.
-enum Bytes<'c> {
-    Whole(&'c [u8]),
-    Parts(PooledBuffer),
-}
-
-impl Extents<'_> {
-    /// The stored bytes of a block; empty if they were not fetched.
-    pub fn of(&self, info: &BlockInfo) -> &[u8] {
+impl Extents {
+    /// Where the stored bytes of a block are; empty if they were not fetched.
+    fn range_of(&self, info: &BlockInfo) -> Range<usize> {
         let after = self.runs.partition_point(|(byte, _)| *byte <= info.byte);
         let Some((start, run)) = after.checked_sub(1).and_then(|at| self.runs.get(at)) else {
-            return &[];
+            return 0..0;
         };
-        let bytes = match &self.bytes {
-            Bytes::Whole(bytes) => &bytes[run.clone()],
-            Bytes::Parts(bytes) => &bytes[run.clone()],
-        };
-        let from = (info.byte - start) as usize;
-        bytes.get(from..from + info.length as usize).unwrap_or(&[])
+        let from = run.start + (info.byte - start) as usize;
+        let range = from..from + info.length as usize;
+        match range.end <= run.end {
+            true => range,
+            false => 0..0,
+        }
+    }
+
+    /// The stored bytes of a block; empty if they were not fetched.
+    pub fn of(&self, info: &BlockInfo) -> &[u8] {
+        &self.bytes[self.range_of(info)]
+    }
+
+    /// The same, of a block that has proved to be whole, to be kept.
+    pub fn verified(&self, info: &BlockInfo) -> Content {
+        match self.may_be_kept {
+            true => Content::Verified(Arc::clone(&self.bytes), self.range_of(info)),
+            false => self.of(info).to_vec().into(),
+        }
     }
 }
 
@@ -326,6 +337,7 @@ impl Lfs {
             summed.push(summary.offset..summary.offset + summary.summary_bytes());
             let items = summary.items(geometry)?.into_iter();
             let here = items.filter(|item| !summary.is_elsewhere(item));
+            blocks.reserve(here.size_hint().1.unwrap_or(0));
             blocks.extend(here.filter_map(|item| BlockInfo::of(geometry, item)));
         }
         Ok(SegmentContents {
@@ -345,14 +357,18 @@ impl Lfs {
     /// Device errors.
     pub(super) fn fetch<'c>(
         &self,
-        contents: &'c SegmentContents,
-        wanted: impl Iterator<Item = &'c BlockInfo>,
-    ) -> Result<Extents<'c>> {
+        contents: &SegmentContents,
+        wanted: impl Iterator<Item = &'c BlockInfo> + Clone,
+    ) -> Result<Extents> {
+        let wanted_bytes: u64 = wanted.clone().map(|info| u64::from(info.length)).sum();
+        let may_be_kept =
+            |bytes: usize| 2 * wanted_bytes >= bytes as u64 && self.control.buffers.can_spare();
         if let Some(image) = &contents.image {
             let first = self.geometry.byte(contents.segment, 0);
             return Ok(Extents {
                 runs: vec![(first, 0..image.len())],
-                bytes: Bytes::Whole(image),
+                may_be_kept: may_be_kept(image.len()),
+                bytes: Arc::clone(image),
             });
         }
         let mut ranges: Vec<(u64, u64)> = wanted
@@ -401,7 +417,8 @@ impl Lfs {
             at += count;
         }
         Ok(Extents {
-            bytes: Bytes::Parts(bytes),
+            may_be_kept: may_be_kept(bytes.len()),
+            bytes: Arc::new(bytes),
             runs,
         })
     }

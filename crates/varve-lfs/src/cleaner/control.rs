@@ -165,8 +165,15 @@ pub(crate) struct Control {
     pub buffers: Arc<BufferPool>,
 }
 
-/// Buffers that wait for the next segment.
-const BUFFERS: usize = 2;
+/// Most buffers that wait for the next segment, and most bytes of them beyond two.
+const BUFFERS: usize = 16;
+const BUFFERED_BYTES: usize = 8 << 20;
+
+fn buffers_for(segment_bytes: usize) -> Arc<BufferPool> {
+    // A part of a segment is aligned for each of its runs.
+    let bytes = segment_bytes / 4 * 5;
+    BufferPool::new(bytes, (BUFFERED_BYTES / bytes).clamp(2, BUFFERS))
+}
 
 /// Somebody waits for room for as long as this lives.
 pub(crate) struct Needy<'c>(&'c Control);
@@ -218,8 +225,7 @@ impl Control {
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
             plugs: Plugging::default(),
-            // A part of a segment is aligned for each of its runs.
-            buffers: BufferPool::new(segment_bytes as usize / 4 * 5, BUFFERS),
+            buffers: buffers_for(segment_bytes as usize),
         }
     }
 

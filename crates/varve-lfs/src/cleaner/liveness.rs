@@ -1,5 +1,6 @@
 //! Whether a block lives: judged by committed pointers, under no lock.
 
+use super::contents::BlockInfo;
 use super::mechanism::Found;
 use crate::chain::ChainItem;
 use crate::error::Result;
@@ -8,6 +9,10 @@ use crate::format::node::NodeId;
 use crate::lfs::Lfs;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};
+
+/// Blocks of a file that are looked up under one hold of the committed state:
+/// some ten microseconds.
+const LOOKED_UP_AT_ONCE: usize = 64;
 
 /// How a block lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,13 +55,25 @@ impl Lfs {
             ChainItem::Block {
                 ino,
                 version,
-                block,
                 pointer,
-                xattrs,
+                xattrs: true,
                 ..
             } => self
-                .is_live(ino, version, block, &pointer, xattrs, found)?
+                .holds_xattrs((ino, version), &pointer, found)?
                 .then_some(Life::Moves),
+            ChainItem::Block {
+                ino,
+                version,
+                block,
+                pointer,
+                ..
+            } => {
+                let mut lives = None;
+                self.judge_blocks((ino, version), &[(block, pointer)], found, &|| true, |_| {
+                    lives = Some(Life::Moves);
+                })?;
+                lives
+            }
             ChainItem::Node { id, pointer, .. } => {
                 let height = self.lookup().steady(|| self.live_node(id, &pointer))?;
                 height.map(Life::Node)
@@ -74,39 +91,103 @@ impl Lfs {
         })
     }
 
-    fn is_live(
+    /// As [`Lfs::life_of`], of several blocks: the data blocks of a file are looked
+    /// up together. `go_on` is asked before each; at its first no `found` is told
+    /// that it was interrupted, and not all are judged.
+    ///
+    /// # Errors
+    /// As [`Lfs::life_of`].
+    pub(super) fn lives_of(
         &self,
-        ino: InodeNo,
-        version: Version,
-        block: u64,
+        blocks: &[&BlockInfo],
+        found: &mut Found,
+        go_on: &dyn Fn() -> bool,
+    ) -> Result<Vec<Option<Life>>> {
+        let mut lives = vec![None; blocks.len()];
+        let mut data = Vec::new();
+        for (nth, info) in blocks.iter().enumerate() {
+            match info.item {
+                ChainItem::Block {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    xattrs: false,
+                    ..
+                } if ino != InodeNo::IFILE => data.push(((ino, version), block, nth, pointer)),
+                _ if !go_on() => {
+                    found.interrupted = true;
+                    return Ok(lives);
+                }
+                item => lives[nth] = self.life_of(&item, found)?,
+            }
+        }
+        data.sort_unstable_by_key(|(file, block, nth, _)| (*file, *block, *nth));
+        for of_file in data.chunk_by(|a, b| a.0 == b.0) {
+            for some in of_file.chunks(LOOKED_UP_AT_ONCE) {
+                let blocks: Vec<(u64, Pointer)> = some.iter().map(|b| (b.1, b.3)).collect();
+                self.judge_blocks(some[0].0, &blocks, found, go_on, |which| {
+                    lives[some[which].2] = Some(Life::Moves);
+                })?;
+                if found.interrupted {
+                    return Ok(lives);
+                }
+            }
+        }
+        Ok(lives)
+    }
+
+    /// Tells `lives` which of these copies of data blocks of a file live; they
+    /// ascend by block.
+    fn judge_blocks(
+        &self,
+        (ino, version): (InodeNo, Version),
+        blocks: &[(u64, Pointer)],
+        found: &mut Found,
+        go_on: &dyn Fn() -> bool,
+        mut lives: impl FnMut(usize),
+    ) -> Result<()> {
+        if !self.is_life_of(ino, version)? {
+            return Ok(());
+        }
+        let wanted: Vec<u64> = blocks.iter().map(|(block, _)| *block).collect();
+        let current = self.lookup().pointers(ino, &wanted, go_on);
+        let Some((current, serial)) = current.map(Some).or_else(gone)? else {
+            return Ok(());
+        };
+        found.judged_against(serial);
+        found.interrupted |= current.len() < blocks.len();
+        for (nth, (current, (_, copy))) in current.iter().zip(blocks).enumerate() {
+            if current.is_some_and(|pointer| pointer.same_content(copy)) {
+                lives(nth);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether this is the present life of an inode number.
+    fn is_life_of(&self, ino: InodeNo, version: Version) -> Result<bool> {
+        let (current, _) = self.lookup().inode_place(ino)?;
+        let is_it = current.is_some_and(|(current, _)| current == version);
+        if is_it {
+            // Known images keep the price of folding the move low.
+            let _known = self.image(ino);
+        }
+        Ok(is_it)
+    }
+
+    fn holds_xattrs(
+        &self,
+        (ino, version): (InodeNo, Version),
         pointer: &Pointer,
-        xattrs: bool,
         found: &mut Found,
     ) -> Result<bool> {
-        let lookup = self.lookup();
-        match lookup.inode_place(ino)?.0 {
-            Some((current, _)) if current == version => {}
-            _ => return Ok(false),
+        if !self.is_life_of(ino, version)? {
+            return Ok(false);
         }
-        // Known images keep the price of folding the move low.
-        let _known = self.image(ino);
-        let current = if xattrs {
-            found.judged_against(self.committed.read().base.serial);
-            lookup.xattrs(ino).map(Some).or_else(gone)?
-        } else {
-            match lookup
-                .blocks(ino, block, block + 1)
-                .map(Some)
-                .or_else(gone)?
-            {
-                Some((blocks, serial)) => {
-                    found.judged_against(serial);
-                    blocks.first().map(|b| b.1)
-                }
-                None => None,
-            }
-        };
-        Ok(current.is_some_and(|p| p.same_content(pointer)))
+        found.judged_against(self.committed.read().base.serial);
+        let current = self.lookup().xattrs(ino).map(Some).or_else(gone)?;
+        Ok(current.is_some_and(|current| current.same_content(pointer)))
     }
 
     fn ifile_holds(&self, block: u64, pointer: &Pointer) -> Result<bool> {

@@ -10,7 +10,7 @@ use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
-use crate::log::{GroupKind, LogItem, Room};
+use crate::log::{Content, GroupKind, LogItem, Room};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
 use std::iter::Peekable;
@@ -138,16 +138,15 @@ impl Lfs {
             incomplete: !contents.complete,
             ..Found::default()
         };
-        let mut living = Vec::new();
-        for info in which.iter().map(|&at| &contents.blocks[at]) {
-            if !go_on() {
-                found.interrupted = true;
-                return Ok(found);
-            }
-            if let Some(life) = self.life_of(&info.item, &mut found)? {
-                living.push((info, life));
-            }
+        let blocks: Vec<&BlockInfo> = which.iter().map(|&at| &contents.blocks[at]).collect();
+        let lives = self.lives_of(&blocks, &mut found, go_on)?;
+        if found.interrupted {
+            return Ok(found);
         }
+        let living = blocks.into_iter().zip(lives);
+        let living: Vec<(&BlockInfo, Life)> = living
+            .filter_map(|(info, life)| Some((info, life?)))
+            .collect();
         let extents = self.fetch(contents, living.iter().map(|(info, _)| *info))?;
         for (info, life) in living {
             if !go_on() {
@@ -176,13 +175,7 @@ impl Lfs {
         Ok(found)
     }
 
-    fn found_block(
-        &self,
-        found: &mut Found,
-        info: &BlockInfo,
-        extents: &Extents<'_>,
-        item: ChainItem,
-    ) {
+    fn found_block(&self, found: &mut Found, info: &BlockInfo, extents: &Extents, item: ChainItem) {
         let ChainItem::Block {
             ino,
             version,
@@ -195,10 +188,9 @@ impl Lfs {
         else {
             return;
         };
-        let Some(bytes) = self.whole(info, extents, pointer.crc()) else {
+        let Some(data) = self.whole(info, extents, pointer.crc()) else {
             return self.lost(found, info);
         };
-        let data = Arc::new(bytes);
         let source = Some(pointer);
         let item = if xattrs {
             LogItem::Xattrs {
@@ -226,7 +218,7 @@ impl Lfs {
     fn is_whole(
         &self,
         info: &BlockInfo,
-        extents: &Extents<'_>,
+        extents: &Extents,
         pointer: &Pointer,
         found: &mut Found,
     ) -> bool {
@@ -239,11 +231,11 @@ impl Lfs {
 
     /// The bytes of a block that must have checksum `want`, read again before
     /// they are given up.
-    fn whole(&self, info: &BlockInfo, extents: &Extents<'_>, want: u32) -> Option<Vec<u8>> {
+    fn whole(&self, info: &BlockInfo, extents: &Extents, want: u32) -> Option<Content> {
         let bytes = extents.of(info);
         let first = crc32c(bytes);
         if first == want {
-            return Some(bytes.to_vec());
+            return Some(extents.verified(info));
         }
         if self.is_gone(info) {
             return None;
@@ -259,7 +251,7 @@ impl Lfs {
         let found = again.map_or(first, |()| crc32c(&bytes));
         self.reader
             .tell_mismatch(sector, bytes.len(), want, first, found);
-        (found == want).then_some(bytes)
+        (found == want).then(|| bytes.into())
     }
 
     /// The bytes of a block that lives are not what they must be.
@@ -292,7 +284,7 @@ impl Lfs {
         &self,
         found: &mut Found,
         info: &BlockInfo,
-        extents: &Extents<'_>,
+        extents: &Extents,
         ino: InodeNo,
         place: InodePlace,
     ) {

@@ -226,22 +226,20 @@ impl Lfs {
             0 => self.claim_for(id, segment)?,
             _ => self.claimed(id, segment)?,
         };
-        let mut found = Found::default();
-        let mut blocks = Vec::new();
-        let mut at = from;
         let end = contents
             .blocks
             .len()
             .min(from.saturating_add(JUDGED_AT_ONCE));
-        while at < end && blocks.len() < BLOCKS {
-            let info = &contents.blocks[at];
-            let life = self.life_of(&info.item, &mut found);
-            if self
-                .legible(id, (segment, contents.edition), life)?
-                .is_some()
-            {
-                blocks.extend(name_of(info));
+        let some: Vec<&BlockInfo> = contents.blocks[from.min(end)..end].iter().collect();
+        let lives = self.lives_of(&some, &mut Found::default(), &|| true);
+        let lives = self.legible(id, (segment, contents.edition), lives)?;
+        let mut blocks = Vec::new();
+        let mut at = from;
+        for (info, life) in some.into_iter().zip(lives) {
+            if blocks.len() >= BLOCKS {
+                break;
             }
+            blocks.extend(life.and_then(|_| name_of(info)));
             at += 1;
         }
         let next = (at < contents.blocks.len()).then_some(at as u32);
@@ -387,11 +385,11 @@ impl Lfs {
     fn declare_clean(&self, id: CleanerId, segment: u32) -> Answered<()> {
         let contents = self.claimed(id, segment)?;
         let base = self.committed.read().base.serial;
-        let mut found = Found::default();
         let (mut nodes, mut ifile, mut lives) = (Vec::new(), Vec::new(), 0);
-        for info in &contents.blocks {
-            let life = self.life_of(&info.item, &mut found);
-            let life = self.legible(id, (segment, contents.edition), life)?;
+        let blocks: Vec<&BlockInfo> = contents.blocks.iter().collect();
+        let judged = self.lives_of(&blocks, &mut Found::default(), &|| true);
+        let judged = self.legible(id, (segment, contents.edition), judged)?;
+        for (info, life) in blocks.into_iter().zip(judged) {
             match (life, info.item) {
                 (None, _) => {}
                 (Some(Life::Node(_)), ChainItem::Node { id, .. }) => nodes.push(id),

@@ -133,8 +133,9 @@ impl PartialBuffer {
         Pointer::new(sector, sectors as u8, crc, self.serial, incarnation)
     }
 
-    /// First pass: copies a block's content and returns the pointer to it.
-    pub fn place_block(&mut self, content: &[u8], birth: Option<u64>) -> Pointer {
+    /// First pass: copies a block's content, which has the checksum `crc` if that
+    /// is known, and returns the pointer to it.
+    pub fn place_block(&mut self, content: &[u8], birth: Option<u64>, crc: Option<u32>) -> Pointer {
         let sectors = content.len().div_ceil(SECTOR as usize);
         let length = sectors * SECTOR as usize;
         let next = match self.aligned && length != self.block_bytes {
@@ -146,7 +147,8 @@ impl PartialBuffer {
         let stored = &mut self.bytes[at..at + length];
         stored[..content.len()].copy_from_slice(content);
         stored[content.len()..].fill(0);
-        let crc = crc32c(stored);
+        debug_assert!(crc.is_none_or(|crc| crc == crc32c(stored)), "not this copy");
+        let crc = crc.unwrap_or_else(|| crc32c(stored));
         let sector = self.sector + at as u64 / SECTOR;
         let birth = birth.unwrap_or(self.serial);
         Pointer::new(sector, sectors as u8, crc, birth, self.incarnation)

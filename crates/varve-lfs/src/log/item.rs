@@ -1,5 +1,6 @@
 //! What a group is made of, and what became of each item.
 
+use super::content::Content;
 use crate::apply::Record;
 use crate::format::Pointer;
 use crate::format::SECTOR;
@@ -31,7 +32,7 @@ pub enum LogItem {
         /// Logical block number.
         block: u64,
         /// 1 to `block_bytes` bytes.
-        data: Arc<Vec<u8>>,
+        data: Content,
         /// Last user write.
         written: Timestamp,
         /// The copy the cleaner read.
@@ -44,7 +45,7 @@ pub enum LogItem {
         /// Its version.
         version: Version,
         /// The blob.
-        data: Arc<Vec<u8>>,
+        data: Content,
         /// The copy the cleaner read.
         source: Option<Pointer>,
     },

@@ -3,6 +3,7 @@
 mod account;
 mod append;
 mod build;
+mod content;
 mod holes;
 mod image;
 mod item;
@@ -15,6 +16,7 @@ mod resize;
 mod writer;
 
 pub use build::inode_place;
+pub use content::Content;
 pub use holes::{Holes, goes_into_holes};
 pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};

@@ -210,9 +210,10 @@ impl Lfs {
                         | LogItem::Xattrs { data, source, .. }
                             if !data.is_empty() =>
                         {
-                            buffer.place_block(data, source.map(|p| p.birth()))
+                            let crc = source.and_then(|source| data.checksum_at(&source));
+                            buffer.place_block(data, source.map(|p| p.birth()), crc)
                         }
-                        LogItem::Node { bytes, .. } => buffer.place_block(bytes, None),
+                        LogItem::Node { bytes, .. } => buffer.place_block(bytes, None, None),
                         _ => Pointer::NONE,
                     });
                 }

@@ -321,14 +321,14 @@ impl Edit {
         items.extend(self.xattrs.map(|data| LogItem::Xattrs {
             ino,
             version,
-            data,
+            data: data.into(),
             source: None,
         }));
         items.extend(self.blocks.into_iter().map(|(block, data)| LogItem::Block {
             ino,
             version,
             block,
-            data,
+            data: data.into(),
             written,
             source: None,
         }));

@@ -87,7 +87,7 @@ fn group_of(file: InodeNo) -> Vec<LogItem> {
         ino: file,
         version: 1,
         block,
-        data: Arc::new(vec![0; BLOCK as usize]),
+        data: vec![0; BLOCK as usize].into(),
         written: Timestamp::default(),
         source: None,
     };

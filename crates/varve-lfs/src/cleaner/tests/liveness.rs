@@ -1,7 +1,7 @@
 //! Which segments may be cleaned, what in them lives, and what moving it is
 //! said to cost.
 
-use super::{BLOCK, Volume, found_in, settled_file};
+use super::{BLOCK, PUNCH, Volume, found_in, settled_file};
 use crate::base::Tree;
 use crate::chain::ChainItem;
 use crate::cleaner::Found;
@@ -13,10 +13,12 @@ use crate::format::Pointer;
 use crate::format::node::NodeId;
 use crate::price::FoldPrice;
 use crate::segments::{Segment, SegmentState};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::BufferPool;
+use varve_fs::{Caller, InodeNo, View};
 
 impl Volume {
     /// Whether a segment is a candidate, and whether it is settled.
@@ -362,4 +364,98 @@ fn who_has_judged_asks_for_the_room_of_what_lives() {
     drop(cleaning);
     assert_eq!(v.lfs.clean_batch().unwrap(), 0);
     assert_eq!(v.place(file, 0), place);
+}
+
+impl Volume {
+    /// What [`Lfs::life_of`](crate::Lfs) must say of a block, by a look-up that the
+    /// cleaner does not use.
+    fn lives(&self, item: &ChainItem) -> bool {
+        let (ino, version, block, pointer) = match *item {
+            ChainItem::Block {
+                ino,
+                version,
+                block,
+                pointer,
+                ..
+            } if ino != InodeNo::IFILE => (ino, version, block, pointer),
+            _ => {
+                let life = self.lfs.life_of(item, &mut Found::default());
+                return life.unwrap().is_some();
+            }
+        };
+        let lookup = self.lfs.lookup();
+        let place = lookup.inode_place(ino).unwrap().0;
+        if place.is_none_or(|(now, _)| now != version) {
+            return false;
+        }
+        let found = lookup.blocks(ino, block, block + 1).unwrap().0;
+        found.iter().any(|(_, at)| at.same_content(&pointer))
+    }
+}
+
+/// Blocks of several files, in the image, above it, in holes, of files that are
+/// gone, and of lives of a number that are over.
+#[test]
+fn what_is_judged_together_is_as_what_is_judged_alone() {
+    let v = Volume::new();
+    let remove = |name: &[u8]| {
+        v.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, name)
+            .unwrap();
+    };
+    let files: Vec<InodeNo> = (0..4).map(|n| v.create(&format!("file {n}"))).collect();
+    for &file in &files {
+        v.write(file, 0, 300);
+        v.write(file, 20_000, 30); // below another node
+    }
+    v.checkpoint();
+    (0..300).step_by(7).for_each(|at| v.write(files[0], at, 2));
+    v.checkpoint();
+    remove(b"file 3");
+    v.checkpoint();
+    let again = v.create("again");
+    v.write(again, 0, 60);
+    (0..300).step_by(11).for_each(|at| v.write(files[1], at, 1));
+    let (from, length) = (40 * BLOCK, 70 * BLOCK);
+    v.fs.fallocate(View::Live, &Caller::root(), files[2], PUNCH, from, length)
+        .unwrap();
+    remove(b"file 0");
+    v.fs.sync().unwrap();
+
+    let (mut alive, mut dead) = (0, 0);
+    for segment in 0..v.lfs.geometry.segment_count {
+        let contents = v.lfs.read_segment(segment).unwrap();
+        let blocks: Vec<_> = contents.blocks.iter().collect();
+        let mut found = Found::default();
+        let lives = v.lfs.lives_of(&blocks, &mut found, &|| true).unwrap();
+        assert!(!found.interrupted);
+        for (info, life) in blocks.iter().zip(lives) {
+            assert_eq!(life.is_some(), v.lives(&info.item), "{:?}", info.item);
+            match life {
+                Some(_) => alive += 1,
+                None => dead += 1,
+            }
+        }
+    }
+    assert!(alive > 500 && dead > 500, "{alive} live, {dead} do not");
+}
+
+/// Whoever comes in between waits for no further look-up.
+#[test]
+fn judging_ends_at_the_next_block_when_somebody_comes() {
+    let v = Volume::new();
+    let (_, segments) = settled_file(&v, 100);
+    let contents = v.lfs.read_segment(segments[0]).unwrap();
+    let all: Vec<usize> = (0..contents.blocks.len()).collect();
+    assert!(all.len() > 10);
+    for allowed in [0, 1, 5, all.len() - 1] {
+        let asked = Cell::new(0);
+        let go_on = || {
+            asked.set(asked.get() + 1);
+            asked.get() <= allowed
+        };
+        let found = v.lfs.bmapv_some(&contents, &all, &go_on).unwrap();
+        assert!(found.interrupted && found.is_empty());
+        // Judged by file, and asked once more before the next.
+        assert_eq!(asked.get(), allowed + 1);
+    }
 }

@@ -1,7 +1,6 @@
 //! Which head takes what.
 
 use super::*;
-use std::sync::Arc;
 use varve_fs::{Timestamp, Version};
 
 fn geometry() -> Geometry {
@@ -26,7 +25,7 @@ fn block(ino: u64, block: u64) -> LogItem {
         ino: InodeNo(ino),
         version: VERSION,
         block,
-        data: Arc::new(vec![1; 4096]),
+        data: vec![1; 4096].into(),
         written: Timestamp::from_ns(0),
         source: None,
     }
