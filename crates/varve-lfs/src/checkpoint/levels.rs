@@ -42,7 +42,7 @@ impl Fold<'_> {
     pub(super) fn levels(&mut self, folds: &mut [FileFold]) -> Result<()> {
         let highest = folds.iter().map(|fold| fold.height).max().unwrap_or(0);
         for height in 0..=highest {
-            let mut chunk = Vec::new();
+            let mut chunk = Pending::default();
             for at in 0..folds.len() {
                 if folds[at].height == height {
                     self.finish_root(&mut folds[at]);
@@ -92,7 +92,7 @@ impl Fold<'_> {
         folds: &mut [FileFold],
         at: usize,
         height: u8,
-        chunk: &mut Vec<PendingNode>,
+        chunk: &mut Pending,
     ) -> Result<()> {
         let fold = &mut folds[at];
         let mut changes = std::mem::take(&mut fold.changes);
@@ -146,16 +146,16 @@ impl Fold<'_> {
                 self.lfs.fragments.lock().note(ino, &node);
             }
             let bytes = node.encode(id, version, self.lfs.geometry.packed);
-            chunk.push(PendingNode {
+            chunk.bytes += bytes.len();
+            chunk.nodes.push(PendingNode {
                 at,
                 id,
                 version,
                 node,
                 bytes,
             });
-            let bytes: usize = chunk.iter().map(|node| node.bytes.len()).sum();
-            let many = chunk.len() >= CHUNK && bytes >= self.least_bytes();
-            if many || bytes >= self.chunk_bytes() {
+            let many = chunk.nodes.len() >= CHUNK && chunk.bytes >= self.least_bytes();
+            if many || chunk.bytes >= self.chunk_bytes() {
                 self.write_nodes(folds, chunk)?;
             }
         }
@@ -179,8 +179,8 @@ impl Fold<'_> {
     }
 
     /// Writes nodes; each becomes a change of its own level.
-    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut Vec<PendingNode>) -> Result<()> {
-        let nodes = std::mem::take(chunk);
+    fn write_nodes(&mut self, folds: &mut [FileFold], chunk: &mut Pending) -> Result<()> {
+        let Pending { nodes, .. } = std::mem::take(chunk);
         if nodes.is_empty() {
             return Ok(());
         }
@@ -212,6 +212,13 @@ impl Fold<'_> {
         }
         Ok(())
     }
+}
+
+/// Nodes that wait to be written, and how many bytes they have.
+#[derive(Default)]
+struct Pending {
+    nodes: Vec<PendingNode>,
+    bytes: usize,
 }
 
 /// A node to write, and the fold it belongs to.

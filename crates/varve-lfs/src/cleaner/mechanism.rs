@@ -147,6 +147,7 @@ impl Lfs {
         let living: Vec<(&BlockInfo, Life)> = living
             .filter_map(|(info, life)| Some((info, life?)))
             .collect();
+        found.moves.reserve(living.len());
         let extents = self.fetch(contents, living.iter().map(|(info, _)| *info))?;
         for (info, life) in living {
             if !go_on() {
