@@ -116,13 +116,15 @@ impl Vlfs {
         let reserved =
             (usage.blocks.saturating_sub(stored)).saturating_mul(measures.block_sectors());
         let sectors = usage.sectors.saturating_sub(reserved);
-        let beyond = sectors.saturating_sub(stored);
+        // Of extended attributes longer than a unit, a sector more than that.
+        let long = writer.long_xattrs;
+        let beyond = sectors.saturating_sub(stored + long * (unit + 1));
         let several = stored.min(beyond / unit);
         // What is not data: nodes and inodes.
         let data = sectors.saturating_add(stored * (unit - 1)) / unit;
         let others = writer.space.tree_units().saturating_sub(data);
         let units = stored - several + others.max(usage.inodes);
-        live.max(several.saturating_add(units / u64::from(measures.units_per_block())))
+        live.max((several + long).saturating_add(units / u64::from(measures.units_per_block())))
     }
 
     /// Blocks that growth leaves: what an overwriting asks for, and what all of

@@ -275,6 +275,7 @@ impl Vlfs {
         let (freed, images, nodes) = (changes.freed, changes.images, changes.nodes);
         self.tables.write().adopt(freed, images, nodes);
         writer.stored = writer.stored.saturating_add_signed(changes.stored);
+        writer.long_xattrs = (writer.long_xattrs).saturating_add_signed(changes.long_xattrs);
         for extent in changes.retired {
             self.retire(writer, extent)?;
         }
