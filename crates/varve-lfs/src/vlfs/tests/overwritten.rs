@@ -252,3 +252,34 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
         full::ends_sound(system, &medium);
     }
 }
+
+/// What they may come to is told from the beginning, not when it has come.
+#[test]
+fn attributes_that_come_apart_take_no_room_that_was_told() {
+    for medium in [memory(6 << 20, 512), drive_of(3)] {
+        let system = ready(&medium);
+        let files: Vec<InodeNo> = (0..300)
+            .map(|nth| create(&system, &format!("file{nth}")))
+            .collect();
+        for &file in &files {
+            set(&system, file, 1300, 1).unwrap();
+        }
+        system.checkpoint().unwrap();
+        let told = system.statfs().free;
+        let packed = system.layout().statistics().blocks_live;
+        assert!(
+            packed < 260,
+            "{packed} blocks for 300 attributes of 3 units"
+        );
+        for round in 2..5 {
+            for (nth, &file) in files.iter().enumerate() {
+                if (nth + usize::from(round)) % 3 > 0 {
+                    set(&system, file, 1300, round).unwrap();
+                }
+            }
+            system.checkpoint().unwrap();
+            let free = system.statfs().free;
+            assert!(free.abs_diff(told) < 8, "{free} blocks, {told} at first");
+        }
+    }
+}
