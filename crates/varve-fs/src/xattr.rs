@@ -318,7 +318,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<(Usage, u64)> {
         let state = vnode.read();
         state.live()?;
-        let bytes = with(&*self.blob(vnode, &state)?, name, new)?.len();
+        let bytes = with(&self.blob(vnode, &state)?, name, new)?.len();
         let before = sectors_of(state.inode.xattr_bytes as usize);
         let growth = Usage {
             inodes: 0,
