@@ -111,7 +111,8 @@ impl Stage<'_> {
                 version,
                 place,
             } => self.change(*ino, *version, |stage, image| {
-                stage.set_xattrs(image, *place);
+                let old = std::mem::replace(&mut image.xattrs, *place);
+                stage.give_up(&old);
                 Ok(())
             }),
             Change::Inode(inode) => self.change(inode.ino.0, inode.version, |_, image| {

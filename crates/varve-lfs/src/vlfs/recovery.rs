@@ -52,8 +52,6 @@ pub(super) struct Recovered {
     pub tree: Bits,
     pub base: Bits,
     pub totals: Totals,
-    /// Files whose extended attributes take more than a unit.
-    pub long_xattrs: u64,
     pub checkpoints: [Option<(u64, u64)>; 2],
     pub found: Found<Logged>,
     pub report: VlfsRecovery,
@@ -64,7 +62,6 @@ struct Base {
     bits: Bits,
     map: Vec<Entry>,
     totals: Totals,
-    long_xattrs: u64,
 }
 
 /// Recovers a volume; nothing is written.
@@ -80,12 +77,8 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         };
         match read_body(store, region, &head) {
             Ok((bits, map)) => {
-                base = Some(Base {
-                    bits,
-                    map,
-                    totals: head.totals,
-                    long_xattrs: head.long_xattrs.get(),
-                });
+                let totals = head.totals;
+                base = Some(Base { bits, map, totals });
                 break;
             }
             Err(_) => whole[region] = None,
@@ -107,7 +100,6 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         bits: Bits::new(&store.measures),
         map: Vec::new(),
         totals: Totals::default(),
-        long_xattrs: 0,
     });
     let (map, totals) = amended(&store.measures, &base, &found)?;
     let difference = match known {
@@ -118,8 +110,8 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         map,
         ..Tables::default()
     };
-    let (mut tree, long_xattrs) = match difference {
-        Ok(found) => found,
+    let mut tree = match difference {
+        Ok(tree) => tree,
         Err(reason) => {
             tracing::warn!("looking at every inode to find what is free: {reason}");
             report.walked = true;
@@ -132,7 +124,6 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
     Ok(Recovered {
         tables: replayed.tables,
         held: replayed.held,
-        long_xattrs: long_xattrs.saturating_add_signed(replayed.long_xattrs),
         dirty: replayed.dirty,
         unfolded,
         tree,
@@ -206,19 +197,17 @@ fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
     }
 }
 
-/// The bits of the present tree, from the checkpoint's and what differs; and
-/// how many files' extended attributes take more than a unit.
+/// The bits of the present tree, from the checkpoint's and what differs.
 fn difference(
     store: &Store,
     base: &Base,
     map: &[Entry],
     report: &mut VlfsRecovery,
-) -> Result<(Bits, u64)> {
+) -> Result<Bits> {
     let mut both = Difference {
         store,
         gone: Bits::new(&store.measures),
         come: Bits::new(&store.measures),
-        long_xattrs: 0,
     };
     let entry = |map: &[Entry], ino: usize| map.get(ino).copied().unwrap_or_default();
     for ino in 0..map.len().max(base.map.len()) {
@@ -240,8 +229,7 @@ fn difference(
         }
         *byte |= come;
     }
-    let long = (base.long_xattrs).saturating_add_signed(both.long_xattrs);
-    Ok((tree, long))
+    Ok(tree)
 }
 
 /// One side of a comparison: what is at one height and number of an index.
@@ -267,7 +255,6 @@ struct Difference<'a> {
     store: &'a Store,
     gone: Bits,
     come: Bits,
-    long_xattrs: i64,
 }
 
 impl Difference<'_> {
@@ -279,12 +266,6 @@ impl Difference<'_> {
             }
         };
         let (before, after) = (image(old)?, image(new)?);
-        let measures = &self.store.measures;
-        let long = |image: &Option<Arc<Image>>| {
-            let image = image.as_ref();
-            i64::from(image.is_some_and(|image| measures.is_long(&image.xattrs)))
-        };
-        self.long_xattrs += long(&after) - long(&before);
         let place = |image: &Option<Arc<Image>>| match image {
             Some(image) => Side::Place(image.xattrs),
             None => Side::Nothing,
@@ -377,10 +358,9 @@ impl Difference<'_> {
     }
 }
 
-/// The bits of a tree, from all its inodes and indexes; and how many files'
-/// extended attributes take more than a unit.
-pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
-    let (mut bits, mut long) = (Bits::new(&store.measures), 0);
+/// The bits of a tree, from all its inodes and indexes.
+pub(super) fn walk(store: &Store, tables: &Tables) -> Result<Bits> {
+    let mut bits = Bits::new(&store.measures);
     for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
         if let Some(unit) = tables.entry(ino).unit() {
             mark(&mut bits, Extent { unit, units: 1 })?;
@@ -388,7 +368,6 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
         let image = tables.image(store, ino)?;
         if image.xattrs.is_stored() {
             mark(&mut bits, store.measures.extent_of(&image.xattrs))?;
-            long += u64::from(store.measures.is_long(&image.xattrs));
         }
         let tree = Tree {
             measures: &store.measures,
@@ -402,7 +381,7 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
             Ok(place.is_stored())
         })?;
     }
-    Ok((bits, long))
+    Ok(bits)
 }
 
 /// Marks a volume whose bits cannot be trusted.

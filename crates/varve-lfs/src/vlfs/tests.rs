@@ -5,7 +5,6 @@ mod compaction;
 mod drive;
 mod full;
 mod held;
-mod lengthened;
 mod newest;
 mod overtaking;
 mod overwritten;

@@ -31,9 +31,8 @@ pub struct CheckpointHeader {
     pub body_crc: U32,
     /// 1: there is no body; no unit is used and no number.
     pub empty: U32,
-    /// Files whose extended attributes take more than a unit. Zero of programs
-    /// that did not count them.
-    pub long_xattrs: U64,
+    /// Zero.
+    pub spare: U64,
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 96);
 
