@@ -165,14 +165,14 @@ pub(crate) struct Control {
     pub buffers: Arc<BufferPool>,
 }
 
-/// Most buffers that wait for the next segment, and most bytes of them beyond two.
-const BUFFERS: usize = 16;
-const BUFFERED_BYTES: usize = 8 << 20;
+/// Bytes of the buffers that wait for the next segment, which are two at least:
+/// as many as what is moved together may have been read into.
+const BUFFERED_BYTES: usize = 4 << 20;
 
 fn buffers_for(segment_bytes: usize) -> Arc<BufferPool> {
     // A part of a segment is aligned for each of its runs.
     let bytes = segment_bytes / 4 * 5;
-    BufferPool::new(bytes, (BUFFERED_BYTES / bytes).clamp(2, BUFFERS))
+    BufferPool::new(bytes, (BUFFERED_BYTES / bytes).max(2))
 }
 
 /// Somebody waits for room for as long as this lives.

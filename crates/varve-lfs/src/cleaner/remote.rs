@@ -226,21 +226,21 @@ impl Lfs {
             0 => self.claim_for(id, segment)?,
             _ => self.claimed(id, segment)?,
         };
+        let mut blocks = Vec::new();
+        let mut at = from;
         let end = contents
             .blocks
             .len()
             .min(from.saturating_add(JUDGED_AT_ONCE));
-        let some: Vec<&BlockInfo> = contents.blocks[from.min(end)..end].iter().collect();
-        let lives = self.lives_of(&some, &mut Found::default(), &|| true);
-        let lives = self.legible(id, (segment, contents.edition), lives)?;
-        let mut blocks = Vec::new();
-        let mut at = from;
-        for (info, life) in some.into_iter().zip(lives) {
-            if blocks.len() >= BLOCKS {
-                break;
-            }
-            blocks.extend(life.and_then(|_| name_of(info)));
-            at += 1;
+        // As many at a time as there is room for, should all of them live.
+        while at < end && blocks.len() < BLOCKS {
+            let next = end.min(at + BLOCKS - blocks.len());
+            let some: Vec<&BlockInfo> = contents.blocks[at..next].iter().collect();
+            let lives = self.lives_of(&some, &mut Found::default(), &|| true);
+            let lives = self.legible(id, (segment, contents.edition), lives)?;
+            let named = some.into_iter().zip(lives);
+            blocks.extend(named.filter_map(|(info, life)| life.and_then(|_| name_of(info))));
+            at = next;
         }
         let next = (at < contents.blocks.len()).then_some(at as u32);
         Ok(Answer::Blocks { blocks, next })
