@@ -208,7 +208,7 @@ fn a_volume_is_filled_and_emptied_with_cleaners_at_work() {
     m.umount();
     // Every write is answered by the server, over the device.
     let options = "nouring,order=strict,cleaner-idle=1";
-    varve(["mount", "-o", options, "--cache", "16M", &m.image, &m.dir]).expect(0, "");
+    m.mount_with(&["-o", options, "--cache", "16M"]);
     let cleaners = ["greedy", "cost-benefit"]
         .map(|policy| cleaner(&m, &["--policy", policy, "--low", "20", "--high", "30"]));
     let mut random = Random(42);

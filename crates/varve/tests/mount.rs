@@ -79,7 +79,7 @@ fn a_mount_lives_from_mount_to_umount() {
     m.umount();
     varve(["umount", &m.dir]).expect(32, "nothing is mounted");
     assert!(!m.path("hello").exists());
-    varve(["mount", "-r", &m.image, &m.dir]).expect(0, "");
+    m.mount_with(&["-r"]);
     assert_eq!(fs::read(m.path("hello")).unwrap(), b"world");
     let refused = fs::write(m.path("hello"), b"x").unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(30));

@@ -141,7 +141,7 @@ fn an_idle_mount_makes_empty_regions_if_asked_to() {
     }
     let m = mounted("16M");
     m.umount();
-    varve(["mount", "-o", "compact", &m.image, &m.dir]).expect(0, "");
+    m.mount_with(&["-o", "compact"]);
     let content = |nth: usize| vec![nth as u8; 20_000];
     let mut files = 0;
     while fs::write(m.path(&format!("{files}")), content(files)).is_ok() {

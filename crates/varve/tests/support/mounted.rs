@@ -62,7 +62,14 @@ impl Mount {
     }
 
     pub fn mount(&self) {
-        varve(["mount", &self.image, &self.dir, "--cache", "64M"]).expect(0, "");
+        self.mount_with(&["--cache", "64M"]);
+    }
+
+    /// Mounts it with these options. The server's log is shown if the test fails.
+    pub fn mount_with(&self, options: &[&str]) {
+        let log = self.scratch.text("log");
+        let whole = ["mount", &self.image, &self.dir, "--log", &log];
+        varve([&whole, options].concat()).expect(0, "");
     }
 
     pub fn umount(&self) {
@@ -107,6 +114,8 @@ impl Drop for Mount {
     fn drop(&mut self) {
         drop(self.over.take());
         if std::thread::panicking() {
+            let log = fs::read_to_string(self.scratch.path("log")).unwrap_or_default();
+            eprintln!("the server's log:\n{log}");
             let _ = Command::new("umount").args(["-l", &self.dir]).status();
         }
     }
