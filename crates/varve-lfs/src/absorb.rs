@@ -3,7 +3,7 @@
 //! A checkpoint that could not be completed leaves its frozen delta behind;
 //! the next attempt folds that together with what came since.
 
-use crate::apply::{BlockChange, Record};
+use crate::apply::{BlockChange, Cause, Record};
 use crate::delta::{Delta, RangeState};
 use crate::geometry::Geometry;
 use varve_fs::InodeNo;
@@ -51,7 +51,7 @@ impl Delta {
                 self.apply_xattrs(geometry, ino, version, pointer);
             }
             if let Some(placed) = entry.image {
-                self.apply_image(geometry, placed, true);
+                self.apply_image(geometry, placed, Cause::Move { stale: true });
             }
             // Whatever its image says: a bound, and the dear side of it.
             self.reprice(geometry, ino, |price| {

@@ -25,6 +25,19 @@ pub enum Record {
     Reserved(u64, u64, u64),
 }
 
+/// Why an inode's image was logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Something of the inode has changed.
+    Change,
+    /// The cleaner moved it. If the image below has changed since it was read,
+    /// or is going to, the copy is `stale`: folding writes another.
+    Move {
+        /// See above.
+        stale: bool,
+    },
+}
+
 /// A block's new copy.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockChange {
@@ -133,7 +146,7 @@ impl Delta {
 
     /// The inode has a new image; a moved one knows nothing of what this delta
     /// holds of the file.
-    pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, moved: bool) {
+    pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, cause: Cause) {
         let inode = &placed.image.inode;
         let (ino, version) = (inode.ino, inode.version);
         let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
@@ -150,13 +163,14 @@ impl Delta {
             self.count(geometry, former.place.sector, -bytes);
         }
         self.set_unfinished(ino.0, unfinished);
-        self.reprice(geometry, ino, |price| {
-            if moved {
-                return;
-            }
-            price.rewrite = complete.is_none();
-            if complete == Some(0) {
-                price.is_in_the_inode();
+        self.reprice(geometry, ino, |price| match (cause, complete) {
+            (Cause::Move { stale }, _) => price.rewrite |= stale,
+            (Cause::Change, None) => price.rewrite = true,
+            (Cause::Change, Some(height)) => {
+                price.rewrite = false;
+                if height == 0 {
+                    price.is_in_the_inode();
+                }
             }
         });
     }

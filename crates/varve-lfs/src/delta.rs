@@ -272,6 +272,11 @@ impl Delta {
             .is_some_and(|entry| entry.reborn || entry.freed.is_some())
     }
 
+    /// True if folding it may change the image of an inode.
+    pub fn changes(&self, ino: InodeNo) -> bool {
+        self.inodes.contains_key(&ino.0) || self.touched_prices.contains_key(&ino.0)
+    }
+
     /// True if folding it would change nothing.
     pub fn is_empty(&self) -> bool {
         self.inodes.is_empty() && self.touched_nodes.is_empty() && self.touched_ifile.is_empty()

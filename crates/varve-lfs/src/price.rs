@@ -120,11 +120,13 @@ impl Delta {
     }
 
     /// What touching these nodes, each of an index of the height beside it, and
-    /// moving the inodes of `files` may add to a fold.
+    /// changing something of `files` may add to a fold, and so many inodes that are
+    /// moved while a checkpoint changes them.
     pub fn further_bytes<'n>(
         &self,
         geometry: &Geometry,
         nodes: impl Iterator<Item = &'n (NodeId, u8)>,
+        stale: u64,
         files: impl Iterator<Item = InodeNo>,
     ) -> u64 {
         let mut further = Delta::default();
@@ -135,7 +137,7 @@ impl Delta {
         let blocks = files.map(|ino| imap_block(geometry, ino.0));
         further.imap_blocks.extend(blocks);
         let fresh = further.imap_blocks.difference(&self.imap_blocks).count() as u64;
-        further.touched_bytes + fresh * ifile_block_price(geometry)
+        further.touched_bytes + stale * inode_price(geometry) + fresh * ifile_block_price(geometry)
     }
 
     /// The same of the inode map, for changes in memory that count for so many

@@ -55,6 +55,10 @@ fn written_ns(item: &LogItem) -> i64 {
     }
 }
 
+fn is_inode(item: &LogItem) -> bool {
+    matches!(item, LogItem::MovedInode { .. })
+}
+
 impl Found {
     /// Takes in what lives in another segment.
     pub(super) fn append(&mut self, other: Found) {
@@ -78,14 +82,13 @@ impl Found {
 
     /// True if all was found that lives, and nothing but data.
     pub fn is_all_data(&self) -> bool {
-        let inode = |(item, _): &(LogItem, usize)| matches!(item, LogItem::MovedInode { .. });
         if planted::is(Planted::ReuseMetadata) {
             return true;
         }
         !self.incomplete
             && self.touched_nodes.is_empty()
             && self.touched_ifile.is_empty()
-            && !self.moves.iter().any(inode)
+            && !self.moves.iter().any(|(item, _)| is_inode(item))
     }
 
     /// Files of which something is moved or touched.
@@ -341,7 +344,14 @@ impl Lfs {
         let committed = self.committed.read();
         let nodes = found.iter().flat_map(|found| &found.touched_nodes);
         let files = found.iter().flat_map(|found| found.files());
-        committed.live.further_bytes(&self.geometry, nodes, files)
+        let folding = committed.frozen.as_ref();
+        let changes =
+            |ino| committed.live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
+        let moves = found.iter().flat_map(|found| &found.moves);
+        let stale = moves.filter(|(item, _)| is_inode(item) && changes(item.file().0));
+        let stale = stale.count() as u64;
+        let live = &committed.live;
+        live.further_bytes(&self.geometry, nodes, stale, files)
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint

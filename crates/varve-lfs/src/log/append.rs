@@ -6,7 +6,7 @@
 use super::build::PartialBuffer;
 use super::image::{Below, compose};
 use super::item::{GroupKind, LogItem, Placed};
-use crate::apply::{BlockChange, Record};
+use crate::apply::{BlockChange, Cause, Record};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::format::Pointer;
@@ -97,7 +97,7 @@ impl Lfs {
                 let file = (ino, image.inode.version);
                 let place = buffer.put_inode(geometry, file, None, |into| image.encode(into));
                 let placed = PlacedImage { image, place };
-                committed.live.apply_image(geometry, placed, false);
+                committed.live.apply_image(geometry, placed, Cause::Change);
                 Placed::Inode(place)
             }
             LogItem::MovedInode { image, source } => {
@@ -108,16 +108,11 @@ impl Lfs {
                 {
                     let image = (*image).clone();
                     let placed = PlacedImage { image, place };
-                    committed.live.apply_image(geometry, placed, true);
-                    if committed
-                        .frozen
-                        .as_ref()
-                        .is_some_and(|f| f.inode(file.0.0).is_some())
-                    {
-                        // It knows nothing of the index that is being folded.
-                        let live = &mut committed.live;
-                        live.reprice(geometry, file.0, |price| price.rewrite = true);
-                    }
+                    // It knows nothing of what is being folded.
+                    let folding = committed.frozen.as_ref();
+                    let stale = folding.is_some_and(|frozen| frozen.changes(file.0));
+                    let cause = Cause::Move { stale };
+                    committed.live.apply_image(geometry, placed, cause);
                 }
                 Placed::Inode(place)
             }

@@ -5,7 +5,7 @@
 //! moved from still stands (rule 18).
 
 use super::replay::{Pending, Replay};
-use crate::apply::{BlockChange, Record};
+use crate::apply::{BlockChange, Cause, Record};
 use crate::chain::ChainItem;
 use crate::committed::Lookup;
 use crate::delta::PlacedImage;
@@ -83,8 +83,10 @@ impl Replay<'_> {
             // nothing that the pointers do not.
             ChainItem::Node { .. } | ChainItem::Map { .. } => {}
             ChainItem::Inode { place, source, .. } => {
+                // What was moved stands where it was read: it is not stale.
+                let cause = source.map_or(Cause::Change, |_| Cause::Move { stale: false });
                 if let Some(image) = image {
-                    live.apply_image(geometry, PlacedImage { image, place }, source.is_some());
+                    live.apply_image(geometry, PlacedImage { image, place }, cause);
                 }
             }
         }

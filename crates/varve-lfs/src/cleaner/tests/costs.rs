@@ -1,6 +1,8 @@
 //! What cleaning costs at worst (thesis §6.2.2, figures 6-6 and 6-7).
 
 use super::*;
+use crate::chain::ChainItem;
+use crate::format::node::NodeId;
 
 #[test]
 fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
@@ -100,4 +102,64 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     }
     assert!(v.clean() >= clean, "{} after {clean}", v.clean());
     files.iter().for_each(|&file| v.is_whole(file, 0, blocks));
+}
+
+/// A checkpoint that only moves nodes changes the inodes above them as well: what
+/// was moved of those meanwhile is written once more, and has its price.
+#[test]
+fn inodes_moved_while_a_checkpoint_moves_their_nodes_are_priced() {
+    let v = Volume::new();
+    let files: Vec<InodeNo> = (0..1000).map(|n| v.create(&format!("file {n}"))).collect();
+    files.iter().for_each(|&file| v.write(file, 100, 1));
+    v.checkpoint();
+    let places: BTreeSet<u32> = (files.iter())
+        .map(|&file| {
+            let place = v.lfs.lookup().inode_place(file).unwrap().0.unwrap().1;
+            v.lfs.geometry.segment_of(place.sector).unwrap()
+        })
+        .collect();
+    let ids = files.iter().map(|&ino| NodeId {
+        ino,
+        height: 1,
+        index: 0,
+    });
+    for id in ids {
+        v.node(id.ino);
+        v.lfs.change_committed().live.touch(&v.lfs.geometry, id, 1);
+    }
+    // The checkpoint reads them: that is when they are moved.
+    v.lfs.drop_caches();
+    let lfs = Arc::clone(&v.lfs);
+    v.errands.before(Operation::Read, 0..u64::MAX, move || {
+        if lfs.committed.read().frozen.is_none() {
+            return true;
+        }
+        let mut found = crate::cleaner::Found::default();
+        for &segment in &places {
+            let contents = lfs.read_segment(segment).unwrap();
+            let is_inode =
+                |at: &usize| matches!(contents.blocks[*at].item, ChainItem::Inode { .. });
+            let inodes: Vec<usize> = (0..contents.blocks.len()).filter(is_inode).collect();
+            found.append(lfs.bmapv_some(&contents, &inodes, &|| true).unwrap());
+        }
+        assert!(lfs.markv(found).unwrap().is_some());
+        false
+    });
+    v.lfs.checkpoint().unwrap();
+    assert!(v.errands.is_done());
+
+    let priced = {
+        let committed = v.lfs.committed.read();
+        v.lfs.fold_bytes(&committed.base, &committed.live)
+            + v.lfs.table_bytes(committed.live.next_ino)
+    };
+    let before = v.lfs.statistics().checkpoint_log_bytes;
+    v.lfs.checkpoint().unwrap();
+    let written = v.lfs.statistics().checkpoint_log_bytes - before;
+    let inodes = files.len() as u64 * u64::from(v.lfs.geometry.inode_bytes);
+    assert!(
+        inodes < written && written <= priced,
+        "{written} for {priced}"
+    );
+    files.iter().for_each(|&file| v.is_whole(file, 100, 1));
 }
