@@ -73,9 +73,7 @@ impl Delta {
     fn ifile_bytes(&self, geometry: &Geometry, unfinished: u64) -> u64 {
         let list = (unfinished + self.joined) * 8;
         let all = self.all_imap_blocks(geometry);
-        // Numbers are taken from the head of the list of free ones, and then
-        // those beside them are few; but some come back unused, in any order.
-        let imap = (3 * self.imap_blocks.len() as u64 + NEIGHBOURS).min(all);
+        let imap = self.priced_imap_blocks(geometry);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
         // Of the map; the table's and those above are priced with the table.
@@ -83,6 +81,14 @@ impl Delta {
         blocks * ifile_block_price(geometry)
             + (leaves + leaves / FANOUT) * geometry.node_price()
             + geometry.node_bytes(all % FANOUT)
+    }
+
+    /// Blocks of the inode map that folding it is priced for.
+    pub fn priced_imap_blocks(&self, geometry: &Geometry) -> u64 {
+        // Numbers are taken from the head of the list of free ones, and then
+        // those beside them are few; but some come back unused, in any order.
+        let changed = 3 * self.imap_blocks.len() as u64 + NEIGHBOURS;
+        changed.min(self.all_imap_blocks(geometry))
     }
 
     /// What index nodes that may have been there before cost: as priced, each

@@ -117,8 +117,8 @@ impl<'a> Fold<'a> {
         let changed = self.frozen.inodes.keys().copied();
         let numbers: BTreeSet<u64> = changed.chain(touched.keys().copied()).collect();
         let mut imap = BTreeMap::new();
-        let mut folds = Vec::new();
-        let mut images = Vec::new();
+        let mut folds = Vec::with_capacity(numbers.len());
+        let mut images = Vec::with_capacity(numbers.len());
         let none = InodeDelta::default();
         for number in numbers {
             let ino = InodeNo(number);

@@ -84,7 +84,7 @@ impl Lfs {
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
             || live.memory_bytes() >= self.options.delta_bytes()
-            || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
+            || live.priced_imap_blocks(&self.geometry) >= self.imap_limit() * 3 / 2
     }
 
     /// True if the background has not kept up: the caller takes the
@@ -95,7 +95,7 @@ impl Lfs {
         live.entries >= 2 * MAX_ENTRIES
             || live.memory_bytes() >= 2 * self.options.delta_bytes()
             || live.log_bytes >= 2 * self.checkpoint_bytes()
-            || live.imap_blocks.len() as u64 >= self.imap_limit() * 3 / 4
+            || live.priced_imap_blocks(&self.geometry) >= self.imap_limit() * 9 / 4
     }
 
     /// Takes a checkpoint if one is due.

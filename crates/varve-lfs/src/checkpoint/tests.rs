@@ -74,7 +74,10 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         ),
         (
             "inode map",
-            Box::new(|live, blocks| live.imap_blocks = (0..blocks).collect()),
+            Box::new(|live, blocks| {
+                live.imap_blocks = (0..blocks).collect();
+                live.next_ino = 1 << 20;
+            }),
             imap / 2,
             imap * 3 / 4,
         ),
@@ -90,6 +93,16 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         assert!(lfs.delta_overdue(), "{name}");
         fresh();
     }
+    // A map that is small as a whole is no reason.
+    {
+        let live = &mut lfs.committed.write().live;
+        live.imap_blocks = (0..imap).collect();
+        live.next_ino = (imap * 3 / 2 - 1) * lfs.geometry.entries_per_block();
+    }
+    assert!(!lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
+    lfs.committed.write().live.next_ino += 1;
+    assert!(lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
+    fresh();
     // What it would write presses on the segments that are left.
     lfs.committed.write().live.file_fold_bytes = 48 << 20;
     assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
