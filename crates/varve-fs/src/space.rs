@@ -168,7 +168,7 @@ impl<L: Layout> FileSystem<L> {
         let keep = match purpose {
             // What adds nothing takes no room from anybody.
             Purpose::Grow if growth != Usage::default() => self.kept(),
-            Purpose::Grow | Purpose::Shrink => Usage::default(),
+            _ => Usage::default(),
         };
         self.promise_keeping(growth, bytes, purpose, keep)
     }
@@ -181,6 +181,10 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
         keep: Usage,
     ) -> Result<Operation<'_>> {
+        let purpose = match purpose {
+            Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
+            other => other,
+        };
         assert_none();
         self.check_writable()?;
         if self.waits.bytes() > self.stop_access_bytes {
@@ -203,14 +207,14 @@ impl<L: Layout> FileSystem<L> {
             Err(Error::NoSpace) if self.waits.bytes() > 0 => {
                 self.append_all(Cause::WriteBack)?;
                 match self.ask(bytes, purpose, keep) {
-                    Err(Error::NoSpace) if purpose == Purpose::Grow => {
-                        self.free_until_it_fits(bytes, keep)?;
+                    Err(Error::NoSpace) if purpose != Purpose::Shrink => {
+                        self.free_until_it_fits(bytes, purpose, keep)?;
                     }
                     answer => answer?,
                 }
             }
-            Err(Error::NoSpace) if purpose == Purpose::Grow => {
-                self.free_until_it_fits(bytes, keep)?;
+            Err(Error::NoSpace) if purpose != Purpose::Shrink => {
+                self.free_until_it_fits(bytes, purpose, keep)?;
             }
             answer => answer?,
         }
@@ -220,10 +224,10 @@ impl<L: Layout> FileSystem<L> {
 
     /// What has been deleted counts as free although it is freed in steps:
     /// whoever needs it takes the steps.
-    fn free_until_it_fits(&self, bytes: u64, keep: Usage) -> Result<()> {
+    fn free_until_it_fits(&self, bytes: u64, purpose: Purpose, keep: Usage) -> Result<()> {
         loop {
             let freed = self.reap_step()?;
-            match self.ask(bytes, Purpose::Grow, keep) {
+            match self.ask(bytes, purpose, keep) {
                 Err(Error::NoSpace) if freed => {}
                 Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
                     varve_device::sync::thread::yield_now()
@@ -244,7 +248,7 @@ impl<L: Layout> FileSystem<L> {
             promised,
             asked: match purpose {
                 // Nobody may be admitted into what another was promised.
-                Purpose::Grow => self.space.asked_bytes.load(Relaxed),
+                Purpose::Grow | Purpose::Rewrite => self.space.asked_bytes.load(Relaxed),
                 // Those who grow the tree may be refused; this one may not,
                 // and does not wait for them.
                 Purpose::Shrink => bytes,

@@ -165,6 +165,9 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
     ) -> Result<Usage> {
         let end = offset.checked_add(bytes).ok_or(Error::TooLarge)?;
+        if self.stays_inline(state, end) {
+            return Ok(Usage::default());
+        }
         let first = offset >> self.store.block_shift;
         let count = self.store.blocks_of(end) - first;
         let mapped = self.store.mapped(vnode, state, first, count)?;

@@ -47,6 +47,12 @@ impl Prices {
     /// way to its first block; each image is one. Nodes and inodes go to whole
     /// blocks while there are any, but for the last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
+        let units = self.units_of(waiting);
+        (waiting.blocks).saturating_add(units.div_ceil(self.units_per_block))
+    }
+
+    /// The nodes and images among it, in units.
+    pub fn units_of(&self, waiting: Unwritten) -> u64 {
         let Unwritten {
             blocks,
             images,
@@ -56,8 +62,20 @@ impl Prices {
         let ends = ranges.saturating_mul(2);
         let higher = blocks.saturating_add(ranges).min(images);
         let ways = blocks.saturating_add(higher).saturating_add(ends);
-        let units = ways.saturating_mul(self.nodes).saturating_add(images);
-        blocks.saturating_add(units.div_ceil(self.units_per_block))
+        ways.saturating_mul(self.nodes).saturating_add(images)
+    }
+
+    /// Blocks that may be broken, whatever is written over how often, beyond those
+    /// that units of the tree fill: as many as units may wait to be free, while
+    /// blocks are short.
+    pub fn broken_max(&self, measures: &Measures) -> u64 {
+        if self.units_per_block == 1 {
+            return 0;
+        }
+        let blocks = measures.group_bytes() / u64::from(measures.block_bytes);
+        let group = blocks.saturating_mul(self.nodes + 1);
+        let seldom = (measures.reserve_blocks / 4).min(measures.capacity_blocks() / 128);
+        group.div_ceil(self.units_per_block).max(seldom)
     }
 }
 
@@ -93,10 +111,26 @@ impl Vlfs {
         if !measures.parts {
             return live;
         }
-        let beyond = writer.usage.sectors.saturating_sub(writer.stored);
-        let several = writer.stored.min(beyond / measures.unit_sectors());
-        let units = writer.stored - several + writer.usage.inodes;
-        live.max(several.saturating_add(units / u64::from(measures.units_per_block())))
+        let (stored, usage) = (writer.stored, writer.usage);
+        let unit = measures.unit_sectors();
+        let reserved =
+            (usage.blocks.saturating_sub(stored)).saturating_mul(measures.block_sectors());
+        let sectors = usage.sectors.saturating_sub(reserved);
+        // Of extended attributes longer than a unit, a sector more than that.
+        let long = writer.long_xattrs;
+        let beyond = sectors.saturating_sub(stored + long * (unit + 1));
+        let several = stored.min(beyond / unit);
+        // What is not data: nodes and inodes.
+        let data = sectors.saturating_add(stored * (unit - 1)) / unit;
+        let others = writer.space.tree_units().saturating_sub(data);
+        let units = stored - several + others.max(usage.inodes);
+        live.max((several + long).saturating_add(units / u64::from(measures.units_per_block())))
+    }
+
+    /// Blocks that growth leaves: what an overwriting asks for, and what all of
+    /// them together may break.
+    fn margin(&self) -> u64 {
+        WORST + self.prices.broken_max(self.measures())
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -106,7 +140,8 @@ impl Vlfs {
             return Err(Error::OutOfSegments);
         }
         let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks,
+            Purpose::Grow => measures.reserve_blocks + self.margin(),
+            Purpose::Rewrite => measures.reserve_blocks,
             Purpose::Shrink => measures.reserve_blocks / 2,
         };
         let room = measures.capacity_blocks().saturating_sub(reserve);
@@ -162,7 +197,8 @@ impl Vlfs {
         let measures = self.measures();
         let blocks = measures
             .capacity_blocks()
-            .saturating_sub(measures.reserve_blocks);
+            .saturating_sub(measures.reserve_blocks)
+            .saturating_sub(self.prices.broken_max(measures));
         let Committed { live, usage, .. } = self.committed();
         // An inode is a unit, once it is written.
         let each = u64::from(measures.units_per_block());

@@ -63,7 +63,7 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
         bytes_read: 0,
     };
     let tables = volume.tables.read().clone();
-    match walk(&volume.store, &tables) {
+    match walk(&volume.store, &tables).map(|(bits, _)| bits) {
         Ok(bits) => {
             checked.units_used = bits.count();
             let writer = volume.writer.lock();

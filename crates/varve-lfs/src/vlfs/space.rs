@@ -9,6 +9,7 @@ mod data;
 mod fence;
 mod holes;
 
+use super::accounts::Prices;
 use super::format::{Extent, Measures};
 use fence::Fences;
 use varve_vlog::Medium;
@@ -90,6 +91,10 @@ pub struct Space {
     base: Bits,
     /// Blocks with a unit of the tree.
     live_blocks: u64,
+    /// Units of the tree.
+    tree_units: u64,
+    /// With so many of those blocks are short.
+    short_at: u64,
     /// Given up, and kept until the next full transaction.
     held: Vec<Extent>,
     held_units: u64,
@@ -149,7 +154,7 @@ impl Space {
             }
             free.take(block, bit);
         }
-        let mut live_blocks = 0;
+        let (mut live_blocks, mut tree_units) = (0, 0);
         let eager = measures.eager_units();
         for block in 0..blocks {
             let first = u64::from(block) * u64::from(each);
@@ -166,7 +171,14 @@ impl Space {
             }
             free.take(block, mask);
             live_blocks += 1;
+            tree_units += u64::from(mask.count_ones());
         }
+        let short_at = match Prices::of(measures).broken_max(measures) {
+            0 => u64::MAX,
+            broken => {
+                (measures.capacity_blocks()).saturating_sub(measures.reserve_blocks + 2 * broken)
+            }
+        };
         let mut space = Space {
             measures: *measures,
             free,
@@ -177,6 +189,8 @@ impl Space {
             tree,
             base,
             live_blocks,
+            tree_units,
+            short_at,
             held: Vec::new(),
             held_units: 0,
             released: Vec::new(),
@@ -208,6 +222,7 @@ impl Space {
 
     fn enter(&mut self, extent: Extent) {
         self.live_blocks += u64::from(!self.tree.any(self.block_of(extent)));
+        self.tree_units += u64::from(extent.units);
         assert!(self.tree.set(extent), "{extent:?} was free and of the tree");
     }
 
@@ -233,6 +248,9 @@ impl Space {
     /// that are free: for many inodes and index nodes at once. The first one,
     /// and how many.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
+        if self.is_short() {
+            return None;
+        }
         let each = u64::from(self.measures.units_per_block());
         let first = self.nearest(medium, Want::Block)?;
         let block = self.free.place(first).0;
@@ -274,9 +292,36 @@ impl Space {
             };
             let found = eager.choose(&self.free, head.as_ref(), want, avoid);
             if found.is_some() || !self.lift_all() {
-                return found;
+                return found.map(|unit| self.spared(unit, want, head.is_some()));
             }
         }
+    }
+
+    /// True if no block is to be broken where there are holes: so near the last
+    /// block what broke then would be missed.
+    pub fn is_short(&self) -> bool {
+        self.live_blocks >= self.short_at
+    }
+
+    /// Units given up, and not free yet, that lie in blocks with others.
+    pub fn loose_units(&self) -> u64 {
+        let each = self.measures.units_per_block();
+        let waiting = self.held.iter().chain(&self.released);
+        let waiting = waiting.chain(&self.in_flight).chain(&self.pinned);
+        let loose = waiting.filter(|extent| extent.units < each);
+        loose.map(|extent| u64::from(extent.units)).sum()
+    }
+
+    /// What is less than a block was to go to `unit`: there, or, if that is a
+    /// whole free block and blocks are short, to the next hole.
+    fn spared(&self, unit: u64, want: Want, has_head: bool) -> u64 {
+        let (block, _) = self.free.place(unit);
+        let suits = has_head && self.free.mask(block) != 0;
+        if want == Want::Block || suits || !self.is_short() {
+            return unit;
+        }
+        let units = want.units(self.free.units_per_block());
+        self.hole_near(block, units).unwrap_or(unit)
     }
 
     /// Takes a unit for a record.
@@ -324,6 +369,7 @@ impl Space {
         if !self.tree.clear(extent) {
             return Err(extent);
         }
+        self.tree_units -= u64::from(extent.units);
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
         Ok(())
     }
@@ -339,6 +385,7 @@ impl Space {
     pub fn spoil(&mut self, extent: Extent) {
         let was = self.tree.clear(extent);
         assert!(was, "{extent:?} was taken");
+        self.tree_units -= u64::from(extent.units);
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
     }
 
@@ -375,6 +422,11 @@ impl Space {
     /// Blocks of which the tree uses a unit.
     pub fn live_blocks(&self) -> u64 {
         self.live_blocks
+    }
+
+    /// Units that the tree uses.
+    pub fn tree_units(&self) -> u64 {
+        self.tree_units
     }
 
     /// Units that wait for a checkpoint.

@@ -5,6 +5,7 @@ mod compaction;
 mod drive;
 mod full;
 mod held;
+mod lengthened;
 mod newest;
 mod overtaking;
 mod overwritten;

@@ -31,8 +31,9 @@ pub struct CheckpointHeader {
     pub body_crc: U32,
     /// 1: there is no body; no unit is used and no number.
     pub empty: U32,
-    /// Zero.
-    pub spare: U64,
+    /// Files whose extended attributes take more than a unit. Zero of programs
+    /// that did not count them.
+    pub long_xattrs: U64,
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 96);
 

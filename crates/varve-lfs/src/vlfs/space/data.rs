@@ -134,6 +134,8 @@ fn packed(lengths: &[u32], blocks: u64, each: u32) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
 
     #[test]
     fn short_blocks_lie_behind_each_other_and_cross_no_border() {
@@ -151,13 +153,8 @@ mod tests {
 
     #[test]
     fn whatever_the_lengths_nothing_overlaps_and_no_block_is_begun_in_vain() {
-        let mut state = 1u64;
-        let mut draw = |end: u64| {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (state >> 33) % end
-        };
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut draw = |end: u64| random.random_range(0..end);
         for _ in 0..500 {
             let each = 1 << draw(4);
             let count = 1 + draw(60) as usize;
