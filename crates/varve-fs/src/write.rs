@@ -128,14 +128,9 @@ impl<L: Layout> FileSystem<L> {
         bytes: usize,
         held: bool,
     ) -> Result<Operation<'_>> {
-        let begin = |growth: Usage, bytes: u64| {
-            if held {
-                let none = Usage::default();
-                let operation = self.promise_keeping(growth, bytes, Purpose::Grow, none)?;
-                Ok(self.enter(operation))
-            } else {
-                self.begin(growth, bytes, Purpose::Grow)
-            }
+        let keep = |growth: Usage| match held {
+            true => Usage::default(),
+            false => self.keeps(growth, Purpose::Grow),
         };
         let block_bytes = self.store.block_bytes;
         let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
@@ -145,16 +140,19 @@ impl<L: Layout> FileSystem<L> {
             blocks: worst,
             sectors,
         };
-        match begin(growth, (bytes + block_bytes) as u64) {
+        // No room is made for what it may not need.
+        match self.promise_at_once(growth, (bytes + block_bytes) as u64, keep(growth)) {
             Err(Error::NoSpace) => {}
-            other => return other,
+            other => return other.map(|operation| self.enter(operation)),
         }
         let growth = {
             let state = vnode.read();
             let offset = at.unwrap_or(state.inode.size);
             self.growth_of_write(vnode, &state, offset, bytes as u64)?
         };
-        begin(growth, bytes.max(block_bytes) as u64)
+        let bytes = bytes.max(block_bytes) as u64;
+        let operation = self.promise_keeping(growth, bytes, Purpose::Grow, keep(growth))?;
+        Ok(self.enter(operation))
     }
 
     fn growth_of_write(

@@ -77,6 +77,12 @@ impl Prices {
         let seldom = (measures.reserve_blocks / 4).min(measures.capacity_blocks() / 128);
         group.div_ceil(self.units_per_block).max(seldom)
     }
+
+    /// Blocks that growth leaves: what an overwriting asks for, and what all of
+    /// them together may break.
+    pub fn margin(&self, measures: &Measures) -> u64 {
+        WORST + self.broken_max(measures)
+    }
 }
 
 /// What has been appended, at one moment: a transaction turns what is owed into
@@ -84,7 +90,9 @@ impl Prices {
 struct Committed {
     /// Blocks that live, reserved ones included.
     live: u64,
-    /// Nodes and inodes that are to be written.
+    /// The same, or what that comes to ([`Vlfs::lives`]).
+    comes_to: u64,
+    /// Blocks that nodes and inodes which are to be written take.
     owed: u64,
     usage: Usage,
 }
@@ -95,8 +103,11 @@ impl Vlfs {
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
         Committed {
-            live: self.lives(&writer) + reserved + nodes,
-            owed: self.owed(),
+            live: writer.space.live_blocks() + reserved + nodes,
+            comes_to: self.lives(&writer) + reserved + nodes,
+            owed: self
+                .owed()
+                .div_ceil(self.measures().units_per_block().into()),
             usage: writer.usage,
         }
     }
@@ -127,12 +138,6 @@ impl Vlfs {
         live.max((several + long).saturating_add(units / u64::from(measures.units_per_block())))
     }
 
-    /// Blocks that growth leaves: what an overwriting asks for, and what all of
-    /// them together may break.
-    fn margin(&self) -> u64 {
-        WORST + self.prices.broken_max(self.measures())
-    }
-
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         self.writable()?;
         let measures = self.measures();
@@ -140,12 +145,12 @@ impl Vlfs {
             return Err(Error::OutOfSegments);
         }
         let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks + self.margin(),
+            Purpose::Grow => measures.reserve_blocks + self.prices.margin(measures),
             Purpose::Rewrite => measures.reserve_blocks,
             Purpose::Shrink => measures.reserve_blocks / 2,
         };
         let room = measures.capacity_blocks().saturating_sub(reserve);
-        let (need, owed) = self.need_of(total, waiting);
+        let (need, owed) = self.need_of(total, waiting, purpose);
         if need.saturating_add(owed) <= room {
             return Ok(());
         }
@@ -159,7 +164,7 @@ impl Vlfs {
             let _one = self.committing.lock();
             self.commit_all(&mut self.writer.lock())?;
         }
-        let (need, owed) = self.need_of(total, waiting);
+        let (need, owed) = self.need_of(total, waiting, purpose);
         match need.saturating_add(owed) <= room {
             true => Ok(()),
             false => Err(Error::OutOfSegments),
@@ -168,9 +173,21 @@ impl Vlfs {
 
     /// Blocks that are to live; and beside them what is owed for nodes and inodes
     /// that were appended and not written.
-    fn need_of(&self, total: Usage, waiting: Waiting) -> (u64, u64) {
+    fn need_of(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> (u64, u64) {
         let measures = self.measures();
-        let Committed { live, owed, usage } = self.committed();
+        let Committed {
+            live,
+            comes_to,
+            owed,
+            usage,
+        } = self.committed();
+        let live = match purpose {
+            Purpose::Grow => comes_to,
+            // Not what they may come to: a volume that an older program filled,
+            // without a margin or with more short blocks, can be written over as
+            // long as there is room, and emptied.
+            Purpose::Rewrite | Purpose::Shrink => live,
+        };
         let block = u64::from(measures.block_bytes);
         let asked = match waiting.asked {
             scattered @ ..=SCATTERED => scattered * WORST,
@@ -188,7 +205,7 @@ impl Vlfs {
     /// what is left.
     pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
         let worst = self.prices.of_unwritten(waiting);
-        let Committed { live, .. } = self.committed();
+        let Committed { comes_to: live, .. } = self.committed();
         let left = self.measures().capacity_blocks().saturating_sub(live);
         left < worst + 2 * self.measures().reserve_blocks + PATH_MAX
     }
@@ -199,14 +216,16 @@ impl Vlfs {
             .capacity_blocks()
             .saturating_sub(measures.reserve_blocks)
             .saturating_sub(self.prices.broken_max(measures));
-        let Committed { live, usage, .. } = self.committed();
+        let Committed {
+            comes_to, usage, ..
+        } = self.committed();
         // An inode is a unit, once it is written.
         let each = u64::from(measures.units_per_block());
         let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
         let (before, after) = (with_inodes(usage), with_inodes(total));
         let grown = after.saturating_sub(before);
         let gone = before.saturating_sub(after);
-        let taken = live.saturating_add(grown).saturating_sub(gone);
+        let taken = comes_to.saturating_add(grown).saturating_sub(gone);
         let numbers = measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0);
         StatFs {
             blocks,

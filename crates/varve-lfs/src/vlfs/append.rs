@@ -146,10 +146,10 @@ impl Vlfs {
     }
 
     /// Whether so many units more may be written anew before those that they
-    /// replace are free: where blocks are short, no more than are in the margin
-    /// that growth leaves.
+    /// replace are free: where blocks are nearly short, no more than are in the
+    /// margin that growth leaves.
     fn may_loosen(&self, writer: &Writer, units: u64) -> bool {
-        if !writer.space.is_short() {
+        if !writer.space.is_nearly_short() {
             return true;
         }
         let loose = self.owed() + writer.space.loose_units();

@@ -8,10 +8,11 @@
 mod data;
 mod fence;
 mod holes;
+mod short;
 
-use super::accounts::Prices;
 use super::format::{Extent, Measures};
 use fence::Fences;
+use short::Levels;
 use varve_vlog::Medium;
 use varve_vlog::eager::{Avoid, Eager, Policy, Want};
 use varve_vlog::free_space::{FreeSpace, Regions};
@@ -93,8 +94,7 @@ pub struct Space {
     live_blocks: u64,
     /// Units of the tree.
     tree_units: u64,
-    /// With so many of those blocks are short.
-    short_at: u64,
+    levels: Levels,
     /// Given up, and kept until the next full transaction.
     held: Vec<Extent>,
     held_units: u64,
@@ -173,12 +173,6 @@ impl Space {
             live_blocks += 1;
             tree_units += u64::from(mask.count_ones());
         }
-        let short_at = match Prices::of(measures).broken_max(measures) {
-            0 => u64::MAX,
-            broken => {
-                (measures.capacity_blocks()).saturating_sub(measures.reserve_blocks + 2 * broken)
-            }
-        };
         let mut space = Space {
             measures: *measures,
             free,
@@ -190,7 +184,7 @@ impl Space {
             base,
             live_blocks,
             tree_units,
-            short_at,
+            levels: Levels::of(measures),
             held: Vec::new(),
             held_units: 0,
             released: Vec::new(),
@@ -239,8 +233,8 @@ impl Space {
 
     /// Takes the nearest unit: for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        let unit = self.nearest_unit(medium)?;
-        self.enter(Extent { unit, units: 1 });
+        let unit = self.nearest_part(medium, 1)?;
+        self.take(Extent { unit, units: 1 });
         Some(unit)
     }
 
@@ -248,16 +242,17 @@ impl Space {
     /// that are free: for many inodes and index nodes at once. The first one,
     /// and how many.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
-        if self.is_short() {
+        let each = u64::from(self.measures.units_per_block());
+        let most = self.blocks_to_break();
+        if most == 0 {
             return None;
         }
-        let each = u64::from(self.measures.units_per_block());
         let first = self.nearest(medium, Want::Block)?;
         let block = self.free.place(first).0;
         let region = self.free.regions().of(block);
         let end = self.free.regions().blocks(region).end;
         let blocks = (block..end).take_while(|&block| self.free.mask(block) == 0);
-        let count = wanted.min(blocks.count() as u64 * each);
+        let count = wanted.min(most.min(blocks.count() as u64) * each);
         for unit in first..first + count {
             self.free.take_unit(unit);
             self.enter(Extent { unit, units: 1 });
@@ -270,12 +265,6 @@ impl Space {
         let extent = Extent { unit, units: 1 };
         self.spoil(extent);
         self.give(extent);
-    }
-
-    fn nearest_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        let unit = self.nearest(medium, Want::Unit)?;
-        self.free.take_unit(unit);
-        Some(unit)
     }
 
     /// The nearest place; behind a fence if there is no other.
@@ -292,42 +281,18 @@ impl Space {
             };
             let found = eager.choose(&self.free, head.as_ref(), want, avoid);
             if found.is_some() || !self.lift_all() {
-                return found.map(|unit| self.spared(unit, want, head.is_some()));
+                return found;
             }
         }
-    }
-
-    /// True if no block is to be broken where there are holes: so near the last
-    /// block what broke then would be missed.
-    pub fn is_short(&self) -> bool {
-        self.live_blocks >= self.short_at
-    }
-
-    /// Units given up, and not free yet, that lie in blocks with others.
-    pub fn loose_units(&self) -> u64 {
-        let each = self.measures.units_per_block();
-        let waiting = self.held.iter().chain(&self.released);
-        let waiting = waiting.chain(&self.in_flight).chain(&self.pinned);
-        let loose = waiting.filter(|extent| extent.units < each);
-        loose.map(|extent| u64::from(extent.units)).sum()
-    }
-
-    /// What is less than a block was to go to `unit`: there, or, if that is a
-    /// whole free block and blocks are short, to the next hole.
-    fn spared(&self, unit: u64, want: Want, has_head: bool) -> u64 {
-        let (block, _) = self.free.place(unit);
-        let suits = has_head && self.free.mask(block) != 0;
-        if want == Want::Block || suits || !self.is_short() {
-            return unit;
-        }
-        let units = want.units(self.free.units_per_block());
-        self.hole_near(block, units).unwrap_or(unit)
     }
 
     /// Takes a unit for a record.
     pub fn take_record(&mut self, medium: &dyn Medium) -> Option<u64> {
         let Some(zone) = &mut self.zone else {
-            return self.nearest_unit(medium);
+            // What records break is counted by itself: they go where it is soonest.
+            let unit = self.nearest(medium, Want::Unit)?;
+            self.free.take_unit(unit);
+            return Some(unit);
         };
         let unit = zone
             .eager

@@ -24,6 +24,14 @@ impl Space {
     pub fn take_data(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
         let each = self.measures.units_per_block();
         let first = &lengths[..1];
+        if self.is_short() {
+            // Short ones to holes, which are where they are: one by one.
+            let whole = lengths.iter().take_while(|&&units| units == each);
+            return match whole.count() {
+                0 => self.take_row(medium, first),
+                whole => self.take_blocks(medium, &lengths[..whole]),
+            };
+        }
         let all = lengths.iter().map(|&units| u64::from(units)).sum::<u64>();
         let many = match all < u64::from(each) {
             true => self.take_row(medium, lengths),
@@ -39,7 +47,7 @@ impl Space {
     /// Takes the nearest units behind each other for all of this, which is less
     /// than a block.
     fn take_row(&mut self, medium: &dyn Medium, lengths: &[u32]) -> Option<Vec<Extent>> {
-        let unit = self.nearest(medium, Want::Part(lengths.iter().sum()))?;
+        let unit = self.nearest_part(medium, lengths.iter().sum())?;
         Some(self.enter_row(unit, lengths))
     }
 

@@ -12,11 +12,6 @@ use varve_vlog::eager::{Avoid, Want};
 /// region is emptied, in blocks: for what a transaction writes besides.
 const SPARE_BLOCKS: u64 = 8;
 
-/// Holes looked at for the one that suits best.
-const HOLES_COMPARED: usize = 64;
-/// Regions in which they are looked for.
-const REGIONS_SEARCHED: usize = 1 << 16;
-
 impl Space {
     /// The region that a unit begins in.
     pub fn region_of(&self, unit: u64) -> u32 {
@@ -106,27 +101,6 @@ impl Space {
         best.map(|(_, region)| region)
     }
 
-    /// A hole for so many units near this block, where least is left behind it:
-    /// what is longer needs the larger ones.
-    pub(super) fn hole_near(&self, block: u32, units: u32) -> Option<u64> {
-        let regions = self.free.regions();
-        let here = regions.of(block);
-        let order = (here..regions.len()).chain(0..here);
-        let open = order.take(REGIONS_SEARCHED).filter(|&region| {
-            let empty = self.free.empty_regions().contains(&(region as u32));
-            !empty && !self.free.is_full(region)
-        });
-        let blocks = open.flat_map(|region| regions.blocks(region));
-        let holes = blocks.filter_map(|block| {
-            let (rooms, mask) = (self.free.rooms(block, units), self.free.mask(block));
-            (rooms != 0 && mask != 0).then_some((mask.count_ones(), block, rooms))
-        });
-        let near = holes.take(HOLES_COMPARED);
-        let (_, block, rooms) = near.max_by_key(|&(used, ..)| used)?;
-        let first = u64::from(block) * u64::from(self.free.units_per_block());
-        Some(first + u64::from(rooms.trailing_zeros()))
-    }
-
     /// Nodes, inodes and records go to holes from now on, not to empty regions.
     pub fn plug(&mut self, holes: bool) {
         self.plugging = holes;
@@ -135,11 +109,7 @@ impl Space {
     /// Takes a hole of so many units of a block; `None` if there is none outside
     /// of empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
-        let want = match units {
-            units if units == self.measures.units_per_block() => Want::Block,
-            1 => Want::Unit,
-            units => Want::Part(units),
-        };
+        let want = Want::of(units, self.measures.units_per_block());
         let avoid = Avoid {
             empty: true,
             ..Avoid::default()
