@@ -161,7 +161,8 @@ fn fullest_hole(
     let soonest = holes.peek()?.2;
     let near = holes.take_while(|&(.., time)| time <= soonest + patience);
     let fullest = near.min_by_key(|&(used, ..)| Reverse(used));
-    fullest.map(|(_, unit, time)| (unit, time))
+    // Tracks are compared by their first one.
+    fullest.map(|(_, unit, _)| (unit, soonest))
 }
 
 /// The soonest free place of all, sweeping inwards from the head's cylinder. The
