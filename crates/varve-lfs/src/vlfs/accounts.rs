@@ -116,7 +116,7 @@ impl Vlfs {
     /// soonest, so that in the end each block of several units may have another
     /// one to itself, however they are packed now. How many those are is told by
     /// the totals: of each, at most all but a unit's sectors are beyond one.
-    fn lives(&self, writer: &Writer) -> u64 {
+    pub(super) fn lives(&self, writer: &Writer) -> u64 {
         let measures = self.measures();
         let live = writer.space.live_blocks();
         if !measures.parts {

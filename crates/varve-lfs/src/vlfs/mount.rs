@@ -364,6 +364,6 @@ pub(super) fn empty_head(measures: &Measures, serial: u64, now_ns: i64) -> Check
         written_ns: now_ns.into(),
         body_crc: 0.into(),
         empty: 1.into(),
-        long_xattrs: 0.into(),
+        long_xattrs: 1.into(),
     }
 }

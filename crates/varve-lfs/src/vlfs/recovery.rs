@@ -64,7 +64,8 @@ struct Base {
     bits: Bits,
     map: Vec<Entry>,
     totals: Totals,
-    long_xattrs: u64,
+    /// As in the checkpoint's head.
+    long_xattrs: Option<u64>,
 }
 
 /// Recovers a volume; nothing is written.
@@ -84,7 +85,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
                     bits,
                     map,
                     totals: head.totals,
-                    long_xattrs: head.long_xattrs.get(),
+                    long_xattrs: head.long_xattrs(),
                 });
                 break;
             }
@@ -107,7 +108,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         bits: Bits::new(&store.measures),
         map: Vec::new(),
         totals: Totals::default(),
-        long_xattrs: 0,
+        long_xattrs: None,
     });
     let (map, totals) = amended(&store.measures, &base, &found)?;
     let difference = match known {
@@ -119,7 +120,13 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         ..Tables::default()
     };
     let (mut tree, long_xattrs) = match difference {
-        Ok(found) => found,
+        Ok((tree, more)) => {
+            let long = match base.long_xattrs {
+                Some(known) => known.saturating_add_signed(more),
+                None => count_long_xattrs(store, &tables),
+            };
+            (tree, long)
+        }
         Err(reason) => {
             tracing::warn!("looking at every inode to find what is free: {reason}");
             report.walked = true;
@@ -206,14 +213,14 @@ fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
     }
 }
 
-/// The bits of the present tree, from the checkpoint's and what differs; and
-/// how many files' extended attributes take more than a unit.
+/// The bits of the present tree, from the checkpoint's and what differs; and by
+/// how much more files' extended attributes take more than a unit.
 fn difference(
     store: &Store,
     base: &Base,
     map: &[Entry],
     report: &mut VlfsRecovery,
-) -> Result<(Bits, u64)> {
+) -> Result<(Bits, i64)> {
     let mut both = Difference {
         store,
         gone: Bits::new(&store.measures),
@@ -240,8 +247,7 @@ fn difference(
         }
         *byte |= come;
     }
-    let long = (base.long_xattrs).saturating_add_signed(both.long_xattrs);
-    Ok((tree, long))
+    Ok((tree, both.long_xattrs))
 }
 
 /// One side of a comparison: what is at one height and number of an index.
@@ -403,6 +409,21 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
         })?;
     }
     Ok((bits, long))
+}
+
+/// The second of what [`walk`] finds, from the inodes alone. One that cannot be
+/// read counts: what it takes is not known.
+fn count_long_xattrs(store: &Store, tables: &Tables) -> u64 {
+    let measures = &store.measures;
+    if !measures.parts {
+        return 0;
+    }
+    let is_long = |&ino: &u64| match tables.image(store, ino) {
+        Ok(image) => measures.is_long(&image.xattrs),
+        Err(_) => true,
+    };
+    let all = (0..tables.end()).filter(|&ino| tables.has(ino));
+    all.filter(is_long).count() as u64
 }
 
 /// Marks a volume whose bits cannot be trusted.

@@ -2,6 +2,7 @@
 
 mod brief;
 mod compaction;
+mod counted;
 mod drive;
 mod full;
 mod held;

@@ -252,9 +252,9 @@ impl Measures {
             .saturating_sub(records)
     }
 
-    /// True if what is at a place takes more than a unit.
+    /// True if what is at a place takes several units, and may share a block.
     pub fn is_long(&self, place: &Place) -> bool {
-        place.is_stored() && self.extent_of(place).units > 1
+        self.parts && place.is_stored() && self.extent_of(place).units > 1
     }
 
     /// Bytes of data that are appended at once, about: a sixty-fourth of what

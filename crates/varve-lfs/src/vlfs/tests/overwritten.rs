@@ -14,7 +14,7 @@ struct File {
     bytes: usize,
 }
 
-fn ready(medium: &Arc<dyn Medium>) -> System {
+pub(super) fn ready(medium: &Arc<dyn Medium>) -> System {
     let options = VlfsFormatOptions {
         unit_bytes: 512,
         // So many that room is what ends.
@@ -27,9 +27,14 @@ fn ready(medium: &Arc<dyn Medium>) -> System {
     again(medium)
 }
 
-/// Files of so many units until there is no room, in several directories; `each`
-/// with a sync of its own.
-fn fill(system: &System, units: &mut dyn FnMut(usize) -> usize, each: bool) -> Vec<File> {
+/// At most so many files of so many units until there is no room, in several
+/// directories; `each` with a sync of its own.
+fn fill(
+    system: &System,
+    units: &mut dyn FnMut(usize) -> usize,
+    most: usize,
+    each: bool,
+) -> Vec<File> {
     let root = Caller::root();
     let directory = |nth: usize| {
         let name = format!("directory{nth}");
@@ -38,7 +43,7 @@ fn fill(system: &System, units: &mut dyn FnMut(usize) -> usize, each: bool) -> V
     };
     let directories: Vec<InodeNo> = (0..20).map(directory).collect();
     let mut files = Vec::new();
-    for nth in 0.. {
+    for nth in 0..most {
         let (name, bytes) = (format!("file{nth}"), 512 * units(nth));
         let parent = directories[nth % directories.len()];
         let made = system.mknod(View::Live, &root, parent, name.as_bytes(), 0o100644, 0);
@@ -121,7 +126,7 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
             let medium = drive_of(3);
             let system = ready(&medium);
             let units = |nth: usize| if mixed { 1 + nth * 5 % 8 } else { 3 };
-            let mut files = fill(&system, &mut { units }, each);
+            let mut files = fill(&system, &mut { units }, usize::MAX, each);
             assert!(files.len() > 400, "{} files", files.len());
             system.layout().checkpoint().unwrap();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -151,7 +156,7 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
 fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
     for medium in [memory(6 << 20, 512), drive_of(3)] {
         let system = ready(&medium);
-        let mut files = fill(&system, &mut |nth| 1 + nth % 7, false);
+        let mut files = fill(&system, &mut |nth| 1 + nth % 7, usize::MAX, false);
         let (measures, told) = (*system.layout().measures(), system.statfs());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for round in 2..8 {
@@ -168,14 +173,37 @@ fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
     }
 }
 
+/// Many at once go to whole blocks, and leave holes in others.
+#[test]
+fn blocks_of_a_unit_on_a_full_volume_are_written_over_for_ever() {
+    for (medium, most) in [(memory(4 << 20, 512), 3000), (drive_of(2), 1400)] {
+        let system = ready(&medium);
+        // A name needs more room than there is at last.
+        let mut files = fill(&system, &mut |_| 0, most, false);
+        let fits = |file: &File| write(&system, file.ino, 0, &[1; 512]).is_ok();
+        let full = files.iter().take_while(|file| fits(file)).count();
+        assert!(full + 20 < files.len(), "{full} of {} fit", files.len());
+        let mut rest = files.split_off(full);
+        files.iter_mut().for_each(|file| file.bytes = 512);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for round in 2..12 {
+            let one_in = [usize::MAX, 100, usize::MAX][usize::from(round) % 3];
+            write_over(&system, &mut files, &mut random, (round, one_in));
+            system.sync().unwrap();
+        }
+        files.append(&mut rest);
+        ends_empty(system, &medium, &files, 11);
+    }
+}
+
 /// A file's attribute takes so many bytes.
-fn set(system: &System, ino: InodeNo, bytes: usize, fill: u8) -> varve_fs::Result<()> {
+pub(super) fn set(system: &System, ino: InodeNo, bytes: usize, fill: u8) -> varve_fs::Result<()> {
     let (root, value) = (Caller::root(), vec![fill; bytes]);
     system.setxattr(View::Live, &root, ino, b"user.a", &value, false, false)
 }
 
 /// What the totals say of extended attributes is what a walk counts.
-fn counted(system: &System) -> u64 {
+pub(super) fn counted(system: &System) -> u64 {
     let layout = system.layout();
     let tables = layout.tables.read().clone();
     let (_, long) = recovery::walk(&layout.store, &tables).unwrap();
