@@ -10,7 +10,7 @@
 //! whatever the layout is asked to hold, and layouts know nothing of it.
 
 use crate::attr::Caller;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Usage};
 use crate::types::{InodeNo, View};
@@ -33,10 +33,11 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// [`Self::write`] of bytes that somebody was told are written: all or
-    /// nothing, at most a mebibyte, out of the kept room if need be.
+    /// nothing, at most a mebibyte, out of the kept room if need be. What writes
+    /// over a full volume goes there piece by piece.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// As [`Self::write`]; `NoSpace` also if only a part went there so.
     pub fn write_held(
         &self,
         view: View,
@@ -47,8 +48,11 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<HeldWrite> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let chunk = self.write_chunk(&vnode, caller, Some(offset), data, true)?;
+        let (chunk, written) = self.write_or_over(&vnode, caller, offset, data, true)?;
         self.dirtied();
+        if written < data.len() {
+            return Err(Error::NoSpace);
+        }
         Ok(HeldWrite {
             used_kept_room: chunk.grew && self.available() == 0,
         })

@@ -29,7 +29,8 @@ pub(crate) struct Chunk {
 
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
-    /// how much: less than all only if the volume filled up on the way. Clears
+    /// how much: less than all only if the volume filled up on the way, or a full
+    /// one had room for writing over a part. Clears
     /// set-id bits unless the caller is root or checked.
     ///
     /// # Errors
@@ -48,8 +49,13 @@ impl<L: Layout> FileSystem<L> {
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_chunk(&vnode, caller, Some(at), chunk, false) {
-                Ok(_) => done += chunk.len(),
+            match self.write_or_over(&vnode, caller, at, chunk, false) {
+                Ok((_, written)) => {
+                    done += written;
+                    if written < chunk.len() {
+                        break;
+                    }
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -69,6 +75,66 @@ impl<L: Layout> FileSystem<L> {
         let chunk = self.write_chunk(&vnode, caller, None, data, false)?;
         self.dirtied();
         Ok(chunk.offset)
+    }
+
+    /// Writes all of `data`, or, if the volume has no room for that at once and
+    /// the file stays as large as it is, in pieces: as much as can be. `held` as
+    /// in `held.rs`.
+    pub(crate) fn write_or_over(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        held: bool,
+    ) -> Result<(Chunk, usize)> {
+        match self.write_chunk(vnode, caller, Some(at), data, held) {
+            Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
+                let growth = {
+                    let state = vnode.read();
+                    self.growth_of_write(vnode, &state, at, data.len() as u64)?
+                };
+                match growth == Usage::default() {
+                    true => self.write_over(vnode, caller, at, data, held),
+                    false => Err(Error::NoSpace),
+                }
+            }
+            other => other.map(|chunk| (chunk, data.len())),
+        }
+    }
+
+    /// What is asked for before a write is more than it takes, so that a full
+    /// volume may have room for its blocks one by one only.
+    fn write_over(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        held: bool,
+    ) -> Result<(Chunk, usize)> {
+        let block_bytes = self.store.block_bytes;
+        let mut all = Chunk {
+            offset: at,
+            grew: false,
+        };
+        let (mut done, mut blocks) = (0, (data.len() / block_bytes / 2).max(1));
+        while done < data.len() {
+            let from = at + done as u64;
+            let within = (from & (block_bytes as u64 - 1)) as usize;
+            let piece = (blocks * block_bytes - within).min(data.len() - done);
+            let data = &data[done..done + piece];
+            match self.write_chunk(vnode, caller, Some(from), data, held) {
+                Ok(chunk) => {
+                    all.grew |= chunk.grew;
+                    done += piece;
+                }
+                Err(Error::NoSpace) if blocks > 1 => blocks /= 2,
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((all, done))
     }
 
     /// `held` as in `held.rs`.

@@ -4,6 +4,7 @@ mod brief;
 mod compaction;
 mod counted;
 mod drive;
+mod everything;
 mod full;
 mod held;
 mod lengthened;

@@ -18,6 +18,8 @@ enum Shape {
     Small,
     /// The same, sector by sector.
     Tails,
+    /// As many as there can be, of a unit each.
+    Units,
     /// A few, by blocks anywhere: more index nodes than data.
     Sparse,
     /// As many as there can be, with a tail far out in each.
@@ -39,6 +41,7 @@ struct Full {
     blocks: Vec<Block>,
     /// Each write is waited for.
     each: bool,
+    unit: usize,
     random: Xoshiro256PlusPlus,
 }
 
@@ -56,8 +59,10 @@ impl Full {
             age(&medium);
         }
         FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
+        let system = again(&medium);
         Full {
-            system: again(&medium),
+            unit: system.layout().measures().unit_bytes as usize,
+            system,
             medium,
             names: Vec::new(),
             blocks: Vec::new(),
@@ -98,7 +103,7 @@ impl Full {
         let several = match shape {
             Shape::Large => 1,
             Shape::Sparse => 8,
-            Shape::Small | Shape::Tails | Shape::FarTails => usize::MAX,
+            Shape::Small | Shape::Tails | Shape::Units | Shape::FarTails => usize::MAX,
         };
         let mut files: Vec<Block> = Vec::new();
         while files.len() < several {
@@ -106,6 +111,7 @@ impl Full {
             let end = match shape {
                 Shape::Large | Shape::Sparse => 4096,
                 Shape::Small => self.random.random_range(1..4096),
+                Shape::Units => self.unit,
                 Shape::Tails | Shape::FarTails => 512 * self.random.random_range(1..9),
             };
             let block = match shape {
@@ -129,7 +135,7 @@ impl Full {
             };
             let end = match shape {
                 Shape::Tails | Shape::FarTails => from + 512,
-                Shape::Large | Shape::Small | Shape::Sparse => 4096,
+                Shape::Large | Shape::Small | Shape::Units | Shape::Sparse => 4096,
             };
             let longer = Block {
                 block,
@@ -214,10 +220,11 @@ fn lengthened(medium: Arc<dyn Medium>, unit: u32, aged: bool, shapes: &[Shape]) 
     }
 }
 
-const ALL: [Shape; 5] = [
+const ALL: [Shape; 6] = [
     Shape::Large,
     Shape::Small,
     Shape::Tails,
+    Shape::Units,
     Shape::Sparse,
     Shape::FarTails,
 ];
@@ -232,9 +239,11 @@ fn a_volume_lengthened_to_the_last_block_is_written_over_for_ever() {
 }
 
 #[test]
-fn a_volume_of_large_units_is_written_over_for_ever() {
-    for bytes in [least_bytes(4096), 5 << 20] {
-        lengthened(memory(bytes, 4096), 4096, false, &ALL);
+fn a_volume_of_larger_units_is_written_over_for_ever() {
+    for unit in [1024, 2048, 4096] {
+        for bytes in [least_bytes(unit), 5 << 20] {
+            lengthened(memory(bytes, unit), unit, false, &ALL);
+        }
     }
 }
 
