@@ -21,8 +21,9 @@ const READ_ONLY: u8 = 4;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
-fn layout() -> Layout {
-    Layout::choose(7, UNIT as u32, BLOCK, DEVICE_BYTES / u64::from(BLOCK), None).expect("fits")
+fn layout(anywhere: bool) -> Layout {
+    let blocks = DEVICE_BYTES / u64::from(BLOCK);
+    Layout::choose(7, UNIT as u32, BLOCK, blocks, None, anywhere).expect("fits")
 }
 
 /// A whole unit of the input, zeros behind it.
@@ -41,10 +42,15 @@ fn seal(bytes: &mut [u8], end: usize) {
 /// Every structure: bytes as found, and with magic number, volume and checksum
 /// made right.
 pub fn structures(data: &[u8]) {
-    let layout = layout();
+    for anywhere in [false, true] {
+        structures_of(data, &layout(anywhere));
+    }
+}
+
+fn structures_of(data: &[u8], layout: &Layout) {
     let mut bytes = unit(data);
     let place = u64::from(data.first().copied().unwrap_or(0));
-    parse_all(&bytes, place, &layout);
+    parse_all(&bytes, place, layout);
     for (magic, end) in [
         (b"VLDM", UNIT),
         (b"VLDS", size_of::<Superblock>()),
@@ -55,7 +61,7 @@ pub fn structures(data: &[u8]) {
         let at = if magic == b"VLDS" { 24 } else { 8 };
         bytes[at..at + 8].copy_from_slice(&layout.volume.to_le_bytes());
         seal(&mut bytes, end);
-        parse_all(&bytes, place, &layout);
+        parse_all(&bytes, place, layout);
     }
     // A record that is where it says it is, and above its checkpoints.
     let (mut header, _) = RecordHeader::read_from_prefix(&bytes).expect("long enough");
@@ -67,7 +73,7 @@ pub fn structures(data: &[u8]) {
     header.seq = (header.newer.get() + 1 + header.seq.get() % 100).into();
     bytes[..size_of::<RecordHeader>()].copy_from_slice(header.as_bytes());
     seal(&mut bytes, UNIT);
-    parse_all(&bytes, place, &layout);
+    parse_all(&bytes, place, layout);
 }
 
 fn parse_all(bytes: &[u8], place: u64, layout: &Layout) {
@@ -76,7 +82,7 @@ fn parse_all(bytes: &[u8], place: u64, layout: &Layout) {
         let again = MapRecord::parse(&again, place, layout).expect("encoded");
         assert_eq!(again.entries, record.entries);
         for (entry, _) in record.entries {
-            assert!(entry.block == 0 || layout.is_eager(u64::from(entry.block)));
+            assert!(entry.place == 0 || layout.is_data_place(entry.place));
         }
     }
     if let Ok(superblock) = Superblock::parse(bytes) {

@@ -29,6 +29,9 @@ use crate::medium::HeadPosition;
 pub enum Want {
     /// A whole block.
     Block,
+    /// As many units as a block has, behind each other in one region, whatever
+    /// block they begin in.
+    Anywhere,
     /// One unit: a map sector.
     Unit,
     /// So many units behind each other in one block, which has more.
@@ -36,10 +39,15 @@ pub enum Want {
 }
 
 impl Want {
+    /// True if data is to go there, for which empty regions are filled.
+    fn is_data(self) -> bool {
+        matches!(self, Want::Block | Want::Anywhere)
+    }
+
     /// Units that it takes, of blocks that have `each`.
     pub fn units(self, each: u32) -> u32 {
         match self {
-            Want::Block => each,
+            Want::Block | Want::Anywhere => each,
             Want::Unit => 1,
             Want::Part(units) => units,
         }
@@ -64,11 +72,17 @@ pub struct Policy {
     /// An empty track is filled to this share before the next one is begun, in
     /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
     pub fill: f64,
+    /// An empty track is left for the next one before it is filled to that share
+    /// where this is sooner. Default off.
+    pub leaves_early: bool,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { fill: 0.75 }
+        Policy {
+            fill: 0.75,
+            leaves_early: false,
+        }
     }
 }
 
@@ -122,10 +136,9 @@ impl Eager {
             return self.next_in_order(free, want, avoid);
         };
         // What is less goes where the head is just now: a map sector next to the data.
-        if want == Want::Block
+        if want.is_data()
             && !avoid.empty
-            && let Some(region) = self.region_to_fill(free, head, avoid)
-            && let Some((unit, _)) = mechanical::on_track(free, head, region, want, false)
+            && let Some(unit) = self.filled(free, head, want, avoid)
         {
             return Some(unit);
         }
@@ -140,30 +153,47 @@ impl Eager {
         mechanical::nearest(free, head, want, any, self.far_sighted)
     }
 
-    /// The region to fill now: the one begun, or the next empty one.
-    fn region_to_fill(
+    /// The place in the region to fill now: the one begun, or the next empty one.
+    fn filled(
         &mut self,
         free: &FreeSpace,
         head: &HeadPosition,
+        want: Want,
         avoid: Avoid,
-    ) -> Option<usize> {
+    ) -> Option<u64> {
         if self.policy.fill <= 0.0 {
             return None;
         }
+        let place_in = |region: u32| {
+            let found = mechanical::on_track(free, head, region as usize, want, false);
+            found.map(|(unit, time)| (region, unit, time))
+        };
         let begun = self.filling.filter(|&region| {
-            Some(region) != avoid.region
-                && free.free_blocks_in(region as usize) > 0
-                && free.utilisation(region as usize) < self.policy.fill
+            let filled = match want {
+                Want::Anywhere => free.used_share(region as usize),
+                _ => free.utilisation(region as usize),
+            };
+            Some(region) != avoid.region && filled < self.policy.fill
         });
-        self.filling = begun.or_else(|| {
-            let here = mechanical::region_of(head);
-            let mut ahead = free.empty_regions().range(here..);
-            let mut behind = free.empty_regions().range(..here);
-            let empty = ahead.next().or_else(|| behind.next()).copied();
-            empty.filter(|&region| Some(region) != avoid.region)
-        });
-        self.filling.map(|region| region as usize)
+        let begun = begun.and_then(place_in);
+        let next = match begun {
+            Some(_) if !self.policy.leaves_early => None,
+            _ => empty_region(free, head, avoid).and_then(place_in),
+        };
+        let found = begun.into_iter().chain(next);
+        let found = found.min_by_key(|&(_, _, time)| time);
+        self.filling = found.map(|(region, ..)| region);
+        found.map(|(_, unit, _)| unit)
     }
+}
+
+/// The next empty region from the head on, round and round.
+fn empty_region(free: &FreeSpace, head: &HeadPosition, avoid: Avoid) -> Option<u32> {
+    let here = mechanical::region_of(head);
+    let mut ahead = free.empty_regions().range(here..);
+    let mut behind = free.empty_regions().range(..here);
+    let empty = ahead.next().or_else(|| behind.next()).copied();
+    empty.filter(|&region| Some(region) != avoid.region)
 }
 
 #[cfg(test)]

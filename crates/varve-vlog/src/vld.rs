@@ -52,6 +52,9 @@ pub struct FormatOptions {
     pub logical_bytes: Option<u64>,
     /// Tells the volume from others: draw it at random.
     pub volume: u64,
+    /// Blocks written alone may begin at any unit, not only where a block of the
+    /// medium does, as far as room is left. Default off.
+    pub anywhere: bool,
 }
 
 /// How to run one.
@@ -105,6 +108,7 @@ impl<M: Medium> Vld<M> {
             options.block_bytes,
             geometry.size / u64::from(options.block_bytes.max(1)),
             logical,
+            options.anywhere,
         )
         .map_err(|source| VldError::Measures {
             device: medium.name(),

@@ -10,7 +10,7 @@ use super::updates::{Updates, ms_each};
 use super::v4::PATTERN;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::Host;
-use crate::platform::store::Spent;
+use crate::platform::store::{Places, Spent};
 use crate::platform::{Disk, Layout, Platform, hp, seagate};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::Drive;
@@ -54,23 +54,58 @@ struct Variant {
     /// Inodes are written with every synchronous write.
     times: bool,
     burst: u64,
+    places: Places,
 }
 
-const VARIANTS: [Variant; 6] = [
-    variant("", 1.0, false, BURST),
-    variant(", no host", 0.0, false, BURST),
-    variant(", half the cycles", 0.5, false, BURST),
-    variant(", twice the cycles", 2.0, false, BURST),
-    variant(", inodes too", 1.0, true, BURST),
-    variant(", 2000 updates", 1.0, false, LONG_BURST),
+/// What the claim is measured with.
+const CLAIM: Variant = Variant {
+    name: "",
+    effort: 1.0,
+    times: false,
+    burst: BURST,
+    places: Places {
+        anywhere: true,
+        leaves_early: true,
+    },
+};
+
+/// The claim; without the host; and what is told beside it.
+const VARIANTS: [Variant; 9] = [
+    CLAIM,
+    variant(", no host", 0.0),
+    variant(", half the cycles", 0.5),
+    variant(", twice the cycles", 2.0),
+    Variant {
+        name: ", inodes too",
+        times: true,
+        ..CLAIM
+    },
+    Variant {
+        name: ", 2000 updates",
+        burst: LONG_BURST,
+        ..CLAIM
+    },
+    placed(", to the threshold", true, false),
+    placed(", whole blocks, leaving early", false, true),
+    placed(", whole blocks, to the threshold", false, false),
 ];
 
-const fn variant(name: &'static str, effort: f64, times: bool, burst: u64) -> Variant {
+const fn variant(name: &'static str, effort: f64) -> Variant {
     Variant {
         name,
         effort,
-        times,
-        burst,
+        ..CLAIM
+    }
+}
+
+const fn placed(name: &'static str, anywhere: bool, leaves_early: bool) -> Variant {
+    Variant {
+        name,
+        places: Places {
+            anywhere,
+            leaves_early,
+        },
+        ..CLAIM
     }
 }
 
@@ -79,6 +114,9 @@ fn points(_: &Context) -> Vec<Point> {
     for (nth, name) in PLATFORMS.iter().enumerate() {
         for variant in VARIANTS {
             for (how, disk) in [(IN_PLACE, Disk::Regular), (EAGER, Disk::VirtualLog)] {
+                if disk == Disk::Regular && variant.places != CLAIM.places {
+                    continue;
+                }
                 let series = format!("{how}{}", variant.name);
                 let label = format!("{series}, {name}");
                 points.push(Point::new(label, move |context: &Context| {
@@ -104,7 +142,9 @@ fn measure(
         true => Layout::UfsWithTimes,
         false => Layout::Ufs,
     };
-    let platform = Platform::new(layout, disk).on(drive, host.with_effort(variant.effort));
+    let platform = Platform::new(layout, disk)
+        .on(drive, host.with_effort(variant.effort))
+        .putting(variant.places);
     let percent = context.size(PERCENT, 20);
     let mut updates = Updates::new(platform.build(seed)?, percent, true, seed)?;
     // What filling it left is forgotten first.
@@ -131,9 +171,14 @@ fn measure(
 }
 
 /// How many times as fast the virtual log is.
-fn gain(rows: &[Row], variant: &str, nth: usize) -> f64 {
-    let ms = |how: &str| mean(rows, &format!("{how}{variant}"), nth as f64, "ms");
-    ms(IN_PLACE) / ms(EAGER)
+fn gain(rows: &[Row], variant: &Variant, nth: usize) -> f64 {
+    let ms = |how: &str, name: &str| mean(rows, &format!("{how}{name}"), nth as f64, "ms");
+    // In place a block has its place.
+    let in_place = match variant.places == CLAIM.places {
+        true => variant.name,
+        false => CLAIM.name,
+    };
+    ms(IN_PLACE, in_place) / ms(EAGER, variant.name)
 }
 
 fn parts(rows: &[Row], series: &str, nth: usize) -> String {
@@ -150,7 +195,7 @@ fn parts(rows: &[Row], series: &str, nth: usize) -> String {
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let gains = [1, 2, 3].map(|nth| gain(rows, "", nth));
+    let gains = [1, 2, 3].map(|nth| gain(rows, &CLAIM, nth));
     let told = |nth: usize| {
         format!(
             "{:.2} x; in place {}; virtual log {}",
@@ -188,7 +233,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         ),
         other(2.0) > 0.5 && other(3.0) < 0.5,
     ));
-    let drive = gain(rows, ", no host", 3);
+    let drive = gain(rows, &VARIANTS[1], 3);
     verdicts.push(Verdict::of(
         "the Seagate alone, no host charged: random updates at 80 %",
         "the virtual log at least 7 x",
@@ -196,7 +241,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         drive >= 7.0,
     ));
     for variant in &VARIANTS[2..] {
-        let gains = [1, 2, 3].map(|nth| gain(rows, variant.name, nth));
+        let gains = [1, 2, 3].map(|nth| gain(rows, variant, nth));
         verdicts.push(
             Verdict::of(
                 format!("the same{}", variant.name),

@@ -84,7 +84,10 @@ impl Bench {
     }
 }
 
-const GREEDY: Policy = Policy { fill: 0.0 };
+const GREEDY: Policy = Policy {
+    fill: 0.0,
+    leaves_early: false,
+};
 
 #[test]
 fn the_greedy_choice_is_the_nearest_block_ahead() {
@@ -304,7 +307,7 @@ fn without_a_head_parts_join_what_was_written_last() {
     let mut eager = Eager::new(Policy::default());
     let mut choose = |free: &mut FreeSpace, want: Want| {
         let unit = eager.choose(free, None, want, Avoid::default())?;
-        free.take_part(unit, want.units(8));
+        free.take_units(unit, want.units(8));
         Some(unit)
     };
     assert_eq!(choose(&mut free, Want::Part(5)), Some(40));

@@ -4,6 +4,13 @@
 //! by eager writing, and commits; the track is empty then. Empty tracks are
 //! what eager writing is fastest on (Wang et al. 1999, §2.3 and §4.2). It never
 //! copies to an empty track: that would gain nothing.
+//!
+//! What it copies begins where a block does, on volumes whose data may begin
+//! anywhere as well: data astride breaks two blocks, and what it leaves between
+//! is no hole for a third. When no track is worth emptying, what is still astride
+//! is moved by itself.
+
+use std::ops::Range;
 
 use varve_device::{Operation, Result};
 
@@ -12,6 +19,9 @@ use super::state::State;
 use crate::eager::{Avoid, Want};
 use crate::format::Entry;
 use crate::medium::Medium;
+
+/// Blocks astride that are moved at once.
+const REALIGNED_MAX: u32 = 32;
 
 /// How much the compactor moves before it looks at the time again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +47,7 @@ pub struct Compaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub region: u32,
-    /// The next block to look at.
+    /// The next place to look at.
     next: u32,
 }
 
@@ -92,25 +102,25 @@ impl State {
         // What the host wrote is settled first: only then is room known.
         self.commit(vld)?;
         let Some(mut target) = self.compacting.or_else(|| self.choose_target(vld)) else {
-            return Ok(false);
+            return self.realign(vld, blocks);
         };
         self.compacting = Some(target);
         let range = self.free.regions().blocks(target.region as usize);
+        let end = range.end * self.layout.places_per_block();
         let mut left = blocks;
-        while target.next < range.end && left > 0 {
+        while target.next < end && left > 0 {
             let owner = self.owners[target.next as usize];
             if owner > 0 {
-                if self.move_block(vld, owner - 1, target.region)? == Moved::NoHole {
+                if self.move_block(vld, owner - 1, Some(target.region))? == Moved::NoHole {
                     self.compacting = None;
-                    self.commit(vld)?;
-                    return Ok(false);
+                    return self.realign(vld, blocks);
                 }
                 left -= 1;
             }
             target.next += 1;
         }
         self.compacting = Some(target);
-        if target.next < range.end {
+        if target.next < end {
             self.commit(vld)?;
             return Ok(true);
         }
@@ -125,26 +135,69 @@ impl State {
         Ok(true)
     }
 
-    /// Copies one block into a hole.
-    fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<Moved> {
+    /// Room for logical blocks that are to be written: those among them that are
+    /// nowhere yet need some that data astride may have broken.
+    pub fn make_room<M: Medium>(&mut self, vld: &Vld<M>, logical: Range<u32>) -> Result<()> {
+        if self.astride.is_empty() {
+            return Ok(());
+        }
+        let nowhere = |logical: &u32| self.map.get(*logical).place == 0;
+        let mapped = self.mapped + logical.filter(nowhere).count() as u64;
+        while self.astride.len() as u64 > self.layout.astride_max(mapped) {
+            let over = self.astride.len() as u64 - self.layout.astride_max(mapped);
+            // What cannot be read cannot be moved, and what waits for a commit has
+            // had it: there is nothing more to be gained.
+            if !self.realign(vld, over as u32)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Moves at most `blocks` blocks that lie astride to where a block begins, and
+    /// commits; false if none moved.
+    fn realign<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
+        let moved = self.counts.blocks_moved;
+        let enough = moved + u64::from(blocks.min(REALIGNED_MAX));
+        let mut from = 0;
+        while self.counts.blocks_moved < enough {
+            let mut astride = self.astride.range(from..);
+            let Some(&place) = astride.find(|&&place| self.owners[place as usize] > 0) else {
+                break;
+            };
+            from = place + 1;
+            let logical = self.owners[place as usize] - 1;
+            if self.move_block(vld, logical, None)? == Moved::NoHole {
+                break;
+            }
+        }
+        self.commit(vld)?;
+        Ok(self.counts.blocks_moved > moved)
+    }
+
+    /// Copies one block to where a block begins: into a hole outside the region
+    /// that is being emptied, or without one wherever there is room.
+    fn move_block<M: Medium>(
+        &mut self,
+        vld: &Vld<M>,
+        logical: u32,
+        emptied: Option<u32>,
+    ) -> Result<Moved> {
         if self.uncommitted() >= vld.layout.uncommitted_max() {
             self.commit(vld)?;
         }
         let avoid = Avoid {
-            region: Some(region),
+            region: emptied,
             empty: true,
             ..Avoid::default()
         };
-        let head = vld.medium.head();
-        let Some(unit) = self
-            .eager
-            .choose(&self.free, head.as_ref(), Want::Block, avoid)
-        else {
+        let Some(unit) = self.choose(&vld.medium, Want::Block, avoid) else {
             return Ok(Moved::NoHole);
         };
         let block = self.free.place(unit).0;
         let to = self.free.regions().of(block) as u32;
-        if to == region || self.free.empty_regions().contains(&to) {
+        let is_empty = self.free.empty_regions().contains(&to);
+        if emptied.is_some_and(|region| to == region || is_empty) {
             return Ok(Moved::NoHole);
         }
         let mut bytes = vec![0; vld.layout.block_bytes as usize];
@@ -153,17 +206,11 @@ impl State {
             return Ok(Moved::Unreadable);
         }
         // The head has moved: the nearest hole is another one now.
-        let Some(block) = self.place_run(vld, &bytes, avoid)? else {
+        let Some((place, _)) = self.place_run(vld, &bytes, Want::Block, avoid)? else {
             return Ok(Moved::NoHole);
         };
         let crc = self.map.get(logical).crc;
-        self.remap(
-            logical,
-            Entry {
-                block: block.0,
-                crc,
-            },
-        );
+        self.remap(logical, Entry { place, crc });
         self.counts.blocks_moved += 1;
         Ok(Moved::Done)
     }
@@ -189,9 +236,11 @@ impl State {
             let fixed = blocks
                 .clone()
                 .any(|block| !vld.layout.is_eager(u64::from(block)));
-            let live = blocks
+            let step = self.layout.places_per_block();
+            let places = blocks.start * step..blocks.end * step;
+            let live = places
                 .clone()
-                .filter(|&block| self.owners[block as usize] > 0)
+                .filter(|&place| self.owners[place as usize] > 0)
                 .count();
             let own_holes = blocks
                 .clone()
@@ -204,7 +253,7 @@ impl State {
             if usable {
                 return Some(Target {
                     region,
-                    next: blocks.start,
+                    next: places.start,
                 });
             }
         }

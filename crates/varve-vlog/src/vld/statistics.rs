@@ -23,6 +23,8 @@ pub struct VldStatistics {
     pub writes_retried: u64,
     /// Logical blocks that hold something.
     pub blocks_mapped: u64,
+    /// Data blocks that lie across the border of two blocks of the medium.
+    pub blocks_astride: u64,
     /// Blocks with no used unit.
     pub blocks_free: u64,
     /// Tracks with no used unit.

@@ -33,6 +33,7 @@ pub fn options(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
         block_bytes,
         logical_bytes,
         volume: 0x1234_5678_9abc_def0,
+        anywhere: false,
     }
 }
 
