@@ -5,36 +5,85 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use varve_device::{
-    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
+    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice, VirtualClock,
 };
+use varve_disk::{SimulatedDisk, drives};
 
-use super::bench::{Draw, Shared, block, memory, options, versions};
-use crate::medium::InOrder;
-use crate::vld::{Granularity, Options, Vld};
+use super::bench::{Draw, block, check, memory, options, versions};
+use crate::medium::{InDrive, InOrder, Medium};
+use crate::vld::{FormatOptions, Granularity, Options, Vld};
 use std::io::IoSlice;
 
-const BLOCK: u32 = 1024;
 const LOGICAL: u64 = 100;
 /// Marks: an operation has returned; what preceded it is durable.
 const DURABLE: u64 = 1 << 32;
 
-type Recorded = Shared<RecordingDevice<MemoryDevice>>;
+type Recorded = Arc<RecordingDevice<MemoryDevice>>;
 
 fn recorded(image: &MemoryImage) -> Recorded {
-    Arc::new(InOrder(RecordingDevice::new(MemoryDevice::from_image(
-        image,
-    ))))
+    Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)))
 }
 
-/// With records that share a block, or such that have one each.
-fn formatted(unit: u32) -> MemoryImage {
-    let medium = Arc::new(InOrder(memory(224 << 10, unit)));
-    Vld::format(&medium, options(BLOCK, Some(LOGICAL * u64::from(BLOCK)))).unwrap();
-    medium.0.snapshot()
+/// What a volume is made of, and on.
+#[derive(Clone, Copy)]
+struct Shape {
+    unit: u32,
+    block: u32,
+    anywhere: bool,
+    in_drive: bool,
+}
+
+const fn shape(unit: u32, block: u32, anywhere: bool, in_drive: bool) -> Shape {
+    Shape {
+        unit,
+        block,
+        anywhere,
+        in_drive,
+    }
+}
+
+/// Records that share a block, and such that have one each; data where blocks
+/// begin, and anywhere.
+const SHAPES: [Shape; 4] = [
+    shape(512, 1024, false, false),
+    shape(1024, 1024, false, false),
+    shape(512, 1024, true, false),
+    shape(512, 4096, true, true),
+];
+
+impl Shape {
+    fn formatted(&self) -> MemoryImage {
+        let device = Arc::new(memory(LOGICAL * u64::from(self.block) * 9 / 4, self.unit));
+        Vld::format(&self.medium(device.clone()), self.options()).unwrap();
+        device.snapshot()
+    }
+
+    fn options(&self) -> FormatOptions {
+        FormatOptions {
+            anywhere: self.anywhere,
+            ..options(self.block, Some(LOGICAL * u64::from(self.block)))
+        }
+    }
+
+    fn medium<D: Device + 'static>(&self, device: Arc<D>) -> Arc<dyn Medium> {
+        if !self.in_drive {
+            return Arc::new(InOrder(device));
+        }
+        let (drive, clock) = (drives::st19101(), Arc::new(VirtualClock::new(0, 0)));
+        let disk = SimulatedDisk::over(device, drive.with_cylinders(1), clock, 1);
+        Arc::new(InDrive(Arc::new(disk)))
+    }
+
+    fn opened(&self, image: &MemoryImage, options: Options, told: &str) -> Vld<Arc<dyn Medium>> {
+        let medium = self.medium(Arc::new(MemoryDevice::from_image(image)));
+        let opened = Vld::open(medium, options);
+        opened.unwrap_or_else(|error| panic!("{told}: {error}")).0
+    }
 }
 
 /// A volume in use: what each operation left, and the trace.
 struct Story {
+    shape: Shape,
     base: MemoryImage,
     trace: Vec<Event>,
     /// The versions after each operation, the first one's before all.
@@ -42,8 +91,10 @@ struct Story {
 }
 
 /// Runs `operations` random operations on `base`, which holds `versions`.
-fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story {
-    let medium = recorded(&base);
+fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story {
+    let recorder = recorded(&base);
+    let medium = shape.medium(recorder.clone());
+    let (block_bytes, each) = (shape.block, u64::from(shape.block));
     let run = Options {
         synchronous: seed.is_multiple_of(3),
         seed,
@@ -60,15 +111,13 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
             0..=6 => {
                 // Few blocks, of every piece of the map.
                 let at = draw.below(12) * 9 % LOGICAL;
-                let bytes = block(nth + seed * 1000, BLOCK);
-                vld.write(at * u64::from(BLOCK), &[IoSlice::new(&bytes)])
-                    .unwrap();
+                let bytes = block(nth + seed * 1000, block_bytes);
+                vld.write(at * each, &[IoSlice::new(&bytes)]).unwrap();
                 now[at as usize] = nth + seed * 1000;
             }
             7 => {
                 let at = draw.below(12) * 9 % LOGICAL;
-                vld.discard(at * u64::from(BLOCK), u64::from(BLOCK))
-                    .unwrap();
+                vld.discard(at * each, each).unwrap();
                 now[at as usize] = 0;
             }
             8 => {
@@ -76,7 +125,8 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
                 durable = true;
             }
             9 => {
-                vld.compact(0, Granularity::Track).unwrap();
+                let until = medium.now_ns().map_or(0, |now| now + 50_000_000);
+                vld.compact(until, Granularity::Track).unwrap();
                 durable = true;
             }
             10 => {
@@ -84,7 +134,7 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
                 // is forgotten, and what is found stays.
                 drop(vld);
                 vld = Vld::open(medium.clone(), run).unwrap().0;
-                now = versions(&vld, LOGICAL, BLOCK);
+                now = versions(&vld, LOGICAL, block_bytes);
                 assert!(states[settled..].contains(&now), "operation {nth}");
                 durable = true;
             }
@@ -97,15 +147,16 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
             settled = nth as usize;
         }
         states.push(now);
-        medium.0.mark(if durable { DURABLE + nth } else { nth });
+        recorder.mark(if durable { DURABLE + nth } else { nth });
     }
     if seed.is_multiple_of(2) {
         vld.park().unwrap();
-        medium.0.mark(DURABLE + operations);
+        recorder.mark(DURABLE + operations);
     }
     Story {
+        shape,
         base,
-        trace: medium.0.take_trace(),
+        trace: recorder.take_trace(),
         states,
     }
 }
@@ -140,11 +191,11 @@ fn explore(
         let (returned, durable) = owed(explorer.marks(stop));
         let may_be = &story.states[durable..(returned + 2).min(story.states.len())];
         let flow = explorer.for_each::<()>(stop, seed, |image, description| {
-            let medium = Arc::new(InOrder(MemoryDevice::from_image(&image)));
-            let (vld, _) = Vld::open(medium, Options::default())
-                .unwrap_or_else(|error| panic!("{description}: {error}"));
-            vld.state.read().log.check();
-            let found = versions(&vld, LOGICAL, BLOCK);
+            let vld = story
+                .shape
+                .opened(&image, Options::default(), &description.to_string());
+            check(&vld);
+            let found = versions(&vld, LOGICAL, story.shape.block);
             assert!(
                 may_be.contains(&found),
                 "{description}: {returned} operations had returned, {durable} were durable; none \
@@ -178,8 +229,14 @@ fn every_crash_leaves_a_state_that_was() {
     let mut images = 0;
     for seed in 1..=20 {
         eprintln!("seed {seed}");
-        let unit = if seed % 4 < 2 { 512 } else { BLOCK };
-        let story = tell(formatted(unit), vec![0; LOGICAL as usize], 60, seed);
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let story = tell(
+            shape,
+            shape.formatted(),
+            vec![0; LOGICAL as usize],
+            60,
+            seed,
+        );
         let mut crashed = Vec::new();
         images += explore(&story, limits(), seed, |image, found| {
             crashed.push((image, found))
@@ -195,7 +252,7 @@ fn every_crash_leaves_a_state_that_was() {
         };
         let step = (crashed.len() / 25).max(1);
         for (nth, (image, found)) in crashed.into_iter().step_by(step).enumerate() {
-            let story = tell(image, found, 8, 100 + seed + 7 * nth as u64);
+            let story = tell(shape, image, found, 8, 100 + seed + 7 * nth as u64);
             images += explore(&story, fewer, seed, |_, _| {});
         }
     }
@@ -206,18 +263,20 @@ fn every_crash_leaves_a_state_that_was() {
 /// Formatting over an old volume leaves the old one, none, or the new one.
 #[test]
 fn a_crash_while_formatting_leaves_no_mixture() {
-    let story = tell(formatted(512), vec![0; LOGICAL as usize], 20, 3);
-    let medium = recorded(&story.base);
+    let shape = SHAPES[0];
+    let block_bytes = u64::from(shape.block);
+    let story = tell(shape, shape.formatted(), vec![0; LOGICAL as usize], 20, 3);
+    let recorder = recorded(&story.base);
     for event in &story.trace {
         if let Event::Write { offset, data } = event {
-            medium.0.inner().apply_write(*offset, data).unwrap();
+            recorder.inner().apply_write(*offset, data).unwrap();
         }
     }
-    let base = medium.0.inner().snapshot();
-    let mut new = options(BLOCK, Some(50 * u64::from(BLOCK)));
+    let base = recorder.inner().snapshot();
+    let mut new = options(shape.block, Some(50 * block_bytes));
     new.volume = 99;
-    Vld::format(&medium, new).unwrap();
-    let trace = medium.0.take_trace();
+    Vld::format(&shape.medium(recorder.clone()), new).unwrap();
+    let trace = recorder.take_trace();
     let mut explorer = CrashExplorer::new(&base, &trace, 512, Limits::default());
     for stop in explorer.stops().collect::<Vec<_>>() {
         let flow = explorer.for_each::<()>(stop, 1, |image, description| {
@@ -226,7 +285,7 @@ fn a_crash_while_formatting_leaves_no_mixture() {
                 return ControlFlow::Continue(());
             };
             let blocks = vld.layout().logical_blocks;
-            let found = versions(&vld, blocks, BLOCK);
+            let found = versions(&vld, blocks, shape.block);
             let expected = match blocks {
                 LOGICAL => story.states.last().unwrap().clone(),
                 _ => vec![0; 50],
@@ -237,9 +296,9 @@ fn a_crash_while_formatting_leaves_no_mixture() {
         assert!(flow.is_continue());
     }
     let medium = Arc::new(InOrder(MemoryDevice::from_image(
-        &medium.0.inner().snapshot(),
+        &recorder.inner().snapshot(),
     )));
     let (vld, _) = Vld::open(medium, Options::default()).unwrap();
     assert_eq!(vld.layout().logical_blocks, 50);
-    assert!(vld.geometry().size == 50 * u64::from(BLOCK));
+    assert!(vld.geometry().size == 50 * block_bytes);
 }
