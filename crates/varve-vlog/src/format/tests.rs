@@ -137,3 +137,49 @@ fn a_layout_leaves_room_to_write_a_full_volume() {
     assert!(Layout::choose(1, 100, 4096, 1000, None, false).is_err());
     assert!(Layout::choose(1, 512, 8192, 1000, None, false).is_err());
 }
+
+#[test]
+fn data_anywhere_has_a_version_and_places_of_its_own() {
+    let layout = Layout::choose(7, 512, 4096, 4096, None, true).unwrap();
+    assert_eq!(layout.superblock().version.get(), VERSION_ANYWHERE);
+    assert_eq!(Layout::of(&layout.superblock()).unwrap(), layout);
+    let unknown = Superblock {
+        version: 3.into(),
+        ..layout.superblock()
+    };
+    assert!(Superblock::parse(unknown.seal().as_bytes()).is_err());
+    // Eight places to a block; a block from each must end before the last one.
+    let (first, end) = (
+        layout.eager_start() as u32 * 8,
+        layout.last_block() as u32 * 8,
+    );
+    for (place, may_be) in [
+        (first - 1, false),
+        (first, true),
+        (first + 3, true),
+        (end - 8, true),
+        (end - 7, false),
+        (end, false),
+    ] {
+        let entry = Entry { place, crc: 5 };
+        let parsed = Entry::parse(entry.to_bytes(), &layout);
+        assert_eq!(parsed.is_ok(), may_be, "place {place}");
+    }
+    assert_eq!(
+        layout.place_byte(first + 3),
+        layout.block_byte(layout.eager_start()) + 1536
+    );
+    assert!(layout.is_astride(first + 3) && !layout.is_astride(first + 8));
+    // What is mapped already needs no room, and nothing may take what is needed.
+    let spare = layout.astride_max(layout.logical_blocks);
+    assert_eq!(layout.astride_max(layout.logical_blocks - 9), spare + 9);
+    assert!(spare < 3, "the most that fits is offered");
+    let fixed = Layout {
+        anywhere: false,
+        ..layout
+    };
+    assert_eq!(fixed.astride_max(0), 0);
+    // Places have 31 bits.
+    assert!(Layout::choose(7, 512, 4096, PLACES_MAX, None, false).is_ok());
+    assert!(Layout::choose(7, 512, 4096, PLACES_MAX / 4, None, true).is_err());
+}
