@@ -57,6 +57,9 @@ fn a_disk_is_made_once_and_described() {
     ])
     .expect(1, "");
     assert!(!fs::exists(&new).unwrap(), "what failed is not left behind");
+    let create = ["vld", "create", &new, "--size", "1M", "--anywhere"];
+    let smallest = info["unit_bytes"].to_string();
+    varve([&create[..], &["--block-size", &smallest]].concat()).expect(1, "larger blocks");
     varve(["vld", "create", &new, "--disk", "floppy"]).expect(2, "st19101");
     varve(["vld", "info", &new]).expect(1, "No such file");
     fs::write(&new, vec![b'x'; 1 << 20]).unwrap();
@@ -241,7 +244,8 @@ fn fio_verifies_what_four_jobs_write() {
     // In a drive, where blocks may begin at any sector.
     let anywhere = s.text("anywhere");
     let create = ["vld", "create", &anywhere, "--size", "64M", "--anywhere"];
-    varve(create).expect(0, "a virtual log disk of");
+    let blocks = [&create[..], &["--block-size", "32K"]].concat();
+    varve(blocks).expect(0, "a virtual log disk of");
     fio(&[&anywhere, "--disk", "ST19101"]);
     let info = varve(["vld", "info", &anywhere, "--json"]);
     let info = info.expect(0, "").json();

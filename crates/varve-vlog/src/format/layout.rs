@@ -128,6 +128,12 @@ impl Layout {
                  units of 512 to 65536 bytes"
             )));
         }
+        if self.anywhere && self.units_per_block() == 1 {
+            return Err(FormatError::Field(format!(
+                "data anywhere, in blocks of {block_bytes} bytes on physical blocks as large: it can \
+                 begin nowhere else; take larger blocks"
+            )));
+        }
         let most = PLACES_MAX / u64::from(self.places_per_block());
         if physical_blocks > most || logical_blocks == 0 || logical_blocks > physical_blocks {
             return Err(FormatError::Field(format!(
