@@ -72,16 +72,29 @@ pub struct Policy {
     /// An empty track is filled to this share before the next one is begun, in
     /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
     pub fill: f64,
-    /// An empty track is left for the next one before it is filled to that share
-    /// where this is sooner. Default off.
-    pub leaves_early: bool,
+    /// Whether a track is left before it is filled to that share.
+    pub leave_early: LeaveEarly,
+}
+
+/// When the next empty track is taken because it is sooner than the next place on
+/// the one that is being filled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LeaveEarly {
+    /// Never: the threshold alone decides, as in the paper.
+    Never,
+    /// For data that may lie anywhere: the gaps that it has left no longer fit it,
+    /// long before a track is as full as the threshold wants it.
+    #[default]
+    DataAnywhere,
+    /// For all data.
+    Always,
 }
 
 impl Default for Policy {
     fn default() -> Self {
         Policy {
             fill: 0.75,
-            leaves_early: false,
+            leave_early: LeaveEarly::default(),
         }
     }
 }
@@ -176,8 +189,13 @@ impl Eager {
             Some(region) != avoid.region && filled < self.policy.fill
         });
         let begun = begun.and_then(place_in);
+        let leaves_early = match self.policy.leave_early {
+            LeaveEarly::Never => false,
+            LeaveEarly::DataAnywhere => want == Want::Anywhere,
+            LeaveEarly::Always => true,
+        };
         let next = match begun {
-            Some(_) if !self.policy.leaves_early => None,
+            Some(_) if !leaves_early => None,
             _ => empty_region(free, head, avoid).and_then(place_in),
         };
         let found = begun.into_iter().chain(next);

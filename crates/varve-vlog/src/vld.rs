@@ -16,6 +16,7 @@
 mod checkpoint;
 mod compact;
 mod held;
+mod realign;
 mod recovery;
 mod requests;
 mod state;
@@ -309,7 +310,7 @@ impl<M: Medium> Device for Vld<M> {
     /// A hole is what was never written, or forgotten since.
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         check_request(self, Operation::Read, offset, length)?;
-        Ok(self.state.read().extent(self, offset, length))
+        Ok(self.state.read().extent(offset, length))
     }
 
     fn name(&self) -> String {

@@ -5,6 +5,10 @@
 //! As in the paper the virtual log disk is measured right after its compactor
 //! ran: bursts of 300 updates, after idle time without limit. (The paper's
 //! third host has blocks of 8 KB only; here all have 4 KB.)
+//!
+//! Unlike in the paper single blocks may begin at any sector, and a track is left
+//! before the threshold where the next empty one is sooner: see [`CHOICE`]. Each
+//! without the other, and neither, are measured beside it.
 
 use super::updates::{Updates, ms_each};
 use super::v4::PATTERN;
@@ -14,6 +18,7 @@ use crate::platform::store::{Places, Spent};
 use crate::platform::{Disk, Layout, Platform, hp, seagate};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::Drive;
+use varve_vlog::LeaveEarly;
 
 /// See the module's head.
 pub const V7: Experiment = Experiment {
@@ -29,6 +34,8 @@ const PERCENT: u64 = 80;
 const BURST: u64 = 300;
 /// Longer than the empty tracks last.
 const LONG_BURST: u64 = 2000;
+/// What the paper's virtual log disk does not do.
+const CHOICE: &str = "blocks at any sector, tracks left early";
 const IN_PLACE: &str = "update in place";
 const EAGER: &str = "virtual log";
 const PLATFORMS: [&str; 3] = [
@@ -65,14 +72,17 @@ const CLAIM: Variant = Variant {
     burst: BURST,
     places: Places {
         anywhere: true,
-        leaves_early: true,
+        leave_early: LeaveEarly::DataAnywhere,
     },
 };
+
+/// The drive by itself.
+const NO_HOST: Variant = variant(", no host", 0.0);
 
 /// The claim; without the host; and what is told beside it.
 const VARIANTS: [Variant; 9] = [
     CLAIM,
-    variant(", no host", 0.0),
+    NO_HOST,
     variant(", half the cycles", 0.5),
     variant(", twice the cycles", 2.0),
     Variant {
@@ -85,9 +95,9 @@ const VARIANTS: [Variant; 9] = [
         burst: LONG_BURST,
         ..CLAIM
     },
-    placed(", to the threshold", true, false),
-    placed(", whole blocks, leaving early", false, true),
-    placed(", whole blocks, to the threshold", false, false),
+    placed(", to the threshold", true, LeaveEarly::Never),
+    placed(", whole blocks, leaving early", false, LeaveEarly::Always),
+    placed(", whole blocks, to the threshold", false, LeaveEarly::Never),
 ];
 
 const fn variant(name: &'static str, effort: f64) -> Variant {
@@ -98,12 +108,12 @@ const fn variant(name: &'static str, effort: f64) -> Variant {
     }
 }
 
-const fn placed(name: &'static str, anywhere: bool, leaves_early: bool) -> Variant {
+const fn placed(name: &'static str, anywhere: bool, leave_early: LeaveEarly) -> Variant {
     Variant {
         name,
         places: Places {
             anywhere,
-            leaves_early,
+            leave_early,
         },
         ..CLAIM
     }
@@ -205,13 +215,19 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         )
     };
     verdicts.push(Verdict::of(
-        format!("{}: speed-up of the virtual log ({PATTERN})", PLATFORMS[0]),
+        format!(
+            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
+            PLATFORMS[0]
+        ),
         "2 to 3.5 x; the paper less than 3",
         told(1),
         (2.0..=3.5).contains(&gains[0]),
     ));
     verdicts.push(Verdict::of(
-        format!("{}: speed-up of the virtual log ({PATTERN})", PLATFORMS[2]),
+        format!(
+            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
+            PLATFORMS[2]
+        ),
         "at least 7 x; the paper about 10",
         told(3),
         gains[2] >= 7.0,
@@ -233,14 +249,17 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         ),
         other(2.0) > 0.5 && other(3.0) < 0.5,
     ));
-    let drive = gain(rows, &VARIANTS[1], 3);
+    let drive = gain(rows, &NO_HOST, 3);
     verdicts.push(Verdict::of(
         "the Seagate alone, no host charged: random updates at 80 %",
         "the virtual log at least 7 x",
         format!("{drive:.2} x"),
         drive >= 7.0,
     ));
-    for variant in &VARIANTS[2..] {
+    for variant in VARIANTS
+        .iter()
+        .filter(|v| ![CLAIM.name, NO_HOST.name].contains(&v.name))
+    {
         let gains = [1, 2, 3].map(|nth| gain(rows, variant, nth));
         verdicts.push(
             Verdict::of(

@@ -11,7 +11,7 @@ use varve_disk::{Drive, TrackId, drives};
 use varve_prove::random::Random;
 use varve_vlog::free_space::FreeSpace;
 use varve_vlog::medium::tracks;
-use varve_vlog::{Avoid, Eager, HeadPosition, Policy, Want, model};
+use varve_vlog::{Avoid, Eager, HeadPosition, LeaveEarly, Policy, Want, model};
 
 use std::sync::Arc;
 
@@ -160,7 +160,7 @@ pub(super) const GREEDY: Policy = filling(0.0);
 const fn filling(fill: f64) -> Policy {
     Policy {
         fill,
-        leaves_early: false,
+        leave_early: LeaveEarly::Never,
     }
 }
 

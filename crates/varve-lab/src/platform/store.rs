@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
 use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
-use varve_vlog::{FormatOptions, Granularity, InDrive, Options, Policy, Recovery, Vld};
+use varve_vlog::{FormatOptions, Granularity, InDrive, LeaveEarly, Options, Policy, Recovery, Vld};
 
 /// A virtual log disk on a simulated drive.
 pub type EagerDisk = Vld<InDrive<varve_device::MemoryDevice>>;
@@ -29,8 +29,8 @@ pub struct Store {
 pub struct Places {
     /// At any sector ([`FormatOptions::anywhere`]).
     pub anywhere: bool,
-    /// The next track is taken where it is sooner ([`Policy::leaves_early`]).
-    pub leaves_early: bool,
+    /// The next track is taken where it is sooner.
+    pub leave_early: LeaveEarly,
 }
 
 /// Where the time of a while went, in nanoseconds.
@@ -176,7 +176,7 @@ pub fn open_virtual_log(
 ) -> std::result::Result<(EagerDisk, Recovery), LabError> {
     let options = Options {
         policy: Policy {
-            leaves_early: places.leaves_early,
+            leave_early: places.leave_early,
             ..Policy::default()
         },
         synchronous: true,

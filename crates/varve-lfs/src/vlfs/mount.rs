@@ -63,7 +63,7 @@ impl Default for VlfsMountOptions {
             checkpoint_seconds: 30,
             policy: Policy {
                 fill: 0.5,
-                leaves_early: false,
+                ..Policy::default()
             },
             compaction: Watermarks::default(),
             owners_units: 1 << 19,

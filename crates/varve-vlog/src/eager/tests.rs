@@ -86,7 +86,7 @@ impl Bench {
 
 const GREEDY: Policy = Policy {
     fill: 0.0,
-    leaves_early: false,
+    leave_early: LeaveEarly::Never,
 };
 
 #[test]
@@ -255,17 +255,17 @@ fn empty_tracks_are_filled_to_the_threshold() {
 #[test]
 fn a_track_is_left_early_where_the_next_empty_one_is_sooner() {
     let mut bench = Bench::new(3, 2);
-    let mut choose = |leaves_early: bool| {
+    let mut choose = |leave_early: LeaveEarly, want: Want| {
         let mut eager = Eager::new(Policy {
-            leaves_early,
+            leave_early,
             ..Policy::default()
         });
         let mut free = bench.free.clone();
         let head = &mut bench.head;
         let mut next = |_| {
-            let unit = eager.choose(&free, Some(head), Want::Block, Avoid::default());
+            let unit = eager.choose(&free, Some(head), want, Avoid::default());
             let unit = unit.expect("an empty drive");
-            free.take_block((unit / 8) as u32);
+            free.take_units(unit, 8);
             head.track = head.drive.geometry.locate(unit).0.id;
             free.regions().of((unit / 8) as u32)
         };
@@ -276,8 +276,12 @@ fn a_track_is_left_early_where_the_next_empty_one_is_sooner() {
             .filter(|&&region| region == regions[0])
             .count()
     };
-    assert_eq!(choose(false), 20);
-    assert!((1..20).contains(&choose(true)));
+    for want in [Want::Block, Want::Anywhere] {
+        assert_eq!(choose(LeaveEarly::Never, want), 20);
+        assert!((1..20).contains(&choose(LeaveEarly::Always, want)));
+    }
+    assert_eq!(choose(LeaveEarly::DataAnywhere, Want::Block), 20);
+    assert!((1..20).contains(&choose(LeaveEarly::DataAnywhere, Want::Anywhere)));
 }
 
 #[test]

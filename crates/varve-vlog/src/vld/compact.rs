@@ -6,11 +6,9 @@
 //! copies to an empty track: that would gain nothing.
 //!
 //! What it copies begins where a block does, on volumes whose data may begin
-//! anywhere as well: data astride breaks two blocks, and what it leaves between
-//! is no hole for a third. When no track is worth emptying, what is still astride
-//! is moved by itself.
-
-use std::ops::Range;
+//! anywhere as well. When no track is worth emptying, what still lies astride is
+//! moved by itself (`realign.rs`), to an empty track if there is no hole: a block
+//! astride has broken two, so that this gains something all the same.
 
 use varve_device::{Operation, Result};
 
@@ -19,9 +17,6 @@ use super::state::State;
 use crate::eager::{Avoid, Want};
 use crate::format::Entry;
 use crate::medium::Medium;
-
-/// Blocks astride that are moved at once.
-const REALIGNED_MAX: u32 = 32;
 
 /// How much the compactor moves before it looks at the time again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +70,8 @@ impl<M: Medium> Vld<M> {
         while !done.finished && (clockless || before(&self.medium)) {
             let mut state = self.state.write();
             self.writable(&state, Operation::Write, 0, 0)?;
-            let (moved, emptied) = (state.counts.blocks_moved, state.counts.tracks_emptied);
+            let copied = |state: &State| state.counts.blocks_moved + state.counts.blocks_realigned;
+            let (moved, emptied) = (copied(&state), state.counts.tracks_emptied);
             let blocks = match granularity {
                 Granularity::Track => u32::MAX,
                 Granularity::Blocks(blocks) => blocks.max(1),
@@ -85,7 +81,7 @@ impl<M: Medium> Vld<M> {
                 .compact(self, blocks)
                 .inspect_err(|_| state.compacting = None);
             done.finished = !more?;
-            done.blocks_moved += state.counts.blocks_moved - moved;
+            done.blocks_moved += copied(&state) - moved;
             done.tracks_emptied += state.counts.tracks_emptied - emptied;
             if clockless {
                 break;
@@ -101,8 +97,8 @@ impl State {
     fn compact<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
         // What the host wrote is settled first: only then is room known.
         self.commit(vld)?;
-        let Some(mut target) = self.compacting.or_else(|| self.choose_target(vld)) else {
-            return self.realign(vld, blocks);
+        let Some(mut target) = self.compacting.or_else(|| self.choose_target()) else {
+            return self.realign(vld, blocks as usize);
         };
         self.compacting = Some(target);
         let range = self.free.regions().blocks(target.region as usize);
@@ -111,9 +107,9 @@ impl State {
         while target.next < end && left > 0 {
             let owner = self.owners[target.next as usize];
             if owner > 0 {
-                if self.move_block(vld, owner - 1, Some(target.region))? == Moved::NoHole {
+                if self.move_block(vld, owner - 1, target.region)? == Moved::NoHole {
                     self.compacting = None;
-                    return self.realign(vld, blocks);
+                    return self.realign(vld, blocks as usize);
                 }
                 left -= 1;
             }
@@ -135,59 +131,13 @@ impl State {
         Ok(true)
     }
 
-    /// Room for logical blocks that are to be written: those among them that are
-    /// nowhere yet need some that data astride may have broken.
-    pub fn make_room<M: Medium>(&mut self, vld: &Vld<M>, logical: Range<u32>) -> Result<()> {
-        if self.astride.is_empty() {
-            return Ok(());
-        }
-        let nowhere = |logical: &u32| self.map.get(*logical).place == 0;
-        let mapped = self.mapped + logical.filter(nowhere).count() as u64;
-        while self.astride.len() as u64 > self.layout.astride_max(mapped) {
-            let over = self.astride.len() as u64 - self.layout.astride_max(mapped);
-            // What cannot be read cannot be moved, and what waits for a commit has
-            // had it: there is nothing more to be gained.
-            if !self.realign(vld, over as u32)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Moves at most `blocks` blocks that lie astride to where a block begins, and
-    /// commits; false if none moved.
-    fn realign<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
-        let moved = self.counts.blocks_moved;
-        let enough = moved + u64::from(blocks.min(REALIGNED_MAX));
-        let mut from = 0;
-        while self.counts.blocks_moved < enough {
-            let mut astride = self.astride.range(from..);
-            let Some(&place) = astride.find(|&&place| self.owners[place as usize] > 0) else {
-                break;
-            };
-            from = place + 1;
-            let logical = self.owners[place as usize] - 1;
-            if self.move_block(vld, logical, None)? == Moved::NoHole {
-                break;
-            }
-        }
-        self.commit(vld)?;
-        Ok(self.counts.blocks_moved > moved)
-    }
-
-    /// Copies one block to where a block begins: into a hole outside the region
-    /// that is being emptied, or without one wherever there is room.
-    fn move_block<M: Medium>(
-        &mut self,
-        vld: &Vld<M>,
-        logical: u32,
-        emptied: Option<u32>,
-    ) -> Result<Moved> {
-        if self.uncommitted() >= vld.layout.uncommitted_max() {
+    /// Copies one block into a hole.
+    fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<Moved> {
+        if self.uncommitted() >= self.layout.uncommitted_max() {
             self.commit(vld)?;
         }
         let avoid = Avoid {
-            region: emptied,
+            region: Some(region),
             empty: true,
             ..Avoid::default()
         };
@@ -196,11 +146,10 @@ impl State {
         };
         let block = self.free.place(unit).0;
         let to = self.free.regions().of(block) as u32;
-        let is_empty = self.free.empty_regions().contains(&to);
-        if emptied.is_some_and(|region| to == region || is_empty) {
+        if to == region || self.free.empty_regions().contains(&to) {
             return Ok(Moved::NoHole);
         }
-        let mut bytes = vec![0; vld.layout.block_bytes as usize];
+        let mut bytes = vec![0; self.layout.block_bytes as usize];
         if self.read_run(vld, logical, &mut bytes).is_err() {
             // Whoever reads it is told; the others need not stay for it.
             return Ok(Moved::Unreadable);
@@ -217,7 +166,7 @@ impl State {
 
     /// A track at random, neither empty nor full of what cannot be moved nor
     /// being filled; `None` if holes elsewhere cannot take one.
-    fn choose_target<M: Medium>(&mut self, vld: &Vld<M>) -> Option<Target> {
+    fn choose_target(&mut self) -> Option<Target> {
         let regions = self.free.regions().len() as u32;
         let empty_blocks: u64 = {
             let regions = self.free.regions();
@@ -235,7 +184,7 @@ impl State {
             let blocks = self.free.regions().blocks(region as usize);
             let fixed = blocks
                 .clone()
-                .any(|block| !vld.layout.is_eager(u64::from(block)));
+                .any(|block| !self.layout.is_eager(u64::from(block)));
             let step = self.layout.places_per_block();
             let places = blocks.start * step..blocks.end * step;
             let live = places

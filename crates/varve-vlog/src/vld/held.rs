@@ -117,11 +117,11 @@ impl State {
     /// Where one block is to be held, `first` having been taken for it: the next
     /// one, if that is free, so that the record of its commit can lie between it
     /// and a place where no data is.
-    pub fn place_beside_record<M: Medium>(&mut self, vld: &Vld<M>, first: u32) -> u32 {
+    pub fn place_beside_record(&mut self, first: u32) -> u32 {
         let next = first + 1;
-        let at = vld.layout.place_byte(first);
-        let stays = self.held.is_followed_by(&vld.layout, at)
-            || !vld.layout.is_eager(u64::from(first) - 1)
+        let at = self.layout.place_byte(first);
+        let stays = self.held.is_followed_by(&self.layout, at)
+            || !self.layout.is_eager(u64::from(first) - 1)
             || self.owners[first as usize - 1] != 0
             || self.free.mask(next) != 0;
         if stays {
@@ -133,11 +133,11 @@ impl State {
     }
 
     /// Takes the place before what is held, or the one behind it.
-    pub fn take_beside_held<M: Medium>(&mut self, vld: &Vld<M>, avoid: Avoid) -> Option<u64> {
+    pub fn take_beside_held(&mut self, avoid: Avoid) -> Option<u64> {
         if self.held.is_empty() {
             return None;
         }
-        let blocks = self.held.bytes.len() / vld.layout.block_bytes as usize;
+        let blocks = self.held.bytes.len() / self.layout.block_bytes as usize;
         let beside = [self.held.first - 1, self.held.first + blocks as u32];
         let block = beside.into_iter().find(|&block| {
             let region = self.free.regions().of(block) as u32;
@@ -150,8 +150,9 @@ impl State {
     /// Holds a run of blocks at a place that was taken for it. An error is of
     /// what was held before, and stops the volume.
     pub fn hold<M: Medium>(&mut self, vld: &Vld<M>, first: u32, run: &[u8]) -> Result<()> {
-        let at = vld.layout.place_byte(first);
-        let follows = self.held.is_followed_by(&vld.layout, at);
+        debug_assert_eq!(self.layout.units_per_block(), 1, "a place is a block");
+        let at = self.layout.place_byte(first);
+        let follows = self.held.is_followed_by(&self.layout, at);
         if !follows || self.held.bytes.len() + run.len() > HELD_BYTES_MAX {
             self.release(vld)?;
         }
@@ -179,7 +180,7 @@ impl State {
         unit: u64,
         record: &[u8],
     ) -> Result<()> {
-        let at = vld.layout.unit_byte(unit);
+        let at = self.layout.unit_byte(unit);
         let Err(failed) = self.held.write_with(vld, at, record) else {
             self.held.bytes.clear();
             return Ok(());
@@ -205,12 +206,12 @@ impl State {
     /// elsewhere; their old places stay taken until the next opening.
     fn rehome<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         let mut held = std::mem::take(&mut self.held);
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         for nth in 0..held.bytes.len() / block_bytes {
             let block = held.first + nth as u32;
             let here = nth * block_bytes..(nth + 1) * block_bytes;
             let owner = self.owners[block as usize];
-            let at = vld.layout.place_byte(block);
+            let at = self.layout.place_byte(block);
             let bytes = &held.bytes[here.clone()];
             if owner == 0 || vld.medium.write(at, &[IoSlice::new(bytes)]).is_ok() {
                 continue;
@@ -244,8 +245,8 @@ impl State {
     /// is held is not asked of the medium, which may not have been able to read
     /// it for a long time.
     pub fn read_blocks<M: Medium>(&self, vld: &Vld<M>, first: u32, into: &mut [u8]) -> Result<()> {
-        let at = vld.layout.place_byte(first);
-        let Some((from, held)) = self.held.part_of(&vld.layout, first, into.len()) else {
+        let at = self.layout.place_byte(first);
+        let Some((from, held)) = self.held.part_of(&self.layout, first, into.len()) else {
             return vld.medium.read(at, into);
         };
         let (before, rest) = into.split_at_mut(from);

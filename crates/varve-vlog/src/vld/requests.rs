@@ -20,7 +20,7 @@ const EXTENT_BLOCKS_MAX: u32 = 1 << 18;
 impl State {
     /// Fills `buffer` from byte `offset` of the logical disk.
     pub fn read<M: Medium>(&self, vld: &Vld<M>, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (mut at, mut rest) = (offset, buffer);
         while !rest.is_empty() {
             let (logical, skip) = split(at, block_bytes);
@@ -43,8 +43,8 @@ impl State {
 
     /// What the map says of the beginning of a range; looks at a bounded number
     /// of blocks, so that the answer may be short.
-    pub fn extent<M: Medium>(&self, vld: &Vld<M>, offset: u64, length: u64) -> Extent {
-        let block_bytes = vld.layout.block_bytes as usize;
+    pub fn extent(&self, offset: u64, length: u64) -> Extent {
+        let block_bytes = self.layout.block_bytes as usize;
         let (first, skip) = split(offset, block_bytes);
         let end = (offset + length).div_ceil(block_bytes as u64) as u32;
         let end = end.min(first.saturating_add(EXTENT_BLOCKS_MAX));
@@ -72,7 +72,7 @@ impl State {
 
     /// Reads whole blocks that lie behind each other, and checks them.
     pub fn read_run<M: Medium>(&self, vld: &Vld<M>, logical: u32, into: &mut [u8]) -> Result<()> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (first, step) = (self.map.get(logical).place, self.layout.places_per_block());
         self.read_blocks(vld, first, into)?;
         for (nth, bytes) in (0u32..).zip(into.chunks_exact(block_bytes)) {
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// Writes bytes to new places. Not durable before a commit, which happens
-    /// here only if too much waits for one.
+    /// here only if too much waits for one, or room is to be made.
     pub fn write<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -106,15 +106,15 @@ impl State {
             [one] => Cow::Borrowed(&one[..]),
             _ => Cow::Owned(gather(buffers)),
         };
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (mut at, mut rest) = (offset, &bytes[..]);
         while !rest.is_empty() {
-            if self.uncommitted() >= vld.layout.uncommitted_max() {
+            if self.uncommitted() >= self.layout.uncommitted_max() {
                 self.commit(vld)?;
             }
             let (logical, skip) = split(at, block_bytes);
             let length = if skip == 0 && rest.len() >= block_bytes {
-                let room = vld.layout.uncommitted_max() - self.uncommitted();
+                let room = self.layout.uncommitted_max() - self.uncommitted();
                 let most = (rest.len() / block_bytes)
                     .min(room as usize)
                     .min(RUN_BLOCKS);
@@ -140,13 +140,10 @@ impl State {
     /// Writes whole blocks, as many as fit from the nearest place on without a
     /// gap; returns the bytes written, at least one block's.
     fn write_run<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, bytes: &[u8]) -> Result<usize> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (offset, length) = (u64::from(logical) * block_bytes as u64, bytes.len() as u64);
-        // A block alone may go anywhere while there is room to spare, also for the
-        // logical block that it may be the first to fill.
-        let spare = self.layout.astride_max(self.mapped + 1) > self.astride.len() as u64;
-        let want = match length == block_bytes as u64 && spare {
-            true => Want::Anywhere,
+        let want = match length == block_bytes as u64 {
+            true => self.want_of(logical),
             false => Want::Block,
         };
         let (first, count) = self
@@ -178,7 +175,7 @@ impl State {
             self.release(vld)?;
             return self.place_run_now(vld, bytes, want, avoid);
         }
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let wanted = bytes.len() / block_bytes;
         // The record is to lie beside it.
         let single = Avoid {
@@ -189,7 +186,7 @@ impl State {
             return Ok(None);
         };
         if wanted == 1 && avoid == Avoid::default() {
-            first = self.place_beside_record(vld, first);
+            first = self.place_beside_record(first);
         }
         self.hold(vld, first, &bytes[..count * block_bytes])?;
         Ok(Some((first, count)))
@@ -202,14 +199,14 @@ impl State {
         &mut self,
         vld: &Vld<M>,
         bytes: &[u8],
-        want: Want,
+        mut want: Want,
         avoid: Avoid,
     ) -> Result<Option<(u32, usize)>> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let mut wanted = bytes.len() / block_bytes;
         let mut failed = 0;
         while let Some((first, count)) = self.take_run(&vld.medium, wanted, want, avoid) {
-            let at = vld.layout.place_byte(first);
+            let at = self.layout.place_byte(first);
             let written = IoSlice::new(&bytes[..count * block_bytes]);
             let Err(error) = vld.medium.write(at, &[written]) else {
                 return Ok(Some((first, count)));
@@ -226,6 +223,8 @@ impl State {
                 return Err(error);
             }
             self.counts.writes_retried += 1;
+            // It stays taken: what lies astride is counted, the next would not be.
+            want = Want::Block;
         }
         Ok(None)
     }
@@ -255,10 +254,10 @@ impl State {
 
     /// Forgets the logical blocks that lie wholly within the range.
     pub fn discard<M: Medium>(&mut self, vld: &Vld<M>, offset: u64, length: u64) -> Result<()> {
-        let block_bytes = u64::from(vld.layout.block_bytes);
+        let block_bytes = u64::from(self.layout.block_bytes);
         let blocks = offset.div_ceil(block_bytes)..(offset + length) / block_bytes;
         for logical in blocks {
-            if self.uncommitted() >= vld.layout.uncommitted_max() {
+            if self.uncommitted() >= self.layout.uncommitted_max() {
                 self.commit(vld)?;
             }
             if self.map.get(logical as u32).place != 0 {

@@ -36,6 +36,8 @@ pub(super) struct State {
     pub mapped: u64,
     /// Places taken that lie across the border of two blocks.
     pub astride: BTreeSet<u32>,
+    /// Those among them that could not be read when they were to be moved.
+    pub unreadable: BTreeSet<u32>,
     /// Pieces changed since the last commit.
     pub dirty: BTreeSet<u32>,
     /// Logical blocks written since.
@@ -105,6 +107,7 @@ impl State {
             owners,
             mapped,
             astride,
+            unreadable: BTreeSet::new(),
             dirty: BTreeSet::new(),
             fresh: BTreeSet::new(),
             replaced: Vec::new(),
@@ -136,7 +139,7 @@ impl State {
     pub fn statistics(&self) -> VldStatistics {
         VldStatistics {
             blocks_mapped: self.mapped,
-            blocks_astride: self.astride.len() as u64,
+            blocks_astride: self.astride.iter().filter(|&&at| self.is_owned(at)).count() as u64,
             blocks_free: self.free.free_blocks(),
             tracks_empty: self.free.empty_regions().len() as u64,
             records_waiting: self.log.waiting() as u64,
@@ -174,6 +177,11 @@ impl State {
         }
     }
 
+    /// True if data that is needed lies at a place.
+    pub fn is_owned(&self, place: u32) -> bool {
+        self.owners[place as usize] > 0
+    }
+
     /// Takes a block's room at a place.
     pub fn take_place(&mut self, place: u32) {
         let unit = self.layout.place_unit(place);
@@ -188,6 +196,7 @@ impl State {
         let unit = self.layout.place_unit(place);
         self.free.give_units(unit, self.layout.units_per_block());
         self.astride.remove(&place);
+        self.unreadable.remove(&place);
     }
 
     /// True if nobody uses any of a block's room at a place.
@@ -254,8 +263,8 @@ impl State {
         transaction: Transaction,
         avoid: Avoid,
     ) -> Result<()> {
-        let layout = &vld.layout;
-        let mut unit = match self.take_beside_held(vld, avoid) {
+        let layout = self.layout;
+        let mut unit = match self.take_beside_held(avoid) {
             Some(unit) => unit,
             None => self.take_unit(vld, avoid)?,
         };
@@ -263,7 +272,7 @@ impl State {
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
             let at = layout.unit_byte(unit);
-            if self.held.covers(layout, at) {
+            if self.held.covers(&layout, at) {
                 // Before the record is made: this may change the map.
                 self.release(vld)?;
             }
@@ -298,7 +307,7 @@ impl State {
 
     /// Records where the tail is.
     pub fn write_tail<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
-        let layout = &vld.layout;
+        let layout = self.layout;
         let record = self.log.tail_record(layout.volume);
         let mut block = vec![0; layout.block_bytes as usize];
         block[..size_of::<TailRecord>()].copy_from_slice(record.as_bytes());

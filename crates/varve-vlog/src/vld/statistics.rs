@@ -15,6 +15,9 @@ pub struct VldStatistics {
     pub checkpoints: u64,
     /// Blocks that the compactor moved.
     pub blocks_moved: u64,
+    /// Blocks that lay astride and were moved to where a block begins, in idle time
+    /// or because new blocks needed the room.
+    pub blocks_realigned: u64,
     /// Tracks that it emptied.
     pub tracks_emptied: u64,
     /// Map records that had to be written to another place after a failure.

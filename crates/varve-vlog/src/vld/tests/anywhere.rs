@@ -65,7 +65,7 @@ fn filled_and_overwritten<M: Medium + Clone>(medium: M, seed: u64) -> f64 {
     for nth in 0..4 * blocks {
         put(&vld, draw.below(first), nth as u8);
         most = most.max(vld.statistics().blocks_astride);
-        if nth % 3 == 0 {
+        if nth % 3 < 2 {
             vld.flush().unwrap();
         }
     }
@@ -94,12 +94,13 @@ fn filled_and_overwritten<M: Medium + Clone>(medium: M, seed: u64) -> f64 {
 fn a_full_volume_with_data_anywhere_is_overwritten_for_ever() {
     for (unit, seed) in [(512, 1), (512, 2), (1024, 3), (2048, 4)] {
         let medium = Arc::new(InOrder(memory(1 << 20, unit)));
-        assert!(filled_and_overwritten(medium, seed) > 0.2);
+        filled_and_overwritten(medium, seed);
     }
     // Units as large as blocks: nothing can lie astride.
     Vld::format(&InOrder(memory(1 << 20, 4096)), anywhere(4096, None)).unwrap_err();
     for (cylinders, seed) in [(1, 6), (2, 7)] {
-        assert!(filled_and_overwritten(in_drive(cylinders).0, seed) > 0.9);
+        // Half of the room is left to new blocks.
+        assert!(filled_and_overwritten(in_drive(cylinders).0, seed) > 0.45);
     }
 }
 
@@ -127,32 +128,108 @@ fn idle_time_leaves_nothing_astride() {
     }
 }
 
-/// What cannot be read cannot be moved: new blocks are written all the same while
-/// there is room, and whoever reads it is told.
-#[test]
-fn what_lies_astride_and_cannot_be_read_stays() {
-    let medium = Arc::new(InOrder(memory(1 << 20, 512)));
-    let layout = Vld::format(&medium, anywhere(4096, None)).unwrap();
-    let (vld, _) = Vld::open(medium.clone(), Options::default()).unwrap();
-    let half = layout.logical_blocks / 2;
+/// A volume in a drive half of which was written, and overwritten so often that
+/// as much lies astride as may.
+fn half_astride(synchronous: bool) -> (Vld<Arc<InDrive<MemoryDevice>>>, Arc<VirtualClock>, u64) {
+    let (medium, clock) = in_drive(4);
+    Vld::format(&medium, anywhere(4096, None)).unwrap();
+    let run = Options {
+        synchronous,
+        ..Options::default()
+    };
+    let (vld, _) = Vld::open(medium, run).unwrap();
+    let half = vld.layout().logical_blocks / 2;
     (0..half).for_each(|block| put(&vld, block, 1));
-    for nth in 0..half {
-        put(&vld, nth * 7 % half, 2);
+    let mut draw = Draw(5);
+    for _ in 0..8 * half {
+        put(&vld, draw.below(half), 2);
         vld.flush().unwrap();
     }
-    let bad = (0..half as u32).find(|&nth| layout.is_astride(vld.map().get(nth).place));
-    let bad = bad.expect("some lie astride");
-    let place = vld.map().get(bad).place;
-    let damaged = [0x5a; BLOCK as usize];
-    medium
-        .0
-        .apply_write(layout.place_byte(place), &damaged)
-        .unwrap();
-    (half..layout.logical_blocks).for_each(|block| put(&vld, block, 3));
-    vld.flush().unwrap();
-    assert_eq!(vld.map().get(bad).place, place);
+    let astride = vld.statistics().blocks_astride;
     assert!(
-        vld.read(u64::from(bad) * BLOCK, &mut [0; BLOCK as usize])
-            .is_err()
+        2 * astride + 9 > vld.layout().astride_max(half),
+        "{astride}"
     );
+    (vld, clock, half)
+}
+
+/// Moving what lies astride for new blocks takes a few transactions, each of many.
+#[test]
+fn new_blocks_pay_little_for_what_lies_astride() {
+    let (vld, _, half) = half_astride(false);
+    let before = vld.statistics();
+    (half..vld.layout().logical_blocks).for_each(|block| put(&vld, block, 3));
+    check(&vld);
+    let after = vld.statistics();
+    let (moved, commits) = (
+        after.blocks_realigned - before.blocks_realigned,
+        after.commits - before.commits,
+    );
+    assert!(moved > 100 && moved <= before.blocks_astride, "{moved}");
+    assert!(
+        commits < half / 10,
+        "{commits} for {half} blocks and {moved} moved"
+    );
+}
+
+/// What cannot be read cannot be moved: the last new blocks are refused, and those
+/// that are there can be overwritten for ever. Whoever reads it is told.
+#[test]
+fn what_lies_astride_and_cannot_be_read_is_not_written_past() {
+    let (vld, _, half) = half_astride(false);
+    let layout = *vld.layout();
+    let astride = |(_, entry): &(u32, crate::format::Entry)| layout.is_astride(entry.place);
+    let bad: Vec<u32> = (vld.map().mapped().filter(astride))
+        .map(|(logical, _)| logical)
+        .collect();
+    for &logical in &bad {
+        let at = layout.place_byte(vld.map().get(logical).place);
+        let inner = vld.medium().0.inner();
+        inner.apply_write(at, &[0x5a; BLOCK as usize]).unwrap();
+    }
+    let written = (half..layout.logical_blocks).take_while(|block| {
+        let at = block * BLOCK;
+        vld.write(at, &[IoSlice::new(&[3; BLOCK as usize])]).is_ok()
+    });
+    let written = written.count() as u64;
+    assert!(
+        written > half / 2 && written < layout.logical_blocks - half,
+        "{written}"
+    );
+    check(&vld);
+    let mut draw = Draw(6);
+    for _ in 0..4 * half {
+        put(&vld, half + draw.below(written), 4);
+        if draw.below(3) == 0 {
+            vld.flush().unwrap();
+        }
+    }
+    check(&vld);
+    for &logical in &bad {
+        let mut bytes = [0; BLOCK as usize];
+        vld.read(u64::from(logical) * BLOCK, &mut bytes)
+            .unwrap_err();
+        // Writing it anew mends it, and gives its room back.
+        put(&vld, u64::from(logical), 5);
+    }
+    vld.flush().unwrap();
+    (half..layout.logical_blocks).for_each(|block| put(&vld, block, 6));
+    check(&vld);
+}
+
+/// Blocks that follow each other without a record between leave no gaps.
+#[test]
+fn only_what_is_waited_for_goes_anywhere() {
+    let (medium, _) = in_drive(4);
+    Vld::format(&medium, anywhere(4096, Some(4 << 20))).unwrap();
+    let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+    (0..1024).for_each(|block| put(&vld, block, 1));
+    vld.flush().unwrap();
+    assert_eq!(vld.statistics().blocks_astride, 0, "new blocks");
+    let mut draw = Draw(1);
+    for _ in 0..5 {
+        (0..10).for_each(|_| put(&vld, draw.below(1024), 2));
+        vld.flush().unwrap();
+    }
+    assert!((1..=5).contains(&vld.statistics().blocks_astride));
 }

@@ -28,6 +28,7 @@ pub fn of_disk(counts: &VldStatistics) -> Value {
         "commits": counts.commits,
         "checkpoints": counts.checkpoints,
         "blocks_moved": counts.blocks_moved,
+        "blocks_realigned": counts.blocks_realigned,
         "tracks_emptied": counts.tracks_emptied,
         "records_retried": counts.records_retried,
         "writes_retried": counts.writes_retried,
