@@ -53,8 +53,9 @@ pub struct FormatOptions {
     pub logical_bytes: Option<u64>,
     /// Tells the volume from others: draw it at random.
     pub volume: u64,
-    /// Blocks written alone may begin at any unit, not only where a block of the
-    /// medium does, as far as room is left. Default off.
+    /// Blocks that are overwritten, each committed before the next, may begin at any
+    /// unit, not only where a block of the medium does, as far as room is left; see
+    /// `docs/vld-format.md`. Units must be smaller than blocks. Default off.
     pub anywhere: bool,
 }
 
@@ -184,14 +185,12 @@ impl<M: Medium> Vld<M> {
         &self.layout
     }
 
-    /// Counts since it was opened, and of the map, which is gone through: 8
-    /// bytes for each block.
+    /// Counts since it was opened, and its present state.
     pub fn statistics(&self) -> VldStatistics {
         self.state.read().statistics()
     }
 
-    /// Map records written since it was opened: one of [`Vld::statistics`],
-    /// without a look at the whole map.
+    /// Map records written since it was opened: one of [`Vld::statistics`].
     pub fn records_written(&self) -> u64 {
         self.state.read().counts.records_written
     }

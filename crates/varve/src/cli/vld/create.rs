@@ -25,9 +25,9 @@ pub struct Create {
     /// Bytes in a block.
     #[arg(long, value_parser = size::parse_u32, default_value = "4K")]
     block_size: u32,
-    /// Let blocks that are written alone begin at any physical block of the medium,
-    /// which is nearer on a simulated drive, as far as room is left. Blocks must be
-    /// larger than those.
+    /// Let blocks that are overwritten, each durable before the next, begin at any
+    /// physical block of the medium: nearer on a simulated drive, while its idle time
+    /// makes empty tracks. Blocks must be larger than physical ones.
     #[arg(long)]
     anywhere: bool,
     /// The simulated drive that the image will be served on, such as ST19101.
