@@ -4,11 +4,12 @@ use crate::input::Input;
 use crate::mutate::EXTREMES;
 use std::io::IoSlice;
 use std::sync::{Arc, OnceLock};
-use varve_device::{Device, Geometry, MemoryDevice};
+use varve_device::{Device, Geometry, MemoryDevice, VirtualClock};
+use varve_disk::{SimulatedDisk, drives};
 use varve_vlog::format::{
     CheckpointHeader, Layout, MapRecord, RecordHeader, Superblock, TailRecord, crc32c,
 };
-use varve_vlog::{FormatOptions, Granularity, InOrder, Options, Vld};
+use varve_vlog::{FormatOptions, Granularity, InDrive, InOrder, Medium, Options, Vld};
 use zerocopy::{FromBytes, IntoBytes};
 
 const BLOCK: u32 = 1024;
@@ -18,11 +19,13 @@ const DEVICE_BYTES: u64 = 128 << 10;
 const PARKED: u8 = 1;
 const SEALED: u8 = 2;
 const READ_ONLY: u8 = 4;
+const ANYWHERE: u8 = 8;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
-fn layout() -> Layout {
-    Layout::choose(7, UNIT as u32, BLOCK, DEVICE_BYTES / u64::from(BLOCK), None).expect("fits")
+fn layout(anywhere: bool) -> Layout {
+    let blocks = DEVICE_BYTES / u64::from(BLOCK);
+    Layout::choose(7, UNIT as u32, BLOCK, blocks, None, anywhere).expect("fits")
 }
 
 /// A whole unit of the input, zeros behind it.
@@ -41,10 +44,15 @@ fn seal(bytes: &mut [u8], end: usize) {
 /// Every structure: bytes as found, and with magic number, volume and checksum
 /// made right.
 pub fn structures(data: &[u8]) {
-    let layout = layout();
+    for anywhere in [false, true] {
+        structures_of(data, &layout(anywhere));
+    }
+}
+
+fn structures_of(data: &[u8], layout: &Layout) {
     let mut bytes = unit(data);
     let place = u64::from(data.first().copied().unwrap_or(0));
-    parse_all(&bytes, place, &layout);
+    parse_all(&bytes, place, layout);
     for (magic, end) in [
         (b"VLDM", UNIT),
         (b"VLDS", size_of::<Superblock>()),
@@ -55,7 +63,7 @@ pub fn structures(data: &[u8]) {
         let at = if magic == b"VLDS" { 24 } else { 8 };
         bytes[at..at + 8].copy_from_slice(&layout.volume.to_le_bytes());
         seal(&mut bytes, end);
-        parse_all(&bytes, place, &layout);
+        parse_all(&bytes, place, layout);
     }
     // A record that is where it says it is, and above its checkpoints.
     let (mut header, _) = RecordHeader::read_from_prefix(&bytes).expect("long enough");
@@ -67,7 +75,7 @@ pub fn structures(data: &[u8]) {
     header.seq = (header.newer.get() + 1 + header.seq.get() % 100).into();
     bytes[..size_of::<RecordHeader>()].copy_from_slice(header.as_bytes());
     seal(&mut bytes, UNIT);
-    parse_all(&bytes, place, &layout);
+    parse_all(&bytes, place, layout);
 }
 
 fn parse_all(bytes: &[u8], place: u64, layout: &Layout) {
@@ -76,7 +84,7 @@ fn parse_all(bytes: &[u8], place: u64, layout: &Layout) {
         let again = MapRecord::parse(&again, place, layout).expect("encoded");
         assert_eq!(again.entries, record.entries);
         for (entry, _) in record.entries {
-            assert!(entry.block == 0 || layout.is_eager(u64::from(entry.block)));
+            assert!(entry.place == 0 || layout.is_data_place(entry.place));
         }
     }
     if let Ok(superblock) = Superblock::parse(bytes) {
@@ -90,9 +98,8 @@ fn parse_all(bytes: &[u8], place: u64, layout: &Layout) {
 
 /// One of each structure.
 pub fn structure_seeds() -> Vec<Vec<u8>> {
-    let [(_, dead), (_, parked)] = samples();
     let mut seeds: Vec<Vec<u8>> = Vec::new();
-    for bytes in [dead, parked] {
+    for (_, bytes) in samples(false).iter().chain(samples(true)) {
         let found = bytes
             .chunks_exact(UNIT)
             .filter(|unit| unit[4..].starts_with(b"VLD"));
@@ -101,20 +108,31 @@ pub fn structure_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+/// The drive that a volume whose data may begin anywhere is used in.
+fn in_drive(device: MemoryDevice) -> Arc<dyn Medium> {
+    let (drive, clock) = (drives::st19101(), Arc::new(VirtualClock::new(0, 0)));
+    let disk = SimulatedDisk::over(device, drive.with_cylinders(1), clock, 1);
+    Arc::new(InDrive(Arc::new(disk)))
+}
+
 /// A used medium: as a crash left it, and parked.
-fn samples() -> &'static [(Geometry, Vec<u8>); 2] {
-    static SAMPLES: OnceLock<[(Geometry, Vec<u8>); 2]> = OnceLock::new();
-    SAMPLES.get_or_init(|| {
+fn samples(anywhere: bool) -> &'static [(Geometry, Vec<u8>); 2] {
+    static SAMPLES: [OnceLock<[(Geometry, Vec<u8>); 2]>; 2] = [OnceLock::new(), OnceLock::new()];
+    SAMPLES[usize::from(anywhere)].get_or_init(|| {
         let geometry = Geometry {
             size: DEVICE_BYTES,
             logical_block: 512,
             physical_block: UNIT as u32,
         };
-        let medium = Arc::new(InOrder(MemoryDevice::with_geometry(geometry)));
+        let medium: Arc<dyn Medium> = match anywhere {
+            true => in_drive(MemoryDevice::with_geometry(geometry)),
+            false => Arc::new(InOrder(MemoryDevice::with_geometry(geometry))),
+        };
         let options = FormatOptions {
             block_bytes: BLOCK,
             logical_bytes: None,
             volume: 7,
+            anywhere,
         };
         let layout = Vld::format(&medium, options).expect("an empty medium");
         let (vld, _) = Vld::open(medium.clone(), Options::default()).expect("just formatted");
@@ -129,7 +147,7 @@ fn samples() -> &'static [(Geometry, Vec<u8>); 2] {
         }
         let bytes = || {
             let mut bytes = vec![0; DEVICE_BYTES as usize];
-            medium.0.read(0, &mut bytes).expect("memory");
+            medium.read(0, &mut bytes).expect("memory");
             (geometry, bytes)
         };
         let dead = bytes();
@@ -142,7 +160,8 @@ fn samples() -> &'static [(Geometry, Vec<u8>); 2] {
 pub fn medium(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
-    let (geometry, bytes) = &samples()[usize::from(flags & PARKED)];
+    let anywhere = flags & ANYWHERE != 0;
+    let (geometry, bytes) = &samples(anywhere)[usize::from(flags & PARKED)];
     let mut bytes = bytes.clone();
     for _ in 0..PATCHES_MAX {
         if input.is_empty() {
@@ -186,14 +205,18 @@ pub fn medium(data: &[u8]) {
         read_only: flags & READ_ONLY != 0,
         ..Options::default()
     };
-    let Ok((vld, _)) = Vld::open(Arc::new(InOrder(device)), options) else {
+    let medium: Arc<dyn Medium> = match anywhere {
+        true => in_drive(device),
+        false => Arc::new(InOrder(device)),
+    };
+    let Ok((vld, _)) = Vld::open(medium, options) else {
         return;
     };
     use_all(&vld);
 }
 
 /// Everything a volume can be asked, errors ignored.
-fn use_all(vld: &Vld<Arc<InOrder<MemoryDevice>>>) {
+fn use_all(vld: &Vld<Arc<dyn Medium>>) {
     let size = vld.geometry().size;
     let mut block = vec![0; BLOCK as usize];
     for at in (0..size).step_by(BLOCK as usize) {
@@ -207,7 +230,8 @@ fn use_all(vld: &Vld<Arc<InOrder<MemoryDevice>>>) {
         }
     }
     let _ = vld.discard(0, size / 2);
-    let _ = vld.compact(0, Granularity::Track);
+    let until_ns = vld.medium().now_ns().map_or(0, |now| now + 100_000_000);
+    let _ = vld.compact(until_ns, Granularity::Track);
     let _ = vld.checkpoint();
     let map = vld.map();
     if vld.park().is_ok() {
@@ -220,7 +244,7 @@ fn use_all(vld: &Vld<Arc<InOrder<MemoryDevice>>>) {
 /// Inputs worth mutating.
 pub fn medium_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
-    for flags in 0..8 {
+    for flags in 0..2 * ANYWHERE {
         seeds.push(vec![flags]);
         seeds.push([&[flags][..], &[0, 8, 0, 4, 1, 3, 0, 40, 0, 2, 0, 9, 9]].concat());
         seeds.push([&[flags][..], &[0, 60, 0, 4, 2, 0, 80, 0, 16, 4, 0, 7, 1, 2]].concat());

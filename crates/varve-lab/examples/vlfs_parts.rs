@@ -15,7 +15,7 @@ use varve_lab::experiment::LabError;
 use varve_lab::platform::host::Host;
 use varve_lab::platform::mounted::Mounted;
 use varve_lab::platform::small_files::SmallFiles;
-use varve_lab::platform::store::{Spent, Store};
+use varve_lab::platform::store::{Places, Spent, Store};
 use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, lfs, seagate, ufs, vlfs};
 use varve_lfs::vlfs::{Vlfs, VlfsStatistics};
 use varve_prove::random::Random;
@@ -47,7 +47,7 @@ impl Subject {
             "vlfs" => drive.with_read_ahead(ReadAhead::WholeTrack),
             _ => drive,
         };
-        let store = Store::new(drive, disk, Host::SPARCSTATION_10, SEED)?;
+        let store = Store::new(drive, disk, Places::default(), Host::SPARCSTATION_10, SEED)?;
         Ok(match which {
             "ufs" => Subject::Ufs(Box::new(ufs::Ufs::new(store, false))),
             "lfs" => {

@@ -100,6 +100,7 @@ fn vld(blocks: u64, load: Load) -> f64 {
         block_bytes: BLOCK as u32,
         logical_bytes: Some(blocks * BLOCK),
         volume: 1,
+        anywhere: false,
     };
     Vld::format(&medium, options).expect("it fits");
     let run = varve_vlog::Options {

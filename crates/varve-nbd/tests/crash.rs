@@ -117,6 +117,7 @@ fn what_was_flushed_on_any_connection_survives_every_power_cut() {
             block_bytes: BLOCK as u32,
             logical_bytes: Some(BLOCKS * BLOCK),
             volume: seed,
+            anywhere: false,
         };
         Vld::format(&medium, options).unwrap();
         let base = medium.0.inner().snapshot();

@@ -105,6 +105,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         block_bytes: BLOCK as u32,
         logical_bytes: Some(BYTES * percent / 100),
         volume: 1,
+        anywhere: false,
     };
     let layout = Vld::format(&medium, options)?;
     let (vld, _) = Vld::open(medium, Options::default())?;

@@ -43,6 +43,7 @@ fn main() {
             block_bytes: BLOCK as u32,
             logical_bytes: Some(blocks * BLOCK),
             volume: 1,
+            anywhere: false,
         };
         if let Err(error) = Vld::format(&medium, options) {
             println!("{percent:10}%  {error}");

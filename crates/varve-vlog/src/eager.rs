@@ -31,6 +31,9 @@ use mechanical::Search;
 pub enum Want {
     /// A whole block.
     Block,
+    /// As many units as a block has, behind each other in one region, whatever
+    /// block they begin in.
+    Anywhere,
     /// One unit: a map sector.
     Unit,
     /// So many units behind each other in one block, which has more.
@@ -47,10 +50,15 @@ impl Want {
         }
     }
 
+    /// True if data is to go there, for which empty regions are filled.
+    fn is_data(self) -> bool {
+        matches!(self, Want::Block | Want::Anywhere)
+    }
+
     /// Units that it takes, of blocks that have `each`.
     pub fn units(self, each: u32) -> u32 {
         match self {
-            Want::Block => each,
+            Want::Block | Want::Anywhere => each,
             Want::Unit => 1,
             Want::Part(units) => units,
         }
@@ -78,11 +86,30 @@ pub struct Policy {
     /// An empty track is filled to this share before the next one is begun, in
     /// `(0, 1]`; default 0.75. 0 turns filling off: every choice is greedy.
     pub fill: f64,
+    /// Whether a track is left before it is filled to that share.
+    pub leave_early: LeaveEarly,
+}
+
+/// When the next empty track is taken because it is sooner than the next place on
+/// the one that is being filled.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LeaveEarly {
+    /// Never: the threshold alone decides, as in the paper.
+    Never,
+    /// For data that may lie anywhere: the gaps that it has left no longer fit it,
+    /// long before a track is as full as the threshold wants it.
+    #[default]
+    DataAnywhere,
+    /// For all data.
+    Always,
 }
 
 impl Default for Policy {
     fn default() -> Self {
-        Policy { fill: 0.75 }
+        Policy {
+            fill: 0.75,
+            leave_early: LeaveEarly::default(),
+        }
     }
 }
 
@@ -140,18 +167,16 @@ impl Eager {
         let mut search = Search {
             want,
             avoid,
-            far_sighted: false,
+            far_sighted: self.far_sighted,
             holes: None,
         };
         // What is less goes where the head is just now: a map sector next to the data.
-        if want == Want::Block
+        if want.is_data()
             && !avoid.empty
-            && let Some(region) = self.region_to_fill(free, head, avoid)
-            && let Some((unit, _)) = mechanical::on_track(free, head, region, search)
+            && let Some(unit) = self.filled(free, head, search)
         {
             return Some(unit);
         }
-        search.far_sighted = self.far_sighted;
         let found = mechanical::nearest(free, head, search);
         if found.is_some() || !avoid.empty {
             return found;
@@ -188,30 +213,51 @@ impl Eager {
         mechanical::nearest(free, head, search)
     }
 
-    /// The region to fill now: the one begun, or the next empty one.
-    fn region_to_fill(
-        &mut self,
-        free: &FreeSpace,
-        head: &HeadPosition,
-        avoid: Avoid,
-    ) -> Option<usize> {
+    /// The place in the region to fill now: the one begun, or the next empty one.
+    fn filled(&mut self, free: &FreeSpace, head: &HeadPosition, search: Search<'_>) -> Option<u64> {
         if self.policy.fill <= 0.0 {
             return None;
         }
+        let Search { want, avoid, .. } = search;
+        let near_sighted = Search {
+            far_sighted: false,
+            ..search
+        };
+        let place_in = |region: u32| {
+            let found = mechanical::on_track(free, head, region as usize, near_sighted);
+            found.map(|(unit, time)| (region, unit, time))
+        };
         let begun = self.filling.filter(|&region| {
-            Some(region) != avoid.region
-                && free.free_blocks_in(region as usize) > 0
-                && free.utilisation(region as usize) < self.policy.fill
+            let filled = match want {
+                Want::Anywhere => free.used_share(region as usize),
+                _ => free.utilisation(region as usize),
+            };
+            Some(region) != avoid.region && filled < self.policy.fill
         });
-        self.filling = begun.or_else(|| {
-            let here = mechanical::region_of(head);
-            let mut ahead = free.empty_regions().range(here..);
-            let mut behind = free.empty_regions().range(..here);
-            let empty = ahead.next().or_else(|| behind.next()).copied();
-            empty.filter(|&region| Some(region) != avoid.region)
-        });
-        self.filling.map(|region| region as usize)
+        let begun = begun.and_then(place_in);
+        let leaves_early = match self.policy.leave_early {
+            LeaveEarly::Never => false,
+            LeaveEarly::DataAnywhere => want == Want::Anywhere,
+            LeaveEarly::Always => true,
+        };
+        let next = match begun {
+            Some(_) if !leaves_early => None,
+            _ => empty_region(free, head, avoid).and_then(place_in),
+        };
+        let found = begun.into_iter().chain(next);
+        let found = found.min_by_key(|&(_, _, time)| time);
+        self.filling = found.map(|(region, ..)| region);
+        found.map(|(_, unit, _)| unit)
     }
+}
+
+/// The next empty region from the head on, round and round.
+fn empty_region(free: &FreeSpace, head: &HeadPosition, avoid: Avoid) -> Option<u32> {
+    let here = mechanical::region_of(head);
+    let mut ahead = free.empty_regions().range(here..);
+    let mut behind = free.empty_regions().range(..here);
+    let empty = ahead.next().or_else(|| behind.next()).copied();
+    empty.filter(|&region| Some(region) != avoid.region)
 }
 
 #[cfg(test)]

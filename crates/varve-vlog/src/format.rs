@@ -16,11 +16,13 @@ use std::mem::offset_of;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-pub use layout::{BLOCKS_MAX, Layout};
+pub use layout::{Layout, PLACES_MAX};
 pub use record::{BRANCHES, Branch, Entry, MapRecord, RecordHeader, entries_per_record};
 
 /// The format's version.
 pub const VERSION: u32 = 1;
+/// The version of volumes whose data may begin at any unit: entries name units.
+pub const VERSION_ANYWHERE: u32 = 2;
 
 /// CRC-32C.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -124,7 +126,7 @@ pub struct Superblock {
     pub crc: U32,
     /// `VLDS`.
     pub magic: U32,
-    /// [`VERSION`].
+    /// [`VERSION`] or [`VERSION_ANYWHERE`].
     pub version: U32,
     /// Bytes in a unit.
     pub unit_bytes: U32,
@@ -150,10 +152,10 @@ impl Superblock {
     /// other.
     pub fn parse(bytes: &[u8]) -> Result<Self, FormatError> {
         let found = <Superblock as Sealed>::unseal(bytes)?;
-        if found.version.get() != VERSION {
-            let version = found.version.get();
+        let version = found.version.get();
+        if ![VERSION, VERSION_ANYWHERE].contains(&version) {
             return Err(FormatError::Field(format!(
-                "format version {version}, this program knows {VERSION}"
+                "format version {version}, this program knows {VERSION} and {VERSION_ANYWHERE}"
             )));
         }
         Layout::of(&found)?;

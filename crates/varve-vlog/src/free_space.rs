@@ -141,6 +141,11 @@ impl FreeSpace {
         1.0 - f64::from(self.free_in[region]) / blocks as f64
     }
 
+    /// The share of a region's units that are used, in `[0, 1]`.
+    pub fn used_share(&self, region: usize) -> f64 {
+        f64::from(self.used_units[region]) / f64::from(self.region_units(region).max(1))
+    }
+
     /// Blocks of a region with no used unit.
     pub fn free_blocks_in(&self, region: usize) -> u32 {
         self.free_in[region]
@@ -260,13 +265,54 @@ impl FreeSpace {
         (0..units).fold(u8::MAX, |rooms, nth| rooms & free >> nth)
     }
 
-    /// Takes so many units of one block.
+    /// So many units from `unit` on, of one block or of several behind each other:
+    /// the number of each, and their bits in it.
+    fn parts(&self, unit: u64, units: u32) -> impl Iterator<Item = (u32, u8)> + use<> {
+        let (each, end) = (u64::from(self.units_per_block), unit + u64::from(units));
+        (unit / each..end.div_ceil(each)).map(move |block| {
+            let (first, behind) = (unit.max(block * each), end.min((block + 1) * each));
+            let bits = u8::MAX >> (8 - (behind - first));
+            (block as u32, bits << (first - block * each))
+        })
+    }
+
+    /// True if nobody uses any of so many units.
+    pub fn are_free(&self, unit: u64, units: u32) -> bool {
+        let mut parts = self.parts(unit, units);
+        parts.all(|(block, bits)| self.mask(block) & bits == 0)
+    }
+
+    /// The first place of `units` at which so many free ones begin behind each other.
+    pub fn run_of(&self, units: Range<u64>, wanted: u32) -> Option<u64> {
+        let (mut first, mut next) = (units.start, units.start);
+        while next < units.end {
+            let (block, bit) = self.place(next);
+            next += 1;
+            if self.mask(block) & bit != 0 {
+                first = next;
+            } else if next - first == u64::from(wanted) {
+                return Some(first);
+            }
+        }
+        None
+    }
+
+    /// Takes so many units behind each other.
     ///
     /// # Panics
-    /// If they reach beyond its end; as [`FreeSpace::take`].
-    pub fn take_part(&mut self, unit: u64, units: u32) {
-        let (block, bits) = self.part(unit, units).expect("units of one block");
-        self.take(block, bits);
+    /// As [`FreeSpace::take`].
+    pub fn take_units(&mut self, unit: u64, units: u32) {
+        let parts = self.parts(unit, units);
+        parts.for_each(|(block, bits)| self.take(block, bits));
+    }
+
+    /// Gives so many units behind each other back.
+    ///
+    /// # Panics
+    /// As [`FreeSpace::give`].
+    pub fn give_units(&mut self, unit: u64, units: u32) {
+        let parts = self.parts(unit, units);
+        parts.for_each(|(block, bits)| self.give(block, bits));
     }
 
     /// Takes one unit.
@@ -333,12 +379,28 @@ mod tests {
             (None, None, None)
         );
         assert_eq!(free.rooms(1, 8), 1);
-        free.take_part(9, 3);
+        free.take_units(9, 3);
         assert_eq!(free.rooms(1, 1), 0b1111_0001);
         assert_eq!((free.rooms(1, 2), free.rooms(1, 4)), (0b0111_0000, 16));
         assert_eq!((free.rooms(1, 5), free.mask(1)), (0, 0b1110));
         let one = FreeSpace::new(Regions::even(8, 4), 1, 8);
         assert_eq!((one.part(3, 1), one.part(3, 2)), (Some((3, 1)), None));
+    }
+
+    #[test]
+    fn units_behind_each_other_may_lie_in_two_blocks() {
+        let mut free = FreeSpace::new(Regions::even(8, 4), 8, 1);
+        free.take_units(12, 8);
+        assert_eq!((free.mask(1), free.mask(2)), (0xf0, 0x0f));
+        assert_eq!((free.free_blocks(), free.used_share(0)), (6, 0.25));
+        assert!(free.are_free(4, 8) && !free.are_free(5, 8) && free.are_free(20, 8));
+        assert_eq!(free.run_of(5..32, 8), Some(20));
+        assert_eq!(
+            (free.run_of(5..27, 8), free.run_of(0..12, 12)),
+            (None, Some(0))
+        );
+        free.give_units(12, 8);
+        assert_eq!((free.free_blocks(), free.empty_regions().len()), (8, 2));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl Map {
             let entries = piece.iter().enumerate();
             entries.map(move |(at, &entry)| (first + at as u32, entry))
         })
-        .filter(|(_, entry)| entry.block != 0)
+        .filter(|(_, entry)| entry.place != 0)
     }
 
     /// Logical blocks.

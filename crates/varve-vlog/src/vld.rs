@@ -16,6 +16,7 @@
 mod checkpoint;
 mod compact;
 mod held;
+mod realign;
 mod recovery;
 mod requests;
 mod state;
@@ -52,6 +53,10 @@ pub struct FormatOptions {
     pub logical_bytes: Option<u64>,
     /// Tells the volume from others: draw it at random.
     pub volume: u64,
+    /// Blocks that are overwritten, each committed before the next, may begin at any
+    /// unit, not only where a block of the medium does, as far as room is left; see
+    /// `docs/vld-format.md`. Units must be smaller than blocks. Default off.
+    pub anywhere: bool,
 }
 
 /// How to run one.
@@ -105,6 +110,7 @@ impl<M: Medium> Vld<M> {
             options.block_bytes,
             geometry.size / u64::from(options.block_bytes.max(1)),
             logical,
+            options.anywhere,
         )
         .map_err(|source| VldError::Measures {
             device: medium.name(),
@@ -179,14 +185,12 @@ impl<M: Medium> Vld<M> {
         &self.layout
     }
 
-    /// Counts since it was opened, and of the map, which is gone through: 8
-    /// bytes for each block.
+    /// Counts since it was opened, and its present state.
     pub fn statistics(&self) -> VldStatistics {
         self.state.read().statistics()
     }
 
-    /// Map records written since it was opened: one of [`Vld::statistics`],
-    /// without a look at the whole map.
+    /// Map records written since it was opened: one of [`Vld::statistics`].
     pub fn records_written(&self) -> u64 {
         self.state.read().counts.records_written
     }
@@ -305,7 +309,7 @@ impl<M: Medium> Device for Vld<M> {
     /// A hole is what was never written, or forgotten since.
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         check_request(self, Operation::Read, offset, length)?;
-        Ok(self.state.read().extent(self, offset, length))
+        Ok(self.state.read().extent(offset, length))
     }
 
     fn name(&self) -> String {

@@ -57,6 +57,9 @@ fn a_disk_is_made_once_and_described() {
     ])
     .expect(1, "");
     assert!(!fs::exists(&new).unwrap(), "what failed is not left behind");
+    let create = ["vld", "create", &new, "--size", "1M", "--anywhere"];
+    let smallest = info["unit_bytes"].to_string();
+    varve([&create[..], &["--block-size", &smallest]].concat()).expect(1, "larger blocks");
     varve(["vld", "create", &new, "--disk", "floppy"]).expect(2, "st19101");
     varve(["vld", "info", &new]).expect(1, "No such file");
     fs::write(&new, vec![b'x'; 1 << 20]).unwrap();
@@ -64,6 +67,7 @@ fn a_disk_is_made_once_and_described() {
     varve(["vld", "serve", &new]).expect(1, "no virtual log disk");
     varve(["vld", "serve"]).expect(2, "IMAGE");
     varve(["vld", "serve", &image, "--real-time"]).expect(2, "--disk");
+    varve(["vld", "serve", "--memory", "1M", "--anywhere"]).expect(2, "--disk");
     varve(["vld", "serve", &image, "--listen", "nowhere"]).expect(2, "an address or a port");
     let giant = ["vld", "serve", "--memory", "16000000T", "--listen", "0"];
     varve(giant).expect(1, "cannot have");
@@ -220,20 +224,34 @@ fn fio_verifies_what_four_jobs_write() {
     }
     let s = Scratch::new();
     let (image, socket) = (disk(&s, "64M"), s.text("nbd"));
-    let serving = Serving::new(&[&image, "--unix", &socket]);
-    let uri = serving.uri(0);
-    let said = shell(&format!(
-        "cd '{}'; timeout 150 fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite --bs=4k-64k \
-         --iodepth=8 --numjobs=4 --size=8M --offset_increment=10M --fsync=64 --verify=crc32c \
-         --do_verify=1 --verify_fatal=1 --group_reporting 2>&1",
-        s.text("")
-    ));
-    assert!(said.contains("err= 0"), "{said}");
-    let counters = serving.end().expect(0, "").json();
+    let fio = |arguments: &[&str]| {
+        let serving = Serving::new(&[&["--unix", &socket], arguments].concat());
+        let uri = serving.uri(0);
+        let said = shell(&format!(
+            "cd '{}'; timeout 150 fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite \
+             --bs=4k-64k --iodepth=8 --numjobs=4 --size=8M --offset_increment=10M --fsync=64 \
+             --verify=crc32c --do_verify=1 --verify_fatal=1 --group_reporting 2>&1",
+            s.text("")
+        ));
+        assert!(said.contains("err= 0"), "{said}");
+        serving.end().expect(0, "").json()
+    };
+    let counters = fio(&[&image]);
     assert!(
         counters["nbd"]["device_flushes"].as_u64() > Some(0),
         "{counters}"
     );
+    // In a drive, where blocks may begin at any sector.
+    let anywhere = s.text("anywhere");
+    let create = ["vld", "create", &anywhere, "--size", "64M", "--anywhere"];
+    let blocks = [&create[..], &["--block-size", "32K"]].concat();
+    varve(blocks).expect(0, "a virtual log disk of");
+    fio(&[&anywhere, "--disk", "ST19101"]);
+    let info = varve(["vld", "info", &anywhere, "--json"]);
+    let info = info.expect(0, "").json();
+    assert_eq!(info["anywhere"], true);
+    assert!(info["statistics"]["blocks_astride"].as_u64() > Some(0));
+    varve(["vld", "info", &anywhere]).expect(0, "at every");
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! after nine elevenths of the updates.
 
 use super::{Context, Experiment, LabError, Point, Row};
-use crate::platform::store::{EagerDisk, open_virtual_log, virtual_log};
+use crate::platform::store::{EagerDisk, Places, open_virtual_log, virtual_log};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn drive(cylinders: u32) -> Drive {
 fn history(cylinders: u32, checkpoints: u64, seed: u64) -> Result<EagerDisk, LabError> {
     let clock = Arc::new(VirtualClock::new(0, 0));
     let disk = SimulatedDisk::new(drive(cylinders), clock, seed);
-    let vld = virtual_log(&Arc::new(disk), seed)?;
+    let vld = virtual_log(&Arc::new(disk), Places::default(), seed)?;
     let blocks = vld.layout().logical_blocks / 2;
     let mut random = Random::new(seed);
     let mut write = |block: u64| {
@@ -137,7 +137,7 @@ fn open_again(
 ) -> Result<Row, LabError> {
     let clock = Arc::clone(disk.clock());
     let megabytes = disk.geometry().size as f64 / 1e6;
-    let (again, report) = open_virtual_log(&Arc::new(disk), seed)?;
+    let (again, report) = open_virtual_log(&Arc::new(disk), Places::default(), seed)?;
     let took_ns = clock.monotonic_ns();
     let used = (report.source == Source::Scan, report.checkpoint_seq > 0);
     let as_meant = used == (way == WAYS[2], way != WAYS[0]);

@@ -5,15 +5,20 @@
 //! As in the paper the virtual log disk is measured right after its compactor
 //! ran: bursts of 300 updates, after idle time without limit. (The paper's
 //! third host has blocks of 8 KB only; here all have 4 KB.)
+//!
+//! Unlike in the paper single blocks may begin at any sector, and a track is left
+//! before the threshold where the next empty one is sooner: see [`CHOICE`]. Each
+//! without the other, and neither, are measured beside it.
 
 use super::updates::{Updates, ms_each};
 use super::v4::PATTERN;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::platform::host::Host;
-use crate::platform::store::Spent;
+use crate::platform::store::{Places, Spent};
 use crate::platform::{Disk, Layout, Platform, hp, seagate};
 use crate::report::{Curve, Picture, Verdict, mean};
 use varve_disk::Drive;
+use varve_vlog::LeaveEarly;
 
 /// See the module's head.
 pub const V7: Experiment = Experiment {
@@ -29,6 +34,8 @@ const PERCENT: u64 = 80;
 const BURST: u64 = 300;
 /// Longer than the empty tracks last.
 const LONG_BURST: u64 = 2000;
+/// What the paper's virtual log disk does not do.
+const CHOICE: &str = "blocks at any sector, tracks left early";
 const IN_PLACE: &str = "update in place";
 const EAGER: &str = "virtual log";
 const PLATFORMS: [&str; 3] = [
@@ -54,23 +61,61 @@ struct Variant {
     /// Inodes are written with every synchronous write.
     times: bool,
     burst: u64,
+    places: Places,
 }
 
-const VARIANTS: [Variant; 6] = [
-    variant("", 1.0, false, BURST),
-    variant(", no host", 0.0, false, BURST),
-    variant(", half the cycles", 0.5, false, BURST),
-    variant(", twice the cycles", 2.0, false, BURST),
-    variant(", inodes too", 1.0, true, BURST),
-    variant(", 2000 updates", 1.0, false, LONG_BURST),
+/// What the claim is measured with.
+const CLAIM: Variant = Variant {
+    name: "",
+    effort: 1.0,
+    times: false,
+    burst: BURST,
+    places: Places {
+        anywhere: true,
+        leave_early: LeaveEarly::DataAnywhere,
+    },
+};
+
+/// The drive by itself.
+const NO_HOST: Variant = variant(", no host", 0.0);
+
+/// The claim; without the host; and what is told beside it.
+const VARIANTS: [Variant; 9] = [
+    CLAIM,
+    NO_HOST,
+    variant(", half the cycles", 0.5),
+    variant(", twice the cycles", 2.0),
+    Variant {
+        name: ", inodes too",
+        times: true,
+        ..CLAIM
+    },
+    Variant {
+        name: ", 2000 updates",
+        burst: LONG_BURST,
+        ..CLAIM
+    },
+    placed(", to the threshold", true, LeaveEarly::Never),
+    placed(", whole blocks, leaving early", false, LeaveEarly::Always),
+    placed(", whole blocks, to the threshold", false, LeaveEarly::Never),
 ];
 
-const fn variant(name: &'static str, effort: f64, times: bool, burst: u64) -> Variant {
+const fn variant(name: &'static str, effort: f64) -> Variant {
     Variant {
         name,
         effort,
-        times,
-        burst,
+        ..CLAIM
+    }
+}
+
+const fn placed(name: &'static str, anywhere: bool, leave_early: LeaveEarly) -> Variant {
+    Variant {
+        name,
+        places: Places {
+            anywhere,
+            leave_early,
+        },
+        ..CLAIM
     }
 }
 
@@ -79,6 +124,9 @@ fn points(_: &Context) -> Vec<Point> {
     for (nth, name) in PLATFORMS.iter().enumerate() {
         for variant in VARIANTS {
             for (how, disk) in [(IN_PLACE, Disk::Regular), (EAGER, Disk::VirtualLog)] {
+                if disk == Disk::Regular && variant.places != CLAIM.places {
+                    continue;
+                }
                 let series = format!("{how}{}", variant.name);
                 let label = format!("{series}, {name}");
                 points.push(Point::new(label, move |context: &Context| {
@@ -104,7 +152,9 @@ fn measure(
         true => Layout::UfsWithTimes,
         false => Layout::Ufs,
     };
-    let platform = Platform::new(layout, disk).on(drive, host.with_effort(variant.effort));
+    let platform = Platform::new(layout, disk)
+        .on(drive, host.with_effort(variant.effort))
+        .putting(variant.places);
     let percent = context.size(PERCENT, 20);
     let mut updates = Updates::new(platform.build(seed)?, percent, true, seed)?;
     // What filling it left is forgotten first.
@@ -131,9 +181,14 @@ fn measure(
 }
 
 /// How many times as fast the virtual log is.
-fn gain(rows: &[Row], variant: &str, nth: usize) -> f64 {
-    let ms = |how: &str| mean(rows, &format!("{how}{variant}"), nth as f64, "ms");
-    ms(IN_PLACE) / ms(EAGER)
+fn gain(rows: &[Row], variant: &Variant, nth: usize) -> f64 {
+    let ms = |how: &str, name: &str| mean(rows, &format!("{how}{name}"), nth as f64, "ms");
+    // In place a block has its place.
+    let in_place = match variant.places == CLAIM.places {
+        true => variant.name,
+        false => CLAIM.name,
+    };
+    ms(IN_PLACE, in_place) / ms(EAGER, variant.name)
 }
 
 fn parts(rows: &[Row], series: &str, nth: usize) -> String {
@@ -150,7 +205,7 @@ fn parts(rows: &[Row], series: &str, nth: usize) -> String {
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let gains = [1, 2, 3].map(|nth| gain(rows, "", nth));
+    let gains = [1, 2, 3].map(|nth| gain(rows, &CLAIM, nth));
     let told = |nth: usize| {
         format!(
             "{:.2} x; in place {}; virtual log {}",
@@ -160,13 +215,19 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         )
     };
     verdicts.push(Verdict::of(
-        format!("{}: speed-up of the virtual log ({PATTERN})", PLATFORMS[0]),
+        format!(
+            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
+            PLATFORMS[0]
+        ),
         "2 to 3.5 x; the paper less than 3",
         told(1),
         (2.0..=3.5).contains(&gains[0]),
     ));
     verdicts.push(Verdict::of(
-        format!("{}: speed-up of the virtual log ({PATTERN})", PLATFORMS[2]),
+        format!(
+            "{}: speed-up of the virtual log ({PATTERN}; {CHOICE})",
+            PLATFORMS[2]
+        ),
         "at least 7 x; the paper about 10",
         told(3),
         gains[2] >= 7.0,
@@ -188,15 +249,18 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         ),
         other(2.0) > 0.5 && other(3.0) < 0.5,
     ));
-    let drive = gain(rows, ", no host", 3);
+    let drive = gain(rows, &NO_HOST, 3);
     verdicts.push(Verdict::of(
         "the Seagate alone, no host charged: random updates at 80 %",
         "the virtual log at least 7 x",
         format!("{drive:.2} x"),
         drive >= 7.0,
     ));
-    for variant in &VARIANTS[2..] {
-        let gains = [1, 2, 3].map(|nth| gain(rows, variant.name, nth));
+    for variant in VARIANTS
+        .iter()
+        .filter(|v| ![CLAIM.name, NO_HOST.name].contains(&v.name))
+    {
+        let gains = [1, 2, 3].map(|nth| gain(rows, variant, nth));
         verdicts.push(
             Verdict::of(
                 format!("the same{}", variant.name),

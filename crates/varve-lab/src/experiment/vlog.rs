@@ -11,7 +11,7 @@ use varve_disk::{Drive, TrackId, drives};
 use varve_prove::random::Random;
 use varve_vlog::free_space::FreeSpace;
 use varve_vlog::medium::tracks;
-use varve_vlog::{Avoid, Eager, HeadPosition, Policy, Want, model};
+use varve_vlog::{Avoid, Eager, HeadPosition, LeaveEarly, Policy, Want, model};
 
 use std::sync::Arc;
 
@@ -155,7 +155,14 @@ impl Bench {
     }
 }
 
-pub(super) const GREEDY: Policy = Policy { fill: 0.0 };
+pub(super) const GREEDY: Policy = filling(0.0);
+
+const fn filling(fill: f64) -> Policy {
+    Policy {
+        fill,
+        leave_early: LeaveEarly::Never,
+    }
+}
 
 fn points_1(context: &super::Context) -> Vec<Point> {
     let all = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95];
@@ -286,7 +293,7 @@ fn filled(name: &str, drive: &Drive, share: f64, seed: u64) -> Row {
     let n = drive.geometry.track(bench.head.track).sectors;
     let kept = (f64::from(n) * share).round();
     let fill = 1.0 - kept / f64::from(n);
-    let mut eager = Eager::new(Policy { fill });
+    let mut eager = Eager::new(filling(fill));
     let (mut sum, mut writes) = (0, 0u32);
     while !bench.free.empty_regions().is_empty() {
         bench.wait();

@@ -26,7 +26,7 @@ pub mod vlfs;
 use crate::experiment::LabError;
 use host::Host;
 use std::sync::Arc;
-use store::Store;
+use store::{Places, Store};
 use ufs::Ufs;
 use varve_disk::{Drive, ReadAhead, drives};
 
@@ -131,6 +131,8 @@ pub struct Platform {
     pub host: Host,
     /// Dirty bytes that the log-structured systems may hold.
     pub nvram_bytes: u64,
+    /// Where a virtual log disk puts single blocks.
+    pub places: Places,
 }
 
 impl Platform {
@@ -142,6 +144,7 @@ impl Platform {
             drive: seagate(),
             host: Host::SPARCSTATION_10,
             nvram_bytes: NVRAM_BYTES,
+            places: Places::default(),
         }
     }
 
@@ -155,6 +158,12 @@ impl Platform {
         }
     }
 
+    /// With a virtual log disk that puts single blocks elsewhere.
+    #[must_use]
+    pub fn putting(self, places: Places) -> Self {
+        Platform { places, ..self }
+    }
+
     /// Makes the file system, empty.
     ///
     /// # Errors
@@ -165,7 +174,7 @@ impl Platform {
             Layout::Vlfs => self.drive.clone().with_read_ahead(ReadAhead::WholeTrack),
             _ => self.drive.clone(),
         };
-        let store = Store::new(drive, self.disk, self.host, seed)?;
+        let store = Store::new(drive, self.disk, self.places, self.host, seed)?;
         let nvram_bytes = self.nvram_bytes;
         Ok(match self.layout {
             Layout::Ufs => Box::new(Ufs::new(store, false)),

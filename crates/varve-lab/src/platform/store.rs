@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, Geometry, Result, VirtualClock, total_length};
 use varve_disk::{Drive, ReadAhead, SimulatedDisk, Times};
-use varve_vlog::{FormatOptions, Granularity, InDrive, Options, Recovery, Vld};
+use varve_vlog::{FormatOptions, Granularity, InDrive, LeaveEarly, Options, Policy, Recovery, Vld};
 
 /// A virtual log disk on a simulated drive.
 pub type EagerDisk = Vld<InDrive<varve_device::MemoryDevice>>;
@@ -21,6 +21,16 @@ pub struct Store {
     disk: Arc<SimulatedDisk>,
     vld: Option<Arc<EagerDisk>>,
     cpu: Cpu,
+}
+
+/// Where a virtual log disk puts single blocks. By default as in the paper: where
+/// a block of the medium begins, and a track is filled to the threshold.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Places {
+    /// At any sector ([`FormatOptions::anywhere`]).
+    pub anywhere: bool,
+    /// The next track is taken where it is sooner.
+    pub leave_early: LeaveEarly,
 }
 
 /// Where the time of a while went, in nanoseconds.
@@ -44,6 +54,7 @@ impl Store {
     pub fn new(
         drive: Drive,
         kind: Disk,
+        places: Places,
         host: Host,
         seed: u64,
     ) -> std::result::Result<Self, LabError> {
@@ -55,7 +66,7 @@ impl Store {
         let disk = Arc::new(SimulatedDisk::new(drive, Arc::clone(&clock), seed));
         let vld = match kind {
             Disk::Regular => None,
-            Disk::VirtualLog => Some(Arc::new(virtual_log(&disk, seed)?)),
+            Disk::VirtualLog => Some(Arc::new(virtual_log(&disk, places, seed)?)),
         };
         let cpu = Cpu::new(host, Arc::clone(&clock));
         Ok(Store {
@@ -139,6 +150,7 @@ impl Store {
 /// It cannot be made on such a drive.
 pub fn virtual_log(
     disk: &Arc<SimulatedDisk>,
+    places: Places,
     seed: u64,
 ) -> std::result::Result<EagerDisk, LabError> {
     let medium = InDrive(Arc::clone(disk));
@@ -146,9 +158,10 @@ pub fn virtual_log(
         block_bytes: super::BLOCK as u32,
         logical_bytes: None,
         volume: seed,
+        anywhere: places.anywhere,
     };
     Vld::format(&medium, format).map_err(LabError::system)?;
-    let (vld, _) = open_virtual_log(disk, seed)?;
+    let (vld, _) = open_virtual_log(disk, places, seed)?;
     Ok(vld)
 }
 
@@ -158,9 +171,14 @@ pub fn virtual_log(
 /// There is none, or it is damaged.
 pub fn open_virtual_log(
     disk: &Arc<SimulatedDisk>,
+    places: Places,
     seed: u64,
 ) -> std::result::Result<(EagerDisk, Recovery), LabError> {
     let options = Options {
+        policy: Policy {
+            leave_early: places.leave_early,
+            ..Policy::default()
+        },
         synchronous: true,
         seed,
         ..Options::default()

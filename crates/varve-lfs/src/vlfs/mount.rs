@@ -61,7 +61,10 @@ impl Default for VlfsMountOptions {
             seed: None,
             checkpoint_bytes: 128 << 20,
             checkpoint_seconds: 30,
-            policy: Policy { fill: 0.5 },
+            policy: Policy {
+                fill: 0.5,
+                ..Policy::default()
+            },
             compaction: Watermarks::default(),
             owners_units: 1 << 19,
             owner: OwnerIdentity::default(),

@@ -227,7 +227,7 @@ impl Space {
     }
 
     fn take(&mut self, extent: Extent) {
-        self.free.take_part(extent.unit, extent.units);
+        self.free.take_units(extent.unit, extent.units);
         self.enter(extent);
     }
 

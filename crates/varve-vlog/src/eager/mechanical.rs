@@ -73,6 +73,14 @@ pub(super) fn on_track(
             };
             Some((unit, wait(unit) + way_on))
         }
+        Want::Anywhere => {
+            let (under, wanted) = (under.clamp(range.start, range.end), units as u32);
+            // What lies across the first place passes whole a revolution later.
+            let before = range.start..(under + units - 1).min(range.end);
+            let unit = free.run_of(under..range.end, wanted);
+            let unit = unit.or_else(|| free.run_of(before, wanted))?;
+            Some((unit, wait(unit)))
+        }
         Want::Unit | Want::Part(_) => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);

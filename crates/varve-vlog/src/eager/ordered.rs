@@ -1,5 +1,7 @@
 //! The next free place in order, on a device that has no head to speak of.
 
+use std::ops::Range;
+
 use super::{Avoid, Eager, Want};
 use crate::free_space::FreeSpace;
 
@@ -34,11 +36,17 @@ impl Eager {
                 .pair_in(free, from..blocks, avoid)
                 .or_else(|| self.block_in(free, from..blocks, avoid))
                 .or_else(|| self.block_in(free, 0..from, avoid)),
+            Want::Anywhere => {
+                let end = u64::from(blocks) * units;
+                let from = self.cursor.min(end);
+                let round = 0..(from + units - 1).min(end);
+                run_in(free, from..end, avoid).or_else(|| run_in(free, round, avoid))
+            }
         };
         match found {
             Some(unit) => {
                 self.cursor = match want {
-                    Want::Block => unit + units,
+                    Want::Block | Want::Anywhere => unit + units,
                     Want::Unit | Want::Part(_) => self.cursor.max(unit + u64::from(count)),
                 };
                 Some(unit)
@@ -56,7 +64,7 @@ impl Eager {
 
     /// A free block with a free one behind it, if single ones are to be avoided
     /// and it is near.
-    fn pair_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
+    fn pair_in(&self, free: &FreeSpace, range: Range<u32>, avoid: Avoid) -> Option<u64> {
         let end = range.end;
         let is_pair =
             |&block: &u32| free.mask(block) == 0 && block + 1 < end && free.mask(block + 1) == 0;
@@ -65,7 +73,7 @@ impl Eager {
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
 
-    fn block_in(&self, free: &FreeSpace, range: std::ops::Range<u32>, avoid: Avoid) -> Option<u64> {
+    fn block_in(&self, free: &FreeSpace, range: Range<u32>, avoid: Avoid) -> Option<u64> {
         let block = candidates(free, range, avoid).find(|&block| free.mask(block) == 0)?;
         Some(u64::from(block) * u64::from(free.units_per_block()))
     }
@@ -75,7 +83,7 @@ impl Eager {
     fn part_in(
         &self,
         free: &FreeSpace,
-        range: std::ops::Range<u32>,
+        range: Range<u32>,
         avoid: Avoid,
         units: u32,
         partial: bool,
@@ -91,12 +99,28 @@ impl Eager {
     }
 }
 
+/// As many free units behind each other as a block has, in one region.
+fn run_in(free: &FreeSpace, range: Range<u64>, avoid: Avoid) -> Option<u64> {
+    let units = u64::from(free.units_per_block());
+    let blocks = (range.start / units) as u32..range.end.div_ceil(units) as u32;
+    regions_in(free, blocks, avoid).find_map(|blocks| {
+        let region = u64::from(blocks.start) * units..u64::from(blocks.end) * units;
+        let within = region.start.max(range.start)..region.end.min(range.end);
+        free.run_of(within, units as u32)
+    })
+}
+
 /// The blocks of a range, regions that are full or to be avoided left out.
-fn candidates(
+fn candidates(free: &FreeSpace, range: Range<u32>, avoid: Avoid) -> impl Iterator<Item = u32> {
+    regions_in(free, range, avoid).flatten()
+}
+
+/// The same, region by region.
+fn regions_in(
     free: &FreeSpace,
-    range: std::ops::Range<u32>,
+    range: Range<u32>,
     avoid: Avoid,
-) -> impl Iterator<Item = u32> {
+) -> impl Iterator<Item = Range<u32>> {
     let regions = free.regions();
     let first = if range.is_empty() {
         regions.len()
@@ -114,5 +138,5 @@ fn candidates(
                 || (avoid.empty && free.empty_regions().contains(&(region as u32)));
             !avoided && !free.is_full(region)
         })
-        .flat_map(move |(_, blocks)| blocks.start.max(range.start)..blocks.end.min(range.end))
+        .map(move |(_, blocks)| blocks.start.max(range.start)..blocks.end.min(range.end))
 }

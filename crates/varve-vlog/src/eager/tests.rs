@@ -86,7 +86,10 @@ impl Bench {
     }
 }
 
-const GREEDY: Policy = Policy { fill: 0.0 };
+const GREEDY: Policy = Policy {
+    fill: 0.0,
+    leave_early: LeaveEarly::Never,
+};
 
 #[test]
 fn the_greedy_choice_is_the_nearest_block_ahead() {
@@ -115,6 +118,35 @@ fn the_greedy_choice_is_the_nearest_block_ahead() {
             assert_eq!(chosen.map(|unit| bench.time_to(unit)), nearest);
         }
     }
+}
+
+#[test]
+fn what_may_lie_anywhere_goes_to_the_nearest_units_that_hold_it() {
+    let mut astride = 0;
+    for (seed, percent) in [(1, 0), (2, 50), (3, 80), (4, 97)] {
+        let mut bench = Bench::new(seed, 6);
+        bench.fill(percent);
+        for _ in 0..40 {
+            let here = bench.draw(3) as u32;
+            bench.head.track = TrackId {
+                cylinder: here,
+                head: bench.draw(16) as u32,
+            };
+            bench.head.platter_ns += bench.draw(6_000_000);
+            let (head, none) = (Some(&bench.head), Avoid::default());
+            let chosen = Eager::new(GREEDY).choose(&bench.free, head, Want::Anywhere, none);
+            let geometry = &bench.head.drive.geometry;
+            let time_to = |unit: u64| {
+                let track = geometry.locate(unit).0;
+                let ahead = track.id.cylinder >= here && geometry.locate(unit + 7).0 == track;
+                (ahead && bench.free.are_free(unit, 8)).then(|| bench.time_to(unit))
+            };
+            let nearest = (0..geometry.total_sectors() - 7).filter_map(time_to).min();
+            assert_eq!(chosen.and_then(time_to), nearest);
+            astride += u32::from(chosen.is_some_and(|unit| unit % 8 != 0));
+        }
+    }
+    assert!(astride > 60, "{astride} of 160 lie astride");
 }
 
 #[test]
@@ -223,6 +255,38 @@ fn empty_tracks_are_filled_to_the_threshold() {
 }
 
 #[test]
+fn a_track_is_left_early_where_the_next_empty_one_is_sooner() {
+    let mut bench = Bench::new(3, 2);
+    let mut choose = |leave_early: LeaveEarly, want: Want| {
+        let mut eager = Eager::new(Policy {
+            leave_early,
+            ..Policy::default()
+        });
+        let mut free = bench.free.clone();
+        let head = &mut bench.head;
+        let mut next = |_| {
+            let unit = eager.choose(&free, Some(head), want, Avoid::default());
+            let unit = unit.expect("an empty drive");
+            free.take_units(unit, 8);
+            head.track = head.drive.geometry.locate(unit).0.id;
+            free.regions().of((unit / 8) as u32)
+        };
+        // Without time passing each block is further from the head than the last.
+        let regions: Vec<usize> = (0..20).map(&mut next).collect();
+        regions
+            .iter()
+            .filter(|&&region| region == regions[0])
+            .count()
+    };
+    for want in [Want::Block, Want::Anywhere] {
+        assert_eq!(choose(LeaveEarly::Never, want), 20);
+        assert!((1..20).contains(&choose(LeaveEarly::Always, want)));
+    }
+    assert_eq!(choose(LeaveEarly::DataAnywhere, Want::Block), 20);
+    assert!((1..20).contains(&choose(LeaveEarly::DataAnywhere, Want::Anywhere)));
+}
+
+#[test]
 fn who_fills_holes_leaves_its_own_track_and_empty_ones_alone() {
     let mut bench = Bench::new(4, 2);
     bench.free.take_block(1);
@@ -306,7 +370,7 @@ fn without_a_head_parts_join_what_was_written_last() {
     let mut eager = Eager::new(Policy::default());
     let mut choose = |free: &mut FreeSpace, want: Want| {
         let unit = eager.choose(free, None, want, Avoid::default())?;
-        free.take_part(unit, want.units(8));
+        free.take_units(unit, want.units(8));
         Some(unit)
     };
     assert_eq!(choose(&mut free, Want::Part(5)), Some(40));
@@ -314,6 +378,33 @@ fn without_a_head_parts_join_what_was_written_last() {
     assert_eq!(choose(&mut free, Want::Part(2)), Some(48));
     assert_eq!(choose(&mut free, Want::Part(7)), Some(56));
     assert_eq!(choose(&mut free, Want::Block), Some(64));
+}
+
+#[test]
+fn without_a_head_what_may_lie_anywhere_follows_within_its_region() {
+    let mut free = FreeSpace::new(Regions::even(20, 10), 8, 1);
+    (0..5).for_each(|block| free.take_block(block));
+    let mut eager = Eager::new(Policy::default());
+    let mut choose = |free: &mut FreeSpace, want: Want| {
+        let unit = eager.choose(free, None, want, Avoid::default())?;
+        free.take_units(unit, want.units(8));
+        Some(unit)
+    };
+    assert_eq!(choose(&mut free, Want::Unit), Some(40));
+    for unit in [41, 49, 57, 65] {
+        assert_eq!(choose(&mut free, Want::Anywhere), Some(unit));
+    }
+    // Seven units are left of the first region.
+    for unit in (80..160).step_by(8) {
+        assert_eq!(choose(&mut free, Want::Anywhere), Some(unit));
+    }
+    assert_eq!(choose(&mut free, Want::Anywhere), None);
+    free.give_units(43, 8);
+    assert_eq!(
+        choose(&mut free, Want::Anywhere),
+        Some(43),
+        "round and round"
+    );
 }
 
 #[test]

@@ -12,8 +12,8 @@
 use super::record::{Entry, entries_per_record};
 use super::{FormatError, Superblock};
 
-/// Blocks of the largest medium: an entry has 31 bits for one.
-pub const BLOCKS_MAX: u64 = 1 << 30;
+/// Places of the largest medium: an entry has 31 bits for one.
+pub const PLACES_MAX: u64 = 1 << 30;
 
 /// Blocks that may be written and not committed yet.
 const UNCOMMITTED: std::ops::RangeInclusive<u64> = 8..=4096;
@@ -31,6 +31,8 @@ pub struct Layout {
     pub physical_blocks: u64,
     /// Blocks offered.
     pub logical_blocks: u64,
+    /// Data may begin at any unit, not only where a block does.
+    pub anywhere: bool,
 }
 
 impl Layout {
@@ -45,6 +47,7 @@ impl Layout {
             block_bytes: superblock.block_bytes.get(),
             physical_blocks: superblock.physical_blocks.get(),
             logical_blocks: superblock.logical_blocks.get(),
+            anywhere: superblock.version.get() == super::VERSION_ANYWHERE,
         };
         layout.check()?;
         Ok(layout)
@@ -55,7 +58,10 @@ impl Layout {
         Superblock {
             crc: 0.into(),
             magic: 0.into(),
-            version: super::VERSION.into(),
+            version: match self.anywhere {
+                true => super::VERSION_ANYWHERE.into(),
+                false => super::VERSION.into(),
+            },
             unit_bytes: self.unit_bytes.into(),
             block_bytes: self.block_bytes.into(),
             reserved: 0.into(),
@@ -76,6 +82,7 @@ impl Layout {
         block_bytes: u32,
         physical_blocks: u64,
         logical_blocks: Option<u64>,
+        anywhere: bool,
     ) -> Result<Layout, FormatError> {
         let layout = |logical_blocks| Layout {
             volume,
@@ -83,6 +90,7 @@ impl Layout {
             block_bytes,
             physical_blocks,
             logical_blocks,
+            anywhere,
         };
         if let Some(asked) = logical_blocks {
             layout(asked).check()?;
@@ -120,9 +128,16 @@ impl Layout {
                  units of 512 to 65536 bytes"
             )));
         }
-        if physical_blocks > BLOCKS_MAX || logical_blocks == 0 || logical_blocks > physical_blocks {
+        if self.anywhere && self.units_per_block() == 1 {
             return Err(FormatError::Field(format!(
-                "{logical_blocks} blocks offered on {physical_blocks}; at most {BLOCKS_MAX}"
+                "data anywhere, in blocks of {block_bytes} bytes on physical blocks as large: it can \
+                 begin nowhere else; take larger blocks"
+            )));
+        }
+        let most = PLACES_MAX / u64::from(self.places_per_block());
+        if physical_blocks > most || logical_blocks == 0 || logical_blocks > physical_blocks {
+            return Err(FormatError::Field(format!(
+                "{logical_blocks} blocks offered on {physical_blocks}; at most {most}"
             )));
         }
         let need = self.needed_blocks();
@@ -150,6 +165,59 @@ impl Layout {
     /// Blocks written before a commit is due.
     pub fn uncommitted_max(&self) -> u64 {
         (self.physical_blocks / 64).clamp(*UNCOMMITTED.start(), *UNCOMMITTED.end())
+    }
+
+    /// Data blocks that may begin elsewhere than where a block does while `mapped`
+    /// are somewhere: each may break one block more than those that do not, and
+    /// all the others must still find room.
+    pub fn astride_max(&self, mapped: u64) -> u64 {
+        let spare = self.physical_blocks - self.needed_blocks();
+        match self.anywhere {
+            true => spare + self.logical_blocks.saturating_sub(mapped),
+            false => 0,
+        }
+    }
+
+    /// Places in a block: where data may begin.
+    pub fn places_per_block(&self) -> u32 {
+        match self.anywhere {
+            true => self.units_per_block(),
+            false => 1,
+        }
+    }
+
+    /// Places of the medium.
+    pub fn places(&self) -> u64 {
+        self.physical_blocks * u64::from(self.places_per_block())
+    }
+
+    /// The first unit of a place.
+    pub fn place_unit(&self, place: u32) -> u64 {
+        let units = self.units_per_block() / self.places_per_block();
+        u64::from(place) * u64::from(units)
+    }
+
+    /// The place that begins with a unit, where one does.
+    pub fn place_at(&self, unit: u64) -> u32 {
+        let units = self.units_per_block() / self.places_per_block();
+        (unit / u64::from(units)) as u32
+    }
+
+    /// The byte address of a place.
+    pub fn place_byte(&self, place: u32) -> u64 {
+        self.unit_byte(self.place_unit(place))
+    }
+
+    /// True if a block's data at this place lies across the border of two blocks.
+    pub fn is_astride(&self, place: u32) -> bool {
+        !place.is_multiple_of(self.places_per_block())
+    }
+
+    /// True if data may be at this place.
+    pub fn is_data_place(&self, place: u32) -> bool {
+        let each = u64::from(self.places_per_block());
+        let last = u64::from(place) + each - 1;
+        self.is_eager(u64::from(place) / each) && self.is_eager(last / each)
     }
 
     /// Units in a block.

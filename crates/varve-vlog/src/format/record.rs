@@ -107,8 +107,8 @@ impl RecordHeader {
 /// Where a logical block is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Its block; 0 if it was never written, or discarded.
-    pub block: u32,
+    /// Its place ([`Layout::place_unit`]); 0 if it was never written, or discarded.
+    pub place: u32,
     /// CRC-32C of its bytes.
     pub crc: u32,
 }
@@ -116,7 +116,7 @@ pub struct Entry {
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 struct DiskEntry {
-    block: U32,
+    place: U32,
     crc: U32,
 }
 
@@ -127,7 +127,7 @@ impl Entry {
     /// As it is in a checkpoint.
     pub fn to_bytes(self) -> [u8; Self::BYTES] {
         let entry = DiskEntry {
-            block: self.block.into(),
+            place: self.place.into(),
             crc: self.crc.into(),
         };
         zerocopy::transmute!(entry)
@@ -136,22 +136,22 @@ impl Entry {
     /// From a checkpoint.
     ///
     /// # Errors
-    /// When it names a block that the medium does not have for data.
+    /// When it names a place that the medium does not have for data.
     pub fn parse(bytes: [u8; Self::BYTES], layout: &Layout) -> Result<Self, FormatError> {
         let found: DiskEntry = zerocopy::transmute!(bytes);
         let entry = Entry {
-            block: found.block.get(),
+            place: found.place.get(),
             crc: found.crc.get(),
         };
         entry.checked(layout)
     }
 
     fn checked(self, layout: &Layout) -> Result<Self, FormatError> {
-        if self.block == 0 || layout.is_eager(u64::from(self.block)) {
+        if self.place == 0 || layout.is_data_place(self.place) {
             return Ok(self);
         }
-        let block = self.block;
-        Err(FormatError::Field(format!("an entry names block {block}")))
+        let place = self.place;
+        Err(FormatError::Field(format!("an entry names place {place}")))
     }
 }
 
@@ -180,8 +180,12 @@ impl MapRecord {
         assert!(self.entries.len() <= room, "a piece of too many entries");
         let places = bytes[HEADER..].chunks_exact_mut(Entry::BYTES);
         for (place, &(entry, fresh)) in places.zip(&self.entries) {
-            let block = entry.block | if fresh { FRESH } else { 0 };
-            place.copy_from_slice(&Entry { block, ..entry }.to_bytes());
+            let marked = entry.place | if fresh { FRESH } else { 0 };
+            let entry = Entry {
+                place: marked,
+                ..entry
+            };
+            place.copy_from_slice(&entry.to_bytes());
         }
         let header = RecordHeader {
             magic: MAGIC.into(),
@@ -223,12 +227,12 @@ impl MapRecord {
         let mut entries = Vec::with_capacity(count);
         for &raw in &raw[..count] {
             let raw: DiskEntry = zerocopy::transmute!(raw);
-            let block = raw.block.get();
+            let place = raw.place.get();
             let entry = Entry {
-                block: block & !FRESH,
+                place: place & !FRESH,
                 crc: raw.crc.get(),
             };
-            entries.push((entry.checked(layout)?, block & FRESH != 0));
+            entries.push((entry.checked(layout)?, place & FRESH != 0));
         }
         Ok(MapRecord { header, entries })
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn layout() -> Layout {
-    Layout::choose(7, 512, 4096, 4096, None).unwrap()
+    Layout::choose(7, 512, 4096, 4096, None, false).unwrap()
 }
 
 fn record(layout: &Layout, piece: u32) -> MapRecord {
@@ -26,7 +26,7 @@ fn record(layout: &Layout, piece: u32) -> MapRecord {
     let block = layout.eager_start() as u32;
     let entry = |nth: usize| {
         let entry = Entry {
-            block: block + nth as u32,
+            place: block + nth as u32,
             crc: 5,
         };
         (entry, nth.is_multiple_of(3))
@@ -86,7 +86,7 @@ fn records_that_contradict_themselves_are_refused() {
         |record| record.header.live_newer = 4.into(),
         |record| record.header.branches[3].seq = 12.into(),
         |record| record.header.branches[0].unit = u64::MAX.into(),
-        |record| record.entries[0].0.block = 1,
+        |record| record.entries[0].0.place = 1,
     ];
     for (nth, change) in changes.iter().enumerate() {
         let mut record = record(&layout, 0);
@@ -126,14 +126,60 @@ fn the_other_structures_are_checked() {
 fn a_layout_leaves_room_to_write_a_full_volume() {
     for blocks in [64, 200, 1000, 6144, 1 << 20] {
         for unit_bytes in [512, 1024, 4096] {
-            let layout = Layout::choose(1, unit_bytes, 4096, blocks, None).unwrap();
+            let layout = Layout::choose(1, unit_bytes, 4096, blocks, None, false).unwrap();
             let eager = layout.last_block() - layout.eager_start();
             assert!(eager > layout.logical_blocks + 3 * layout.pieces());
             let more = Some(layout.logical_blocks + 1);
-            assert!(Layout::choose(1, unit_bytes, 4096, blocks, more).is_err());
+            assert!(Layout::choose(1, unit_bytes, 4096, blocks, more, false).is_err());
         }
     }
-    assert!(Layout::choose(1, 512, 4096, 8, None).is_err());
-    assert!(Layout::choose(1, 100, 4096, 1000, None).is_err());
-    assert!(Layout::choose(1, 512, 8192, 1000, None).is_err());
+    assert!(Layout::choose(1, 512, 4096, 8, None, false).is_err());
+    assert!(Layout::choose(1, 100, 4096, 1000, None, false).is_err());
+    assert!(Layout::choose(1, 512, 8192, 1000, None, false).is_err());
+}
+
+#[test]
+fn data_anywhere_has_a_version_and_places_of_its_own() {
+    let layout = Layout::choose(7, 512, 4096, 4096, None, true).unwrap();
+    assert_eq!(layout.superblock().version.get(), VERSION_ANYWHERE);
+    assert_eq!(Layout::of(&layout.superblock()).unwrap(), layout);
+    let unknown = Superblock {
+        version: 3.into(),
+        ..layout.superblock()
+    };
+    assert!(Superblock::parse(unknown.seal().as_bytes()).is_err());
+    // Eight places to a block; a block from each must end before the last one.
+    let (first, end) = (
+        layout.eager_start() as u32 * 8,
+        layout.last_block() as u32 * 8,
+    );
+    for (place, may_be) in [
+        (first - 1, false),
+        (first, true),
+        (first + 3, true),
+        (end - 8, true),
+        (end - 7, false),
+        (end, false),
+    ] {
+        let entry = Entry { place, crc: 5 };
+        let parsed = Entry::parse(entry.to_bytes(), &layout);
+        assert_eq!(parsed.is_ok(), may_be, "place {place}");
+    }
+    assert_eq!(
+        layout.place_byte(first + 3),
+        layout.block_byte(layout.eager_start()) + 1536
+    );
+    assert!(layout.is_astride(first + 3) && !layout.is_astride(first + 8));
+    // What is mapped already needs no room, and nothing may take what is needed.
+    let spare = layout.astride_max(layout.logical_blocks);
+    assert_eq!(layout.astride_max(layout.logical_blocks - 9), spare + 9);
+    assert!(spare < 3, "the most that fits is offered");
+    let fixed = Layout {
+        anywhere: false,
+        ..layout
+    };
+    assert_eq!(fixed.astride_max(0), 0);
+    // Places have 31 bits.
+    assert!(Layout::choose(7, 512, 4096, PLACES_MAX, None, false).is_ok());
+    assert!(Layout::choose(7, 512, 4096, PLACES_MAX / 4, None, true).is_err());
 }

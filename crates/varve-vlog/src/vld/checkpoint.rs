@@ -21,7 +21,7 @@ impl State {
     /// all.
     pub fn checkpoint<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         self.commit(vld)?;
-        let layout = &vld.layout;
+        let layout = self.layout;
         let serial_of = |region: usize| self.checkpoints[region].map_or(0, |(serial, _)| serial);
         let region = usize::from(serial_of(1) < serial_of(0));
         let serial = serial_of(0).max(serial_of(1)) + 1;

@@ -4,6 +4,11 @@
 //! by eager writing, and commits; the track is empty then. Empty tracks are
 //! what eager writing is fastest on (Wang et al. 1999, §2.3 and §4.2). It never
 //! copies to an empty track: that would gain nothing.
+//!
+//! What it copies begins where a block does, on volumes whose data may begin
+//! anywhere as well. When no track is worth emptying, what still lies astride is
+//! moved by itself (`realign.rs`), to an empty track if there is no hole: a block
+//! astride has broken two, so that this gains something all the same.
 
 use varve_device::{Operation, Result};
 
@@ -37,7 +42,7 @@ pub struct Compaction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Target {
     pub region: u32,
-    /// The next block to look at.
+    /// The next place to look at.
     next: u32,
 }
 
@@ -65,7 +70,8 @@ impl<M: Medium> Vld<M> {
         while !done.finished && (clockless || before(&self.medium)) {
             let mut state = self.state.write();
             self.writable(&state, Operation::Write, 0, 0)?;
-            let (moved, emptied) = (state.counts.blocks_moved, state.counts.tracks_emptied);
+            let copied = |state: &State| state.counts.blocks_moved + state.counts.blocks_realigned;
+            let (moved, emptied) = (copied(&state), state.counts.tracks_emptied);
             let blocks = match granularity {
                 Granularity::Track => u32::MAX,
                 Granularity::Blocks(blocks) => blocks.max(1),
@@ -75,7 +81,7 @@ impl<M: Medium> Vld<M> {
                 .compact(self, blocks)
                 .inspect_err(|_| state.compacting = None);
             done.finished = !more?;
-            done.blocks_moved += state.counts.blocks_moved - moved;
+            done.blocks_moved += copied(&state) - moved;
             done.tracks_emptied += state.counts.tracks_emptied - emptied;
             if clockless {
                 break;
@@ -91,26 +97,26 @@ impl State {
     fn compact<M: Medium>(&mut self, vld: &Vld<M>, blocks: u32) -> Result<bool> {
         // What the host wrote is settled first: only then is room known.
         self.commit(vld)?;
-        let Some(mut target) = self.compacting.or_else(|| self.choose_target(vld)) else {
-            return Ok(false);
+        let Some(mut target) = self.compacting.or_else(|| self.choose_target()) else {
+            return self.realign(vld, blocks as usize);
         };
         self.compacting = Some(target);
         let range = self.free.regions().blocks(target.region as usize);
+        let end = range.end * self.layout.places_per_block();
         let mut left = blocks;
-        while target.next < range.end && left > 0 {
+        while target.next < end && left > 0 {
             let owner = self.owners[target.next as usize];
             if owner > 0 {
                 if self.move_block(vld, owner - 1, target.region)? == Moved::NoHole {
                     self.compacting = None;
-                    self.commit(vld)?;
-                    return Ok(false);
+                    return self.realign(vld, blocks as usize);
                 }
                 left -= 1;
             }
             target.next += 1;
         }
         self.compacting = Some(target);
-        if target.next < range.end {
+        if target.next < end {
             self.commit(vld)?;
             return Ok(true);
         }
@@ -127,7 +133,7 @@ impl State {
 
     /// Copies one block into a hole.
     fn move_block<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, region: u32) -> Result<Moved> {
-        if self.uncommitted() >= vld.layout.uncommitted_max() {
+        if self.uncommitted() >= self.layout.uncommitted_max() {
             self.commit(vld)?;
         }
         let avoid = Avoid {
@@ -135,11 +141,7 @@ impl State {
             empty: true,
             ..Avoid::default()
         };
-        let head = vld.medium.head();
-        let Some(unit) = self
-            .eager
-            .choose(&self.free, head.as_ref(), Want::Block, avoid)
-        else {
+        let Some(unit) = self.choose(&vld.medium, Want::Block, avoid) else {
             return Ok(Moved::NoHole);
         };
         let block = self.free.place(unit).0;
@@ -147,30 +149,24 @@ impl State {
         if to == region || self.free.empty_regions().contains(&to) {
             return Ok(Moved::NoHole);
         }
-        let mut bytes = vec![0; vld.layout.block_bytes as usize];
+        let mut bytes = vec![0; self.layout.block_bytes as usize];
         if self.read_run(vld, logical, &mut bytes).is_err() {
             // Whoever reads it is told; the others need not stay for it.
             return Ok(Moved::Unreadable);
         }
         // The head has moved: the nearest hole is another one now.
-        let Some(block) = self.place_run(vld, &bytes, avoid)? else {
+        let Some((place, _)) = self.place_run(vld, &bytes, Want::Block, avoid)? else {
             return Ok(Moved::NoHole);
         };
         let crc = self.map.get(logical).crc;
-        self.remap(
-            logical,
-            Entry {
-                block: block.0,
-                crc,
-            },
-        );
+        self.remap(logical, Entry { place, crc });
         self.counts.blocks_moved += 1;
         Ok(Moved::Done)
     }
 
     /// A track at random, neither empty nor full of what cannot be moved nor
     /// being filled; `None` if holes elsewhere cannot take one.
-    fn choose_target<M: Medium>(&mut self, vld: &Vld<M>) -> Option<Target> {
+    fn choose_target(&mut self) -> Option<Target> {
         let regions = self.free.regions().len() as u32;
         let empty_blocks: u64 = {
             let regions = self.free.regions();
@@ -188,10 +184,12 @@ impl State {
             let blocks = self.free.regions().blocks(region as usize);
             let fixed = blocks
                 .clone()
-                .any(|block| !vld.layout.is_eager(u64::from(block)));
-            let live = blocks
+                .any(|block| !self.layout.is_eager(u64::from(block)));
+            let step = self.layout.places_per_block();
+            let places = blocks.start * step..blocks.end * step;
+            let live = places
                 .clone()
-                .filter(|&block| self.owners[block as usize] > 0)
+                .filter(|&place| self.owners[place as usize] > 0)
                 .count();
             let own_holes = blocks
                 .clone()
@@ -204,7 +202,7 @@ impl State {
             if usable {
                 return Some(Target {
                     region,
-                    next: blocks.start,
+                    next: places.start,
                 });
             }
         }

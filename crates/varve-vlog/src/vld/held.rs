@@ -33,7 +33,7 @@ use varve_device::{AlignedBuffer, Result};
 
 use super::Vld;
 use super::state::State;
-use crate::eager::Avoid;
+use crate::eager::{Avoid, Want};
 use crate::format::{Entry, Layout, crc32c};
 use crate::medium::Medium;
 
@@ -63,7 +63,7 @@ impl Held {
     }
 
     fn start(&self, layout: &Layout) -> u64 {
-        layout.block_byte(u64::from(self.first))
+        layout.place_byte(self.first)
     }
 
     /// True if the unit at this byte is a place that is held, for a block that is
@@ -105,7 +105,7 @@ impl Held {
     /// What is held of `length` bytes from block `first` on, and where among
     /// them it begins.
     fn part_of(&self, layout: &Layout, first: u32, length: usize) -> Option<(usize, &[u8])> {
-        let (mine, theirs) = (self.start(layout), layout.block_byte(u64::from(first)));
+        let (mine, theirs) = (self.start(layout), layout.place_byte(first));
         let start = mine.max(theirs);
         let end = (mine + self.bytes.len() as u64).min(theirs + length as u64);
         let held = || &self.bytes[(start - mine) as usize..(end - mine) as usize];
@@ -117,11 +117,11 @@ impl State {
     /// Where one block is to be held, `first` having been taken for it: the next
     /// one, if that is free, so that the record of its commit can lie between it
     /// and a place where no data is.
-    pub fn place_beside_record<M: Medium>(&mut self, vld: &Vld<M>, first: u32) -> u32 {
+    pub fn place_beside_record(&mut self, first: u32) -> u32 {
         let next = first + 1;
-        let at = vld.layout.block_byte(u64::from(first));
-        let stays = self.held.is_followed_by(&vld.layout, at)
-            || !vld.layout.is_eager(u64::from(first) - 1)
+        let at = self.layout.place_byte(first);
+        let stays = self.held.is_followed_by(&self.layout, at)
+            || !self.layout.is_eager(u64::from(first) - 1)
             || self.owners[first as usize - 1] != 0
             || self.free.mask(next) != 0;
         if stays {
@@ -133,11 +133,11 @@ impl State {
     }
 
     /// Takes the place before what is held, or the one behind it.
-    pub fn take_beside_held<M: Medium>(&mut self, vld: &Vld<M>, avoid: Avoid) -> Option<u64> {
+    pub fn take_beside_held(&mut self, avoid: Avoid) -> Option<u64> {
         if self.held.is_empty() {
             return None;
         }
-        let blocks = self.held.bytes.len() / vld.layout.block_bytes as usize;
+        let blocks = self.held.bytes.len() / self.layout.block_bytes as usize;
         let beside = [self.held.first - 1, self.held.first + blocks as u32];
         let block = beside.into_iter().find(|&block| {
             let region = self.free.regions().of(block) as u32;
@@ -150,8 +150,9 @@ impl State {
     /// Holds a run of blocks at a place that was taken for it. An error is of
     /// what was held before, and stops the volume.
     pub fn hold<M: Medium>(&mut self, vld: &Vld<M>, first: u32, run: &[u8]) -> Result<()> {
-        let at = vld.layout.block_byte(u64::from(first));
-        let follows = self.held.is_followed_by(&vld.layout, at);
+        debug_assert_eq!(self.layout.units_per_block(), 1, "a place is a block");
+        let at = self.layout.place_byte(first);
+        let follows = self.held.is_followed_by(&self.layout, at);
         if !follows || self.held.bytes.len() + run.len() > HELD_BYTES_MAX {
             self.release(vld)?;
         }
@@ -179,7 +180,7 @@ impl State {
         unit: u64,
         record: &[u8],
     ) -> Result<()> {
-        let at = vld.layout.unit_byte(unit);
+        let at = self.layout.unit_byte(unit);
         let Err(failed) = self.held.write_with(vld, at, record) else {
             self.held.bytes.clear();
             return Ok(());
@@ -205,12 +206,12 @@ impl State {
     /// elsewhere; their old places stay taken until the next opening.
     fn rehome<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
         let mut held = std::mem::take(&mut self.held);
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         for nth in 0..held.bytes.len() / block_bytes {
             let block = held.first + nth as u32;
             let here = nth * block_bytes..(nth + 1) * block_bytes;
             let owner = self.owners[block as usize];
-            let at = vld.layout.block_byte(u64::from(block));
+            let at = self.layout.place_byte(block);
             let bytes = &held.bytes[here.clone()];
             if owner == 0 || vld.medium.write(at, &[IoSlice::new(bytes)]).is_ok() {
                 continue;
@@ -219,7 +220,7 @@ impl State {
             match self.write_elsewhere(vld, bytes) {
                 Ok(place) => {
                     let crc = crc32c(bytes);
-                    self.remap(owner - 1, Entry { block: place, crc });
+                    self.remap(owner - 1, Entry { place, crc });
                     self.free.take_block(block);
                     held.replaced(place, here, block_bytes);
                 }
@@ -235,7 +236,7 @@ impl State {
     }
 
     fn write_elsewhere<M: Medium>(&mut self, vld: &Vld<M>, bytes: &[u8]) -> Result<u32> {
-        let placed = self.place_run_now(vld, bytes, Avoid::default())?;
+        let placed = self.place_run_now(vld, bytes, Want::Block, Avoid::default())?;
         let full = || super::state::full(vld, varve_device::Operation::Write, 0, 0);
         placed.map(|(block, _)| block).ok_or_else(full)
     }
@@ -244,8 +245,8 @@ impl State {
     /// is held is not asked of the medium, which may not have been able to read
     /// it for a long time.
     pub fn read_blocks<M: Medium>(&self, vld: &Vld<M>, first: u32, into: &mut [u8]) -> Result<()> {
-        let at = vld.layout.block_byte(u64::from(first));
-        let Some((from, held)) = self.held.part_of(&vld.layout, first, into.len()) else {
+        let at = self.layout.place_byte(first);
+        let Some((from, held)) = self.held.part_of(&self.layout, first, into.len()) else {
             return vld.medium.read(at, into);
         };
         let (before, rest) = into.split_at_mut(from);

@@ -189,9 +189,9 @@ impl<M: Medium> Threaded for Finder<'_, M> {
         let fresh = record
             .entries
             .iter()
-            .filter(|(entry, fresh)| *fresh && entry.block != 0);
-        fresh.into_iter().all(|&(Entry { block, crc }, _)| {
-            let at = self.layout.block_byte(u64::from(block));
+            .filter(|(entry, fresh)| *fresh && entry.place != 0);
+        fresh.into_iter().all(|&(Entry { place, crc }, _)| {
+            let at = self.layout.place_byte(place);
             read(self.medium, at, &mut bytes).is_ok() && crate::format::crc32c(&bytes) == crc
         })
     }

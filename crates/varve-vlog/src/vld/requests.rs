@@ -20,14 +20,14 @@ const EXTENT_BLOCKS_MAX: u32 = 1 << 18;
 impl State {
     /// Fills `buffer` from byte `offset` of the logical disk.
     pub fn read<M: Medium>(&self, vld: &Vld<M>, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (mut at, mut rest) = (offset, buffer);
         while !rest.is_empty() {
             let (logical, skip) = split(at, block_bytes);
             let run = self.run_of(logical, (skip + rest.len()).div_ceil(block_bytes));
             let length = (run * block_bytes - skip).min(rest.len());
             let (part, tail) = rest.split_at_mut(length);
-            if self.map.get(logical).block == 0 {
+            if self.map.get(logical).place == 0 {
                 part.fill(0);
             } else if skip == 0 && length.is_multiple_of(block_bytes) {
                 self.read_run(vld, logical, part)?;
@@ -43,12 +43,12 @@ impl State {
 
     /// What the map says of the beginning of a range; looks at a bounded number
     /// of blocks, so that the answer may be short.
-    pub fn extent<M: Medium>(&self, vld: &Vld<M>, offset: u64, length: u64) -> Extent {
-        let block_bytes = vld.layout.block_bytes as usize;
+    pub fn extent(&self, offset: u64, length: u64) -> Extent {
+        let block_bytes = self.layout.block_bytes as usize;
         let (first, skip) = split(offset, block_bytes);
         let end = (offset + length).div_ceil(block_bytes as u64) as u32;
         let end = end.min(first.saturating_add(EXTENT_BLOCKS_MAX));
-        let hole_at = |logical: u32| self.map.get(logical).block == 0;
+        let hole_at = |logical: u32| self.map.get(logical).place == 0;
         let hole = hole_at(first);
         let differs = (first + 1..end).find(|&logical| hole_at(logical) != hole);
         let blocks = u64::from(differs.unwrap_or(end).max(first + 1) - first);
@@ -61,10 +61,10 @@ impl State {
     /// Logical blocks from `logical` on, at most `most`, that lie behind each
     /// other, or all nowhere.
     fn run_of(&self, logical: u32, most: usize) -> usize {
-        let first = self.map.get(logical).block;
+        let (first, step) = (self.map.get(logical).place, self.layout.places_per_block());
         let follows = |&nth: &u32| {
-            let here = self.map.get(logical + nth).block;
-            here == if first == 0 { 0 } else { first + nth }
+            let here = self.map.get(logical + nth).place;
+            here == if first == 0 { 0 } else { first + nth * step }
         };
         let most = most.min(RUN_BLOCKS) as u32;
         1 + (1..most).take_while(follows).count()
@@ -72,16 +72,16 @@ impl State {
 
     /// Reads whole blocks that lie behind each other, and checks them.
     pub fn read_run<M: Medium>(&self, vld: &Vld<M>, logical: u32, into: &mut [u8]) -> Result<()> {
-        let block_bytes = vld.layout.block_bytes as usize;
-        let first = self.map.get(logical).block;
+        let block_bytes = self.layout.block_bytes as usize;
+        let (first, step) = (self.map.get(logical).place, self.layout.places_per_block());
         self.read_blocks(vld, first, into)?;
         for (nth, bytes) in (0u32..).zip(into.chunks_exact(block_bytes)) {
             let expected = self.map.get(logical + nth).crc;
             let found = crc32c(bytes);
             if found != expected {
-                let block = first + nth;
+                let place = first + nth * step;
                 let reason = format!(
-                    "block {block} has checksum {found:#010x}, want {expected:#010x}; write \
+                    "place {place} has checksum {found:#010x}, want {expected:#010x}; write \
                      logical block {} anew",
                     logical + nth
                 );
@@ -95,7 +95,7 @@ impl State {
     }
 
     /// Writes bytes to new places. Not durable before a commit, which happens
-    /// here only if too much waits for one.
+    /// here only if too much waits for one, or room is to be made.
     pub fn write<M: Medium>(
         &mut self,
         vld: &Vld<M>,
@@ -106,23 +106,25 @@ impl State {
             [one] => Cow::Borrowed(&one[..]),
             _ => Cow::Owned(gather(buffers)),
         };
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (mut at, mut rest) = (offset, &bytes[..]);
         while !rest.is_empty() {
-            if self.uncommitted() >= vld.layout.uncommitted_max() {
+            if self.uncommitted() >= self.layout.uncommitted_max() {
                 self.commit(vld)?;
             }
             let (logical, skip) = split(at, block_bytes);
             let length = if skip == 0 && rest.len() >= block_bytes {
-                let room = vld.layout.uncommitted_max() - self.uncommitted();
+                let room = self.layout.uncommitted_max() - self.uncommitted();
                 let most = (rest.len() / block_bytes)
                     .min(room as usize)
                     .min(RUN_BLOCKS);
+                self.make_room(vld, logical..logical + most as u32)?;
                 self.write_run(vld, logical, &rest[..most * block_bytes])?
             } else {
+                self.make_room(vld, logical..logical + 1)?;
                 let length = (block_bytes - skip).min(rest.len());
                 let mut whole = vec![0; block_bytes];
-                if self.map.get(logical).block != 0 {
+                if self.map.get(logical).place != 0 {
                     self.counts.blocks_merged += 1;
                     self.read_run(vld, logical, &mut whole)?;
                 }
@@ -138,15 +140,20 @@ impl State {
     /// Writes whole blocks, as many as fit from the nearest place on without a
     /// gap; returns the bytes written, at least one block's.
     fn write_run<M: Medium>(&mut self, vld: &Vld<M>, logical: u32, bytes: &[u8]) -> Result<usize> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let (offset, length) = (u64::from(logical) * block_bytes as u64, bytes.len() as u64);
+        let want = match length == block_bytes as u64 {
+            true => self.want_of(logical),
+            false => Want::Block,
+        };
         let (first, count) = self
-            .place_run(vld, bytes, Avoid::default())?
+            .place_run(vld, bytes, want, Avoid::default())?
             .ok_or_else(|| full(vld, Operation::Write, offset, length))?;
         let written = &bytes[..count * block_bytes];
+        let step = self.layout.places_per_block();
         for (nth, block) in (0u32..).zip(written.chunks_exact(block_bytes)) {
             let entry = Entry {
-                block: first + nth,
+                place: first + nth * step,
                 crc: crc32c(block),
             };
             self.remap(logical + nth, entry);
@@ -161,24 +168,25 @@ impl State {
         &mut self,
         vld: &Vld<M>,
         bytes: &[u8],
+        want: Want,
         avoid: Avoid,
     ) -> Result<Option<(u32, usize)>> {
         if !self.holds || bytes.len() > HELD_BYTES_MAX {
             self.release(vld)?;
-            return self.place_run_now(vld, bytes, avoid);
+            return self.place_run_now(vld, bytes, want, avoid);
         }
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let wanted = bytes.len() / block_bytes;
         // The record is to lie beside it.
         let single = Avoid {
             single: true,
             ..avoid
         };
-        let Some((mut first, count)) = self.take_run(&vld.medium, wanted, single) else {
+        let Some((mut first, count)) = self.take_run(&vld.medium, wanted, want, single) else {
             return Ok(None);
         };
         if wanted == 1 && avoid == Avoid::default() {
-            first = self.place_beside_record(vld, first);
+            first = self.place_beside_record(first);
         }
         self.hold(vld, first, &bytes[..count * block_bytes])?;
         Ok(Some((first, count)))
@@ -191,20 +199,22 @@ impl State {
         &mut self,
         vld: &Vld<M>,
         bytes: &[u8],
+        mut want: Want,
         avoid: Avoid,
     ) -> Result<Option<(u32, usize)>> {
-        let block_bytes = vld.layout.block_bytes as usize;
+        let block_bytes = self.layout.block_bytes as usize;
         let mut wanted = bytes.len() / block_bytes;
         let mut failed = 0;
-        while let Some((first, count)) = self.take_run(&vld.medium, wanted, avoid) {
-            let at = vld.layout.block_byte(u64::from(first));
+        while let Some((first, count)) = self.take_run(&vld.medium, wanted, want, avoid) {
+            let at = self.layout.place_byte(first);
             let written = IoSlice::new(&bytes[..count * block_bytes]);
             let Err(error) = vld.medium.write(at, &[written]) else {
                 return Ok(Some((first, count)));
             };
             if count > 1 {
                 // Which of them it is, the next ones alone will tell.
-                (0..count as u32).for_each(|nth| self.free.give_block(first + nth));
+                let step = self.layout.places_per_block();
+                (0..count as u32).for_each(|nth| self.give_place(first + nth * step));
                 wanted = 1;
                 continue;
             }
@@ -213,42 +223,44 @@ impl State {
                 return Err(error);
             }
             self.counts.writes_retried += 1;
+            // It stays taken: what lies astride is counted, the next would not be.
+            want = Want::Block;
         }
         Ok(None)
     }
 
-    /// Takes the nearest block, and those behind it that are free in the same
-    /// region; at most `wanted`. The first one, and how many.
+    /// Takes the nearest place for a block, and those behind it that are free in
+    /// the same region; at most `wanted`. The first one, and how many.
     pub fn take_run<M: Medium>(
         &mut self,
         medium: &M,
         wanted: usize,
+        want: Want,
         avoid: Avoid,
     ) -> Option<(u32, usize)> {
-        let unit = self.take(medium, Want::Block, avoid)?;
-        let first = self.free.place(unit).0;
-        let end = self
-            .free
-            .regions()
-            .blocks(self.free.regions().of(first))
-            .end;
-        let mut next = first + 1;
-        while next < end && (next - first) < wanted as u32 && self.free.mask(next) == 0 {
-            self.free.take_block(next);
-            next += 1;
+        let unit = self.choose(medium, want, avoid)?;
+        let first = self.layout.place_at(unit);
+        self.take_place(first);
+        let step = self.layout.places_per_block();
+        let regions = self.free.regions();
+        let end = regions.blocks(regions.of(self.free.place(unit).0)).end * step;
+        let mut next = first + step;
+        while next + step <= end && (next - first) / step < wanted as u32 && self.is_free(next) {
+            self.take_place(next);
+            next += step;
         }
-        Some((first, (next - first) as usize))
+        Some((first, ((next - first) / step) as usize))
     }
 
     /// Forgets the logical blocks that lie wholly within the range.
     pub fn discard<M: Medium>(&mut self, vld: &Vld<M>, offset: u64, length: u64) -> Result<()> {
-        let block_bytes = u64::from(vld.layout.block_bytes);
+        let block_bytes = u64::from(self.layout.block_bytes);
         let blocks = offset.div_ceil(block_bytes)..(offset + length) / block_bytes;
         for logical in blocks {
-            if self.uncommitted() >= vld.layout.uncommitted_max() {
+            if self.uncommitted() >= self.layout.uncommitted_max() {
                 self.commit(vld)?;
             }
-            if self.map.get(logical as u32).block != 0 {
+            if self.map.get(logical as u32).place != 0 {
                 self.remap(logical as u32, Entry::default());
             }
         }

@@ -28,13 +28,21 @@ pub(super) struct State {
     pub free: FreeSpace,
     pub log: VirtualLog,
     pub eager: Eager,
-    /// Logical block of each block, plus 1; 0 for none.
+    /// The volume's measures.
+    pub layout: Layout,
+    /// Logical block of each place, plus 1; 0 for none.
     pub owners: Vec<u32>,
+    /// Logical blocks that are somewhere.
+    pub mapped: u64,
+    /// Places taken that lie across the border of two blocks.
+    pub astride: BTreeSet<u32>,
+    /// Those among them that could not be read when they were to be moved.
+    pub unreadable: BTreeSet<u32>,
     /// Pieces changed since the last commit.
     pub dirty: BTreeSet<u32>,
     /// Logical blocks written since.
     pub fresh: BTreeSet<u32>,
-    /// Blocks that the durable map uses and the present one does not.
+    /// Places that the durable map uses and the present one does not.
     pub replaced: Vec<u32>,
     /// Serial and last record of the two checkpoints; `None` if damaged.
     pub checkpoints: [Option<(u64, u64)>; 2],
@@ -76,23 +84,30 @@ impl State {
             }
             free.take(block, bit);
         }
-        let mut owners = vec![0; blocks as usize];
-        for (logical, entry) in recovered.map.mapped() {
-            if free.mask(entry.block) != 0 {
-                let block = entry.block;
+        let mut owners = vec![0; layout.places() as usize];
+        let (mut mapped, mut astride) = (0, BTreeSet::new());
+        for (logical, Entry { place, .. }) in recovered.map.mapped() {
+            let (unit, units) = (layout.place_unit(place), layout.units_per_block());
+            if !free.are_free(unit, units) {
                 return Err(damaged(format!(
-                    "block {block} is claimed by logical block {logical} and by something else"
+                    "place {place} is claimed by logical block {logical} and by something else"
                 )));
             }
-            free.take_block(entry.block);
-            owners[entry.block as usize] = logical + 1;
+            free.take_units(unit, units);
+            owners[place as usize] = logical + 1;
+            mapped += 1;
+            astride.extend(layout.is_astride(place).then_some(place));
         }
         let mut state = State {
             map: recovered.map,
             free,
             log: recovered.log,
             eager: Eager::new(options.policy),
+            layout,
             owners,
+            mapped,
+            astride,
+            unreadable: BTreeSet::new(),
             dirty: BTreeSet::new(),
             fresh: BTreeSet::new(),
             replaced: Vec::new(),
@@ -123,7 +138,8 @@ impl State {
 
     pub fn statistics(&self) -> VldStatistics {
         VldStatistics {
-            blocks_mapped: self.map.mapped().count() as u64,
+            blocks_mapped: self.mapped,
+            blocks_astride: self.astride.iter().filter(|&&at| self.is_owned(at)).count() as u64,
             blocks_free: self.free.free_blocks(),
             tracks_empty: self.free.empty_regions().len() as u64,
             records_waiting: self.log.waiting() as u64,
@@ -131,13 +147,10 @@ impl State {
         }
     }
 
-    /// Takes the nearest place.
-    pub fn take<M: Medium>(&mut self, medium: &M, want: Want, avoid: Avoid) -> Option<u64> {
+    /// The nearest room, not taken; its first unit.
+    pub fn choose<M: Medium>(&mut self, medium: &M, want: Want, avoid: Avoid) -> Option<u64> {
         let head = medium.head();
-        let unit = self.eager.choose(&self.free, head.as_ref(), want, avoid)?;
-        let units = want.units(self.free.units_per_block());
-        self.free.take_part(unit, units);
-        Some(unit)
+        self.eager.choose(&self.free, head.as_ref(), want, avoid)
     }
 
     /// Notes that a logical block is at `entry` now, whose room is taken.
@@ -148,18 +161,48 @@ impl State {
         }
         self.dirty.insert(self.map.piece_of(logical));
         let committed = !self.fresh.remove(&logical);
-        if entry.block != 0 {
+        if entry.place != 0 {
             self.fresh.insert(logical);
-            self.owners[entry.block as usize] = logical + 1;
+            self.owners[entry.place as usize] = logical + 1;
+            self.mapped += 1;
         }
-        if old.block != 0 {
-            self.owners[old.block as usize] = 0;
+        if old.place != 0 {
+            self.owners[old.place as usize] = 0;
+            self.mapped -= 1;
             match committed {
                 // The durable map still needs it.
-                true => self.replaced.push(old.block),
-                false => self.free.give_block(old.block),
+                true => self.replaced.push(old.place),
+                false => self.give_place(old.place),
             }
         }
+    }
+
+    /// True if data that is needed lies at a place.
+    pub fn is_owned(&self, place: u32) -> bool {
+        self.owners[place as usize] > 0
+    }
+
+    /// Takes a block's room at a place.
+    pub fn take_place(&mut self, place: u32) {
+        let unit = self.layout.place_unit(place);
+        self.free.take_units(unit, self.layout.units_per_block());
+        if self.layout.is_astride(place) {
+            self.astride.insert(place);
+        }
+    }
+
+    /// Gives it back.
+    pub fn give_place(&mut self, place: u32) {
+        let unit = self.layout.place_unit(place);
+        self.free.give_units(unit, self.layout.units_per_block());
+        self.astride.remove(&place);
+        self.unreadable.remove(&place);
+    }
+
+    /// True if nobody uses any of a block's room at a place.
+    pub fn is_free(&self, place: u32) -> bool {
+        let unit = self.layout.place_unit(place);
+        self.free.are_free(unit, self.layout.units_per_block())
     }
 
     /// Blocks that a commit would settle.
@@ -199,8 +242,8 @@ impl State {
         }
         self.counts.commits += 1;
         self.fresh.clear();
-        for block in std::mem::take(&mut self.replaced) {
-            self.free.give_block(block);
+        for place in std::mem::take(&mut self.replaced) {
+            self.give_place(place);
         }
         self.give_back_records();
         Ok(())
@@ -220,8 +263,8 @@ impl State {
         transaction: Transaction,
         avoid: Avoid,
     ) -> Result<()> {
-        let layout = &vld.layout;
-        let mut unit = match self.take_beside_held(vld, avoid) {
+        let layout = self.layout;
+        let mut unit = match self.take_beside_held(avoid) {
             Some(unit) => unit,
             None => self.take_unit(vld, avoid)?,
         };
@@ -229,7 +272,7 @@ impl State {
         let appended = self.log.append(piece, unit);
         for attempt in 1.. {
             let at = layout.unit_byte(unit);
-            if self.held.covers(layout, at) {
+            if self.held.covers(&layout, at) {
                 // Before the record is made: this may change the map.
                 self.release(vld)?;
             }
@@ -255,14 +298,16 @@ impl State {
     }
 
     fn take_unit<M: Medium>(&mut self, vld: &Vld<M>, avoid: Avoid) -> Result<u64> {
-        let unit = self.take(&vld.medium, Want::Unit, avoid);
-        let unit = unit.or_else(|| self.take(&vld.medium, Want::Unit, Avoid::default()));
-        unit.ok_or_else(|| full(vld, Operation::Flush, 0, 0))
+        let unit = self.choose(&vld.medium, Want::Unit, avoid);
+        let unit = unit.or_else(|| self.choose(&vld.medium, Want::Unit, Avoid::default()));
+        let unit = unit.ok_or_else(|| full(vld, Operation::Flush, 0, 0))?;
+        self.free.take_unit(unit);
+        Ok(unit)
     }
 
     /// Records where the tail is.
     pub fn write_tail<M: Medium>(&mut self, vld: &Vld<M>) -> Result<()> {
-        let layout = &vld.layout;
+        let layout = self.layout;
         let record = self.log.tail_record(layout.volume);
         let mut block = vec![0; layout.block_bytes as usize];
         block[..size_of::<TailRecord>()].copy_from_slice(record.as_bytes());

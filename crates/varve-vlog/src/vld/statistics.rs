@@ -15,6 +15,9 @@ pub struct VldStatistics {
     pub checkpoints: u64,
     /// Blocks that the compactor moved.
     pub blocks_moved: u64,
+    /// Blocks that lay astride and were moved to where a block begins, in idle time
+    /// or because new blocks needed the room.
+    pub blocks_realigned: u64,
     /// Tracks that it emptied.
     pub tracks_emptied: u64,
     /// Map records that had to be written to another place after a failure.
@@ -23,6 +26,8 @@ pub struct VldStatistics {
     pub writes_retried: u64,
     /// Logical blocks that hold something.
     pub blocks_mapped: u64,
+    /// Data blocks that lie across the border of two blocks of the medium.
+    pub blocks_astride: u64,
     /// Blocks with no used unit.
     pub blocks_free: u64,
     /// Tracks with no used unit.

@@ -1,5 +1,6 @@
 //! The virtual log disk against plain memory, reopened, damaged and crashed.
 
+mod anywhere;
 mod bench;
 mod crash;
 mod damage;
@@ -14,13 +15,19 @@ use varve_disk::{SimulatedDisk, drives};
 
 use super::*;
 use crate::medium::{InDrive, InOrder};
-use bench::{Draw, memory, options, reopened};
+use bench::{Draw, anywhere, check, memory, options, reopened};
 
 /// Random requests, compactions, checkpoints and reopenings; after each, the
 /// bytes are those of plain memory.
-fn same_as_memory<M: Medium + Clone>(medium: M, block_bytes: u32, synchronous: bool, seed: u64) {
-    eprintln!("seed {seed}, {}", medium.name());
-    Vld::format(&medium, options(block_bytes, None)).unwrap();
+fn same_as_memory<M: Medium + Clone>(
+    medium: M,
+    format: FormatOptions,
+    synchronous: bool,
+    seed: u64,
+) {
+    let anywhere = if format.anywhere { ", anywhere" } else { "" };
+    eprintln!("seed {seed}, {}{anywhere}", medium.name());
+    Vld::format(&medium, format).unwrap();
     let run = Options {
         synchronous,
         ..Options::default()
@@ -55,7 +62,7 @@ fn same_as_memory<M: Medium + Clone>(medium: M, block_bytes: u32, synchronous: b
             }
             15 => {
                 // Only whole blocks are forgotten.
-                let block = u64::from(block_bytes);
+                let block = u64::from(format.block_bytes);
                 let (start, end) = (offset / block * block, (offset + 8 * block) / block * block);
                 let end = end.min(size);
                 vld.discard(start, end - start).unwrap();
@@ -81,7 +88,7 @@ fn same_as_memory<M: Medium + Clone>(medium: M, block_bytes: u32, synchronous: b
                 assert_eq!(vld.map(), map);
             }
         }
-        vld.state.read().log.check();
+        check(&vld);
     }
     let (mut mine, mut theirs) = (vec![0; size as usize], vec![0; size as usize]);
     vld.read(0, &mut mine).unwrap();
@@ -97,8 +104,12 @@ fn the_same_requests_give_the_bytes_of_memory_on_any_device() {
         (4096, 4096, false, 3),
         (1024, 4096, true, 4),
     ] {
-        let medium = Arc::new(InOrder(memory(2 << 20, unit)));
-        same_as_memory(medium, block, synchronous, seed);
+        let format = options(block, None);
+        let anywhere = (unit < block).then_some(anywhere(block, None));
+        for format in [Some(format), anywhere].into_iter().flatten() {
+            let medium = Arc::new(InOrder(memory(2 << 20, unit)));
+            same_as_memory(medium, format, synchronous, seed);
+        }
     }
 }
 
@@ -109,9 +120,12 @@ fn the_same_requests_give_the_bytes_of_memory_on_drives() {
         (drives::hp97560(), 6),
         (drives::m2694(), 7),
     ] {
-        let clock = Arc::new(VirtualClock::new(0, 0));
-        let disk = Arc::new(SimulatedDisk::new(drive.with_cylinders(2), clock, seed));
-        same_as_memory(Arc::new(InDrive(disk)), 4096, seed % 2 == 0, seed);
+        let drive = drive.with_cylinders(2);
+        for format in [options(4096, None), anywhere(4096, None)] {
+            let clock = Arc::new(VirtualClock::new(0, 0));
+            let disk = Arc::new(SimulatedDisk::new(drive.clone(), clock, seed));
+            same_as_memory(Arc::new(InDrive(disk)), format, seed % 2 == 0, seed);
+        }
     }
 }
 

@@ -2,10 +2,18 @@
 
 use super::*;
 use crate::platform::host::Host;
+use crate::platform::store::Places;
 use crate::platform::{Disk, seagate};
 
 fn ufs(times: bool) -> Ufs {
-    let store = Store::new(seagate(), Disk::Regular, Host::SPARCSTATION_10, 1).unwrap();
+    let store = Store::new(
+        seagate(),
+        Disk::Regular,
+        Places::default(),
+        Host::SPARCSTATION_10,
+        1,
+    )
+    .unwrap();
     Ufs::new(store, times)
 }
 

@@ -57,6 +57,7 @@ fn updates_of_a_full_drive(lasting: bool) -> (u64, u64) {
             block_bytes: BLOCK as u32,
             logical_bytes: Some(blocks * BLOCK),
             volume: 1,
+            anywhere: false,
         };
         Vld::format(&medium, options).unwrap();
         let run = varve_vlog::Options {

@@ -18,7 +18,7 @@ impl Waiting {
         let clock = Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0));
         let mount = VlfsMountOptions {
             // Tracks are filled, so that room given up is soon taken again.
-            policy: varve_vlog::eager::Policy { fill: 0.75 },
+            policy: varve_vlog::eager::Policy::default(),
             ..VlfsMountOptions::default()
         };
         let layout = Vlfs::mount(Arc::clone(medium), super::clock(), mount).unwrap();

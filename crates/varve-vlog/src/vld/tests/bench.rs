@@ -33,7 +33,49 @@ pub fn options(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
         block_bytes,
         logical_bytes,
         volume: 0x1234_5678_9abc_def0,
+        anywhere: false,
     }
+}
+
+/// The same, with data that may begin at any unit.
+pub fn anywhere(block_bytes: u32, logical_bytes: Option<u64>) -> FormatOptions {
+    FormatOptions {
+        anywhere: true,
+        ..options(block_bytes, logical_bytes)
+    }
+}
+
+/// Log and free space are what map and records make them, and no more lies
+/// astride than there is room for. For volumes on which no write has failed.
+pub fn check<M: Medium>(vld: &Vld<M>) {
+    let (state, layout) = (vld.state.read(), vld.layout());
+    state.log.check();
+    let mut masks = vec![0; layout.physical_blocks as usize];
+    for block in (0..layout.eager_start()).chain([layout.last_block()]) {
+        masks[block as usize] = state.free.full_mask();
+    }
+    let mut use_units = |units: std::ops::Range<u64>| {
+        for unit in units {
+            let (block, bit) = state.free.place(unit);
+            assert_eq!(masks[block as usize] & bit, 0, "unit {unit} has two users");
+            masks[block as usize] |= bit;
+        }
+    };
+    for unit in state.log.units() {
+        use_units(unit..unit + 1);
+    }
+    let mapped = state.map.mapped().map(|(_, entry)| entry.place);
+    let mut astride = 0;
+    for place in mapped.chain(state.replaced.iter().copied()) {
+        let unit = layout.place_unit(place);
+        use_units(unit..unit + u64::from(layout.units_per_block()));
+        astride += u64::from(layout.is_astride(place));
+    }
+    let found = (0..layout.physical_blocks as u32).map(|block| state.free.mask(block));
+    assert!(found.eq(masks), "units are taken that nothing uses");
+    assert_eq!(state.mapped, state.map.mapped().count() as u64);
+    assert_eq!(state.astride.len() as u64, astride);
+    assert!(astride <= layout.astride_max(state.mapped));
 }
 
 /// The volume as another opening finds it, while this one is still there.

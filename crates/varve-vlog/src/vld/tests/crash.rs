@@ -3,47 +3,152 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use varve_device::{
-    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
+    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice, VirtualClock,
 };
+use varve_disk::{SimulatedDisk, drives};
 
-use super::bench::{Draw, Shared, block, memory, options, versions};
-use crate::medium::InOrder;
-use crate::vld::{Granularity, Options, Vld};
+use super::bench::{Draw, block, check, memory, options, versions};
+use crate::medium::{InDrive, InOrder, Medium};
+use crate::vld::{FormatOptions, Granularity, Options, Vld};
 use std::io::IoSlice;
 
-const BLOCK: u32 = 1024;
 const LOGICAL: u64 = 100;
 /// Marks: an operation has returned; what preceded it is durable.
 const DURABLE: u64 = 1 << 32;
 
-type Recorded = Shared<RecordingDevice<MemoryDevice>>;
+type Recorded = Arc<RecordingDevice<MemoryDevice>>;
 
 fn recorded(image: &MemoryImage) -> Recorded {
-    Arc::new(InOrder(RecordingDevice::new(MemoryDevice::from_image(
-        image,
-    ))))
+    Arc::new(RecordingDevice::new(MemoryDevice::from_image(image)))
 }
 
-/// With records that share a block, or such that have one each.
-fn formatted(unit: u32) -> MemoryImage {
-    let medium = Arc::new(InOrder(memory(224 << 10, unit)));
-    Vld::format(&medium, options(BLOCK, Some(LOGICAL * u64::from(BLOCK)))).unwrap();
-    medium.0.snapshot()
+/// What a volume is made of, and on.
+#[derive(Clone, Copy)]
+struct Shape {
+    unit: u32,
+    block: u32,
+    anywhere: bool,
+    in_drive: bool,
+    /// The smallest medium that holds it, nearly all of it mapped.
+    full: bool,
+}
+
+const fn shape(unit: u32, block: u32, anywhere: bool, in_drive: bool) -> Shape {
+    Shape {
+        unit,
+        block,
+        anywhere,
+        in_drive,
+        full: false,
+    }
+}
+
+/// Records that share a block, and such that have one each; data where blocks
+/// begin, and anywhere, with room to spare or where new blocks need what lies astride.
+const SHAPES: [Shape; 5] = [
+    shape(512, 1024, false, false),
+    shape(1024, 1024, false, false),
+    shape(512, 1024, true, false),
+    shape(512, 4096, true, true),
+    Shape {
+        full: true,
+        ..shape(512, 2048, true, false)
+    },
+];
+
+impl Shape {
+    /// A volume and what its blocks hold.
+    fn formatted(&self) -> (MemoryImage, Vec<u64>) {
+        let each = u64::from(self.block);
+        let format = |blocks: u64| {
+            let device = Arc::new(memory(blocks * each, self.unit));
+            let medium = self.medium(device.clone());
+            Vld::format(&medium, self.options())
+                .ok()
+                .map(|_| (device, medium))
+        };
+        if !self.full {
+            let (device, _) = format(LOGICAL * 9 / 4).expect("large enough");
+            return (device.snapshot(), vec![0; LOGICAL as usize]);
+        }
+        let (device, medium) = (LOGICAL..).find_map(format).expect("one is large enough");
+        let (vld, _) = Vld::open(medium, Options::default()).unwrap();
+        assert!(vld.layout().astride_max(LOGICAL) < 3);
+        // All but the blocks that the story writes.
+        let held = |at: u64| if at.is_multiple_of(9) { 0 } else { 777 };
+        for at in (0..LOGICAL).filter(|&at| held(at) > 0) {
+            let bytes = block(held(at), self.block);
+            vld.write(at * each, &[IoSlice::new(&bytes)]).unwrap();
+        }
+        vld.flush().unwrap();
+        (device.snapshot(), (0..LOGICAL).map(held).collect())
+    }
+
+    fn options(&self) -> FormatOptions {
+        FormatOptions {
+            anywhere: self.anywhere,
+            ..options(self.block, Some(LOGICAL * u64::from(self.block)))
+        }
+    }
+
+    fn medium<D: Device + 'static>(&self, device: Arc<D>) -> Arc<dyn Medium> {
+        self.medium_at(device, Arc::new(VirtualClock::new(0, 0)))
+    }
+
+    fn medium_at<D: Device + 'static>(
+        &self,
+        device: Arc<D>,
+        clock: Arc<VirtualClock>,
+    ) -> Arc<dyn Medium> {
+        if !self.in_drive {
+            return Arc::new(InOrder(device));
+        }
+        let drive = drives::st19101().with_cylinders(1);
+        let disk = SimulatedDisk::over(device, drive, clock, 1);
+        Arc::new(InDrive(Arc::new(disk)))
+    }
+
+    fn opened(&self, image: &MemoryImage, options: Options, told: &str) -> Vld<Arc<dyn Medium>> {
+        let medium = self.medium(Arc::new(MemoryDevice::from_image(image)));
+        let opened = Vld::open(medium, options);
+        opened.unwrap_or_else(|error| panic!("{told}: {error}")).0
+    }
 }
 
 /// A volume in use: what each operation left, and the trace.
 struct Story {
+    shape: Shape,
     base: MemoryImage,
     trace: Vec<Event>,
     /// The versions after each operation, the first one's before all.
     states: Vec<Vec<u64>>,
+    /// Blocks that were moved because they lay astride.
+    realigned: u64,
+}
+
+/// What to do on a volume that is nearly full, and to which block: all is forgotten,
+/// half of it written and overwritten, each durable, until as much lies astride as
+/// may; then the other half is new.
+fn nth_of_cycle(nth: u64) -> (u64, u64) {
+    const FLUSH: (u64, u64) = (14, 0);
+    match nth % 40 {
+        which @ 0..=11 => (7, which),
+        nth @ 12..=17 => (0, nth - 12),
+        nth @ 19..=32 if nth % 2 == 1 => (0, nth / 2 % 6),
+        nth @ 33..=38 => (0, nth - 27),
+        _ => FLUSH,
+    }
 }
 
 /// Runs `operations` random operations on `base`, which holds `versions`.
-fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story {
-    let medium = recorded(&base);
+fn tell(shape: Shape, base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story {
+    let recorder = recorded(&base);
+    let clock = Arc::new(VirtualClock::new(0, 0));
+    let medium = shape.medium_at(recorder.clone(), clock.clone());
+    let (block_bytes, each) = (shape.block, u64::from(shape.block));
     let run = Options {
         synchronous: seed.is_multiple_of(3),
         seed,
@@ -52,23 +157,26 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
     let (mut vld, _) = Vld::open(medium.clone(), run).unwrap();
     let mut states = vec![first];
     let mut draw = Draw(seed);
-    let mut settled = 0;
+    let (mut settled, mut realigned) = (0, 0);
     for nth in 1..=operations {
         let mut now = states.last().unwrap().clone();
         let mut durable = run.synchronous;
-        match draw.below(15) {
+        // The platter turns meanwhile.
+        clock.advance(Duration::from_nanos(draw.below(6_000_000)));
+        let (choice, which) = match shape.full {
+            true => nth_of_cycle(nth),
+            false => (draw.below(15), draw.below(12)),
+        };
+        // Few blocks, of every piece of the map.
+        let at = which * 9;
+        match choice {
             0..=6 => {
-                // Few blocks, of every piece of the map.
-                let at = draw.below(12) * 9 % LOGICAL;
-                let bytes = block(nth + seed * 1000, BLOCK);
-                vld.write(at * u64::from(BLOCK), &[IoSlice::new(&bytes)])
-                    .unwrap();
+                let bytes = block(nth + seed * 1000, block_bytes);
+                vld.write(at * each, &[IoSlice::new(&bytes)]).unwrap();
                 now[at as usize] = nth + seed * 1000;
             }
             7 => {
-                let at = draw.below(12) * 9 % LOGICAL;
-                vld.discard(at * u64::from(BLOCK), u64::from(BLOCK))
-                    .unwrap();
+                vld.discard(at * each, each).unwrap();
                 now[at as usize] = 0;
             }
             8 => {
@@ -76,7 +184,8 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
                 durable = true;
             }
             9 => {
-                vld.compact(0, Granularity::Track).unwrap();
+                let until = medium.now_ns().map_or(0, |now| now + 50_000_000);
+                vld.compact(until, Granularity::Track).unwrap();
                 durable = true;
             }
             10 => {
@@ -84,7 +193,7 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
                 // is forgotten, and what is found stays.
                 drop(vld);
                 vld = Vld::open(medium.clone(), run).unwrap().0;
-                now = versions(&vld, LOGICAL, BLOCK);
+                now = versions(&vld, LOGICAL, block_bytes);
                 assert!(states[settled..].contains(&now), "operation {nth}");
                 durable = true;
             }
@@ -96,17 +205,20 @@ fn tell(base: MemoryImage, first: Vec<u64>, operations: u64, seed: u64) -> Story
         if durable {
             settled = nth as usize;
         }
+        realigned = realigned.max(vld.statistics().blocks_realigned);
         states.push(now);
-        medium.0.mark(if durable { DURABLE + nth } else { nth });
+        recorder.mark(if durable { DURABLE + nth } else { nth });
     }
     if seed.is_multiple_of(2) {
         vld.park().unwrap();
-        medium.0.mark(DURABLE + operations);
+        recorder.mark(DURABLE + operations);
     }
     Story {
+        shape,
         base,
-        trace: medium.0.take_trace(),
+        trace: recorder.take_trace(),
         states,
+        realigned,
     }
 }
 
@@ -140,11 +252,11 @@ fn explore(
         let (returned, durable) = owed(explorer.marks(stop));
         let may_be = &story.states[durable..(returned + 2).min(story.states.len())];
         let flow = explorer.for_each::<()>(stop, seed, |image, description| {
-            let medium = Arc::new(InOrder(MemoryDevice::from_image(&image)));
-            let (vld, _) = Vld::open(medium, Options::default())
-                .unwrap_or_else(|error| panic!("{description}: {error}"));
-            vld.state.read().log.check();
-            let found = versions(&vld, LOGICAL, BLOCK);
+            let vld = story
+                .shape
+                .opened(&image, Options::default(), &description.to_string());
+            check(&vld);
+            let found = versions(&vld, LOGICAL, story.shape.block);
             assert!(
                 may_be.contains(&found),
                 "{description}: {returned} operations had returned, {durable} were durable; none \
@@ -175,11 +287,14 @@ fn limits() -> Limits {
 /// Nothing acknowledged is lost, and what is found is a state that was.
 #[test]
 fn every_crash_leaves_a_state_that_was() {
-    let mut images = 0;
+    let (mut images, mut realigned) = (0, 0);
     for seed in 1..=20 {
         eprintln!("seed {seed}");
-        let unit = if seed % 4 < 2 { 512 } else { BLOCK };
-        let story = tell(formatted(unit), vec![0; LOGICAL as usize], 60, seed);
+        let shape = SHAPES[seed as usize % SHAPES.len()];
+        let (image, first) = shape.formatted();
+        let operations = if shape.full { 79 } else { 60 };
+        let story = tell(shape, image, first, operations, seed);
+        realigned += u64::from(story.realigned > 0 && shape.full);
         let mut crashed = Vec::new();
         images += explore(&story, limits(), seed, |image, found| {
             crashed.push((image, found))
@@ -195,29 +310,36 @@ fn every_crash_leaves_a_state_that_was() {
         };
         let step = (crashed.len() / 25).max(1);
         for (nth, (image, found)) in crashed.into_iter().step_by(step).enumerate() {
-            let story = tell(image, found, 8, 100 + seed + 7 * nth as u64);
+            let story = tell(shape, image, found, 8, 100 + seed + 7 * nth as u64);
             images += explore(&story, fewer, seed, |_, _| {});
         }
     }
     eprintln!("{images} images");
     assert!(images > 10_000, "{images}");
+    assert!(
+        realigned > 1,
+        "{realigned} stories moved what lay astride for new blocks"
+    );
 }
 
 /// Formatting over an old volume leaves the old one, none, or the new one.
 #[test]
 fn a_crash_while_formatting_leaves_no_mixture() {
-    let story = tell(formatted(512), vec![0; LOGICAL as usize], 20, 3);
-    let medium = recorded(&story.base);
+    let shape = SHAPES[0];
+    let block_bytes = u64::from(shape.block);
+    let (image, first) = shape.formatted();
+    let story = tell(shape, image, first, 20, 3);
+    let recorder = recorded(&story.base);
     for event in &story.trace {
         if let Event::Write { offset, data } = event {
-            medium.0.inner().apply_write(*offset, data).unwrap();
+            recorder.inner().apply_write(*offset, data).unwrap();
         }
     }
-    let base = medium.0.inner().snapshot();
-    let mut new = options(BLOCK, Some(50 * u64::from(BLOCK)));
+    let base = recorder.inner().snapshot();
+    let mut new = options(shape.block, Some(50 * block_bytes));
     new.volume = 99;
-    Vld::format(&medium, new).unwrap();
-    let trace = medium.0.take_trace();
+    Vld::format(&shape.medium(recorder.clone()), new).unwrap();
+    let trace = recorder.take_trace();
     let mut explorer = CrashExplorer::new(&base, &trace, 512, Limits::default());
     for stop in explorer.stops().collect::<Vec<_>>() {
         let flow = explorer.for_each::<()>(stop, 1, |image, description| {
@@ -226,7 +348,7 @@ fn a_crash_while_formatting_leaves_no_mixture() {
                 return ControlFlow::Continue(());
             };
             let blocks = vld.layout().logical_blocks;
-            let found = versions(&vld, blocks, BLOCK);
+            let found = versions(&vld, blocks, shape.block);
             let expected = match blocks {
                 LOGICAL => story.states.last().unwrap().clone(),
                 _ => vec![0; 50],
@@ -237,9 +359,9 @@ fn a_crash_while_formatting_leaves_no_mixture() {
         assert!(flow.is_continue());
     }
     let medium = Arc::new(InOrder(MemoryDevice::from_image(
-        &medium.0.inner().snapshot(),
+        &recorder.inner().snapshot(),
     )));
     let (vld, _) = Vld::open(medium, Options::default()).unwrap();
     assert_eq!(vld.layout().logical_blocks, 50);
-    assert!(vld.geometry().size == 50 * u64::from(BLOCK));
+    assert!(vld.geometry().size == 50 * block_bytes);
 }

@@ -146,7 +146,7 @@ fn a_lost_map_record_is_reported_and_not_passed_over() {
 fn decayed_data_is_an_error_and_never_data() {
     let vld = used(&[]);
     let (logical, entry) = vld.map().mapped().nth(40).unwrap();
-    wipe(&vld, u64::from(entry.block));
+    wipe(&vld, u64::from(entry.place));
     let at = u64::from(logical) * u64::from(BLOCK);
     let mut bytes = vec![0; 512];
     let error = vld.read(at, &mut bytes).unwrap_err();
@@ -295,7 +295,7 @@ fn the_compactor_leaves_what_it_cannot_read() {
     // One decays in every track or so.
     let map = vld.map();
     for (_, entry) in map.mapped().step_by(10) {
-        wipe(&vld, u64::from(entry.block));
+        wipe(&vld, u64::from(entry.place));
     }
     for _ in 0..8 {
         vld.compact(0, crate::vld::Granularity::Track).unwrap();
@@ -335,7 +335,7 @@ fn what_cannot_be_read_is_destroyed_only_where_nothing_is() {
         .unwrap();
     vld.flush().unwrap();
     let used: Vec<u64> = vld.state.read().log.units().collect();
-    let [live, other] = [0, 1].map(|at| u64::from(vld.map().get(at).block) * 8);
+    let [live, other] = [0, 1].map(|at| u64::from(vld.map().get(at).place) * 8);
     let layout = *vld.layout();
     let is_free =
         |unit: &u64| !used.contains(unit) && unit / 8 != live / 8 && unit / 8 != other / 8;

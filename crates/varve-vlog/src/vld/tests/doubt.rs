@@ -54,7 +54,7 @@ fn reuse(vld: &Vld<Memory>, unit: u64) {
 fn an_older_transaction_is_not_taken_for_the_one_before() {
     let vld = written(&[&[(100, 1)], &[(0, 2)], &[(1, 3)]]);
     reuse(&vld, dead_record(&vld, 2));
-    wipe(&vld, u64::from(vld.map().get(1).block));
+    wipe(&vld, u64::from(vld.map().get(1).place));
     let (again, recovery) = Vld::open(vld.medium().clone(), Options::default()).unwrap();
     assert_eq!((recovery.tail_seq, recovery.records_discarded), (3, 0));
     assert_eq!(versions(&again, 1, BLOCK), [2]);
@@ -66,7 +66,7 @@ fn an_older_transaction_is_not_taken_for_the_one_before() {
 fn the_newest_transaction_counts_if_the_one_before_is_partly_reused() {
     let vld = written(&[&[(200, 9)], &[(0, 1), (100, 2)], &[(1, 3)]]);
     reuse(&vld, dead_record(&vld, 2));
-    wipe(&vld, u64::from(vld.map().get(1).block));
+    wipe(&vld, u64::from(vld.map().get(1).place));
     let (again, recovery) = reopened(&vld);
     assert_eq!(recovery.tail_seq, 4);
     assert_eq!(versions(&again, 1, BLOCK), [1]);
@@ -84,7 +84,7 @@ fn the_newest_transaction_counts_if_the_one_before_is_partly_reused() {
 fn the_newest_transaction_counts_if_the_one_before_leads_to_holes() {
     let vld = written(&[&[(0, 1)], &[(100, 2)], &[(1, 3)]]);
     reuse(&vld, dead_record(&vld, 1));
-    wipe(&vld, u64::from(vld.map().get(1).block));
+    wipe(&vld, u64::from(vld.map().get(1).place));
     let (again, recovery) = reopened(&vld);
     assert_eq!(recovery.tail_seq, 3);
     assert_eq!(versions(&again, 1, BLOCK), [1]);

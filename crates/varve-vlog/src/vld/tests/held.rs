@@ -108,7 +108,7 @@ fn records_lie_beside_records() {
     for nth in 0..20 {
         put(&vld, u64::from(nth), 5);
         vld.flush().unwrap();
-        assert_eq!(vld.map().get(nth).block, nth_place(nth));
+        assert_eq!(vld.map().get(nth).place, nth_place(nth));
         assert_eq!(writes() - before, u64::from(nth) + 1);
     }
     let state = vld.state.read();
@@ -139,7 +139,7 @@ fn held_data_goes_elsewhere_if_its_place_fails() {
         assert_eq!((counts.writes_retried, counts.records_retried), (1, 1));
         assert_eq!(versions(&vld, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
         assert_eq!(versions(&reopened(&vld).0, 6, BLOCK), [2, 0, 0, 0, 0, 3]);
-        assert_ne!(vld.map().get(0).block, place);
+        assert_ne!(vld.map().get(0).place, place);
         // The record had it all, and the place stays taken.
         vld.flush().unwrap();
         assert_eq!(vld.records_written(), counts.records_written);
@@ -244,7 +244,7 @@ fn what_goes_elsewhere_is_not_written_over_by_what_was_held_there() {
     vld.flush().unwrap();
     assert_eq!(versions(&vld, 2, BLOCK), [2, 5]);
     assert_eq!(versions(&reopened(&vld).0, 2, BLOCK), [2, 5]);
-    let place = vld.map().get(0).block;
+    let place = vld.map().get(0).place;
     assert!((first + 1..first + 3).contains(&place), "{place}");
 }
 
@@ -298,7 +298,7 @@ fn a_record_that_came_before_its_data_stays_where_it_is() {
     let counts = vld.statistics();
     assert_eq!((counts.writes_retried, counts.records_retried), (0, 0));
     assert_eq!(counts.records_written, 1);
-    assert_eq!(vld.map().get(0).block, place);
+    assert_eq!(vld.map().get(0).place, place);
     assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
 }
 
@@ -310,7 +310,7 @@ fn a_record_goes_elsewhere_without_its_data() {
         vld.flush().unwrap();
         let counts = vld.statistics();
         assert_eq!((counts.writes_retried, counts.records_retried), (0, 1));
-        assert_eq!(vld.map().get(0).block, place);
+        assert_eq!(vld.map().get(0).place, place);
         assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
     }
 }
@@ -331,7 +331,7 @@ fn a_record_that_came_without_its_data_is_removed() {
         other.state.write().eager = eager;
         put(&other, 0, 2);
         other.flush().unwrap();
-        let there = other.map().get(0).block;
+        let there = other.map().get(0).place;
         let mut bytes = [0; BLOCK as usize];
         medium.0.read(byte(record), &mut bytes).unwrap();
         assert_eq!((there, &bytes[4..8]), (place, &b"VLDM"[..]));
@@ -341,7 +341,7 @@ fn a_record_that_came_without_its_data_is_removed() {
             .unwrap();
         medium.0.inject(broken(place..place + 1));
         vld.flush().unwrap();
-        assert_ne!(vld.map().get(0).block, place);
+        assert_ne!(vld.map().get(0).place, place);
         assert_eq!(versions(&reopened(&vld).0, 1, BLOCK), [2]);
         medium.0.read(byte(record), &mut bytes).unwrap();
         assert_eq!(bytes, zeros, "the record is gone");

@@ -25,6 +25,11 @@ pub struct Create {
     /// Bytes in a block.
     #[arg(long, value_parser = size::parse_u32, default_value = "4K")]
     block_size: u32,
+    /// Let blocks that are overwritten, each durable before the next, begin at any
+    /// physical block of the medium: nearer on a simulated drive, while its idle time
+    /// makes empty tracks. Blocks must be larger than physical ones.
+    #[arg(long)]
+    anywhere: bool,
     /// The simulated drive that the image will be served on, such as ST19101.
     #[arg(long, value_parser = medium::drive)]
     disk: Option<Drive>,
@@ -57,6 +62,7 @@ impl Create {
             block_bytes: self.block_size,
             logical_bytes: self.logical_size,
             volume: rand::random(),
+            anywhere: self.anywhere,
         };
         let layout = Vld::format(&medium, options).map_err(Failure::with(1))?;
         let described = of_layout(&layout);

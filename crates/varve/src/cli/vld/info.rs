@@ -43,12 +43,17 @@ impl Info {
                 recovery.records_read
             ),
         };
+        let begins = match layout.anywhere {
+            true => layout.unit_bytes,
+            false => layout.block_bytes,
+        };
         let lines = [
             ("image", self.image.display().to_string()),
             ("volume", format!("{:016x}", layout.volume)),
             ("size", size::show(layout.logical_blocks * block)),
             ("medium", size::show(layout.physical_blocks * block)),
             ("blocks", size::show(block)),
+            ("at every", size::show(begins.into())),
             ("map record", size::show(layout.unit_bytes.into())),
             ("in use", size::show(counts.blocks_mapped * block)),
             ("free", size::show(counts.blocks_free * block)),

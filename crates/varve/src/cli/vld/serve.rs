@@ -45,6 +45,10 @@ pub struct Serve {
     /// without --disk they are served as they are.
     #[arg(short, long, value_name = "SIZE", value_parser = size::parse, conflicts_with = "image")]
     memory: Option<u64>,
+    /// Let blocks that are overwritten, each durable before the next, begin at any
+    /// sector of the memory that a drive is simulated over; `varve vld create` decides it for an image.
+    #[arg(long, requires_all = ["memory", "disk"], conflicts_with = "plain")]
+    anywhere: bool,
     /// Simulate this drive over the bytes, such as ST19101.
     #[arg(short, long, value_parser = medium::drive)]
     disk: Option<Drive>,
@@ -153,6 +157,7 @@ impl Serve {
                     block_bytes: 4096,
                     logical_bytes: None,
                     volume: rand::random(),
+                    anywhere: self.anywhere,
                 };
                 Vld::format(&medium, options).map_err(Failure::with(1))?;
                 let vld = self.open_log(medium)?;

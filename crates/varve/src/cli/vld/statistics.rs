@@ -28,10 +28,12 @@ pub fn of_disk(counts: &VldStatistics) -> Value {
         "commits": counts.commits,
         "checkpoints": counts.checkpoints,
         "blocks_moved": counts.blocks_moved,
+        "blocks_realigned": counts.blocks_realigned,
         "tracks_emptied": counts.tracks_emptied,
         "records_retried": counts.records_retried,
         "writes_retried": counts.writes_retried,
         "blocks_mapped": counts.blocks_mapped,
+        "blocks_astride": counts.blocks_astride,
         "blocks_free": counts.blocks_free,
         "tracks_empty": counts.tracks_empty,
         "records_waiting": counts.records_waiting,
@@ -47,6 +49,7 @@ pub fn of_layout(layout: &Layout) -> Value {
         "unit_bytes": layout.unit_bytes,
         "logical_blocks": layout.logical_blocks,
         "physical_blocks": layout.physical_blocks,
+        "anywhere": layout.anywhere,
     })
 }
 
