@@ -19,6 +19,16 @@ use std::sync::Arc;
 /// Longer writes take the lock once per so many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// What became of a write that may go there in pieces.
+pub(crate) struct Written {
+    /// Bytes, from the first on.
+    pub bytes: usize,
+    /// The file takes more room than before.
+    pub grew: bool,
+    /// Why there are no more of them, if some are missing.
+    pub stopped: Option<Error>,
+}
+
 /// One locked step of a write.
 pub(crate) struct Chunk {
     /// Where it went.
@@ -50,9 +60,9 @@ impl<L: Layout> FileSystem<L> {
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
             match self.write_or_over(&vnode, caller, at, chunk, false) {
-                Ok((_, written)) => {
-                    done += written;
-                    if written < chunk.len() {
+                Ok(written) => {
+                    done += written.bytes;
+                    if written.bytes < chunk.len() {
                         break;
                     }
                 }
@@ -78,8 +88,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Writes all of `data`, or, if the volume has no room for that at once and
-    /// the file stays as large as it is, in pieces: as much as can be. `held` as
-    /// in `held.rs`.
+    /// the file stays as large as it is, in pieces: as much as can be, and others
+    /// may come between. `held` as in `held.rs`.
     pub(crate) fn write_or_over(
         &self,
         vnode: &Arc<Vnode>,
@@ -87,7 +97,7 @@ impl<L: Layout> FileSystem<L> {
         at: u64,
         data: &[u8],
         held: bool,
-    ) -> Result<(Chunk, usize)> {
+    ) -> Result<Written> {
         match self.write_chunk(vnode, caller, Some(at), data, held) {
             Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
                 let growth = {
@@ -99,7 +109,11 @@ impl<L: Layout> FileSystem<L> {
                     false => Err(Error::NoSpace),
                 }
             }
-            other => other.map(|chunk| (chunk, data.len())),
+            other => other.map(|chunk| Written {
+                bytes: data.len(),
+                grew: chunk.grew,
+                stopped: None,
+            }),
         }
     }
 
@@ -112,29 +126,34 @@ impl<L: Layout> FileSystem<L> {
         at: u64,
         data: &[u8],
         held: bool,
-    ) -> Result<(Chunk, usize)> {
+    ) -> Result<Written> {
         let block_bytes = self.store.block_bytes;
-        let mut all = Chunk {
-            offset: at,
+        let mut all = Written {
+            bytes: 0,
             grew: false,
+            stopped: None,
         };
-        let (mut done, mut blocks) = (0, (data.len() / block_bytes / 2).max(1));
-        while done < data.len() {
-            let from = at + done as u64;
+        let mut blocks = (data.len() / block_bytes / 2).max(1);
+        while all.bytes < data.len() {
+            let from = at + all.bytes as u64;
             let within = (from & (block_bytes as u64 - 1)) as usize;
-            let piece = (blocks * block_bytes - within).min(data.len() - done);
-            let data = &data[done..done + piece];
+            let piece = (blocks * block_bytes - within).min(data.len() - all.bytes);
+            let data = &data[all.bytes..all.bytes + piece];
             match self.write_chunk(vnode, caller, Some(from), data, held) {
                 Ok(chunk) => {
                     all.grew |= chunk.grew;
-                    done += piece;
+                    all.bytes += piece;
                 }
-                Err(Error::NoSpace) if blocks > 1 => blocks /= 2,
-                Err(_) if done > 0 => break,
+                // Few tries: each may wait for the cleaner.
+                Err(Error::NoSpace) if blocks > 1 => blocks = (blocks / 8).max(1),
+                Err(error) if all.bytes > 0 => {
+                    all.stopped = Some(error);
+                    break;
+                }
                 Err(error) => return Err(error),
             }
         }
-        Ok((all, done))
+        Ok(all)
     }
 
     /// `held` as in `held.rs`.
