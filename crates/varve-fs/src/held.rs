@@ -32,11 +32,12 @@ impl<L: Layout> FileSystem<L> {
         self.space.kept_bytes.store(bytes, Relaxed);
     }
 
-    /// [`Self::write`] of bytes that somebody was told are written: all or
-    /// nothing, at most a mebibyte, out of the kept room if need be.
+    /// [`Self::write`] of bytes that somebody was told are written: all of them, at
+    /// most a mebibyte, out of the kept room if need be. What writes over a full
+    /// volume goes there piece by piece.
     ///
     /// # Errors
-    /// As [`Self::write`].
+    /// As [`Self::write`], also for what stopped it when a part was there.
     pub fn write_held(
         &self,
         view: View,
@@ -47,11 +48,14 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<HeldWrite> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let chunk = self.write_chunk(&vnode, caller, Some(offset), data, true)?;
+        let written = self.write_or_over(&vnode, caller, offset, data, true)?;
         self.dirtied();
-        Ok(HeldWrite {
-            used_kept_room: chunk.grew && self.available() == 0,
-        })
+        match written.stopped {
+            Some(error) => Err(error),
+            None => Ok(HeldWrite {
+                used_kept_room: written.grew && self.available() == 0,
+            }),
+        }
     }
 
     /// Free blocks, as [`Self::statfs`] counts them, without the kept room.

@@ -105,6 +105,9 @@ pub struct Unwritten {
 pub enum Purpose {
     /// It makes the tree larger: refused when the volume is full.
     Grow,
+    /// It writes anew what is there, as large as it was: works on a full volume,
+    /// too, out of what [`Purpose::Grow`] leaves.
+    Rewrite,
     /// It makes the tree smaller or leaves its size: works on a full volume,
     /// out of the reserve.
     Shrink,

@@ -331,10 +331,9 @@ impl Layout for MemoryLayout {
             return Err(Error::ReadOnly(reason.clone()));
         }
         match purpose {
-            Purpose::Grow if price_bytes(total) > self.options.capacity_bytes => {
-                Err(Error::NoSpace)
-            }
-            Purpose::Grow | Purpose::Shrink => Ok(()),
+            Purpose::Shrink => Ok(()),
+            _ if price_bytes(total) > self.options.capacity_bytes => Err(Error::NoSpace),
+            Purpose::Grow | Purpose::Rewrite => Ok(()),
         }
     }
 

@@ -97,7 +97,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// True if a file that is written up to `end` fits its inode.
-    fn stays_inline(&self, state: &State, end: u64) -> bool {
+    pub(crate) fn stays_inline(&self, state: &State, end: u64) -> bool {
         let inline_bytes = self.store.geometry.inline_bytes as u64;
         state.inode.blocks == 0 && end.max(state.inode.size) <= inline_bytes
     }

@@ -165,12 +165,17 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
         purpose: Purpose,
     ) -> Result<Operation<'_>> {
-        let keep = match purpose {
-            // What adds nothing takes no room from anybody.
-            Purpose::Grow if growth != Usage::default() => self.kept(),
-            Purpose::Grow | Purpose::Shrink => Usage::default(),
-        };
+        let keep = self.keeps(growth, purpose);
         self.promise_keeping(growth, bytes, purpose, keep)
+    }
+
+    /// What an operation leaves besides: what adds nothing takes no room from
+    /// anybody.
+    pub(crate) fn keeps(&self, growth: Usage, purpose: Purpose) -> Usage {
+        match purpose {
+            Purpose::Grow if growth != Usage::default() => self.kept(),
+            _ => Usage::default(),
+        }
     }
 
     /// [`Self::promise`], if there is room for `keep` beside it.
@@ -180,6 +185,28 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
         purpose: Purpose,
         keep: Usage,
+    ) -> Result<Operation<'_>> {
+        self.promise_by(growth, bytes, |fs| {
+            fs.ask_until_it_fits(growth, bytes, purpose, keep)
+        })
+    }
+
+    /// [`Self::promise_keeping`] of what makes the tree larger, if there is room
+    /// already: none is made.
+    pub(crate) fn promise_at_once(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        keep: Usage,
+    ) -> Result<Operation<'_>> {
+        self.promise_by(growth, bytes, |fs| fs.ask(bytes, Purpose::Grow, keep))
+    }
+
+    fn promise_by(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        ask: impl FnOnce(&Self) -> Result<()>,
     ) -> Result<Operation<'_>> {
         assert_none();
         self.check_writable()?;
@@ -197,33 +224,48 @@ impl<L: Layout> FileSystem<L> {
         };
         self.space.promised.add(growth);
         self.space.asked_bytes.fetch_add(bytes, Relaxed);
+        ask(self)?;
+        operation.admit();
+        Ok(operation)
+    }
+
+    /// Asks, and makes room if there is none.
+    fn ask_until_it_fits(
+        &self,
+        growth: Usage,
+        bytes: u64,
+        purpose: Purpose,
+        keep: Usage,
+    ) -> Result<()> {
+        let purpose = match purpose {
+            Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
+            other => other,
+        };
         match self.ask(bytes, purpose, keep) {
             // What waits in memory may be what would make room: deletes, or
             // new copies of blocks whose old ones could go.
             Err(Error::NoSpace) if self.waits.bytes() > 0 => {
                 self.append_all(Cause::WriteBack)?;
                 match self.ask(bytes, purpose, keep) {
-                    Err(Error::NoSpace) if purpose == Purpose::Grow => {
-                        self.free_until_it_fits(bytes, keep)?;
+                    Err(Error::NoSpace) if purpose != Purpose::Shrink => {
+                        self.free_until_it_fits(bytes, purpose, keep)
                     }
-                    answer => answer?,
+                    answer => answer,
                 }
             }
-            Err(Error::NoSpace) if purpose == Purpose::Grow => {
-                self.free_until_it_fits(bytes, keep)?;
+            Err(Error::NoSpace) if purpose != Purpose::Shrink => {
+                self.free_until_it_fits(bytes, purpose, keep)
             }
-            answer => answer?,
+            answer => answer,
         }
-        operation.admit();
-        Ok(operation)
     }
 
     /// What has been deleted counts as free although it is freed in steps:
     /// whoever needs it takes the steps.
-    fn free_until_it_fits(&self, bytes: u64, keep: Usage) -> Result<()> {
+    fn free_until_it_fits(&self, bytes: u64, purpose: Purpose, keep: Usage) -> Result<()> {
         loop {
             let freed = self.reap_step()?;
-            match self.ask(bytes, Purpose::Grow, keep) {
+            match self.ask(bytes, purpose, keep) {
                 Err(Error::NoSpace) if freed => {}
                 Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
                     varve_device::sync::thread::yield_now()
@@ -244,7 +286,7 @@ impl<L: Layout> FileSystem<L> {
             promised,
             asked: match purpose {
                 // Nobody may be admitted into what another was promised.
-                Purpose::Grow => self.space.asked_bytes.load(Relaxed),
+                Purpose::Grow | Purpose::Rewrite => self.space.asked_bytes.load(Relaxed),
                 // Those who grow the tree may be refused; this one may not,
                 // and does not wait for them.
                 Purpose::Shrink => bytes,

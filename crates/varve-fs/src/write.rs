@@ -19,6 +19,16 @@ use std::sync::Arc;
 /// Longer writes take the lock once per so many bytes.
 const CHUNK_BYTES: usize = 1 << 20;
 
+/// What became of a write that may go there in pieces.
+pub(crate) struct Written {
+    /// Bytes, from the first on.
+    pub bytes: usize,
+    /// The file takes more room than before.
+    pub grew: bool,
+    /// Why there are no more of them, if some are missing.
+    pub stopped: Option<Error>,
+}
+
 /// One locked step of a write.
 pub(crate) struct Chunk {
     /// Where it went.
@@ -29,7 +39,8 @@ pub(crate) struct Chunk {
 
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
-    /// how much: less than all only if the volume filled up on the way. Clears
+    /// how much: less than all only if the volume filled up on the way, or a full
+    /// one had room for writing over a part. Clears
     /// set-id bits unless the caller is root or checked.
     ///
     /// # Errors
@@ -48,8 +59,13 @@ impl<L: Layout> FileSystem<L> {
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_chunk(&vnode, caller, Some(at), chunk, false) {
-                Ok(_) => done += chunk.len(),
+            match self.write_or_over(&vnode, caller, at, chunk, false) {
+                Ok(written) => {
+                    done += written.bytes;
+                    if written.bytes < chunk.len() {
+                        break;
+                    }
+                }
                 Err(_) if done > 0 => break,
                 Err(error) => return Err(error),
             }
@@ -69,6 +85,75 @@ impl<L: Layout> FileSystem<L> {
         let chunk = self.write_chunk(&vnode, caller, None, data, false)?;
         self.dirtied();
         Ok(chunk.offset)
+    }
+
+    /// Writes all of `data`, or, if the volume has no room for that at once and
+    /// the file stays as large as it is, in pieces: as much as can be, and others
+    /// may come between. `held` as in `held.rs`.
+    pub(crate) fn write_or_over(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        held: bool,
+    ) -> Result<Written> {
+        match self.write_chunk(vnode, caller, Some(at), data, held) {
+            Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
+                let growth = {
+                    let state = vnode.read();
+                    self.growth_of_write(vnode, &state, at, data.len() as u64)?
+                };
+                match growth == Usage::default() {
+                    true => self.write_over(vnode, caller, at, data, held),
+                    false => Err(Error::NoSpace),
+                }
+            }
+            other => other.map(|chunk| Written {
+                bytes: data.len(),
+                grew: chunk.grew,
+                stopped: None,
+            }),
+        }
+    }
+
+    /// What is asked for before a write is more than it takes, so that a full
+    /// volume may have room for its blocks one by one only.
+    fn write_over(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        held: bool,
+    ) -> Result<Written> {
+        let block_bytes = self.store.block_bytes;
+        let mut all = Written {
+            bytes: 0,
+            grew: false,
+            stopped: None,
+        };
+        let mut blocks = (data.len() / block_bytes / 2).max(1);
+        while all.bytes < data.len() {
+            let from = at + all.bytes as u64;
+            let within = (from & (block_bytes as u64 - 1)) as usize;
+            let piece = (blocks * block_bytes - within).min(data.len() - all.bytes);
+            let data = &data[all.bytes..all.bytes + piece];
+            match self.write_chunk(vnode, caller, Some(from), data, held) {
+                Ok(chunk) => {
+                    all.grew |= chunk.grew;
+                    all.bytes += piece;
+                }
+                // Few tries: each may wait for the cleaner.
+                Err(Error::NoSpace) if blocks > 1 => blocks = (blocks / 8).max(1),
+                Err(error) if all.bytes > 0 => {
+                    all.stopped = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
     }
 
     /// `held` as in `held.rs`.
@@ -128,14 +213,9 @@ impl<L: Layout> FileSystem<L> {
         bytes: usize,
         held: bool,
     ) -> Result<Operation<'_>> {
-        let begin = |growth: Usage, bytes: u64| {
-            if held {
-                let none = Usage::default();
-                let operation = self.promise_keeping(growth, bytes, Purpose::Grow, none)?;
-                Ok(self.enter(operation))
-            } else {
-                self.begin(growth, bytes, Purpose::Grow)
-            }
+        let keep = |growth: Usage| match held {
+            true => Usage::default(),
+            false => self.keeps(growth, Purpose::Grow),
         };
         let block_bytes = self.store.block_bytes;
         let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
@@ -145,16 +225,19 @@ impl<L: Layout> FileSystem<L> {
             blocks: worst,
             sectors,
         };
-        match begin(growth, (bytes + block_bytes) as u64) {
+        // No room is made for what it may not need.
+        match self.promise_at_once(growth, (bytes + block_bytes) as u64, keep(growth)) {
             Err(Error::NoSpace) => {}
-            other => return other,
+            other => return other.map(|operation| self.enter(operation)),
         }
         let growth = {
             let state = vnode.read();
             let offset = at.unwrap_or(state.inode.size);
             self.growth_of_write(vnode, &state, offset, bytes as u64)?
         };
-        begin(growth, bytes.max(block_bytes) as u64)
+        let bytes = bytes.max(block_bytes) as u64;
+        let operation = self.promise_keeping(growth, bytes, Purpose::Grow, keep(growth))?;
+        Ok(self.enter(operation))
     }
 
     fn growth_of_write(
@@ -165,6 +248,9 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
     ) -> Result<Usage> {
         let end = offset.checked_add(bytes).ok_or(Error::TooLarge)?;
+        if self.stays_inline(state, end) {
+            return Ok(Usage::default());
+        }
         let first = offset >> self.store.block_shift;
         let count = self.store.blocks_of(end) - first;
         let mapped = self.store.mapped(vnode, state, first, count)?;

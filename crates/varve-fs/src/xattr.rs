@@ -256,7 +256,14 @@ impl<L: Layout> FileSystem<L> {
         // All of the file's attributes are written anew.
         let others = u64::from(vnode.read().inode.xattr_bytes);
         let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
-        let _operation = self.begin(growth, bytes, purpose)?;
+        let _operation = match self.begin(growth, bytes, purpose) {
+            Err(Error::NoSpace) if new.is_some() => {
+                // What it really takes may be there: a value is replaced.
+                let (growth, bytes) = self.growth_of_xattr(&vnode, name, new)?;
+                self.begin(growth, bytes, purpose)?
+            }
+            other => other?,
+        };
         let mut state = vnode.write();
         state.live()?;
         self.permit_xattr(caller, &vnode, &state, space)?;
@@ -299,6 +306,26 @@ impl<L: Layout> FileSystem<L> {
         state.inode.ctime = self.now();
         self.join(&vnode, &mut state);
         Ok(())
+    }
+
+    /// By how much the tree grows if an attribute is set, and the bytes that wait
+    /// then.
+    fn growth_of_xattr(
+        &self,
+        vnode: &Vnode,
+        name: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<(Usage, u64)> {
+        let state = vnode.read();
+        state.live()?;
+        let bytes = with(&self.blob(vnode, &state)?, name, new)?.len();
+        let before = sectors_of(state.inode.xattr_bytes as usize);
+        let growth = Usage {
+            inodes: 0,
+            blocks: 0,
+            sectors: sectors_of(bytes).saturating_sub(before),
+        };
+        Ok((growth, bytes.max(self.store.block_bytes) as u64))
     }
 
     fn permit_xattr(

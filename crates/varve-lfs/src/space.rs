@@ -256,6 +256,11 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+        let purpose = match purpose {
+            // What is written anew takes as much of the log as what is new.
+            Purpose::Rewrite => Purpose::Grow,
+            other => other,
+        };
         let bytes = waiting.certain() + waiting.asked;
         if self.allowance.covers(total, bytes) {
             return Ok(());
@@ -277,7 +282,7 @@ impl Lfs {
         }
         let _in_need = self.control.in_need();
         let patience_ns = match purpose {
-            Purpose::Grow => PATIENCE_NS,
+            Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
             Purpose::Shrink => 0,
         };
         let waited = self.wait_for_cleaner(patience_ns, || self.has_room(bytes, purpose));
@@ -361,7 +366,7 @@ impl Lfs {
         let goal = self.goal(bytes, Purpose::Grow);
         let clean = self.clean_segments_now();
         let batch = match purpose {
-            Purpose::Grow => self.batch_segments() / 2,
+            Purpose::Grow | Purpose::Rewrite => self.batch_segments() / 2,
             // Only what has been taken from the reserve is made good.
             Purpose::Shrink => 0,
         };
@@ -399,7 +404,7 @@ impl Lfs {
     pub(crate) fn goal(&self, bytes: u64, purpose: Purpose) -> u64 {
         let fold = self.fold_segments();
         let floor = match purpose {
-            Purpose::Grow => self.floor().max(3 + self.heads as u64 + fold),
+            Purpose::Grow | Purpose::Rewrite => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
         let needs = |bytes: u64| {

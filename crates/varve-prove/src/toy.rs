@@ -411,7 +411,7 @@ impl Layout for ToyLayout {
             return Err(Error::ReadOnly("a request failed".to_owned()));
         }
         let full = total.sectors * SECTOR > self.device.geometry().size / 2;
-        if full && purpose == Purpose::Grow {
+        if full && purpose != Purpose::Shrink {
             Err(Error::NoSpace)
         } else {
             Ok(())

@@ -18,11 +18,13 @@
 //! A map sector goes to a block that is partly used already, if one is about as
 //! near: whole free blocks are what data needs. So does a part of a block.
 
+mod hole;
 mod mechanical;
 mod ordered;
 
 use crate::free_space::FreeSpace;
 use crate::medium::HeadPosition;
+use mechanical::Search;
 
 /// What room is needed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -39,6 +41,15 @@ pub enum Want {
 }
 
 impl Want {
+    /// For so many units, of blocks that have `each`.
+    pub fn of(units: u32, each: u32) -> Self {
+        match units {
+            units if units == each => Want::Block,
+            1 => Want::Unit,
+            units => Want::Part(units),
+        }
+    }
+
     /// True if data is to go there, for which empty regions are filled.
     fn is_data(self) -> bool {
         matches!(self, Want::Block | Want::Anywhere)
@@ -65,6 +76,9 @@ pub struct Avoid {
     /// others near: something is to lie beside.
     pub single: bool,
 }
+
+/// Blocks that are meant.
+pub type Among<'a> = &'a dyn Fn(u32) -> bool;
 
 /// How eagerly to switch tracks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -107,6 +121,8 @@ pub struct Eager {
     filling: Option<u32>,
     /// Without a head: the unit after the last one chosen.
     cursor: u64,
+    /// Without a head: the region of the last hole chosen.
+    hole_region: usize,
     /// See [`Eager::far_sighted`].
     far_sighted: bool,
 }
@@ -148,37 +164,67 @@ impl Eager {
         let Some(head) = head else {
             return self.next_in_order(free, want, avoid);
         };
+        let mut search = Search {
+            want,
+            avoid,
+            far_sighted: self.far_sighted,
+            holes: None,
+        };
         // What is less goes where the head is just now: a map sector next to the data.
         if want.is_data()
             && !avoid.empty
-            && let Some(unit) = self.filled(free, head, want, avoid)
+            && let Some(unit) = self.filled(free, head, search)
         {
             return Some(unit);
         }
-        let found = mechanical::nearest(free, head, want, avoid, self.far_sighted);
+        let found = mechanical::nearest(free, head, search);
         if found.is_some() || !avoid.empty {
             return found;
         }
-        let any = Avoid {
-            empty: false,
-            ..avoid
+        search.avoid.empty = false;
+        mechanical::nearest(free, head, search)
+    }
+
+    /// The same of a hole for who must not break blocks: units that are free in a
+    /// block of `among` that is partly used; of those that are about as near the
+    /// one in the fullest block, so that the emptier ones come to be free. `None`
+    /// if there is none, or none near: how long a choice takes does not grow with
+    /// the volume.
+    pub fn choose_hole(
+        &mut self,
+        free: &FreeSpace,
+        head: Option<&HeadPosition>,
+        want: Want,
+        among: Among<'_>,
+    ) -> Option<u64> {
+        let units = want.units(free.units_per_block());
+        if free.hole_units() < u64::from(units) {
+            return None;
+        }
+        let Some(head) = head else {
+            return self.next_hole(free, units, among);
         };
-        mechanical::nearest(free, head, want, any, self.far_sighted)
+        let search = Search {
+            want,
+            avoid: Avoid::default(),
+            far_sighted: self.far_sighted,
+            holes: Some(among),
+        };
+        mechanical::nearest(free, head, search)
     }
 
     /// The place in the region to fill now: the one begun, or the next empty one.
-    fn filled(
-        &mut self,
-        free: &FreeSpace,
-        head: &HeadPosition,
-        want: Want,
-        avoid: Avoid,
-    ) -> Option<u64> {
+    fn filled(&mut self, free: &FreeSpace, head: &HeadPosition, search: Search<'_>) -> Option<u64> {
         if self.policy.fill <= 0.0 {
             return None;
         }
+        let Search { want, avoid, .. } = search;
+        let near_sighted = Search {
+            far_sighted: false,
+            ..search
+        };
         let place_in = |region: u32| {
-            let found = mechanical::on_track(free, head, region as usize, want, false);
+            let found = mechanical::on_track(free, head, region as usize, near_sighted);
             found.map(|(unit, time)| (region, unit, time))
         };
         let begun = self.filling.filter(|&region| {

@@ -156,6 +156,17 @@ impl FreeSpace {
         self.used_units[region] == self.region_units(region)
     }
 
+    /// Free units of partly used blocks.
+    pub fn hole_units(&self) -> u64 {
+        self.free_units - self.free_blocks * u64::from(self.units_per_block)
+    }
+
+    /// The same of one region.
+    pub fn hole_units_in(&self, region: usize) -> u32 {
+        let whole = self.free_in[region] * self.units_per_block;
+        self.region_units(region) - self.used_units[region] - whole
+    }
+
     fn region_units(&self, region: usize) -> u32 {
         self.regions.blocks(region).len() as u32 * self.units_per_block
     }
@@ -343,6 +354,8 @@ mod tests {
         assert_eq!((free.free_blocks(), free.empty_regions().len()), (8, 2));
         free.take_unit(9);
         assert_eq!(free.mask(1), 0b10);
+        assert_eq!((free.hole_units(), free.hole_units_in(1)), (7, 0));
+        assert_eq!(free.hole_units_in(0), 7);
         free.take_block(0);
         assert_eq!((free.free_blocks(), free.empty_regions().len()), (6, 1));
         assert_eq!(free.free_units(), 8 * 8 - 9);

@@ -167,7 +167,7 @@ impl Layout for Recorder {
                 || total.sectors > limit.sectors
         };
         let hook = match purpose {
-            Purpose::Grow => self.during_admit.lock().take(),
+            Purpose::Grow | Purpose::Rewrite => self.during_admit.lock().take(),
             Purpose::Shrink => {
                 *self.shrinking.lock() = waiting;
                 None
@@ -179,7 +179,7 @@ impl Layout for Recorder {
         if purpose == Purpose::Shrink && self.without_reserve.load(Relaxed) {
             return Err(Error::NoSpace);
         }
-        if purpose == Purpose::Grow && self.limit.lock().is_some_and(beyond) {
+        if purpose != Purpose::Shrink && self.limit.lock().is_some_and(beyond) {
             return Err(Error::NoSpace);
         }
         self.memory().admit(total, waiting, purpose)

@@ -47,6 +47,12 @@ impl Prices {
     /// way to its first block; each image is one. Nodes and inodes go to whole
     /// blocks while there are any, but for the last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
+        let units = self.units_of(waiting);
+        (waiting.blocks).saturating_add(units.div_ceil(self.units_per_block))
+    }
+
+    /// The nodes and images among it, in units.
+    pub fn units_of(&self, waiting: Unwritten) -> u64 {
         let Unwritten {
             blocks,
             images,
@@ -56,8 +62,26 @@ impl Prices {
         let ends = ranges.saturating_mul(2);
         let higher = blocks.saturating_add(ranges).min(images);
         let ways = blocks.saturating_add(higher).saturating_add(ends);
-        let units = ways.saturating_mul(self.nodes).saturating_add(images);
-        blocks.saturating_add(units.div_ceil(self.units_per_block))
+        ways.saturating_mul(self.nodes).saturating_add(images)
+    }
+
+    /// Blocks that may be broken, whatever is written over how often, beyond those
+    /// that units of the tree fill: as many as units may wait to be free, while
+    /// blocks are short.
+    pub fn broken_max(&self, measures: &Measures) -> u64 {
+        if self.units_per_block == 1 {
+            return 0;
+        }
+        let blocks = measures.group_bytes() / u64::from(measures.block_bytes);
+        let group = blocks.saturating_mul(self.nodes + 1);
+        let seldom = (measures.reserve_blocks / 4).min(measures.capacity_blocks() / 128);
+        group.div_ceil(self.units_per_block).max(seldom)
+    }
+
+    /// Blocks that growth leaves: what an overwriting asks for, and what all of
+    /// them together may break.
+    pub fn margin(&self, measures: &Measures) -> u64 {
+        WORST + self.broken_max(measures)
     }
 }
 
@@ -66,7 +90,9 @@ impl Prices {
 struct Committed {
     /// Blocks that live, reserved ones included.
     live: u64,
-    /// Nodes and inodes that are to be written.
+    /// The same, or what that comes to ([`Vlfs::lives`]).
+    comes_to: u64,
+    /// Blocks that nodes and inodes which are to be written take.
     owed: u64,
     usage: Usage,
 }
@@ -77,8 +103,11 @@ impl Vlfs {
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
         let nodes = reserved.div_ceil(self.measures().fanout() as u64);
         Committed {
-            live: self.lives(&writer) + reserved + nodes,
-            owed: self.owed(),
+            live: writer.space.live_blocks() + reserved + nodes,
+            comes_to: self.lives(&writer) + reserved + nodes,
+            owed: self
+                .owed()
+                .div_ceil(self.measures().units_per_block().into()),
             usage: writer.usage,
         }
     }
@@ -87,16 +116,26 @@ impl Vlfs {
     /// soonest, so that in the end each block of several units may have another
     /// one to itself, however they are packed now. How many those are is told by
     /// the totals: of each, at most all but a unit's sectors are beyond one.
-    fn lives(&self, writer: &Writer) -> u64 {
+    pub(super) fn lives(&self, writer: &Writer) -> u64 {
         let measures = self.measures();
         let live = writer.space.live_blocks();
         if !measures.parts {
             return live;
         }
-        let beyond = writer.usage.sectors.saturating_sub(writer.stored);
-        let several = writer.stored.min(beyond / measures.unit_sectors());
-        let units = writer.stored - several + writer.usage.inodes;
-        live.max(several.saturating_add(units / u64::from(measures.units_per_block())))
+        let (stored, usage) = (writer.stored, writer.usage);
+        let unit = measures.unit_sectors();
+        let reserved =
+            (usage.blocks.saturating_sub(stored)).saturating_mul(measures.block_sectors());
+        let sectors = usage.sectors.saturating_sub(reserved);
+        // Of extended attributes longer than a unit, a sector more than that.
+        let long = writer.long_xattrs;
+        let beyond = sectors.saturating_sub(stored + long * (unit + 1));
+        let several = stored.min(beyond / unit);
+        // What is not data: nodes and inodes.
+        let data = sectors.saturating_add(stored * (unit - 1)) / unit;
+        let others = writer.space.tree_units().saturating_sub(data);
+        let units = stored - several + others.max(usage.inodes);
+        live.max((several + long).saturating_add(units / u64::from(measures.units_per_block())))
     }
 
     pub(super) fn fits(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -106,11 +145,12 @@ impl Vlfs {
             return Err(Error::OutOfSegments);
         }
         let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks,
+            Purpose::Grow => measures.reserve_blocks + self.prices.margin(measures),
+            Purpose::Rewrite => measures.reserve_blocks,
             Purpose::Shrink => measures.reserve_blocks / 2,
         };
         let room = measures.capacity_blocks().saturating_sub(reserve);
-        let (need, owed) = self.need_of(total, waiting);
+        let (need, owed) = self.need_of(total, waiting, purpose);
         if need.saturating_add(owed) <= room {
             return Ok(());
         }
@@ -124,7 +164,7 @@ impl Vlfs {
             let _one = self.committing.lock();
             self.commit_all(&mut self.writer.lock())?;
         }
-        let (need, owed) = self.need_of(total, waiting);
+        let (need, owed) = self.need_of(total, waiting, purpose);
         match need.saturating_add(owed) <= room {
             true => Ok(()),
             false => Err(Error::OutOfSegments),
@@ -133,9 +173,21 @@ impl Vlfs {
 
     /// Blocks that are to live; and beside them what is owed for nodes and inodes
     /// that were appended and not written.
-    fn need_of(&self, total: Usage, waiting: Waiting) -> (u64, u64) {
+    fn need_of(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> (u64, u64) {
         let measures = self.measures();
-        let Committed { live, owed, usage } = self.committed();
+        let Committed {
+            live,
+            comes_to,
+            owed,
+            usage,
+        } = self.committed();
+        let live = match purpose {
+            Purpose::Grow => comes_to,
+            // Not what they may come to: a volume that an older program filled,
+            // without a margin or with more short blocks, can be written over as
+            // long as there is room, and emptied.
+            Purpose::Rewrite | Purpose::Shrink => live,
+        };
         let block = u64::from(measures.block_bytes);
         let asked = match waiting.asked {
             scattered @ ..=SCATTERED => scattered * WORST,
@@ -153,7 +205,7 @@ impl Vlfs {
     /// what is left.
     pub(super) fn is_short_of(&self, waiting: Unwritten) -> bool {
         let worst = self.prices.of_unwritten(waiting);
-        let Committed { live, .. } = self.committed();
+        let Committed { comes_to: live, .. } = self.committed();
         let left = self.measures().capacity_blocks().saturating_sub(live);
         left < worst + 2 * self.measures().reserve_blocks + PATH_MAX
     }
@@ -162,15 +214,18 @@ impl Vlfs {
         let measures = self.measures();
         let blocks = measures
             .capacity_blocks()
-            .saturating_sub(measures.reserve_blocks);
-        let Committed { live, usage, .. } = self.committed();
+            .saturating_sub(measures.reserve_blocks)
+            .saturating_sub(self.prices.broken_max(measures));
+        let Committed {
+            comes_to, usage, ..
+        } = self.committed();
         // An inode is a unit, once it is written.
         let each = u64::from(measures.units_per_block());
         let with_inodes = |usage: Usage| usage.blocks.saturating_add(usage.inodes / each);
         let (before, after) = (with_inodes(usage), with_inodes(total));
         let grown = after.saturating_sub(before);
         let gone = before.saturating_sub(after);
-        let taken = live.saturating_add(grown).saturating_sub(gone);
+        let taken = comes_to.saturating_add(grown).saturating_sub(gone);
         let numbers = measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0);
         StatFs {
             blocks,

@@ -5,7 +5,7 @@ use super::Vlfs;
 use super::accounts::Prices;
 use super::change::changes_of;
 use super::compact::Owner;
-use super::format::{Extent, NodeId, Place};
+use super::format::{Extent, Measures, NodeId, Place};
 use super::seal::Writer;
 use super::stage::{Changes, Stage};
 use crate::error::{Error, Result};
@@ -26,12 +26,21 @@ pub(super) const PATH_MAX: u64 = 10;
 /// Blocks that the last few units of a transaction may break.
 const FEW: u64 = 4;
 
+/// What is to be written may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Need {
+    /// Blocks, whatever goes there.
+    pub blocks: u64,
+    /// Units among it that may go to blocks with others.
+    pub units: u64,
+}
+
 /// Where the data of a group went, in the order of its items.
 type Written = std::vec::IntoIter<Place>;
 
 impl Vlfs {
     pub(super) fn append_group(&self, group: Group) -> Result<Position> {
-        let need = need_of(&group, &self.prices, self.measures().fanout() as u64);
+        let need = need_of(&group, &self.prices, self.measures());
         let _one;
         let mut writer = self.writer.lock();
         if !self.has_room(&writer, need) {
@@ -121,8 +130,12 @@ impl Vlfs {
         }
     }
 
-    /// Whether `need` blocks can be written, and everything that waits.
-    pub(super) fn has_room(&self, writer: &Writer, need: u64) -> bool {
+    /// Whether so much can be written, and everything that waits.
+    pub(super) fn has_room(&self, writer: &Writer, need: Need) -> bool {
+        self.has_blocks(writer, need.blocks) && self.may_loosen(writer, need.units)
+    }
+
+    fn has_blocks(&self, writer: &Writer, need: u64) -> bool {
         let owed = self.owed();
         let free = writer.space.free_blocks();
         let records = self.records_for(writer, owed + need);
@@ -132,9 +145,21 @@ impl Vlfs {
         owed < OWED_MAX && free >= need + owed + records && pinned < (free / 2).max(64)
     }
 
+    /// Whether so many units more may be written anew before those that they
+    /// replace are free: where blocks are nearly short, no more than are in the
+    /// margin that growth leaves.
+    fn may_loosen(&self, writer: &Writer, units: u64) -> bool {
+        if !writer.space.is_nearly_short() {
+            return true;
+        }
+        let loose = self.owed() + writer.space.loose_units();
+        let each = u64::from(self.measures().units_per_block());
+        loose == 0 || loose + units <= self.prices.broken_max(self.measures()) * each
+    }
+
     /// Takes along what waits and, if that is much or does not suffice, frees
     /// what waits for a checkpoint.
-    fn relieve(&self, writer: &mut Writer, need: u64) -> Result<()> {
+    fn relieve(&self, writer: &mut Writer, need: Need) -> Result<()> {
         if self.has_room(writer, need) || (writer.space.lift_all() && self.has_room(writer, need)) {
             // Others made it meanwhile.
             return Ok(());
@@ -250,6 +275,7 @@ impl Vlfs {
         let (freed, images, nodes) = (changes.freed, changes.images, changes.nodes);
         self.tables.write().adopt(freed, images, nodes);
         writer.stored = writer.stored.saturating_add_signed(changes.stored);
+        writer.long_xattrs = (writer.long_xattrs).saturating_add_signed(changes.long_xattrs);
         for extent in changes.retired {
             self.retire(writer, extent)?;
         }
@@ -312,13 +338,18 @@ fn crc_of(data: &[u8]) -> u32 {
     }
 }
 
-/// Blocks that a group may take, its inodes and its index nodes included.
-fn need_of(group: &Group, prices: &Prices, fanout: u64) -> u64 {
+/// What a group may take, its inodes and its index nodes included.
+fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
+    let (each, fanout) = (measures.units_per_block(), measures.fanout() as u64);
     let mut kinds = Unwritten::default();
-    let mut reserved = 0;
+    let (mut reserved, mut short) = (0, 0);
     for item in &group.items {
         match item {
-            Item::Block { .. } | Item::Xattrs { .. } => kinds.blocks += 1,
+            Item::Block { data, .. } | Item::Xattrs { data, .. } => {
+                let units = measures.units_for(sectors_of(data));
+                short += u64::from(if units < each { units } else { 0 });
+                kinds.blocks += 1;
+            }
             Item::Truncated { .. } | Item::Punched { .. } => kinds.ranges += 1,
             Item::Reserved {
                 from_block,
@@ -332,5 +363,8 @@ fn need_of(group: &Group, prices: &Prices, fanout: u64) -> u64 {
             Item::Freed { .. } => {}
         }
     }
-    prices.of_unwritten(kinds) + reserved + FEW
+    Need {
+        blocks: prices.of_unwritten(kinds) + reserved + FEW,
+        units: prices.units_of(kinds) + reserved + short,
+    }
 }

@@ -111,8 +111,7 @@ impl Stage<'_> {
                 version,
                 place,
             } => self.change(*ino, *version, |stage, image| {
-                let old = std::mem::replace(&mut image.xattrs, *place);
-                stage.give_up(&old);
+                stage.set_xattrs(image, *place);
                 Ok(())
             }),
             Change::Inode(inode) => self.change(inode.ino.0, inode.version, |_, image| {

@@ -64,7 +64,7 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
     };
     let tables = volume.tables.read().clone();
     match walk(&volume.store, &tables) {
-        Ok(bits) => {
+        Ok((bits, long_xattrs)) => {
             checked.units_used = bits.count();
             let writer = volume.writer.lock();
             if bits != writer.space.tree {
@@ -72,6 +72,13 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
                 let counted = checked.units_used;
                 checked.tell(format!(
                     "the tree uses {counted} units, {said} are said to be used, or others"
+                ));
+            }
+            let said = writer.long_xattrs;
+            if said != long_xattrs {
+                checked.tell(format!(
+                    "{long_xattrs} files have extended attributes longer than a unit, {said} are \
+                     said to"
                 ));
             }
         }

@@ -63,7 +63,7 @@ impl Vlfs {
             written_ns: self.clock.now_ns().into(),
             body_crc: (digest.finalize() as u32).into(),
             empty: 0.into(),
-            spare: 0.into(),
+            long_xattrs: (writer.long_xattrs + 1).into(),
         };
         write_head(&self.store.medium, measures, region, &header)?;
         // Body and head are checked together, so one flush does for both.

@@ -76,7 +76,7 @@ impl Stage<'_> {
     pub fn free(&mut self, ino: InodeNo, next_version: Version) -> Result<()> {
         let mut image = self.take_image(ino, 0)?;
         self.cut(&mut image, 0, u64::MAX)?;
-        self.give_up(&image.xattrs);
+        self.set_xattrs(&mut image, Place::NONE);
         // The number was freed before in this group, or has no inode yet.
         let fresh = !self.changes.freed.contains_key(&ino.0);
         if let Some(unit) = self.tables.entry(ino.0).unit().filter(|_| fresh) {

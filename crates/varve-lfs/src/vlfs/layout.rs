@@ -26,8 +26,7 @@ impl Layout for Vlfs {
             inline_bytes: root,
             xattr_bytes: measures.block_bytes as usize,
             max_file_bytes: FILE_BYTES_MAX,
-            group_bytes: (measures.capacity_blocks() / 64 * u64::from(measures.block_bytes))
-                .clamp(64 << 10, 1 << 20),
+            group_bytes: measures.group_bytes(),
             hash_seed: self.superblock.hash_seed.get(),
             case_fold: self.superblock.options & 1 != 0,
             read_only: self.stopped(),

@@ -184,6 +184,7 @@ impl Vlfs {
             dirty,
             unfolded,
             totals,
+            long_xattrs,
             checkpoints,
             found,
             report,
@@ -216,6 +217,7 @@ impl Vlfs {
             dirty,
             owners: Owners::default(),
             stored: totals.stored().min(measures.units()),
+            long_xattrs: long_xattrs.min(measures.inodes),
             usage,
             appended: 0,
             sealed: 0,
@@ -365,6 +367,6 @@ pub(super) fn empty_head(measures: &Measures, serial: u64, now_ns: i64) -> Check
         written_ns: now_ns.into(),
         body_crc: 0.into(),
         empty: 1.into(),
-        spare: 0.into(),
+        long_xattrs: 1.into(),
     }
 }

@@ -52,6 +52,8 @@ pub(super) struct Recovered {
     pub tree: Bits,
     pub base: Bits,
     pub totals: Totals,
+    /// Files whose extended attributes take more than a unit.
+    pub long_xattrs: u64,
     pub checkpoints: [Option<(u64, u64)>; 2],
     pub found: Found<Logged>,
     pub report: VlfsRecovery,
@@ -62,6 +64,8 @@ struct Base {
     bits: Bits,
     map: Vec<Entry>,
     totals: Totals,
+    /// As in the checkpoint's head.
+    long_xattrs: Option<u64>,
 }
 
 /// Recovers a volume; nothing is written.
@@ -77,8 +81,12 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         };
         match read_body(store, region, &head) {
             Ok((bits, map)) => {
-                let totals = head.totals;
-                base = Some(Base { bits, map, totals });
+                base = Some(Base {
+                    bits,
+                    map,
+                    totals: head.totals,
+                    long_xattrs: head.long_xattrs(),
+                });
                 break;
             }
             Err(_) => whole[region] = None,
@@ -100,6 +108,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         bits: Bits::new(&store.measures),
         map: Vec::new(),
         totals: Totals::default(),
+        long_xattrs: None,
     });
     let (map, totals) = amended(&store.measures, &base, &found)?;
     let difference = match known {
@@ -110,8 +119,14 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
         map,
         ..Tables::default()
     };
-    let mut tree = match difference {
-        Ok(tree) => tree,
+    let (mut tree, long_xattrs) = match difference {
+        Ok((tree, more)) => {
+            let long = match base.long_xattrs {
+                Some(known) => known.saturating_add_signed(more),
+                None => count_long_xattrs(store, &tables),
+            };
+            (tree, long)
+        }
         Err(reason) => {
             tracing::warn!("looking at every inode to find what is free: {reason}");
             report.walked = true;
@@ -124,6 +139,7 @@ pub(super) fn recover(store: &Store) -> Result<Recovered> {
     Ok(Recovered {
         tables: replayed.tables,
         held: replayed.held,
+        long_xattrs: long_xattrs.saturating_add_signed(replayed.long_xattrs),
         dirty: replayed.dirty,
         unfolded,
         tree,
@@ -197,17 +213,19 @@ fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
     }
 }
 
-/// The bits of the present tree, from the checkpoint's and what differs.
+/// The bits of the present tree, from the checkpoint's and what differs; and by
+/// how much more files' extended attributes take more than a unit.
 fn difference(
     store: &Store,
     base: &Base,
     map: &[Entry],
     report: &mut VlfsRecovery,
-) -> Result<Bits> {
+) -> Result<(Bits, i64)> {
     let mut both = Difference {
         store,
         gone: Bits::new(&store.measures),
         come: Bits::new(&store.measures),
+        long_xattrs: 0,
     };
     let entry = |map: &[Entry], ino: usize| map.get(ino).copied().unwrap_or_default();
     for ino in 0..map.len().max(base.map.len()) {
@@ -229,7 +247,7 @@ fn difference(
         }
         *byte |= come;
     }
-    Ok(tree)
+    Ok((tree, both.long_xattrs))
 }
 
 /// One side of a comparison: what is at one height and number of an index.
@@ -255,6 +273,7 @@ struct Difference<'a> {
     store: &'a Store,
     gone: Bits,
     come: Bits,
+    long_xattrs: i64,
 }
 
 impl Difference<'_> {
@@ -266,6 +285,12 @@ impl Difference<'_> {
             }
         };
         let (before, after) = (image(old)?, image(new)?);
+        let measures = &self.store.measures;
+        let long = |image: &Option<Arc<Image>>| {
+            let image = image.as_ref();
+            i64::from(image.is_some_and(|image| measures.is_long(&image.xattrs)))
+        };
+        self.long_xattrs += long(&after) - long(&before);
         let place = |image: &Option<Arc<Image>>| match image {
             Some(image) => Side::Place(image.xattrs),
             None => Side::Nothing,
@@ -358,9 +383,10 @@ impl Difference<'_> {
     }
 }
 
-/// The bits of a tree, from all its inodes and indexes.
-pub(super) fn walk(store: &Store, tables: &Tables) -> Result<Bits> {
-    let mut bits = Bits::new(&store.measures);
+/// The bits of a tree, from all its inodes and indexes; and how many files'
+/// extended attributes take more than a unit.
+pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
+    let (mut bits, mut long) = (Bits::new(&store.measures), 0);
     for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
         if let Some(unit) = tables.entry(ino).unit() {
             mark(&mut bits, Extent { unit, units: 1 })?;
@@ -368,6 +394,7 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<Bits> {
         let image = tables.image(store, ino)?;
         if image.xattrs.is_stored() {
             mark(&mut bits, store.measures.extent_of(&image.xattrs))?;
+            long += u64::from(store.measures.is_long(&image.xattrs));
         }
         let tree = Tree {
             measures: &store.measures,
@@ -381,7 +408,22 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<Bits> {
             Ok(place.is_stored())
         })?;
     }
-    Ok(bits)
+    Ok((bits, long))
+}
+
+/// The second of what [`walk`] finds, from the inodes alone. One that cannot be
+/// read counts: what it takes is not known.
+fn count_long_xattrs(store: &Store, tables: &Tables) -> u64 {
+    let measures = &store.measures;
+    if !measures.parts {
+        return 0;
+    }
+    let is_long = |&ino: &u64| match tables.image(store, ino) {
+        Ok(image) => measures.is_long(&image.xattrs),
+        Err(_) => true,
+    };
+    let all = (0..tables.end()).filter(|&ino| tables.has(ino));
+    all.filter(is_long).count() as u64
 }
 
 /// Marks a volume whose bits cannot be trusted.

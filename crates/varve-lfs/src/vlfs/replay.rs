@@ -28,6 +28,8 @@ pub(super) struct Replayed {
     pub held: Vec<Extent>,
     /// Pieces of the map with numbers that were freed.
     pub dirty: BTreeSet<u32>,
+    /// By how much more files' extended attributes take more than a unit.
+    pub long_xattrs: i64,
 }
 
 /// Applies `changes` to the tree of `tables`, in their order, and to its bits.
@@ -50,6 +52,7 @@ pub(super) fn replay(
         nodes,
         released,
         retired,
+        long_xattrs,
         ..
     } = staged;
     for image in images.values_mut().flatten() {
@@ -63,6 +66,7 @@ pub(super) fn replay(
     let mut replayed = Replayed {
         dirty: dirty.collect(),
         held: retired,
+        long_xattrs,
         tables,
     };
     replayed.tables.adopt(freed, images, nodes);

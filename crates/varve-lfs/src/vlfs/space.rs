@@ -8,9 +8,11 @@
 mod data;
 mod fence;
 mod holes;
+mod short;
 
 use super::format::{Extent, Measures};
 use fence::Fences;
+use short::Levels;
 use varve_vlog::Medium;
 use varve_vlog::eager::{Avoid, Eager, Policy, Want};
 use varve_vlog::free_space::{FreeSpace, Regions};
@@ -90,6 +92,9 @@ pub struct Space {
     base: Bits,
     /// Blocks with a unit of the tree.
     live_blocks: u64,
+    /// Units of the tree.
+    tree_units: u64,
+    levels: Levels,
     /// Given up, and kept until the next full transaction.
     held: Vec<Extent>,
     held_units: u64,
@@ -149,7 +154,7 @@ impl Space {
             }
             free.take(block, bit);
         }
-        let mut live_blocks = 0;
+        let (mut live_blocks, mut tree_units) = (0, 0);
         let eager = measures.eager_units();
         for block in 0..blocks {
             let first = u64::from(block) * u64::from(each);
@@ -166,6 +171,7 @@ impl Space {
             }
             free.take(block, mask);
             live_blocks += 1;
+            tree_units += u64::from(mask.count_ones());
         }
         let mut space = Space {
             measures: *measures,
@@ -177,6 +183,8 @@ impl Space {
             tree,
             base,
             live_blocks,
+            tree_units,
+            levels: Levels::of(measures),
             held: Vec::new(),
             held_units: 0,
             released: Vec::new(),
@@ -208,6 +216,7 @@ impl Space {
 
     fn enter(&mut self, extent: Extent) {
         self.live_blocks += u64::from(!self.tree.any(self.block_of(extent)));
+        self.tree_units += u64::from(extent.units);
         assert!(self.tree.set(extent), "{extent:?} was free and of the tree");
     }
 
@@ -224,8 +233,8 @@ impl Space {
 
     /// Takes the nearest unit: for an inode or an index node.
     pub fn take_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        let unit = self.nearest_unit(medium)?;
-        self.enter(Extent { unit, units: 1 });
+        let unit = self.nearest_part(medium, 1)?;
+        self.take(Extent { unit, units: 1 });
         Some(unit)
     }
 
@@ -234,12 +243,16 @@ impl Space {
     /// and how many.
     pub fn take_units(&mut self, medium: &dyn Medium, wanted: u64) -> Option<(u64, u64)> {
         let each = u64::from(self.measures.units_per_block());
+        let most = self.blocks_to_break();
+        if most == 0 {
+            return None;
+        }
         let first = self.nearest(medium, Want::Block)?;
         let block = self.free.place(first).0;
         let region = self.free.regions().of(block);
         let end = self.free.regions().blocks(region).end;
         let blocks = (block..end).take_while(|&block| self.free.mask(block) == 0);
-        let count = wanted.min(blocks.count() as u64 * each);
+        let count = wanted.min(most.min(blocks.count() as u64) * each);
         for unit in first..first + count {
             self.free.take_unit(unit);
             self.enter(Extent { unit, units: 1 });
@@ -252,12 +265,6 @@ impl Space {
         let extent = Extent { unit, units: 1 };
         self.spoil(extent);
         self.give(extent);
-    }
-
-    fn nearest_unit(&mut self, medium: &dyn Medium) -> Option<u64> {
-        let unit = self.nearest(medium, Want::Unit)?;
-        self.free.take_unit(unit);
-        Some(unit)
     }
 
     /// The nearest place; behind a fence if there is no other.
@@ -282,7 +289,10 @@ impl Space {
     /// Takes a unit for a record.
     pub fn take_record(&mut self, medium: &dyn Medium) -> Option<u64> {
         let Some(zone) = &mut self.zone else {
-            return self.nearest_unit(medium);
+            // What records break is counted by itself: they go where it is soonest.
+            let unit = self.nearest(medium, Want::Unit)?;
+            self.free.take_unit(unit);
+            return Some(unit);
         };
         let unit = zone
             .eager
@@ -324,6 +334,7 @@ impl Space {
         if !self.tree.clear(extent) {
             return Err(extent);
         }
+        self.tree_units -= u64::from(extent.units);
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
         Ok(())
     }
@@ -339,6 +350,7 @@ impl Space {
     pub fn spoil(&mut self, extent: Extent) {
         let was = self.tree.clear(extent);
         assert!(was, "{extent:?} was taken");
+        self.tree_units -= u64::from(extent.units);
         self.live_blocks -= u64::from(!self.tree.any(self.block_of(extent)));
     }
 
@@ -375,6 +387,11 @@ impl Space {
     /// Blocks of which the tree uses a unit.
     pub fn live_blocks(&self) -> u64 {
         self.live_blocks
+    }
+
+    /// Units that the tree uses.
+    pub fn tree_units(&self) -> u64 {
+        self.tree_units
     }
 
     /// Units that wait for a checkpoint.

@@ -29,6 +29,8 @@ pub struct Changes {
     pub retired: Vec<Extent>,
     /// By how much the number of stored blocks grows.
     pub stored: i64,
+    /// The same of files whose extended attributes take more than a unit.
+    pub long_xattrs: i64,
 }
 
 impl<'a> Stage<'a> {
@@ -83,6 +85,14 @@ impl<'a> Stage<'a> {
     pub fn give_up_block(&mut self, place: &Place) {
         self.changes.stored -= i64::from(place.is_stored());
         self.give_up(place);
+    }
+
+    /// Extended attributes are at `place` from now on.
+    pub fn set_xattrs(&mut self, image: &mut Image, place: Place) {
+        let old = std::mem::replace(&mut image.xattrs, place);
+        let long = |place| i64::from(self.store.measures.is_long(place));
+        self.changes.long_xattrs += long(&place) - long(&old);
+        self.give_up(&old);
     }
 
     /// A copy of a node, to be changed and put back; `None` if there is none.

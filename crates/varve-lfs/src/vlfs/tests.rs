@@ -2,9 +2,12 @@
 
 mod brief;
 mod compaction;
+mod counted;
 mod drive;
+mod everything;
 mod full;
 mod held;
+mod lengthened;
 mod newest;
 mod overtaking;
 mod overwritten;

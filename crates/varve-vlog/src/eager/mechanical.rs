@@ -1,10 +1,26 @@
 //! The nearest free place by time, on a drive whose head is known.
 
+use std::cmp::Reverse;
+
 use varve_disk::{Access, TrackId};
 
-use super::{Avoid, Want};
+use super::{Among, Avoid, Want};
 use crate::free_space::FreeSpace;
 use crate::medium::HeadPosition;
+
+/// Cylinders in which holes are looked for.
+const HOLE_CYLINDERS: usize = 64;
+
+/// What is looked for.
+#[derive(Clone, Copy)]
+pub(super) struct Search<'a> {
+    pub want: Want,
+    pub avoid: Avoid,
+    /// See [`super::Eager::far_sighted`].
+    pub far_sighted: bool,
+    /// A hole, in one of these blocks.
+    pub holes: Option<Among<'a>>,
+}
 
 /// The region of the head's track: regions are tracks, in order.
 pub(super) fn region_of(head: &HeadPosition) -> u32 {
@@ -18,8 +34,7 @@ pub(super) fn on_track(
     free: &FreeSpace,
     head: &HeadPosition,
     region: usize,
-    want: Want,
-    far_sighted: bool,
+    search: Search<'_>,
 ) -> Option<(u64, u64)> {
     let blocks = free.regions().blocks(region);
     if blocks.is_empty() {
@@ -44,14 +59,14 @@ pub(super) fn on_track(
     let units = u64::from(free.units_per_block());
     let range = u64::from(blocks.start) * units..u64::from(blocks.end) * units;
     let under = first.div_ceil(free.unit_sectors());
-    match want {
+    match search.want {
         Want::Block => {
             let next = (under.div_ceil(units) as u32).clamp(blocks.start, blocks.end);
             let mut order = (next..blocks.end).chain(blocks.start..next);
             let block = order.find(|&block| free.mask(block) == 0)?;
             let unit = u64::from(block) * units;
             let behind = (unit + units..range.end).chain(range.start..unit);
-            let way_on = match far_sighted {
+            let way_on = match search.far_sighted {
                 // A later block is not sooner: its own units lie behind this one.
                 true => way_on(free, head, track.sectors, behind),
                 false => 0,
@@ -69,8 +84,14 @@ pub(super) fn on_track(
         Want::Unit | Want::Part(_) => {
             let under = under.clamp(range.start, range.end);
             let order = (under..range.end).chain(range.start..under);
-            let length = want.units(free.units_per_block());
-            nearest_part(free, head, length, order, &wait)
+            let length = search.want.units(free.units_per_block());
+            match search.holes {
+                Some(among) => {
+                    let order = order.filter(|unit| among((unit / units) as u32));
+                    fullest_hole(free, head, length, order, &wait)
+                }
+                None => nearest_part(free, head, length, order, &wait),
+            }
         }
     }
 }
@@ -128,29 +149,60 @@ fn nearest_part(
     whole
 }
 
-/// The soonest free place of all, sweeping inwards from the head's cylinder. The
-/// sweep starts over, at the first cylinder with such a place, where nothing is
-/// left ahead; for who is far-sighted, also where that is sooner.
-pub(super) fn nearest(
+/// The next free units, `length` of them, of a block that is partly used: those
+/// that come no more than a thirty-second of a revolution after the first, in the
+/// block that has the fewest others.
+fn fullest_hole(
     free: &FreeSpace,
     head: &HeadPosition,
-    want: Want,
-    avoid: Avoid,
-    far_sighted: bool,
-) -> Option<u64> {
+    length: u32,
+    order: impl Iterator<Item = u64>,
+    wait: &impl Fn(u64) -> u64,
+) -> Option<(u64, u64)> {
+    let patience = head.drive.rotation.revolution_ns() / 32;
+    let holes = order.filter_map(|unit| {
+        let (block, bits) = free.part(unit, length)?;
+        let mask = free.mask(block);
+        (mask != 0 && mask & bits == 0).then(|| (mask.count_ones(), unit, wait(unit)))
+    });
+    let mut holes = holes.peekable();
+    let soonest = holes.peek()?.2;
+    let near = holes.take_while(|&(.., time)| time <= soonest + patience);
+    let fullest = near.min_by_key(|&(used, ..)| Reverse(used));
+    // Tracks are compared by their first one.
+    fullest.map(|(_, unit, _)| (unit, soonest))
+}
+
+/// The soonest free place of all, sweeping inwards from the head's cylinder. The
+/// sweep starts over, at the first cylinder with such a place, where nothing is
+/// left ahead; for who is far-sighted, also where that is sooner. Holes are not
+/// looked for everywhere.
+pub(super) fn nearest(free: &FreeSpace, head: &HeadPosition, search: Search<'_>) -> Option<u64> {
+    let Search {
+        want,
+        avoid,
+        far_sighted,
+        holes,
+    } = search;
     let heads = head.drive.geometry.heads();
     let regions = free.regions().len() as u32;
     let cylinders = regions.div_ceil(heads);
     let here = head.track.cylinder.min(cylinders - 1);
+    let units = want.units(free.units_per_block());
+    let most = match holes {
+        Some(_) => HOLE_CYLINDERS,
+        None => usize::MAX,
+    };
     let in_cylinder = |cylinder: u32| {
         let tracks = cylinder * heads..((cylinder + 1) * heads).min(regions);
         let open = tracks.filter(|region| {
             let none = free.is_full(*region as usize)
                 || (want == Want::Block && free.free_blocks_in(*region as usize) == 0)
+                || (holes.is_some() && free.hole_units_in(*region as usize) < units)
                 || (avoid.empty && free.empty_regions().contains(region));
             Some(*region) != avoid.region && !none
         });
-        let found = |region| on_track(free, head, region as usize, want, far_sighted);
+        let found = |region| on_track(free, head, region as usize, search);
         open.filter_map(found).min_by_key(|&(_, time)| time)
     };
     // The arm alone takes longer than the best found.
@@ -162,13 +214,13 @@ pub(super) fn nearest(
         best.into_iter().chain(found).min_by_key(|&(_, time)| time)
     };
     let mut best: Option<(u64, u64)> = None;
-    for cylinder in here..cylinders {
+    for cylinder in (here..cylinders).take(most) {
         if best.is_some_and(|best| too_far(cylinder, best)) {
             break;
         }
         best = sooner(best, in_cylinder(cylinder));
     }
-    for cylinder in 0..here {
+    for cylinder in (0..here).take(most) {
         if best.is_some_and(|best| !far_sighted || too_far(cylinder, best)) {
             break;
         }

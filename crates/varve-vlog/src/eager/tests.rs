@@ -1,5 +1,7 @@
 //! Choices against a search of every place.
 
+mod hole;
+
 use std::sync::Arc;
 
 use varve_disk::{Access, Mechanism, TrackId, drives};

@@ -1,6 +1,9 @@
-//! How much may wait in memory while clean segments are short.
+//! Marks: how much may wait in memory while clean segments are short, and where
+//! writers begin to slow down.
 
 use super::{FormatOptions, MountOptions, Volume, settled_file};
+use crate::cleaner::Pace;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
 const MIB: u64 = 1 << 20;
@@ -57,4 +60,37 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     v.leave_clean(v.lfs.goal(0, Purpose::Grow));
     assert!(v.lfs.is_short_of(2 * segment + 1));
     assert!(!v.lfs.is_short_of(2 * segment));
+}
+
+/// Writers begin to pay so many segments before they must wait: eight mebibytes,
+/// but no more than a 32nd of the volume, where a thread cleans and takes what
+/// is written; elsewhere as many as the cleaner wants in hand.
+#[test]
+fn where_a_thread_cleans_writers_have_a_slope_to_slow_down_on() {
+    for (volume_bytes, segment_bytes, slope) in [
+        (512 << 20, 1 << 20, 8),
+        (256 << 20, 1 << 20, 7),
+        (1 << 30, 4 << 20, 4),
+    ] {
+        let format = FormatOptions {
+            segment_bytes,
+            ..FormatOptions::default()
+        };
+        let v = Volume::made(volume_bytes, &format, MountOptions::default());
+        v.lfs.control.reuses_early.store(true, Relaxed);
+        let batch = v.lfs.batch_segments();
+        assert_eq!(batch, 2);
+        let marks = |threaded| {
+            let pace = Pace {
+                threaded,
+                ..Pace::default()
+            };
+            let (floor, need, low, high) = v.lfs.cleaning_marks(&pace);
+            (need - floor, low - need, high - low)
+        };
+        assert_eq!(marks(true), (slope, 0, batch));
+        assert_eq!(marks(false), (batch, 0, batch));
+        v.lfs.control.plugs.looked(true);
+        assert_eq!(marks(true), (batch, 0, batch));
+    }
 }

@@ -4,8 +4,7 @@
 
 use super::{Volume, settled_file};
 use crate::cleaner::pace::Pacer;
-use crate::cleaner::{CleanerId, LEASE_NS, PATIENCE_NS, Pace};
-use crate::{FormatOptions, MountOptions};
+use crate::cleaner::{CleanerId, LEASE_NS, PATIENCE_NS};
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -467,37 +466,4 @@ fn what_a_step_has_gained_is_given_back_if_it_is_wanted() {
     assert!(v.lfs.clean_segment(others[worth]).unwrap());
     v.leave_clean(v.lfs.cleaning_gauge().need - 1);
     over(false);
-}
-
-/// Writers begin to pay so many segments before they must wait: eight mebibytes,
-/// but no more than a 32nd of the volume, where a thread cleans and takes what
-/// is written; elsewhere as many as the cleaner wants in hand.
-#[test]
-fn where_a_thread_cleans_writers_have_a_slope_to_slow_down_on() {
-    for (volume_bytes, segment_bytes, slope) in [
-        (512 << 20, 1 << 20, 8),
-        (256 << 20, 1 << 20, 7),
-        (1 << 30, 4 << 20, 4),
-    ] {
-        let format = FormatOptions {
-            segment_bytes,
-            ..FormatOptions::default()
-        };
-        let v = Volume::made(volume_bytes, &format, MountOptions::default());
-        v.lfs.control.reuses_early.store(true, Relaxed);
-        let batch = v.lfs.batch_segments();
-        assert_eq!(batch, 2);
-        let marks = |threaded| {
-            let pace = Pace {
-                threaded,
-                ..Pace::default()
-            };
-            let (floor, need, low, high) = v.lfs.cleaning_marks(&pace);
-            (need - floor, low - need, high - low)
-        };
-        assert_eq!(marks(true), (slope, 0, batch));
-        assert_eq!(marks(false), (batch, 0, batch));
-        v.lfs.control.plugs.looked(true);
-        assert_eq!(marks(true), (batch, 0, batch));
-    }
 }

@@ -2,7 +2,7 @@
 //! changed, and the next transaction writes them elsewhere.
 
 use super::super::Vlfs;
-use super::super::append::{PATH_MAX, TRIES};
+use super::super::append::{Need, PATH_MAX, TRIES};
 use super::super::format::{Change, Extent, NodeId, Place};
 use super::super::seal::Writer;
 use super::super::stage::{Changes, Stage};
@@ -44,7 +44,11 @@ impl Vlfs {
             return Ok(Moved::Unreadable);
         };
         // As for a block that somebody appends, and one more.
-        if !self.has_room(writer, 2 * (PATH_MAX + 1)) {
+        let need = Need {
+            blocks: 2 * (PATH_MAX + 1),
+            units: PATH_MAX + 1,
+        };
+        if !self.has_room(writer, need) {
             return Ok(Moved::NoRoom);
         }
         let copied = match claim.owner {

@@ -252,6 +252,17 @@ impl Measures {
             .saturating_sub(records)
     }
 
+    /// True if what is at a place takes several units, and may share a block.
+    pub fn is_long(&self, place: &Place) -> bool {
+        self.parts && place.is_stored() && self.extent_of(place).units > 1
+    }
+
+    /// Bytes of data that are appended at once, about: a sixty-fourth of what
+    /// there is room for, within bounds.
+    pub fn group_bytes(&self) -> u64 {
+        (self.capacity_blocks() / 64 * u64::from(self.block_bytes)).clamp(64 << 10, 1 << 20)
+    }
+
     /// Sectors in a unit.
     pub fn unit_sectors(&self) -> u64 {
         u64::from(self.unit_bytes) / SECTOR

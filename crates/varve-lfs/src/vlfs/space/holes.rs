@@ -91,8 +91,10 @@ impl Space {
             let live = self.live_in(region);
             let own = u64::from(self.free.free_blocks_in(region as usize));
             let empty = self.free.empty_regions().contains(&region);
-            let fits = holes.saturating_sub(own) > self.wanted_by(region) + SPARE_BLOCKS;
-            if live > 0 && !empty && fits && best.is_none_or(|(least, _)| live < least) {
+            let candidate = live > 0 && !empty && best.is_none_or(|(least, _)| live < least);
+            // Counted last: most regions are none.
+            let fits = || holes.saturating_sub(own) > self.wanted_by(region) + SPARE_BLOCKS;
+            if candidate && fits() {
                 best = Some((live, region));
             }
         }
@@ -107,11 +109,7 @@ impl Space {
     /// Takes a hole of so many units of a block; `None` if there is none outside
     /// of empty and fenced regions.
     pub fn take_hole(&mut self, medium: &dyn Medium, units: u32) -> Option<Extent> {
-        let want = match units {
-            units if units == self.measures.units_per_block() => Want::Block,
-            1 => Want::Unit,
-            units => Want::Part(units),
-        };
+        let want = Want::of(units, self.measures.units_per_block());
         let avoid = Avoid {
             empty: true,
             ..Avoid::default()

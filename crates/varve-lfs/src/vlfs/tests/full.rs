@@ -139,7 +139,7 @@ pub(super) fn ends_sound(system: System, medium: &Arc<dyn Medium>) {
 }
 
 /// The least device that takes a volume with such units.
-fn least_bytes(unit: u32) -> u64 {
+pub(super) fn least_bytes(unit: u32) -> u64 {
     let fits = |blocks: u64| {
         let options = VlfsFormatOptions {
             unit_bytes: unit,

@@ -1,5 +1,5 @@
-//! Volumes filled with short blocks until nothing goes in: whatever was accepted
-//! can be written over for ever, and removed.
+//! Volumes filled with short blocks, or extended attributes, until nothing goes in:
+//! whatever was accepted can be written over for ever, and removed.
 
 use super::*;
 use rand::SeedableRng;
@@ -14,7 +14,7 @@ struct File {
     bytes: usize,
 }
 
-fn ready(medium: &Arc<dyn Medium>) -> System {
+pub(super) fn ready(medium: &Arc<dyn Medium>) -> System {
     let options = VlfsFormatOptions {
         unit_bytes: 512,
         // So many that room is what ends.
@@ -27,9 +27,14 @@ fn ready(medium: &Arc<dyn Medium>) -> System {
     again(medium)
 }
 
-/// Files of so many units until there is no room, in several directories; `each`
-/// with a sync of its own.
-fn fill(system: &System, units: &mut dyn FnMut(usize) -> usize, each: bool) -> Vec<File> {
+/// At most so many files of so many units until there is no room, in several
+/// directories; `each` with a sync of its own.
+fn fill(
+    system: &System,
+    units: &mut dyn FnMut(usize) -> usize,
+    most: usize,
+    each: bool,
+) -> Vec<File> {
     let root = Caller::root();
     let directory = |nth: usize| {
         let name = format!("directory{nth}");
@@ -38,7 +43,7 @@ fn fill(system: &System, units: &mut dyn FnMut(usize) -> usize, each: bool) -> V
     };
     let directories: Vec<InodeNo> = (0..20).map(directory).collect();
     let mut files = Vec::new();
-    for nth in 0.. {
+    for nth in 0..most {
         let (name, bytes) = (format!("file{nth}"), 512 * units(nth));
         let parent = directories[nth % directories.len()];
         let made = system.mknod(View::Live, &root, parent, name.as_bytes(), 0o100644, 0);
@@ -121,7 +126,7 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
             let medium = drive_of(3);
             let system = ready(&medium);
             let units = |nth: usize| if mixed { 1 + nth * 5 % 8 } else { 3 };
-            let mut files = fill(&system, &mut { units }, each);
+            let mut files = fill(&system, &mut { units }, usize::MAX, each);
             assert!(files.len() > 400, "{} files", files.len());
             system.layout().checkpoint().unwrap();
             let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
@@ -151,7 +156,7 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
 fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
     for medium in [memory(6 << 20, 512), drive_of(3)] {
         let system = ready(&medium);
-        let mut files = fill(&system, &mut |nth| 1 + nth % 7, false);
+        let mut files = fill(&system, &mut |nth| 1 + nth % 7, usize::MAX, false);
         let (measures, told) = (*system.layout().measures(), system.statfs());
         let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
         for round in 2..8 {
@@ -165,5 +170,144 @@ fn short_blocks_of_a_full_volume_are_written_over_for_ever() {
             assert!(free.abs_diff(told.free) < 8, "{free}, first {}", told.free);
         }
         ends_empty(system, &medium, &files, 7);
+    }
+}
+
+/// Many at once go to whole blocks, and leave holes in others.
+#[test]
+fn blocks_of_a_unit_on_a_full_volume_are_written_over_for_ever() {
+    for (medium, most) in [(memory(4 << 20, 512), 3000), (drive_of(2), 1400)] {
+        let system = ready(&medium);
+        // A name needs more room than there is at last.
+        let mut files = fill(&system, &mut |_| 0, most, false);
+        let fits = |file: &File| write(&system, file.ino, 0, &[1; 512]).is_ok();
+        let full = files.iter().take_while(|file| fits(file)).count();
+        assert!(full + 20 < files.len(), "{full} of {} fit", files.len());
+        let mut rest = files.split_off(full);
+        files.iter_mut().for_each(|file| file.bytes = 512);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for round in 2..12 {
+            let one_in = [usize::MAX, 100, usize::MAX][usize::from(round) % 3];
+            write_over(&system, &mut files, &mut random, (round, one_in));
+            system.sync().unwrap();
+        }
+        files.append(&mut rest);
+        ends_empty(system, &medium, &files, 11);
+    }
+}
+
+/// A file's attribute takes so many bytes.
+pub(super) fn set(system: &System, ino: InodeNo, bytes: usize, fill: u8) -> varve_fs::Result<()> {
+    let (root, value) = (Caller::root(), vec![fill; bytes]);
+    system.setxattr(View::Live, &root, ino, b"user.a", &value, false, false)
+}
+
+/// What the totals say of extended attributes is what a walk counts.
+pub(super) fn counted(system: &System) -> u64 {
+    let layout = system.layout();
+    let tables = layout.tables.read().clone();
+    let (_, long) = recovery::walk(&layout.store, &tables).unwrap();
+    assert_eq!(layout.writer.lock().long_xattrs, long);
+    long
+}
+
+/// Attributes of several units lie beside each other as short blocks do, and count
+/// as what they may come to.
+#[test]
+fn attributes_of_a_full_volume_are_written_over_for_ever() {
+    for medium in [memory(6 << 20, 512), drive_of(3)] {
+        let mut system = ready(&medium);
+        let root = Caller::root();
+        let mut files: Vec<File> = Vec::new();
+        loop {
+            let nth = files.len();
+            let (name, bytes) = (format!("file{nth}"), 512 * (1 + nth % 4) + 300);
+            let made = system.mknod(
+                View::Live,
+                &root,
+                InodeNo::ROOT,
+                name.as_bytes(),
+                0o100644,
+                0,
+            );
+            let set = made.and_then(|made| set(&system, made.ino, bytes, 1).map(|()| made.ino));
+            match set {
+                Ok(ino) => files.push(File {
+                    parent: InodeNo::ROOT,
+                    name,
+                    ino,
+                    bytes,
+                }),
+                Err(Error::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        // The last block, too.
+        let filler = files[0].ino;
+        let mut at = 0;
+        while write(&system, filler, at, &[1; 4096]).is_ok() {
+            at += 4096;
+        }
+        system.layout().checkpoint().unwrap();
+        assert_eq!(counted(&system), files.len() as u64);
+        let mut random = Xoshiro256PlusPlus::seed_from_u64(1);
+        for round in 2..10u8 {
+            files.shuffle(&mut random);
+            for (nth, file) in files.iter().enumerate() {
+                let outcome = set(&system, file.ino, file.bytes, round);
+                let live = system.layout().statistics().blocks_live;
+                assert!(
+                    outcome.is_ok(),
+                    "round {round}, {nth} of {}: {outcome:?}, {live} blocks live",
+                    files.len()
+                );
+                if nth % 20 == 0 {
+                    system.sync().unwrap();
+                }
+            }
+            system.sync().unwrap();
+            // As after a crash: from the checkpoint and what differs since.
+            drop(system);
+            system = again(&medium);
+            assert_eq!(counted(&system), files.len() as u64);
+        }
+        for file in &files {
+            let gone = system.unlink(View::Live, &root, file.parent, file.name.as_bytes());
+            gone.unwrap();
+        }
+        system.sync().unwrap();
+        system.maintain().unwrap();
+        full::ends_sound(system, &medium);
+    }
+}
+
+/// What they may come to is told from the beginning, not when it has come.
+#[test]
+fn attributes_that_come_apart_take_no_room_that_was_told() {
+    for medium in [memory(6 << 20, 512), drive_of(3)] {
+        let system = ready(&medium);
+        let files: Vec<InodeNo> = (0..300)
+            .map(|nth| create(&system, &format!("file{nth}")))
+            .collect();
+        for &file in &files {
+            set(&system, file, 1300, 1).unwrap();
+        }
+        system.checkpoint().unwrap();
+        let told = system.statfs().free;
+        let packed = system.layout().statistics().blocks_live;
+        assert!(
+            packed < 260,
+            "{packed} blocks for 300 attributes of 3 units"
+        );
+        for round in 2..5 {
+            for (nth, &file) in files.iter().enumerate() {
+                if (nth + usize::from(round)) % 3 > 0 {
+                    set(&system, file, 1300, round).unwrap();
+                }
+            }
+            system.checkpoint().unwrap();
+            let free = system.statfs().free;
+            assert!(free.abs_diff(told) < 8, "{free} blocks, {told} at first");
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use zerocopy::IntoBytes;
 
 /// Makes a volume one from before: without the bit.
-fn age(medium: &Arc<dyn Medium>) {
+pub(super) fn age(medium: &Arc<dyn Medium>) {
     let mut bytes = [0; 512];
     medium.read(0, &mut bytes).unwrap();
     let mut superblock = Superblock::parse(&bytes).unwrap();
