@@ -363,16 +363,21 @@ fn parts_are_the_nearest_or_nearly() {
     }
 }
 
+/// Chooses without a head, and takes it; of blocks of eight units.
+fn takes_in_order() -> impl FnMut(&mut FreeSpace, Want) -> Option<u64> {
+    let mut eager = Eager::new(Policy::default());
+    move |free, want| {
+        let unit = eager.choose(free, None, want, Avoid::default())?;
+        free.take_units(unit, want.units(8));
+        Some(unit)
+    }
+}
+
 #[test]
 fn without_a_head_parts_join_what_was_written_last() {
     let mut free = FreeSpace::new(Regions::even(100, 10), 8, 1);
     (0..5).for_each(|block| free.take_block(block));
-    let mut eager = Eager::new(Policy::default());
-    let mut choose = |free: &mut FreeSpace, want: Want| {
-        let unit = eager.choose(free, None, want, Avoid::default())?;
-        free.take_units(unit, want.units(8));
-        Some(unit)
-    };
+    let mut choose = takes_in_order();
     assert_eq!(choose(&mut free, Want::Part(5)), Some(40));
     assert_eq!(choose(&mut free, Want::Part(3)), Some(45));
     assert_eq!(choose(&mut free, Want::Part(2)), Some(48));
@@ -384,12 +389,7 @@ fn without_a_head_parts_join_what_was_written_last() {
 fn without_a_head_what_may_lie_anywhere_follows_within_its_region() {
     let mut free = FreeSpace::new(Regions::even(20, 10), 8, 1);
     (0..5).for_each(|block| free.take_block(block));
-    let mut eager = Eager::new(Policy::default());
-    let mut choose = |free: &mut FreeSpace, want: Want| {
-        let unit = eager.choose(free, None, want, Avoid::default())?;
-        free.take_units(unit, want.units(8));
-        Some(unit)
-    };
+    let mut choose = takes_in_order();
     assert_eq!(choose(&mut free, Want::Unit), Some(40));
     for unit in [41, 49, 57, 65] {
         assert_eq!(choose(&mut free, Want::Anywhere), Some(unit));

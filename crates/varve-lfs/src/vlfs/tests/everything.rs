@@ -1,7 +1,7 @@
 //! Volumes full of everything: blocks, tails, far-out blocks, content of inodes,
 //! and extended attributes, written over in any order, across crashes.
 
-use super::full::{ends_sound, least_bytes};
+use super::full::{ends_empty, least_bytes};
 use super::*;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -168,12 +168,7 @@ impl Full {
 
     fn empty(mut self) {
         self.names.shuffle(&mut self.random);
-        for (nth, name) in self.names.iter().enumerate() {
-            let (root, name) = (Caller::root(), name.as_bytes());
-            let gone = (self.system).unlink(View::Live, &root, InodeNo::ROOT, name);
-            gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", self.names.len()));
-        }
-        ends_sound(self.system, &self.medium);
+        ends_empty(self.system, &self.medium, &self.names);
     }
 }
 

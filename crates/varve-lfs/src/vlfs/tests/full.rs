@@ -130,6 +130,16 @@ impl Filled {
     }
 }
 
+/// Removes these files, of which none may be refused; then as [`ends_sound`].
+pub(super) fn ends_empty(system: System, medium: &Arc<dyn Medium>, names: &[String]) {
+    for (nth, name) in names.iter().enumerate() {
+        let (root, name) = (Caller::root(), name.as_bytes());
+        let gone = system.unlink(View::Live, &root, InodeNo::ROOT, name);
+        gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", names.len()));
+    }
+    ends_sound(system, medium);
+}
+
 /// Unmounts the volume, and checks it.
 pub(super) fn ends_sound(system: System, medium: &Arc<dyn Medium>) {
     system.unmount().unwrap();

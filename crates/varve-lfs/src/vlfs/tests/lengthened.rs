@@ -1,7 +1,7 @@
 //! Volumes whose files are lengthened until the very last block is refused:
 //! what they hold can be written over for ever, and removed.
 
-use super::full::{ends_sound, least_bytes};
+use super::full::{ends_empty, least_bytes};
 use super::parts::age;
 use super::*;
 use rand::seq::SliceRandom;
@@ -181,12 +181,7 @@ impl Full {
 
     fn empty(mut self) {
         self.names.shuffle(&mut self.random);
-        for (nth, name) in self.names.iter().enumerate() {
-            let (root, name) = (Caller::root(), name.as_bytes());
-            let gone = (self.system).unlink(View::Live, &root, InodeNo::ROOT, name);
-            gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", self.names.len()));
-        }
-        ends_sound(self.system, &self.medium);
+        ends_empty(self.system, &self.medium, &self.names);
     }
 }
 
