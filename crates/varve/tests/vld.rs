@@ -224,29 +224,31 @@ fn fio_verifies_what_four_jobs_write() {
     }
     let s = Scratch::new();
     let (image, socket) = (disk(&s, "64M"), s.text("nbd"));
-    let fio = |arguments: &[&str]| {
+    let fio = |arguments: &[&str], sizes: &str| {
         let serving = Serving::new(&[&["--unix", &socket], arguments].concat());
         let uri = serving.uri(0);
         let said = shell(&format!(
             "cd '{}'; timeout 150 fio --name=v --ioengine=nbd --uri='{uri}' --rw=randwrite \
-             --bs=4k-64k --iodepth=8 --numjobs=4 --size=8M --offset_increment=10M --fsync=64 \
+             --bs={sizes} --iodepth=8 --numjobs=4 --size=8M --offset_increment=10M --fsync=64 \
              --verify=crc32c --do_verify=1 --verify_fatal=1 --group_reporting 2>&1",
             s.text("")
         ));
         assert!(said.contains("err= 0"), "{said}");
         serving.end().expect(0, "").json()
     };
-    let counters = fio(&[&image]);
+    let counters = fio(&[&image], "4k-64k");
     assert!(
         counters["nbd"]["device_flushes"].as_u64() > Some(0),
         "{counters}"
     );
-    // In a drive, where blocks may begin at any sector.
+    // In a drive, where blocks that are overwritten may begin anywhere.
     let anywhere = s.text("anywhere");
     let create = ["vld", "create", &anywhere, "--size", "64M", "--anywhere"];
     let blocks = [&create[..], &["--block-size", "32K"]].concat();
     varve(blocks).expect(0, "a virtual log disk of");
-    fio(&[&anywhere, "--disk", "ST19101"]);
+    for sizes in ["4k-64k", "32k", "32k"] {
+        fio(&[&anywhere, "--disk", "ST19101", "--synchronous"], sizes);
+    }
     let info = varve(["vld", "info", &anywhere, "--json"]);
     let info = info.expect(0, "").json();
     assert_eq!(info["anywhere"], true);
