@@ -12,7 +12,8 @@ use std::mem;
 
 /// Fewer are transferred one after the other.
 const LEAST: usize = 2;
-/// Longer ones are transferred by themselves: they keep the disk busy enough.
+/// Longer ones whose memory the host cannot use are transferred by themselves:
+/// they keep the disk busy enough.
 const LONG_BYTES: usize = BOUNCE_BYTES / 4;
 
 impl FileDevice {
@@ -25,8 +26,7 @@ impl FileDevice {
         let write = |(offset, bytes): &(u64, &[u8])| self.write(*offset, &[IoSlice::new(bytes)]);
         let mut rest = writes;
         while let Some((first, others)) = rest.split_first() {
-            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, bytes)| bytes.len()))
-            else {
+            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, bytes)| *bytes)) else {
                 write(first)?;
                 rest = others;
                 continue;
@@ -64,7 +64,7 @@ impl FileDevice {
         }
         let mut rest = reads;
         while !rest.is_empty() {
-            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, into)| into.len())) else {
+            let Some((ring, count)) = self.ring_for(rest.iter().map(|(_, into)| &**into)) else {
                 let ((offset, into), others) = rest.split_first_mut().expect("not empty");
                 self.read(*offset, into)?;
                 rest = others;
@@ -73,39 +73,50 @@ impl FileDevice {
             let (batch, behind) = rest.split_at_mut(count);
             let mut bounce = self.pool.take(BOUNCE_BYTES);
             let mut room = &mut bounce[..];
-            let mut requests: Vec<_> = batch
-                .iter()
-                .map(|(offset, into)| {
-                    let here = self.next_part(&mut room, into.len());
-                    Request::new(*offset, Transfer::Read(here))
-                })
-                .collect();
+            let mut requests = Vec::with_capacity(count);
+            let mut bounced = Vec::new();
+            for (nth, (offset, into)) in batch.iter_mut().enumerate() {
+                let into = match self.usable(into) {
+                    true => &mut **into,
+                    false => {
+                        let here = self.next_part(&mut room, into.len());
+                        bounced.push((nth, &mut **into));
+                        here
+                    }
+                };
+                requests.push(Request::new(*offset, Transfer::Read(into)));
+            }
             self.carry_out(ring, &mut requests);
-            for (request, (offset, into)) in requests.iter().zip(batch) {
-                if !request.whole {
-                    self.read(*offset, into)?;
-                    continue;
+            for (nth, into) in bounced {
+                into.copy_from_slice(requests[nth].bytes());
+            }
+            let whole: Vec<bool> = requests.iter().map(|request| request.whole).collect();
+            for (whole, (offset, into)) in whole.into_iter().zip(batch) {
+                match whole {
+                    true => self.counters.count_read(into.len() as u64),
+                    false => self.read(*offset, into)?,
                 }
-                into.copy_from_slice(request.bytes());
-                self.counters.count_read(into.len() as u64);
             }
             rest = behind;
         }
         Ok(())
     }
 
-    /// A ring, and how many of the first transfers, of these lengths in bytes,
-    /// it takes at once; none if that does not pay.
-    fn ring_for(&self, lengths: impl Iterator<Item = usize>) -> Option<(Ring, usize)> {
+    /// A ring, and how many of the first transfers, with this memory, it takes at
+    /// once; none if that does not pay.
+    fn ring_for<'m>(&self, memory: impl Iterator<Item = &'m [u8]>) -> Option<(Ring, usize)> {
         if self.io != IoMode::Direct {
             return None;
         }
-        let mut bytes = 0;
-        let fits = |length: &usize| {
-            bytes += length.next_multiple_of(self.memory_align);
-            *length <= LONG_BYTES && bytes <= BOUNCE_BYTES
+        let mut bounced = 0;
+        let fits = |memory: &&[u8]| {
+            if self.usable(memory) {
+                return true;
+            }
+            bounced += memory.len().next_multiple_of(self.memory_align);
+            memory.len() <= LONG_BYTES && bounced <= BOUNCE_BYTES
         };
-        let count = lengths.take_while(fits).count();
+        let count = memory.take_while(fits).count();
         (count >= LEAST).then(|| Some((self.rings.take()?, count)))?
     }
 

@@ -123,9 +123,14 @@ impl Ring {
                 next += 1;
             }
             drop(submissions);
+            // One wake-up for all, unless there are more to follow.
+            let awaited = match next == requests.len() {
+                true => under_way.0 as usize,
+                false => 1,
+            };
             if refused.is_err() {
                 thread::sleep(Duration::from_millis(1));
-            } else if let Err(error) = self.0.submit_and_wait(1)
+            } else if let Err(error) = self.0.submit_and_wait(awaited)
                 && error.kind() != ErrorKind::Interrupted
             {
                 // What the kernel has taken it finishes. It never sees what is

@@ -373,6 +373,50 @@ fn scattered_pieces_are_written_and_read_whole_wherever_they_stand() {
 }
 
 #[test]
+fn long_pieces_go_side_by_side_where_the_host_can_use_their_memory() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("image");
+    let (io, each) = (IoMode::Direct, 700 << 10);
+    let device = FileDevice::create(path, 16 << 20, Preallocate::Sparse, io).unwrap();
+    let place = |nth: u64| (1 << 20) * (15 - nth);
+    let pieces: Vec<AlignedBuffer> = (0..12)
+        .map(|nth| {
+            let mut piece = AlignedBuffer::zeroed(each);
+            piece.fill(nth + 1);
+            piece
+        })
+        .collect();
+    let writes: Vec<(u64, &[u8])> = (0..)
+        .map(place)
+        .zip(pieces.iter().map(|p| &p[..]))
+        .collect();
+    let before = device.counters().snapshot();
+    device.write_many(&writes).unwrap();
+    let mut back: Vec<AlignedBuffer> = (0..12).map(|_| AlignedBuffer::zeroed(each)).collect();
+    let mut one = vec![0; each + 512]; // in memory that the host cannot use
+    let skew = 512 - one.as_ptr().addr() % 512 + 8;
+    let mut reads: Vec<(u64, &mut [u8])> = (0..)
+        .map(place)
+        .zip(back.iter_mut().map(|b| &mut b[..]))
+        .collect();
+    reads.insert(5, (place(3), &mut one[skew..][..each - 4096]));
+    device.read_many(&mut reads).unwrap();
+    let after = device.counters().snapshot();
+    assert_eq!(
+        (after.writes - before.writes, after.reads - before.reads),
+        (12, 13)
+    );
+    let copied = after.bytes_copied - before.bytes_copied;
+    assert_eq!(copied, each as u64 - 4096, "the one that could not be used");
+    assert!(
+        back.iter()
+            .zip(&pieces)
+            .all(|(read, wrote)| read[..] == wrote[..])
+    );
+    assert!(one[skew..][..each - 4096].iter().all(|byte| *byte == 4));
+}
+
+#[test]
 fn threads_with_scattered_pieces_do_not_meet() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("image");
