@@ -1,12 +1,6 @@
 //! What a segment holds, and how its bytes are read.
-//!
-//! The summaries alone say what was written where. If little of a segment
-//! lives, they are read by themselves and then what has proved to live, each
-//! run of neighbours in one request; otherwise the segment is read whole.
-//! *Cheaper* means: every request counts as much as reading
-//! [`REQUEST_BYTES`], whole segments as one (though who is slow reads them in
-//! portions).
 
+use super::price::runs_of;
 use crate::chain::{ChainItem, MapPage, Summary, maps_in, summaries_while};
 use crate::durability::InFlight;
 use crate::error::{Error, Result};
@@ -18,16 +12,7 @@ use crate::reader::ReadCause;
 use crate::segments::Edition;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use varve_device::{ALIGNMENT, PooledBuffer};
-
-/// Bytes that could be read in the time that one more request costs: about
-/// what disks and flash of today have in common, 50 to 200 KiB.
-const REQUEST_BYTES: u64 = 64 << 10;
-/// Dead bytes between two live blocks that are read along.
-const GAP_BYTES: u64 = REQUEST_BYTES;
-/// Most bytes of one such request.
-const RUN_BYTES: u64 = 1 << 20;
 
 /// One block found in a segment (thesis figure 6-5).
 #[derive(Clone, Copy, Debug)]
@@ -217,18 +202,14 @@ impl Lfs {
         edition: Edition,
         live_bytes: u64,
     ) -> Result<SegmentContents> {
-        let geometry = &self.geometry;
-        let whole = u64::from(geometry.segment_bytes) + REQUEST_BYTES;
-        // One request for what lives; if it is scattered, more.
-        let mut price = live_bytes + REQUEST_BYTES;
-        let summary_price = REQUEST_BYTES + u64::from(geometry.write_unit);
-        if price + self.usual_partials() * summary_price >= whole {
+        if self.is_read_whole(live_bytes, self.usual_partials()) {
             return self.read_whole(segment, edition);
         }
-        let mut dear = false;
+        let geometry = &self.geometry;
+        let (mut read, mut dear) = (0, false);
         let walked = summaries_while(geometry, segment, edition.incarnation, |offset| {
-            price += summary_price;
-            if price >= whole {
+            read += 1;
+            if self.is_read_whole(live_bytes, read) {
                 dear = true;
                 return Ok(None);
             }
@@ -276,13 +257,6 @@ impl Lfs {
             sector,
             Malformed::new("map of a segment", problem),
         ))
-    }
-
-    /// How many partial segments a segment has had on average since the mount:
-    /// each costs a request to read its summary alone.
-    fn usual_partials(&self) -> u64 {
-        let partials = self.counters.partials.load(Relaxed);
-        partials / self.counters.segments_opened.load(Relaxed).max(1)
     }
 
     pub(super) fn read_whole(&self, segment: u32, edition: Edition) -> Result<SegmentContents> {
@@ -363,6 +337,8 @@ impl Lfs {
         let wanted_bytes: u64 = wanted.clone().map(|info| u64::from(info.length)).sum();
         let may_be_kept =
             |bytes: usize| 2 * wanted_bytes >= bytes as u64 && self.control.buffers.can_spare();
+        let runs = runs_of(wanted.clone(), u64::MAX);
+        self.control.spread.learn(wanted_bytes, &runs);
         if let Some(image) = &contents.image {
             let first = self.geometry.byte(contents.segment, 0);
             return Ok(Extents {
@@ -371,24 +347,10 @@ impl Lfs {
                 bytes: Arc::clone(image),
             });
         }
-        let mut ranges: Vec<(u64, u64)> = wanted
-            .map(|info| (info.byte, info.byte + u64::from(info.length)))
-            .map(|(from, to)| (from - from % SECTOR, to.next_multiple_of(SECTOR)))
-            .collect();
-        ranges.sort_unstable();
         let portion = self.counters.speed.portion_bytes();
-        let most = portion.min(RUN_BYTES);
-        let mut merged: Vec<(u64, u64)> = Vec::new();
-        for (from, to) in ranges {
-            match merged.last_mut() {
-                Some(last) if from <= last.1 + GAP_BYTES && to - last.0 <= most => {
-                    last.1 = last.1.max(to);
-                }
-                _ => merged.push((from, to)),
-            }
-        }
         let mut end = 0;
-        let runs: Vec<(u64, Range<usize>)> = (merged.into_iter())
+        let runs: Vec<(u64, Range<usize>)> = runs_of(wanted, portion)
+            .into_iter()
             .map(|(from, to)| {
                 let run = end..end + (to - from) as usize;
                 end = run.end.next_multiple_of(ALIGNMENT);

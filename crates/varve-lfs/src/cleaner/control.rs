@@ -6,6 +6,7 @@ use super::contents::SegmentContents;
 use super::holes::Plugging;
 use super::pace::{Gauge, Pacer};
 use super::policy::PolicyKind;
+use super::price::Spread;
 use super::way::Way;
 use crate::error::{Error, Result};
 use crate::heads::LogEnd;
@@ -161,6 +162,8 @@ pub(crate) struct Control {
     pub reuses_early: AtomicBool,
     /// Whether large groups find holes.
     pub plugs: Plugging,
+    /// How far apart what lives in a segment stands.
+    pub spread: Spread,
     /// For what is read of a segment: fresh memory costs more than reading.
     pub buffers: Arc<BufferPool>,
 }
@@ -225,6 +228,7 @@ impl Control {
             remote_calls: AtomicU32::new(0),
             reuses_early: AtomicBool::new(false),
             plugs: Plugging::default(),
+            spread: Spread::default(),
             buffers: buffers_for(segment_bytes as usize),
         }
     }

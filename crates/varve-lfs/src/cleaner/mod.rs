@@ -36,6 +36,7 @@ mod mechanism;
 pub mod pace;
 mod pass;
 pub mod policy;
+mod price;
 mod remote;
 #[cfg(test)]
 mod tests;

@@ -83,6 +83,23 @@ fn a_segment_is_read_whole_once_that_is_no_dearer() {
     assert_eq!(survey(size), size);
 }
 
+/// Nearly all of such a segment would be read behind its summaries.
+#[test]
+fn a_segment_is_read_whole_where_what_lives_in_others_was_scattered() {
+    let v = Volume::large();
+    let (file, segments) = settled_file(&v, 1000);
+    (0..1000).step_by(2).for_each(|at| v.write(file, at, 1));
+    v.checkpoint();
+    let judge = |segment| {
+        let (_, requests, bytes) = v.reads(|| v.lfs.judge(segment, &|| true).unwrap());
+        (requests, bytes)
+    };
+    let size = u64::from(v.lfs.geometry.segment_bytes);
+    let (requests, bytes) = judge(segments[0]);
+    assert!(requests > 2 && bytes > size / 4 * 3, "{requests} {bytes}");
+    assert_eq!(judge(segments[0]), (1, size));
+}
+
 #[test]
 fn what_lives_is_fetched_in_runs_that_bridge_small_gaps() {
     let v = Volume::large();
