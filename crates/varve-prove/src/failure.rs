@@ -26,6 +26,8 @@ pub enum Promise {
     WrongData,
     /// Time and memory are bounded.
     Bounds,
+    /// What removes is never refused, and gives its space back.
+    Space,
 }
 
 /// A broken promise.

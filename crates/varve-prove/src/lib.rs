@@ -16,6 +16,7 @@
 //! | [`variants`] | the logs that it explores |
 //! | [`virtual_log`] | VLFS as a subject |
 //! | [`full`] | volumes filled and emptied again |
+//! | [`space`] | volumes of any layout filled with anything, and emptied in any order |
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
 //! | [`lost`] | a durable partial that is lost, each in turn |
@@ -60,6 +61,7 @@ pub mod reference;
 pub mod repair;
 pub mod rows;
 pub mod runner;
+pub mod space;
 pub mod strangers;
 pub mod subjects;
 pub mod switch;

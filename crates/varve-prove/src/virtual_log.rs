@@ -27,9 +27,9 @@ pub struct VirtualLog {
     pub options: Options,
     /// Bytes of the device.
     pub device_bytes: u64,
-    /// The device is inside a simulated drive: near is by the head, and records
-    /// lie among the data.
-    pub in_drive: bool,
+    /// So many cylinders of a simulated drive are the device: near is by the
+    /// head, and records lie among the data. 0: there is no drive.
+    pub cylinders: u32,
 }
 
 impl Default for VirtualLog {
@@ -46,7 +46,7 @@ impl Default for VirtualLog {
             },
             options: options(),
             device_bytes: 6 << 20,
-            in_drive: false,
+            cylinders: 0,
         }
     }
 }
@@ -89,9 +89,20 @@ impl VirtualLog {
     /// Inside a drive, of whose cylinders it has two.
     pub fn in_drive() -> Self {
         VirtualLog {
-            in_drive: true,
-            device_bytes: drive().geometry.bytes(),
+            cylinders: 2,
+            device_bytes: drive(2).geometry.bytes(),
             ..VirtualLog::with_small_units()
+        }
+    }
+
+    /// Inside a drive of about as many bytes.
+    pub fn inside_a_drive(self) -> Self {
+        let fits = |&cylinders: &u32| drive(cylinders).geometry.bytes() >= self.device_bytes;
+        let cylinders = (2..1000).find(fits).unwrap_or(1000);
+        VirtualLog {
+            cylinders,
+            device_bytes: drive(cylinders).geometry.bytes(),
+            ..self
         }
     }
 
@@ -117,15 +128,15 @@ impl VirtualLog {
     }
 
     fn medium(&self, device: Arc<dyn Device>) -> Arc<dyn Medium> {
-        if self.in_drive {
+        if self.cylinders > 0 {
             // Its time is its own: where the head is depends on the requests
             // since it was mounted, and on nothing else.
             let clock = Arc::new(VirtualClock::new(0, 0));
-            let disk = SimulatedDisk::over(Sectors(device), drive(), clock, 1);
+            let disk = SimulatedDisk::over(Sectors(device), drive(self.cylinders), clock, 1);
             return Arc::new(InDrive(Arc::new(disk)));
         }
         match self.format.unit_bytes {
-            512 => Arc::new(InOrder(Sectors(device))),
+            512..4096 => Arc::new(InOrder(Sectors(device))),
             _ => Arc::new(InOrder(device)),
         }
     }
@@ -156,8 +167,8 @@ impl VirtualLog {
     }
 }
 
-fn drive() -> Drive {
-    drives::st19101().with_cylinders(2)
+fn drive(cylinders: u32) -> Drive {
+    drives::st19101().with_cylinders(cylinders)
 }
 
 /// The compactor works, until it has moved so much or nothing is to be gained.

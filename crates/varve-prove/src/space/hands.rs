@@ -1,0 +1,180 @@
+//! One who makes things, until there is no room.
+
+use super::listing::name_of;
+use super::{Life, Wrong};
+use crate::mounted::Mounted;
+use crate::random::Random;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::{Attr, Error, FileKind, InodeNo, Result};
+
+/// How an attempt ended that nothing is wrong with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attempt<T> {
+    Done(T),
+    /// There is no room, or no number for it.
+    Refused,
+}
+
+impl<T> Attempt<T> {
+    pub fn is_done(&self) -> bool {
+        matches!(self, Attempt::Done(_))
+    }
+}
+
+/// See the module's head.
+pub struct Hands<'a> {
+    pub life: &'a Life<'a>,
+    pub random: Random,
+    /// Directories that it puts names in; never empty.
+    pub directories: Vec<InodeNo>,
+    /// Files that it made, and how long they are.
+    pub files: Vec<(InodeNo, u64)>,
+    /// Names of files, and the directories they are in.
+    pub names: Vec<(InodeNo, Vec<u8>)>,
+}
+
+/// Files, names and directories that are remembered.
+const REMEMBERED: usize = 20_000;
+
+impl<'a> Hands<'a> {
+    pub fn new(life: &'a Life<'a>, random: Random) -> Self {
+        Hands {
+            life,
+            random,
+            directories: vec![InodeNo::ROOT],
+            files: Vec::new(),
+            names: Vec::new(),
+        }
+    }
+
+    pub fn mounted(&self) -> &'a dyn Mounted {
+        self.life.mounted()
+    }
+
+    /// What was asked for has come, or was refused for want of room; anything
+    /// else is wrong. What a mount does in the background is done at times.
+    pub fn judge<T>(
+        &mut self,
+        what: &str,
+        outcome: Result<T>,
+    ) -> std::result::Result<Attempt<T>, Wrong> {
+        if self.random.once_in(64) {
+            let written = self.mounted().write_back();
+            written.map_err(|error| format!("write-back while it fills: {error}"))?;
+        }
+        if self.random.once_in(500) {
+            let synced = self.mounted().sync();
+            synced.map_err(|error| format!("sync while it fills: {error}"))?;
+        }
+        match outcome {
+            Ok(done) => {
+                self.life.counts.made.fetch_add(1, Relaxed);
+                Ok(Attempt::Done(done))
+            }
+            Err(Error::NoSpace | Error::TooManyLinks) => {
+                self.life.counts.refused.fetch_add(1, Relaxed);
+                Ok(Attempt::Refused)
+            }
+            Err(error) => Err(format!("{what}: {error}")),
+        }
+    }
+
+    /// A name that nobody has.
+    pub fn new_name(&self) -> Vec<u8> {
+        let number = self.life.next.fetch_add(1, Relaxed);
+        name_of(number, self.life.case.name_bytes)
+    }
+
+    pub fn any_directory(&mut self) -> InodeNo {
+        *self.random.pick(&self.directories)
+    }
+
+    pub fn any_file(&mut self) -> Option<usize> {
+        let files = self.files.len() as u64;
+        (files > 0).then(|| self.random.below(files) as usize)
+    }
+
+    /// A file of a new name.
+    pub fn file(&mut self) -> std::result::Result<Attempt<InodeNo>, Wrong> {
+        let (parent, name) = (self.any_directory(), self.new_name());
+        let mode = FileKind::Regular.mode_bits() | 0o644;
+        let made = self.mounted().mknod(parent, &name, mode);
+        self.made(parent, name, made)
+    }
+
+    /// A symbolic link of so many bytes.
+    pub fn symlink(&mut self, bytes: usize) -> std::result::Result<Attempt<InodeNo>, Wrong> {
+        let (parent, name) = (self.any_directory(), self.new_name());
+        let made = self.mounted().symlink(parent, &name, &vec![b't'; bytes]);
+        self.made(parent, name, made)
+    }
+
+    /// Another name of `ino`.
+    pub fn link(&mut self, ino: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
+        let (parent, name) = (self.any_directory(), self.new_name());
+        let made = self.mounted().link(ino, parent, &name);
+        self.made(parent, name, made)
+    }
+
+    fn made(
+        &mut self,
+        parent: InodeNo,
+        name: Vec<u8>,
+        made: Result<Attr>,
+    ) -> std::result::Result<Attempt<InodeNo>, Wrong> {
+        match self.judge("a name", made)? {
+            Attempt::Done(attr) => {
+                if attr.kind == FileKind::Regular && self.files.len() < REMEMBERED {
+                    self.files.push((attr.ino, attr.size));
+                }
+                if self.names.len() < REMEMBERED {
+                    self.names.push((parent, name));
+                }
+                Ok(Attempt::Done(attr.ino))
+            }
+            Attempt::Refused => Ok(Attempt::Refused),
+        }
+    }
+
+    /// A directory in `parent`.
+    pub fn directory(&mut self, parent: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
+        let made = self.mounted().mkdir(parent, &self.new_name(), 0o755);
+        match self.judge("a directory", made)? {
+            Attempt::Done(attr) => {
+                if self.directories.len() < REMEMBERED {
+                    self.directories.push(attr.ino);
+                }
+                Ok(Attempt::Done(attr.ino))
+            }
+            Attempt::Refused => Ok(Attempt::Refused),
+        }
+    }
+
+    /// Bytes at an offset of a file.
+    pub fn write(
+        &mut self,
+        ino: InodeNo,
+        offset: u64,
+        bytes: usize,
+    ) -> std::result::Result<Attempt<()>, Wrong> {
+        let fill = self.random.word() as u8;
+        let written = self.mounted().write(ino, offset, &vec![fill; bytes]);
+        let written = self.judge("a write", written)?;
+        Ok(match written {
+            Attempt::Done(count) if count == bytes => Attempt::Done(()),
+            _ => Attempt::Refused,
+        })
+    }
+
+    /// An extended attribute of so many bytes.
+    pub fn attribute(
+        &mut self,
+        ino: InodeNo,
+        name: &str,
+        bytes: usize,
+    ) -> std::result::Result<Attempt<()>, Wrong> {
+        let value = vec![self.random.word() as u8; bytes];
+        let set = self.mounted().setxattr(ino, name.as_bytes(), &value);
+        self.judge("an attribute", set)
+    }
+}

@@ -1,0 +1,287 @@
+//! A volume can always be emptied, whatever it was filled with.
+//!
+//! A [`Case`] draws a volume, fillings until nothing more fits, and an order of
+//! removals with checkpoints, cleaning, kills and remounts between; [`run`] has
+//! it done on a layout. Nothing that removes may be refused, and at the end the
+//! volume is empty, offers what it did when it was new, and is sound.
+//!
+//! The layout is behind [`Volumes`], so that all layouts meet the same cases.
+//! With one thread a case is decided by its seed; with several the scheduler
+//! decides, too.
+
+mod case;
+mod emptying;
+mod filling;
+mod hands;
+mod listing;
+mod volumes;
+
+pub use case::{Case, Cycle, Filling, Order, Shape};
+pub use volumes::{Logs, VirtualLogs};
+
+use crate::explorer::mix;
+use crate::failure::{Failure, Promise};
+use crate::mounted::{Mounted, Subject};
+use crate::panics;
+use crate::random::Random;
+use crate::runner::new_clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::MemoryDevice;
+use varve_fs::{InodeNo, StatFs};
+
+/// The volumes of a layout.
+pub trait Volumes: Sync {
+    /// The layout, for people.
+    fn name(&self) -> &'static str;
+
+    /// How a volume of this shape, or one near to it, is made, mounted and
+    /// checked. It is killed by being dropped.
+    fn of(&self, shape: &Shape) -> Box<dyn Subject>;
+}
+
+/// What a case did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Fillings until nothing fitted, and emptied again.
+    pub cycles: u64,
+    /// Names, bytes and attributes that came.
+    pub made: u64,
+    /// Things that were refused as the volume was full.
+    pub refused: u64,
+    /// Removals, all of which were done.
+    pub removed: u64,
+    /// Mounts after a kill.
+    pub kills: u64,
+    /// Mounts after an unmount.
+    pub remounts: u64,
+}
+
+/// The same, while several threads count.
+#[derive(Debug, Default)]
+struct Counts {
+    made: AtomicU64,
+    refused: AtomicU64,
+    removed: AtomicU64,
+    kills: AtomicU64,
+    remounts: AtomicU64,
+}
+
+/// A volume in one of its lives.
+struct Life<'a> {
+    case: &'a Case,
+    subject: &'a dyn Subject,
+    device: Arc<MemoryDevice>,
+    /// None while nobody has it mounted.
+    mounted: Option<Box<dyn Mounted>>,
+    /// Numbers names, so that they tell in which order they came.
+    next: AtomicU64,
+    mounts: u64,
+    counts: Counts,
+}
+
+/// What is wrong, in words.
+type Wrong = String;
+
+/// Has `work` done by so many threads at once, each with its number; one works
+/// where it was called.
+fn side_by_side(threads: u64, work: impl Fn(u64) -> Result<(), Wrong> + Sync) -> Result<(), Wrong> {
+    if threads == 1 {
+        return work(0);
+    }
+    std::thread::scope(|scope| {
+        let work = &work;
+        let start = |thread| scope.spawn(move || panics::catch(|| work(thread)));
+        let all: Vec<_> = (0..threads).map(start).collect();
+        let ended = all.into_iter().map(|one| one.join());
+        let ended: Vec<_> = ended.collect();
+        ended.into_iter().try_for_each(|one| match one {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(panic)) => Err(panic),
+            Err(_) => Err("a thread panicked".to_owned()),
+        })
+    })
+}
+
+impl Life<'_> {
+    fn mounted(&self) -> &dyn Mounted {
+        &**self.mounted.as_ref().expect("a mounted volume")
+    }
+
+    fn mount(&mut self) -> Result<(), Wrong> {
+        self.mounts += 1;
+        let device = Arc::clone(&self.device);
+        let mounted = self.subject.mount(device, new_clock(), self.mounts);
+        let mounted = mounted.map_err(|error| format!("mount: {error}"))?;
+        let damage = mounted.damage();
+        if !damage.is_empty() {
+            return Err(format!("mount: {damage:?}"));
+        }
+        self.mounted = Some(mounted);
+        Ok(())
+    }
+
+    /// The server is gone, without a word; another one takes over.
+    fn kill(&mut self) -> Result<(), Wrong> {
+        self.counts.kills.fetch_add(1, Relaxed);
+        self.mounted = None;
+        self.mount()
+    }
+
+    fn unmount(&mut self) -> Result<(), Wrong> {
+        let mounted = self.mounted.take().expect("a mounted volume");
+        mounted
+            .unmount()
+            .map_err(|error| format!("unmount: {error}"))
+    }
+
+    fn remount(&mut self) -> Result<(), Wrong> {
+        self.counts.remounts.fetch_add(1, Relaxed);
+        self.unmount()?;
+        self.mount()
+    }
+
+    /// A random turn for the volume between removals, in which nothing may fail.
+    fn turn(&mut self, random: &mut Random) -> Result<(), Wrong> {
+        match random.below(4) {
+            0 => self.remount(),
+            _ => self.kill(),
+        }
+    }
+
+    /// Work that is due in the background, as it is done behind a mount.
+    fn settle(&self) -> Result<(), Wrong> {
+        let told = |what: &'static str| move |error| format!("{what}: {error}");
+        let mounted = self.mounted();
+        mounted.sync().map_err(told("sync"))?;
+        while mounted.write_back().map_err(told("write-back"))? {}
+        mounted.checkpoint().map_err(told("checkpoint"))?;
+        mounted.maintain().map_err(told("maintenance"))
+    }
+
+    fn is_empty(&self) -> Result<(), Wrong> {
+        let names = self.mounted().readdir(InodeNo::ROOT, 0, 9);
+        let names = names.map_err(|error| format!("the root: {error}"))?;
+        match names.len() {
+            2 => Ok(()),
+            _ => Err(format!("there are still {names:?}")),
+        }
+    }
+}
+
+/// Does `case` on a volume of the layout.
+///
+/// # Errors
+/// What was refused, lost, or not given back; a panic.
+pub fn run(case: &Case, volumes: &dyn Volumes) -> Result<Report, Failure> {
+    let told = |wrong: Wrong| {
+        let what = format!("{} on {}", case, volumes.name());
+        Failure::new(Promise::Space, wrong).context(what)
+    };
+    match panics::catch(|| live(case, volumes)) {
+        Ok(done) => done.map_err(told),
+        Err(panic) => Err(told(panic)),
+    }
+}
+
+fn live(case: &Case, volumes: &dyn Volumes) -> Result<Report, Wrong> {
+    let subject = volumes.of(&case.shape);
+    let device = Arc::new(MemoryDevice::new(subject.device_bytes()));
+    let made = subject.format(device.clone(), new_clock());
+    made.map_err(|error| format!("mkfs: {error}"))?;
+    let mut life = Life {
+        case,
+        subject: &*subject,
+        device,
+        mounted: None,
+        next: AtomicU64::new(0),
+        mounts: 0,
+        counts: Counts::default(),
+    };
+    life.mount()?;
+    let new = (life.mounted().statfs(), life.mounted().usage());
+    for (nth, cycle) in (0..).zip(&case.cycles) {
+        let seed = mix(case.seed, nth);
+        let during = |wrong| format!("cycle {nth}: {wrong}");
+        filling::fill(&mut life, cycle, seed).map_err(during)?;
+        emptying::empty(&mut life, cycle, seed).map_err(during)?;
+        ended(&mut life, new).map_err(during)?;
+    }
+    life.unmount()?;
+    let found = life.subject.check(life.device.clone());
+    if !found.is_empty() {
+        return Err(format!("the check: {found:?}"));
+    }
+    let count = |counter: &AtomicU64| counter.load(Relaxed);
+    Ok(Report {
+        cycles: case.cycles.len() as u64,
+        made: count(&life.counts.made),
+        refused: count(&life.counts.refused),
+        removed: count(&life.counts.removed),
+        kills: count(&life.counts.kills),
+        remounts: count(&life.counts.remounts),
+    })
+}
+
+/// Space that may be missing on an emptied volume: a hundredth, and what the
+/// root's own blocks and nodes may take.
+fn slack(new: StatFs) -> u64 {
+    new.blocks / 100 + 8
+}
+
+/// The volume is empty, and as good as new; also for whoever mounts it.
+fn ended(life: &mut Life<'_>, new: (StatFs, varve_fs::Usage)) -> Result<(), Wrong> {
+    for again in [false, true] {
+        if again {
+            life.remount()?;
+        }
+        life.settle()?;
+        life.is_empty()?;
+        let (now, usage) = (life.mounted().statfs(), life.mounted().usage());
+        if usage.inodes != new.1.inodes {
+            return Err(format!(
+                "{usage:?} on an empty volume, {:?} on a new",
+                new.1
+            ));
+        }
+        if now.free + slack(new.0) < new.0.free {
+            return Err(format!("{now:?} on an empty volume, {:?} on a new", new.0));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_cases_are_done_on_both_layouts() {
+        for volumes in [&VirtualLogs as &dyn Volumes, &Logs] {
+            let case = Case {
+                seed: 3,
+                shape: Shape {
+                    device_bytes: 16 << 20,
+                    block_bytes: 4096,
+                    unit_bytes: 4096,
+                    in_drive: false,
+                    variety: 6,
+                },
+                name_bytes: 0,
+                threads: 1,
+                cycles: vec![Cycle {
+                    fillings: vec![Filling::SmallFiles],
+                    thin_one_in: 3,
+                    left_bytes: 3 << 20,
+                    order: Order::Random,
+                    pause_one_in: 20,
+                    turns: 2,
+                    detour_one_in: 5,
+                }],
+            };
+            let report = run(&case, volumes).unwrap_or_else(|failure| panic!("{failure}"));
+            assert!(report.removed > 100 && report.refused > 0, "{report:?}");
+            assert_eq!(report.kills + report.remounts, 2 + 1);
+        }
+    }
+}
