@@ -94,6 +94,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Refuses a range that cannot fit before any of it is taken.
     fn admit_range(&self, vnode: &Vnode, from: u64, to: u64) -> Result<()> {
+        self.space.reaches(to);
         let growth = |blocks| Usage {
             inodes: 0,
             blocks,

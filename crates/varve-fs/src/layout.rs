@@ -69,6 +69,10 @@ pub struct StatFs {
     pub files_free: u64,
 }
 
+/// Inodes that one operation changes at most: of a rename over a directory, both
+/// directories, what is moved and what ends.
+pub const IMAGES_AT_MOST: u64 = 4;
+
 /// Changes that are to be appended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
@@ -78,12 +82,23 @@ pub struct Waiting {
     pub promised: u64,
     /// Bytes asked for by operations that are not admitted yet.
     pub asked: u64,
+    /// How many operations these are; each writes [`IMAGES_AT_MOST`] images at
+    /// most.
+    pub operations: u64,
+    /// No operation since the mount has reached beyond this block of a file.
+    pub highest_block: u64,
 }
 
 impl Waiting {
     /// Bytes that will come without asking again.
     pub fn certain(&self) -> u64 {
         self.unwritten.bytes.saturating_add(self.promised)
+    }
+
+    /// Inodes of which something waits, or may come to.
+    pub fn images(&self) -> u64 {
+        let promised = self.operations.saturating_mul(IMAGES_AT_MOST);
+        self.unwritten.images.saturating_add(promised)
     }
 }
 

@@ -65,8 +65,8 @@ pub use file_system::FileSystem;
 pub use held::HeldWrite;
 pub use inode::{Inode, flags};
 pub use layout::{
-    BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,
-    Unwritten, Usage, Waiting,
+    BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping, Position,
+    Purpose, StatFs, Unwritten, Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};

@@ -83,6 +83,10 @@ pub(crate) struct SpaceAccount {
     promised_bytes: AtomicU64,
     /// The same of operations that wait for the answer.
     asked_bytes: AtomicU64,
+    /// How many operations of either kind there are.
+    operations: AtomicU64,
+    /// The highest block that an operation was to reach.
+    highest_block: AtomicU64,
     /// See `held.rs`.
     pub kept_bytes: AtomicU64,
 }
@@ -96,6 +100,14 @@ impl SpaceAccount {
 
     pub fn present(&self) -> Usage {
         self.present.get()
+    }
+
+    /// An operation is going to reach this block of a file.
+    #[inline]
+    pub fn reaches(&self, block: u64) {
+        if self.highest_block.load(Relaxed) < block {
+            self.highest_block.fetch_max(block, Relaxed);
+        }
     }
 
     /// One inode's share changed.
@@ -122,6 +134,7 @@ impl Drop for Operation<'_> {
         self.gate = None;
         self.account.promised.subtract(self.growth);
         self.bytes_of_its_kind().fetch_sub(self.bytes, Relaxed);
+        self.account.operations.fetch_sub(1, Relaxed);
     }
 }
 
@@ -224,6 +237,7 @@ impl<L: Layout> FileSystem<L> {
         };
         self.space.promised.add(growth);
         self.space.asked_bytes.fetch_add(bytes, Relaxed);
+        self.space.operations.fetch_add(1, Relaxed);
         ask(self)?;
         operation.admit();
         Ok(operation)
@@ -284,6 +298,8 @@ impl<L: Layout> FileSystem<L> {
         let waiting = Waiting {
             unwritten: self.waits.now(),
             promised,
+            operations: self.space.operations.load(Relaxed),
+            highest_block: self.space.highest_block.load(Relaxed),
             asked: match purpose {
                 // Nobody may be admitted into what another was promised.
                 Purpose::Grow | Purpose::Rewrite => self.space.asked_bytes.load(Relaxed),
@@ -303,6 +319,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// An operation that must go through, as it only removes.
     pub(crate) fn begin_unasked(&self) -> Operation<'_> {
+        self.space.operations.fetch_add(1, Relaxed);
         self.enter(Operation {
             account: &self.space,
             growth: Usage::default(),

@@ -218,6 +218,10 @@ impl<L: Layout> FileSystem<L> {
             false => self.keeps(growth, Purpose::Grow),
         };
         let block_bytes = self.store.block_bytes;
+        let end = at
+            .unwrap_or_else(|| vnode.read().inode.size)
+            .saturating_add(bytes as u64);
+        self.space.reaches(end >> self.store.block_shift);
         let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
         let sectors = sectors_of(bytes) + 2 * self.store.sectors_per_block();
         let growth = Usage {

@@ -68,6 +68,7 @@ impl Delta {
         }
         self.touched_ifile.extend(&younger.touched_ifile);
         self.imap_blocks.extend(&younger.imap_blocks);
+        self.neighbours_unknown |= younger.neighbours_unknown;
         for (ino, joins) in younger.unfinished() {
             self.set_unfinished(ino, joins);
         }

@@ -9,7 +9,7 @@ use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
 use crate::format::Pointer;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
-use crate::price::FoldPrice;
+use crate::space::FoldPrice;
 use varve_fs::{InodeNo, Version, flags};
 
 /// A record: a change that no block expresses.

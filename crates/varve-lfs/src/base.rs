@@ -13,7 +13,7 @@ use crate::reader::Reader;
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
-use varve_fs::{InodeNo, Usage};
+use varve_fs::{InodeNo, Usage, Version};
 
 /// One past the highest logical block an index can hold.
 pub const MAX_BLOCK: u64 = 1 << 48;
@@ -44,6 +44,8 @@ pub struct Base {
     pub ifile: InodeImage,
     /// One more than the highest inode number ever used.
     pub next_ino: u64,
+    /// Version of the first file of a number that is not in the map.
+    pub first_version: Version,
     /// Head of the free list; 0 is none.
     pub free_head: u64,
     /// Numbers on it.
@@ -54,6 +56,8 @@ pub struct Base {
     pub usage: Usage,
     /// Live bytes of index nodes and of the ifile.
     pub metadata_bytes: u64,
+    /// Height of the tallest index there ever was.
+    pub tallest: u8,
 }
 
 impl Base {

@@ -18,8 +18,8 @@ use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
-use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
+use crate::space::FoldPrice;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::planted::{self, Planted};
@@ -220,6 +220,11 @@ pub struct Delta {
     pub touched_ifile: HashSet<u64>,
     /// Inode-map blocks this delta will dirty.
     pub imap_blocks: HashSet<u64>,
+    /// It was replayed, and nobody has looked yet which of its numbers leave the
+    /// list of free ones: the blocks of those beside them are not among these.
+    pub neighbours_unknown: bool,
+    /// Numbers that were given out and in no group when it was frozen.
+    pub loose: u64,
     /// Inodes that joined (true) or left (false) the unfinished list.
     unfinished: HashMap<u64, bool>,
     /// Those that joined.
@@ -258,6 +263,18 @@ impl Delta {
             next_ino,
             ..Delta::default()
         }
+    }
+
+    /// The image below has come to know the numbers up to `next_ino`: fewer than
+    /// before if it has begun its inode map anew. The blocks of those that this
+    /// delta has beyond change with the next.
+    pub fn follow_map(&mut self, geometry: &Geometry, next_ino: u64) {
+        let highest = self.inodes.keys().max().copied().unwrap_or(0);
+        if next_ino < self.next_ino {
+            let blocks = imap_block(geometry, next_ino)..=imap_block(geometry, highest);
+            self.imap_blocks.extend(blocks);
+        }
+        self.next_ino = next_ino.max(highest + 1);
     }
 
     /// What it knows of an inode.

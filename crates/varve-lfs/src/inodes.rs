@@ -27,6 +27,8 @@ pub struct InodeAllocator {
     cursor: u64,
     left: u64,
     next_ino: u64,
+    /// Version of the first file of a number that was never used, or forgotten.
+    first_version: Version,
     /// Versions of numbers given out and not yet appended.
     given: std::collections::HashMap<u64, Version>,
     /// Numbers on the list that roll-forward found in use.
@@ -48,6 +50,7 @@ impl InodeAllocator {
             cursor: base.free_head,
             left: base.free_count,
             next_ino: next_ino.max(base.next_ino),
+            first_version: base.first_version,
             taken,
             ..InodeAllocator::default()
         }
@@ -72,7 +75,7 @@ impl InodeAllocator {
                         return Err(Error::OutOfSegments);
                     }
                     self.next_ino += 1;
-                    (self.next_ino - 1, 1)
+                    (self.next_ino - 1, self.first_version)
                 }
             },
         };
@@ -162,6 +165,31 @@ impl InodeAllocator {
     /// A number given out has been appended.
     pub fn used(&mut self, ino: InodeNo) {
         self.given.remove(&ino.0);
+    }
+
+    /// Numbers that were given out and are in no group.
+    pub fn loose(&self) -> u64 {
+        (self.given.len() + self.returned.len()) as u64
+    }
+
+    /// The inode map begins anew, with numbers from `next_ino` on, whose first files
+    /// get this version: no number is in use. False if one was given out.
+    pub fn begin_anew(&mut self, next_ino: u64, first_version: Version) -> bool {
+        if !self.given.is_empty() {
+            return false;
+        }
+        let returned = self.returned.iter().map(|number| number.1).max();
+        *self = InodeAllocator {
+            next_ino,
+            first_version: first_version.max(returned.unwrap_or(0)),
+            ..InodeAllocator::default()
+        };
+        true
+    }
+
+    /// The version of a number that is given out for the first time.
+    pub fn first_version(&self) -> Version {
+        self.first_version
     }
 
     /// A group freed a number.

@@ -6,6 +6,7 @@ use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
@@ -36,6 +37,7 @@ impl Layout for Lfs {
         let mut allocator = self.allocator.lock();
         let base = Arc::clone(&self.committed.read().base);
         let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;
+        self.loose_numbers.store(allocator.loose(), Relaxed);
         if ino.0 < base.next_ino {
             self.remember(ino, base.serial, None);
         }
@@ -135,7 +137,7 @@ impl Layout for Lfs {
     }
 
     fn wants_write_back(&self, waiting: Unwritten) -> bool {
-        self.is_short_of(waiting.bytes)
+        self.is_short_of(waiting)
     }
 
     fn append(&self, group: Group) -> Result<Position> {
@@ -173,6 +175,7 @@ impl Layout for Lfs {
         freed
             .into_iter()
             .for_each(|(ino, version)| allocator.freed(ino, version));
+        self.loose_numbers.store(allocator.loose(), Relaxed);
         Ok(Position(written.serial))
     }
 

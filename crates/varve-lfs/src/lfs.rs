@@ -2,7 +2,6 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
-use crate::allowance::Allowance;
 use crate::cleaner::Fragments;
 use crate::cleaner::policy::PolicyKind;
 use crate::cleaner::{CleanerSettings, Control, Pace};
@@ -18,10 +17,11 @@ use crate::log::{LogState, Output};
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
+use crate::space::Allowance;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLockWriteGuard};
 use varve_device::{Clock, Device};
 
@@ -139,6 +139,8 @@ pub struct Lfs {
     pub(crate) control: Control,
     pub(crate) checkpointing: RankedMutex<crate::checkpoint::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,
+    /// [`InodeAllocator::loose`], for who must not wait for its lock.
+    pub(crate) loose_numbers: AtomicU64,
     pub(crate) log: RankedMutex<LogState>,
     pub(crate) output: Output,
     pub(crate) allowance: Allowance,

@@ -9,7 +9,6 @@
 //! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
 
 mod absorb;
-mod allowance;
 mod apply;
 mod base;
 mod chain;
@@ -32,10 +31,8 @@ mod layout;
 mod lfs;
 mod locks;
 mod log;
-mod marks;
 mod mkfs;
 mod mount;
-mod price;
 mod ranges;
 mod reader;
 mod recovery;

@@ -1,7 +1,9 @@
 //! Making a volume.
 
 use crate::error::{Error, Result};
-use crate::format::checkpoint::{CheckpointRecord, MAGIC as RECORD_MAGIC, record_bytes_for};
+use crate::format::checkpoint::{
+    CheckpointRecord, MAGIC as RECORD_MAGIC, checkpoint_flags, record_bytes_for,
+};
 use crate::format::ifile::IMAP_OFFSET;
 use crate::format::inode::{InodeImage, Root};
 use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
@@ -67,22 +69,51 @@ pub(crate) fn default_segment_bytes(bytes: u64) -> u32 {
     }
 }
 
-/// Segments held back: two for the cleaner, more where segments are small next
-/// to what a checkpoint writes anyway; two for the log's head; and what
-/// one checkpoint may write: the usage table, the inode-map blocks it may have
-/// dirtied, and as much again for index nodes and inodes.
-///
-/// On top come [`slack_segments`].
-pub(crate) fn reserve_segments(
-    volume_bytes: u64,
-    (segment_bytes, block_bytes): (u32, u32),
-    segment_count: u64,
-) -> u64 {
-    let table = segment_count * 32 + 2 * u64::from(block_bytes);
-    let imap = crate::checkpoint::imap_limit(volume_bytes, block_bytes) * u64::from(block_bytes);
-    let cleaner = 2 + u64::from((512 << 10) / segment_bytes).min(4);
-    let checkpoint = (table + 2 * imap).div_ceil(u64::from(segment_bytes));
-    2 + cleaner + checkpoint + slack_segments(segment_count)
+/// What is held back on a volume of `count` segments, in segments. On top comes the
+/// inode map, which grows with what a volume holds ([`crate::space`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reserve {
+    /// Two for the log's head, and what every checkpoint writes: the usage table.
+    fixed: u64,
+    /// What the cleaner moves together while everything else is full.
+    batch: u64,
+    /// Kept from users so that a full volume still has something to clean: 2 % at
+    /// least.
+    pub slack: u64,
+}
+
+impl Reserve {
+    /// Of a volume of such segments and blocks.
+    ///
+    /// The emptiest segments of a full volume have the slack's share of dead bytes
+    /// at least. A batch of them must gain more than the pair of checkpoints that
+    /// gives them back writes, so batch times slack is at least that price times the
+    /// volume (`docs/space.md`). A price is an upper bound, of which a checkpoint
+    /// without changes writes half.
+    pub fn of((segment_bytes, block_bytes): (u32, u32), count: u64) -> Self {
+        let table = count * 32 + 2 * u64::from(block_bytes);
+        let checkpoint = table + 9 * 4096;
+        let price = (checkpoint * count).div_ceil(u64::from(segment_bytes));
+        let fixed = 2 + table.div_ceil(u64::from(segment_bytes));
+        let batch = 2 + u64::from((512 << 10) / segment_bytes).min(4);
+        let batch = batch.max(price.isqrt() * 7 / 10);
+        let least = (count / 50).max(1);
+        let mut slack = least.max(price.div_ceil(batch));
+        if count * u64::from(segment_bytes) > SMALL_VOLUME {
+            let most = count * MAX_RESERVE_PERCENT / 100;
+            slack = slack.min(most.saturating_sub(fixed + batch)).max(least);
+        }
+        Reserve {
+            fixed,
+            batch,
+            slack,
+        }
+    }
+
+    /// All of it.
+    pub fn segments(&self) -> u64 {
+        self.fixed + self.batch + self.slack
+    }
 }
 
 /// Heads of the log whose segments the reserve of such a volume may hold.
@@ -94,12 +125,6 @@ pub(crate) fn most_heads(geometry: &Geometry) -> usize {
     };
     let spare = most.saturating_sub(u64::from(geometry.reserve_segments));
     1 + (spare / 2) as usize
-}
-
-/// Segments kept from users so that a full volume still has something to clean:
-/// 2 %.
-pub(crate) fn slack_segments(segment_count: u64) -> u64 {
-    (segment_count / 50).max(1)
 }
 
 /// Bytes of a slot of the checkpoint ring, and where the first segment begins.
@@ -175,12 +200,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     // The last unit holds a superblock copy.
     let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
     let count = room / u64::from(segment_bytes.max(1));
-    let volume_bytes = count * u64::from(segment_bytes);
-    let reserve = reserve_segments(
-        volume_bytes,
-        (segment_bytes.max(1), options.block_bytes),
-        count,
-    );
+    let reserve = Reserve::of((segment_bytes.max(1), options.block_bytes), count).segments();
     enough(device, segment_bytes, count, reserve)?;
     let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
     let superblock = Superblock {
@@ -346,7 +366,7 @@ pub(crate) fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRe
                 segment_incarnation: 1.into(),
             },
             written_ns: now_ns.into(),
-            flags: crate::format::checkpoint::checkpoint_flags::CLEAN.into(),
+            flags: checkpoint_flags::of(true, 0).into(),
             segments_opened: 1.into(),
             next_ino: InodeNo::FIRST.0.into(),
             free_head: 0.into(),
@@ -360,7 +380,7 @@ pub(crate) fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRe
             inode_bytes: geometry.inode_bytes.into(),
             delta_count: 0.into(),
             further_heads: 0.into(),
-            spare: 0.into(),
+            first_version: 0.into(),
             heads: Default::default(),
         },
         ifile: encoded,

@@ -1,6 +1,5 @@
 //! Mounting and unmounting.
 
-use crate::allowance::Allowance;
 use crate::checkpoint::Schedule;
 use crate::cleaner::{CleanerState, Control};
 use crate::durability::Durability;
@@ -14,6 +13,7 @@ use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
+use crate::space::Allowance;
 use crate::statistics::Counters;
 use quick_cache::sync::Cache;
 use rand::{Rng, SeedableRng};
@@ -21,8 +21,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::Mutex;
 use varve_device::{BufferPool, Clock, Device};
 use varve_fs::planted::{self, Planted};
@@ -146,6 +146,8 @@ impl Lfs {
             let base = Arc::clone(&recovered.committed.get_mut().base);
             allocator.skip_taken(&base, &reader, &geometry)?;
         }
+        let live = &mut recovered.committed.get_mut().live;
+        live.neighbours_unknown = !live.inodes.is_empty();
         let mut rng = match options.seed {
             Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
             None => rand::make_rng(),
@@ -183,6 +185,7 @@ impl Lfs {
                 },
             ),
             allocator: RankedMutex::new(Rank::Allocator, allocator),
+            loose_numbers: AtomicU64::new(0),
             log: RankedMutex::new(
                 Rank::Log,
                 LogState {

@@ -17,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
+use crate::space::Pending;
 use early::Records;
 use foldhash::HashMap;
 use plugs::Mapped;
@@ -164,9 +165,9 @@ pub struct SegmentTable {
     overtaken: u64,
     /// The newest image has all that the log says up to this serial.
     folded: u64,
-    /// Bytes that wait in memory to be appended and must find room, as far as
-    /// the last operation that asked for some knew.
-    pub waiting_bytes: u64,
+    /// What waits in memory to be appended and must find room, as far as the last
+    /// operation that asked for some knew.
+    pub waiting: Pending,
 }
 
 impl SegmentTable {
@@ -226,7 +227,7 @@ impl SegmentTable {
             stale: false,
             overtaken: 0,
             folded: newest.serial(),
-            waiting_bytes: 0,
+            waiting: Pending::default(),
         }
     }
 

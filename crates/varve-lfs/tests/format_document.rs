@@ -103,7 +103,7 @@ fn every_field_is_where_the_document_says() {
         structure!(CheckpointHeader: serial, crc, magic, volume_tag, position, written_ns, flags,
             segments_opened, next_ino, free_head, free_count, unfinished_count, inodes_used,
             blocks_used, sectors_used, metadata_bytes, durable_through, inode_bytes, delta_count,
-            further_heads, spare, heads),
+            further_heads, first_version, heads),
         structure!(HeadPlace: offset, segment, next_segment, segment_incarnation),
         structure!(LogPosition: serial, offset, segment, next_segment, predecessor, incarnation,
             segment_incarnation),

@@ -43,6 +43,8 @@ pub struct Fold<'a> {
     pub(super) obsolete: Obsolete,
     /// Blocks of the ifile written so far.
     pub(super) ifile_changes: Changes,
+    /// Height of the tallest index that was folded.
+    pub(super) tallest: u8,
 }
 
 impl<'a> Fold<'a> {
@@ -58,6 +60,7 @@ impl<'a> Fold<'a> {
             final_images: Vec::new(),
             obsolete: Obsolete::default(),
             ifile_changes: Changes::new(),
+            tallest: 0,
         }
     }
 
@@ -249,6 +252,7 @@ impl<'a> Fold<'a> {
             .find(|(_, p)| p.is_some())
             .map_or(0, |(&b, _)| b);
         let height = old.height.max(height_for(slots, highest));
+        self.tallest = self.tallest.max(height);
         let version = below.map_or(delta.version, |image| image.inode.version);
         let root = old.clone();
         Ok(FileFold {

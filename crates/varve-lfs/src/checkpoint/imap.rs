@@ -10,11 +10,11 @@ use super::live_bytes;
 use crate::base::{Tree, imap_block};
 use crate::error::Result;
 use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET};
-use crate::format::{Malformed, Pointer, entries_mut};
+use crate::format::{Malformed, Pointer, entries, entries_mut};
 use crate::log::{LogItem, Placed};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use varve_fs::{InodeNo, Timestamp};
+use varve_fs::{InodeNo, Timestamp, Version};
 
 /// Ifile blocks written in one group.
 const CHUNK: usize = 32;
@@ -22,6 +22,8 @@ const CHUNK: usize = 32;
 /// The lists a checkpoint record names.
 pub struct Lists {
     pub next_ino: u64,
+    /// Version of the first file of a number that is not in the map.
+    pub first_version: Version,
     pub free_head: u64,
     pub free_count: u64,
     pub unfinished: BTreeSet<u64>,
@@ -154,7 +156,7 @@ impl Fold<'_> {
         }
         for ino in self.base.next_ino.max(InodeNo::FIRST.0)..next_ino {
             if !changes.contains_key(&ino) {
-                editor.push(ino, 1)?;
+                editor.push(ino, self.base.first_version)?;
             }
         }
         let unfinished = self.unfinished();
@@ -164,18 +166,87 @@ impl Fold<'_> {
                 editor.block(block)?;
             }
         }
-        let (free_head, free_count, mut blocks) =
+        let (mut free_head, mut free_count, mut blocks) =
             (editor.free_head, editor.free_count, editor.blocks);
+        let (mut next_ino, mut first_version) = (next_ino, self.base.first_version);
+        let numbers = next_ino - InodeNo::FIRST.0;
+        let map_is_long = next_ino > self.lfs.geometry.entries_per_block();
+        if free_count == numbers
+            && map_is_long
+            && let Some(version) = self.begin_map_anew(next_ino, &mut blocks)?
+        {
+            (next_ino, first_version) = (InodeNo::FIRST.0, version);
+            (free_head, free_count) = (0, 0);
+        }
         if unfinished != self.base.unfinished {
             self.unfinished_blocks(&unfinished, &mut blocks);
         }
         self.write_ifile_blocks(blocks)?;
         Ok(Lists {
             next_ino,
+            first_version,
             free_head,
             free_count,
             unfinished,
         })
+    }
+
+    /// No number below `next_ino` is in use: an emptied volume gives back the room
+    /// of its inode map. All numbers are forgotten, but for a version that none of
+    /// them has had, which is that of their next files. `None` if somebody has been
+    /// given one of them meanwhile.
+    fn begin_map_anew(
+        &mut self,
+        next_ino: u64,
+        edited: &mut BTreeMap<u64, Vec<u8>>,
+    ) -> Result<Option<Version>> {
+        let geometry = self.lfs.geometry;
+        let (first, last) = (
+            imap_block(&geometry, 0),
+            imap_block(&geometry, next_ino - 1),
+        );
+        let mut version = self.base.first_version;
+        for block in first..=last {
+            let bytes = match edited.get(&block) {
+                Some(bytes) => bytes.clone(),
+                None => self.ifile_content(block)?,
+            };
+            for entry in entries::<ImapEntry>(&bytes) {
+                if let ImapState::Free { next_version, .. } = entry.state()? {
+                    version = version.max(next_version);
+                }
+            }
+        }
+        {
+            let mut allocator = self.lfs.allocator.lock();
+            let is_quiet = self.lfs.committed.read().live.inodes.is_empty();
+            if !is_quiet || !allocator.begin_anew(InodeNo::FIRST.0, version) {
+                return Ok(None);
+            }
+            version = allocator.first_version();
+        }
+        let mut start = match edited.remove(&first) {
+            Some(bytes) => bytes,
+            None => self.ifile_content(first)?,
+        };
+        let unused = ImapEntry::new(ImapState::Unused);
+        entries_mut::<ImapEntry>(&mut start)[InodeNo::FIRST.0 as usize..].fill(unused);
+        edited.retain(|&block, _| block < first);
+        edited.insert(first, start);
+        let root = self.base.ifile_root().clone();
+        let lfs = self.lfs;
+        let tree = Tree {
+            reader: &lfs.reader,
+            ino: InodeNo::IFILE,
+            root: &root,
+        };
+        for block in first + 1..=last {
+            if let Some(former) = tree.get(block)? {
+                self.kill_metadata(&former);
+                self.ifile_changes.insert(block, None);
+            }
+        }
+        Ok(Some(version))
     }
 
     fn unfinished(&self) -> BTreeSet<u64> {

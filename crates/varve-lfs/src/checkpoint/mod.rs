@@ -30,7 +30,7 @@ use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
 use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
-use crate::price::FoldPrice;
+use crate::space::FoldPrice;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -41,6 +41,9 @@ use varve_fs::planted::{self, Planted};
 /// Changes a delta may take before a checkpoint is due: folding it should not
 /// take long.
 const MAX_ENTRIES: u64 = 250_000;
+
+/// Bytes of inode-map blocks that one checkpoint may have in memory.
+const MAP_BYTES_AT_ONCE: u64 = 16 << 20;
 
 /// Attempts at one checkpoint while the device refuses some of its writes.
 const ATTEMPTS: u32 = 16;
@@ -55,9 +58,10 @@ pub struct Schedule {
 }
 
 impl Lfs {
-    /// Inode-map blocks one checkpoint may have to write; part of the reserve.
+    /// Inode-map blocks that one checkpoint is to write at most: it has them in
+    /// memory together. Room there is for all of them ([`crate::space`]).
     pub(crate) fn imap_limit(&self) -> u64 {
-        imap_limit(self.geometry.volume_bytes(), self.geometry.block_bytes)
+        MAP_BYTES_AT_ONCE / u64::from(self.geometry.block_bytes)
     }
 
     /// Bytes of log after which a checkpoint is due: bounded replay, and on
@@ -84,7 +88,7 @@ impl Lfs {
         live.log_bytes >= self.checkpoint_bytes()
             || live.entries >= MAX_ENTRIES
             || live.memory_bytes() >= self.options.delta_bytes()
-            || live.priced_imap_blocks(&self.geometry) >= self.imap_limit() * 3 / 2
+            || live.imap_blocks.len() as u64 >= self.imap_limit() / 2
     }
 
     /// True if the background has not kept up: the caller takes the
@@ -95,7 +99,7 @@ impl Lfs {
         live.entries >= 2 * MAX_ENTRIES
             || live.memory_bytes() >= 2 * self.options.delta_bytes()
             || live.log_bytes >= 2 * self.checkpoint_bytes()
-            || live.priced_imap_blocks(&self.geometry) >= self.imap_limit() * 9 / 4
+            || live.imap_blocks.len() as u64 >= self.imap_limit() * 3 / 4
     }
 
     /// Takes a checkpoint if one is due.
@@ -173,6 +177,7 @@ impl Lfs {
             frozen.absorb(&self.geometry, younger);
         }
         frozen.boundary = log.end.serial();
+        frozen.loose = self.loose_numbers.load(Relaxed);
         committed.live.next_ino = frozen.next_ino;
         if planted::is(Planted::BoundaryCutsGroup)
             && frozen.inodes.len() > 1
@@ -190,13 +195,15 @@ impl Lfs {
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {
         self.allocator.lock().settle();
         let (frozen, base, boundary, usage) = self.freeze();
+        // What the ends of segments take is in what is counted on of each.
         let price = self.fold_bytes(&base, &frozen) + self.table_bytes(frozen.next_ino);
+        let price = price * u64::from(self.geometry.segment_bytes) / self.dependable_bytes();
         let written = || self.counters.checkpoint_log_bytes.load(Relaxed);
         let before = written();
         let mut fold = Fold::new(self, &base, &frozen);
         let imap_changes = fold.files()?;
         let lists = fold.inode_map(imap_changes)?;
-        let table = fold.usage_table(serial, boundary.serial())?;
+        let table = fold.usage_table(serial, boundary.serial(), lists.next_ino)?;
         let bytes = written() - before;
         if bytes > price {
             tracing::warn!(
@@ -212,6 +219,7 @@ impl Lfs {
         );
         let final_images = std::mem::take(&mut fold.final_images);
         let obsolete = std::mem::take(&mut fold.obsolete);
+        let tallest = base.tallest.max(fold.tallest);
         let end = self.record_end(boundary);
         let early = planted::is(Planted::RecordEarly);
         if !early && !planted::is(Planted::NoFlushBeforeRecord) {
@@ -229,7 +237,7 @@ impl Lfs {
                 volume_tag: self.volume_tag.into(),
                 position: end.at(0),
                 written_ns: self.clock.now_ns().into(),
-                flags: if clean { checkpoint_flags::CLEAN } else { 0 }.into(),
+                flags: checkpoint_flags::of(clean, tallest).into(),
                 segments_opened: self.segments.lock().opened().into(),
                 next_ino: lists.next_ino.into(),
                 free_head: lists.free_head.into(),
@@ -246,7 +254,7 @@ impl Lfs {
                 inode_bytes: self.geometry.inode_bytes.into(),
                 delta_count: (deltas.len() as u32).into(),
                 further_heads: 0.into(),
-                spare: 0.into(),
+                first_version: lists.first_version.into(),
                 heads: Default::default(),
             },
             ifile: self.encode_inode(&table.ifile),
@@ -262,11 +270,13 @@ impl Lfs {
             serial,
             ifile: table.ifile.clone(),
             next_ino: lists.next_ino,
+            first_version: lists.first_version,
             free_head: lists.free_head,
             free_count: lists.free_count,
             unfinished: lists.unfinished,
             usage,
             metadata_bytes: table.metadata_bytes,
+            tallest,
         };
         let reach = (boundary.serial(), end.serial());
         self.install(base, reach, &frozen, &table, final_images);
@@ -349,6 +359,7 @@ impl Lfs {
         let serial = base.serial;
         let mut log = self.log.lock();
         let mut committed = self.change_committed();
+        committed.live.follow_map(&self.geometry, base.next_ino);
         committed.base = Arc::new(base);
         committed.frozen = None;
         // Inodes the delta did not touch are as the last image had them.
@@ -395,12 +406,6 @@ impl Lfs {
             tracing::warn!(%error, segment, "the device refused a discard");
         }
     }
-}
-
-/// See [`Lfs::imap_limit`]; mkfs sizes the reserve by it.
-pub(crate) fn imap_limit(volume_bytes: u64, block_bytes: u32) -> u64 {
-    let bytes = (volume_bytes / 512).clamp(128 << 10, 16 << 20);
-    (bytes / u64::from(block_bytes)).max(8)
 }
 
 /// Bytes of `pointer` as a change of live bytes.

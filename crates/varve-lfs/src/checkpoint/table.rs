@@ -46,7 +46,13 @@ impl Lfs {
 
 impl Fold<'_> {
     /// Writes the usage table and the ifile's index.
-    pub(super) fn usage_table(&mut self, serial: u64, boundary: u64) -> Result<TableImage> {
+    /// Numbers end at `next_ino`.
+    pub(super) fn usage_table(
+        &mut self,
+        serial: u64,
+        boundary: u64,
+        next_ino: u64,
+    ) -> Result<TableImage> {
         let mut root = self.base.ifile_root().clone();
         let mut changes = std::mem::take(&mut self.ifile_changes);
         let mut known_dead: Vec<u64> = changes.keys().copied().collect();
@@ -69,7 +75,7 @@ impl Fold<'_> {
                 .collect();
             if corrections.len() <= self.lfs.record_room() {
                 return Ok(TableImage {
-                    ifile: self.ifile_image(root),
+                    ifile: self.ifile_image(root, next_ino),
                     entries,
                     corrections,
                     metadata_bytes: self.metadata_bytes.max(0) as u64,
@@ -172,9 +178,8 @@ impl Fold<'_> {
         Ok(fold.root)
     }
 
-    fn ifile_image(&self, root: Root) -> InodeImage {
+    fn ifile_image(&self, root: Root, next_ino: u64) -> InodeImage {
         let mut inode = self.base.ifile.inode.clone();
-        let next_ino = self.base.next_ino.max(self.frozen.next_ino);
         inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
         inode.mtime = varve_fs::Timestamp::from_ns(self.lfs.clock.now_ns());
         inode.sectors = self.metadata_bytes.max(0) as u64 / 512;

@@ -93,16 +93,6 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         assert!(lfs.delta_overdue(), "{name}");
         fresh();
     }
-    // A map that is small as a whole is no reason.
-    {
-        let live = &mut lfs.committed.write().live;
-        live.imap_blocks = (0..imap).collect();
-        live.next_ino = (imap * 3 / 2 - 1) * lfs.geometry.entries_per_block();
-    }
-    assert!(!lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
-    lfs.committed.write().live.next_ino += 1;
-    assert!(lfs.checkpoint_due(0, 0) && !lfs.delta_overdue());
-    fresh();
     // What it would write presses on the segments that are left.
     lfs.committed.write().live.file_fold_bytes = 48 << 20;
     assert!(lfs.checkpoint_presses() && lfs.checkpoint_due(0, 0));
@@ -130,6 +120,10 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     while let Ok(segment) = lfs.segments.lock().take(0) {
         taken.push(segment);
     }
+    assert!(lfs.checkpoint_fits(), "in what is left of the open segment");
+    // More than that has.
+    let more = u64::from(lfs.geometry.segment_bytes);
+    lfs.committed.write().live.file_fold_bytes = more;
     assert!(!lfs.checkpoint_fits());
     let refused = lfs.take_checkpoint(false);
     assert!(matches!(refused, Err(Error::OutOfSegments)), "{refused:?}");
@@ -142,6 +136,7 @@ fn without_room_a_checkpoint_is_refused_and_nothing_stops() {
     for segment in taken {
         lfs.segments.lock().put_back(segment);
     }
+    lfs.committed.write().live.file_fold_bytes = 0;
     lfs.take_checkpoint(false).unwrap();
     assert_eq!(lfs.statistics().checkpoints, 1);
     // Nor is one that another, which was under way, has left no reason for.

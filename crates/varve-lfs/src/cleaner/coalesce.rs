@@ -110,7 +110,7 @@ impl Lfs {
                 bytes: blocks.iter().map(|b| b.1.stored_bytes()).sum(),
             };
             let pays = policy.pays(extent);
-            if pays && !self.may_coalesce(policy, extent.bytes) {
+            if pays && !self.may_coalesce(policy, extent.bytes, blocks.len() as u64) {
                 return Ok(false);
             }
             let mut after = extent.runs;
@@ -125,7 +125,7 @@ impl Lfs {
                 let kind = GroupKind::Coalescing(serial);
                 // Nobody else may be told of the same room.
                 let _one_at_a_time = self.moving.lock();
-                if !self.may_move(extent.bytes, 0) {
+                if !self.may_move(extent.bytes, self.fold_of_run(blocks.len() as u64)) {
                     return Ok(false);
                 }
                 let Some(_) = self.write_group(items, kind, None)? else {
@@ -201,7 +201,7 @@ impl Lfs {
     /// Whether there is room for a rewrite of `bytes`: for the cleaner's moves
     /// with all that folding them may write, and without its having to work
     /// for it.
-    fn may_coalesce(&self, policy: &Coalescing, bytes: u64) -> bool {
+    fn may_coalesce(&self, policy: &Coalescing, bytes: u64, blocks: u64) -> bool {
         let gauge = self.cleaning_gauge();
         let mark = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let space = Space {
@@ -210,6 +210,6 @@ impl Lfs {
             high: mark(gauge.high),
         };
         let segments = bytes.div_ceil(self.dependable_bytes()) + 1;
-        policy.may_use(&space, segments) && self.may_move(bytes, 0)
+        policy.may_use(&space, segments) && self.may_move(bytes, self.fold_of_run(blocks))
     }
 }

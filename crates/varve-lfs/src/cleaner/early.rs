@@ -7,9 +7,13 @@
 
 use super::CleanerState;
 use super::pass::{Among, Urgency};
+use crate::base::imap_block;
 use crate::error::{Error, Result};
+use crate::format::ifile::ImapState;
 use crate::lfs::Lfs;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
 /// A checkpoint is taken when this part of the volume has been logged.
@@ -35,7 +39,7 @@ impl Lfs {
         for _ in 0..ROUNDS {
             let clean = self.clean_segments_now();
             // Who waits asks again, and may have what he needs.
-            let is_waited_for = urgency == Urgency::Waiting || self.control.somebody_waits();
+            let is_waited_for = urgency.is_waited_for() || self.control.somebody_waits();
             let gained = is_waited_for && clean > before;
             if clean >= goal || gained {
                 break;
@@ -117,7 +121,8 @@ impl Lfs {
     /// such segments are as the record had them. First those that moves were
     /// made from; if a checkpoint still does not fit, any.
     pub(crate) fn look_for_room(&self) {
-        let looked = self.look_among(false).and_then(|()| {
+        let looked = self.find_neighbours().and_then(|()| self.look_among(false));
+        let looked = looked.and_then(|()| {
             match self.checkpoints_fit_now(1) || !self.segments.lock().stale {
                 true => Ok(()),
                 false => self.look_among(true),
@@ -126,6 +131,35 @@ impl Lfs {
         if let Err(error) = looked {
             tracing::warn!(%error, "segments that the replayed log has left empty were not found");
         }
+    }
+
+    /// Finds which numbers of a replayed log leave the list of free ones, and puts
+    /// down the blocks of their neighbours there: until that is known, a fold is
+    /// priced for two of them each.
+    fn find_neighbours(&self) -> Result<()> {
+        let (base, numbers) = {
+            let committed = self.committed.read();
+            if !committed.live.neighbours_unknown {
+                return Ok(());
+            }
+            let numbers: Vec<u64> = committed.live.inodes.keys().copied().collect();
+            (Arc::clone(&committed.base), numbers)
+        };
+        let mut blocks = Vec::new();
+        for ino in numbers {
+            if let ImapState::Free { previous, next, .. } =
+                base.imap(&self.reader, &self.geometry, InodeNo(ino))?
+            {
+                let beside = [previous, next].into_iter().filter(|&beside| beside != 0);
+                blocks.extend(beside.map(|beside| imap_block(&self.geometry, beside)));
+            }
+        }
+        let mut committed = self.change_committed();
+        if committed.base.serial == base.serial {
+            committed.live.imap_blocks.extend(blocks);
+            committed.live.neighbours_unknown = false;
+        }
+        Ok(())
     }
 
     fn look_among(&self, all: bool) -> Result<()> {

@@ -19,14 +19,14 @@ impl Lfs {
         urgency: Urgency,
         goal: u64,
     ) -> Result<u32> {
-        let lives_early = urgency != Urgency::Waiting && self.lives_early();
+        let lives_early = !urgency.is_waited_for() && self.lives_early();
         let pays = match urgency {
             // Its own nodes are what such a checkpoint leaves behind.
             _ if lives_early => self.worth_checkpoints(),
             Urgency::Background | Urgency::Idle | Urgency::Pressed | Urgency::Ahead => {
                 self.batch_segments().div_ceil(2)
             }
-            Urgency::Waiting => 1,
+            Urgency::Waiting | Urgency::Starved => 1,
         };
         let waits = || self.waiting_for_checkpoint() >= pays;
         // A verification must not cost anybody room.
@@ -89,7 +89,7 @@ impl Lfs {
                 live.log_bytes >= batch.max(8) * segment_bytes
                     || (live.removes && live.entries > 1000)
             }
-            Urgency::Waiting => live.entries > 0,
+            Urgency::Waiting | Urgency::Starved => live.entries > 0,
         }
     }
 }

@@ -7,12 +7,14 @@ use crate::committed::Committed;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
-use crate::format::node::NodeId;
+use crate::format::node::{FANOUT, NodeId};
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::lfs::Lfs;
 use crate::log::{Content, GroupKind, LogItem, Room};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
+use crate::space::Further;
+use foldhash::HashSet;
 use std::iter::Peekable;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -338,20 +340,39 @@ impl Lfs {
         group
     }
 
-    /// Bytes that a fold may write for what was found, beyond what
-    /// [`Lfs::may_move`] reckons from what it takes of the log.
-    pub(super) fn fold_of(&self, found: &[&Found]) -> u64 {
+    /// What a fold may have to write for what was found.
+    pub(super) fn fold_of(&self, found: &[&Found]) -> Further {
+        let tallest = self.tallest();
         let committed = self.committed.read();
-        let nodes = found.iter().flat_map(|found| &found.touched_nodes);
-        let files = found.iter().flat_map(|found| found.files());
-        let folding = committed.frozen.as_ref();
-        let changes =
-            |ino| committed.live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
-        let moves = found.iter().flat_map(|found| &found.moves);
-        let stale = moves.filter(|(item, _)| is_inode(item) && changes(item.file().0));
-        let stale = stale.count() as u64;
         let live = &committed.live;
-        live.further_bytes(&self.geometry, nodes, stale, files)
+        let touched = found.iter().flat_map(|found| &found.touched_nodes);
+        let moves = || found.iter().flat_map(|found| &found.moves);
+        let folding = committed.frozen.as_ref();
+        let changes = |ino| live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
+        let (mut leaves, mut files) = (HashSet::default(), HashSet::default());
+        let (mut blocks, mut stale) = (0, 0);
+        for (item, _) in moves() {
+            let ino = item.file().0;
+            match item {
+                LogItem::MovedInode { .. } => stale += u64::from(changes(ino)),
+                LogItem::Block { block, .. } => {
+                    blocks += 1;
+                    leaves.insert((ino, block / FANOUT));
+                    files.insert(ino);
+                }
+                _ => {
+                    files.insert(ino);
+                }
+            }
+        }
+        let all = found.iter().flat_map(|found| found.files());
+        Further {
+            nodes: leaves.len() as u64 * u64::from(tallest),
+            blocks,
+            inodes: files.len() as u64 + stale,
+            imap_blocks: live.further_imap_blocks(&self.geometry, all),
+            bytes: live.further_touched(&self.geometry, touched),
+        }
     }
 
     /// Appends copies of what was found live, and touches what a checkpoint

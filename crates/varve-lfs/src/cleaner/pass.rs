@@ -4,13 +4,14 @@
 use super::claims::CleanerId;
 use super::contents::SegmentContents;
 use super::mechanism::Found;
-use super::policy::Candidate;
+use super::policy::{Candidate, Choice, emptiest};
 use super::{CleanerState, judged_through};
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use crate::segment_map::step_of;
 use crate::segments::{Edition, SegmentState, SegmentTable};
+use crate::space::Further;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
@@ -34,6 +35,16 @@ pub(crate) enum Urgency {
     Ahead,
     /// A caller waits for room: every segment the policy finds worth it.
     Waiting,
+    /// The same, and that has gained nothing, or must not fail: the emptiest
+    /// first, whatever the policy says.
+    Starved,
+}
+
+impl Urgency {
+    /// A caller waits for room.
+    pub fn is_waited_for(self) -> bool {
+        matches!(self, Urgency::Waiting | Urgency::Starved)
+    }
 }
 
 /// Which segments a pass takes.
@@ -65,17 +76,12 @@ pub(super) struct Batch {
     found: Found,
     live_bytes: u64,
     /// What it may cost a fold, beside.
-    fold_bytes: u64,
+    fold: Further,
 }
 
 impl Batch {
-    /// Takes in a segment; what all of it may cost a fold is then `fold_bytes`.
-    pub(super) fn add(
-        &mut self,
-        (segment, edition): (u32, Edition),
-        found: Found,
-        fold_bytes: u64,
-    ) {
+    /// Takes in a segment; what all of it may cost a fold is then `fold`.
+    pub(super) fn add(&mut self, (segment, edition): (u32, Edition), found: Found, fold: Further) {
         self.segments.push(Judged {
             segment,
             edition,
@@ -83,7 +89,7 @@ impl Batch {
             data: found.is_all_data(),
         });
         self.live_bytes += found.live_bytes;
-        self.fold_bytes = fold_bytes;
+        self.fold = fold;
         self.found.append(found);
     }
 }
@@ -142,7 +148,7 @@ impl Lfs {
         wanted: u64,
     ) -> Result<u32> {
         // A claim never takes room from anybody.
-        let heeds_claims = urgency != Urgency::Waiting;
+        let heeds_claims = !urgency.is_waited_for();
         let mut candidates = match heeds_claims {
             true => self.candidates(),
             false => self.all_candidates(),
@@ -170,11 +176,14 @@ impl Lfs {
             _ if among == Among::Behind => freed * 16 < segment_bytes,
             Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
             Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
-            Urgency::Waiting => false,
+            Urgency::Waiting | Urgency::Starved => false,
         };
-        let chosen = cleaning
-            .policy
-            .choose(&candidates, self.clock.now_ns(), usize::MAX);
+        let chosen = match urgency {
+            Urgency::Starved => Choice::copy(emptiest(&candidates, usize::MAX)),
+            _ => cleaning
+                .policy
+                .choose(&candidates, self.clock.now_ns(), usize::MAX),
+        };
         // As many as make a group: a small one leaves its segment's rest to
         // another partial segment, with a summary of its own.
         let together = match self.heads {
@@ -188,7 +197,7 @@ impl Lfs {
         let go_on = || urgency != Urgency::Idle || self.control.requests() == requests;
         // Whoever waits gets what there is, once it is worth the checkpoints.
         let share = self.batch_segments() * self.dependable_bytes() / 2;
-        let (mut freed_bytes, yields) = (0, urgency != Urgency::Waiting);
+        let (mut freed_bytes, yields) = (0, heeds_claims);
         let is_waited_for = |freed| yields && freed >= share && self.control.somebody_waits();
         let rests = matches!(urgency, Urgency::Background | Urgency::Pressed)
             && self.control.shared().settings.pace.threaded;
@@ -214,7 +223,7 @@ impl Lfs {
             if for_checkpoints >= worth_checkpoints {
                 break;
             }
-            if !self.may_move(batch.live_bytes + live_bytes, batch.fold_bytes) {
+            if !self.may_move(batch.live_bytes + live_bytes, batch.fold) {
                 break;
             }
             if !self.claim_own(segment) && heeds_claims {
@@ -229,8 +238,8 @@ impl Lfs {
             // A checkpoint between two steps may have given it away, and others
             // have filled it since.
             let live_bytes = found.live_bytes;
-            let fold_bytes = self.fold_of(&[&batch.found, &found]);
-            if !self.may_move(batch.live_bytes + live_bytes, fold_bytes) {
+            let fold = self.fold_of(&[&batch.found, &found]);
+            if !self.may_move(batch.live_bytes + live_bytes, fold) {
                 break;
             }
             let freed = segment_bytes.saturating_sub(live_bytes);
@@ -242,7 +251,7 @@ impl Lfs {
                 false => for_checkpoints += 1,
             }
             freed_bytes += freed;
-            batch.add((segment, edition), found, fold_bytes);
+            batch.add((segment, edition), found, fold);
             if batch.live_bytes >= sorted_bytes {
                 cleaned += self.move_out(std::mem::take(&mut batch))?;
                 if rests {

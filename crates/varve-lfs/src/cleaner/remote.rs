@@ -348,8 +348,8 @@ impl Lfs {
             let Some(_one_at_a_time) = self.moving.try_lock() else {
                 return Err(CallError::Again);
             };
-            let fold_bytes = self.fold_of(&[&found]);
-            if !found.is_empty() && !self.may_move(bytes as u64, fold_bytes) {
+            let fold = self.fold_of(&[&found]);
+            if !found.is_empty() && !self.may_move(bytes as u64, fold) {
                 return Err(CallError::Again);
             }
             if self.markv(found)?.is_some() {

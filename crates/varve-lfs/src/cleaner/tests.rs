@@ -340,7 +340,7 @@ fn a_judgement_does_not_outlive_its_image() {
     let mut batch = Batch::default();
     for &segment in &segments[..2] {
         let (edition, found) = v.lfs.judge(segment, &|| true).unwrap().unwrap();
-        batch.add((segment, edition), found, 0);
+        batch.add((segment, edition), found, Default::default());
     }
     v.create("another change");
     v.checkpoint();

@@ -124,8 +124,9 @@ pub struct CheckpointHeader {
     pub delta_count: U32,
     /// Heads of the log beside that of `position`.
     pub further_heads: U32,
-    /// Zero.
-    pub spare: U32,
+    /// Version of the first file of a number without an entry in the inode map;
+    /// 0 is 1.
+    pub first_version: U32,
     /// Where they stand at the boundary; zeros behind the last.
     pub heads: [HeadPlace; FURTHER_HEADS],
 }
@@ -135,6 +136,24 @@ const _: () = assert!(size_of::<CheckpointHeader>() == 256);
 pub mod checkpoint_flags {
     /// Written by a clean unmount: nothing follows in the log.
     pub const CLEAN: u32 = 1 << 0;
+    /// Four bits from here on: one more than the height of the tallest index there
+    /// ever was; 0 if that was not kept.
+    pub const TALLEST_SHIFT: u32 = 8;
+
+    /// Of a record that is the end of the log, or not, on a volume whose indexes
+    /// have never had more than this height.
+    pub fn of(clean: bool, tallest: u8) -> u32 {
+        let tallest = (u32::from(tallest) + 1) << TALLEST_SHIFT;
+        tallest | if clean { CLEAN } else { 0 }
+    }
+}
+
+impl CheckpointHeader {
+    /// Height of the tallest index there ever was, if that is known.
+    pub fn tallest(&self) -> Option<u8> {
+        let kept = self.flags.get() >> checkpoint_flags::TALLEST_SHIFT & 0xf;
+        (kept as u8).checked_sub(1)
+    }
 }
 
 /// A correction of the usage table: writing the table itself caused it

@@ -16,6 +16,10 @@ use std::collections::BTreeSet;
 use varve_fs::{InodeNo, Usage};
 use zerocopy::little_endian::U64;
 
+/// Height that is assumed of indexes where no record has kept it: a file of 50 GB
+/// written in one go has less. Once a taller one is folded, it is known.
+const TALLEST_UNKNOWN: u8 = 3;
+
 /// The image that `record` describes.
 ///
 /// # Errors
@@ -53,6 +57,7 @@ pub fn load_base(
         serial: header.serial.get(),
         ifile,
         next_ino: header.next_ino.get(),
+        first_version: header.first_version.get().max(1),
         free_head: header.free_head.get(),
         free_count: header.free_count.get(),
         unfinished: BTreeSet::new(),
@@ -62,6 +67,7 @@ pub fn load_base(
             sectors: header.sectors_used.get(),
         },
         metadata_bytes: header.metadata_bytes.get(),
+        tallest: header.tallest().unwrap_or(TALLEST_UNKNOWN),
     };
     base.unfinished = load_unfinished(reader, geometry, &base, header.unfinished_count.get())?;
     let mut table = load_usage(reader, geometry, &base)?;

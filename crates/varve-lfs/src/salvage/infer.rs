@@ -25,7 +25,7 @@ use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags}
 use crate::format::{Malformed, SECTOR, SummaryHeader, Superblock, crc32c};
 use crate::geometry::Geometry;
 use crate::heads::MAX_HEADS;
-use crate::mkfs::{default_segment_bytes, fixed_layout, reserve_segments};
+use crate::mkfs::{Reserve, default_segment_bytes, fixed_layout};
 use std::collections::BTreeMap;
 use varve_device::Device;
 use varve_fs::InodeNo;
@@ -309,8 +309,7 @@ fn draft(
     let count = u32::try_from(room / u64::from(segment_bytes)).ok()?;
     let mut uuid = [0; 16];
     uuid[..8].copy_from_slice(&tag.to_le_bytes());
-    let volume_bytes = u64::from(count) * u64::from(segment_bytes);
-    let reserve = reserve_segments(volume_bytes, (segment_bytes, BLOCK_BYTES), count.into());
+    let reserve = Reserve::of((segment_bytes, BLOCK_BYTES), count.into()).segments();
     let reserve = u32::try_from(reserve).ok()?.min(count.checked_sub(1)?);
     Some(Superblock {
         magic: MAGIC,

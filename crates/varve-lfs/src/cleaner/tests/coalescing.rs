@@ -210,14 +210,14 @@ fn room_that_others_take_before_the_move_is_not_taken_twice() {
     let volume = lfs.geometry.volume_bytes();
     let data = Volume::bytes(before[1]);
     v.errands.before(Operation::Read, data, move || {
-        lfs.segments.lock().waiting_bytes = volume;
+        lfs.segments.lock().waiting.bytes = volume;
         false
     });
     let done = v.coalesce(file);
     assert!(v.errands.is_done());
     assert!(done.short_of_room && done.moved_bytes == 0, "{done:?}");
     assert_eq!((done.next, v.places(file)), (Some(0), before));
-    v.lfs.segments.lock().waiting_bytes = 0;
+    v.lfs.segments.lock().waiting = Default::default();
     let done = v.coalesce(file);
     v.is_in_order(file, &done);
 }

@@ -75,7 +75,7 @@ fn a_block_of_each_of_many_files_costs_more_than_its_segment() {
     segments.dedup();
     assert_eq!(segments.len(), 1);
     let clean = v.clean();
-    assert!(v.lfs.may_move(fit * BLOCK, 0));
+    assert!(v.lfs.may_move(fit * BLOCK, Default::default()));
     let written = v.written();
 
     for &segment in &segments {

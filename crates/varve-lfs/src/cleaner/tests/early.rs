@@ -2,6 +2,7 @@
 //! what a mount makes of it.
 
 use super::*;
+use crate::space::Further;
 use varve_device::Operation;
 
 impl Volume {
@@ -127,6 +128,8 @@ fn a_mount_after_a_crash_finds_the_room_again() {
     there.for_each(|m| v.write(file, m.block, 1));
     v.fs.sync().unwrap();
     let again = v.mounted_again();
+    let folds = u64::from(again.geometry.segment_bytes);
+    again.committed.write().live.file_fold_bytes += folds;
     while again.checkpoints_fit_now(1) && again.segments.lock().take(0).is_ok() {}
     again.look_for_room();
     assert_eq!(state(&again, segment), SegmentState::Clean);
@@ -230,12 +233,16 @@ fn a_fold_costs_no_more_than_each_of_its_blocks_was_admitted_for() {
     // Leaves that exist, then leaves that do not.
     for leaf in 1..2 * leaves {
         let before = price();
-        let admitted =
-            v.lfs
-                .committed
-                .read()
-                .live
-                .further_leaf_bytes(&v.lfs.geometry, existing, BLOCK);
+        let path = Further {
+            nodes: u64::from(v.lfs.tallest()),
+            blocks: 1,
+            ..Further::default()
+        };
+        let admitted = {
+            let committed = v.lfs.committed.read();
+            let geometry = &v.lfs.geometry;
+            committed.live.further_bytes(geometry, existing, path)
+        };
         v.write(sparse, at(leaf), 1);
         v.fs.sync().unwrap();
         let grown = price() - before;
@@ -297,6 +304,8 @@ fn what_was_looked_at_without_finding_room_is_not_looked_at_again() {
     v.fs.sync().unwrap();
     let again = v.mounted_again();
     while again.segments.lock().take(0).is_ok() {}
+    let folds = u64::from(again.geometry.segment_bytes);
+    again.committed.write().live.file_fold_bytes += folds;
     assert!(again.segments.lock().stale && !again.checkpoints_fit_now(1));
     assert!(again.segments.lock().to_look_at(true).len() > 16);
     let reads = || v.device.counters().snapshot().reads;

@@ -3,16 +3,25 @@
 
 use super::{FormatOptions, MountOptions, Volume, settled_file};
 use crate::cleaner::Pace;
+use crate::space::Pending;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_fs::Purpose;
+use varve_fs::{Purpose, Unwritten};
 
 const MIB: u64 = 1 << 20;
+
+/// So many bytes wait in memory.
+fn dirty(bytes: u64) -> Unwritten {
+    Unwritten {
+        bytes,
+        ..Unwritten::default()
+    }
+}
 
 impl Volume {
     /// Leaves the most clean segments with which the cleaner works for so many
     /// bytes that wait, and `more`.
     fn leave_ample(&self, waiting: u64, more: u64) {
-        self.lfs.segments.lock().waiting_bytes = waiting;
+        self.lfs.segments.lock().waiting.bytes = waiting;
         let pace = self.lfs.cleaner_settings().pace;
         let (_, _, _, high) = self.lfs.cleaning_marks(&pace);
         self.leave_clean(high + more);
@@ -31,10 +40,10 @@ fn what_waits_is_written_before_the_cleaner_works_for_it() {
         // With a thread, the slope is longer: the second round takes fewer.
         let waiting = if threaded { MIB / 2 } else { MIB };
         v.leave_ample(waiting, 1);
-        assert!(!v.lfs.is_short_of(waiting), "threaded: {threaded}");
+        assert!(!v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
         v.leave_ample(waiting, 0);
-        assert!(v.lfs.is_short_of(waiting), "threaded: {threaded}");
-        assert!(!v.lfs.is_short_of(MIB / 4), "a group of its own");
+        assert!(v.lfs.is_short_of(dirty(waiting)), "threaded: {threaded}");
+        assert!(!v.lfs.is_short_of(dirty(MIB / 4)), "a group of its own");
     }
 }
 
@@ -49,17 +58,23 @@ fn where_much_is_to_spare_more_may_wait_unless_there_is_no_room_for_it() {
     // A 64th of some 490 MiB.
     let (less, more) = (7 * MIB, 8 * MIB);
     v.leave_ample(more, 0);
-    assert!(v.lfs.is_short_of(more));
+    assert!(v.lfs.is_short_of(dirty(more)));
     v.leave_ample(less, 0);
-    assert!(!v.lfs.is_short_of(less));
-    let goal = v.lfs.goal(less, Purpose::Grow);
+    assert!(!v.lfs.is_short_of(dirty(less)));
+    let goal = v.lfs.goal(
+        Pending {
+            bytes: less,
+            ..Pending::default()
+        },
+        Purpose::Grow,
+    );
     v.leave_clean(goal);
-    assert!(!v.lfs.is_short_of(less));
+    assert!(!v.lfs.is_short_of(dirty(less)));
     v.leave_clean(goal - 1);
-    assert!(v.lfs.is_short_of(less));
-    v.leave_clean(v.lfs.goal(0, Purpose::Grow));
-    assert!(v.lfs.is_short_of(2 * segment + 1));
-    assert!(!v.lfs.is_short_of(2 * segment));
+    assert!(v.lfs.is_short_of(dirty(less)));
+    v.leave_clean(v.lfs.goal(Pending::default(), Purpose::Grow));
+    assert!(v.lfs.is_short_of(dirty(2 * segment + 1)));
+    assert!(!v.lfs.is_short_of(dirty(2 * segment)));
 }
 
 /// Writers begin to pay so many segments before they must wait: eight mebibytes,

@@ -188,8 +188,8 @@ fn segments_moved_together_must_find_room_together() {
     v.lfs.set_cleaner(settings).unwrap();
     let live: Vec<u64> = v.lfs.candidates().iter().map(|c| c.live_bytes).collect();
     let largest = *live.iter().max().unwrap();
-    let waits = |bytes| v.lfs.segments.lock().waiting_bytes = bytes;
-    let fits = |bytes| v.lfs.may_move(bytes, 0);
+    let waits = |bytes| v.lfs.segments.lock().waiting.bytes = bytes;
+    let fits = |bytes| v.lfs.may_move(bytes, Default::default());
     // Room for one of them, and for hardly more.
     let mut waiting = 0;
     while fits(largest + 4096) {

@@ -19,7 +19,7 @@ fn a_stranger_moves_nothing_where_there_is_no_room() {
     let id = join(&v);
     let blocks = living(&v, id, segments[0]);
     let (before, place) = (v.lfs.statistics().groups, v.place(file, 0));
-    v.lfs.segments.lock().waiting_bytes = v.lfs.geometry.volume_bytes();
+    v.lfs.segments.lock().waiting.bytes = v.lfs.geometry.volume_bytes();
     let moves = |blocks: &[Block]| Request::Markv {
         sorted: false,
         blocks: blocks.to_vec(),
@@ -36,7 +36,7 @@ fn a_stranger_moves_nothing_where_there_is_no_room() {
     };
     let marked = markv(&v, id, &[unknown]);
     assert_eq!((marked.unknown.get(), marked.moved.get()), (1, 0));
-    v.lfs.segments.lock().waiting_bytes = 0;
+    v.lfs.segments.lock().waiting = Default::default();
     assert!(markv(&v, id, &blocks).moved.get() > 0);
 }
 

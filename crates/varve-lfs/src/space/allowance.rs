@@ -10,6 +10,7 @@
 //! committed state is held for a change; so a grant derived from what a change
 //! has displaced never counts.
 
+use super::pending::Pending;
 use varve_device::sync::RwLock;
 use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -21,7 +22,13 @@ const MARGIN: Usage = Usage {
     blocks: 8192,
     sectors: 8 * 8192,
 };
-const MARGIN_BYTES: u64 = 4 << 20;
+const MARGIN_PENDING: Pending = Pending {
+    bytes: 4 << 20,
+    files: 1024,
+    blocks: 2048,
+    run_blocks: 8192,
+    highest_block: 0,
+};
 
 /// See the module's head.
 #[derive(Debug, Default)]
@@ -30,18 +37,18 @@ pub(crate) struct Allowance {
     granted: RwLock<Grant>,
 }
 
-/// Room for a tree of `total` while `bytes` wait in memory.
+/// Room for a tree of `total` while so much waits in memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Grant {
     state: u64,
     pub total: Usage,
-    pub bytes: u64,
+    pub pending: Pending,
 }
 
 impl Grant {
-    /// More than `total` and `bytes`, to be derived from what is read from
+    /// More than `total` and `pending`, to be derived from what is read from
     /// now on.
-    pub fn beyond(state: u64, total: Usage, bytes: u64) -> Self {
+    pub fn beyond(state: u64, total: Usage, pending: Pending) -> Self {
         Grant {
             state,
             total: Usage {
@@ -49,7 +56,7 @@ impl Grant {
                 blocks: total.blocks.saturating_add(MARGIN.blocks),
                 sectors: total.sectors.saturating_add(MARGIN.sectors),
             },
-            bytes: bytes.saturating_add(MARGIN_BYTES),
+            pending: pending + MARGIN_PENDING,
         }
     }
 }
@@ -72,10 +79,10 @@ impl Allowance {
     }
 
     /// True if this has been granted.
-    pub fn covers(&self, total: Usage, bytes: u64) -> bool {
+    pub fn covers(&self, total: Usage, pending: Pending) -> bool {
         let granted = *self.granted.read();
         granted.state == self.state()
-            && bytes <= granted.bytes
+            && pending.is_within(&granted.pending)
             && total.inodes <= granted.total.inodes
             && total.blocks <= granted.total.blocks
             && total.sectors <= granted.total.sectors
@@ -94,38 +101,58 @@ mod tests {
         }
     }
 
+    fn pending(bytes: u64, files: u64, blocks: u64, highest_block: u64) -> Pending {
+        Pending {
+            bytes,
+            files,
+            blocks,
+            highest_block,
+            run_blocks: 0,
+        }
+    }
+
     #[test]
     fn nothing_is_covered_before_a_grant() {
-        assert!(!Allowance::default().covers(Usage::default(), 0));
+        assert!(!Allowance::default().covers(Usage::default(), Pending::default()));
     }
 
     #[test]
     fn a_grant_covers_up_to_its_margin_in_every_measure() {
         let allowance = Allowance::default();
-        allowance.grant(Grant::beyond(allowance.state(), total(1, 2, 3), 4));
+        let state = allowance.state();
+        allowance.grant(Grant::beyond(state, total(1, 2, 3), pending(4, 5, 6, 7)));
         let most = total(1 + MARGIN.inodes, 2 + MARGIN.blocks, 3 + MARGIN.sectors);
-        assert!(allowance.covers(most, 4 + MARGIN_BYTES));
-        assert!(!allowance.covers(most, 5 + MARGIN_BYTES));
+        let waits = pending(4, 5, 6, 7) + MARGIN_PENDING;
+        assert!(allowance.covers(most, waits));
+        for more in [
+            pending(1, 0, 0, 0),
+            pending(0, 1, 0, 0),
+            pending(0, 0, 1, 0),
+            pending(0, 0, 0, 8),
+        ] {
+            assert!(!allowance.covers(most, waits + more), "{more:?}");
+        }
         for (inodes, blocks, sectors) in [(1, 0, 0), (0, 1, 0), (0, 0, 1)] {
             let more = total(
                 most.inodes + inodes,
                 most.blocks + blocks,
                 most.sectors + sectors,
             );
-            assert!(!allowance.covers(more, 0), "{more:?}");
+            assert!(!allowance.covers(more, Pending::default()), "{more:?}");
         }
     }
 
     #[test]
     fn a_change_voids_grants_given_and_those_derived_before_it() {
-        let allowance = Allowance::default();
-        allowance.grant(Grant::beyond(allowance.state(), Usage::default(), 0));
+        let (allowance, nothing) = (Allowance::default(), Pending::default());
+        let granted = || allowance.covers(Usage::default(), nothing);
+        allowance.grant(Grant::beyond(allowance.state(), Usage::default(), nothing));
         let derived_before = allowance.state();
         allowance.void();
-        assert!(!allowance.covers(Usage::default(), 0));
-        allowance.grant(Grant::beyond(derived_before, Usage::default(), 0));
-        assert!(!allowance.covers(Usage::default(), 0));
-        allowance.grant(Grant::beyond(allowance.state(), Usage::default(), 0));
-        assert!(allowance.covers(Usage::default(), 0));
+        assert!(!granted());
+        allowance.grant(Grant::beyond(derived_before, Usage::default(), nothing));
+        assert!(!granted());
+        allowance.grant(Grant::beyond(allowance.state(), Usage::default(), nothing));
+        assert!(granted());
     }
 }

@@ -17,9 +17,11 @@ pub use file::{FoldPrice, inode_price};
 
 use crate::base::imap_block;
 use crate::delta::Delta;
+use crate::format::Pointer;
 use crate::format::node::{FANOUT, NodeId};
-use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
+use foldhash::HashSet;
+use std::ops::Add;
 use varve_fs::InodeNo;
 
 /// A node's part of a summary and of a group's padding. Of large ones it is more:
@@ -31,20 +33,17 @@ const SMALL_NODE: u64 = 48 + 511 + 32 + OVERHEAD;
 /// Bytes of a pointer in a node that is not packed.
 const POINTER: u64 = size_of::<Pointer>() as u64;
 
-/// Blocks of the inode map that the reserve has room for: checkpoints are taken
-/// long before so many have changed.
-fn most_imap_blocks(geometry: &Geometry) -> u64 {
-    2 * crate::checkpoint::imap_limit(geometry.volume_bytes(), geometry.block_bytes)
-}
-
 /// Blocks of the inode map that change because a number beside theirs leaves the
-/// list of free ones, or was given out and is not in use yet.
+/// list of free ones or joins it: at either end of what was taken from the list's
+/// head and of what was taken where the mount found it, and its former head.
 const NEIGHBOURS: u64 = 8;
 
 /// Bytes for which writing a block of the ifile is priced, its part of summaries
-/// and padding included.
-fn ifile_block_price(geometry: &Geometry) -> u64 {
-    u64::from(geometry.block_bytes) / 8 * 9
+/// included: 32 of them are a group ([`crate::checkpoint::IFILE_CHUNK`]), with a
+/// summary of one write unit. That of a group cut in two by the end of a segment
+/// is in what [`crate::lfs::Lfs::dependable_bytes`] leaves out.
+pub(crate) fn ifile_block_price(geometry: &Geometry) -> u64 {
+    u64::from(geometry.block_bytes) + u64::from(geometry.block_bytes.max(geometry.write_unit)) / 32
 }
 
 /// What the image below a delta brings to the price of folding it.
@@ -54,6 +53,44 @@ pub struct BelowFold {
     pub node_bytes: u64,
     /// Inodes on the unfinished list.
     pub unfinished: u64,
+    /// Inode numbers that were given out and are in no group: on the list of free
+    /// ones they may be neighbours of numbers that are.
+    pub loose: u64,
+}
+
+/// Changes that a delta does not have yet, at most.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Further {
+    /// Index nodes that they change, and those above them.
+    pub nodes: u64,
+    /// Blocks among them.
+    pub blocks: u64,
+    /// Inodes that are written again.
+    pub inodes: u64,
+    /// Blocks of the inode map that they change.
+    pub imap_blocks: u64,
+    /// What is known of the price beside that.
+    pub bytes: u64,
+}
+
+impl Add for Further {
+    type Output = Further;
+
+    fn add(self, other: Further) -> Further {
+        Further {
+            nodes: self.nodes.saturating_add(other.nodes),
+            blocks: self.blocks.saturating_add(other.blocks),
+            inodes: self.inodes.saturating_add(other.inodes),
+            imap_blocks: self.imap_blocks.saturating_add(other.imap_blocks),
+            bytes: self.bytes.saturating_add(other.bytes),
+        }
+    }
+}
+
+/// Most bytes of so many nodes that do not exist yet and hold so many pointers.
+pub(super) fn new_node_bytes(nodes: u64, blocks: u64) -> u64 {
+    let pointers = blocks.saturating_mul(POINTER);
+    nodes.saturating_mul(SMALL_NODE).saturating_add(pointers)
 }
 
 impl Delta {
@@ -65,15 +102,15 @@ impl Delta {
         // A small group for each of three heights is priced with the table.
         let heights = u64::from(self.tallest.saturating_sub(3));
         files.saturating_sub(priced.saturating_sub(at_most))
-            + self.ifile_bytes(geometry, below.unfinished)
+            + self.ifile_bytes(geometry, below)
             + heights * geometry.least_group()
     }
 
     /// The part of the inode map and of the unfinished list.
-    fn ifile_bytes(&self, geometry: &Geometry, unfinished: u64) -> u64 {
-        let list = (unfinished + self.joined) * 8;
+    fn ifile_bytes(&self, geometry: &Geometry, below: BelowFold) -> u64 {
+        let list = (below.unfinished + self.joined) * 8;
         let all = self.all_imap_blocks(geometry);
-        let imap = self.priced_imap_blocks(geometry);
+        let imap = self.priced_imap_blocks(geometry, below.loose);
         let touched = self.touched_ifile.len() as u64;
         let blocks = imap + touched + list.div_ceil(u64::from(geometry.block_bytes));
         // Of the map; the table's and those above are priced with the table.
@@ -83,12 +120,18 @@ impl Delta {
             + geometry.node_bytes(all % FANOUT)
     }
 
-    /// Blocks of the inode map that folding it is priced for.
-    pub fn priced_imap_blocks(&self, geometry: &Geometry) -> u64 {
-        // Numbers are taken from the head of the list of free ones, and then
-        // those beside them are few; but some come back unused, in any order.
-        let changed = 3 * self.imap_blocks.len() as u64 + NEIGHBOURS;
-        changed.min(self.all_imap_blocks(geometry))
+    /// Blocks of the inode map that folding it is priced for, while `loose`
+    /// numbers are given out and in no group.
+    pub fn priced_imap_blocks(&self, geometry: &Geometry, loose: u64) -> u64 {
+        // Numbers are taken from the list of free ones in its order, so what
+        // changes beside them is the ends of what was taken, and those among
+        // them that are not in use yet, or never will be.
+        let own = self.imap_blocks.len() as u64;
+        let changed = match self.neighbours_unknown {
+            true => 3 * own,
+            false => own + loose,
+        };
+        (changed + NEIGHBOURS).min(self.all_imap_blocks(geometry))
     }
 
     /// What index nodes that may have been there before cost: as priced, each
@@ -109,50 +152,46 @@ impl Delta {
         (priced, at_most)
     }
 
-    /// The same of `bytes` of blocks that are still to come, beyond what it
-    /// costs now.
-    pub fn further_leaf_bytes(&self, geometry: &Geometry, existing: u64, bytes: u64) -> u64 {
+    /// What folding changes that are still to come may write beyond what it costs
+    /// to fold this delta now, over an image whose nodes take `existing` bytes.
+    pub fn further_bytes(&self, geometry: &Geometry, existing: u64, further: Further) -> u64 {
         let (priced, at_most) = self.node_bytes(geometry, existing);
-        // A block adds a leaf's price to the one, and a small node to the other;
-        // and no more nodes above leaves than there are of a full volume, but
-        // that files may be thin.
+        // A node that exists and is in no price yet is written once, at most; one
+        // that does not exist yet holds what is to come.
         let untouched = at_most.saturating_sub(priced);
-        let span = FANOUT * FANOUT * u64::from(geometry.block_bytes);
-        let above = (geometry.volume_bytes() / span + 2).min(bytes.div_ceil(4096));
-        let leaves = bytes.div_ceil(8) * (geometry.node_price() / SECTOR);
-        let small = bytes.div_ceil(16) * ((SMALL_NODE + POINTER).div_ceil(256));
-        let priced = leaves + above * geometry.node_price();
-        priced.min(untouched + small + above * SMALL_NODE)
+        let new = new_node_bytes(further.nodes, further.blocks);
+        let each = further.nodes.saturating_mul(geometry.node_price());
+        let all = self.all_imap_blocks(geometry);
+        let rest = all.saturating_sub(self.imap_blocks.len() as u64);
+        each.min(untouched.saturating_add(new))
+            + further.inodes * inode_price(geometry)
+            + rest.min(further.imap_blocks) * ifile_block_price(geometry)
+            + further.bytes
     }
 
-    /// What touching these nodes, each of an index of the height beside it, and
-    /// changing something of `files` may add to a fold, and so many inodes that are
-    /// moved while a checkpoint changes them.
-    pub fn further_bytes<'n>(
+    /// What touching these nodes, each of an index of the height beside it, may add.
+    pub fn further_touched<'n>(
         &self,
         geometry: &Geometry,
         nodes: impl Iterator<Item = &'n (NodeId, u8)>,
-        stale: u64,
-        files: impl Iterator<Item = InodeNo>,
     ) -> u64 {
         let mut further = Delta::default();
         for (id, height) in nodes.filter(|(id, _)| !self.touched_nodes.contains(id)) {
             further.touch(geometry, *id, *height);
         }
-        let files = files.filter(|ino| *ino != InodeNo::IFILE);
-        let blocks = files.map(|ino| imap_block(geometry, ino.0));
-        further.imap_blocks.extend(blocks);
-        let fresh = further.imap_blocks.difference(&self.imap_blocks).count() as u64;
-        further.touched_bytes + stale * inode_price(geometry) + fresh * ifile_block_price(geometry)
+        further.touched_bytes
     }
 
-    /// The same of the inode map, for changes in memory that count for so many
-    /// bytes: each file of which something waits counts for a sector at least.
-    pub fn further_imap_bytes(&self, geometry: &Geometry, waiting: u64) -> u64 {
-        let all = self.all_imap_blocks(geometry);
-        let rest = all.saturating_sub(self.imap_blocks.len() as u64);
-        let most = waiting.div_ceil(SECTOR).min(most_imap_blocks(geometry));
-        rest.min(most) * ifile_block_price(geometry)
+    /// Blocks of the inode map with the entries of these files, beyond those that
+    /// it changes anyway.
+    pub fn further_imap_blocks(
+        &self,
+        geometry: &Geometry,
+        files: impl Iterator<Item = InodeNo>,
+    ) -> u64 {
+        let files = files.filter(|ino| *ino != InodeNo::IFILE);
+        let blocks: HashSet<u64> = files.map(|ino| imap_block(geometry, ino.0)).collect();
+        blocks.difference(&self.imap_blocks).count() as u64
     }
 
     fn all_imap_blocks(&self, geometry: &Geometry) -> u64 {

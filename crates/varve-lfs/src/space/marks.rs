@@ -1,10 +1,11 @@
 //! Marks among the clean segments: how many of them make the cleaner begin, have
 //! writers pay or wait, and have what waits in memory written.
 
+use super::pending::Pending;
 use crate::cleaner::Pace;
 use crate::lfs::Lfs;
 use varve_device::sync::atomic::Ordering::Relaxed;
-use varve_fs::{Purpose, Usage};
+use varve_fs::{Purpose, Unwritten, Usage};
 
 /// Most bytes the cleaner tries to have in hand ahead of need.
 const BATCH_BYTES: u64 = 32 << 20;
@@ -43,20 +44,24 @@ impl Lfs {
     /// for all that they might cost, while what they displace counts as live.
     /// So each byte takes two or three of the room that cleaning lives on, and
     /// on a full volume little may wait.
-    pub(crate) fn is_short_of(&self, dirty_bytes: u64) -> bool {
+    pub(crate) fn is_short_of(&self, dirty: Unwritten) -> bool {
+        let dirty_bytes = dirty.bytes;
+        let pending = Pending {
+            bytes: dirty_bytes,
+            files: dirty.images,
+            blocks: dirty.blocks,
+            ..Pending::default()
+        };
         let segment = u64::from(self.geometry.segment_bytes);
         if dirty_bytes <= segment.max(LEAST_WAITING) {
             return false;
         }
         let plugs = self.control.plugs.is_expected();
-        if !plugs && self.allowance.covers(Usage::default(), dirty_bytes) {
+        if !plugs && self.allowance.covers(Usage::default(), pending) {
             return false;
         }
         let threaded = self.control.shared().settings.pace.threaded;
-        let (goal, clean) = (
-            self.goal(dirty_bytes, Purpose::Grow),
-            self.clean_segments_now(),
-        );
+        let (goal, clean) = (self.goal(pending, Purpose::Grow), self.clean_segments_now());
         let part = self.spare_segments() * self.dependable_bytes() / WAITING_PART;
         let may_wait = match clean < goal {
             _ if plugs => 2 * segment,
@@ -94,7 +99,8 @@ impl Lfs {
             true => u64::from(self.geometry.block_bytes),
             false => 0,
         };
-        let waiting = self.segments.lock().waiting_bytes.max(next);
+        let mut waiting = self.segments.lock().waiting;
+        waiting.bytes = waiting.bytes.max(next);
         let floor = self.goal(waiting, Purpose::Grow);
         let batch = self.batch_segments();
         let segments = u64::from(self.geometry.segment_count);

@@ -1,0 +1,176 @@
+//! R4: admitting operations, and making room for them.
+
+use super::allowance::Grant;
+use super::fit::Fit;
+use super::pending::Pending;
+use crate::cleaner::{PATIENCE_NS, Urgency};
+use crate::error::{Error, Result};
+use crate::lfs::Lfs;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::{Purpose, Usage, Waiting};
+
+/// Rounds of cleaning one caller helps with before giving up.
+const MAX_ROUNDS: u32 = 64;
+/// Rounds without gain after which the volume counts as full.
+const MAX_IDLE_ROUNDS: u32 = 3;
+
+/// When a caller was refused although everything would have fitted: asking
+/// again is in vain until something has changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    bytes: u64,
+    data_bytes: u64,
+    sectors: u64,
+}
+
+impl Lfs {
+    /// Answers for [`varve_fs::Layout::admit`].
+    ///
+    /// # Errors
+    /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
+    pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, block_bytes);
+        // What is reserved and not logged is within what a grant says of `total`.
+        if self.allowance.covers(total, told(waiting.asked, 0)) {
+            return Ok(());
+        }
+        let unlogged = total.blocks.saturating_sub(self.log.lock().usage.blocks);
+        let pending = told(waiting.asked, unlogged);
+        self.control.asked();
+        let state = self.allowance.state();
+        self.take_checkpoint_if(Lfs::delta_overdue)?;
+        if purpose == Purpose::Grow {
+            self.fit(total, pending)?;
+        }
+        self.segments.lock().waiting = told(0, unlogged);
+        if !self.has_room(pending, purpose) {
+            return self.gain_room(pending, purpose);
+        }
+        self.segments.lock().waiting = pending;
+        if purpose == Purpose::Shrink || !self.pay_toll() {
+            self.clean_ahead(pending, purpose)?;
+        }
+        self.allow_beyond(state, total, pending);
+        Ok(())
+    }
+
+    /// Waits for the cleaner, or does its work, until there is room.
+    fn gain_room(&self, pending: Pending, purpose: Purpose) -> Result<()> {
+        let _in_need = self.control.in_need();
+        let patience_ns = match purpose {
+            Purpose::Grow | Purpose::Rewrite => PATIENCE_NS,
+            Purpose::Shrink => 0,
+        };
+        let waited = self.wait_for_cleaner(patience_ns, || self.has_room(pending, purpose));
+        let Some(mut cleaning) = waited else {
+            return Ok(());
+        };
+        let refusal = Refusal {
+            bytes: pending.bytes,
+            data_bytes: self.counters.data_bytes.load(Relaxed),
+            sectors: self.log.lock().usage.sectors,
+        };
+        let again = cleaning
+            .refused
+            .is_some_and(|last| self.nothing_changed(last, refusal));
+        if again && purpose != Purpose::Shrink && !self.has_room(pending, purpose) {
+            return Err(Error::OutOfSegments);
+        }
+        let (mut idle, mut most) = (0, self.clean_segments_now());
+        for _ in 0..MAX_ROUNDS {
+            if self.has_room(pending, purpose) {
+                cleaning.refused = None;
+                return Ok(());
+            }
+            // A round may only prepare the next one's gain: copies and nodes
+            // displaced now come back two checkpoints later.
+            let goal = self.goal(pending, purpose) + self.batch_segments();
+            let urgency = match idle {
+                0 if purpose != Purpose::Shrink => Urgency::Waiting,
+                _ => Urgency::Starved,
+            };
+            let cleaned = self.gain_segments(&cleaning, urgency, goal)?;
+            let clean = self.clean_segments_now();
+            idle = if clean > most { 0 } else { idle + 1 };
+            most = most.max(clean);
+            if idle > MAX_IDLE_ROUNDS || (idle > 1 && cleaned == 0) {
+                break;
+            }
+        }
+        if self.has_room(pending, purpose) {
+            return Ok(());
+        }
+        cleaning.refused = Some(refusal);
+        Err(Error::OutOfSegments)
+    }
+
+    /// Allows more than was asked for, if there is so much room that nobody
+    /// needs to fold or clean for it. `state` was read before that was asked.
+    fn allow_beyond(&self, state: u64, total: Usage, pending: Pending) {
+        let grant = Grant::beyond(state, total, pending);
+        let ample = self.fits(grant.total, grant.pending) == Fit::Yes
+            && self.clean_segments_now()
+                >= self.goal(grant.pending, Purpose::Grow) + self.batch_segments() / 2
+            && !self.delta_overdue();
+        if ample {
+            self.segments.lock().waiting = grant.pending;
+            self.allowance.grant(grant);
+        }
+    }
+
+    /// R3: `total` fits, folded if need be.
+    fn fit(&self, total: Usage, pending: Pending) -> Result<()> {
+        // A refusal costs nothing, however often it is asked for.
+        let unsure = |lfs: &Lfs| lfs.fits(total, pending) == Fit::PerhapsFolded;
+        if unsure(self) {
+            let _in_need = self.control.in_need();
+            let _one_at_a_time = self.wait_for_cleaner(0, || !unsure(self));
+            self.take_checkpoint_if(unsure)?;
+        }
+        match self.fits(total, pending) {
+            Fit::Yes => Ok(()),
+            Fit::PerhapsFolded | Fit::No => Err(Error::OutOfSegments),
+        }
+    }
+
+    fn nothing_changed(&self, last: Refusal, now: Refusal) -> bool {
+        let segment = u64::from(self.geometry.segment_bytes);
+        now.bytes >= last.bytes
+            && now.data_bytes - last.data_bytes < segment
+            && now.sectors + segment / 2048 > last.sectors
+    }
+
+    /// Cleans before it is needed, if nobody else does and enough has been
+    /// used up since the last time.
+    fn clean_ahead(&self, pending: Pending, purpose: Purpose) -> Result<()> {
+        let goal = self.goal(pending, Purpose::Grow);
+        let clean = self.clean_segments_now();
+        let batch = match purpose {
+            Purpose::Grow | Purpose::Rewrite => self.batch_segments() / 2,
+            // Only what has been taken from the reserve is made good.
+            Purpose::Shrink => 0,
+        };
+        if clean >= goal + batch {
+            return Ok(());
+        }
+        let Some(mut cleaning) = self.try_lock_cleaning() else {
+            return Ok(());
+        };
+        let step = (batch / 2).max(1);
+        if cleaning
+            .rested_at
+            .is_some_and(|at| clean.abs_diff(at) < step)
+        {
+            return Ok(());
+        }
+        // Removals must not use up what the cleaner needs to gain anything.
+        let urgency = match purpose {
+            Purpose::Shrink if clean < goal / 2 => Urgency::Starved,
+            _ => Urgency::Ahead,
+        };
+        let outcome = self.gain_segments(&cleaning, urgency, goal + 2 * batch + 1);
+        cleaning.rested_at = Some(self.clean_segments_now());
+        outcome.map(|_| ())
+    }
+}

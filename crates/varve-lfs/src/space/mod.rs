@@ -1,0 +1,32 @@
+//! Room: what is counted, what is kept, what an operation may ask, and when a
+//! checkpoint or the cleaner must run. `docs/space.md` has the argument.
+//!
+//! **The invariant.** *From every reachable state, any sequence of removals, in any
+//! order, with checkpoints and cleaning between them, ends with an empty volume.*
+//! Four rules keep it:
+//!
+//! - **R1, a checkpoint always fits.** Nothing is admitted, appended or moved unless
+//!   the log's room then holds what waits in memory, what folding all of it may
+//!   write, and the usage table of one checkpoint more ([`room`]). What a fold may
+//!   write is known from the delta alone ([`price`]).
+//! - **R2, what grows leaves room** for the inode map to be written twice and for
+//!   the cleaner to move a batch: the floor ([`room`]).
+//! - **R3, what lives fits**, metadata and two more inode maps included, into what
+//!   the reserve leaves ([`fit`]).
+//! - **R4, removals are admitted under R1 alone.** Where that does not hold, what
+//!   waits is appended, a checkpoint is taken, the cleaner works ([`admission`]).
+//!
+//! Source of the two forms of accounting: Seltzer's thesis, §6.2.2.
+
+mod admission;
+mod allowance;
+mod fit;
+mod marks;
+mod pending;
+mod price;
+mod room;
+
+pub(crate) use admission::Refusal;
+pub(crate) use allowance::Allowance;
+pub(crate) use pending::Pending;
+pub(crate) use price::{FoldPrice, Further};

@@ -1,0 +1,117 @@
+//! What waits in memory to be appended, in the measures that its price has.
+
+use std::ops::Add;
+use varve_fs::Waiting;
+
+/// At most so much waits. How much of the log it takes is in its bytes; what
+/// folding it may write depends on where it stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pending {
+    /// Bytes, with what a block or an image counts for beside its content.
+    pub bytes: u64,
+    /// Files of which something is among it: each changes its inode and a block
+    /// of the inode map.
+    pub files: u64,
+    /// Blocks that may stand anywhere, each on its own way through an index.
+    pub blocks: u64,
+    /// Blocks that stand in runs, beside those.
+    pub run_blocks: u64,
+    /// No file reaches beyond this block.
+    pub highest_block: u64,
+}
+
+impl Pending {
+    /// What waits, and `asked` bytes of who is to be admitted, while the tree in
+    /// memory has `unlogged` blocks more than the log.
+    pub fn of(waiting: &Waiting, asked: u64, unlogged: u64, block_bytes: u64) -> Self {
+        // A run has two ends, and who changes names changes a few blocks.
+        let ends = 2 * waiting.unwritten.ranges + ENDS * waiting.operations;
+        let runs = unlogged.saturating_sub(waiting.unwritten.blocks);
+        let coming = waiting.promised.saturating_add(asked) / block_bytes;
+        Pending {
+            bytes: waiting.certain().saturating_add(asked),
+            files: waiting.images(),
+            blocks: waiting.unwritten.blocks.saturating_add(ends),
+            run_blocks: runs.saturating_add(coming),
+            highest_block: waiting.highest_block,
+        }
+    }
+
+    /// So many bytes that are known to be nothing but blocks' contents.
+    pub fn bytes(bytes: u64) -> Self {
+        Pending {
+            bytes,
+            ..Pending::default()
+        }
+    }
+
+    /// No more than `other`, in any measure.
+    pub fn is_within(&self, other: &Pending) -> bool {
+        self.bytes <= other.bytes
+            && self.files <= other.files
+            && self.blocks <= other.blocks
+            && self.run_blocks <= other.run_blocks
+            && self.highest_block <= other.highest_block
+    }
+}
+
+/// Blocks that an operation under way changes here and there: the ends of what it
+/// writes, or those of a directory and of one above it.
+const ENDS: u64 = 4;
+
+impl Add for Pending {
+    type Output = Pending;
+
+    fn add(self, other: Pending) -> Pending {
+        Pending {
+            bytes: self.bytes.saturating_add(other.bytes),
+            files: self.files.saturating_add(other.files),
+            blocks: self.blocks.saturating_add(other.blocks),
+            run_blocks: self.run_blocks.saturating_add(other.run_blocks),
+            highest_block: self.highest_block.max(other.highest_block),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_fs::{IMAGES_AT_MOST, Unwritten};
+
+    #[test]
+    fn what_waits_is_told_by_where_it_may_stand() {
+        let waiting = Waiting {
+            unwritten: Unwritten {
+                bytes: 50_000,
+                blocks: 10,
+                images: 3,
+                ranges: 2,
+            },
+            promised: 8192,
+            asked: 4096,
+            operations: 2,
+            highest_block: 77,
+        };
+        let pending = Pending::of(&waiting, waiting.asked, 110, 4096);
+        assert_eq!(pending.bytes, 50_000 + 8192 + 4096);
+        assert_eq!(pending.files, 3 + 2 * IMAGES_AT_MOST);
+        assert_eq!(pending.blocks, 10 + 2 * 2 + 2 * ENDS);
+        // Reserved and not written, and what is to come.
+        assert_eq!(pending.run_blocks, 100 + 3);
+        assert_eq!(pending.highest_block, 77);
+    }
+
+    #[test]
+    fn sums_are_within_what_has_no_less_of_anything() {
+        let one = Pending {
+            bytes: 1,
+            files: 2,
+            blocks: 3,
+            run_blocks: 4,
+            highest_block: 5,
+        };
+        let two = one + one;
+        assert!(one.is_within(&two) && two.is_within(&two) && !two.is_within(&one));
+        assert_eq!(two.highest_block, 5);
+    }
+}

@@ -1,0 +1,276 @@
+//! R1 and R2: what the log has room for, and what folding may write.
+
+use super::pending::Pending;
+use super::price::{BelowFold, Further, ifile_block_price};
+use crate::base::{Base, height_for};
+use crate::committed::Committed;
+use crate::delta::Delta;
+use crate::format::ifile::ENTRY_BYTES;
+use crate::format::node::FANOUT;
+use crate::lfs::Lfs;
+use crate::mkfs::Reserve;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::Purpose;
+
+/// Groups of a checkpoint that may be small, one node or block and padding: the
+/// last of each of three heights of files' nodes, of the inodes, of the inode map,
+/// of the table, and of each height of the nodes above these.
+const SMALL_GROUPS: u64 = 9;
+
+impl Lfs {
+    /// Bytes of a segment that can be counted on: what is lost to a superblock
+    /// copy, the tail and padding is left out.
+    pub(crate) fn dependable_bytes(&self) -> u64 {
+        u64::from(self.geometry.segment_bytes) - 4 * u64::from(self.geometry.write_unit)
+    }
+
+    pub(crate) fn clean_segments_now(&self) -> u64 {
+        u64::from(self.segments.lock().clean_count())
+    }
+
+    /// Bytes that the log takes before it has no segment to name as the next: what
+    /// is left of the one it is in, and every clean one, as one is named already.
+    fn room_bytes(&self) -> u64 {
+        let offset = self.log.lock().end.at(0).offset.get();
+        let left = self.geometry.segment_bytes.saturating_sub(offset);
+        let left = left.saturating_sub(2 * self.geometry.write_unit);
+        u64::from(left) + self.clean_segments_now() * self.dependable_bytes()
+    }
+
+    /// Bytes that can be written while everything so far can still be folded, one
+    /// checkpoint more be taken behind that, and each further head enter a segment.
+    fn spare_bytes(&self) -> u64 {
+        let heads = (self.heads as u64 - 1) * u64::from(self.geometry.segment_bytes);
+        let next_ino = self.committed.read().live.next_ino;
+        let kept = self.whole_fold_bytes() + self.table_bytes(next_ino) + heads;
+        self.room_bytes().saturating_sub(kept)
+    }
+
+    /// True if there is room for `pending`, for what folding it later may write, and
+    /// for what folding everything so far may write, and still left what the purpose
+    /// must leave.
+    pub(super) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
+        match purpose {
+            Purpose::Shrink => self.with_fold(pending, Further::default()) <= self.spare_bytes(),
+            Purpose::Grow | Purpose::Rewrite => {
+                self.clean_segments_now() >= self.goal(pending, purpose)
+            }
+        }
+    }
+
+    /// True if the cleaner may append `bytes` now: what waits, its fold and the
+    /// fold of what is there already must fit beside it, and `fold`, what moving
+    /// costs the fold.
+    pub(crate) fn may_move(&self, bytes: u64, fold: Further) -> bool {
+        let waiting = self.segments.lock().waiting;
+        self.with_fold(waiting + Pending::bytes(bytes), fold) <= self.spare_bytes()
+    }
+
+    /// Segments that users may not fill: the reserve without the cleaner's slack,
+    /// and the spare inode maps.
+    pub(crate) fn floor(&self) -> u64 {
+        let reserve = self.reserve();
+        let sizes = (self.geometry.segment_bytes, self.geometry.block_bytes);
+        let slack = Reserve::of(sizes, self.geometry.segment_count.into()).slack;
+        let maps = self.spare_map_bytes(self.log.lock().usage.inodes);
+        reserve - slack.min(reserve / 2) + maps.div_ceil(self.dependable_bytes())
+    }
+
+    /// Clean segments that [`Lfs::has_room`] asks for, the open one left aside.
+    pub(crate) fn goal(&self, pending: Pending, purpose: Purpose) -> u64 {
+        let fold = self.fold_segments();
+        let floor = match purpose {
+            Purpose::Grow | Purpose::Rewrite => self.floor().max(3 + self.heads as u64 + fold),
+            Purpose::Shrink => 1 + self.heads as u64 + fold,
+        };
+        let needs = |pending| {
+            self.with_fold(pending, Further::default())
+                .div_ceil(self.dependable_bytes())
+        };
+        if purpose == Purpose::Grow && self.control.plugs.is_expected() {
+            // Most of it goes into holes. If that should fail after all, the
+            // reserve has room for it.
+            let least = (floor / 2).max(3 + self.heads as u64 + fold);
+            let quarter = Pending {
+                bytes: pending.bytes / 4,
+                ..pending
+            };
+            return (floor + needs(quarter)).max(least + needs(pending));
+        }
+        floor + needs(pending)
+    }
+
+    /// True if further heads must not enter segments: a group may have each of
+    /// them take one.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.heads > 1 && self.clean_segments_now() <= self.fold_segments() + self.heads as u64
+    }
+
+    /// Clean segments beyond what must be kept.
+    pub(crate) fn segments_to_spare(&self) -> u64 {
+        let kept = self.goal(Pending::default(), Purpose::Grow);
+        self.clean_segments_now().saturating_sub(kept)
+    }
+
+    /// Bytes of the usage table and the index above it, written anew by every
+    /// checkpoint at worst, and the rounding of its groups to write units.
+    pub(crate) fn table_bytes(&self, next_ino: u64) -> u64 {
+        let block_bytes = u64::from(self.geometry.block_bytes);
+        let table = u64::from(self.geometry.segment_count) * ENTRY_BYTES as u64;
+        let blocks = table.div_ceil(block_bytes);
+        let node = self.geometry.node_price();
+        let index = blocks / FANOUT * 2 * node + self.geometry.node_bytes(blocks % FANOUT);
+        // What is written before corrections are too many for a record is
+        // written again.
+        let map = next_ino / self.geometry.entries_per_block() / FANOUT;
+        let moved = blocks + blocks / FANOUT + map + 8;
+        let times = 1 + u64::from(moved > self.record_room() as u64);
+        let table = blocks * ifile_block_price(&self.geometry);
+        times * (table + index) + SMALL_GROUPS * self.geometry.least_group()
+    }
+
+    /// Bytes that `pending` takes of the log, and what folding it and `further` may
+    /// write on top of what folding everything so far may.
+    fn with_fold(&self, pending: Pending, further: Further) -> u64 {
+        let (nodes, blocks) = self.ways_of(pending);
+        let waiting = Further {
+            nodes,
+            blocks,
+            inodes: pending.files,
+            imap_blocks: pending.files,
+            bytes: 0,
+        };
+        let committed = self.committed.read();
+        let existing = self.existing_nodes(&committed);
+        let live = &committed.live;
+        let folding = live.further_bytes(&self.geometry, existing, waiting + further);
+        pending.bytes + pending.bytes / 8 + folding
+    }
+
+    /// Most index nodes that lead to what waits, and blocks among that.
+    fn ways_of(&self, pending: Pending) -> (u64, u64) {
+        let reach = height_for(self.geometry.root_slots(), pending.highest_block);
+        let height = u64::from(self.tallest().max(reach));
+        // A leaf for so many of a run, and a thirtieth of that above.
+        let leaves = pending.run_blocks.div_ceil(FANOUT);
+        let scattered = height.saturating_mul(pending.blocks);
+        let nodes = scattered.saturating_add(leaves + leaves.div_ceil(30));
+        (nodes, pending.blocks.saturating_add(pending.run_blocks))
+    }
+
+    /// Most bytes of nodes that do not exist yet and lead to what waits.
+    pub(super) fn new_nodes(&self, pending: Pending) -> u64 {
+        let (nodes, blocks) = self.ways_of(pending);
+        super::price::new_node_bytes(nodes, blocks)
+    }
+
+    /// Most bytes of nodes that lead to one block alone.
+    pub(super) fn path_at_most(&self, committed: &Committed) -> u64 {
+        let frozen = committed.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
+        let tallest = committed.base.tallest.max(frozen);
+        let height = tallest.max(committed.live.tallest).max(1);
+        super::price::new_node_bytes(u64::from(height), 1)
+    }
+
+    /// No index is known to be taller than this.
+    pub(crate) fn tallest(&self) -> u8 {
+        let committed = self.committed.read();
+        let frozen = committed.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
+        let base = committed.base.tallest;
+        base.max(frozen).max(committed.live.tallest)
+    }
+
+    /// What a fold may have to write for so many blocks of one file that are moved
+    /// together.
+    pub(crate) fn fold_of_run(&self, blocks: u64) -> Further {
+        let leaves = blocks.div_ceil(FANOUT) + 1;
+        Further {
+            nodes: leaves * u64::from(self.tallest()),
+            blocks,
+            inodes: 1,
+            imap_blocks: 1,
+            bytes: 0,
+        }
+    }
+
+    /// Most bytes that the files' nodes of the image take when they are written
+    /// again.
+    pub(crate) fn base_nodes(&self, base: &Base) -> u64 {
+        let each = self.geometry.node_growth();
+        let growth = base.usage.blocks.saturating_mul(each);
+        let ifile = self.map_and_table_blocks(base.next_ino) * u64::from(self.geometry.block_bytes);
+        let nodes = base.metadata_bytes.saturating_sub(ifile);
+        nodes.saturating_add(growth)
+    }
+
+    /// Blocks of the ifile, where so many numbers have been used: inode map and
+    /// usage table.
+    fn map_and_table_blocks(&self, next_ino: u64) -> u64 {
+        let per_block = self.geometry.entries_per_block();
+        next_ino.div_ceil(per_block) + u64::from(self.geometry.segment_count).div_ceil(per_block)
+    }
+
+    /// The same of all nodes that the live delta can find below it: those of the
+    /// image, and those that a running checkpoint makes.
+    pub(crate) fn existing_nodes(&self, committed: &Committed) -> u64 {
+        let frozen = committed.frozen.as_ref();
+        let frozen = frozen.map_or(0, |frozen| frozen.file_fold_bytes);
+        self.base_nodes(&committed.base) + frozen
+    }
+
+    /// Segments that folding what has changed so far may fill.
+    pub(crate) fn fold_segments(&self) -> u64 {
+        self.whole_fold_bytes().div_ceil(self.dependable_bytes()) + 1
+    }
+
+    /// Most bytes that folding what has changed so far may write.
+    fn whole_fold_bytes(&self) -> u64 {
+        let committed = self.committed.read();
+        let base = &committed.base;
+        let frozen = committed.frozen.as_ref();
+        let frozen = frozen.map_or(0, |frozen| self.fold_bytes(base, frozen));
+        let below = BelowFold {
+            node_bytes: self.existing_nodes(&committed),
+            unfinished: base.unfinished.len() as u64,
+            loose: self.loose_numbers.load(Relaxed),
+        };
+        let live = committed.live.fold_bytes(&self.geometry, below);
+        live + frozen + self.table_bytes(committed.live.next_ino)
+    }
+
+    /// Most bytes that folding `delta` into this image may write, the usage table
+    /// left aside.
+    pub(crate) fn fold_bytes(&self, base: &Base, delta: &Delta) -> u64 {
+        let below = BelowFold {
+            node_bytes: self.base_nodes(base),
+            unfinished: base.unfinished.len() as u64,
+            loose: self.loose_numbers.load(Relaxed).max(delta.loose),
+        };
+        delta.fold_bytes(&self.geometry, below)
+    }
+
+    /// True if a checkpoint taken now is sure to find room.
+    pub(crate) fn checkpoint_fits(&self) -> bool {
+        self.checkpoints_fit(1)
+    }
+
+    /// True if as many as `checkpoints`, taken now, are sure to find room.
+    pub(crate) fn checkpoints_fit(&self, checkpoints: u32) -> bool {
+        self.checkpoints_fit_now(checkpoints) || {
+            self.look_for_room();
+            self.checkpoints_fit_now(checkpoints)
+        }
+    }
+
+    /// The same, of the segments that are known to be clean.
+    pub(crate) fn checkpoints_fit_now(&self, checkpoints: u32) -> bool {
+        self.room_bytes() >= u64::from(checkpoints) * self.whole_fold_bytes()
+    }
+
+    /// True if what a checkpoint may write is about to take the segments that
+    /// users could fill.
+    pub(crate) fn checkpoint_presses(&self) -> bool {
+        let fold = self.fold_segments();
+        fold > 3 && self.clean_segments_now() < fold + fold / 4 + 5
+    }
+}
