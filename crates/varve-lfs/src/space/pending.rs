@@ -37,14 +37,6 @@ impl Pending {
         }
     }
 
-    /// So many bytes that are known to be nothing but blocks' contents.
-    pub fn bytes(bytes: u64) -> Self {
-        Pending {
-            bytes,
-            ..Pending::default()
-        }
-    }
-
     /// No more than `other`, in any measure.
     pub fn is_within(&self, other: &Pending) -> bool {
         self.bytes <= other.bytes

@@ -51,7 +51,7 @@ impl Lfs {
     /// must leave.
     pub(super) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
         match purpose {
-            Purpose::Shrink => self.with_fold(pending, Further::default()) <= self.spare_bytes(),
+            Purpose::Shrink => self.with_fold(pending) <= self.spare_bytes(),
             Purpose::Grow | Purpose::Rewrite => {
                 self.clean_segments_now() >= self.goal(pending, purpose)
             }
@@ -63,7 +63,12 @@ impl Lfs {
     /// costs the fold.
     pub(crate) fn may_move(&self, bytes: u64, fold: Further) -> bool {
         let waiting = self.segments.lock().waiting;
-        self.with_fold(waiting + Pending::bytes(bytes), fold) <= self.spare_bytes()
+        let folding = {
+            let committed = self.committed.read();
+            let existing = self.existing_nodes(&committed);
+            committed.live.further_bytes(&self.geometry, existing, fold)
+        };
+        self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
     }
 
     /// Segments that users may not fill: the reserve without the cleaner's slack,
@@ -83,10 +88,7 @@ impl Lfs {
             Purpose::Grow | Purpose::Rewrite => self.floor().max(3 + self.heads as u64 + fold),
             Purpose::Shrink => 1 + self.heads as u64 + fold,
         };
-        let needs = |pending| {
-            self.with_fold(pending, Further::default())
-                .div_ceil(self.dependable_bytes())
-        };
+        let needs = |pending| self.with_fold(pending).div_ceil(self.dependable_bytes());
         if purpose == Purpose::Grow && self.control.plugs.is_expected() {
             // Most of it goes into holes. If that should fail after all, the
             // reserve has room for it.
@@ -129,9 +131,10 @@ impl Lfs {
         times * (table + index) + SMALL_GROUPS * self.geometry.least_group()
     }
 
-    /// Bytes that `pending` takes of the log, and what folding it and `further` may
-    /// write on top of what folding everything so far may.
-    fn with_fold(&self, pending: Pending, further: Further) -> u64 {
+    /// Bytes that `pending` takes of the log, and what folding it may write once
+    /// everything logged has been folded: so a checkpoint may come at any moment,
+    /// between this answer and the append, too.
+    fn with_fold(&self, pending: Pending) -> u64 {
         let (nodes, blocks) = self.ways_of(pending);
         let waiting = Further {
             nodes,
@@ -142,8 +145,8 @@ impl Lfs {
         };
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
-        let live = &committed.live;
-        let folding = live.further_bytes(&self.geometry, existing, waiting + further);
+        let folded = Delta::above(committed.live.next_ino);
+        let folding = folded.further_bytes(&self.geometry, existing, waiting);
         pending.bytes + pending.bytes / 8 + folding
     }
 

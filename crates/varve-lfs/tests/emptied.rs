@@ -1,0 +1,184 @@
+//! Volumes that refused every removal, for good, and others filled the same way:
+//! everything in them can be removed, and their room comes back (`docs/space.md`).
+
+use std::io::{IoSlice, Read};
+use std::sync::Arc;
+use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_fs::{Caller, Error, FileKind, FileSystem, InodeNo, Options, View};
+use varve_lfs::check::{CheckOptions, check};
+use varve_lfs::{FormatOptions, Lfs, MountOptions};
+
+type Fs = FileSystem<Lfs>;
+
+const MIB: u64 = 1 << 20;
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(VirtualClock::new(1_000_000_000_000, 1000))
+}
+
+fn layout(device: &Arc<MemoryDevice>) -> Lfs {
+    let options = MountOptions {
+        seed: Some(3),
+        ..MountOptions::default()
+    };
+    Lfs::mount(device.clone(), clock(), options).unwrap()
+}
+
+fn mount(device: &Arc<MemoryDevice>) -> Fs {
+    FileSystem::mount(layout(device), clock(), Options::default()).unwrap()
+}
+
+fn unmount(fs: Fs) {
+    fs.unmount().unwrap();
+    fs.layout().unmount().unwrap();
+}
+
+fn fresh(bytes: u64) -> Arc<MemoryDevice> {
+    let device = Arc::new(MemoryDevice::new(bytes));
+    let format = FormatOptions {
+        seed: Some(7),
+        ..FormatOptions::default()
+    };
+    Lfs::format(&*device, &*clock(), &format).unwrap();
+    let lfs = layout(&device);
+    FileSystem::format(&lfs, &*clock(), (0, 0)).unwrap();
+    lfs.unmount().unwrap();
+    device
+}
+
+/// Names, kinds and numbers in a directory, in the order of its listing.
+fn list(fs: &Fs, directory: InodeNo) -> Vec<(Vec<u8>, FileKind, InodeNo)> {
+    let mut all = Vec::new();
+    let mut take = |entry: varve_fs::Entry<'_>| {
+        if entry.name != b"." && entry.name != b".." {
+            all.push((entry.name.to_vec(), entry.kind, entry.ino));
+        }
+        true
+    };
+    fs.readdir(View::Live, directory, 0, &mut take).unwrap();
+    all
+}
+
+/// Removes everything below a directory, as `rm -r` does; returns how much that
+/// was.
+fn remove_all(fs: &Fs, directory: InodeNo) -> u64 {
+    let (caller, mut removed) = (Caller::root(), 0);
+    for (name, kind, ino) in list(fs, directory) {
+        let gone = match kind {
+            FileKind::Directory => {
+                removed += remove_all(fs, ino);
+                fs.rmdir(View::Live, &caller, directory, &name)
+            }
+            _ => fs.unlink(View::Live, &caller, directory, &name),
+        };
+        gone.unwrap_or_else(|error| panic!("after {removed} removals: {error}"));
+        removed += 1;
+    }
+    removed
+}
+
+/// Nothing is there, the room is back, and the volume is sound.
+fn is_as_good_as_new(fs: Fs, device: &Arc<MemoryDevice>) {
+    fs.checkpoint().unwrap();
+    let room = fs.statfs();
+    assert_eq!(fs.usage().inodes, 1, "only the root");
+    assert!(room.free * 100 >= room.blocks * 99, "{room:?}");
+    unmount(fs);
+    let report = check(device.clone(), clock(), &CheckOptions::default()).unwrap();
+    assert!(report.errors.is_empty(), "{:?}", report.errors);
+}
+
+/// A volume of an earlier version, as it was left.
+fn case(image: &[u8]) -> Arc<MemoryDevice> {
+    let mut bytes = Vec::new();
+    let mut stream = ruzstd::decoding::StreamingDecoder::new(image).unwrap();
+    stream.read_to_end(&mut bytes).unwrap();
+    let device = Arc::new(MemoryDevice::new(bytes.len() as u64));
+    device.write(0, &[IoSlice::new(&bytes)]).unwrap();
+    device
+}
+
+#[test]
+fn a_volume_that_refused_every_unlink_is_emptied() {
+    let device = case(include_bytes!("cases/full-16m-no-unlink.img.zst"));
+    let fs = mount(&device);
+    assert_eq!(remove_all(&fs, InodeNo::ROOT), 5357);
+    is_as_good_as_new(fs, &device);
+}
+
+/// Such cases that are too large to be kept here lie in the folder that
+/// `VARVE_CASES` names.
+#[test]
+fn volumes_that_are_kept_elsewhere_are_emptied() {
+    let Ok(folder) = std::env::var("VARVE_CASES") else {
+        eprintln!("SKIPPED: VARVE_CASES names no folder of volumes");
+        return;
+    };
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        eprintln!("{}", path.display());
+        let device = case(&std::fs::read(&path).unwrap());
+        let fs = mount(&device);
+        assert!(remove_all(&fs, InodeNo::ROOT) > 0);
+        is_as_good_as_new(fs, &device);
+    }
+}
+
+#[test]
+fn directories_until_nothing_fits_are_removed_in_the_order_of_the_listing() {
+    let device = fresh(32 * MIB);
+    let fs = mount(&device);
+    let caller = Caller::root();
+    let mut made = 0;
+    loop {
+        let name = format!("d{made}");
+        match fs.mkdir(View::Live, &caller, InodeNo::ROOT, name.as_bytes(), 0o755) {
+            Ok(_) => made += 1,
+            Err(Error::NoSpace) => break,
+            Err(error) => panic!("directory {made}: {error}"),
+        }
+        fs.maintain().unwrap();
+    }
+    assert!(made > 50_000, "{made}");
+    // Dead, and mounted again: the log is replayed on a full volume.
+    fs.sync().unwrap();
+    drop(fs);
+    let fs = mount(&device);
+    assert_eq!(remove_all(&fs, InodeNo::ROOT), made);
+    is_as_good_as_new(fs, &device);
+}
+
+/// Numbers that an emptied volume has forgotten get versions that none of their
+/// files had: who still has a handle to one of those must not meet another file.
+#[test]
+fn an_emptied_volume_begins_its_inode_map_anew_and_versions_go_on() {
+    let device = fresh(16 * MIB);
+    let fs = mount(&device);
+    let caller = Caller::root();
+    let make = |fs: &Fs, name: &[u8]| {
+        let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
+        made.unwrap()
+    };
+    let mut newest = std::collections::HashMap::new();
+    for round in 0..3 {
+        for i in 0..1000 {
+            let made = make(&fs, format!("{i}").as_bytes());
+            let before = newest.insert(made.ino, made.version);
+            assert!(before < Some(made.version), "round {round}, {i}");
+        }
+        fs.sync().unwrap();
+        let with_map = fs.statfs().free;
+        remove_all(&fs, InodeNo::ROOT);
+        fs.checkpoint().unwrap();
+        fs.checkpoint().unwrap();
+        assert!(fs.statfs().free > with_map);
+    }
+    // The numbers begin anew, and a mount knows of their versions, too.
+    unmount(fs);
+    let fs = mount(&device);
+    let made = make(&fs, b"first");
+    assert_eq!(made.ino, InodeNo::FIRST);
+    assert!(Some(&made.version) > newest.get(&made.ino));
+    remove_all(&fs, InodeNo::ROOT);
+    is_as_good_as_new(fs, &device);
+}
