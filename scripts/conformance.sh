@@ -9,8 +9,8 @@
 #
 # pjdfstest (POSIX, call by call) and fsx (one file changed at random in every
 # way and read back), both from crates.io, installed once. Each runs on four
-# mounts: requests over io_uring and over /dev/fuse, POSIX ACLs in force and
-# not. pjdfstest's cases that are skipped are listed with its reason; none may
+# mounts of the segmented log: requests over io_uring and over /dev/fuse, POSIX
+# ACLs in force and not; and on two of VLFS, with each of these once. pjdfstest's cases that are skipped are listed with its reason; none may
 # fail. Needs root and /dev/fuse; without them it skips and says so, and fails
 # if CI is set. Whatever takes too long is ended, together with the mount below
 # it, and named.
@@ -144,11 +144,12 @@ told() { sed "s/^/server: /" "$work/server.log" >&2 || true; }
 
 # How it is mounted, for messages.
 where=
+# mount_with LAYOUT OPTIONS
 mount_with() {
-	where="a mount with $1"
+	where="a mount of layout $1 with $2"
 	rm -f "$work/image"
-	part "mkfs" "$MOUNT_MAX" "$VARVE" mkfs --size 512M "$work/image" || { cat "$work/output" >&2; fail "mkfs failed"; }
-	VARVE_LOG=warn "$VARVE" mount -f -o "$1" "$work/image" "$mnt" </dev/null >"$work/server.log" 2>&1 &
+	part "mkfs" "$MOUNT_MAX" "$VARVE" mkfs --layout "$1" --size 512M "$work/image" || { cat "$work/output" >&2; fail "mkfs failed"; }
+	VARVE_LOG=warn "$VARVE" mount -f -o "$2" "$work/image" "$mnt" </dev/null >"$work/server.log" 2>&1 &
 	server=$!
 	local i
 	for ((i = 0; i < MOUNT_MAX * 20; i++)); do
@@ -245,21 +246,21 @@ run_fsx() {
 }
 
 say "pjdfstest $PJDFSTEST and fsx $FSX on $("$VARVE" --version), $VARVE"
-for transport in uring nouring; do
-	for lists in noacl acl; do
-		mount_with "$transport,$lists"
-		over=/dev/fuse
-		if grep -q over_io_uring "$work/output"; then over=io_uring; fi
-		if [ "$transport" = uring ] && [ "$over" != io_uring ]; then
-			say "=== SKIPPED: $where: this kernel has no FUSE over io_uring ==="
-			unmount
-			continue
-		fi
-		say "-o $transport,$lists: requests over $over"
-		run_pjdfstest
-		run_fsx
+# The layout is another room than transport and lists, so not all of them again.
+for mount in log/{uring,nouring}/{noacl,acl} vlfs/uring/noacl vlfs/nouring/acl; do
+	IFS=/ read -r layout transport lists <<<"$mount"
+	mount_with "$layout" "$transport,$lists"
+	over=/dev/fuse
+	if grep -q over_io_uring "$work/output"; then over=io_uring; fi
+	if [ "$transport" = uring ] && [ "$over" != io_uring ]; then
+		say "=== SKIPPED: $where: this kernel has no FUSE over io_uring ==="
 		unmount
-	done
+		continue
+	fi
+	say "--layout $layout -o $transport,$lists: requests over $over"
+	run_pjdfstest
+	run_fsx
+	unmount
 done
 say "skipped by pjdfstest for other reasons than that they ran by themselves:"
 awk '/ skipped$/ { name = $1; next } /^\t/ && name != "" && !/allow_remount/ { print "  " name ":" $0; next } { name = "" }' \

@@ -13,6 +13,7 @@ mod changes;
 mod commit;
 mod copy;
 mod create;
+mod crowd;
 pub mod directory;
 mod directory_blocks;
 mod epoch;

@@ -2,8 +2,10 @@
 //!
 //! Every operation promises its worst growth before it takes a lock, and the
 //! layout is asked whether the volume could hold everything at once. So an
-//! operation that was admitted fits, whatever runs beside it.
+//! operation that was admitted fits, whatever runs beside it. One that was
+//! refused asks again when nobody is beside it (`crowd.rs`).
 
+use crate::crowd::Crowd;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
@@ -11,6 +13,7 @@ use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
 use crate::locks::{Rank, Ranked, assert_none};
 use crate::statistics::count;
 use crate::vnode::Life;
+use std::cell::Cell;
 use varve_device::sync::RwLockReadGuard;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -77,18 +80,20 @@ pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
 #[derive(Debug, Default)]
 pub(crate) struct SpaceAccount {
     present: Sum,
+    /// What operations which were admitted may add to the tree.
     promised: Sum,
+    /// The same of operations that wait for the answer.
+    asked: Sum,
     /// Bytes that operations which were admitted may add to what waits in
     /// memory.
     promised_bytes: AtomicU64,
     /// The same of operations that wait for the answer.
     asked_bytes: AtomicU64,
-    /// How many operations of either kind there are.
-    operations: AtomicU64,
     /// The highest block that an operation was to reach.
     highest_block: AtomicU64,
     /// See `held.rs`.
     pub kept_bytes: AtomicU64,
+    crowd: Crowd,
 }
 
 impl SpaceAccount {
@@ -120,37 +125,47 @@ impl SpaceAccount {
     }
 }
 
+/// What somebody asks for.
+struct Demand {
+    /// What it adds to the tree at most.
+    growth: Usage,
+    /// The same of what waits in memory.
+    bytes: u64,
+    purpose: Purpose,
+    /// What it leaves besides.
+    keep: Usage,
+    /// How often it has been asked for.
+    tries: Cell<u64>,
+}
+
 /// An operation under way: its promise, and its share of the gate.
 pub(crate) struct Operation<'a> {
     account: &'a SpaceAccount,
     growth: Usage,
     bytes: u64,
-    admitted: bool,
     gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
+}
+
+impl<'a> Operation<'a> {
+    /// It will come, and need what it asked for. It has entered the crowd.
+    fn admitted(account: &'a SpaceAccount, growth: Usage, bytes: u64) -> Self {
+        account.promised.add(growth);
+        account.promised_bytes.fetch_add(bytes, Relaxed);
+        Operation {
+            account,
+            growth,
+            bytes,
+            gate: None,
+        }
+    }
 }
 
 impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.gate = None;
         self.account.promised.subtract(self.growth);
-        self.bytes_of_its_kind().fetch_sub(self.bytes, Relaxed);
-        self.account.operations.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Operation<'_> {
-    fn bytes_of_its_kind(&self) -> &AtomicU64 {
-        match self.admitted {
-            true => &self.account.promised_bytes,
-            false => &self.account.asked_bytes,
-        }
-    }
-
-    /// It will come, and need what it asked for.
-    fn admit(&mut self) {
-        self.account.promised_bytes.fetch_add(self.bytes, Relaxed);
-        self.account.asked_bytes.fetch_sub(self.bytes, Relaxed);
-        self.admitted = true;
+        (self.account.promised_bytes).fetch_sub(self.bytes, Relaxed);
+        self.account.crowd.leave();
     }
 }
 
@@ -199,8 +214,17 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
         keep: Usage,
     ) -> Result<Operation<'_>> {
-        self.promise_by(growth, bytes, |fs| {
-            fs.ask_until_it_fits(growth, bytes, purpose, keep)
+        self.prepare()?;
+        let purpose = match purpose {
+            Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
+            other => other,
+        };
+        self.ask_until_it_fits(&Demand {
+            growth,
+            bytes,
+            purpose,
+            keep,
+            tries: Cell::new(0),
         })
     }
 
@@ -212,15 +236,18 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
         keep: Usage,
     ) -> Result<Operation<'_>> {
-        self.promise_by(growth, bytes, |fs| fs.ask(bytes, Purpose::Grow, keep))
+        self.prepare()?;
+        self.ask(&Demand {
+            growth,
+            bytes,
+            purpose: Purpose::Grow,
+            keep,
+            tries: Cell::new(0),
+        })
     }
 
-    fn promise_by(
-        &self,
-        growth: Usage,
-        bytes: u64,
-        ask: impl FnOnce(&Self) -> Result<()>,
-    ) -> Result<Operation<'_>> {
+    /// Before anything is asked for.
+    fn prepare(&self) -> Result<()> {
         assert_none();
         self.check_writable()?;
         if self.waits.bytes() > self.stop_access_bytes {
@@ -228,87 +255,122 @@ impl<L: Layout> FileSystem<L> {
             self.relieve()?;
         }
         self.relieve_layout()?;
-        let mut operation = Operation {
-            account: &self.space,
-            growth,
-            bytes,
-            admitted: false,
-            gate: None,
-        };
-        self.space.promised.add(growth);
-        self.space.asked_bytes.fetch_add(bytes, Relaxed);
-        self.space.operations.fetch_add(1, Relaxed);
-        ask(self)?;
-        operation.admit();
-        Ok(operation)
+        self.space.crowd.give_way();
+        Ok(())
     }
 
-    /// Asks, and makes room if there is none.
-    fn ask_until_it_fits(
-        &self,
-        growth: Usage,
-        bytes: u64,
-        purpose: Purpose,
-        keep: Usage,
-    ) -> Result<()> {
-        let purpose = match purpose {
-            Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
-            other => other,
-        };
-        match self.ask(bytes, purpose, keep) {
-            // What waits in memory may be what would make room: deletes, or
-            // new copies of blocks whose old ones could go.
-            Err(Error::NoSpace) if self.waits.bytes() > 0 => {
-                self.append_all(Cause::WriteBack)?;
-                match self.ask(bytes, purpose, keep) {
-                    Err(Error::NoSpace) if purpose != Purpose::Shrink => {
-                        self.free_until_it_fits(bytes, purpose, keep)
-                    }
-                    answer => answer,
-                }
+    /// Asks, and makes room if there is none; alone, if others were beside it.
+    fn ask_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
+        let seen = self.space.crowd.look();
+        let answer = match self.ask_and_write_back(demand) {
+            Err(Error::NoSpace) if demand.purpose != Purpose::Shrink => {
+                self.free_until_it_fits(demand)
             }
-            Err(Error::NoSpace) if purpose != Purpose::Shrink => {
-                self.free_until_it_fits(bytes, purpose, keep)
+            answer => answer,
+        };
+        match answer {
+            Err(Error::NoSpace) if !self.space.crowd.was_alone(seen, demand.tries.get()) => {
+                self.ask_alone(demand)
             }
             answer => answer,
         }
     }
 
-    /// What has been deleted counts as free although it is freed in steps:
-    /// whoever needs it takes the steps.
-    fn free_until_it_fits(&self, bytes: u64, purpose: Purpose, keep: Usage) -> Result<()> {
+    /// Asks while nobody else is under way: the answer is about the volume.
+    fn ask_alone(&self, demand: &Demand) -> Result<Operation<'_>> {
         loop {
-            let freed = self.reap_step()?;
-            match self.ask(bytes, purpose, keep) {
-                Err(Error::NoSpace) if freed => {}
-                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
-                    varve_device::sync::thread::yield_now()
+            let turn = self.space.crowd.turn();
+            demand.tries.set(0);
+            let seen = self.space.crowd.look();
+            let answer = self.ask_and_write_back(demand);
+            let alone = self.space.crowd.was_alone(seen, demand.tries.get());
+            drop(turn);
+            match answer {
+                // Somebody had come too far to give way.
+                Err(Error::NoSpace) if !alone => {}
+                // Steps ask, too, and so not within the turn.
+                Err(Error::NoSpace) if demand.purpose != Purpose::Shrink && self.must_reap() => {
+                    return self.free_until_it_fits(demand);
                 }
                 answer => return answer,
             }
         }
     }
 
-    /// Asks the layout whether all that is there, promised and to be kept
-    /// fits, for an operation of `bytes`.
-    fn ask(&self, bytes: u64, purpose: Purpose, keep: Usage) -> Result<()> {
-        let total = sum(self.space.present.get(), self.space.promised.get());
-        let total = sum(total, keep);
-        let promised = self.space.promised_bytes.load(Relaxed);
+    /// Asks, and asks again when nothing waits in memory: that may be what would
+    /// make room, deletes, or new copies of blocks whose old ones could go.
+    fn ask_and_write_back(&self, demand: &Demand) -> Result<Operation<'_>> {
+        match self.ask(demand) {
+            Err(Error::NoSpace) if self.waits.bytes() > 0 => {
+                self.append_all(Cause::WriteBack)?;
+                self.ask(demand)
+            }
+            answer => answer,
+        }
+    }
+
+    /// What has been deleted counts as free although it is freed in steps:
+    /// whoever needs it takes the steps, and has the last of them appended, as
+    /// layouts give room back with what is appended.
+    fn free_until_it_fits(&self, demand: &Demand) -> Result<Operation<'_>> {
+        loop {
+            let freed = self.reap_step()?;
+            match self.ask(demand) {
+                Err(Error::NoSpace) if freed => {}
+                Err(Error::NoSpace) if self.reaping.load(Relaxed) > 0 => {
+                    varve_device::sync::thread::yield_now()
+                }
+                Err(Error::NoSpace) => return self.ask_and_write_back(demand),
+                answer => return answer,
+            }
+        }
+    }
+
+    /// True if something that was deleted is not freed yet.
+    fn must_reap(&self) -> bool {
+        self.reaping.load(Relaxed) > 0 || !self.queues().reap.is_empty()
+    }
+
+    /// Asks the layout once whether all that is there, promised and to be kept
+    /// fits beside what is asked for.
+    fn ask(&self, demand: &Demand) -> Result<Operation<'_>> {
+        let (account, growth, bytes) = (&self.space, demand.growth, demand.bytes);
+        demand.tries.set(demand.tries.get() + 1);
+        account.crowd.enter();
+        account.asked.add(growth);
+        account.asked_bytes.fetch_add(bytes, Relaxed);
+        let answer = self.admits(demand);
+        // Promised before it is no longer asked for.
+        let admitted = answer.map(|()| Operation::admitted(account, growth, bytes));
+        account.asked.subtract(growth);
+        account.asked_bytes.fetch_sub(bytes, Relaxed);
+        if admitted.is_err() {
+            account.crowd.leave();
+        }
+        admitted
+    }
+
+    fn admits(&self, demand: &Demand) -> Result<()> {
+        let account = &self.space;
+        let (asked, asked_bytes) = match demand.purpose {
+            // Nobody may be admitted into what another was promised.
+            Purpose::Grow | Purpose::Rewrite => {
+                (account.asked.get(), account.asked_bytes.load(Relaxed))
+            }
+            // Those who grow the tree may be refused; this one may not, and
+            // does not wait for them.
+            Purpose::Shrink => (demand.growth, demand.bytes),
+        };
+        let total = sum(sum(account.present.get(), account.promised.get()), asked);
         let waiting = Waiting {
             unwritten: self.waits.now(),
-            promised,
-            operations: self.space.operations.load(Relaxed),
-            highest_block: self.space.highest_block.load(Relaxed),
-            asked: match purpose {
-                // Nobody may be admitted into what another was promised.
-                Purpose::Grow | Purpose::Rewrite => self.space.asked_bytes.load(Relaxed),
-                // Those who grow the tree may be refused; this one may not,
-                // and does not wait for them.
-                Purpose::Shrink => bytes,
-            },
+            promised: account.promised_bytes.load(Relaxed),
+            asked: asked_bytes,
+            operations: account.crowd.under_way(),
+            highest_block: account.highest_block.load(Relaxed),
         };
-        self.store.layout.admit(total, waiting, purpose)
+        let layout = &self.store.layout;
+        layout.admit(sum(total, demand.keep), waiting, demand.purpose)
     }
 
     /// The second half of [`Self::begin`].
@@ -319,14 +381,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// An operation that must go through, as it only removes.
     pub(crate) fn begin_unasked(&self) -> Operation<'_> {
-        self.space.operations.fetch_add(1, Relaxed);
-        self.enter(Operation {
-            account: &self.space,
-            growth: Usage::default(),
-            bytes: 0,
-            admitted: true,
-            gate: None,
-        })
+        self.space.crowd.enter();
+        let nothing = Usage::default();
+        self.enter(Operation::admitted(&self.space, nothing, 0))
     }
 
     /// # Errors

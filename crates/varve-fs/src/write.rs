@@ -39,8 +39,7 @@ pub(crate) struct Chunk {
 
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
-    /// how much: less than all only if the volume filled up on the way, or a full
-    /// one had room for writing over a part. Clears
+    /// how much: less than all only if the volume filled up on the way. Clears
     /// set-id bits unless the caller is root or checked.
     ///
     /// # Errors
@@ -87,9 +86,9 @@ impl<L: Layout> FileSystem<L> {
         Ok(chunk.offset)
     }
 
-    /// Writes all of `data`, or, if the volume has no room for that at once and
-    /// the file stays as large as it is, in pieces: as much as can be, and others
-    /// may come between. `held` as in `held.rs`.
+    /// Writes all of `data`, or, if the volume has no room for that at once, in
+    /// pieces: as much as can be, and others may come between. `held` as in
+    /// `held.rs`.
     pub(crate) fn write_or_over(
         &self,
         vnode: &Arc<Vnode>,
@@ -100,14 +99,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Written> {
         match self.write_chunk(vnode, caller, Some(at), data, held) {
             Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
-                let growth = {
-                    let state = vnode.read();
-                    self.growth_of_write(vnode, &state, at, data.len() as u64)?
-                };
-                match growth == Usage::default() {
-                    true => self.write_over(vnode, caller, at, data, held),
-                    false => Err(Error::NoSpace),
-                }
+                self.write_in_pieces(vnode, caller, at, data, held)
             }
             other => other.map(|chunk| Written {
                 bytes: data.len(),
@@ -118,8 +110,9 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// What is asked for before a write is more than it takes, so that a full
-    /// volume may have room for its blocks one by one only.
-    fn write_over(
+    /// volume may have room for its blocks one by one only, and the last of what
+    /// `statfs` offers is had so.
+    fn write_in_pieces(
         &self,
         vnode: &Arc<Vnode>,
         caller: &Caller,

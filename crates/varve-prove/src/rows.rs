@@ -33,7 +33,7 @@ pub struct Row {
 pub type Round = fn(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>;
 
 /// Every row, in the order of the table.
-pub const ROWS: [Row; 14] = [
+pub const ROWS: [Row; 15] = [
     Row {
         name: "crash-states",
         about: "power cuts at every write and flush of random workloads; unflushed writes \
@@ -105,6 +105,14 @@ pub const ROWS: [Row; 14] = [
         unit: "cycles",
         command: "cargo test --release -p varve-prove --test full",
         round: Some(rounds::enospc),
+    },
+    Row {
+        name: "space",
+        about: "volumes of both layouts and of any shape, filled with anything, by up to twelve \
+                threads, and emptied in any order, with kills and remounts between",
+        unit: "cycles",
+        command: "cargo test --release -p varve-prove --test space",
+        round: Some(rounds::space),
     },
     Row {
         name: "model",

@@ -30,6 +30,8 @@ pub(super) struct Prices {
     /// Index nodes on the way to one block at most.
     nodes: u64,
     units_per_block: u64,
+    /// Places in an index node.
+    fanout: u64,
 }
 
 impl Prices {
@@ -39,7 +41,21 @@ impl Prices {
         Prices {
             nodes: nodes.expect("an index grows until it reaches").into(),
             units_per_block: measures.units_per_block().into(),
+            fanout: measures.fanout() as u64,
         }
+    }
+
+    /// So many blocks behind each other, and the index nodes that lead to them: a
+    /// leaf for as many as it has places, and the nodes above.
+    fn with_nodes(&self, blocks: u64) -> u64 {
+        let nodes = blocks.div_ceil(self.fanout - 1);
+        blocks.saturating_add(nodes.div_ceil(self.units_per_block))
+    }
+
+    /// The most blocks that have room, with their nodes, in so many.
+    fn without_nodes(&self, room: u64) -> u64 {
+        let in_a_block = (self.fanout - 1) * self.units_per_block;
+        room - room.div_ceil(in_a_block + 1).min(room)
     }
 
     /// Each block takes one; the way to it is written anew; the way to both ends
@@ -100,11 +116,11 @@ struct Committed {
 impl Vlfs {
     fn committed(&self) -> Committed {
         let writer = self.writer.lock();
+        // Their nodes are owed until they are written, and live then.
         let reserved = writer.usage.blocks.saturating_sub(writer.stored);
-        let nodes = reserved.div_ceil(self.measures().fanout() as u64);
         Committed {
-            live: writer.space.live_blocks() + reserved + nodes,
-            comes_to: self.lives(&writer) + reserved + nodes,
+            live: writer.space.live_blocks() + reserved,
+            comes_to: self.lives(&writer) + reserved,
             owed: self
                 .owed()
                 .div_ceil(self.measures().units_per_block().into()),
@@ -144,12 +160,7 @@ impl Vlfs {
         if total.inodes > measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0) {
             return Err(Error::OutOfSegments);
         }
-        let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks + self.prices.margin(measures),
-            Purpose::Rewrite => measures.reserve_blocks,
-            Purpose::Shrink => measures.reserve_blocks / 2,
-        };
-        let room = measures.capacity_blocks().saturating_sub(reserve);
+        let room = self.room_for(purpose);
         let (need, owed) = self.need_of(total, waiting, purpose);
         if need.saturating_add(owed) <= room {
             return Ok(());
@@ -169,6 +180,17 @@ impl Vlfs {
             true => Ok(()),
             false => Err(Error::OutOfSegments),
         }
+    }
+
+    /// Blocks that may live once an operation for this purpose is done.
+    fn room_for(&self, purpose: Purpose) -> u64 {
+        let measures = self.measures();
+        let reserve = match purpose {
+            Purpose::Grow => measures.reserve_blocks + self.prices.margin(measures),
+            Purpose::Rewrite => measures.reserve_blocks,
+            Purpose::Shrink => measures.reserve_blocks / 2,
+        };
+        measures.capacity_blocks().saturating_sub(reserve)
     }
 
     /// Blocks that are to live; and beside them what is owed for nodes and inodes
@@ -197,7 +219,7 @@ impl Vlfs {
         let changes = (promised.saturating_add(asked).div_ceil(block))
             .saturating_add(self.prices.of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
-        let grown = grown.saturating_add(grown / measures.fanout() as u64);
+        let grown = self.prices.with_nodes(grown);
         (live.saturating_add(changes).saturating_add(grown), owed)
     }
 
@@ -212,10 +234,8 @@ impl Vlfs {
 
     pub(super) fn answer_statfs(&self, total: Usage) -> StatFs {
         let measures = self.measures();
-        let blocks = measures
-            .capacity_blocks()
-            .saturating_sub(measures.reserve_blocks)
-            .saturating_sub(self.prices.broken_max(measures));
+        // What growth is admitted to, less the nodes that lead there.
+        let room = self.room_for(Purpose::Grow);
         let Committed {
             comes_to, usage, ..
         } = self.committed();
@@ -228,8 +248,8 @@ impl Vlfs {
         let taken = comes_to.saturating_add(grown).saturating_sub(gone);
         let numbers = measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0);
         StatFs {
-            blocks,
-            free: blocks.saturating_sub(taken),
+            blocks: self.prices.without_nodes(room),
+            free: self.prices.without_nodes(room.saturating_sub(taken)),
             files: total.inodes,
             files_free: numbers.saturating_sub(total.inodes),
         }

@@ -3,12 +3,14 @@
 mod brief;
 mod compaction;
 mod counted;
+mod crowd;
 mod drive;
 mod everything;
 mod full;
 mod held;
 mod lengthened;
 mod newest;
+mod offered;
 mod overtaking;
 mod overwritten;
 mod parts;

@@ -14,6 +14,7 @@ use crate::operation::Operation;
 use crate::random::Random;
 use crate::reference::Course;
 use crate::repair::learn_repair;
+use crate::space::{self, Case, Logs, VirtualLogs, Volumes};
 use crate::subjects::Log;
 use crate::traces;
 use crate::variants::Variant;
@@ -249,6 +250,20 @@ pub fn enospc(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure
     };
     full::cycles(&subject, mix(seed, index), 5)?;
     done.done += 5;
+    Ok(())
+}
+
+/// One case, on VLFS and on the log in turn.
+pub fn space(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let volumes: &dyn Volumes = match index % 2 {
+        0 => &VirtualLogs,
+        _ => &Logs,
+    };
+    let report = space::run(&Case::nth(seed, index), volumes)?;
+    done.done += report.cycles;
+    done.detail("removals", report.removed);
+    done.detail("kills", report.kills);
+    done.detail("remounts", report.remounts);
     Ok(())
 }
 

@@ -194,7 +194,7 @@ fn draw_cycle(random: &mut Random) -> Cycle {
     Cycle {
         fillings,
         thin_one_in: *random.pick(&[0, 0, 2, 3, 10]),
-        left_bytes: *random.pick(&[2 * MIB, 4 * MIB, 6 * MIB, 12 * MIB]),
+        left_bytes: *random.pick(&[MIB, MIB, 2 * MIB, 5 * MIB]),
         order: *random.pick(&[
             Order::Listing,
             Order::Creation,

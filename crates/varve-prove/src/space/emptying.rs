@@ -196,8 +196,10 @@ impl<'a> Remover<'a> {
         if let (4, Some(fellow)) = (choice, fellow) {
             return self.replace(listed, fellow);
         }
-        let ino = mounted.lookup(listed.parent, &listed.name)?.ino;
-        if listed.kind != FileKind::Regular {
+        // What has replaced it since it was listed may be something else.
+        let found = mounted.lookup(listed.parent, &listed.name)?;
+        let ino = found.ino;
+        if found.kind != FileKind::Regular {
             return Ok(false);
         }
         match choice {
@@ -260,7 +262,7 @@ impl<'a> Remover<'a> {
             5 => ("cleaning", mounted.clean()),
             _ => {
                 mounted.drop_caches();
-                ("reading all", list(mounted).map(drop).or(Ok(())))
+                ("listing", mounted.readdir(InodeNo::ROOT, 0, 64).map(drop))
             }
         };
         outcome.map_err(|error| format!("{what} between removals: {error}"))

@@ -111,7 +111,9 @@ impl<'a> Hands<'a> {
 
     /// Another name of `ino`.
     pub fn link(&mut self, ino: InodeNo) -> std::result::Result<Attempt<InodeNo>, Wrong> {
-        let (parent, name) = (self.any_directory(), self.new_name());
+        let (parent, mut name) = (self.any_directory(), self.new_name());
+        // Nothing but names takes room here: short ones would be a million.
+        name.resize(200, b'l');
         let made = self.mounted().link(ino, parent, &name);
         self.made(parent, name, made)
     }

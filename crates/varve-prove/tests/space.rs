@@ -1,0 +1,47 @@
+//! A volume can always be emptied.
+
+use std::time::{Duration, Instant};
+use varve_prove::random::{announce_seed, scaled};
+use varve_prove::space::{Case, VirtualLogs, Volumes, run};
+
+/// Failures after which there is no point in going on.
+const FAILURES_MAX: usize = 6;
+
+/// So many cases, drawn one after the other; or that of the seed in
+/// `VARVE_SPACE_CASE` alone, as failures name it.
+fn cases(test: &str, volumes: &dyn Volumes, count: u64) {
+    let seed = announce_seed(test, 1);
+    let one = std::env::var("VARVE_SPACE_CASE").ok();
+    let one = one.map(|text| text.parse().expect("a seed"));
+    let drawn: Box<dyn Iterator<Item = Case>> = match one {
+        Some(seed) => Box::new(std::iter::once(Case::draw(seed))),
+        None => Box::new((0..count).map(|nth| Case::nth(seed, nth))),
+    };
+    let start = Instant::now();
+    let (mut removed, mut failures) = (0, 0);
+    for (nth, case) in drawn.enumerate() {
+        let begun = start.elapsed();
+        match run(&case, volumes) {
+            Ok(report) => removed += report.removed,
+            Err(failure) => {
+                eprintln!("case {nth}: {failure}");
+                failures += 1;
+                if failures >= FAILURES_MAX {
+                    break;
+                }
+            }
+        }
+        if start.elapsed() - begun > Duration::from_secs(10) {
+            eprintln!("case {nth} took {:?}: {case}", start.elapsed() - begun);
+        }
+    }
+    eprintln!("{removed} removals in {:?}", start.elapsed());
+    assert_eq!(failures, 0, "of the cases above");
+    assert!(removed > 0);
+}
+
+#[test]
+fn a_volume_on_the_virtual_log_can_always_be_emptied() {
+    let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
+    cases(test, &VirtualLogs, scaled(24));
+}
