@@ -24,6 +24,7 @@
 //! | [`abstract_log`] | what small abstract models of the log share: a device, the search through stories |
 //! | [`heads`] | the log with several heads, as such a model |
 //! | [`holes`] | blocks written into holes of used segments, likewise |
+//! | [`room`] | the accounts of room, likewise |
 //! | [`images`], [`repair`] | damaged and crafted images, with checksums repaired |
 //! | [`toy`] | a layout simple enough to be right, and with bugs to be caught |
 //! | [`mounted`], [`subjects`], [`strangers`] | what is tested, behind one interface, and cleaners of other processes beside it |
@@ -59,6 +60,7 @@ pub mod panics;
 pub mod random;
 pub mod reference;
 pub mod repair;
+pub mod room;
 pub mod rows;
 pub mod runner;
 pub mod space;
