@@ -62,7 +62,7 @@ mod tests;
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
 pub use file_system::FileSystem;
-pub use held::HeldWrite;
+pub use held::{HeldTimes, HeldWrite};
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs,
