@@ -16,6 +16,17 @@ use crate::layout::{Layout, Usage};
 use crate::types::{InodeNo, View};
 use std::sync::atomic::Ordering::Relaxed;
 
+/// Who sets the times of a file whose held bytes arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeldTimes {
+    /// They are those of the arrival.
+    Arrival,
+    /// Whoever held the bytes back knows when they were written, shows that, and
+    /// hands it over by [`FileSystem::setattr`] if it is not what it was told:
+    /// the arrival changes nothing.
+    HandedOver,
+}
+
 /// What became of a held write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldWrite {
@@ -45,10 +56,11 @@ impl<L: Layout> FileSystem<L> {
         ino: InodeNo,
         offset: u64,
         data: &[u8],
+        times: HeldTimes,
     ) -> Result<HeldWrite> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let written = self.write_or_over(&vnode, caller, offset, data, true)?;
+        let written = self.write_or_over(&vnode, caller, offset, data, Some(times))?;
         self.dirtied();
         match written.stopped {
             Some(error) => Err(error),

@@ -63,7 +63,7 @@ mod tests;
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
 pub use file_system::FileSystem;
-pub use held::HeldWrite;
+pub use held::{HeldTimes, HeldWrite};
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping, Position,

@@ -9,6 +9,10 @@ pub enum Atime {
     Relatime,
     /// The same, but for directories, whose listings leave it alone.
     RelatimeOfFiles,
+    /// Every read sets the access time.
+    Strict,
+    /// The same, but for directories.
+    StrictOfFiles,
     /// Reads leave the access time alone.
     Never,
 }

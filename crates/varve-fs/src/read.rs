@@ -65,12 +65,15 @@ impl<L: Layout> FileSystem<L> {
     /// Notes that content was read, if that is to be seen.
     pub(crate) fn touch(&self, vnode: &Arc<Vnode>) {
         let noted = match self.atime {
-            Atime::Relatime => true,
-            Atime::RelatimeOfFiles => vnode.kind != FileKind::Directory,
+            Atime::Relatime | Atime::Strict => true,
+            Atime::RelatimeOfFiles | Atime::StrictOfFiles => vnode.kind != FileKind::Directory,
             Atime::Never => false,
         };
         if !noted || self.check_writable().is_err() {
             return;
+        }
+        if matches!(self.atime, Atime::Strict | Atime::StrictOfFiles) {
+            return self.note_read_time(vnode, self.now());
         }
         let (atime, changed) = {
             let state = vnode.read();

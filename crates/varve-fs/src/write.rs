@@ -7,6 +7,7 @@
 use crate::attr::Caller;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::held::HeldTimes;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::permission::without_set_id;
@@ -58,7 +59,7 @@ impl<L: Layout> FileSystem<L> {
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_or_over(&vnode, caller, at, chunk, false) {
+            match self.write_or_over(&vnode, caller, at, chunk, None) {
                 Ok(written) => {
                     done += written.bytes;
                     if written.bytes < chunk.len() {
@@ -81,7 +82,7 @@ impl<L: Layout> FileSystem<L> {
     pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let chunk = self.write_chunk(&vnode, caller, None, data, false)?;
+        let chunk = self.write_chunk(&vnode, caller, None, data, None)?;
         self.dirtied();
         Ok(chunk.offset)
     }
@@ -95,7 +96,7 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: bool,
+        held: Option<HeldTimes>,
     ) -> Result<Written> {
         match self.write_chunk(vnode, caller, Some(at), data, held) {
             Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
@@ -118,7 +119,7 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: bool,
+        held: Option<HeldTimes>,
     ) -> Result<Written> {
         let block_bytes = self.store.block_bytes;
         let mut all = Written {
@@ -156,11 +157,11 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: Option<u64>,
         data: &[u8],
-        held: bool,
+        held: Option<HeldTimes>,
     ) -> Result<Chunk> {
         vnode.regular()?;
         loop {
-            let operation = self.begin_write(vnode, at, data.len(), held)?;
+            let operation = self.begin_write(vnode, at, data.len(), held.is_some())?;
             let mut state = vnode.write();
             state.live()?;
             let offset = at.unwrap_or(state.inode.size);
@@ -179,7 +180,11 @@ impl<L: Layout> FileSystem<L> {
             let (before, size) = (state.usage(), state.inode.size);
             if !data.is_empty() {
                 let now = self.now();
+                let times = (state.inode.mtime, state.inode.ctime);
                 self.put(vnode, &mut state, offset, data, now)?;
+                if held == Some(HeldTimes::HandedOver) {
+                    (state.inode.mtime, state.inode.ctime) = times;
+                }
                 self.clear_set_id(vnode, &mut state, caller);
             }
             count(&self.store.counters.writes, 1);

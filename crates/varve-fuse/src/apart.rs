@@ -37,6 +37,17 @@ pub(crate) fn run<R: Send>(work: impl FnOnce() -> io::Result<R> + Send) -> io::R
     })
 }
 
+/// Keeps this process's descriptors, but for the standard streams, from all
+/// programs that it starts from now on: also those it inherited itself, which
+/// their makers may not have marked. A server that stays would hold on to
+/// locks and pipes of whoever started it.
+///
+/// # Errors
+/// ENOSYS or EINVAL before Linux 5.11.
+pub fn pass_on_no_descriptors() -> io::Result<()> {
+    sys::pass_on_no_descriptors()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

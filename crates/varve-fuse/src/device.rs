@@ -79,6 +79,7 @@ fn flags_of(options: &MountOptions) -> MountFlags {
         (options.no_dev, MountFlags::NODEV),
         (options.no_exec, MountFlags::NOEXEC),
         (options.no_atime, MountFlags::NOATIME),
+        (options.strict_atime, MountFlags::STRICTATIME),
         (options.no_dir_atime, MountFlags::NODIRATIME),
     ];
     chosen

@@ -11,7 +11,7 @@
 //! | `adapter` | one request, one file-system call |
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
-//! | `session`, `pool`, `unmounter` | a mount from beginning to end, and the threads that serve it |
+//! | `session`, `pool`, `errands`, `unmounter` | a mount from beginning to end, the threads that serve it, and what those leave to others |
 //! | [`statistics`](query_statistics), [`question`](ask), [`exchange`](exchange()) | requests by kind, and what else the server can tell and do, over ioctls on the mount's root |
 //!
 //! Why not the `fuser` crate (0.18): it knows no opcode above 47, so
@@ -24,6 +24,7 @@ mod apart;
 mod bdi;
 mod counters;
 mod device;
+mod errands;
 mod errno;
 mod exchange;
 mod latency;
@@ -42,7 +43,8 @@ mod sys;
 pub mod transport;
 mod unmounter;
 
-pub use adapter::{Adapter, IoctlHandler, IoctlRequest, Later, Outcome, StatisticsSource};
+pub use adapter::{Adapter, IoctlHandler, IoctlRequest, LATE, Later, Outcome, StatisticsSource};
+pub use apart::pass_on_no_descriptors;
 pub use counters::RequestCounters;
 pub use errno::Errno;
 pub use exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE, exchange};

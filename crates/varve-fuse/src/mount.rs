@@ -25,6 +25,9 @@ pub struct MountOptions {
     /// Show `noatime` in the mount table. The file system itself decides
     /// what a read does to the access time. Default off.
     pub no_atime: bool,
+    /// Show `strictatime` in the mount table, where we mount directly; as above,
+    /// the file system decides. Default off.
+    pub strict_atime: bool,
     /// The same for `nodiratime`. Default off.
     pub no_dir_atime: bool,
     /// After a crash data survives as a prefix of its order, too: turns the
@@ -78,6 +81,7 @@ impl Default for MountOptions {
             no_dev: false,
             no_exec: false,
             no_atime: false,
+            strict_atime: false,
             no_dir_atime: false,
             strict_order: false,
             birth_times: true,
@@ -103,8 +107,10 @@ impl MountOptions {
             "suid" | "nosuid" => self.no_suid = option == "nosuid",
             "dev" | "nodev" => self.no_dev = option == "nodev",
             "exec" | "noexec" => self.no_exec = option == "noexec",
-            "noatime" => self.no_atime = true,
-            "atime" | "relatime" => self.no_atime = false,
+            "noatime" | "atime" | "relatime" | "strictatime" | "nostrictatime" => {
+                self.no_atime = option == "noatime";
+                self.strict_atime = option == "strictatime";
+            }
             "diratime" | "nodiratime" => self.no_dir_atime = option == "nodiratime",
             "allow_other" => self.allow_other = true,
             "btime" | "nobtime" => self.birth_times = option == "btime",

@@ -8,9 +8,13 @@
 //!   on a thread that serves nothing, so it cannot wait for itself. Where
 //!   requests come over io_uring it is not enough that the thread is another
 //!   one (see [`Crew`]).
+//! - No thread that serves sleeps, or waits for room: see [`Wait`]. Over io_uring
+//!   the thread that has a request must answer it; it makes sure that others
+//!   serve before it waits.
 //! - Every request is answered, even if serving it panics.
 
-use crate::adapter::{Adapter, Later, Outcome};
+use crate::adapter::{Adapter, LATE, Later, Outcome};
+use crate::errands::{Due, Errand, Errands, Wait, keep_time};
 use crate::errno::Errno;
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
@@ -21,19 +25,9 @@ use parking_lot::Mutex;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, Builder, Scope};
-use std::time::Duration;
 use varve_fs::Layout;
-
-/// What must not be done by a thread that serves requests.
-enum Errand {
-    /// Finish this; it makes the kernel give up pages.
-    Later(Later),
-    /// Have the kernel forget this node's attributes.
-    /// Say when that is done.
-    Outdate(u64, Sender<()>),
-}
 
 /// Where a thread gets its requests from.
 #[derive(Clone, Copy)]
@@ -51,10 +45,6 @@ impl Source<'_, '_> {
     }
 }
 
-/// How long the answer to a write waits for the kernel to have forgotten
-/// attributes. Not for ever: an inode that is being evicted is waited for, and
-/// that waits for its writes.
-const OUTDATE_MAX: Duration = Duration::from_millis(500);
 /// Serving threads that start at once.
 const THREADS_MIN: usize = 2;
 
@@ -118,12 +108,16 @@ impl<'a, L: Layout> Pool<'a, L> {
     where
         'a: 'scope,
     {
-        // Every serving thread owns a sender: the errands end after the last
-        // of them.
-        let (errands, queue) = channel();
+        // Every serving thread owns a sender: the timer ends after the last of
+        // them, and the errands after the timer.
+        let (errands, ends) = Errands::new();
         Builder::new()
             .name("varve-errands".into())
-            .spawn_scoped(scope, move || self.run_errands(&queue))?;
+            .spawn_scoped(scope, move || self.run_errands(&ends.errands))?;
+        let of_timer = errands.of_timer();
+        Builder::new()
+            .name("varve-timer".into())
+            .spawn_scoped(scope, move || self.run_timer(&ends.waits, &of_timer))?;
         for _ in 0..THREADS_MIN.min(self.threads_max) {
             self.start(scope, &errands)?;
         }
@@ -150,7 +144,7 @@ impl<'a, L: Layout> Pool<'a, L> {
     fn start<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        errands: &Sender<Errand>,
+        errands: &Errands,
     ) -> io::Result<()> {
         let number = self.started.fetch_add(1, Ordering::Relaxed);
         if number >= self.threads_max {
@@ -173,7 +167,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         scope: &'scope Scope<'scope, '_>,
         crew: &'a Crew,
         queue: Queue,
-        errands: &Sender<Errand>,
+        errands: &Errands,
         say: impl FnOnce(io::Result<()>) + Send + 'scope,
     ) -> io::Result<()> {
         let errands = errands.clone();
@@ -202,7 +196,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         source: Source<'_, 'a>,
-        errands: &Sender<Errand>,
+        errands: &Errands,
     ) where
         'a: 'scope,
     {
@@ -230,19 +224,19 @@ impl<'a, L: Layout> Pool<'a, L> {
                 match (later, source) {
                     (None, _) => {}
                     (Some(later), source) if later.answers_first() => {
-                        put_off(later, source.transport(), errands);
+                        self.put_off(later, source.transport(), errands, &mut reply);
                     }
                     (Some(later), Source::Cpu(queue, crew)) => {
                         match self.leave(scope, later.nodeid, crew, errands) {
-                            Ok(()) => self.finish(&later, queue, &mut reply),
+                            Ok(()) => self.finish(later, queue, errands, &mut reply),
                             Err(error) => {
                                 tracing::warn!(%error, "nobody would be left to serve");
-                                put_off(later, queue, errands);
+                                self.put_off(later, queue, errands, &mut reply);
                             }
                         }
                         crew.join();
                     }
-                    (Some(later), _) => queue_up(Errand::Later(later), errands),
+                    (Some(later), _) => hand_over(later, errands),
                 }
             }));
             if answered.is_err() {
@@ -256,27 +250,96 @@ impl<'a, L: Layout> Pool<'a, L> {
         &self,
         request: &[u8],
         transport: &dyn Transport,
-        errands: &Sender<Errand>,
+        errands: &Errands,
         reply: &mut Reply,
     ) -> Option<Later> {
         let (unique, outcome) = self.adapter.handle(request, reply);
+        self.conclude(unique, outcome, transport, errands, reply)
+    }
+
+    /// Tells the kernel what it must know before it gets an answer, then answers,
+    /// unless there is something left to be done.
+    fn conclude(
+        &self,
+        unique: u64,
+        outcome: Outcome,
+        transport: &dyn Transport,
+        errands: &Errands,
+        reply: &Reply,
+    ) -> Option<Later> {
+        for &nodeid in reply.amended() {
+            self.adapter.outdate(nodeid, transport);
+        }
+        if reply.tells_late() {
+            errands.wait(LATE, Wait::TellLate);
+        }
         if let Outcome::Later(later) = outcome {
             return Some(later);
         }
         if let Some(nodeid) = reply.outdated() {
             // Once it is answered the writer may go on, and should know first.
-            let (done, is_done) = channel();
-            queue_up(Errand::Outdate(nodeid, done), errands);
-            let _ = is_done.recv_timeout(OUTDATE_MAX);
+            errands.outdate(nodeid);
         }
         deliver(transport, self.adapter, unique, &outcome, reply);
         None
     }
 
-    /// Finishes a request, and answers it.
-    fn finish(&self, later: &Later, transport: &dyn Transport, reply: &mut Reply) {
+    /// Does one more step of a request; answers what is left of it.
+    fn step(
+        &self,
+        later: &Later,
+        transport: &dyn Transport,
+        errands: &Errands,
+        reply: &mut Reply,
+    ) -> Option<Later> {
         let outcome = self.adapter.finish(later, transport, reply);
-        deliver(transport, self.adapter, later.unique, &outcome, reply);
+        self.conclude(later.unique, outcome, transport, errands, reply)
+    }
+
+    /// Finishes a request, and answers it. The calling thread does not serve.
+    fn finish(
+        &self,
+        later: Later,
+        transport: &dyn Transport,
+        errands: &Errands,
+        reply: &mut Reply,
+    ) {
+        let mut left = Some(later);
+        while let Some(later) = left {
+            if let Some(pause) = later.pause() {
+                thread::sleep(pause);
+            }
+            left = self.step(&later, transport, errands, reply);
+        }
+    }
+
+    /// Answers a request as far as that can be done at once; the calling thread
+    /// goes on to serve. What waits for room is refused if there is none; what
+    /// else cannot be answered is to be asked again. What is left then is an
+    /// errand.
+    fn put_off(
+        &self,
+        mut later: Later,
+        transport: &dyn Transport,
+        errands: &Errands,
+        reply: &mut Reply,
+    ) {
+        if later.pause().is_some() {
+            later.hurry();
+            match self.step(&later, transport, errands, reply) {
+                None => return,
+                Some(left) => later = left,
+            }
+        }
+        let unique = later.unique;
+        let answer = later.answer_now();
+        let answered = answer.is_ok();
+        if let Err(error) = transport.reply(unique, answer) {
+            tracing::debug!(unique, %error, "reply not taken");
+        }
+        if answered {
+            errands.run(Errand::Later(later));
+        }
     }
 
     /// Makes a crew ready to do without the calling thread.
@@ -285,7 +348,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         scope: &'scope Scope<'scope, '_>,
         nodeid: u64,
         crew: &'a Crew,
-        errands: &Sender<Errand>,
+        errands: &Errands,
     ) -> io::Result<()>
     where
         'a: 'scope,
@@ -304,7 +367,7 @@ impl<'a, L: Layout> Pool<'a, L> {
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
         crew: &'a Crew,
-        errands: &Sender<Errand>,
+        errands: &Errands,
     ) -> io::Result<()>
     where
         'a: 'scope,
@@ -324,21 +387,42 @@ impl<'a, L: Layout> Pool<'a, L> {
         let mut reply = Reply::new();
         for errand in queue {
             let finished = catch_unwind(AssertUnwindSafe(|| match &errand {
-                Errand::Later(later) => self.finish(later, self.device, &mut reply),
+                Errand::Later(later) => {
+                    // Nothing of what it may leave has to be told first.
+                    let outcome = self.adapter.finish(later, self.device, &mut reply);
+                    deliver(self.device, self.adapter, later.unique, &outcome, &reply);
+                }
                 Errand::Outdate(nodeid, done) => {
                     self.adapter.outdate(*nodeid, self.device);
                     // Nobody waits any more if it took too long.
                     let _ = done.send(());
                 }
+                Errand::TellLate => self.adapter.tell_late(self.device),
             }));
             if finished.is_err() {
                 let unique = match errand {
                     Errand::Later(later) => Some(later.unique),
-                    Errand::Outdate(..) => None,
+                    Errand::Outdate(..) | Errand::TellLate => None,
                 };
                 self.give_up(unique, self.device);
             }
         }
+    }
+
+    fn run_timer(&self, queue: &Receiver<Due>, errands: &Errands) {
+        become_io_flusher();
+        let mut reply = Reply::new();
+        keep_time(queue, |wait| {
+            let Wait::Room(later) = wait else {
+                return errands.run(Errand::TellLate);
+            };
+            let step = AssertUnwindSafe(|| self.step(&later, self.device, errands, &mut reply));
+            match catch_unwind(step) {
+                Ok(Some(left)) => hand_over(left, errands),
+                Ok(None) => {}
+                Err(_) => self.give_up(Some(later.unique), self.device),
+            }
+        });
     }
 
     fn end(&self, verdict: io::Result<End>) {
@@ -364,23 +448,12 @@ impl<'a, L: Layout> Pool<'a, L> {
     }
 }
 
-/// Answers a request as far as that can be done at once: what cannot is to be
-/// tried again. What is left of it then is an errand.
-fn put_off(mut later: Later, transport: &dyn Transport, errands: &Sender<Errand>) {
-    let unique = later.unique;
-    let answer = later.answer_now().ok_or(Errno(libc::EAGAIN));
-    let answered = answer.is_ok();
-    if let Err(error) = transport.reply(unique, answer) {
-        tracing::debug!(unique, %error, "reply not taken");
+/// Gives what is left of a request to the thread that can wait for it.
+fn hand_over(later: Later, errands: &Errands) {
+    match later.pause() {
+        Some(pause) => errands.wait(pause, Wait::Room(later)),
+        None => errands.run(Errand::Later(later)),
     }
-    if answered {
-        queue_up(Errand::Later(later), errands);
-    }
-}
-
-fn queue_up(errand: Errand, errands: &Sender<Errand>) {
-    let queued = errands.send(errand);
-    queued.expect("the errands outlive the serving threads");
 }
 
 /// The request's number, which stands behind its length and opcode.

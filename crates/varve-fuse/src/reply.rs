@@ -15,6 +15,10 @@ pub struct Reply {
     retained: Vec<InodeNo>,
     /// See [`Reply::outdated`].
     outdated: Option<u64>,
+    /// See [`Reply::amended`].
+    amended: Vec<u64>,
+    /// See [`Reply::tells_late`].
+    tells_late: bool,
 }
 
 impl Reply {
@@ -28,6 +32,8 @@ impl Reply {
         self.len = 0;
         self.retained.clear();
         self.outdated = None;
+        self.amended.clear();
+        self.tells_late = false;
     }
 
     /// The body.
@@ -52,6 +58,27 @@ impl Reply {
 
     pub(crate) fn outdate(&mut self, nodeid: u64) {
         self.outdated = Some(nodeid);
+    }
+
+    /// Nodes that whoever waits for the reply holds, and whose attributes the
+    /// kernel is to forget before it gets the reply, be it an error: hand them to
+    /// [`crate::Adapter::outdate`], which waits for nothing then.
+    pub fn amended(&self) -> &[u64] {
+        &self.amended
+    }
+
+    pub(crate) fn amend(&mut self, nodeid: u64) {
+        self.amended.push(nodeid);
+    }
+
+    /// True if [`crate::Adapter::tell_late`] is to be called, [`crate::LATE`]
+    /// from now.
+    pub fn tells_late(&self) -> bool {
+        self.tells_late
+    }
+
+    pub(crate) fn tell_late(&mut self) {
+        self.tells_late = true;
     }
 
     /// Appends a struct.

@@ -5,11 +5,16 @@
 
 use crate::errno::Errno;
 use crate::protocol::{InHeader, Opcode};
+use std::time::Instant;
 use zerocopy::{FromBytes, Immutable, KnownLayout};
 
 /// A request's header and body.
 pub(crate) struct Request<'a> {
     pub(crate) header: InHeader,
+    /// Until when it may be put off for want of room, if it may: see
+    /// `adapter/removals.rs`.
+    pub(crate) patient_until: Option<Instant>,
+    whole: &'a [u8],
     body: &'a [u8],
 }
 
@@ -25,7 +30,17 @@ impl<'a> Request<'a> {
             return Err(Some(header));
         }
         let body = &body[..body.len() - extension_bytes];
-        Ok(Request { header, body })
+        Ok(Request {
+            header,
+            patient_until: None,
+            whole: bytes,
+            body,
+        })
+    }
+
+    /// All of its bytes.
+    pub(crate) fn bytes(&self) -> &'a [u8] {
+        self.whole
     }
 
     /// What is asked for, if it is known.

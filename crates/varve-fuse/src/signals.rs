@@ -24,6 +24,15 @@ impl Drop for Watch {
     }
 }
 
+/// Unblocks all signals, which a process inherits blocked from whoever had them
+/// so when starting it. For the first thread, before there are others.
+///
+/// # Errors
+/// None that the system documents.
+pub fn unblock() -> io::Result<()> {
+    crate::sys::unblock_signals()
+}
+
 /// On SIGTERM, SIGINT or SIGHUP sets `noted`, and does nothing else.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ use crate::question::{QUESTION_BYTES, VARVE_IOC_ASK};
 use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 
 /// Fetches the statistics of the mount whose root `directory` is open on.
@@ -64,5 +65,34 @@ pub(crate) fn leave_descriptors() -> io::Result<()> {
     match done {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Marks every descriptor but the standard streams, so that programs started
+/// from now on get none of them. This process keeps them.
+pub(crate) fn pass_on_no_descriptors() -> io::Result<()> {
+    const FIRST: libc::c_uint = 3;
+    let flags = libc::CLOSE_RANGE_CLOEXEC;
+    // SAFETY: three integers; no memory is passed. With this flag nothing is
+    // closed here: only exec(2) looks at the marks.
+    let done = unsafe { libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, flags) };
+    match done {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Unblocks all signals for this thread, and for those that it starts.
+pub(crate) fn unblock_signals() -> io::Result<()> {
+    let mut none = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set is made by the first call, which cannot fail, and only
+    // read by the second, which may be told not to report the former one.
+    let failed = unsafe {
+        libc::sigemptyset(none.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut())
+    };
+    match failed {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
     }
 }

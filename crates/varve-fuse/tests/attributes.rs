@@ -6,11 +6,12 @@ use rustix::fs::XattrFlags;
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 use support::Mounted;
+use varve_fs::{Atime, MemoryOptions, Options};
 use varve_fuse::MountOptions;
 
 fn mode_of(m: &Mounted, name: &str) -> u32 {
@@ -73,6 +74,44 @@ fn a_write_moves_the_modification_time_and_reaches_the_server() {
         (held.seconds as u64, held.nanos),
         (shown.as_secs(), shown.subsec_nanos())
     );
+}
+
+#[test]
+fn every_read_that_reaches_the_server_sets_strict_access_times() {
+    if !support::can_mount() {
+        return;
+    }
+    let strict = Options {
+        relatime: Atime::Strict,
+        ..Options::default()
+    };
+    let fs = support::file_system(MemoryOptions::default(), strict);
+    let mut options = MountOptions::default();
+    assert!(options.apply("strictatime"));
+    let m = Mounted::serve(fs, options);
+    fs::write(m.path("f"), [1; 4096]).unwrap();
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+    let mut ours = mounts
+        .lines()
+        .filter(|line| line.contains(m.root().to_str().unwrap()));
+    assert!(ours.all(|line| !line.contains("relatime") && !line.contains("noatime")));
+    let atime = || fs::metadata(m.path("f")).unwrap().accessed().unwrap();
+    let direct = File::options()
+        .read(true)
+        .custom_flags(libc::O_DIRECT)
+        .open(m.path("f"))
+        .unwrap();
+    for _ in 0..3 {
+        let before = atime();
+        std::thread::sleep(Duration::from_millis(30));
+        direct.read_exact_at(&mut [0; 512], 0).unwrap();
+        assert!(atime() > before);
+    }
+    // What the kernel has in its cache it does not ask for.
+    let before = atime();
+    std::thread::sleep(Duration::from_millis(30));
+    let cost = m.cost(|| drop(fs::read(m.path("f")).unwrap()));
+    assert_eq!(atime() > before, cost.of("read") > 0);
 }
 
 #[test]

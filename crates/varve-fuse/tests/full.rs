@@ -7,10 +7,11 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use support::Mounted;
 use support::kernel::{Notified, ask};
-use varve_fs::{FileSystem, MemoryLayout, MemoryOptions};
-use varve_fuse::{Adapter, Errno, MountOptions, Outcome, Reply};
+use varve_fs::{FileSystem, InodeNo, MemoryLayout, MemoryOptions};
+use varve_fuse::{Adapter, Errno, Later, MountOptions, Outcome, Reply};
 
 const PIECE: usize = 64 << 10;
 const CAPACITY_BYTES: u64 = 8 << 20;
@@ -107,8 +108,21 @@ impl Kernel {
 
 /// The body of a WRITE out of the cache.
 fn held_write(offset: u64) -> Vec<u8> {
+    write(offset, 1)
+}
+
+/// The body of a SETXATTR.
+fn set_attribute(bytes: usize) -> Vec<u8> {
+    let mut body = [bytes as u32, 0].map(u32::to_ne_bytes).concat();
+    body.extend(b"user.a\0");
+    body.extend(vec![1; bytes]);
+    body
+}
+
+/// The body of a WRITE.
+fn write(offset: u64, flags: u32) -> Vec<u8> {
     let mut body = [0, offset].map(u64::to_ne_bytes).concat();
-    body.extend([PIECE as u32, 1].map(u32::to_ne_bytes).concat());
+    body.extend([PIECE as u32, flags].map(u32::to_ne_bytes).concat());
     body.extend([0; 16]);
     body.extend([7; PIECE]);
     body
@@ -197,24 +211,167 @@ fn a_kernel_that_would_tell_readers_is_not_used_to_tell_anybody() {
     assert_eq!(kernel.before_write(file), Ok(()));
 }
 
-#[test]
-fn what_was_removed_makes_room_for_what_comes_at_once() {
+/// A full volume, and a file whose removal will make room. Returns another
+/// file and the removed one.
+fn removed_but_not_forgotten() -> (Kernel, u64, u64) {
     let (mut kernel, file) = Kernel::new();
     let other = kernel.create(b"g\0");
     kernel.fill(file);
     while kernel.grow(file).0.is_ok() {}
     assert_eq!(kernel.write_at(other, 0).0, Err(Errno::NO_SPACE));
+    assert_eq!(kernel.before_write(other), Err(Errno::NO_SPACE));
     assert!(kernel.ask(10, 1, b"f\0").is_ok()); // UNLINK
-    let fs = kernel.adapter.file_system();
-    std::thread::scope(|scope| {
+    (kernel, other, file)
+}
+
+/// What is put off, and that nobody waited for it.
+fn put_off((outcome, reply): (Outcome, Reply), begun: Instant) -> Later {
+    let Outcome::Later(later) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert_eq!(reply.outdated(), None, "nobody need be told yet");
+    assert!(later.pause().is_some() && !later.answers_first());
+    assert!(begun.elapsed() < Duration::from_millis(100));
+    later
+}
+
+#[test]
+fn what_was_removed_makes_room_for_what_comes_at_once() {
+    // WRITE out of the cache, WRITE, SETXATTR.
+    let requests = [
+        (16, held_write(0)),
+        (16, write(0, 0)),
+        (21, set_attribute(30_000)),
+    ];
+    for (opcode, body) in &requests {
+        let (kernel, other, removed) = removed_but_not_forgotten();
+        let begun = Instant::now();
+        let mut later = put_off(ask(&kernel.adapter, *opcode, other, body), begun);
         // The kernel forgets it a little later, by another way.
-        scope.spawn(|| {
-            std::thread::sleep(std::time::Duration::from_millis(8));
-            fs.release(varve_fs::InodeNo(file), 1);
-        });
-        let (outcome, _) = ask(&kernel.adapter, 16, other, &held_write(0));
+        let mut reply = Reply::new();
+        for _ in 0..3 {
+            let outcome = kernel
+                .adapter
+                .finish(&later, &Notified::default(), &mut reply);
+            later = put_off((outcome, std::mem::take(&mut reply)), Instant::now());
+        }
+        kernel.adapter.file_system().release(InodeNo(removed), 1);
+        let outcome = kernel
+            .adapter
+            .finish(&later, &Notified::default(), &mut reply);
         assert!(matches!(outcome, Outcome::Reply), "{outcome:?}");
-    });
+    }
+}
+
+#[test]
+fn who_waits_for_room_in_vain_is_refused_in_the_end() {
+    for (opcode, held) in [(16, true), (21, false)] {
+        let (mut kernel, other, _removed) = removed_but_not_forgotten();
+        let body = match held {
+            true => held_write(0),
+            false => set_attribute(30_000),
+        };
+        let begun = Instant::now();
+        let mut later = put_off(ask(&kernel.adapter, opcode, other, &body), begun);
+        let mut reply = Reply::new();
+        let refused = loop {
+            assert!(begun.elapsed() < Duration::from_secs(5));
+            std::thread::sleep(later.pause().unwrap());
+            match kernel
+                .adapter
+                .finish(&later, &Notified::default(), &mut reply)
+            {
+                Outcome::Later(left) => later = left,
+                Outcome::Error(errno) => break errno,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(refused, Errno::NO_SPACE);
+        assert!(begun.elapsed() > Duration::from_millis(200));
+        // And the writer is told, once.
+        assert_eq!(reply.outdated(), held.then_some(other));
+        let told = if held { Err(Errno::NO_SPACE) } else { Ok(()) };
+        assert_eq!(kernel.before_write(other), told);
+        assert_eq!(kernel.before_write(other), Ok(()));
+    }
+}
+
+/// A question about kept room waits like a write, and is not forgotten.
+#[test]
+fn a_writer_is_not_told_of_room_that_comes_back() {
+    let (mut kernel, file) = Kernel::new();
+    let other = kernel.create(b"g\0");
+    kernel.fill(other);
+    assert!(kernel.write_at(file, 0).1, "kept room is used");
+    assert!(kernel.ask(10, 1, b"g\0").is_ok()); // UNLINK
+    let question = [&1u32.to_ne_bytes()[..], &[0; 12]].concat();
+    let later = put_off(ask(&kernel.adapter, 3, file, &question), Instant::now());
+    kernel.adapter.file_system().release(InodeNo(other), 1);
+    let mut reply = Reply::new();
+    let outcome = kernel
+        .adapter
+        .finish(&later, &Notified::default(), &mut reply);
+    assert!(matches!(outcome, Outcome::Reply), "{outcome:?}");
+}
+
+/// However many wait for room: the others do not.
+#[test]
+fn those_who_are_refused_hold_up_nobody_else() {
+    if !support::can_mount() {
+        return;
+    }
+    for uring in [true, false] {
+        let options = MountOptions {
+            uring,
+            threads_max: 4,
+            ..MountOptions::default()
+        };
+        let m = Mounted::serve(file_system(), options);
+        let names: Vec<String> = (0..16).map(|n| format!("f{n}")).collect();
+        for name in &names {
+            File::create(m.path(name)).unwrap();
+        }
+        // Filled up by a file without a name, which stays as it is open: the
+        // removal is recent, and nothing comes of it.
+        let filler = File::create(m.path("filler")).unwrap();
+        let mut step = CAPACITY_BYTES;
+        let mut end = 0;
+        while step >= 4096 {
+            let flags = rustix::fs::FallocateFlags::empty();
+            match rustix::fs::fallocate(&filler, flags, end, step) {
+                Ok(()) => end += step,
+                Err(_) => step /= 2,
+            }
+        }
+        fs::remove_file(m.path("filler")).unwrap();
+        let slowest = std::thread::scope(|scope| {
+            let refused: Vec<_> = names
+                .iter()
+                .map(|name| m.path(name))
+                .map(|path| scope.spawn(move || refused_attribute(&path)))
+                .collect();
+            let mut slowest = Duration::ZERO;
+            while !refused.iter().all(|thread| thread.is_finished()) {
+                let begun = Instant::now();
+                assert!(!m.path("nobody has this name").exists());
+                let _ = fs::read_dir(m.root()).unwrap().count();
+                slowest = slowest.max(begun.elapsed());
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            slowest
+        });
+        assert!(
+            slowest < Duration::from_millis(200),
+            "{slowest:?}, uring {uring}"
+        );
+        drop(filler);
+    }
+}
+
+fn refused_attribute(path: &std::path::Path) {
+    let flags = rustix::fs::XattrFlags::empty();
+    let refused = rustix::fs::setxattr(path, "user.a", &[1; 60_000], flags);
+    assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
 }
 
 #[test]

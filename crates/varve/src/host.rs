@@ -8,6 +8,7 @@ use crate::unlocked::Unlocked;
 use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
+use varve_device::Device;
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::{Lfs, OwnerIdentity, Vlfs};
 
@@ -149,9 +150,23 @@ pub(crate) fn is_claimed(name: &str) -> bool {
     matches!(opened, Err(rustix::io::Errno::BUSY))
 }
 
+/// Logs that a volume was not unmounted, if its owner record says so. Only
+/// whoever has the lock can tell: until then the holder may be unmounting.
+pub(crate) fn report_unclean(device: &dyn Device, owner: Option<OwnerRecord>) {
+    let Some(record) = owner.filter(|record| record.mounted.get() == 1) else {
+        return;
+    };
+    let (gone, text) = unclean_owner(&Holder::from(&record));
+    let volume = device.name();
+    match gone {
+        true => tracing::info!(%volume, "recovering: {text}"),
+        false => tracing::warn!(%volume, "{text}"),
+    }
+}
+
 /// What the owner record says after an unclean stop, given that the lock is
 /// ours: whether its writer is certainly gone, and words for people.
-pub(crate) fn unclean_owner(holder: &Holder) -> (bool, String) {
+fn unclean_owner(holder: &Holder) -> (bool, String) {
     let here = identity();
     if holder.boot_id == here.boot_id {
         let text = format!(

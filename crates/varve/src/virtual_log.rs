@@ -64,11 +64,10 @@ impl VirtualLogVolume {
             true => OpenMode::ReadOnly,
             false => OpenMode::ReadWrite,
         };
-        let holder = host::holder(path);
         let device = open_device(path, mode, options.io)?;
-        if let Some(holder) = holder {
-            tracing::warn!(volume = %path.display(), "not unmounted cleanly: it was {holder}");
-        }
+        let superblock = Vlfs::find_superblock(&device)?;
+        // Not before the lock is ours: the last holder may be about to let go.
+        host::report_unclean(&device, Vlfs::read_owner(&device, &superblock)?);
         let (_, metadata_bytes) = options.cache_shares();
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
         let medium: Arc<dyn Medium> = Arc::new(InOrder(device));

@@ -60,7 +60,11 @@ fn a_mount_lives_from_mount_to_umount() {
     drop(pieces);
     let path = m.path("pieces").display().to_string();
     // Not yet cold.
-    varve(["coalesce", &path]).expect(0, "0 files looked at");
+    let passed = varve(["coalesce", &path]).expect(0, "0 files looked at");
+    passed.expect(
+        0,
+        "1 files passed over: they were written within the last minute",
+    );
     let done = varve(["coalesce", "--thorough", "--json", &m.dir])
         .expect(0, "")
         .json();
@@ -71,7 +75,24 @@ fn a_mount_lives_from_mount_to_umount() {
     );
     let read = fs::read(m.path("pieces")).unwrap();
     assert!((0..24).all(|block| read[block * 4096] == block as u8));
-    varve(["coalesce", "/"]).expect(1, "");
+    // Files of other file systems, whichever that is.
+    let elsewhere = m.scratch.text("elsewhere");
+    fs::write(&elsewhere, b"x").unwrap();
+    for path in [elsewhere.as_str(), "/", "/proc/version"] {
+        varve(["coalesce", path]).expect(1, &format!("{path} is on no Varve mount"));
+    }
+    // Seen through a part of the mount that is mounted elsewhere.
+    fs::create_dir(m.path("part")).unwrap();
+    fs::rename(m.path("pieces"), m.path("part/pieces")).unwrap();
+    let bound = m.scratch.text("bound");
+    fs::create_dir(&bound).unwrap();
+    shell(&format!(
+        "mount --bind {} {bound}",
+        m.path("part").display()
+    ));
+    let file = format!("{bound}/pieces");
+    varve(["coalesce", "--thorough", &file]).expect(0, "1 files looked at");
+    shell(&format!("umount {bound}"));
 
     let open = fs::File::open(m.path("hello")).unwrap();
     varve(["umount", &m.dir]).expect(32, "files are open");

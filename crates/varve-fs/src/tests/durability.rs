@@ -4,7 +4,7 @@ use super::harness::*;
 use crate::epoch::EPOCH_MEMBERS;
 use crate::layout::{Cause, Item};
 use crate::{
-    Caller, Error, FileKind, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Rename,
+    Atime, Caller, Error, FileKind, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Rename,
 };
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -488,6 +488,37 @@ fn access_times_wait_for_a_reason() {
     assert_eq!(group_count(&fs), groups, "never written alone");
     fs.checkpoint().unwrap();
     assert_eq!(crash(&fs, None).getattr(LIVE, f).unwrap().atime, read.atime);
+}
+
+#[test]
+fn strict_access_times_follow_every_read() {
+    for (atime, of_directories) in [(Atime::Strict, true), (Atime::StrictOfFiles, false)] {
+        let options = Options {
+            relatime: atime,
+            ..Options::default()
+        };
+        let fs = fresh_with(MemoryOptions::default(), options);
+        let f = fs.t_file("f", b"x");
+        let atime = |ino| fs.getattr(LIVE, ino).unwrap().atime;
+        for _ in 0..3 {
+            let before = atime(f);
+            fs.t_read(f);
+            assert!(atime(f) > before);
+        }
+        let list = || drop(fs.t_names(ROOT));
+        list();
+        let before = atime(ROOT);
+        list();
+        assert_eq!(atime(ROOT) > before, of_directories);
+        let groups = group_count(&fs);
+        fs.t_read(f);
+        let read = atime(f);
+        fs.sync().unwrap();
+        fs.drop_caches();
+        assert!(group_count(&fs) <= groups + 1, "never written alone");
+        fs.checkpoint().unwrap();
+        assert_eq!(crash(&fs, None).getattr(LIVE, f).unwrap().atime, read);
+    }
 }
 
 #[test]

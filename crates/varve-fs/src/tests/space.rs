@@ -2,7 +2,7 @@
 //! overwritten, and the account is right.
 
 use super::harness::*;
-use crate::{Caller, Error, FileSystem, Layout, MemoryOptions, Options, SetAttr, Usage};
+use crate::{Caller, Error, FileSystem, HeldTimes, Layout, MemoryOptions, Options, SetAttr, Usage};
 use std::sync::atomic::Ordering::Relaxed;
 
 fn small(capacity_bytes: u64) -> Fs {
@@ -265,7 +265,7 @@ fn held_writes_have_room_that_nothing_else_gets() {
     fs.t_write(f, 0, &[2; 20_000]);
     fs.t_rename("f", "h").unwrap();
     // A held write does, and says so; one that does not grow has no need to.
-    let held = |at: u64| fs.write_held(LIVE, &caller, f, at, &[3; 40_960]);
+    let held = |at: u64| fs.write_held(LIVE, &caller, f, at, &[3; 40_960], HeldTimes::HandedOver);
     assert!(!held(0).unwrap().used_kept_room);
     let mut used = 0;
     let refused = loop {

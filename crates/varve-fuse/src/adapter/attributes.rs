@@ -7,7 +7,7 @@
 //! Requests carry no supplementary groups: a set-group-id bit without group
 //! execution, which gives no rights, goes also when one of those matches.
 
-use super::{Adapter, Done, convert, inode_of};
+use super::{Adapter, Done, Later, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
@@ -15,15 +15,22 @@ use crate::request::Request;
 use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
-    pub(super) fn getattr(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+    pub(super) fn getattr(
+        &self,
+        request: &Request<'_>,
+        reply: &mut Reply,
+    ) -> Result<Outcome, Errno> {
         let asked: GetattrIn = request.arguments().take()?;
         let ino = inode_of(request);
-        if asked.getattr_flags & GETATTR_FH != 0 {
-            self.tell_writer(ino)?;
+        if asked.getattr_flags & GETATTR_FH != 0
+            && let Some(until) = self.tell_writer(ino, request.patient_until)?
+        {
+            return Ok(Outcome::Later(Later::room(request, until)));
         }
+        self.direct.note_asked(ino);
         let attr = self.fs.getattr(self.view, ino)?;
         self.attr(&attr, reply);
-        Ok(())
+        Ok(Outcome::Reply)
     }
 
     fn attr(&self, attr: &Attr, reply: &mut Reply) {
@@ -41,7 +48,9 @@ impl<L: Layout> Adapter<L> {
             // The kernel asks for the usual attributes from now on.
             return Err(Errno::NOT_IMPLEMENTED);
         }
-        let attr = self.fs.getattr(self.view, inode_of(request))?;
+        let ino = inode_of(request);
+        self.direct.note_asked(ino);
+        let attr = self.fs.getattr(self.view, ino)?;
         reply.put(&convert::statx(&attr, self.attr_valid_s));
         Ok(())
     }

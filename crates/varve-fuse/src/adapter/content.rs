@@ -48,13 +48,10 @@ impl<L: Layout> Adapter<L> {
             self.direct.begin(ino);
         }
         let written = if write.write_flags & WRITE_CACHE != 0 {
-            self.write_held(&caller, ino, write.offset, data, reply)?;
+            self.write_held(&caller, ino, write.offset, data, (request, reply))?;
             data.len()
         } else {
-            self.removals.retry(
-                || self.fs.write(self.view, &caller, ino, write.offset, data),
-                super::full::is_refused_for_room,
-            )?
+            self.fs.write(self.view, &caller, ino, write.offset, data)?
         };
         self.counters.written(written);
         reply.put(&WriteOut {

@@ -17,6 +17,9 @@
 //!   sent; dropping waits for the lock. So what was noted when a drop was
 //!   decided on is gone when that has ended. What is noted in between
 //!   ([`File::fresh`]) may not be.
+//! - Attributes are the same story: before an asynchronous write the kernel takes
+//!   them for outdated, not afterwards, and may ask in between. So questions are
+//!   noted, too, before they are answered ([`DirectWrites::note_asked`]).
 //! - A file without an entry counts as cached whole. Its first direct write has
 //!   it dropped whole, once; the table can therefore be small.
 //! - A direct WRITE takes one of the kernel's places for background requests
@@ -66,6 +69,9 @@ struct File {
     fresh: Ranges,
     /// The number of the drop that will take its range out of `noted`.
     dropping: Option<u64>,
+    /// Somebody asked for its attributes since a direct write last saw to it
+    /// that the kernel asks again.
+    asked: bool,
 }
 
 /// Pages that a direct write has outdated.
@@ -101,8 +107,24 @@ impl DirectWrites {
             noted: Ranges(vec![WHOLE]),
             fresh: Ranges::default(),
             dropping: None,
+            asked: false,
         };
         files.insert(ino, file);
+    }
+
+    /// Attributes of `ino` are about to be read for the kernel.
+    pub(super) fn note_asked(&self, ino: InodeNo) {
+        if let Some(file) = self.state.lock().files.get_mut(&ino) {
+            file.asked = true;
+        }
+    }
+
+    /// A direct write has stored its data. True if the kernel may have asked for
+    /// attributes while it did.
+    pub(super) fn was_asked(&self, ino: InodeNo) -> bool {
+        let files = &mut self.state.lock().files;
+        let file = files.get_mut(&ino);
+        file.is_none_or(|file| std::mem::take(&mut file.asked))
     }
 
     /// A direct write to `range` has stored its data. Names what has to be

@@ -73,6 +73,7 @@ impl<L: Layout> Adapter<L> {
     /// Retains `ino` for the kernel; nothing if it cannot be read.
     fn retained_entry(&self, ino: InodeNo, reply: &mut Reply) -> Option<EntryOut> {
         self.fs.retain(ino).ok()?;
+        self.direct.note_asked(ino);
         match self.fs.getattr(self.view, ino) {
             Ok(attr) => {
                 reply.retain(ino);

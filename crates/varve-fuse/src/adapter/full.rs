@@ -35,10 +35,12 @@
 use super::{Adapter, Done};
 use crate::errno::Errno;
 use crate::reply::Reply;
+use crate::request::Request;
 use crate::transport::{Transport, invalidate_attributes};
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use varve_fs::{Caller, Error, InodeNo, Layout};
+use std::time::Instant;
+use varve_fs::{Caller, Error, HeldTimes, InodeNo, Layout};
 
 /// Seconds for which attributes may be trusted under write-back: a century.
 pub(super) const TRUST_S: u64 = 100 * 365 * 86_400;
@@ -77,15 +79,23 @@ impl<L: Layout> Adapter<L> {
         ino: InodeNo,
         offset: u64,
         data: &[u8],
-        reply: &mut Reply,
+        (request, reply): (&Request<'_>, &mut Reply),
     ) -> Done {
-        let held = self.removals.retry(
-            || self.fs.write_held(self.view, caller, ino, offset, data),
-            is_refused_for_room,
-        );
+        let times = match self.write_back() {
+            true => HeldTimes::HandedOver,
+            // What maps have changed: the kernel keeps no times.
+            false => HeldTimes::Arrival,
+        };
+        let held = self
+            .fs
+            .write_held(self.view, caller, ino, offset, data, times);
         let lost = match &held {
             Ok(held) if !held.used_kept_room => return Ok(()),
             Ok(_) => None,
+            // There may be room in a moment: then nobody need be told.
+            Err(error) if request.patient_until.is_some() && error.errno() == libc::ENOSPC => {
+                return Err(Errno::NO_SPACE);
+            }
             // Removed in the meantime: nobody misses it.
             Err(Error::Stale) => return Err(Error::Stale.into()),
             Err(error) => Some(Errno(error.errno())),
@@ -102,32 +112,41 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
-    /// What a write(2) that is under way is to be told about earlier ones.
+    /// What a write(2) that is under way is to be told about earlier ones. Until
+    /// when it is to wait, if that depends on room that may be there in a moment.
     ///
     /// # Errors
     /// What is to be told.
-    pub(super) fn tell_writer(&self, ino: InodeNo) -> Done {
-        let Some(untold) = self.writers.untold.lock().remove(&ino) else {
-            return Ok(());
-        };
-        match untold {
-            Some(lost) => Err(lost),
-            None => {
-                let available = self.removals.retry(|| self.fs.available(), |&n| n == 0);
-                (available > 0).then_some(()).ok_or(Errno::NO_SPACE)
+    pub(super) fn tell_writer(
+        &self,
+        ino: InodeNo,
+        patient_until: Option<Instant>,
+    ) -> Result<Option<Instant>, Errno> {
+        let mut untold = self.writers.untold.lock();
+        match untold.get(&ino).copied() {
+            None => return Ok(None),
+            Some(Some(lost)) => {
+                untold.remove(&ino);
+                return Err(lost);
             }
+            Some(None) => {}
         }
+        if self.fs.available() > 0 {
+            untold.remove(&ino);
+            return Ok(None);
+        }
+        if patient_until.is_none() {
+            untold.remove(&ino);
+            return Err(Errno::NO_SPACE);
+        }
+        Ok(patient_until)
     }
 
-    /// Has the kernel ask for the attributes of `nodeid` at its next write.
-    /// Never call it on a thread that serves requests.
+    /// Has the kernel forget the attributes of `nodeid`: it asks when they are
+    /// next wanted, by a write at the latest. Unless whoever waits for an answer
+    /// holds the inode, never call it on a thread that serves requests.
     pub fn outdate(&self, nodeid: u64, transport: &dyn Transport) {
         // ENOENT: the kernel does not hold it any more.
         let _ = invalidate_attributes(transport, nodeid);
     }
-}
-
-/// True if a write would have needed room that is not there.
-pub(super) fn is_refused_for_room<T>(written: &varve_fs::Result<T>) -> bool {
-    matches!(written, Err(error) if error.errno() == libc::ENOSPC)
 }

@@ -1,16 +1,26 @@
-//! What makes the kernel give up pages, and so wait for requests of its own.
+//! What is answered later: what makes the kernel give up pages, and so wait for
+//! requests of its own, and what waits for room.
 
 use super::direct::Outdated;
 use super::{Adapter, Outcome, Seek};
+use crate::errno::Errno;
+use crate::protocol::ROOT_NODE;
 use crate::reply::Reply;
+use crate::request::Request;
 use crate::transport::Transport;
+use std::fmt;
+use std::time::{Duration, Instant};
 use varve_fs::Layout;
+
+/// Between two attempts of a request that waits for room.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The rest of a request, to be done on a thread that others can do without.
 #[derive(Debug)]
 pub struct Later {
     /// The request's number.
     pub unique: u64,
+    /// An inode that the kernel certainly holds.
     pub(crate) nodeid: u64,
     work: Work,
 }
@@ -25,6 +35,18 @@ enum Work {
         answer: Vec<u8>,
         answered: bool,
     },
+    /// Refused for want of room, which may come back: all of the request, and
+    /// until when it is tried again.
+    Room { request: Whole, until: Instant },
+}
+
+/// The bytes of a request.
+struct Whole(Vec<u8>);
+
+impl fmt::Debug for Whole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl Later {
@@ -49,6 +71,32 @@ impl Later {
         }
     }
 
+    /// A request to be tried again until `until`. Its inode may be on its way out
+    /// of the kernel.
+    pub(super) fn room(request: &Request<'_>, until: Instant) -> Self {
+        let work = Work::Room {
+            request: Whole(request.bytes().to_vec()),
+            until,
+        };
+        Later {
+            unique: request.header.unique,
+            nodeid: ROOT_NODE,
+            work,
+        }
+    }
+
+    /// How long to wait before it is finished, if it is.
+    pub fn pause(&self) -> Option<Duration> {
+        matches!(self.work, Work::Room { .. }).then_some(PAUSE)
+    }
+
+    /// Makes the next attempt the last one: nobody can wait for it.
+    pub(crate) fn hurry(&mut self) {
+        if let Work::Room { until, .. } = &mut self.work {
+            *until = Instant::now();
+        }
+    }
+
     /// True if the request should be answered at once, before the rest is done:
     /// see [`Later::answer_now`].
     pub fn answers_first(&self) -> bool {
@@ -56,23 +104,26 @@ impl Later {
     }
 
     /// What to answer the request with before the rest is done; from now on it
-    /// counts as answered. Nothing if it cannot be answered yet.
-    pub fn answer_now(&mut self) -> Option<&[u8]> {
+    /// counts as answered.
+    ///
+    /// # Errors
+    /// EAGAIN if it cannot be answered yet: it is to be asked again.
+    pub fn answer_now(&mut self) -> Result<&[u8], Errno> {
         match &mut self.work {
             Work::DropPages {
                 answer, answered, ..
             } => {
                 *answered = true;
-                Some(answer)
+                Ok(answer)
             }
-            Work::Seek(_) => None,
+            Work::Seek(_) | Work::Room { .. } => Err(Errno(libc::EAGAIN)),
         }
     }
 }
 
 impl<L: Layout> Adapter<L> {
-    /// Does the rest of a request, and says how to answer it. Never call it on
-    /// a thread that serves requests.
+    /// Does the rest of a request, and says how to answer it, or what is still
+    /// left of it. Never call it on a thread that serves requests.
     pub fn finish(&self, later: &Later, transport: &dyn Transport, reply: &mut Reply) -> Outcome {
         reply.clear();
         match &later.work {
@@ -89,6 +140,7 @@ impl<L: Layout> Adapter<L> {
                 reply.put_bytes(answer);
                 Outcome::Reply
             }
+            Work::Room { request, until } => self.try_again(&request.0, *until, reply),
         }
     }
 }

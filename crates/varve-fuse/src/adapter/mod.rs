@@ -21,10 +21,12 @@ mod later;
 mod names;
 mod removals;
 mod seek;
+mod told;
 mod xattrs;
 
 pub use ioctls::{IoctlHandler, IoctlRequest, StatisticsSource};
 pub use later::Later;
+pub use told::LATE;
 
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
@@ -71,6 +73,7 @@ pub struct Adapter<L: Layout> {
     writers: full::Writers,
     direct: direct::DirectWrites,
     removals: Removals,
+    late: told::Late,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -104,6 +107,7 @@ impl<L: Layout> Adapter<L> {
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
             removals: Removals::new(),
+            late: told::Late::default(),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -139,7 +143,7 @@ impl<L: Layout> Adapter<L> {
 
     /// Serves one request. Returns its number and what to do with `reply`.
     pub fn handle(&self, bytes: &[u8], reply: &mut Reply) -> (u64, Outcome) {
-        let request = match Request::parse(bytes) {
+        let mut request = match Request::parse(bytes) {
             Ok(request) => request,
             Err(header) => {
                 reply.clear();
@@ -151,31 +155,31 @@ impl<L: Layout> Adapter<L> {
         let opcode = request.opcode();
         self.counters.request(opcode);
         let begun = std::time::Instant::now();
-        let attempt = || {
-            reply.clear();
-            let outcome = self.dispatch(opcode, &request, reply);
-            outcome.inspect_err(|_| self.take_back(reply))
-        };
-        // Writes do it for themselves; questions repeat what became of them.
-        let repeats = !matches!(
-            opcode,
-            Some(Opcode::Write | Opcode::Getattr | Opcode::Statx)
-        );
-        let lacks_room =
-            |outcome: &Result<_, _>| repeats && matches!(outcome, Err(Errno::NO_SPACE));
-        let outcome = self
-            .removals
-            .retry(attempt, lacks_room)
-            .unwrap_or_else(|errno| {
-                // These are answers: the kernel asks in order to hear them.
-                let expected = [Errno::NOT_FOUND, Errno::NOT_IMPLEMENTED, Errno::NO_DATA];
-                if !expected.contains(&errno) {
-                    self.counters.failed();
-                }
-                Outcome::Error(errno)
-            });
+        request.patient_until = self.removals.patience();
+        let outcome = self.attempt(&request, reply);
         self.counters.latency(opcode, begun.elapsed());
         (request.header.unique, outcome)
+    }
+
+    /// Serves a request as far as it can be served now.
+    fn attempt(&self, request: &Request<'_>, reply: &mut Reply) -> Outcome {
+        reply.clear();
+        let errno = match self.serve(request.opcode(), request, reply) {
+            Ok(outcome) => return outcome,
+            Err(errno) => errno,
+        };
+        self.take_back(reply);
+        if let Some(until) = request.patient_until
+            && self.puts_off(request, errno)
+        {
+            return Outcome::Later(Later::room(request, until));
+        }
+        // These are answers: the kernel asks in order to hear them.
+        let expected = [Errno::NOT_FOUND, Errno::NOT_IMPLEMENTED, Errno::NO_DATA];
+        if !expected.contains(&errno) {
+            self.counters.failed();
+        }
+        Outcome::Error(errno)
     }
 
     fn dispatch(
@@ -201,7 +205,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Write => return self.write(request, reply),
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
-            Opcode::Getattr => self.getattr(request, reply)?,
+            Opcode::Getattr => return self.getattr(request, reply),
             Opcode::Setattr => self.setattr(request, reply)?,
             Opcode::Statx => self.statx(request, reply)?,
             Opcode::Readlink => self.readlink(request, reply)?,

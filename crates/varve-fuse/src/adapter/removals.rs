@@ -3,19 +3,27 @@
 //! A removed file goes when the kernel forgets it, which it says a moment after
 //! the removal was answered and by another way than the next request comes.
 //! Who removes a file of a full volume and writes another at once must not find
-//! it still full: with a removal that recent, whoever needs room waits a little
-//! and tries again.
+//! it still full: with a removal that recent, a request that is refused for want
+//! of room is tried again a little later, and answered then. A thread that
+//! serves requests does not wait for that: it puts the request off
+//! (`Later::room`), and only a thread that others can do without is patient.
+//!
+//! A request that may yet be put off must leave nothing behind when it is
+//! refused: [`Request::patient_until`] says that it may.
 
+use super::{Adapter, Outcome};
+use crate::errno::Errno;
+use crate::protocol::Opcode;
+use crate::reply::Reply;
+use crate::request::Request;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, Instant};
+use varve_fs::Layout;
 
 /// A removal is recent for so long.
 const RECENT: Duration = Duration::from_secs(1);
-/// A wait for what it frees.
-const PAUSE: Duration = Duration::from_millis(10);
-/// So many of them before a volume is full in earnest.
-const PAUSES: usize = 50;
+/// After so long a volume is full in earnest.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// When something was last removed.
 pub(super) struct Removals {
@@ -39,21 +47,33 @@ impl Removals {
         self.recent_until_ms.store(until_ms, Relaxed);
     }
 
-    /// Tries until there is room, or nothing is left to wait for.
-    pub(super) fn retry<T>(
-        &self,
-        mut work: impl FnMut() -> T,
-        lacks_room: impl Fn(&T) -> bool,
-    ) -> T {
-        for _ in 0..PAUSES {
-            let answer = work();
-            let recent_until = Duration::from_millis(self.recent_until_ms.load(Relaxed));
-            if !lacks_room(&answer) || self.began.elapsed() >= recent_until {
-                return answer;
-            }
-            thread::sleep(PAUSE);
-        }
-        work()
+    /// True if room may be about to come back.
+    fn are_recent(&self) -> bool {
+        self.began.elapsed() < Duration::from_millis(self.recent_until_ms.load(Relaxed))
+    }
+
+    /// Until when a request that begins now may be put off.
+    pub(super) fn patience(&self) -> Option<Instant> {
+        self.are_recent().then(|| Instant::now() + PATIENCE)
+    }
+}
+
+impl<L: Layout> Adapter<L> {
+    /// True if a request that was refused so is to be put off. Questions repeat
+    /// what became of others, and put themselves off.
+    pub(super) fn puts_off(&self, request: &Request<'_>, errno: Errno) -> bool {
+        let asks = matches!(request.opcode(), Some(Opcode::Getattr | Opcode::Statx));
+        errno == Errno::NO_SPACE && !asks
+    }
+
+    /// Tries a request again that was put off: `request` is all of it.
+    pub(super) fn try_again(&self, request: &[u8], until: Instant, reply: &mut Reply) -> Outcome {
+        let Ok(mut request) = Request::parse(request) else {
+            return Outcome::Error(Errno::INVALID); // it was parsed before
+        };
+        let goes_on = Instant::now() < until && self.removals.are_recent();
+        request.patient_until = goes_on.then_some(until);
+        self.attempt(&request, reply)
     }
 }
 
@@ -61,24 +81,12 @@ impl Removals {
 mod tests {
     use super::*;
 
-    fn tries_until(removals: &Removals, enough: usize) -> usize {
-        let mut tries = 0;
-        let work = || {
-            tries += 1;
-            tries
-        };
-        removals.retry(work, |&n| n < enough)
-    }
-
     #[test]
     fn only_after_a_removal_is_there_anything_to_wait_for() {
         let removals = Removals::new();
-        assert_eq!(tries_until(&removals, 3), 1);
+        assert!(removals.patience().is_none());
         removals.note();
-        assert_eq!(tries_until(&removals, 1), 1);
-        assert_eq!(tries_until(&removals, 3), 3);
-        // On a busy host the removal ceases to be recent before that.
-        let tries = tries_until(&removals, usize::MAX);
-        assert!((2..=PAUSES + 1).contains(&tries), "{tries}");
+        let until = removals.patience().expect("a removal is recent");
+        assert!(until > Instant::now() && until <= Instant::now() + PATIENCE);
     }
 }

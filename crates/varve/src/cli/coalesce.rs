@@ -6,7 +6,7 @@
 //! | `{"coalesce": {"inode": 7, "from": 0, "bytes": 4194304, "thorough": false}}` | `moved_bytes`, `runs_before`, `runs_after`, `damaged`, `next`, `short_of_room`; ENOENT if there is no such file |
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::size;
+use super::{mount_table, size};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -48,6 +48,8 @@ pub struct Coalesce {
 #[derive(Default)]
 struct Done {
     files: u64,
+    /// Files left alone as they were written a moment ago.
+    fresh: u64,
     moved_bytes: u64,
     runs: (u64, u64),
     damaged: u64,
@@ -58,7 +60,8 @@ impl Coalesce {
         let mut files: BTreeMap<PathBuf, BTreeMap<u64, File>> = BTreeMap::new();
         for path in &self.paths {
             let found = files.entry(root_of(path)?).or_default();
-            walk(path, found).map_err(Failure::with(1))?;
+            let failed = |error| Failure::new(1, format_args!("{}: {error}", path.display()));
+            walk(path, found).map_err(failed)?;
         }
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let now_ns = now.map_or(0, |now| i64::try_from(now.as_nanos()).unwrap_or(i64::MAX));
@@ -68,6 +71,7 @@ impl Coalesce {
         for (root, found) in files {
             let found: Vec<File> = found.into_values().collect();
             let chosen = policy.choose(&found, now_ns);
+            done.fresh += (found.len() - chosen.len()) as u64;
             let all: u64 = chosen.iter().map(|file| file.bytes).sum();
             let mut seen = 0;
             for file in chosen {
@@ -94,6 +98,14 @@ impl Coalesce {
                 Ok(answer) => answer,
                 // Removed meanwhile.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+                Err(error) if is_not_answered(&error) => {
+                    let shown = root.display();
+                    let text = format_args!(
+                        "the volume mounted on {shown} has no segmented log: there is nothing to \
+                         put in order"
+                    );
+                    return Err(Failure::new(1, text));
+                }
                 Err(error) => {
                     let shown = root.display();
                     let text = format_args!("{shown}, inode {}: {error}", file.number);
@@ -124,6 +136,7 @@ impl Coalesce {
         if self.json {
             output::json(&json!({
                 "files": done.files,
+                "passed_over": done.fresh,
                 "moved_bytes": done.moved_bytes,
                 "runs_before": done.runs.0,
                 "runs_after": done.runs.1,
@@ -137,6 +150,13 @@ impl Coalesce {
         output::line(format_args!(
             "{files} files looked at, {moved} moved, {before} pieces before, {after} after"
         ));
+        if done.fresh > 0 {
+            let fresh = done.fresh;
+            output::line(format_args!(
+                "{fresh} files passed over: they were written within the last minute and may fall \
+                 apart again; --thorough takes them, too"
+            ));
+        }
         if done.damaged > 0 {
             let damaged = done.damaged;
             output::line(format_args!(
@@ -153,15 +173,25 @@ fn policy(thorough: bool) -> Coalescing {
     }
 }
 
+/// True if whoever was asked does not know the question.
+fn is_not_answered(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::NOTTY.raw_os_error())
+}
+
 /// The root of the mount that `path` is on.
+///
+/// # Errors
+/// If there is no such path, or no mount of ours that it is on.
 fn root_of(path: &Path) -> Result<PathBuf, Failure> {
     let shown = path.display();
     let failed = |error| Failure::new(1, format_args!("{shown}: {error}"));
-    let real = path.canonicalize().map_err(failed)?;
-    let device = real.symlink_metadata().map_err(failed)?.dev();
-    let same = |at: &&Path| at.symlink_metadata().is_ok_and(|m| m.dev() == device);
-    let root = real.ancestors().take_while(same).last().unwrap_or(&real);
-    Ok(root.to_owned())
+    let device = path.metadata().map_err(failed)?.dev();
+    let mounted = mount_table::mount_on(device).map(|entry| entry.directory);
+    mounted.ok_or_else(|| {
+        let text =
+            format_args!("{shown} is on no Varve mount: only what is mounted can be put in order");
+        Failure::new(1, text)
+    })
 }
 
 /// Every regular file at and below `path`, on the same volume, once.

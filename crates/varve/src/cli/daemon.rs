@@ -3,6 +3,11 @@
 //! The parent starts this program again, with a pipe for its output, and
 //! returns once that says that the mount is live, or has ended. The child's
 //! errors appear where the parent's would, up to that moment.
+//!
+//! What the child has of whoever started it: the environment, the standard
+//! error up to that moment, and nothing else. No descriptor (a lock of the
+//! caller's would live as long as the mount), no terminal, no blocked signal,
+//! no working directory, no umask.
 
 use super::output::Failure;
 use rustix::fs::{Mode, OFlags};
@@ -25,6 +30,9 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(SYSTEM, format_args!("cannot start the server: {error}"))
     };
+    if let Err(error) = varve_fuse::pass_on_no_descriptors() {
+        tracing::warn!(%error, "the server keeps the descriptors that it is started with");
+    }
     let program = std::env::current_exe().map_err(failed)?;
     let mut server = Command::new(program);
     super::allocator::settle(&mut server);
@@ -50,14 +58,19 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
-/// In the child, first: leaves the terminal's session.
+/// In the child, first: leaves the terminal's session, and hears the signals
+/// that its starter had blocked.
 pub fn detach() {
     // Fails only if we lead a session already.
     let _ = rustix::process::setsid();
+    if let Err(error) = varve_fuse::signals::unblock() {
+        tracing::warn!(%error, "signals stay blocked");
+    }
 }
 
 /// In the child: tells the parent that the mount is live, and lets go of the
-/// terminal and of the directory it was started in. Logs go to `log` if given.
+/// terminal, of the directory it was started in and, once the log is there, of
+/// the umask. Logs go to `log` if given.
 ///
 /// # Errors
 /// If the null device or the log cannot be opened.
@@ -68,6 +81,7 @@ pub fn say_live(log: Option<&Path>) -> std::io::Result<()> {
         None => rustix::stdio::dup2_stderr(&null)?,
     }
     std::env::set_current_dir("/")?;
+    rustix::process::umask(Mode::empty());
     let mut out = std::io::stdout();
     // Nobody may be listening any more.
     let _ = out.write_all(LIVE).and_then(|()| out.flush());

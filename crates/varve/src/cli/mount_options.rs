@@ -99,16 +99,18 @@ impl Chosen {
             }
             ("discard", "") => self.volume.discard = true,
             ("nodiscard", "") => self.volume.discard = false,
-            ("strictatime", "") => return Err("`strictatime` is not supported: relatime is".into()),
             _ if self.mount.apply(word) => {}
             _ => return Err(format!("`{word}` is no option of a Varve mount")),
         }
         self.volume.read_only = self.mount.read_only;
         self.volume.strict_order = self.mount.strict_order;
-        self.volume.atime = match (self.mount.no_atime, self.mount.no_dir_atime) {
-            (true, _) => Atime::Never,
-            (false, true) => Atime::RelatimeOfFiles,
-            (false, false) => Atime::Relatime,
+        let mount = &self.mount;
+        self.volume.atime = match (mount.no_atime, mount.strict_atime, mount.no_dir_atime) {
+            (true, _, _) => Atime::Never,
+            (false, true, true) => Atime::StrictOfFiles,
+            (false, true, false) => Atime::Strict,
+            (false, false, true) => Atime::RelatimeOfFiles,
+            (false, false, false) => Atime::Relatime,
         };
         Ok(())
     }
@@ -194,6 +196,12 @@ mod tests {
         chosen
             .apply("user_id=0,group_id=0,default_permissions,max_read=131072")
             .unwrap();
+        assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
+        chosen.apply("strictatime").unwrap();
+        assert_eq!(chosen.volume.atime, Atime::StrictOfFiles);
+        chosen.apply("diratime").unwrap();
+        assert_eq!(chosen.volume.atime, Atime::Strict);
+        chosen.apply("relatime,nodiratime").unwrap();
         assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
         chosen.apply("ro").unwrap();
         assert!(chosen.volume.read_only);

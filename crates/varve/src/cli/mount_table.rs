@@ -13,8 +13,11 @@ pub struct Entry {
     pub kind: String,
     /// What is mounted: for a Varve volume its path.
     pub source: PathBuf,
-    /// The minor number of its device, which is that of a FUSE connection.
+    /// The numbers of its device; the second is that of a FUSE connection.
+    pub major: u32,
     pub minor: u32,
+    /// What of the file system is seen there: `/`, or less of it.
+    pub part: PathBuf,
 }
 
 impl Entry {
@@ -44,6 +47,16 @@ pub fn mount_of(source: &Path) -> Option<Entry> {
         .find(|entry| entry.is_varve() && entry.source == source)
 }
 
+/// A mount of ours, whole, that shows what has the device number `device`; that
+/// is also found for a path that lies on a bind mount of a part of it.
+pub fn mount_on(device: u64) -> Option<Entry> {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    read().into_iter().find(|entry| {
+        let whole = entry.part == Path::new("/");
+        entry.is_varve() && whole && (entry.major, entry.minor) == (major, minor)
+    })
+}
+
 /// The path with symbolic links resolved in all but the last component.
 fn resolve_parent(path: &Path) -> Option<PathBuf> {
     let parent = path.parent()?.canonicalize().ok()?;
@@ -59,14 +72,16 @@ fn read() -> Vec<Entry> {
 fn parse(line: &str) -> Option<Entry> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(2);
-    let (_, minor) = left.next()?.split_once(':')?;
-    let directory = left.nth(1)?;
+    let (major, minor) = left.next()?.split_once(':')?;
+    let (part, directory) = (left.next()?, left.next()?);
     let mut right = right.split(' ');
     Some(Entry {
         directory: unescape(directory),
         kind: right.next()?.to_owned(),
         source: unescape(right.next()?),
+        major: major.parse().ok()?,
         minor: minor.parse().ok()?,
+        part: unescape(part),
     })
 }
 
@@ -98,7 +113,8 @@ mod tests {
         assert_eq!(entry.directory, Path::new("/mnt/a b"));
         assert_eq!(entry.source, Path::new(r"/im\age"));
         assert!(entry.is_varve());
-        assert_eq!(entry.minor, 17);
+        assert_eq!((entry.major, entry.minor), (98, 17));
+        assert_eq!(entry.part, Path::new("/"));
         assert_eq!(parse("nonsense"), None);
     }
 

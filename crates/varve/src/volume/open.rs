@@ -4,7 +4,7 @@ use super::{Mounted, Volume};
 use crate::background::Service;
 use crate::error::{Error, Result};
 use crate::format::{Found, VARVE, probe};
-use crate::host::{self, Holder};
+use crate::host;
 use crate::options::{CreateOptions, OpenOptions};
 use crate::unlocked::Unlocked;
 use crate::verifier::Verifier;
@@ -88,7 +88,8 @@ impl Volume {
     /// As [`Volume::open`].
     pub fn open_on(device: Arc<dyn Device>, options: &OpenOptions) -> Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-        report_unclean_owner(&*device)?;
+        let superblock = find_superblock(&*device)?;
+        host::report_unclean(&*device, Lfs::read_owner(&*device, &superblock)?);
         let (_, metadata_bytes) = options.cache_shares();
         let mount = MountOptions {
             read_only: options.read_only,
@@ -218,18 +219,4 @@ fn find_superblock(device: &dyn Device) -> Result<Superblock> {
         }),
         _ => Err(missing.into()),
     }
-}
-
-fn report_unclean_owner(device: &dyn Device) -> Result<()> {
-    let superblock = find_superblock(device)?;
-    let owner = Lfs::read_owner(device, &superblock)?;
-    if let Some(record) = owner.filter(|record| record.mounted.get() == 1) {
-        let (gone, text) = host::unclean_owner(&Holder::from(&record));
-        let volume = device.name();
-        match gone {
-            true => tracing::info!(%volume, "recovering: {text}"),
-            false => tracing::warn!(%volume, "{text}"),
-        }
-    }
-    Ok(())
 }
