@@ -18,6 +18,7 @@ mod directory_blocks;
 mod epoch;
 mod error;
 mod fallocate;
+mod file_flags;
 mod file_system;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -26,6 +27,7 @@ mod held;
 mod inode;
 mod layout;
 mod locks;
+mod maintenance;
 mod memory_layout;
 mod names;
 mod options;
@@ -61,6 +63,7 @@ mod tests;
 
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
+pub use file_flags::{Access, FileFlags};
 pub use file_system::FileSystem;
 pub use held::HeldWrite;
 pub use inode::{Inode, flags};

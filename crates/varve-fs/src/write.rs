@@ -6,6 +6,7 @@
 
 use crate::attr::Caller;
 use crate::error::{Error, Result};
+use crate::file_flags::may_write;
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
@@ -37,6 +38,17 @@ pub(crate) struct Chunk {
     pub grew: bool,
 }
 
+/// How a write gets here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// By itself.
+    Caller,
+    /// Through a file that was opened before.
+    Opened,
+    /// The same, and somebody was told that it is written.
+    Held,
+}
+
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
     /// how much: less than all only if the volume filled up on the way, or a full
@@ -54,12 +66,40 @@ impl<L: Layout> FileSystem<L> {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Caller)
+    }
+
+    /// [`Self::write`] to a file that was opened before
+    /// ([`Self::may_open`]): an append-only one does not look where.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_opened(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Opened)
+    }
+
+    fn write_via(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        via: Via,
+    ) -> Result<usize> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_or_over(&vnode, caller, at, chunk, false) {
+            match self.write_or_over(&vnode, caller, at, chunk, via) {
                 Ok(written) => {
                     done += written.bytes;
                     if written.bytes < chunk.len() {
@@ -71,6 +111,7 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.dirtied();
+        self.settle_file(&vnode)?;
         Ok(done)
     }
 
@@ -82,8 +123,9 @@ impl<L: Layout> FileSystem<L> {
     pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let chunk = self.write_chunk(&vnode, caller, None, data, false)?;
+        let chunk = self.write_chunk(&vnode, caller, None, data, Via::Caller)?;
         self.dirtied();
+        self.settle_file(&vnode)?;
         Ok(chunk.offset)
     }
 
@@ -96,16 +138,16 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: bool,
+        via: Via,
     ) -> Result<Written> {
-        match self.write_chunk(vnode, caller, Some(at), data, held) {
+        match self.write_chunk(vnode, caller, Some(at), data, via) {
             Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
                 let growth = {
                     let state = vnode.read();
                     self.growth_of_write(vnode, &state, at, data.len() as u64)?
                 };
                 match growth == Usage::default() {
-                    true => self.write_over(vnode, caller, at, data, held),
+                    true => self.write_over(vnode, caller, at, data, via),
                     false => Err(Error::NoSpace),
                 }
             }
@@ -125,7 +167,7 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: bool,
+        via: Via,
     ) -> Result<Written> {
         let block_bytes = self.store.block_bytes;
         let mut all = Written {
@@ -139,7 +181,7 @@ impl<L: Layout> FileSystem<L> {
             let within = (from & (block_bytes as u64 - 1)) as usize;
             let piece = (blocks * block_bytes - within).min(data.len() - all.bytes);
             let data = &data[all.bytes..all.bytes + piece];
-            match self.write_chunk(vnode, caller, Some(from), data, held) {
+            match self.write_chunk(vnode, caller, Some(from), data, via) {
                 Ok(chunk) => {
                     all.grew |= chunk.grew;
                     all.bytes += piece;
@@ -163,14 +205,15 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: Option<u64>,
         data: &[u8],
-        held: bool,
+        via: Via,
     ) -> Result<Chunk> {
         vnode.regular()?;
         loop {
-            let operation = self.begin_write(vnode, at, data.len(), held)?;
+            let operation = self.begin_write(vnode, at, data.len(), via)?;
             let mut state = vnode.write();
             state.live()?;
             let offset = at.unwrap_or(state.inode.size);
+            may_write(&state.inode, via, offset)?;
             let end = offset
                 .checked_add(data.len() as u64)
                 .ok_or(Error::TooLarge)?;
@@ -211,11 +254,11 @@ impl<L: Layout> FileSystem<L> {
         vnode: &Vnode,
         at: Option<u64>,
         bytes: usize,
-        held: bool,
+        via: Via,
     ) -> Result<Operation<'_>> {
-        let keep = |growth: Usage| match held {
-            true => Usage::default(),
-            false => self.keeps(growth, Purpose::Grow),
+        let keep = |growth: Usage| match via {
+            Via::Held => Usage::default(),
+            Via::Caller | Via::Opened => self.keeps(growth, Purpose::Grow),
         };
         let block_bytes = self.store.block_bytes;
         let worst = (bytes.div_ceil(block_bytes) + 2) as u64;

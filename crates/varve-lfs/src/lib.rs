@@ -46,6 +46,7 @@ mod segments;
 mod space;
 mod speed;
 mod statistics;
+mod trim;
 pub mod verify;
 pub mod vlfs;
 

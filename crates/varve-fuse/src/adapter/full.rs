@@ -107,6 +107,9 @@ impl<L: Layout> Adapter<L> {
     /// # Errors
     /// What is to be told.
     pub(super) fn tell_writer(&self, ino: InodeNo) -> Done {
+        if self.write_back() {
+            self.tell_of_flags(ino)?;
+        }
         let Some(untold) = self.writers.untold.lock().remove(&ino) else {
             return Ok(());
         };

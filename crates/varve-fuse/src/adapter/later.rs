@@ -1,6 +1,7 @@
 //! What makes the kernel give up pages, and so wait for requests of its own.
 
 use super::direct::Outdated;
+use super::file_flags::Setting;
 use super::{Adapter, Outcome, Seek};
 use crate::reply::Reply;
 use crate::transport::Transport;
@@ -19,6 +20,8 @@ pub struct Later {
 enum Work {
     /// A seek that must see the kernel's dirty pages.
     Seek(Seek),
+    /// Flags that want the file's dirty pages to have come in.
+    Flags(Setting),
     /// A direct write is done but for pages that it has outdated.
     DropPages {
         outdated: Outdated,
@@ -33,6 +36,14 @@ impl Later {
             unique,
             nodeid,
             work: Work::Seek(seek),
+        }
+    }
+
+    pub(super) fn flags(unique: u64, nodeid: u64, setting: Setting) -> Self {
+        Later {
+            unique,
+            nodeid,
+            work: Work::Flags(setting),
         }
     }
 
@@ -65,7 +76,7 @@ impl Later {
                 *answered = true;
                 Some(answer)
             }
-            Work::Seek(_) => None,
+            Work::Seek(_) | Work::Flags(_) => None,
         }
     }
 }
@@ -77,6 +88,7 @@ impl<L: Layout> Adapter<L> {
         reply.clear();
         match &later.work {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
+            Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
             Work::DropPages {
                 outdated,
                 answer,
