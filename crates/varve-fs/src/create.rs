@@ -3,6 +3,7 @@
 use crate::acl;
 use crate::attr::{Attr, Caller};
 use crate::error::{Error, Result};
+use crate::file_flags::{inherited, may_rewrite, same_project};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::{Layout, Usage};
@@ -171,8 +172,9 @@ impl<L: Layout> FileSystem<L> {
     /// Gives a file another name.
     ///
     /// # Errors
-    /// `NotPermitted` for directories, `TooManyLinks`, `NotFound` if the file
-    /// has lost its last name, otherwise as [`Self::mknod`].
+    /// `NotPermitted` for directories and for files that are immutable or
+    /// append-only, `CrossesProjects`, `TooManyLinks`, `NotFound` if the file has
+    /// lost its last name, otherwise as [`Self::mknod`].
     pub fn link(
         &self,
         view: View,
@@ -187,12 +189,14 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
-        let (directory, _operation) = self.begin_in(parent, Usage::default())?;
+        let (directory, operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
         let mut state = vnode.write();
         state.live()?;
+        may_rewrite(&state.inode)?;
+        same_project(&above.inode, &state.inode)?;
         if state.inode.nlink == 0 && !state.linkable {
             return Err(Error::NotFound);
         }
@@ -205,7 +209,10 @@ impl<L: Layout> FileSystem<L> {
         state.inode.ctime = now;
         self.join(&vnode, &mut state);
         count(&self.store.counters.creates, 1);
-        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+        let attr = vnode.attr(&state, self.store.geometry.block_bytes);
+        drop((state, above, operation));
+        self.settle_names(&directory)?;
+        Ok(attr)
     }
 
     /// A directory gets no second name; but of a name that is taken, Linux
@@ -323,6 +330,7 @@ impl<L: Layout> FileSystem<L> {
         drop(above);
         drop(operation);
         self.dirtied();
+        self.settle_names(&directory)?;
         Ok(attr)
     }
 
@@ -337,6 +345,7 @@ impl<L: Layout> FileSystem<L> {
         acls: Option<&acl::Inherited>,
     ) -> Inode {
         let now = self.now();
+        let (flags, project) = inherited(above, new.kind);
         let set_gid = above.mode & 0o2000 != 0;
         let gid = if set_gid { above.gid } else { caller.gid };
         let mut bits = new.mode & 0o7777;
@@ -367,8 +376,8 @@ impl<L: Layout> FileSystem<L> {
             mtime: now,
             ctime: now,
             btime: now,
-            flags: 0,
-            project: above.project,
+            flags,
+            project,
             parent: if new.kind == FileKind::Directory {
                 above.ino
             } else {

@@ -71,6 +71,10 @@ pub enum Error {
     /// SEEK_DATA or SEEK_HOLE beyond the end.
     #[error("no data beyond this offset")]
     NoData,
+    /// A name would lead to a file of another project than its directory's,
+    /// which passes its own on.
+    #[error("the file belongs to another project than the directory")]
+    CrossesProjects,
     /// The object is in use.
     #[error("busy")]
     Busy,
@@ -116,6 +120,7 @@ impl Error {
             Error::NotSupported => 95,
             Error::Stale => 116,
             Error::NoData => 6,
+            Error::CrossesProjects => 18,
             Error::Busy => 16,
             Error::NotDurable(_) | Error::Damaged { .. } | Error::Device(_) => 5,
         }

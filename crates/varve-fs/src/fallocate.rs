@@ -4,6 +4,7 @@ use crate::attr::Caller;
 use crate::capture::Take;
 use crate::changes::ALL;
 use crate::error::{Error, Result};
+use crate::file_flags::{may_change, may_rewrite};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, Usage};
@@ -50,18 +51,24 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::TooLarge);
         }
         let keep_size = mode & KEEP_SIZE != 0;
+        // What is refused for its flags is refused before anything of it is done.
         match mode & !KEEP_SIZE {
-            0 => self.reserve_range(&vnode, caller, offset, end, keep_size),
-            PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end),
+            0 => may_change(&vnode.read().inode)?,
+            _ => may_rewrite(&vnode.read().inode)?,
+        }
+        match mode & !KEEP_SIZE {
+            0 => self.reserve_range(&vnode, caller, offset, end, keep_size)?,
+            PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end)?,
             ZERO_RANGE => {
                 // Lest zeros are made and then there is no room to keep.
                 let first = offset >> self.store.block_shift;
                 self.admit_range(&vnode, first, self.store.blocks_of(end))?;
                 self.punch_range(&vnode, caller, offset, end)?;
-                self.reserve_range(&vnode, caller, offset, end, keep_size)
+                self.reserve_range(&vnode, caller, offset, end, keep_size)?;
             }
-            _ => Err(Error::NotSupported),
+            _ => return Err(Error::NotSupported),
         }
+        self.settle_file(&vnode)
     }
 
     fn reserve_range(
@@ -156,6 +163,7 @@ impl<L: Layout> FileSystem<L> {
             let operation = self.begin(growth, self.end_bytes(), Purpose::Grow)?;
             let mut state = vnode.write();
             state.live()?;
+            may_change(&state.inode)?;
             if state.inode.flags & flags::TRUNCATING != 0 {
                 drop(state);
                 drop(operation);
@@ -259,6 +267,7 @@ impl<L: Layout> FileSystem<L> {
         let mut next = {
             let mut state = vnode.write();
             state.live()?;
+            may_rewrite(&state.inode)?;
             let limit = state.inode.size.min(end);
             let edges = if state.is_inline() || first > last {
                 [(offset, limit), (0, 0)]

@@ -14,6 +14,7 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Usage};
 use crate::types::{InodeNo, View};
+use crate::write::Via;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Who sets the times of a file whose held bytes arrive.
@@ -60,8 +61,9 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<HeldWrite> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let written = self.write_or_over(&vnode, caller, offset, data, Some(times))?;
+        let written = self.write_or_over(&vnode, caller, offset, data, Via::Held(times))?;
         self.dirtied();
+        self.settle_file(&vnode)?;
         match written.stopped {
             Some(error) => Err(error),
             None => Ok(HeldWrite {

@@ -11,6 +11,25 @@ pub mod flags {
     /// The size has been cut but blocks beyond it are still to be freed;
     /// whoever extends the file finishes that first.
     pub const TRUNCATING: u32 = 1 << 1;
+    /// Nothing of it changes.
+    pub const IMMUTABLE: u32 = 1 << 2;
+    /// Only what is added to it.
+    pub const APPEND_ONLY: u32 = 1 << 3;
+    /// Reading leaves its access time alone.
+    pub const NO_ATIME: u32 = 1 << 4;
+    /// For programs that save files.
+    pub const NO_DUMP: u32 = 1 << 5;
+    /// Changes are durable before they are answered.
+    pub const SYNC: u32 = 1 << 6;
+    /// The same of the names in a directory.
+    pub const DIR_SYNC: u32 = 1 << 7;
+    /// What is made in a directory has its project.
+    pub const PROJECT_INHERIT: u32 = 1 << 8;
+    /// Of the root directory: some regular file may have, or have had, a flag
+    /// that matters when it is opened.
+    pub const GUARDED: u32 = 1 << 9;
+    /// All of these.
+    pub const KNOWN: u32 = (1 << 10) - 1;
 }
 
 /// Attributes and inline content of one file.

@@ -19,9 +19,10 @@
 //! - As soon as `append` returns, every read sees the group.
 //! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inode::Inode;
 use crate::types::{InodeNo, Timestamp, Version, View};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Fixed facts about a mounted layout.
@@ -372,6 +373,21 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Room in terms of `statfs` while the tree holds `total`.
     fn statfs(&self, total: Usage) -> StatFs;
+
+    /// Tells the device about room in `range`, bytes of the volume, that nothing
+    /// refers to, not even what a crash would go back to. See
+    /// [`crate::FileSystem::trim`].
+    ///
+    /// # Errors
+    /// `NotSupported`, which is the default; device errors.
+    fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
+        let _ = (range, bytes_min);
+        Err(Error::NotSupported)
+    }
+
+    /// Takes no writes from now on, for this reason, as after a failed flush,
+    /// and begins none of its own.
+    fn stop(&self, reason: &str);
 }
 
 /// A shared layout is a layout: hand a clone to the file system and keep one.
@@ -437,5 +453,11 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn statfs(&self, total: Usage) -> StatFs {
         (**self).statfs(total)
+    }
+    fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
+        (**self).trim(range, bytes_min)
+    }
+    fn stop(&self, reason: &str) {
+        (**self).stop(reason);
     }
 }

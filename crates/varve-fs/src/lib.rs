@@ -19,6 +19,7 @@ mod directory_blocks;
 mod epoch;
 mod error;
 mod fallocate;
+mod file_flags;
 mod file_system;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -27,6 +28,7 @@ mod held;
 mod inode;
 mod layout;
 mod locks;
+mod maintenance;
 mod memory_layout;
 mod names;
 mod options;
@@ -62,6 +64,7 @@ mod tests;
 
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use error::{Error, Result};
+pub use file_flags::{Access, FileFlags};
 pub use file_system::FileSystem;
 pub use held::{HeldTimes, HeldWrite};
 pub use inode::{Inode, flags};

@@ -392,6 +392,10 @@ impl Layout for MemoryLayout {
             files_free: free_bytes / INODE_PRICE_BYTES,
         }
     }
+
+    fn stop(&self, reason: &str) {
+        self.refuse_writes(reason);
+    }
 }
 
 #[cfg(test)]

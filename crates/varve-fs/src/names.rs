@@ -4,6 +4,7 @@ use crate::attr::{Attr, Caller};
 use crate::directory;
 use crate::directory_blocks::{Changed, Searched};
 use crate::error::{Error, Result};
+use crate::file_flags::may_change;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::permission::{EXECUTE, WRITE};
@@ -150,7 +151,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// # Errors
-    /// `NotFound` for a directory that was removed, `AccessDenied`.
+    /// `NotFound` for a directory that was removed, `AccessDenied`,
+    /// `NotPermitted` if it is immutable.
     pub(crate) fn may_enter(
         &self,
         caller: &Caller,
@@ -158,6 +160,7 @@ impl<L: Layout> FileSystem<L> {
         state: &State,
     ) -> Result<()> {
         state.live()?;
+        may_change(&state.inode)?;
         self.permit(caller, directory, state, WRITE | EXECUTE)?;
         if state.inode.nlink == 0 {
             Err(Error::NotFound)

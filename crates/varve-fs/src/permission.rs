@@ -3,6 +3,7 @@
 use crate::acl;
 use crate::attr::Caller;
 use crate::error::{Error, Result};
+use crate::file_flags::may_remove;
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::Layout;
@@ -77,14 +78,15 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// # Errors
-    /// `NotPermitted` if the directory is sticky and neither it nor the entry
-    /// belongs to the caller.
+    /// `NotPermitted` if flags of the directory or of what is named forbid it, or
+    /// if the directory is sticky and neither belongs to the caller.
     pub(crate) fn permit_removal(
         &self,
         caller: &Caller,
         parent: &Inode,
         child: &Inode,
     ) -> Result<()> {
+        may_remove(parent, child)?;
         let sticky = parent.mode & 0o1000 != 0 && !caller.checked && !caller.is_root();
         if sticky && caller.uid != parent.uid && caller.uid != child.uid {
             return Err(Error::NotPermitted);

@@ -6,6 +6,7 @@
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::inode::flags;
 use crate::layout::Layout;
 use crate::options::Atime;
 use crate::planted::{self, Planted};
@@ -78,6 +79,9 @@ impl<L: Layout> FileSystem<L> {
         let (atime, changed) = {
             let state = vnode.read();
             let inode = &state.inode;
+            if inode.flags & flags::NO_ATIME != 0 {
+                return;
+            }
             (inode.atime, inode.mtime.max(inode.ctime))
         };
         let seen = match vnode.atime_ns.load(Relaxed) {

@@ -13,6 +13,7 @@ use crate::attr::{Caller, Rename};
 use crate::create::Whiteout;
 use crate::directory;
 use crate::error::{Error, Result};
+use crate::file_flags::same_project;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
@@ -63,7 +64,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would
     /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
-    /// for `.` and `..`, `NotPermitted` in sticky directories, `AccessDenied`,
+    /// for `.` and `..`, `NotPermitted` in sticky directories and where file
+    /// flags forbid it, `CrossesProjects`, `AccessDenied`,
     /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
     /// `NoSpace` if a whiteout or a new name finds no room. To replace a name is
     /// priced as to remove one.
@@ -181,7 +183,8 @@ impl<L: Layout> FileSystem<L> {
         drop(mutex);
         drop(operation);
         self.dirtied();
-        Ok(())
+        self.settle_names(&from)?;
+        self.settle_names(&to)
     }
 
     /// Writes back most of what a file has dirty before it replaces another,
@@ -253,6 +256,7 @@ impl<L: Layout> FileSystem<L> {
         let is_directory = source.kind == FileKind::Directory;
         let across = parents.to_state.is_some();
         self.permit_removal(caller, &parents.from_state.inode, &state.inode)?;
+        same_project(&parents.to_state().inode, &state.inode)?;
         if is_directory && across {
             // Its entry for the parent changes.
             self.permit(caller, &source, &state, WRITE)?;
@@ -382,6 +386,8 @@ impl<L: Layout> FileSystem<L> {
         state.live().and_then(|()| target_state.live())?;
         self.permit_removal(caller, &parents.from_state.inode, &state.inode)?;
         self.permit_removal(caller, &parents.to_state().inode, &target_state.inode)?;
+        same_project(&parents.to_state().inode, &state.inode)?;
+        same_project(&parents.from_state.inode, &target_state.inode)?;
         let across = parents.to_state.is_some();
         for (vnode, state) in [(&source, &state), (&target, &target_state)] {
             if across && vnode.kind == FileKind::Directory {

@@ -2,6 +2,7 @@
 
 use crate::attr::{Attr, Caller, SetAttr, SetTime};
 use crate::error::{Error, Result};
+use crate::file_flags::may_set;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::names::REMOVAL_BYTES;
@@ -33,7 +34,8 @@ impl<L: Layout> FileSystem<L> {
     /// Sets attributes, all or none, and answers what they are then.
     ///
     /// # Errors
-    /// `NotPermitted` for what only the owner or root may set, `AccessDenied`,
+    /// `NotPermitted` for what only the owner or root may set and for what file
+    /// flags forbid, `AccessDenied`,
     /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
     /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
     pub fn setattr(
@@ -92,6 +94,7 @@ impl<L: Layout> FileSystem<L> {
             drop(state);
             drop(operation);
             self.dirtied();
+            self.settle_file(&vnode)?;
             return Ok(attr);
         }
     }
@@ -103,6 +106,7 @@ impl<L: Layout> FileSystem<L> {
         state: &State,
         set: &SetAttr,
     ) -> Result<()> {
+        may_set(&state.inode, set)?;
         if caller.checked || caller.is_root() {
             return Ok(());
         }

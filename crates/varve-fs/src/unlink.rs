@@ -96,7 +96,7 @@ impl<L: Layout> FileSystem<L> {
         count(&self.store.counters.unlinks, 1);
         drop(operation);
         self.dirtied();
-        Ok(())
+        self.settle_names(&directory)
     }
 
     /// Removes an empty directory.
@@ -133,7 +133,7 @@ impl<L: Layout> FileSystem<L> {
         count(&self.store.counters.unlinks, 1);
         drop(operation);
         self.dirtied();
-        Ok(())
+        self.settle_names(&directory)
     }
 
     /// The vnode that an entry of `directory` names, which is locked. The

@@ -6,6 +6,7 @@
 
 use crate::attr::Caller;
 use crate::error::{Error, Result};
+use crate::file_flags::may_write;
 use crate::file_system::FileSystem;
 use crate::held::HeldTimes;
 use crate::inode::flags;
@@ -38,6 +39,17 @@ pub(crate) struct Chunk {
     pub grew: bool,
 }
 
+/// How a write gets here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// By itself.
+    Caller,
+    /// Through a file that was opened before.
+    Opened,
+    /// The same, and somebody was told that it is written.
+    Held(HeldTimes),
+}
+
 impl<L: Layout> FileSystem<L> {
     /// Writes `data` at `offset`, extending the file as needed, and returns
     /// how much: less than all only if the volume filled up on the way. Clears
@@ -54,12 +66,40 @@ impl<L: Layout> FileSystem<L> {
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Caller)
+    }
+
+    /// [`Self::write`] to a file that was opened before
+    /// ([`Self::may_open`]): an append-only one does not look where.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_opened(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Opened)
+    }
+
+    fn write_via(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        via: Via,
+    ) -> Result<usize> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
             let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
-            match self.write_or_over(&vnode, caller, at, chunk, None) {
+            match self.write_or_over(&vnode, caller, at, chunk, via) {
                 Ok(written) => {
                     done += written.bytes;
                     if written.bytes < chunk.len() {
@@ -71,6 +111,7 @@ impl<L: Layout> FileSystem<L> {
             }
         }
         self.dirtied();
+        self.settle_file(&vnode)?;
         Ok(done)
     }
 
@@ -82,25 +123,25 @@ impl<L: Layout> FileSystem<L> {
     pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let View::Live = view;
         let vnode = self.vnode(ino)?;
-        let chunk = self.write_chunk(&vnode, caller, None, data, None)?;
+        let chunk = self.write_chunk(&vnode, caller, None, data, Via::Caller)?;
         self.dirtied();
+        self.settle_file(&vnode)?;
         Ok(chunk.offset)
     }
 
     /// Writes all of `data`, or, if the volume has no room for that at once, in
-    /// pieces: as much as can be, and others may come between. `held` as in
-    /// `held.rs`.
+    /// pieces: as much as can be, and others may come between.
     pub(crate) fn write_or_over(
         &self,
         vnode: &Arc<Vnode>,
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: Option<HeldTimes>,
+        via: Via,
     ) -> Result<Written> {
-        match self.write_chunk(vnode, caller, Some(at), data, held) {
+        match self.write_chunk(vnode, caller, Some(at), data, via) {
             Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
-                self.write_in_pieces(vnode, caller, at, data, held)
+                self.write_in_pieces(vnode, caller, at, data, via)
             }
             other => other.map(|chunk| Written {
                 bytes: data.len(),
@@ -119,7 +160,7 @@ impl<L: Layout> FileSystem<L> {
         caller: &Caller,
         at: u64,
         data: &[u8],
-        held: Option<HeldTimes>,
+        via: Via,
     ) -> Result<Written> {
         let block_bytes = self.store.block_bytes;
         let mut all = Written {
@@ -133,7 +174,7 @@ impl<L: Layout> FileSystem<L> {
             let within = (from & (block_bytes as u64 - 1)) as usize;
             let piece = (blocks * block_bytes - within).min(data.len() - all.bytes);
             let data = &data[all.bytes..all.bytes + piece];
-            match self.write_chunk(vnode, caller, Some(from), data, held) {
+            match self.write_chunk(vnode, caller, Some(from), data, via) {
                 Ok(chunk) => {
                     all.grew |= chunk.grew;
                     all.bytes += piece;
@@ -150,21 +191,22 @@ impl<L: Layout> FileSystem<L> {
         Ok(all)
     }
 
-    /// `held` as in `held.rs`.
+    /// Writes all of `data`, as one operation.
     pub(crate) fn write_chunk(
         &self,
         vnode: &Arc<Vnode>,
         caller: &Caller,
         at: Option<u64>,
         data: &[u8],
-        held: Option<HeldTimes>,
+        via: Via,
     ) -> Result<Chunk> {
         vnode.regular()?;
         loop {
-            let operation = self.begin_write(vnode, at, data.len(), held.is_some())?;
+            let operation = self.begin_write(vnode, at, data.len(), via)?;
             let mut state = vnode.write();
             state.live()?;
             let offset = at.unwrap_or(state.inode.size);
+            may_write(&state.inode, via, offset)?;
             let end = offset
                 .checked_add(data.len() as u64)
                 .ok_or(Error::TooLarge)?;
@@ -182,7 +224,7 @@ impl<L: Layout> FileSystem<L> {
                 let now = self.now();
                 let times = (state.inode.mtime, state.inode.ctime);
                 self.put(vnode, &mut state, offset, data, now)?;
-                if held == Some(HeldTimes::HandedOver) {
+                if via == Via::Held(HeldTimes::HandedOver) {
                     (state.inode.mtime, state.inode.ctime) = times;
                 }
                 self.clear_set_id(vnode, &mut state, caller);
@@ -209,11 +251,11 @@ impl<L: Layout> FileSystem<L> {
         vnode: &Vnode,
         at: Option<u64>,
         bytes: usize,
-        held: bool,
+        via: Via,
     ) -> Result<Operation<'_>> {
-        let keep = |growth: Usage| match held {
-            true => Usage::default(),
-            false => self.keeps(growth, Purpose::Grow),
+        let keep = |growth: Usage| match via {
+            Via::Held(_) => Usage::default(),
+            Via::Caller | Via::Opened => self.keeps(growth, Purpose::Grow),
         };
         let block_bytes = self.store.block_bytes;
         let end = at

@@ -7,6 +7,7 @@
 use crate::acl::{self, AclEntry};
 use crate::attr::Caller;
 use crate::error::{Error, Result};
+use crate::file_flags::may_rewrite;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::permission::{READ, WRITE, permit_owner};
@@ -256,7 +257,7 @@ impl<L: Layout> FileSystem<L> {
         // All of the file's attributes are written anew.
         let others = u64::from(vnode.read().inode.xattr_bytes);
         let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
-        let _operation = match self.begin(growth, bytes, purpose) {
+        let operation = match self.begin(growth, bytes, purpose) {
             Err(Error::NoSpace) if new.is_some() => {
                 // What it really takes may be there: a value is replaced.
                 let (growth, bytes) = self.growth_of_xattr(&vnode, name, new)?;
@@ -266,6 +267,7 @@ impl<L: Layout> FileSystem<L> {
         };
         let mut state = vnode.write();
         state.live()?;
+        may_rewrite(&state.inode)?;
         self.permit_xattr(caller, &vnode, &state, space)?;
         let blob = self.blob(&vnode, &state)?;
         let exists = value(&blob, name)?.is_some();
@@ -305,7 +307,8 @@ impl<L: Layout> FileSystem<L> {
         self.space.settle(before, state.usage());
         state.inode.ctime = self.now();
         self.join(&vnode, &mut state);
-        Ok(())
+        drop((state, operation));
+        self.settle_file(&vnode)
     }
 
     /// By how much the tree grows if an attribute is set, and the bytes that wait

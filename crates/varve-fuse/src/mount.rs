@@ -45,6 +45,15 @@ pub struct MountOptions {
     /// kernel checks a file's group permissions it wants to see its list.
     /// Without this they can be neither seen nor set. Default off.
     pub acl: bool,
+    /// The kernel asks before it opens a file, so that files can be immutable,
+    /// append-only or synchronous. Costs a request for each open and one for
+    /// each last close. On volumes with such files it is so in any case.
+    /// Default off.
+    pub ask_opens: bool,
+    /// Let the mount be mounted elsewhere with other owners (idmapped mounts),
+    /// where the kernel can: Linux 6.12. Who asks for an ioctl from another PID
+    /// namespace is nobody then. Default off.
+    pub idmap: bool,
     /// Seconds the kernel may trust a name it was told and, without write-back,
     /// an attribute. Every change comes through the mount, so this only bounds
     /// what a bug can do. Default 3600.
@@ -87,6 +96,8 @@ impl Default for MountOptions {
             birth_times: true,
             acl: false,
             extended_attributes: true,
+            ask_opens: false,
+            idmap: false,
             trust_s: 3600,
             threads_max: (4 * processors).clamp(4, 16),
             uring: true,
@@ -117,6 +128,8 @@ impl MountOptions {
             "xattr" | "noxattr" => self.extended_attributes = option == "xattr",
             "uring" | "nouring" => self.uring = option == "uring",
             "acl" | "noacl" => self.acl = option == "acl",
+            "chattr" | "nochattr" => self.ask_opens = option == "chattr",
+            "idmap" | "noidmap" => self.idmap = option == "idmap",
             "order=strict" => self.strict_order = true,
             // Always so: the kernel checks permissions.
             "defaults" | "default_permissions" => {}

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `WRITEBACK_CACHE` | writes cost no request of their own; off for `order=strict` and read-only mounts |
 //! | `HANDLE_KILLPRIV_V2` | we clear set-id bits, so the kernel need not ask for `security.capability` before each write |
-//! | `NO_OPEN`, `NO_OPENDIR` | announced by the kernel; we answer ENOSYS once and see no OPEN or RELEASE again |
+//! | `NO_OPEN`, `NO_OPENDIR` | announced by the kernel; we answer ENOSYS once and see no OPEN or RELEASE again; not to OPEN where file flags are to be looked at |
 //! | `PARALLEL_DIROPS` | look-ups and readdir in one directory run side by side |
 //! | `READDIRPLUS`, `_AUTO` | a listing brings attributes when the caller seems to want them |
 //! | `EXPLICIT_INVAL_DATA` | all changes come through the kernel: it never drops pages because a time changed |
@@ -12,12 +12,12 @@
 //! | `EXPORT_SUPPORT` | file handles outlive the inode cache; `.` and `..` can be looked up |
 //! | `POSIX_ACL`, `DONT_MASK`, `SETXATTR_EXT` | only with `-o acl`: the kernel then asks for each file's access list, and we apply the umask or what a directory bequeaths |
 //! | `OVER_IO_URING` | where the host has it: requests come on the CPU that asks |
+//! | `ALLOW_IDMAP` | only with `-o idmap`: requests lose their user, see `adapter/asker.rs` |
 //! | `ABORT_ERROR` | an aborted connection is told apart from an unmounted one |
 //!
 //! Left out: `POSIX_LOCKS`, `FLOCK_LOCKS` (the kernel keeps locks, so that one
 //! that waits holds no thread of ours), `ATOMIC_O_TRUNC` (there is no OPEN to
-//! carry it), `AUTO_INVAL_DATA` (as above), `ALLOW_IDMAP` (requests would lose
-//! their uid).
+//! carry it), `AUTO_INVAL_DATA` (as above).
 
 use crate::errno::Errno;
 use crate::protocol::capability as cap;
@@ -55,6 +55,8 @@ pub(crate) struct Wishes {
     pub(crate) acl: bool,
     /// There are queues for requests over io_uring.
     pub(crate) ring: bool,
+    /// The mount may be mounted elsewhere with other owners.
+    pub(crate) idmap: bool,
 }
 
 /// What we ask for, where the kernel offers it.
@@ -81,6 +83,9 @@ fn wanted(wishes: Wishes) -> u64 {
     }
     if wishes.ring {
         wanted |= cap::OVER_IO_URING;
+    }
+    if wishes.idmap {
+        wanted |= cap::ALLOW_IDMAP;
     }
     if wishes.acl {
         wanted |= cap::POSIX_ACL | cap::DONT_MASK | cap::SETXATTR_EXT;
@@ -165,6 +170,7 @@ mod tests {
                 write_back,
                 acl: false,
                 ring: false,
+                idmap: false,
             },
         )
     }

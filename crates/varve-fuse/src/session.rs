@@ -29,6 +29,9 @@ pub enum End {
     Unmounted,
     /// The connection was cut: what the kernel still held is lost.
     Aborted,
+    /// By an unmount, after the volume had been shut down: it is as a crash
+    /// would leave it, and nothing is to be written to it.
+    ShutDown,
 }
 
 /// A mounted file system, ready to be served.
@@ -170,6 +173,9 @@ impl<L: Layout> Session<L> {
         }
         if pool.panicked() {
             return ended;
+        }
+        if self.adapter.is_down() {
+            return Ok(End::ShutDown);
         }
         self.adapter
             .file_system()

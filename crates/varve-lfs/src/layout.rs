@@ -5,6 +5,8 @@ use crate::format::inode::InodeImage;
 use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
+use crate::trim::must_begin_within;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
@@ -206,6 +208,15 @@ impl Layout for Lfs {
 
     fn statfs(&self, total: Usage) -> StatFs {
         self.answer_statfs(total)
+    }
+
+    fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
+        must_begin_within(range.start, self.superblock.device_bytes.get())?;
+        Ok(self.trim_clean(range, bytes_min)?)
+    }
+
+    fn stop(&self, reason: &str) {
+        self.durability.stop_quietly(reason.to_owned());
     }
 }
 

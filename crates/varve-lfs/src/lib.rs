@@ -43,6 +43,7 @@ mod segments;
 mod space;
 mod speed;
 mod statistics;
+mod trim;
 pub mod verify;
 pub mod vlfs;
 

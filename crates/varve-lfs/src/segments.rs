@@ -459,6 +459,16 @@ impl SegmentTable {
         }
     }
 
+    /// Keeps a clean segment from being opened until it is released, if more than
+    /// `kept` are clean. False if it is not clean, or too few are.
+    pub fn withhold(&mut self, number: u32, kept: u32) -> bool {
+        let may = self.clean_count() > kept && self.clean.remove(&number);
+        if may {
+            self.get_mut(number).state = SegmentState::Leaving;
+        }
+        may
+    }
+
     /// Segments that nothing refers to any more may be opened.
     pub fn release(&mut self, freed: &[u32]) {
         for &number in freed {

@@ -474,4 +474,8 @@ impl Layout for ToyLayout {
             files_free: 1 << 20,
         }
     }
+
+    fn stop(&self, _reason: &str) {
+        self.journal().failed = true;
+    }
 }

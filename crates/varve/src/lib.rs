@@ -53,7 +53,7 @@ pub mod volume;
 pub use error::{Error, Result};
 pub use options::{CreateOptions, OpenOptions, Preallocation};
 pub use varve_device::IoMode;
-pub use varve_fs::{Atime, Caller, FileKind, InodeNo, SetTime, StatFs, Timestamp};
+pub use varve_fs::{Atime, Caller, FileFlags, FileKind, InodeNo, SetTime, StatFs, Timestamp};
 pub use varve_lfs::MAX_HEADS;
 pub use varve_lfs::cleaner::policy::PolicyKind;
 pub use varve_lfs::cleaner::{CleanerSettings, CleanerStatus, Pace};

@@ -218,6 +218,9 @@ impl Layout for Recorder {
     fn statfs(&self, total: Usage) -> StatFs {
         self.memory().statfs(total)
     }
+    fn stop(&self, reason: &str) {
+        self.memory().stop(reason);
+    }
 }
 
 pub type Fs = FileSystem<Arc<Recorder>>;

@@ -9,6 +9,7 @@ mod attributes;
 mod content;
 mod durability;
 mod failures;
+mod file_flags;
 mod harness;
 mod model;
 mod names;

@@ -66,7 +66,7 @@ impl<L: Layout> Adapter<L> {
             self.fs.getattr(self.view, ino)?
         } else {
             self.fs
-                .setattr(self.view, &self.caller(request), ino, &set)?
+                .setattr(self.view, &self.asker(request), ino, &set)?
         };
         self.attr(&attr, reply);
         Ok(())

@@ -41,7 +41,7 @@ impl<L: Layout> Adapter<L> {
         let data = arguments.bytes(write.size as usize)?;
         let (caller, ino) = (self.caller(request), inode_of(request));
         if write.write_flags & WRITE_KILL_SUIDGID != 0 {
-            self.kill_set_id(&caller, ino)?;
+            self.kill_set_id(&self.asker(request), ino)?;
         }
         let direct = write.write_flags & WRITE_LOCKOWNER != 0;
         if direct {
@@ -51,7 +51,8 @@ impl<L: Layout> Adapter<L> {
             self.write_held(&caller, ino, write.offset, data, (request, reply))?;
             data.len()
         } else {
-            self.fs.write(self.view, &caller, ino, write.offset, data)?
+            self.fs
+                .write_opened(self.view, &caller, ino, write.offset, data)?
         };
         self.counters.written(written);
         reply.put(&WriteOut {
@@ -81,7 +82,7 @@ impl<L: Layout> Adapter<L> {
 
     pub(super) fn fallocate(&self, request: &Request<'_>) -> Done {
         let asked: FallocateIn = request.arguments().take()?;
-        let (caller, ino) = (self.caller(request), inode_of(request));
+        let (caller, ino) = (self.asker(request), inode_of(request));
         let mode = i32::try_from(asked.mode).map_err(|_| Errno::NOT_SUPPORTED)?;
         // The protocol has no kill flag here; root alone is sure to have
         // CAP_FSETID.
@@ -104,7 +105,7 @@ impl<L: Layout> Adapter<L> {
         if copy.flags != 0 {
             return Err(Errno::INVALID);
         }
-        let caller = self.caller(request);
+        let caller = self.asker(request);
         let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
         if caller.uid != 0 {
             self.kill_set_id(&caller, to)?;

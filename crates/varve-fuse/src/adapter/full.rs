@@ -122,6 +122,9 @@ impl<L: Layout> Adapter<L> {
         ino: InodeNo,
         patient_until: Option<Instant>,
     ) -> Result<Option<Instant>, Errno> {
+        if self.write_back() {
+            self.tell_of_flags(ino)?;
+        }
         let mut untold = self.writers.untold.lock();
         match untold.get(&ino).copied() {
             None => return Ok(None),

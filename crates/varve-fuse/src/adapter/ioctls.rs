@@ -1,7 +1,8 @@
-//! ioctls on the mount's root: the statistics, and what the embedding program
-//! adds.
+//! ioctls: those of one file (`file_flags.rs`), those of a volume
+//! (`maintenance.rs`), and on the mount's root the statistics and what the
+//! embedding program adds.
 
-use super::{Adapter, Done, inode_of};
+use super::{Adapter, Outcome, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{IoctlIn, IoctlOut, capability};
 use crate::reply::Reply;
@@ -38,19 +39,26 @@ pub struct IoctlRequest<'a> {
 }
 
 impl<L: Layout> Adapter<L> {
-    pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
+    pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Result<Outcome, Errno> {
         let mut arguments = request.arguments();
         let asked: IoctlIn = arguments.take()?;
         let input = arguments.bytes(asked.in_size as usize)?;
+        if let Some(outcome) = self.maintenance_ioctl(request, &asked, input, reply)? {
+            return Ok(outcome);
+        }
+        if let Some(outcome) = self.flag_ioctl(request, asked.cmd, input, reply)? {
+            return Ok(outcome);
+        }
         if inode_of(request) != InodeNo::ROOT {
             return Err(Errno::NOT_A_TTY);
         }
+        let asker = self.asker(request);
         let ioctl = IoctlRequest {
             command: asked.cmd,
             input,
             output_bytes: asked.out_size as usize,
-            uid: request.header.uid,
-            gid: request.header.gid,
+            uid: asker.uid,
+            gid: asker.gid,
             pid: request.header.pid,
         };
         let output = match (ioctl.command, &self.ioctl) {
@@ -63,7 +71,7 @@ impl<L: Layout> Adapter<L> {
         }
         reply.put(&IoctlOut::default());
         reply.put_bytes(&output);
-        Ok(())
+        Ok(Outcome::Reply)
     }
 
     /// The statistics as JSON text, shorter than `STATISTICS_BYTES`.

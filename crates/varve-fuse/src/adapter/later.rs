@@ -2,6 +2,7 @@
 //! requests of its own, and what waits for room.
 
 use super::direct::Outdated;
+use super::file_flags::Setting;
 use super::{Adapter, Outcome, Seek};
 use crate::errno::Errno;
 use crate::protocol::ROOT_NODE;
@@ -29,6 +30,8 @@ pub struct Later {
 enum Work {
     /// A seek that must see the kernel's dirty pages.
     Seek(Seek),
+    /// Flags that want the file's dirty pages to have come in.
+    Flags(Setting),
     /// A direct write is done but for pages that it has outdated.
     DropPages {
         outdated: Outdated,
@@ -55,6 +58,14 @@ impl Later {
             unique,
             nodeid,
             work: Work::Seek(seek),
+        }
+    }
+
+    pub(super) fn flags(unique: u64, nodeid: u64, setting: Setting) -> Self {
+        Later {
+            unique,
+            nodeid,
+            work: Work::Flags(setting),
         }
     }
 
@@ -116,7 +127,7 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_) | Work::Room { .. } => Err(Errno(libc::EAGAIN)),
+            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) => Err(Errno(libc::EAGAIN)),
         }
     }
 }
@@ -128,6 +139,7 @@ impl<L: Layout> Adapter<L> {
         reply.clear();
         match &later.work {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
+            Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
             Work::DropPages {
                 outdated,
                 answer,

@@ -10,14 +10,17 @@
 //! while it changes them, exclusively. Between a look-up and the retain that
 //! follows it, the inode can therefore not go away.
 
+mod asker;
 mod attributes;
 mod content;
 mod convert;
 mod direct;
 mod directories;
+mod file_flags;
 mod full;
 mod ioctls;
 mod later;
+mod maintenance;
 mod names;
 mod removals;
 mod seek;
@@ -37,6 +40,7 @@ use crate::reply::Reply;
 use crate::request::Request;
 use removals::Removals;
 use seek::Seek;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, View};
 
@@ -70,6 +74,10 @@ pub struct Adapter<L: Layout> {
     entry_valid_s: u64,
     birth_times: bool,
     extended_attributes: bool,
+    /// The kernel asks before it opens a file, see `file_flags.rs`.
+    asks_opens: bool,
+    /// The volume was shut down, see `maintenance.rs`.
+    down: AtomicBool,
     writers: full::Writers,
     direct: direct::DirectWrites,
     removals: Removals,
@@ -86,6 +94,8 @@ impl<L: Layout> Adapter<L> {
     /// An adapter that awaits INIT.
     pub fn new(fs: Arc<FileSystem<L>>, options: &MountOptions) -> Self {
         let folds_case = fs.layout().geometry().case_fold;
+        // What cannot be read will say so when somebody looks.
+        let asks_opens = options.ask_opens || fs.is_guarded().unwrap_or(true);
         Adapter {
             fs,
             view: View::Live,
@@ -94,6 +104,7 @@ impl<L: Layout> Adapter<L> {
                 write_back: options.write_back(),
                 acl: options.acl,
                 ring: options.uring,
+                idmap: options.idmap,
             },
             read_only: options.read_only,
             attr_valid_s: if options.write_back() {
@@ -104,6 +115,8 @@ impl<L: Layout> Adapter<L> {
             entry_valid_s: if folds_case { 0 } else { options.trust_s },
             birth_times: options.birth_times,
             extended_attributes: options.extended_attributes,
+            asks_opens,
+            down: AtomicBool::new(false),
             writers: full::Writers::default(),
             direct: direct::DirectWrites::default(),
             removals: Removals::new(),
@@ -194,6 +207,7 @@ impl<L: Layout> Adapter<L> {
         if !self.is_initialised() && opcode != Opcode::Init {
             return Err(Errno(libc::EIO));
         }
+        self.must_be_up(opcode, &request.header)?;
         match opcode {
             Opcode::Forget | Opcode::BatchForget => {
                 // Nobody listens to an error; a malformed one only leaks.
@@ -203,6 +217,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::NotifyReply => return Ok(Outcome::Silent),
             Opcode::Lseek => return self.seek(request, reply),
             Opcode::Write => return self.write(request, reply),
+            Opcode::Ioctl => return self.ioctl(request, reply),
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -218,7 +233,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Unlink => self.unlink(request)?,
             Opcode::Rmdir => self.rmdir(request)?,
             Opcode::Rename | Opcode::Rename2 => self.rename(opcode, request)?,
-            Opcode::Open => self.open(capability::NO_OPEN_SUPPORT, reply)?,
+            Opcode::Open => self.open_file(request, reply)?,
             Opcode::Opendir => self.open(capability::NO_OPENDIR_SUPPORT, reply)?,
             Opcode::Read => self.read(request, reply)?,
             Opcode::Fsync => self.fsync(request)?,
@@ -240,7 +255,6 @@ impl<L: Layout> Adapter<L> {
             Opcode::Listxattr => self.listxattr(request, reply)?,
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
-            Opcode::Ioctl => self.ioctl(request, reply)?,
             Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
             // ENOSYS makes the kernel stop asking: a flush has nothing to do,
             // interrupts are not acted on, the kernel keeps locks itself.

@@ -1,10 +1,11 @@
 //! Look-ups, and what makes, moves and removes names.
 
+use super::file_flags::opened;
 use super::{Adapter, Done, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
     BatchForgetIn, CreateIn, EntryOut, ForgetIn, ForgetOne, LinkIn, MkdirIn, MknodIn, Opcode,
-    OpenOut, Rename2In, RenameIn, fopen,
+    Rename2In, RenameIn, fopen,
 };
 use crate::reply::Reply;
 use crate::request::Request;
@@ -114,7 +115,7 @@ impl<L: Layout> Adapter<L> {
         let mode = self.mode_in(parent, &caller, mode)?;
         let attr = self.fs.mknod(self.view, &caller, parent, name, mode, 0)?;
         self.entry(&attr, reply)?;
-        reply.put(&opened());
+        reply.put(&self.opened_new(attr.ino));
         Ok(())
     }
 
@@ -128,7 +129,7 @@ impl<L: Layout> Adapter<L> {
         let attr = self.fs.tmpfile(self.view, &caller, parent, mode)?;
         reply.retain(attr.ino);
         reply.put(&self.entry_of(&attr));
-        reply.put(&opened());
+        reply.put(&self.opened_new(attr.ino));
         Ok(())
     }
 
@@ -224,7 +225,7 @@ impl<L: Layout> Adapter<L> {
         if self.has(unneeded) {
             return Err(Errno::NOT_IMPLEMENTED);
         }
-        let mut open = opened();
+        let mut open = opened(false);
         if unneeded == crate::protocol::capability::NO_OPENDIR_SUPPORT {
             open.open_flags |= fopen::CACHE_DIR;
         }
@@ -242,13 +243,4 @@ fn named(attr: Attr) -> varve_fs::Result<Attr> {
         return Err(Error::Stale);
     }
     Ok(attr)
-}
-
-/// An open file without a handle. Cached pages stay valid: all changes come
-/// through the kernel.
-fn opened() -> OpenOut {
-    OpenOut {
-        open_flags: fopen::KEEP_CACHE,
-        ..OpenOut::default()
-    }
 }

@@ -25,6 +25,7 @@ pub(crate) mod capability {
     pub(crate) const SETXATTR_EXT: u64 = 1 << 29;
     pub(crate) const INIT_EXT: u64 = 1 << 30;
     pub(crate) const DIRECT_IO_ALLOW_MMAP: u64 = 1 << 36;
+    pub(crate) const ALLOW_IDMAP: u64 = 1 << 40;
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 
     /// Names for reports.
@@ -50,6 +51,7 @@ pub(crate) mod capability {
         (SETXATTR_EXT, "setxattr_ext"),
         (INIT_EXT, "init_ext"),
         (DIRECT_IO_ALLOW_MMAP, "direct_io_allow_mmap"),
+        (ALLOW_IDMAP, "allow_idmap"),
         (OVER_IO_URING, "over_io_uring"),
     ];
 }
@@ -71,6 +73,7 @@ pub(crate) mod fattr {
 
 /// `OpenOut::open_flags`.
 pub(crate) mod fopen {
+    pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
     pub(crate) const CACHE_DIR: u32 = 1 << 3;
 }

@@ -53,6 +53,8 @@ incoming! {
     Rename2In, 16 { newdir: u64, flags: u32, padding: u32, }
     /// `LINK`, then the new name.
     LinkIn, 8 { oldnodeid: u64, }
+    /// `OPEN`.
+    OpenIn, 8 { flags: u32, open_flags: u32, }
     /// `CREATE` and `TMPFILE`, then the name.
     CreateIn, 16 { flags: u32, mode: u32, umask: u32, open_flags: u32, }
     /// `READ`, `READDIR` and `READDIRPLUS`.

@@ -45,6 +45,8 @@ pub(crate) enum Fix {
     Evacuate { segment: u32 },
     /// Make a root directory.
     Root,
+    /// Have the root directory tell of flagged files.
+    Guard,
     /// Make the directory's tree anew from the names that can be read.
     Directory { ino: u64 },
     /// Remove a name.

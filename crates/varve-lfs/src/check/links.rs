@@ -34,6 +34,7 @@ impl Checker<'_> {
             self.parent(at);
         }
         self.unfinished();
+        self.check_guard();
     }
 
     /// Follows every directory up to the root. What ends elsewhere is

@@ -26,6 +26,7 @@ mod again;
 mod attributes;
 mod claims;
 mod fixes;
+mod guard;
 mod imap;
 mod inodes;
 mod links;
@@ -220,6 +221,7 @@ pub(crate) fn survey(
         base_usage: Usage::default(),
         usage: Usage::default(),
         names_lost: false,
+        guard: guard::Guard::default(),
         overlaps: Vec::new(),
         disagreeing: Vec::new(),
         found: &mut found,
@@ -375,6 +377,7 @@ struct Checker<'a> {
     usage: Usage,
     /// A damaged directory may hold names that were not seen.
     names_lost: bool,
+    guard: guard::Guard,
     /// Blocks refused because their sectors were taken.
     overlaps: Vec<(Stored, Subject)>,
     /// Segments whose summaries say something else than the pointers.

@@ -46,6 +46,7 @@ impl Checker<'_> {
         if damaged {
             entry.flags |= known::INDEX;
         }
+        self.guard.note(inode);
         self.usage.inodes += 1;
         self.usage.blocks = self.usage.blocks.saturating_add(tally.blocks);
         let sectors = tally.sectors.saturating_add(xattr_sectors);
@@ -176,9 +177,7 @@ pub fn count_flaw(inode: &Inode, tally: &Tally, when: &str) -> Option<String> {
 pub fn content_flaw(inode: &Inode, tally: &Tally) -> Option<String> {
     let inline = inode.flags & flags::INLINE != 0;
     match inode.kind() {
-        _ if inode.flags & !(flags::INLINE | flags::TRUNCATING) != 0 => {
-            Some(format!("unknown flags {:#x}", inode.flags))
-        }
+        _ if inode.flags & !flags::KNOWN != 0 => Some(format!("unknown flags {:#x}", inode.flags)),
         _ if inline && tally.blocks > 0 => {
             Some(format!("content in the inode and {} blocks", tally.blocks))
         }

@@ -337,6 +337,7 @@ impl Lfs {
         }
         let offset = self.superblock.ring_offset.get() + slot * u64::from(slot_bytes);
         let bytes = record.encode(slot_bytes as usize);
+        self.durability.check()?;
         let buffers = [IoSlice::new(&bytes)];
         write_patiently(&*self.device, &self.counters, offset, &buffers)?;
         self.counters

@@ -10,7 +10,7 @@ use crate::format::{Pointer, crc32c};
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_fs::directory::{Key, names_in};
-use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version};
+use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version, flags};
 
 impl Mender<'_> {
     /// Inodes that the inode map leads to, and that are not there.
@@ -137,7 +137,7 @@ impl Mender<'_> {
             .map(|older| older.inode.clone())
             .unwrap_or_else(|| new_directory(ino, version));
         inode.xattr_bytes = 0;
-        inode.flags = 0;
+        inode.flags &= flags::KNOWN & !(flags::INLINE | flags::TRUNCATING);
         let image = InodeImage {
             inode,
             root: Some(root),

@@ -58,6 +58,11 @@ impl Remedies<'_> {
                     Ok(())
                 }
                 Fix::Root => self.root(),
+                Fix::Guard => self.session.edit(InodeNo::ROOT.0).map(|edit| {
+                    edit.inode.flags |= flags::GUARDED;
+                    self.actions
+                        .mended("the root directory tells of flagged files".to_owned());
+                }),
                 _ => Ok(()),
             };
             self.settle(done)?;
@@ -215,7 +220,7 @@ impl Remedies<'_> {
             _ => self.session.truncate(ino, 0)?,
         }
         let edit = self.session.edit(ino)?;
-        edit.inode.flags &= flags::INLINE | flags::TRUNCATING;
+        edit.inode.flags &= flags::KNOWN;
         if !matches!(inode.kind(), FileKind::Regular | FileKind::Symlink) {
             edit.inode.flags &= !flags::INLINE;
             edit.inode.inline.clear();

@@ -186,17 +186,17 @@ fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, chec
             checked.tell(format!("directory {directory}: {error}"));
         }
         for (name, ino, kind) in below {
-            let name = String::from_utf8_lossy(&name).into_owned();
+            let name = name.escape_ascii().to_string();
             let Some(image) = inodes.get(&ino.0) else {
                 checked.tell(format!(
-                    "directory {directory}: {name:?} leads to inode {ino}, which is free or \
+                    "directory {directory}: \"{name}\" leads to inode {ino}, which is free or \
                      unreadable"
                 ));
                 continue;
             };
             if image.inode.kind() != kind {
                 checked.tell(format!(
-                    "directory {directory}: {name:?} says {kind:?}, inode {ino} is {:?}",
+                    "directory {directory}: \"{name}\" says {kind:?}, inode {ino} is {:?}",
                     image.inode.kind()
                 ));
             }
@@ -205,7 +205,7 @@ fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, chec
                 *links.entry(directory.0).or_default() += 1;
                 if seen || image.inode.parent != directory {
                     checked.tell(format!(
-                        "directory {directory}: {name:?} is a directory that has another name, \
+                        "directory {directory}: \"{name}\" is a directory that has another name, \
                          or says its parent is {}",
                         image.inode.parent
                     ));

@@ -5,6 +5,8 @@ use super::accounts::FILE_BYTES_MAX;
 use super::format::Place;
 use super::walk::Tree;
 use crate::error::Result as Inner;
+use crate::trim::must_begin_within;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
@@ -161,6 +163,19 @@ impl Layout for Vlfs {
 
     fn statfs(&self, total: Usage) -> StatFs {
         self.answer_statfs(total)
+    }
+
+    fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
+        let measures = self.measures();
+        must_begin_within(
+            range.start,
+            measures.blocks * u64::from(measures.block_bytes),
+        )?;
+        Ok(self.trim_free(range, bytes_min)?)
+    }
+
+    fn stop(&self, reason: &str) {
+        Vlfs::stop(self, reason.to_owned());
     }
 }
 

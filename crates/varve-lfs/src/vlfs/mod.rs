@@ -45,6 +45,7 @@ mod stage;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod trim;
 mod unfolded;
 mod walk;
 

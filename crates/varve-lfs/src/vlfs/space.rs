@@ -379,6 +379,18 @@ impl Space {
         self.lift_all();
     }
 
+    /// The free blocks among these, in runs.
+    pub fn free_runs(&self, blocks: std::ops::Range<u64>) -> Vec<std::ops::Range<u64>> {
+        let mut runs: Vec<std::ops::Range<u64>> = Vec::new();
+        for block in blocks.filter(|block| self.free.mask(*block as u32) == 0) {
+            match runs.last_mut() {
+                Some(run) if run.end == block => run.end += 1,
+                _ => runs.push(block..block + 1),
+            }
+        }
+        runs
+    }
+
     /// Blocks nobody uses.
     pub fn free_blocks(&self) -> u64 {
         self.free.free_blocks()

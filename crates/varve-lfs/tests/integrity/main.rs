@@ -7,6 +7,7 @@ mod check;
 mod crafted;
 mod extremes;
 mod forms;
+mod guard;
 
 mod patient;
 mod repair;

@@ -3,7 +3,9 @@
 use super::output::{self, Failure, Outcome};
 use super::{histogram, vlfs};
 use serde_json::{Value, json};
+use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::{InodeNo, IoMode};
@@ -51,7 +53,7 @@ enum What {
     /// One inode: map entry, attributes, blocks.
     Inode {
         /// Its number, or a path that begins with a slash.
-        inode: String,
+        inode: OsString,
     },
     /// The ifile: regions, inode map, free list, unfinished inodes.
     Ifile,
@@ -153,16 +155,17 @@ impl Dump {
         }
     }
 
-    fn inode(&self, volume: &Inspector, text: &str) -> Result<InodeNo, Failure> {
-        if let Ok(number) = text.parse() {
+    fn inode(&self, volume: &Inspector, asked: &OsStr) -> Result<InodeNo, Failure> {
+        if let Some(number) = asked.to_str().and_then(|text| text.parse().ok()) {
             return Ok(InodeNo(number));
         }
-        if !Path::new(text).is_absolute() {
-            let problem = format!("`{text}` is neither a number nor a path that begins with /");
+        let shown = asked.as_bytes().escape_ascii();
+        if !Path::new(asked).is_absolute() {
+            let problem = format!("`{shown}` is neither a number nor a path that begins with /");
             return Err(self.failed(problem));
         }
         volume
-            .lookup(text.as_bytes())
-            .map_err(|error| self.failed(format_args!("{text}: {error}")))
+            .lookup(asked.as_bytes())
+            .map_err(|error| self.failed(format_args!("{shown}: {error}")))
     }
 }

@@ -295,6 +295,10 @@ impl Served for VirtualLogVolume {
 /// Closes the volume, unless what it holds in memory is not to be trusted.
 fn finish(volume: impl Served, ended: std::io::Result<End>) -> Outcome {
     match ended {
+        Ok(End::ShutDown) => {
+            volume.abandon();
+            Ok(0)
+        }
         Ok(end) => {
             if end == End::Aborted {
                 tracing::warn!("the connection was cut: what the kernel still held is lost");

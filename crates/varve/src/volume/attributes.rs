@@ -6,7 +6,7 @@ use crate::error::Result;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use varve_fs::{Error as Cause, SetAttr, SetTime, View};
+use varve_fs::{Error as Cause, FileFlags, SetAttr, SetTime, View};
 
 impl Volume {
     /// The attributes of what a path leads to.
@@ -77,6 +77,47 @@ impl Volume {
             ..SetAttr::default()
         };
         self.set(path.as_ref(), "change times of", set)
+    }
+
+    /// The flags of a file or directory, as `lsattr` shows them.
+    ///
+    /// ```
+    /// use varve::FileFlags;
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.write("/minutes", b"...")?;
+    /// let flags = FileFlags { append_only: true, ..FileFlags::default() };
+    /// volume.set_file_flags("/minutes", flags)?;
+    /// assert!(volume.file_flags("/minutes")?.append_only);
+    /// assert!(volume.remove_file("/minutes").is_err());
+    /// # Ok::<(), varve::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the path leads nowhere.
+    pub fn file_flags(&self, path: impl AsRef<Path>) -> Result<FileFlags> {
+        let path = path.as_ref();
+        self.mounted
+            .resolve(bytes(path), Last::Follow)
+            .and_then(|attr| self.fs().file_flags(View::Live, attr.ino))
+            .map_err(at("read flags of", path))
+    }
+
+    /// Sets all flags of a file or directory, as `chattr` does. They bind
+    /// everybody, root as well, and are durable after a sync.
+    ///
+    /// # Errors
+    /// If the path leads nowhere, if the caller is not the owner, or not root
+    /// where `immutable` or `append_only` change, and for flags that only
+    /// directories have.
+    pub fn set_file_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
+        let path = path.as_ref();
+        self.mounted
+            .resolve(bytes(path), Last::Follow)
+            .and_then(|attr| {
+                self.fs()
+                    .set_file_flags(View::Live, self.caller(), attr.ino, flags, None)
+            })
+            .map_err(at("change flags of", path))
     }
 
     fn set(&self, path: &Path, operation: &'static str, set: SetAttr) -> Result<()> {

@@ -5,7 +5,7 @@ use super::{Metadata, Mounted, Volume, at, bytes};
 use crate::error::Result;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve_fs::{Attr, Error as Cause, FileKind, InodeNo, SetAttr, View, Whence};
+use varve_fs::{Access, Attr, Error as Cause, FileKind, InodeNo, SetAttr, View, Whence};
 
 const KEEP_SIZE: i32 = 1;
 const PUNCH_HOLE: i32 = 2;
@@ -76,8 +76,8 @@ impl Volume {
     /// Opens a regular file, or makes one with mode 0644.
     ///
     /// # Errors
-    /// If it is missing (unless it may be made), exists (`create_new`), or is
-    /// no regular file.
+    /// If it is missing (unless it may be made), exists (`create_new`), is no
+    /// regular file, or its flags forbid it.
     pub fn open_file(&self, path: impl AsRef<Path>, flags: OpenFlags) -> Result<File> {
         let path = path.as_ref();
         let attr = self
@@ -99,6 +99,12 @@ impl Volume {
             FileKind::Directory => return Err(Cause::IsDirectory),
             _ => return Err(Cause::NotSupported),
         }
+        let access = Access {
+            write: flags.write,
+            append: true, // each write is looked at
+            truncate: flags.truncate,
+        };
+        self.fs().may_open(View::Live, found.ino, access)?;
         if flags.truncate && found.size > 0 {
             self.set_size(found.ino, 0)?;
         }
@@ -163,7 +169,7 @@ impl File {
     /// Writes all of `data` at byte `offset`. It is durable after a sync.
     ///
     /// # Errors
-    /// `NoSpace` before anything is written that would not fit.
+    /// `NotPermitted` within what an append-only file holds, `NoSpace` before anything is written that would not fit.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<()> {
         self.write_all(offset, data)
             .map_err(at("write", &self.path))

@@ -5,6 +5,8 @@
 //! failed, not the first. Every mount is unmounted and checked at the end.
 //! `docs/semantics.md` says what no server can give and why.
 
+#[path = "../../../varve-fuse/tests/support/ioctls.rs"]
+mod ioctls;
 #[path = "../../../varve-fuse/tests/support/map.rs"]
 mod map;
 #[path = "../support/mod.rs"]
@@ -13,9 +15,11 @@ mod support;
 mod access_lists;
 mod attributes;
 mod directories;
+mod file_flags;
 mod locks;
 mod memory;
 mod mount;
+mod names;
 mod open;
 mod permissions;
 mod rename;

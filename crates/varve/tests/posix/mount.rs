@@ -72,6 +72,23 @@ impl Mount {
         varve(["mount", &self.image, &self.dir]).expect(0, "");
     }
 
+    /// Lets `look` have the volume while it is not mounted.
+    pub fn offline(&self, look: impl FnOnce(&str)) {
+        self.umount();
+        look(&self.image);
+        varve(["mount", &self.image, &self.dir]).expect(0, "");
+    }
+
+    /// Kills the server and mounts what that left.
+    pub fn kill_and_remount(&self) {
+        let info = varve(["info", "--json", &self.dir]).expect(0, "").json();
+        let server = info["holder"]["pid"].to_string();
+        let killed = Command::new("kill").args(["-KILL", &server]).status();
+        assert!(killed.unwrap().success());
+        self.umount();
+        varve(["mount", &self.image, &self.dir]).expect(0, "");
+    }
+
     /// Mounts again, read-only.
     pub fn remount_read_only(&self) {
         self.umount();

@@ -1,0 +1,39 @@
+//! The root directory tells of files whose flags matter when they are opened:
+//! what does not know of them would let them be written.
+
+use super::Checker;
+use super::fixes::Fix;
+use super::report::{FindingKind, Subject};
+use varve_fs::{FileKind, Inode, InodeNo, flags};
+
+/// What the root directory says of such files, and the first that there is.
+#[derive(Debug, Default)]
+pub struct Guard {
+    told: bool,
+    first: Option<u64>,
+}
+
+impl Guard {
+    /// Takes note of an inode of the newest state.
+    pub fn note(&mut self, inode: &Inode) {
+        let guards = flags::IMMUTABLE | flags::APPEND_ONLY | flags::SYNC;
+        if inode.ino == InodeNo::ROOT {
+            self.told = inode.flags & flags::GUARDED != 0;
+        } else if inode.kind() == FileKind::Regular && inode.flags & guards != 0 {
+            self.first.get_or_insert(inode.ino.0);
+        }
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn check_guard(&mut self) {
+        let Some(ino) = self.guard.first.filter(|_| !self.guard.told) else {
+            return;
+        };
+        let text = "it has flags that matter when it is opened, of which the root directory \
+                    does not tell";
+        self.found
+            .error(FindingKind::Inode, Subject::Inode(ino), text);
+        self.found.fix(Fix::Guard);
+    }
+}
