@@ -7,7 +7,7 @@
 //! One thread, so on a busy machine `time` tells more than what is printed.
 
 use std::time::Instant;
-use varve_lab::simulator::{Setup, Shape, Simulator};
+use varve_lab::simulator::{Age, Setup, Shape, Simulator};
 use varve_lab::workload::{Skew, Skewed, Workload, gather};
 use varve_lfs::cleaner::policy::PolicyKind;
 
@@ -27,6 +27,7 @@ fn main() {
             batch: 1,
             buffer_blocks: None,
             reordering: None,
+            age: Age::Youngest,
         };
         let mut sim = Simulator::new(setup, &*locality);
         let mut ops = Vec::new();

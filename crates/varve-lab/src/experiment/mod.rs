@@ -3,6 +3,7 @@
 
 mod n1;
 mod r3;
+mod r3b;
 mod r4;
 mod r5;
 mod r6;
@@ -42,13 +43,26 @@ pub struct Context {
     pub traces: Option<PathBuf>,
     /// Tiny volumes and few seeds, to see that it works; verdicts mean nothing.
     pub small: bool,
+    /// Seeds of a stochastic point, if not the usual five.
+    pub seeds: Option<u32>,
+    /// Segments of the volumes that are simulated, if not the usual number.
+    /// Only some experiments have such a number ([`Experiment::is_sized`]).
+    pub segments: Option<u32>,
 }
 
 impl Context {
-    /// Seeds of a stochastic point: five, or one of the tiny size.
+    /// Seeds of a stochastic point: five, or one of the tiny size, or as many
+    /// as are wanted.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
         let seed = self.seed;
-        (0..if self.small { 1 } else { 5 }).map(move |i| seed.wrapping_add(i))
+        let count = self.seeds.unwrap_or(self.size(5, 1));
+        (0..u64::from(count)).map(move |i| seed.wrapping_add(i))
+    }
+
+    /// Segments of a volume: `usual`, or `tiny` of the tiny size, or as many
+    /// as are wanted.
+    pub fn segments(&self, usual: u32, tiny: u32) -> u32 {
+        self.segments.unwrap_or(self.size(usual, tiny))
     }
 
     /// `full`, or `small` of the tiny size.
@@ -68,6 +82,13 @@ pub enum LabError {
     /// It replays traces, and nobody said where they are.
     #[error("the experiment replays traces: say where they are")]
     NoTraces,
+    /// Volumes of so many segments are not simulated.
+    #[error(
+        "{0} cannot have {1} segments: R3a, R3b, R3c and R4 can have {min} to {max}",
+        min = SEGMENTS.start(),
+        max = SEGMENTS.end()
+    )]
+    Segments(&'static str, u32),
     /// A trace cannot be used.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -167,10 +188,23 @@ pub struct Experiment {
     pub picture: fn(&[Row]) -> Picture,
 }
 
+/// Segments that an experiment may be asked for.
+pub const SEGMENTS: std::ops::RangeInclusive<u32> = 150..=100_000;
+
+/// Those that simulate volumes of so many segments as one wants.
+const SIZED: [&str; 4] = ["R3a", "R3b", "R3c", "R4"];
+
+impl Experiment {
+    /// Whether the number of segments can be chosen ([`Context::segments`]).
+    pub fn is_sized(&self) -> bool {
+        SIZED.contains(&self.id)
+    }
+}
+
 /// Every experiment.
 pub const ALL: [Experiment; 25] = [
     r3::R3A,
-    r3::R3B,
+    r3b::R3B,
     r3::R3C,
     r4::R4,
     r5::R5,

@@ -10,7 +10,7 @@
 use super::study::replay;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
-use crate::simulator::{Future, Oracle, Setup, Shape};
+use crate::simulator::{Age, Future, Oracle, Setup, Shape};
 use crate::trace::{self, Trace};
 use varve_lfs::cleaner::policy::{Adaptive, Policy, PolicyKind, Reordering, TransferModel};
 
@@ -98,6 +98,7 @@ fn simulate(
         batch: 1,
         buffer_blocks: Some(2 * segment_blocks as usize),
         reordering,
+        age: Age::Youngest,
     };
     let passes = (1_500_000 / trace.writes).clamp(4, 40) as u32;
     let counters = replay(setup, trace, passes / 2, passes - passes / 2).counters;

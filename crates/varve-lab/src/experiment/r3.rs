@@ -1,27 +1,27 @@
-//! R3a, R3b, R3c: the cleaning simulations of Rosenblum & Ousterhout (1992,
-//! §3.5 and §3.6). Files of one block, no reads, 64 blocks to a segment.
+//! R3a and R3c: the cleaning simulations of Rosenblum & Ousterhout (1992, §3.5
+//! and §3.6) but for R3b. Files of one block, no reads, 64 blocks to a segment.
 //!
 //! Survivors are sorted by age over everything that is cleaned together, in
 //! the curves of hot and cold files. "A few tens of segments" at a time is
-//! taken as 32; R3b also shows 8, 16 and 64.
+//! taken as 32.
 
 use super::study::{Sorting, Study, live_for};
 use super::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean, modes};
-use crate::simulator::Volume;
+use crate::simulator::{Age, Volume};
 use crate::workload::{Skew, Skewed};
 use std::cell::RefCell;
 use varve_lfs::cleaner::policy::{Candidate, CostBenefit, Greedy, Policy};
 
-const SEGMENT_BLOCKS: u32 = 64;
-const BATCH: u32 = 32;
-const HOT_COLD: Skew = Skew::HotCold {
+pub(super) const SEGMENT_BLOCKS: u32 = 64;
+pub(super) const BATCH: u32 = 32;
+pub(super) const HOT_COLD: Skew = Skew::HotCold {
     accesses: 90,
     files: 10,
 };
 /// Write cost of a UNIX FFS, and of one improved by logging, delayed writes
 /// and disk request sorting (§3.4).
-const FFS: (f64, f64) = (10.0, 4.0);
+pub(super) const FFS: (f64, f64) = (10.0, 4.0);
 
 /// The distribution of segments in the two simple models.
 pub const R3A: Experiment = Experiment {
@@ -30,17 +30,7 @@ pub const R3A: Experiment = Experiment {
     needs_traces: false,
     points: points_a,
     verdicts: verdicts_a,
-    picture: picture_ab,
-};
-
-/// Cost-benefit against greedy.
-pub const R3B: Experiment = Experiment {
-    id: "R3b",
-    about: "cost-benefit against greedy on hot-and-cold files, four batch sizes",
-    needs_traces: false,
-    points: points_b,
-    verdicts: verdicts_b,
-    picture: picture_ab,
+    picture: write_costs,
 };
 
 /// What the cleaner sees and takes.
@@ -53,54 +43,78 @@ pub const R3C: Experiment = Experiment {
     picture: picture_c,
 };
 
-fn study(policy: Box<dyn Policy>, utilisation: f64, batch: u32) -> Study {
+/// Segments of a volume by default: cheap, and enough for greedy.
+const SEGMENTS: u32 = 1000;
+/// The same where old segments are looked for.
+pub(super) const MANY_SEGMENTS: u32 = 10_000;
+const TINY_SEGMENTS: u32 = 150;
+
+/// Of a volume that is written evenly over its hot and its cold files.
+pub(super) fn study(policy: Box<dyn Policy>, utilisation: f64) -> Study {
     Study {
         utilisation,
         segment_blocks: SEGMENT_BLOCKS,
         policy,
-        batch,
+        batch: BATCH,
         buffer_blocks: None,
         reordering: None,
+        age: Age::Youngest,
         turns: (20, 10),
     }
 }
 
-fn sorting<P: Policy + 'static>(policy: P, batch: u32) -> Box<dyn Policy> {
+pub(super) fn sorting<P: Policy + 'static>(policy: P, batch: u32) -> Box<dyn Policy> {
     Box::new(Sorting {
         policy,
         segments: u64::from(batch),
     })
 }
 
-fn workload(context: &Context, skew: Skew, utilisation: f64, seed: u64) -> Skewed {
-    let segments = context.size(1000, 150);
+pub(super) fn workload(
+    context: &Context,
+    skew: Skew,
+    segments: u32,
+    utilisation: f64,
+    seed: u64,
+) -> Skewed {
+    let segments = context.segments(segments, TINY_SEGMENTS);
     let live = live_for(segments, SEGMENT_BLOCKS, utilisation);
     Skewed::of_blocks(skew, live, seed)
 }
 
-/// A point: a policy on a skew, at one utilisation, over all seeds.
-fn point(series: String, skew: Skew, utilisation: f64, batch: u32, greedy: bool) -> Point {
+/// A point: greedy on a skew, at one utilisation, over all seeds.
+fn point(series: String, skew: Skew, utilisation: f64) -> Point {
     Point::new(format!("{series} at {utilisation}"), move |context| {
         let rows = context.seeds().map(|seed| {
-            let policy = match (greedy, skew) {
-                (true, Skew::Uniform) => Box::new(Greedy),
-                (true, _) => sorting(Greedy, batch),
-                (false, _) => sorting(CostBenefit, batch),
+            let policy: Box<dyn Policy> = match skew {
+                Skew::Uniform => Box::new(Greedy),
+                _ => sorting(Greedy, BATCH),
             };
-            let mut workload = workload(context, skew, utilisation, seed);
-            let counters = study(policy, utilisation, batch)
-                .run(&mut workload, None)
-                .counters;
-            Row::new(&series, utilisation, seed)
-                .with("write_cost", counters.write_cost(SEGMENT_BLOCKS))
-                .with("amplification", counters.amplification())
-                .with(
-                    "cleaned_utilisation",
-                    counters.cleaned_utilisation(SEGMENT_BLOCKS),
-                )
+            let mut workload = workload(context, skew, SEGMENTS, utilisation, seed);
+            let study = study(policy, utilisation);
+            cost_row(&series, utilisation, seed, study, &mut workload)
         });
         Ok(rows.collect())
     })
+}
+
+/// Runs a study and has its costs.
+pub(super) fn cost_row(
+    series: &str,
+    utilisation: f64,
+    seed: u64,
+    study: Study,
+    workload: &mut Skewed,
+) -> Row {
+    let segment_blocks = study.segment_blocks;
+    let counters = study.run(workload, None).counters;
+    Row::new(series, utilisation, seed)
+        .with("write_cost", counters.write_cost(segment_blocks))
+        .with("amplification", counters.amplification())
+        .with(
+            "cleaned_utilisation",
+            counters.cleaned_utilisation(segment_blocks),
+        )
 }
 
 fn points_a(context: &Context) -> Vec<Point> {
@@ -111,27 +125,8 @@ fn points_a(context: &Context) -> Vec<Point> {
         .iter()
         .flat_map(|u| skews.iter().map(move |s| (u, s)));
     pairs
-        .map(|(u, (name, skew))| point((*name).to_owned(), *skew, *u, BATCH, true))
+        .map(|(u, (name, skew))| point((*name).to_owned(), *skew, *u))
         .collect()
-}
-
-fn points_b(context: &Context) -> Vec<Point> {
-    let all = [0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9];
-    let mut points = Vec::new();
-    for batch in context.size(&[BATCH, 8, 16, 64][..], &[BATCH]) {
-        // The other batch sizes where the claim is made.
-        let from = if *batch == BATCH { 0..7 } else { 3..6 };
-        for utilisation in &all[context.size(from, 3..4)] {
-            for (name, greedy) in [("greedy", true), ("cost-benefit", false)] {
-                let series = match *batch {
-                    BATCH => name.to_owned(),
-                    batch => format!("{name}, {batch} at a time"),
-                };
-                points.push(point(series, HOT_COLD, *utilisation, *batch, greedy));
-            }
-        }
-    }
-    points
 }
 
 fn verdicts_a(rows: &[Row]) -> Vec<Verdict> {
@@ -145,43 +140,7 @@ fn verdicts_a(rows: &[Row]) -> Vec<Verdict> {
     )]
 }
 
-fn verdicts_b(rows: &[Row]) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for batch in ["", ", 8 at a time", ", 16 at a time", ", 64 at a time"] {
-        let cost = |policy: &str, u| mean(rows, &format!("{policy}{batch}"), u, "write_cost");
-        for u in [0.75, 0.8, 0.85] {
-            let (greedy, benefit) = (cost("greedy", u), cost("cost-benefit", u));
-            if greedy.is_nan() {
-                continue;
-            }
-            let gain = 100.0 * (1.0 - benefit / greedy);
-            verdicts.push(
-                Verdict::of(
-                    format!("cost-benefit against greedy at {u}{batch}"),
-                    "write cost at least 35 % lower",
-                    format!("{gain:.0} % lower ({benefit:.2} against {greedy:.2})"),
-                    gain >= 35.0,
-                )
-                .beside_the_claim(!batch.is_empty()),
-            );
-        }
-        let benefit = cost("cost-benefit", 0.75);
-        if !benefit.is_nan() {
-            verdicts.push(
-                Verdict::of(
-                    format!("cost-benefit at 0.75{batch}"),
-                    "write cost at most 4, that of an improved FFS",
-                    format!("{benefit:.2}"),
-                    benefit <= FFS.1,
-                )
-                .beside_the_claim(!batch.is_empty()),
-            );
-        }
-    }
-    verdicts
-}
-
-fn picture_ab(rows: &[Row]) -> Picture {
+pub(super) fn write_costs(rows: &[Row]) -> Picture {
     let steps = (1..=45).map(|i| f64::from(i) / 50.0);
     let no_variance = steps.map(|u| (u, 2.0 / (1.0 - u))).collect();
     let flat = |y| vec![(0.0, y), (0.9, y)];
@@ -199,6 +158,9 @@ fn picture_ab(rows: &[Row]) -> Picture {
     }
 }
 
+/// Cost-benefit that goes by the age of the segment, not of its blocks.
+pub(super) const BY_SEGMENT: &str = "cost-benefit by the segment's age";
+
 /// Steps of the distributions.
 const STEPS: usize = 20;
 
@@ -214,24 +176,28 @@ struct Taken {
 }
 
 fn points_c(_: &Context) -> Vec<Point> {
-    let policies = [("cost-benefit", false), ("greedy", true)];
-    let point = |(name, greedy): (&'static str, bool)| {
+    let policies = [
+        ("cost-benefit", false, Age::Youngest),
+        ("greedy", true, Age::Youngest),
+        (BY_SEGMENT, false, Age::Begun),
+    ];
+    let point = |(name, greedy, age): (&'static str, bool, Age)| {
         Point::new(name, move |context| {
             Ok(context
                 .seeds()
-                .flat_map(|seed| distribution(context, name, greedy, seed))
+                .flat_map(|seed| distribution(context, name, greedy, age, seed))
                 .collect())
         })
     };
     policies.into_iter().map(point).collect()
 }
 
-fn distribution(context: &Context, name: &str, greedy: bool, seed: u64) -> Vec<Row> {
+fn distribution(context: &Context, name: &str, greedy: bool, age: Age, seed: u64) -> Vec<Row> {
     let policy = match greedy {
         true => sorting(Greedy, BATCH),
         false => sorting(CostBenefit, BATCH),
     };
-    let mut workload = workload(context, HOT_COLD, 0.75, seed);
+    let mut workload = workload(context, HOT_COLD, MANY_SEGMENTS, 0.75, seed);
     let hot_below = (0..).take_while(|b| workload.is_hot(*b)).count() as u32;
     let seen = RefCell::new([0.0; STEPS]);
     let taken = RefCell::new([Taken::default(), Taken::default()]);
@@ -250,7 +216,10 @@ fn distribution(context: &Context, name: &str, greedy: bool, seed: u64) -> Vec<R
         kind.segments += 1.0;
         kind.utilisation += candidate.utilisation();
     };
-    let study = study(policy, 0.75, BATCH);
+    let study = Study {
+        age,
+        ..study(policy, 0.75)
+    };
     study.run(&mut workload, Some(Box::new(witness)));
     let seen = seen.into_inner();
     let all: f64 = seen.iter().sum();
@@ -269,42 +238,45 @@ fn distribution(context: &Context, name: &str, greedy: bool, seed: u64) -> Vec<R
 }
 
 fn verdicts_c(rows: &[Row]) -> Vec<Verdict> {
+    ["cost-benefit", BY_SEGMENT]
+        .into_iter()
+        .flat_map(|name| verdicts_of(rows, name))
+        .collect()
+}
+
+fn verdicts_of(rows: &[Row], name: &str) -> Vec<Verdict> {
     let cleaned = |kind: &str| {
-        let series = format!("cost-benefit, {kind} cleaned");
+        let series = format!("{name}, {kind} cleaned");
         mean(rows, &series, 0.75, "cleaned_utilisation")
     };
+    let middle = |at| (at as f64 + 0.5) / STEPS as f64;
     let shares: Vec<f64> = (0..STEPS)
-        .map(|at| {
-            mean(
-                rows,
-                "cost-benefit",
-                (at as f64 + 0.5) / STEPS as f64,
-                "share",
-            )
-        })
+        .map(|at| mean(rows, name, middle(at), "share"))
         .collect();
     let modes = modes(&shares);
     let (cold, hot) = (cleaned("cold"), cleaned("hot"));
-    vec![
+    let verdicts = [
         Verdict::of(
-            "the distribution of utilisation has two modes",
+            format!("the distribution of utilisation has two modes, {name}"),
             "two",
             format!("{} ({:?} of {STEPS} steps)", modes.len(), modes),
             modes.len() == 2,
         ),
         Verdict::of(
-            "mean utilisation of cold segments cleaned",
+            format!("mean utilisation of cold segments cleaned, {name}"),
             "0.65 to 0.85",
             format!("{cold:.2}"),
             (0.65..=0.85).contains(&cold),
         ),
         Verdict::of(
-            "mean utilisation of hot segments cleaned",
+            format!("mean utilisation of hot segments cleaned, {name}"),
             "0.05 to 0.30",
             format!("{hot:.2}"),
             (0.05..=0.30).contains(&hot),
         ),
-    ]
+    ];
+    let beside = name != "cost-benefit";
+    verdicts.map(|v| v.beside_the_claim(beside)).to_vec()
 }
 
 fn picture_c(rows: &[Row]) -> Picture {

@@ -1,12 +1,13 @@
 //! Running: each point leaves a file, so work can be divided and resumed.
 //!
 //! `OUT/ID/point-0007.json` holds the rows of a point and what they depend on;
-//! those of the tiny size lie in `OUT/ID-small`, so that they spoil nothing.
+//! those of the tiny size lie in `OUT/ID-small`, those of volumes of so many
+//! segments in `OUT/ID-40000`, so that they spoil nothing.
 //! A point whose file is there and fits is not run again. Whoever finds all
 //! points writes `data.csv`, `verdict.json` and `picture.svg`, so shards need
 //! nothing but a common directory, or their files put into one.
 
-use super::{Context, Experiment, LabError, Point, Row};
+use super::{Context, Experiment, LabError, Point, Row, SEGMENTS};
 use crate::report::{Verdict, write_csv, write_json};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,9 @@ struct Stored {
     point: String,
     seed: u64,
     small: bool,
+    /// What was asked for instead of the usual seeds and segments.
+    seeds: Option<u32>,
+    segments: Option<u32>,
     /// The traces take part where they are needed.
     traces: bool,
     /// Results of another version may differ.
@@ -79,6 +83,8 @@ impl Stored {
             point: point.label.clone(),
             seed: context.seed,
             small: context.small,
+            seeds: context.seeds,
+            segments: context.segments,
             traces: context.traces.is_some(),
             version: env!("CARGO_PKG_VERSION").into(),
             rows,
@@ -103,6 +109,8 @@ struct Report {
     experiment: String,
     seed: u64,
     small: bool,
+    seeds: Option<u32>,
+    segments: Option<u32>,
     traces: bool,
     version: String,
     verdicts: Vec<Verdict>,
@@ -113,7 +121,8 @@ struct Report {
 /// of how many are done.
 ///
 /// # Errors
-/// A point cannot be run, or a file not be written.
+/// A point cannot be run, a file not be written, or the experiment has no such
+/// number of segments.
 pub fn run(
     experiment: &Experiment,
     context: &Context,
@@ -122,10 +131,13 @@ pub fn run(
     out: &Path,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Outcome, LabError> {
-    let directory = out.join(match context.small {
-        true => format!("{}-small", experiment.id),
-        false => experiment.id.to_owned(),
-    });
+    if let Some(segments) = context.segments {
+        let asked = || LabError::Segments(experiment.id, segments);
+        (experiment.is_sized() && SEGMENTS.contains(&segments))
+            .then_some(())
+            .ok_or_else(asked)?;
+    }
+    let directory = out.join(directory(experiment, context));
     std::fs::create_dir_all(&directory).map_err(|source| LabError::Io {
         path: directory.clone(),
         source,
@@ -171,6 +183,18 @@ pub fn run(
     report(experiment, context, directory.clone(), found)
 }
 
+/// Where results go, below the output directory.
+fn directory(experiment: &Experiment, context: &Context) -> String {
+    let mut name = experiment.id.to_owned();
+    if let Some(segments) = context.segments {
+        name += &format!("-{segments}");
+    }
+    if context.small {
+        name += "-small";
+    }
+    name
+}
+
 fn report(
     experiment: &Experiment,
     context: &Context,
@@ -187,6 +211,8 @@ fn report(
             experiment: experiment.id.into(),
             seed: context.seed,
             small: context.small,
+            seeds: context.seeds,
+            segments: context.segments,
             traces: context.traces.is_some(),
             version: env!("CARGO_PKG_VERSION").into(),
             verdicts: verdicts.clone(),

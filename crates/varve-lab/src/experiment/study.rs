@@ -1,8 +1,8 @@
 //! One simulation: warm up, measure, count.
 
-use crate::simulator::{Counters, RESERVE, Setup, Shape, Simulator, Witness};
+use crate::simulator::{Age, Counters, RESERVE, Setup, Shape, Simulator, Witness};
 use crate::workload::{Op, Workload, gather};
-use varve_lfs::cleaner::policy::{Candidate, Choice, Policy, Reordering};
+use varve_lfs::cleaner::policy::{Candidate, Choice, Policy, Reordering, Space};
 
 /// How a workload is simulated.
 pub struct Study {
@@ -18,6 +18,8 @@ pub struct Study {
     pub buffer_blocks: Option<usize>,
     /// Reordering buffers.
     pub reordering: Option<Reordering>,
+    /// What a segment's age is counted from.
+    pub age: Age,
     /// User writes until the steady state, and while it is measured, in
     /// multiples of what lives.
     pub turns: (u32, u32),
@@ -50,6 +52,7 @@ impl Study {
             batch: self.batch,
             buffer_blocks: self.buffer_blocks,
             reordering: self.reordering,
+            age: self.age,
         }
     }
 
@@ -131,7 +134,84 @@ impl<P: Policy> Policy for Sorting<P> {
     }
 }
 
+/// A policy in passes: when clean segments run out, it cleans as many segments
+/// as survivors fill so many, sorts those by age, and no more before they run
+/// out again. So the simulator of Rosenblum's dissertation (1992, §5.5.3) is
+/// described by those who rebuilt it (RAMCloud, `misc/lfs_sim`, 2013).
+#[derive(Debug)]
+pub struct Passes<P> {
+    /// Chooses.
+    pub policy: P,
+    /// Segments of survivors.
+    pub segments: u64,
+}
+
+impl<P: Policy> Policy for Passes<P> {
+    fn name(&self) -> &'static str {
+        self.policy.name()
+    }
+
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, _limit: usize) -> Choice {
+        let mut choice = self.policy.choose(candidates, now_ns, candidates.len());
+        let mut live_bytes = 0;
+        let fits = |c: &&Candidate| {
+            live_bytes += c.live_bytes;
+            live_bytes <= self.segments * c.segment_bytes
+        };
+        let count = choice.segments.iter().take_while(fits).count();
+        choice.segments.truncate(count.max(1));
+        choice
+    }
+
+    fn wanted(&self, space: &Space) -> u32 {
+        u32::from(space.clean < space.low)
+    }
+
+    fn sorted_segments(&self) -> u64 {
+        // Whatever a pass takes.
+        u64::from(u32::MAX)
+    }
+}
+
 /// Live blocks of a volume of about so many segments.
 pub fn live_for(segments: u32, segment_blocks: u32, utilisation: f64) -> u32 {
     (f64::from((segments - RESERVE) * segment_blocks) * utilisation) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use varve_lfs::cleaner::policy::Greedy;
+
+    #[test]
+    fn a_pass_takes_what_survivors_fill_and_waits_until_clean_segments_run_out() {
+        let candidate = |segment, live_bytes| Candidate {
+            segment,
+            live_bytes,
+            segment_bytes: 1000,
+            newest_ns: 0,
+        };
+        let passes = Passes {
+            policy: Greedy,
+            segments: 2,
+        };
+        let candidates = [700, 900, 500, 800].map(|live| candidate(live as u32, live));
+        let chosen = passes.choose(&candidates, 0, 1).segments;
+        let chosen: Vec<u32> = chosen.iter().map(|c| c.segment).collect();
+        assert_eq!(chosen, [500, 700, 800], "2000 bytes, not 2900");
+        let one = Passes {
+            segments: 0,
+            ..passes
+        };
+        assert_eq!(one.choose(&candidates, 0, 9).segments.len(), 1);
+        let space = |clean| Space {
+            clean,
+            low: 2,
+            high: 33,
+        };
+        assert_eq!(
+            [1, 2, 20].map(|clean| passes.wanted(&space(clean))),
+            [1, 0, 0]
+        );
+    }
 }

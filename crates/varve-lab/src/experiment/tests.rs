@@ -8,6 +8,8 @@ fn context(traces: Option<&Path>) -> Context {
         seed: 1,
         traces: traces.map(Path::to_owned),
         small: true,
+        seeds: None,
+        segments: None,
     }
 }
 
@@ -47,6 +49,56 @@ fn shards_share_the_work_and_the_last_reports() {
     assert_eq!(std::fs::read(&point).unwrap(), first);
     for wrong in ["0/2", "3/2", "1", "a/b", "1/0"] {
         assert!(wrong.parse::<Shard>().is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn scale_and_seeds_can_be_chosen_and_spoil_nothing() {
+    let out = tempfile::tempdir().unwrap();
+    let go = |id: &str, segments| {
+        let context = Context {
+            seeds: Some(2),
+            segments: Some(segments),
+            ..context(None)
+        };
+        let experiment = named(id).unwrap();
+        run(experiment, &context, Shard::WHOLE, 1, out.path(), &quiet)
+    };
+    let seen = |segments| {
+        let outcome = go("R3a", segments).unwrap();
+        let expected = format!("R3a-{segments}-small");
+        assert!(outcome.directory.ends_with(&expected), "{outcome:?}");
+        let data = std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
+        let cost = data.lines().find(|line| line.contains("write_cost"));
+        let cost = cost.unwrap().to_owned();
+        assert!(cost.ends_with(",2"), "two seeds: {cost}");
+        cost
+    };
+    assert_ne!(seen(150), seen(300));
+    for (id, segments) in [("R3a", 149), ("R3a", 100_001), ("V1", 1000)] {
+        let refused = go(id, segments);
+        assert!(
+            matches!(refused, Err(LabError::Segments(..))),
+            "{refused:?}"
+        );
+    }
+}
+
+/// Little's law at work: nothing is removed before its time, and the volume
+/// stays as full as it was.
+#[test]
+fn home_directories_stay_in_balance() {
+    let context = context(None);
+    let points = (r4::R4.points)(&context);
+    for point in points {
+        for row in (point.run)(&context).unwrap() {
+            let Some(utilisation) = row.values.get("utilisation") else {
+                continue;
+            };
+            assert!((0.71..0.79).contains(utilisation), "{row:?}");
+            // Of some two hundred thousand; this volume is an eighth of theirs.
+            assert!(row.values["removed_early"] < 100.0, "{row:?}");
+        }
     }
 }
 

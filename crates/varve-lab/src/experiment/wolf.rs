@@ -10,6 +10,7 @@
 use super::study::{Measured, Study};
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, bimodality, mean};
+use crate::simulator::Age;
 use crate::workload::{DecisionSupport, Lifetimes, Population, SizeLaw, Skew, Skewed, Workload};
 use varve_lfs::cleaner::policy::{Adaptive, Reordering, TransferModel};
 
@@ -122,6 +123,7 @@ impl System {
             batch: BATCH,
             buffer_blocks: Some(buffers * self.buffer_blocks as usize),
             reordering: (self.buffers > 0).then(|| Reordering::new(self.buffers)),
+            age: Age::Youngest,
             turns,
         }
     }

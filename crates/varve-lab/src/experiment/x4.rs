@@ -452,6 +452,8 @@ mod tests {
             seed: 1,
             traces: None,
             small: true,
+            seeds: None,
+            segments: None,
         };
         let drive = part_of(drives::st19101());
         let row = |seed| measure(&context, Row::new("", 70.0, seed), &drive, 256 << 10).unwrap();

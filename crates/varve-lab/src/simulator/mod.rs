@@ -78,6 +78,17 @@ impl Shape {
     }
 }
 
+/// What a segment's age is counted from.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Age {
+    /// The youngest user write in it, as Rosenblum & Ousterhout (1992, §3.6)
+    /// say, and as a mount does.
+    #[default]
+    Youngest,
+    /// The moment when the segment was begun, whatever was copied into it.
+    Begun,
+}
+
 /// How a simulation is set up.
 #[derive(Debug)]
 pub struct Setup {
@@ -93,6 +104,8 @@ pub struct Setup {
     pub buffer_blocks: Option<usize>,
     /// Reordering buffers, if any.
     pub reordering: Option<Reordering>,
+    /// What policies are told of a segment's age.
+    pub age: Age,
 }
 
 /// Called for each segment about to be cleaned, with its utilisation.
@@ -104,6 +117,7 @@ pub struct Simulator<'a> {
     volume: Volume,
     policy: Box<dyn Policy>,
     batch: u32,
+    age: Age,
     high: u32,
     buffer: Option<Buffer>,
     locality: &'a dyn Locality,
@@ -141,6 +155,7 @@ impl<'a> Simulator<'a> {
             volume: Volume::new(setup.shape, heads),
             policy,
             batch,
+            age: setup.age,
             // Room that is kept clean is room that garbage cannot gather in.
             high: RESERVE - 2 + batch.min(1 + measures.spare_segments / 4),
             buffer: setup.buffer_blocks.map(buffer),
@@ -293,7 +308,7 @@ impl<'a> Simulator<'a> {
             if wanted == 0 {
                 return;
             }
-            self.volume.candidates(&mut self.candidates);
+            self.volume.candidates(self.age, &mut self.candidates);
             let limit = wanted.max(self.batch) as usize;
             let now = self.clock as i64;
             let mut choice = self.policy.choose(&self.candidates, now, limit);

@@ -17,6 +17,7 @@ fn simulate(policy: Box<dyn Policy>, skew: Skew, utilisation: f64, buffers: usiz
         batch: 1,
         buffer_blocks: (buffers > 0).then_some(buffers * SEGMENT_BLOCKS as usize),
         reordering: (buffers > 1).then(|| Reordering::new(buffers)),
+        age: Age::Youngest,
     };
     let mut sim = Simulator::new(setup, &*locality);
     let mut ops = Vec::new();
@@ -76,4 +77,25 @@ fn a_buffer_absorbs_what_is_written_twice() {
     };
     let counters = simulate(Box::new(Greedy), skew, 0.5, 2);
     assert!(counters.logged * 3 < counters.submitted * 2);
+}
+
+#[test]
+fn an_age_is_that_of_the_youngest_block_or_of_the_segment() {
+    let shape = Shape {
+        blocks: 8,
+        segments: 4,
+        segment_blocks: 2,
+        summaries_in_holes: false,
+    };
+    let mut volume = Volume::new(shape, 1);
+    let counters = &mut Counters::default();
+    // Two old blocks, copied when the clock stood at 100 and 101.
+    volume.append(0, 0, 5, 100, counters);
+    volume.append(1, 0, 7, 101, counters);
+    let age = |age| {
+        let mut candidates = Vec::new();
+        volume.candidates(age, &mut candidates);
+        candidates[0].newest_ns
+    };
+    assert_eq!([age(Age::Youngest), age(Age::Begun)], [7, 100]);
 }

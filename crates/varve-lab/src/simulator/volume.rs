@@ -4,7 +4,7 @@
 //! live if the block that was written there last still has it. So overwriting
 //! touches the block and two segment counts, and nothing else.
 
-use super::{Counters, Shape};
+use super::{Age, Counters, Shape};
 use varve_lfs::cleaner::policy::{Candidate, Cleaned};
 
 /// No slot, segment or block.
@@ -189,7 +189,7 @@ impl Volume {
     }
 
     /// Fills `candidates` with the segments that may be cleaned.
-    pub fn candidates(&self, candidates: &mut Vec<Candidate>) {
+    pub fn candidates(&self, age: Age, candidates: &mut Vec<Candidate>) {
         candidates.clear();
         let sealed = self.segments.iter().enumerate();
         let sealed = sealed.filter(|(_, s)| s.state == State::Sealed);
@@ -197,7 +197,10 @@ impl Volume {
             segment: number as u32,
             live_bytes: u64::from(s.live) * BLOCK_BYTES,
             segment_bytes: u64::from(self.shape.segment_blocks) * BLOCK_BYTES,
-            newest_ns: s.newest as i64,
+            newest_ns: match age {
+                Age::Youngest => s.newest as i64,
+                Age::Begun => s.opened as i64,
+            },
         }));
     }
 

@@ -2,27 +2,47 @@
 //!
 //! Two uses of one engine. *Ephemeral small files* (WOLF §3.2.2): mail and
 //! news, 90 % of the bytes dead within five minutes. *Long-term use* (Rosenblum
-//! & Ousterhout 1992, §5.2): months of an office's home directories; most new
-//! files die within a day, the others become cold, and large ones die whole.
+//! & Ousterhout 1992, §5.2): months of an office's home directories, in balance
+//! (`balance.rs`): a file is updated by being written anew, so its life ends
+//! there, too, and what lives at the beginning is as old as it would be.
 
-use super::{FileTable, Locality, Op, SizeLaw, Workload};
+use super::balance::{Balance, Living, Session};
+use super::{FileTable, Locality, Op, SizeLaw, Workload, normal};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use varve_prove::random::Random;
 
 const SECOND_NS: u64 = 1_000_000_000;
+/// Longest life, seconds: thirty years.
+const LONGEST_S: f64 = 1e9;
+
+/// Most that lives of a population in balance over what lives in the mean: it
+/// goes up and down, and nothing should have to die early.
+pub const BALANCED_ROOM: f64 = 1.06;
+
+/// Sizes and lives of files.
+#[derive(Debug, Clone)]
+pub enum Files {
+    /// Short-lived and others.
+    TwoKinds {
+        /// How large.
+        sizes: SizeLaw,
+        /// Share of new files that are short-lived, in thousandths.
+        short_share: u64,
+        /// Median lives of short-lived and other files, seconds.
+        median_s: (f64, f64),
+        /// A factor of `e` to this power either way is usual.
+        spread: f64,
+    },
+    /// What keeps a volume as full as it is.
+    Balanced(Balance),
+}
 
 /// What the files of a volume are like.
 #[derive(Debug, Clone)]
 pub struct Population {
-    /// How large.
-    pub sizes: SizeLaw,
-    /// Share of new files that are short-lived, in thousandths.
-    pub short_share: u64,
-    /// Median lives of short-lived and other files, seconds.
-    pub median_s: (f64, f64),
-    /// Spread of a life: a factor of `e` to this power either way is usual.
-    pub spread: f64,
+    /// How large, and how long they live.
+    pub files: Files,
     /// Thousandths of operations that write an existing file anew instead of
     /// making one.
     pub updates: u64,
@@ -36,27 +56,24 @@ impl Population {
     /// Mail and news.
     pub fn ephemeral() -> Self {
         Population {
-            sizes: SizeLaw::ephemeral(),
-            short_share: 920,
-            median_s: (45.0, 20_000.0),
-            spread: 1.0,
+            files: Files::TwoKinds {
+                sizes: SizeLaw::ephemeral(),
+                short_share: 920,
+                median_s: (45.0, 20_000.0),
+                spread: 1.0,
+            },
             updates: 150,
             every_s: 0.05,
             reads: true,
         }
     }
 
-    /// Home directories: `bytes_per_hour` written, as /user6 had 3.2 MB.
-    pub fn office(bytes_per_hour: f64) -> Self {
-        let sizes = SizeLaw::office();
-        let every_s = 3600.0 * sizes.mean() * 4096.0 / bytes_per_hour;
+    /// Home directories in balance: `bytes_per_hour` written.
+    pub fn balanced(balance: Balance, bytes_per_hour: f64) -> Self {
         Population {
-            sizes,
-            short_share: 700,
-            median_s: (3600.0, 90.0 * 86_400.0),
-            spread: 1.5,
-            updates: 100,
-            every_s,
+            every_s: 3600.0 * balance.mean_made() * 4096.0 / bytes_per_hour,
+            files: Files::Balanced(balance),
+            updates: 0,
             reads: false,
         }
     }
@@ -83,11 +100,21 @@ pub struct Lifetimes {
     deaths: BinaryHeap<Reverse<(u64, u32)>>,
     live: u32,
     now_ns: u64,
+    session: Session,
+    counts: Counts,
+}
+
+/// What was counted.
+#[derive(Debug, Clone, Copy, Default)]
+struct Counts {
+    steps: u64,
+    live: u64,
+    early: u64,
 }
 
 impl Lifetimes {
-    /// A population that fills `live` blocks; beyond them the files that would
-    /// die soonest are removed early.
+    /// A population that fills at most `live` blocks; beyond them the files
+    /// that would die soonest are removed early.
     pub fn new(population: Population, live: u32, seed: u64) -> Self {
         let blocks = live + 4096;
         Lifetimes {
@@ -102,21 +129,49 @@ impl Lifetimes {
             deaths: BinaryHeap::new(),
             live: 0,
             now_ns: 0,
+            session: Session::default(),
+            counts: Counts::default(),
         }
     }
 
-    fn unit(&mut self) -> f64 {
-        ((self.random.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+    /// Blocks that lived, in the mean over all steps.
+    pub fn mean_live(&self) -> f64 {
+        self.counts.live as f64 / self.counts.steps.max(1) as f64
     }
 
-    /// A life: lognormal about one of the two medians.
-    fn life_ns(&mut self, short: bool) -> u64 {
-        let angle = std::f64::consts::TAU * self.unit();
-        let normal = (-2.0 * self.unit().ln()).sqrt() * angle.cos();
-        let (brief, long) = self.population.median_s;
-        let median = if short { brief } else { long };
-        let seconds = median * (normal * self.population.spread).exp();
-        (seconds.min(1e9) * SECOND_NS as f64) as u64
+    /// Files that were removed early.
+    pub fn removed_early(&self) -> u64 {
+        self.counts.early
+    }
+
+    /// Mean size of the files that live now, blocks.
+    pub fn mean_size(&self) -> f64 {
+        f64::from(self.live) / self.alive.len().max(1) as f64
+    }
+
+    /// Size and life of a new file.
+    fn draw(&mut self, short: bool) -> (u32, f64) {
+        match &self.population.files {
+            Files::Balanced(balance) => balance.make(&mut self.session, &mut self.random),
+            Files::TwoKinds {
+                sizes,
+                median_s: (brief, long),
+                spread,
+                ..
+            } => {
+                let size = sizes.draw(&mut self.random);
+                let median = if short { brief } else { long };
+                let life_s = median * (normal(&mut self.random) * spread).exp();
+                (size, life_s)
+            }
+        }
+    }
+
+    fn is_short(&mut self) -> bool {
+        match self.population.files {
+            Files::Balanced(_) => false,
+            Files::TwoKinds { short_share, .. } => self.random.below(1000) < short_share,
+        }
     }
 
     fn bury(&mut self, file: u32, ops: &mut Vec<Op>) {
@@ -134,12 +189,12 @@ impl Lifetimes {
         self.gone.push(file);
     }
 
-    /// Makes a file that lives until `dies_ns`, after room has been made.
-    fn make(&mut self, short: bool, ops: &mut Vec<Op>) {
-        let size = self.population.sizes.draw(&mut self.random);
+    /// Makes a file that lives so long, after room has been made.
+    fn make(&mut self, (size, life_s): (u32, f64), ops: &mut Vec<Op>) {
         while self.live + size > self.live_target {
             let Reverse((_, file)) = self.deaths.pop().expect("what lives will die");
             self.bury(file, ops);
+            self.counts.early += 1;
         }
         let file = self.gone.pop().unwrap_or_else(|| {
             self.files.push(File::default());
@@ -153,8 +208,22 @@ impl Lifetimes {
             listed: Some(self.alive.len() as u32),
         };
         self.alive.push(file);
-        let dies_ns = self.now_ns + self.life_ns(short);
-        self.deaths.push(Reverse((dies_ns, file)));
+        let life_ns = (life_s.min(LONGEST_S) * SECOND_NS as f64) as u64;
+        self.deaths.push(Reverse((self.now_ns + life_ns, file)));
+    }
+
+    /// What lives already, oldest first, as a log would have it.
+    fn inhabit(&mut self, balance: &Balance, blocks: u32, ops: &mut Vec<Op>) {
+        let mut met = Vec::new();
+        let mut all = 0;
+        while all < blocks {
+            met.push(balance.meet(&mut self.random));
+            all += met.last().map_or(0, |file: &Living| file.size);
+        }
+        met.sort_by(|a, b| b.age_s.total_cmp(&a.age_s));
+        for file in met {
+            self.make((file.size, file.left_s), ops);
+        }
     }
 
     fn some_file(&mut self) -> Option<u32> {
@@ -186,9 +255,12 @@ impl Lifetimes {
         }
         let update = self.random.below(1000) < self.population.updates;
         if !(update && self.access(ops, |block| Op::Write { block })) {
-            let short = self.random.below(1000) < self.population.short_share;
-            self.make(short, ops);
+            let short = self.is_short();
+            let file = self.draw(short);
+            self.make(file, ops);
         }
+        self.counts.steps += 1;
+        self.counts.live += u64::from(self.live);
     }
 }
 
@@ -201,10 +273,16 @@ impl Workload for Lifetimes {
         self.live_target
     }
 
-    /// Long-lived files only, until the volume is as full as it shall be.
+    /// Until the volume is as full as it shall be: of files in balance what
+    /// lives, otherwise long-lived ones only.
     fn prefill(&mut self, ops: &mut Vec<Op>) {
+        if let Files::Balanced(balance) = self.population.files.clone() {
+            let blocks = f64::from(self.live_target) / BALANCED_ROOM;
+            return self.inhabit(&balance, blocks as u32, ops);
+        }
         while self.live + 2048 < self.live_target {
-            self.make(false, ops);
+            let file = self.draw(false);
+            self.make(file, ops);
         }
     }
 
@@ -213,7 +291,8 @@ impl Workload for Lifetimes {
             self.step(ops);
         }
         // A step may only update nothing; one more file settles it.
-        self.make(true, ops);
+        let file = self.draw(true);
+        self.make(file, ops);
     }
 
     /// Numbers are given out in runs; a run of 16 stands for a file.
@@ -254,10 +333,10 @@ mod tests {
     fn nine_tenths_of_the_mail_is_dead_after_five_minutes() {
         let mut workload = Lifetimes::new(Population::ephemeral(), 20_000, 1);
         let drawn = |workload: &mut Lifetimes| {
-            let short = workload.random.below(1000) < workload.population.short_share;
-            workload.life_ns(short)
+            let short = workload.is_short();
+            workload.draw(short).1
         };
-        let early = (0..10_000).filter(|_| drawn(&mut workload) < 300 * SECOND_NS);
+        let early = (0..10_000).filter(|_| drawn(&mut workload) < 300.0);
         let share = early.count() as f64 / 10_000.0;
         assert!((0.87..0.93).contains(&share), "{share}");
     }

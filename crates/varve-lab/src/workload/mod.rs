@@ -1,14 +1,18 @@
 //! Workloads: endless seeded streams of block operations.
 
+mod balance;
 mod decision_support;
 mod lifetimes;
 mod sizes;
 mod skew;
 
+pub use balance::{Balance, Facts};
 pub use decision_support::DecisionSupport;
-pub use lifetimes::{Lifetimes, Population};
+pub use lifetimes::{BALANCED_ROOM, Files, Lifetimes, Population};
 pub use sizes::SizeLaw;
 pub use skew::{Skew, Skewed};
+
+use varve_prove::random::Random;
 
 /// What happens to a block, or to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,4 +107,15 @@ pub fn gather(workload: &mut dyn Workload, writes: usize, ops: &mut Vec<Op>) {
         seen += news.filter(|op| matches!(op, Op::Write { .. })).count();
         from = ops.len();
     }
+}
+
+/// Evenly from `(0, 1)`.
+fn unit(random: &mut Random) -> f64 {
+    ((random.word() >> 11) as f64 + 0.5) / (1u64 << 53) as f64
+}
+
+/// Normal, of mean 0 and deviation 1 (Box & Muller 1958).
+fn normal(random: &mut Random) -> f64 {
+    let angle = std::f64::consts::TAU * unit(random);
+    (-2.0 * unit(random).ln()).sqrt() * angle.cos()
 }

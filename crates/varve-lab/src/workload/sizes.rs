@@ -34,6 +34,14 @@ impl SizeLaw {
         }
     }
 
+    /// The same mean with a long tail: a fifth of the bytes is in files above
+    /// 1 MB, as of a lognormal law with that mean and a median of 3 KB.
+    pub fn office_with_large_files() -> Self {
+        SizeLaw {
+            classes: vec![(8600, 1, 4), (1300, 4, 32), (91, 32, 256), (9, 256, 4096)],
+        }
+    }
+
     /// A size, at least one block.
     pub fn draw(&self, random: &mut Random) -> u32 {
         let mut ticket = random.below(10_000);
@@ -47,6 +55,24 @@ impl SizeLaw {
             return ((f64::from(first) * span.powf(unit)) as u32).clamp(first, last);
         }
         unreachable!("shares add up to all")
+    }
+
+    /// Every size with its share.
+    pub fn shares(&self) -> impl Iterator<Item = (u32, f64)> {
+        // A size is drawn as its logarithm, and the fraction is cut off. Some
+        // stand in two classes.
+        let last = self.classes.iter().map(|(.., last)| *last).max();
+        (1..=last.unwrap_or(0)).map(|size| {
+            let of_class = |&(share, first, last): &(u64, u32, u32)| {
+                let part = (f64::from(size) + 1.0).ln() - f64::from(size).ln();
+                let all = (f64::from(last) + 1.0).ln() - f64::from(first).ln();
+                match (first..=last).contains(&size) {
+                    true => share as f64 / 10_000.0 * part / all,
+                    false => 0.0,
+                }
+            };
+            (size, self.classes.iter().map(of_class).sum())
+        })
     }
 
     /// Mean size in blocks.
@@ -87,7 +113,17 @@ mod tests {
                 law.mean()
             );
         }
-        let office_kb = SizeLaw::office().mean() * 4.0;
-        assert!((15.0..30.0).contains(&office_kb), "{office_kb}");
+        let shares: Vec<(u32, f64)> = SizeLaw::office().shares().collect();
+        let sum: f64 = shares.iter().map(|(_, share)| share).sum();
+        assert!((sum - 1.0).abs() < 1e-9, "{sum}");
+        let mean: f64 = shares.iter().map(|(s, share)| f64::from(*s) * share).sum();
+        assert!(
+            (mean / SizeLaw::office().mean() - 1.0).abs() < 0.1,
+            "{mean}"
+        );
+        for law in [SizeLaw::office(), SizeLaw::office_with_large_files()] {
+            let kb = law.mean() * 4.0;
+            assert!((20.0..27.0).contains(&kb), "{kb}");
+        }
     }
 }

@@ -58,6 +58,14 @@ struct Run {
     /// nothing.
     #[arg(long)]
     small: bool,
+    /// Seeds of each point; five by default.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    seeds: Option<u32>,
+    /// Segments of the simulated volumes (R3a, R3b, R3c, R4; 150 to 100000);
+    /// results go to OUT/ID-N. By default R3a has 1000, R3b and R3c 10000,
+    /// R4 1280.
+    #[arg(long, value_name = "N")]
+    segments: Option<u32>,
     /// The verdicts as JSON.
     #[arg(long)]
     json: bool,
@@ -98,6 +106,8 @@ impl Run {
             seed: self.seed,
             traces: self.traces,
             small: self.small,
+            seeds: self.seeds,
+            segments: self.segments,
         };
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);
         let jobs = self.jobs.unwrap_or_else(processors);
