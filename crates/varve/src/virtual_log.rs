@@ -66,6 +66,7 @@ impl VirtualLogVolume {
         };
         let holder = host::holder(path);
         let device = open_device(path, mode, options.io)?;
+        device.set_discard(true);
         if let Some(holder) = holder {
             tracing::warn!(volume = %path.display(), "not unmounted cleanly: it was {holder}");
         }

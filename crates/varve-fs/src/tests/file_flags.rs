@@ -240,7 +240,7 @@ const OF_DIRECTORY: [(&str, bool, Attempt); 13] = [
     ("rename over", false, |fs, c, t| {
         rename(fs, c, (ROOT, "o"), (t.d, "f"), false)
     }),
-    ("rename itself", false, |fs, c, t| {
+    ("rename itself", false, |fs, c, _| {
         rename(fs, c, (ROOT, "d"), (ROOT, "e"), false)
     }),
     ("chmod", false, |fs, c, t| {
