@@ -50,8 +50,11 @@ pub struct FileFlags {
     pub project_inherit: bool,
 }
 
+/// Where a flag is.
+type Field = fn(&mut FileFlags) -> &mut bool;
+
 /// Each flag's bit on the volume.
-const BITS: [(u32, fn(&mut FileFlags) -> &mut bool); 7] = [
+const BITS: [(u32, Field); 7] = [
     (flags::IMMUTABLE, |f| &mut f.immutable),
     (flags::APPEND_ONLY, |f| &mut f.append_only),
     (flags::NO_ATIME, |f| &mut f.no_atime),

@@ -64,11 +64,9 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotFound`, `Exists` with `no_replace`, `Invalid` if a directory would
     /// move below itself, `NotEmpty`, `IsDirectory`, `NotDirectory`, `Busy`
-    /// for `.` and `..`, `NotPermitted` in sticky directories and where file
-    /// flags forbid it, `CrossesProjects`, `AccessDenied`,
-    /// `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
-    /// `NoSpace` if a whiteout or a new name finds no room. To replace a name is
-    /// priced as to remove one.
+    /// for `.` and `..`, `NotPermitted` by sticky bits and flags, `CrossesProjects`,
+    /// `AccessDenied`, `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
+    /// `NoSpace` for a whiteout or a new name. Replacing is priced as removing.
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,

@@ -9,17 +9,17 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::Mounted;
-use varve_fuse::{Errno, MountOptions, query_statistics};
+use support::{Mounted, ioctls};
+use varve_fuse::{MountOptions, query_statistics};
 
 /// What user and group 0 of the mapped mount's files look like, and so on.
 const FIRST: u32 = 100_000;
 
 /// A second mount of `root`, mapped.
-struct Mapped(
-    PathBuf,
-    #[expect(dead_code, reason = "the folder goes with the mount")] tempfile::TempDir,
-);
+struct Mapped {
+    at: PathBuf,
+    _directory: tempfile::TempDir,
+}
 
 impl Mapped {
     /// Nothing if the kernel refuses.
@@ -55,17 +55,20 @@ impl Mapped {
             let (fd, cwd) = (tree.as_raw_fd(), libc::AT_FDCWD);
             libc::syscall(429, fd, empty.as_ptr(), cwd, to.as_ptr(), 4)
         })?;
-        Ok(Mapped(directory.path().to_owned(), directory))
+        Ok(Mapped {
+            at: directory.path().to_owned(),
+            _directory: directory,
+        })
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
+        self.at.join(name)
     }
 }
 
 impl Drop for Mapped {
     fn drop(&mut self) {
-        let _ = rustix::mount::unmount(&self.0, rustix::mount::UnmountFlags::DETACH);
+        let _ = rustix::mount::unmount(&self.at, rustix::mount::UnmountFlags::DETACH);
     }
 }
 
@@ -152,7 +155,7 @@ fn mounted() -> Option<Mounted> {
 fn files_of_a_mapped_mount_have_mapped_owners() {
     let Some(m) = mounted() else { return };
     let mapped = Mapped::of(m.root()).unwrap();
-    support::open_to_all(&mapped.0);
+    support::open_to_all(&mapped.at);
     fs::write(m.path("of-5"), b"x").unwrap();
     std::os::unix::fs::chown(m.path("of-5"), Some(5), Some(6)).unwrap();
     assert_eq!(owner(&mapped.path("of-5")), (FIRST + 5, FIRST + 6));
@@ -240,5 +243,16 @@ fn who_asks_is_known_where_it_matters() {
     assert_eq!(as_user(9, list), b"");
     // And ioctls know who asks.
     query_statistics(m.root()).unwrap();
-    let _: Errno = Errno(libc::EPERM);
+    let refused = as_user(9, || ioctls::shut_down(m.root(), 2));
+    assert_eq!(refused, Err(rustix::io::Errno::PERM));
+    // Root is let through, to a layout that has nothing to trim.
+    let all = ioctls::Trim {
+        start: 0,
+        len: u64::MAX,
+        minlen: 0,
+    };
+    assert_eq!(
+        ioctls::trim(m.root(), all),
+        Err(rustix::io::Errno::OPNOTSUPP)
+    );
 }

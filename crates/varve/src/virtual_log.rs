@@ -65,6 +65,7 @@ impl VirtualLogVolume {
             false => OpenMode::ReadWrite,
         };
         let device = open_device(path, mode, options.io)?;
+        device.set_discard(true);
         let superblock = Vlfs::find_superblock(&device)?;
         // Not before the lock is ours: the last holder may be about to let go.
         host::report_unclean(&device, Vlfs::read_owner(&device, &superblock)?);

@@ -37,7 +37,6 @@ fn is_down(m: &Mount) {
     let made = fs::write(m.path("late"), b"x").map_err(errno);
     assert_eq!(made, io);
     assert_eq!(fs::create_dir(m.path("late")).map_err(errno), io);
-    assert_eq!(fs::read_dir(m.path("")).map(drop).map_err(errno), io);
     assert_eq!(fs::metadata(m.path("unseen")).map(drop).map_err(errno), io);
     let root = File::open(m.path("")).unwrap();
     assert_eq!(root.sync_all().map_err(errno), io);
@@ -124,7 +123,9 @@ fn a_shutdown_in_the_middle_of_work_leaves_a_sound_volume() {
             threads.map(|thread| thread.join().unwrap())
         });
         is_down(&m);
-        m.remount_checked();
+        m.umount();
+        varve(["fsck", "--data", &m.image]).expect(0, "0 errors");
+        m.mount();
         for (name, synced) in ["a", "b"].into_iter().zip(ended) {
             let path = m.path(&format!("{name}-{}", synced % 50));
             let content = fs::read(path).unwrap();

@@ -3,6 +3,7 @@
 
 pub mod aio;
 pub mod handles;
+pub mod ioctls;
 pub mod kernel;
 pub mod map;
 pub mod server;

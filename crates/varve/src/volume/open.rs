@@ -55,7 +55,8 @@ impl Volume {
         if let Some(note) = device.note() {
             tracing::info!(volume = %path.display(), "{note}");
         }
-        device.set_discard(options.discard);
+        // Whether segments are told as they become clean is the log's affair.
+        device.set_discard(true);
         Self::open_on(Arc::new(device), options)
     }
 
