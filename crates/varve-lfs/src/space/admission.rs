@@ -79,6 +79,7 @@ impl Lfs {
         }
         let (mut idle, mut most) = (0, self.clean_segments_now());
         for _ in 0..MAX_ROUNDS {
+            self.await_checkpoint();
             if self.has_room(pending, purpose) {
                 cleaning.refused = None;
                 return Ok(());
@@ -101,8 +102,19 @@ impl Lfs {
         if self.has_room(pending, purpose) {
             return Ok(());
         }
+        if purpose == Purpose::Shrink {
+            tracing::warn!(room = %self.told(pending), "a removal finds no room");
+        }
         cleaning.refused = Some(refusal);
         Err(Error::OutOfSegments)
+    }
+
+    /// While a checkpoint runs, all that it may write is kept for it, also what it
+    /// has written already: whoever finds no room beside it waits for its end.
+    fn await_checkpoint(&self) {
+        if self.committed.read().frozen.is_some() {
+            drop(self.checkpointing.lock());
+        }
     }
 
     /// Allows more than was asked for, if there is so much room that nobody

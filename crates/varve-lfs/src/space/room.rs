@@ -71,6 +71,17 @@ impl Lfs {
         self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
     }
 
+    /// The sums that decide whether a removal is admitted, for people.
+    pub(super) fn told(&self, pending: Pending) -> String {
+        format!(
+            "{} clean segments, room {}, fold {}, what waits {} of {pending:?}",
+            self.clean_segments_now(),
+            self.room_bytes(),
+            self.whole_fold_bytes(),
+            self.with_fold(pending)
+        )
+    }
+
     /// Segments that users may not fill: the reserve without the cleaner's slack,
     /// and the spare inode maps.
     pub(crate) fn floor(&self) -> u64 {

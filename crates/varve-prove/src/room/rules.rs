@@ -104,7 +104,7 @@ impl Rules {
         self.batch + self.more
     }
 
-    fn kept_for(&self, log: &Log) -> usize {
+    fn outstanding(&self, log: &Log) -> usize {
         match self.lacks(Missing::FoldIsKept) {
             true => log.waiting_slots(),
             false => log.to_write(),
@@ -113,7 +113,7 @@ impl Rules {
 
     /// R1, with so many slots more.
     pub fn keeps(&self, log: &Log, more: usize) -> bool {
-        log.room() >= self.kept_for(log) + more
+        log.room() >= self.outstanding(log) + more
     }
 
     /// R3: what lives leaves the head's two segments, the floor and the slack.
@@ -215,7 +215,7 @@ impl Rules {
     }
 
     fn waiting(&self, log: &Log) -> usize {
-        self.kept_for(log) - usize::from(!self.lacks(Missing::FoldIsKept)) * (log.changed() + 1)
+        self.outstanding(log) - usize::from(!self.lacks(Missing::FoldIsKept)) * (log.changed() + 1)
     }
 
     fn checkpoints(&self, log: &mut Log, count: usize, steps: &mut Vec<Log>) -> Result<(), NoRoom> {
