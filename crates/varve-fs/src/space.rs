@@ -278,6 +278,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Asks while nobody else is under way: the answer is about the volume.
     fn ask_alone(&self, demand: &Demand) -> Result<Operation<'_>> {
+        let mut is_durable = false;
         loop {
             let turn = self.space.crowd.turn();
             demand.tries.set(0);
@@ -288,6 +289,12 @@ impl<L: Layout> FileSystem<L> {
             match answer {
                 // Somebody had come too far to give way.
                 Err(Error::NoSpace) if !alone => {}
+                // Others may be in the middle of an fsync; what that displaces is
+                // free once it is durable.
+                Err(Error::NoSpace) if !is_durable => {
+                    self.sync()?;
+                    is_durable = true;
+                }
                 // Steps ask, too, and so not within the turn.
                 Err(Error::NoSpace) if demand.purpose != Purpose::Shrink && self.must_reap() => {
                     return self.free_until_it_fits(demand);

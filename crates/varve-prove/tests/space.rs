@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 use varve_prove::random::{announce_seed, scaled};
-use varve_prove::space::{Case, VirtualLogs, Volumes, run};
+use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
 
 /// Failures after which there is no point in going on.
 const FAILURES_MAX: usize = 6;
@@ -44,4 +44,13 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64) {
 fn a_volume_on_the_virtual_log_can_always_be_emptied() {
     let test = "a_volume_on_the_virtual_log_can_always_be_emptied";
     cases(test, &VirtualLogs, scaled(24));
+}
+
+#[test]
+fn a_volume_on_the_log_can_always_be_emptied() {
+    cases(
+        "a_volume_on_the_log_can_always_be_emptied",
+        &Logs,
+        scaled(12),
+    );
 }
