@@ -4,6 +4,8 @@ use std::time::{Duration, Instant};
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::space::{Case, Logs, VirtualLogs, Volumes, run};
 
+/// Seconds after which no case is begun any more; with `VARVE_PROVE_SCALE` more.
+const SECONDS: u64 = 60;
 /// Failures after which there is no point in going on.
 const FAILURES_MAX: usize = 6;
 
@@ -21,6 +23,10 @@ fn cases(test: &str, volumes: &dyn Volumes, count: u64) {
     let (mut removed, mut failures) = (0, 0);
     for (nth, case) in drawn.enumerate() {
         let begun = start.elapsed();
+        if begun > Duration::from_secs(scaled(SECONDS)) {
+            eprintln!("{nth} of {count} cases were done in time");
+            break;
+        }
         match run(&case, volumes) {
             Ok(report) => removed += report.removed,
             Err(failure) => {
