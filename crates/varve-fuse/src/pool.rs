@@ -227,7 +227,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                         self.put_off(later, source.transport(), errands, &mut reply);
                     }
                     (Some(later), Source::Cpu(queue, crew)) => {
-                        match self.leave(scope, later.nodeid, crew, errands) {
+                        match self.leave(scope, later.nudges_with(), crew, errands) {
                             Ok(()) => self.finish(later, queue, errands, &mut reply),
                             Err(error) => {
                                 tracing::warn!(%error, "nobody would be left to serve");
@@ -346,7 +346,7 @@ impl<'a, L: Layout> Pool<'a, L> {
     fn leave<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        nodeid: u64,
+        nodeid: Option<u64>,
         crew: &'a Crew,
         errands: &Errands,
     ) -> io::Result<()>
@@ -359,7 +359,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                 replaced?;
             }
         }
-        crew.nudge(nodeid)
+        nodeid.map_or(Ok(()), |nodeid| crew.nudge(nodeid))
     }
 
     /// Adds a thread to a crew, and waits until it serves.

@@ -90,20 +90,6 @@ fn what_was_synced_survives_a_killed_server() {
     m.finish();
 }
 
-/// A new file on a volume whose only file was removed a moment ago. On a loaded
-/// machine the kernel may forget that one late; nobody may be refused for long.
-fn created(path: &std::path::Path) -> File {
-    let begun = std::time::Instant::now();
-    loop {
-        match File::create(path) {
-            Err(error) if error.raw_os_error() == Some(28) && begun.elapsed().as_secs() < 10 => {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-            created => return created.unwrap(),
-        }
-    }
-}
-
 #[test]
 fn a_full_volume_says_so_and_is_emptied() {
     if no_fuse() {
@@ -111,7 +97,7 @@ fn a_full_volume_says_so_and_is_emptied() {
     }
     let m = mounted("64M");
     for _ in 0..3 {
-        let mut file = created(&m.path("large"));
+        let mut file = File::create(m.path("large")).unwrap();
         let block = [7_u8; 1 << 16];
         let mut written = 0;
         let error = loop {

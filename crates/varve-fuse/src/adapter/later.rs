@@ -96,6 +96,14 @@ impl Later {
         }
     }
 
+    /// An inode to have the kernel go through what has queued up with, if it is the
+    /// kernel that is going to be waited for. Who waits for room waits for a
+    /// moment, and knows of no file that the kernel is sure to hold: it takes
+    /// nothing else.
+    pub(crate) fn nudges_with(&self) -> Option<u64> {
+        self.pause().is_none().then_some(self.nodeid)
+    }
+
     /// How long to wait before it is finished, if it is.
     pub fn pause(&self) -> Option<Duration> {
         matches!(self.work, Work::Room { .. }).then_some(PAUSE)

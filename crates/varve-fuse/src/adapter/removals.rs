@@ -23,7 +23,7 @@ use varve_fs::Layout;
 /// A removal is recent for so long.
 const RECENT: Duration = Duration::from_secs(1);
 /// After so long a volume is full in earnest.
-const PATIENCE: Duration = RECENT;
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// When something was last removed.
 pub(super) struct Removals {
