@@ -28,6 +28,12 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// No index is known to be taller than this.
+    pub fn tallest(&self) -> u8 {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
+        self.base.tallest.max(frozen).max(self.live.tallest)
+    }
+
     /// Live bytes that a segment has gained, or lost if negative, since the
     /// last checkpoint, as far as the deltas know.
     pub fn added(&self, segment: u32) -> i64 {

@@ -222,6 +222,12 @@ impl Geometry {
     pub fn entries_per_block(&self) -> u64 {
         u64::from(self.block_bytes) / crate::format::ifile::ENTRY_BYTES as u64
     }
+
+    /// Blocks that so many entries of a table take: of the inode map, where the
+    /// numbers end at that.
+    pub fn entry_blocks(&self, entries: u64) -> u64 {
+        entries.div_ceil(self.entries_per_block())
+    }
 }
 
 #[cfg(test)]

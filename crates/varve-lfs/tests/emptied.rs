@@ -1,9 +1,13 @@
 //! Volumes that refused every removal, for good, and others filled the same way:
 //! everything in them can be removed, and their room comes back (`docs/space.md`).
 
+use std::collections::HashMap;
 use std::io::{IoSlice, Read};
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
+use varve_device::{
+    Clock, CrashExplorer, Device, Limits, MemoryDevice, RecordingDevice, VirtualClock,
+};
 use varve_fs::{Caller, Error, FileKind, FileSystem, InodeNo, Options, View};
 use varve_lfs::check::{CheckOptions, check};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
@@ -16,7 +20,7 @@ fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_000_000_000_000, 1000))
 }
 
-fn layout(device: &Arc<MemoryDevice>) -> Lfs {
+fn layout(device: &Arc<impl Device + 'static>) -> Lfs {
     let options = MountOptions {
         seed: Some(3),
         ..MountOptions::default()
@@ -24,7 +28,7 @@ fn layout(device: &Arc<MemoryDevice>) -> Lfs {
     Lfs::mount(device.clone(), clock(), options).unwrap()
 }
 
-fn mount(device: &Arc<MemoryDevice>) -> Fs {
+fn mount(device: &Arc<impl Device + 'static>) -> Fs {
     FileSystem::mount(layout(device), clock(), Options::default()).unwrap()
 }
 
@@ -159,7 +163,7 @@ fn an_emptied_volume_begins_its_inode_map_anew_and_versions_go_on() {
         let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
         made.unwrap()
     };
-    let mut newest = std::collections::HashMap::new();
+    let mut newest = HashMap::new();
     for round in 0..3 {
         for i in 0..1000 {
             let made = make(&fs, format!("{i}").as_bytes());
@@ -181,4 +185,96 @@ fn an_emptied_volume_begins_its_inode_map_anew_and_versions_go_on() {
     assert!(Some(&made.version) > newest.get(&made.ino));
     remove_all(&fs, InodeNo::ROOT);
     is_as_good_as_new(fs, &device);
+}
+
+/// A power cut at any write while the map begins anew: the volume is sound, and no
+/// number comes back with a version that a file of before had.
+#[test]
+fn a_power_cut_while_the_map_begins_anew_leaves_the_one_or_the_other() {
+    let device = fresh(8 * MIB);
+    let fs = mount(&device);
+    let caller = Caller::root();
+    let mut versions = HashMap::new();
+    for i in 0..300 {
+        let name = format!("{i}");
+        let made = fs.mknod(
+            View::Live,
+            &caller,
+            InodeNo::ROOT,
+            name.as_bytes(),
+            0o100_644,
+            0,
+        );
+        let made = made.unwrap();
+        versions.insert(made.ino, made.version);
+    }
+    fs.checkpoint().unwrap();
+    unmount(fs);
+    let base = device.snapshot();
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(&base)));
+    let fs = mount(&recorder);
+    remove_all(&fs, InodeNo::ROOT);
+    let with_map = fs.statfs().free;
+    for i in 0..3 {
+        fs.checkpoint().unwrap();
+        let name = format!("new {i}");
+        let made = fs.mknod(
+            View::Live,
+            &caller,
+            InodeNo::ROOT,
+            name.as_bytes(),
+            0o100_644,
+            0,
+        );
+        assert!(made.unwrap().ino.0 < 10, "the map begins anew");
+        fs.sync().unwrap();
+    }
+    assert!(fs.statfs().free > with_map);
+    unmount(fs);
+    let trace = recorder.take_trace();
+    let limits = Limits {
+        exhaustive_writes: 4,
+        random_subsets: 8,
+        each_shape: 4,
+        torn_writes: 2,
+        torn_variants: 3,
+        scattered: 1,
+    };
+    let mut explorer = CrashExplorer::new(&base, &trace, 4096, limits);
+    let stops: Vec<usize> = explorer.stops().collect();
+    let mut states = 0;
+    for stop in stops {
+        let outcome = explorer.for_each(stop, 1, |image, description| {
+            states += 1;
+            let device = Arc::new(MemoryDevice::from_image(&image));
+            let report = check(device.clone(), clock(), &CheckOptions::default()).unwrap();
+            let fs = mount(&device);
+            let known: Vec<_> = list(&fs, InodeNo::ROOT).iter().map(|e| e.2).collect();
+            let mut wrong = report
+                .errors
+                .iter()
+                .map(|e| e.to_string())
+                .collect::<Vec<_>>();
+            for i in 0..5 {
+                let name = format!("later {i}");
+                let mode = 0o100_644;
+                let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name.as_bytes(), mode, 0);
+                let made = made.unwrap();
+                let before = versions.get(&made.ino);
+                if known.contains(&made.ino) || before >= Some(&made.version) {
+                    wrong.push(format!("{made:?}, version {before:?} before"));
+                }
+            }
+            unmount(fs);
+            match wrong.is_empty() {
+                true => ControlFlow::Continue(()),
+                false => ControlFlow::Break(format!("{description}: {wrong:?}")),
+            }
+        });
+        if let ControlFlow::Break(problem) = outcome {
+            panic!("{problem}");
+        }
+    }
+    eprintln!("{states} states");
+    assert!(states > 100);
 }

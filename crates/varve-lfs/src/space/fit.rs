@@ -64,9 +64,7 @@ impl Lfs {
     fn map_blocks(&self, inodes: u64) -> (u64, u64) {
         let next_ino = self.committed.read().live.next_ino;
         let inodes = inodes.saturating_add(NUMBERS_BESIDE);
-        let all = next_ino
-            .max(inodes)
-            .div_ceil(self.geometry.entries_per_block());
+        let all = self.geometry.entry_blocks(next_ino.max(inodes));
         (all, all.min(inodes))
     }
 
@@ -96,7 +94,8 @@ impl Lfs {
         let new = self.new_nodes(pending);
         let committed = self.committed.read();
         let base = &committed.base;
-        let at_most = self.path_at_most(&committed);
+        let height = committed.tallest().max(1);
+        let at_most = super::price::new_node_bytes(height.into(), 1);
         let deltas = [Some(&committed.live), committed.frozen.as_deref()];
         let deltas = || deltas.iter().flatten();
         let folds: u64 = deltas().map(|delta| delta.file_fold_bytes).sum();
@@ -109,7 +108,7 @@ impl Lfs {
         } else {
             entries_beyond(base.usage, logged).saturating_mul(at_most)
         };
-        let stored = base.next_ino.div_ceil(self.geometry.entries_per_block());
+        let stored = self.geometry.entry_blocks(base.next_ino);
         let grown_map = map.saturating_sub(stored) * u64::from(self.geometry.block_bytes);
         Metadata {
             counted: base.metadata_bytes + grown_map + spare,

@@ -21,7 +21,6 @@ use crate::format::Pointer;
 use crate::format::node::{FANOUT, NodeId};
 use crate::geometry::Geometry;
 use foldhash::HashSet;
-use std::ops::Add;
 use varve_fs::InodeNo;
 
 /// A node's part of a summary and of a group's padding. Of large ones it is more:
@@ -71,20 +70,6 @@ pub struct Further {
     pub imap_blocks: u64,
     /// What is known of the price beside that.
     pub bytes: u64,
-}
-
-impl Add for Further {
-    type Output = Further;
-
-    fn add(self, other: Further) -> Further {
-        Further {
-            nodes: self.nodes.saturating_add(other.nodes),
-            blocks: self.blocks.saturating_add(other.blocks),
-            inodes: self.inodes.saturating_add(other.inodes),
-            imap_blocks: self.imap_blocks.saturating_add(other.imap_blocks),
-            bytes: self.bytes.saturating_add(other.bytes),
-        }
-    }
 }
 
 /// Most bytes of so many nodes that do not exist yet and hold so many pointers.
@@ -195,6 +180,6 @@ impl Delta {
     }
 
     fn all_imap_blocks(&self, geometry: &Geometry) -> u64 {
-        self.next_ino.div_ceil(geometry.entries_per_block())
+        geometry.entry_blocks(self.next_ino)
     }
 }

@@ -178,20 +178,9 @@ impl Lfs {
         super::price::new_node_bytes(nodes, blocks)
     }
 
-    /// Most bytes of nodes that lead to one block alone.
-    pub(super) fn path_at_most(&self, committed: &Committed) -> u64 {
-        let frozen = committed.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
-        let tallest = committed.base.tallest.max(frozen);
-        let height = tallest.max(committed.live.tallest).max(1);
-        super::price::new_node_bytes(u64::from(height), 1)
-    }
-
     /// No index is known to be taller than this.
     pub(crate) fn tallest(&self) -> u8 {
-        let committed = self.committed.read();
-        let frozen = committed.frozen.as_ref().map_or(0, |frozen| frozen.tallest);
-        let base = committed.base.tallest;
-        base.max(frozen).max(committed.live.tallest)
+        self.committed.read().tallest()
     }
 
     /// What a fold may have to write for so many blocks of one file that are moved
@@ -212,16 +201,12 @@ impl Lfs {
     pub(crate) fn base_nodes(&self, base: &Base) -> u64 {
         let each = self.geometry.node_growth();
         let growth = base.usage.blocks.saturating_mul(each);
-        let ifile = self.map_and_table_blocks(base.next_ino) * u64::from(self.geometry.block_bytes);
+        let geometry = &self.geometry;
+        let map = geometry.entry_blocks(base.next_ino);
+        let table = geometry.entry_blocks(geometry.segment_count.into());
+        let ifile = (map + table) * u64::from(geometry.block_bytes);
         let nodes = base.metadata_bytes.saturating_sub(ifile);
         nodes.saturating_add(growth)
-    }
-
-    /// Blocks of the ifile, where so many numbers have been used: inode map and
-    /// usage table.
-    fn map_and_table_blocks(&self, next_ino: u64) -> u64 {
-        let per_block = self.geometry.entries_per_block();
-        next_ino.div_ceil(per_block) + u64::from(self.geometry.segment_count).div_ceil(per_block)
     }
 
     /// The same of all nodes that the live delta can find below it: those of the
