@@ -10,8 +10,9 @@
 # pjdfstest (POSIX, call by call) and fsx (one file changed at random in every
 # way and read back), both from crates.io, installed once. Each runs on four
 # mounts of the segmented log: requests over io_uring and over /dev/fuse, POSIX
-# ACLs in force and not; and on two of VLFS, with each of these once. pjdfstest's cases that are skipped are listed with its reason; none may
-# fail. Needs root and /dev/fuse; without them it skips and says so, and fails
+# ACLs in force and not; and on two of VLFS, with each of these once.
+# pjdfstest's cases that are skipped are listed with its reason; none may fail.
+# Needs root and /dev/fuse; without them it skips and says so, and fails
 # if CI is set. Whatever takes too long is ended, together with the mount below
 # it, and named.
 set -euo pipefail

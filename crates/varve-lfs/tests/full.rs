@@ -331,3 +331,41 @@ fn twelve_writers_on_a_full_volume_are_refused_nothing_that_shrinks() {
         assert!(report.is_spotless(), "cycle {cycle}: {report:?}");
     }
 }
+
+/// All but a hundredth of what statfs calls available, by one reservation and by
+/// writes, of blocks and of a mebibyte.
+#[test]
+fn what_statfs_offers_can_be_had() {
+    let caller = Caller::root();
+    for mebibytes in [16, 64, 200] {
+        let volume = Volume::new(mebibytes << 20);
+        let fs = volume.mount();
+        let file = |name: &[u8]| {
+            let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
+            made.unwrap().ino
+        };
+        let remove = |name: &[u8]| {
+            fs.unlink(View::Live, &caller, InodeNo::ROOT, name).unwrap();
+            fs.checkpoint().unwrap();
+        };
+        let offered = || fs.available() * 4096 / 100 * 99;
+        let reserved = file(b"reserved");
+        let bytes = offered();
+        fs.fallocate(View::Live, &caller, reserved, 0, 0, bytes)
+            .unwrap_or_else(|error| panic!("{mebibytes} MiB: {bytes} reserved: {error}"));
+        remove(b"reserved");
+        for chunk in [4096, 1 << 20] {
+            let written = file(b"written");
+            let (bytes, data) = (offered(), vec![7; chunk]);
+            for offset in (0..bytes - chunk as u64).step_by(chunk) {
+                let done = fs.write(View::Live, &caller, written, offset, &data);
+                let done = done.unwrap_or_else(|error| {
+                    panic!("{mebibytes} MiB: {offset} of {bytes} by {chunk}: {error}")
+                });
+                assert_eq!(done, chunk);
+            }
+            fs.sync().unwrap();
+            remove(b"written");
+        }
+    }
+}
