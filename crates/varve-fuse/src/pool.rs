@@ -227,7 +227,7 @@ impl<'a, L: Layout> Pool<'a, L> {
                         self.put_off(later, source.transport(), errands, &mut reply);
                     }
                     (Some(later), Source::Cpu(queue, crew)) => {
-                        match self.leave(scope, later.nudges_with(), crew, errands) {
+                        match self.leave(scope, &later, crew, errands) {
                             Ok(()) => self.finish(later, queue, errands, &mut reply),
                             Err(error) => {
                                 tracing::warn!(%error, "nobody would be left to serve");
@@ -346,7 +346,7 @@ impl<'a, L: Layout> Pool<'a, L> {
     fn leave<'scope>(
         &'scope self,
         scope: &'scope Scope<'scope, '_>,
-        nodeid: Option<u64>,
+        later: &Later,
         crew: &'a Crew,
         errands: &Errands,
     ) -> io::Result<()>
@@ -359,7 +359,15 @@ impl<'a, L: Layout> Pool<'a, L> {
                 replaced?;
             }
         }
-        nodeid.map_or(Ok(()), |nodeid| crew.nudge(nodeid))
+        let nudged = later
+            .held_node()
+            .map_or(Ok(()), |nodeid| crew.nudge(nodeid));
+        match later.pause() {
+            // It waits for a moment, and not for the kernel: what has queued up
+            // would wait so long.
+            Some(_) => Ok(()),
+            None => nudged,
+        }
     }
 
     /// Adds a thread to a crew, and waits until it serves.

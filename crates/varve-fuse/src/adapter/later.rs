@@ -5,7 +5,7 @@ use super::direct::Outdated;
 use super::file_flags::Setting;
 use super::{Adapter, Outcome, Seek};
 use crate::errno::Errno;
-use crate::protocol::ROOT_NODE;
+use crate::protocol::Opcode;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::transport::Transport;
@@ -21,8 +21,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 pub struct Later {
     /// The request's number.
     pub unique: u64,
-    /// An inode that the kernel certainly holds.
-    pub(crate) nodeid: u64,
+    /// The inode that it is about.
+    nodeid: u64,
     work: Work,
 }
 
@@ -39,8 +39,13 @@ enum Work {
         answered: bool,
     },
     /// Refused for want of room, which may come back: all of the request, and
-    /// until when it is tried again.
-    Room { request: Whole, until: Instant },
+    /// until when it is tried again. A page's inode may be on its way out of the
+    /// kernel, and is then not held.
+    Room {
+        request: Whole,
+        is_held: bool,
+        until: Instant,
+    },
 }
 
 /// The bytes of a request.
@@ -82,26 +87,26 @@ impl Later {
         }
     }
 
-    /// A request to be tried again until `until`. Its inode may be on its way out
-    /// of the kernel.
+    /// A request to be tried again until `until`.
     pub(super) fn room(request: &Request<'_>, until: Instant) -> Self {
         let work = Work::Room {
             request: Whole(request.bytes().to_vec()),
+            is_held: request.opcode() != Some(Opcode::Write),
             until,
         };
         Later {
             unique: request.header.unique,
-            nodeid: ROOT_NODE,
+            nodeid: request.header.nodeid,
             work,
         }
     }
 
-    /// An inode to have the kernel go through what has queued up with, if it is the
-    /// kernel that is going to be waited for. Who waits for room waits for a
-    /// moment, and knows of no file that the kernel is sure to hold: it takes
-    /// nothing else.
-    pub(crate) fn nudges_with(&self) -> Option<u64> {
-        self.pause().is_none().then_some(self.nodeid)
+    /// An inode that the kernel certainly holds, if there is one: to have it go
+    /// through what has queued up. It does so with files only, and of who waits for
+    /// room in a directory no file is known.
+    pub(crate) fn held_node(&self) -> Option<u64> {
+        let is_held = !matches!(self.work, Work::Room { is_held: false, .. });
+        is_held.then_some(self.nodeid)
     }
 
     /// How long to wait before it is finished, if it is.
@@ -160,7 +165,7 @@ impl<L: Layout> Adapter<L> {
                 reply.put_bytes(answer);
                 Outcome::Reply
             }
-            Work::Room { request, until } => self.try_again(&request.0, *until, reply),
+            Work::Room { request, until, .. } => self.try_again(&request.0, *until, reply),
         }
     }
 }
