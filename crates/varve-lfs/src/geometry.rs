@@ -1,5 +1,6 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
+use crate::format::inode::MAX_XATTR_BYTES;
 use crate::format::node::{FANOUT, PACKED_SECTORS};
 use crate::format::summary::MAX_PARTIAL_BYTES;
 use crate::format::superblock::incompat_flags;
@@ -28,6 +29,8 @@ pub struct Geometry {
     pub aligned: bool,
     /// Index nodes may be packed.
     pub packed: bool,
+    /// Extended attributes may take more than 65536 bytes.
+    pub long_xattrs: bool,
 }
 
 impl From<&Superblock> for Geometry {
@@ -43,6 +46,7 @@ impl From<&Superblock> for Geometry {
             reserve_segments: sb.reserve_segments.get(),
             aligned: sb.incompat.get() & incompat_flags::ALIGNED != 0,
             packed: sb.incompat.get() & incompat_flags::PACKED != 0,
+            long_xattrs: sb.incompat.get() & incompat_flags::LONG_XATTRS != 0,
         }
     }
 }
@@ -207,10 +211,16 @@ impl Geometry {
         self.inode_bytes as usize - crate::format::inode::HEADER_BYTES
     }
 
-    /// Most bytes of extended attributes: they must fit one partial segment.
+    /// Most bytes of extended attributes: one pointer leads to them, and they must
+    /// fit one partial segment.
     pub fn xattr_bytes(&self) -> usize {
         let room = self.max_partial() as usize - self.write_unit as usize;
-        room.min(1 << 16)
+        let most = if self.long_xattrs {
+            MAX_XATTR_BYTES
+        } else {
+            1 << 16
+        };
+        room.min(most)
     }
 
     /// Inodes in a sector.

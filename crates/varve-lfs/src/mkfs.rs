@@ -212,8 +212,8 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         compat: 0.into(),
         read_only_compat: 0.into(),
         incompat: match aligned {
-            true => incompat_flags::ALIGNED | incompat_flags::PACKED,
-            false => incompat_flags::PACKED,
+            true => incompat_flags::ALL,
+            false => incompat_flags::ALL & !incompat_flags::ALIGNED,
         }
         .into(),
         uuid,

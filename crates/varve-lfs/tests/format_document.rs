@@ -392,6 +392,10 @@ fn every_number_is_what_the_document_says() {
         ("superblock.VERSION", superblock::VERSION.into()),
         ("superblock.ALIGNED", superblock::incompat_flags::ALIGNED),
         ("superblock.PACKED", superblock::incompat_flags::PACKED),
+        (
+            "superblock.LONG_XATTRS",
+            superblock::incompat_flags::LONG_XATTRS,
+        ),
         ("node.PLAIN", node_form::PLAIN.into()),
         ("node.PACKED", node_form::PACKED.into()),
         ("node.PACKED_SECTORS", node::PACKED_SECTORS),
@@ -399,6 +403,7 @@ fn every_number_is_what_the_document_says() {
         ("pointer.MAX_SECTOR", pointer::MAX_SECTOR),
         ("ifile.MAX_INO", ifile::MAX_INO),
         ("node.FANOUT", node::FANOUT),
+        ("inode.MAX_XATTR_BYTES", inode::MAX_XATTR_BYTES as u64),
         ("inode.MAX_HEIGHT", inode::MAX_HEIGHT.into()),
         ("summary.HEADER_BYTES", summary::HEADER_BYTES as u64),
         ("inode.HEADER_BYTES", inode::HEADER_BYTES as u64),

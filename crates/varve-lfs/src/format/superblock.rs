@@ -92,10 +92,15 @@ pub mod incompat_flags {
     pub const ALIGNED: u64 = 1 << 0;
     /// Index nodes may be packed ([`crate::format::packed`]).
     pub const PACKED: u64 = 1 << 1;
+    /// The extended attributes of a file may take more than 65536 bytes.
+    pub const LONG_XATTRS: u64 = 1 << 2;
+
+    /// All of them.
+    pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS;
 }
 
 /// Incompatible features this version understands.
-pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALIGNED | incompat_flags::PACKED;
+pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALL;
 /// Read-only-compatible features this version understands.
 pub const KNOWN_READ_ONLY_COMPAT: u64 = 0;
 

@@ -3,7 +3,7 @@
 
 use super::checkpoint::CheckpointRecord;
 use super::ifile::{ImapState, InodePlace, MAX_INO};
-use super::inode::{InodeImage, MAX_HEIGHT, Root, inode_flags};
+use super::inode::{InodeImage, MAX_HEIGHT, MAX_XATTR_BYTES, Root, inode_flags};
 use super::node::{Node, NodeId};
 use super::owner::OwnerRecord;
 use super::pointer::pointer_flags;
@@ -64,7 +64,7 @@ fn superblocks_with_impossible_measures_are_refused() {
         (|sb| sb.magic[0] = b'X', "no Varve signature"),
         (|sb| sb.version = 2.into(), "format version 2"),
         (|sb| sb.checksum_kind = 9, "checksum kind 9"),
-        (|sb| sb.incompat = 4.into(), "needs features 0x4"),
+        (|sb| sb.incompat = 8.into(), "needs features 0x8"),
         (|sb| sb.block_bytes = 2048.into(), "block size 2048"),
         (|sb| sb.block_bytes = 5000.into(), "block size 5000"),
         (|sb| sb.write_unit = 512.into(), "write unit 512"),
@@ -422,7 +422,10 @@ fn inodes_that_no_writer_makes_are_refused() {
     let second = 1_000_000_000;
     refused(inode(|h| h.nanos[3] = second.into()), "out of range");
     refused(inode(|h| h.height = MAX_HEIGHT + 1), "impossible index");
-    refused(inode(|h| h.xattr_bytes = 65537.into()), "exceed");
+    refused(
+        inode(|h| h.xattr_bytes = (MAX_XATTR_BYTES as u32 + 1).into()),
+        "exceed",
+    );
     refused(inode(|h| h.xattr_bytes = 1.into()), "exceed");
     let mut bytes = [0; 256];
     sound.encode(&mut bytes);

@@ -20,6 +20,7 @@ pub(crate) fn volume(bytes: u64, block_bytes: u32, packed: bool) -> Geometry {
         reserve_segments: 12,
         aligned: true,
         packed,
+        long_xattrs: true,
     }
 }
 
@@ -111,5 +112,18 @@ fn a_node_grows_by_no_more_than_its_pointers_are_priced_for() {
         }
         let full = geometry.node_bytes(FANOUT) - 1024;
         assert!(growth <= full / FANOUT + 5, "{growth} for {full}");
+    }
+}
+
+#[test]
+fn extended_attributes_fit_a_partial_and_a_pointer() {
+    let mut geometry = volume(1 << 30, 4096, true);
+    assert_eq!(geometry.xattr_bytes(), 130_560);
+    geometry.long_xattrs = false;
+    assert_eq!(geometry.xattr_bytes(), 65_536);
+    for long_xattrs in [true, false] {
+        geometry.long_xattrs = long_xattrs;
+        geometry.segment_bytes = 64 << 10;
+        assert_eq!(geometry.xattr_bytes(), 48 << 10);
     }
 }

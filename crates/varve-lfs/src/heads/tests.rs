@@ -14,6 +14,7 @@ fn geometry() -> Geometry {
         reserve_segments: 12,
         aligned: true,
         packed: true,
+        long_xattrs: true,
     }
 }
 

@@ -319,7 +319,7 @@ fn draft(
         options: u8::from(case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: incompat_flags::PACKED.into(),
+        incompat: (incompat_flags::ALL & !incompat_flags::ALIGNED).into(),
         uuid,
         label: [0; 64],
         hash_seed: (tag.rotate_left(32) ^ 0x9e37_79b9_7f4a_7c15).into(),

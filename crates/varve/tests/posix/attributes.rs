@@ -56,7 +56,8 @@ fn names_values_and_flags() {
         ("trusted.t", b"t", any, Ok(())),
         ("security.s", b"s", any, Ok(())),
         ("user.large", &[9; 60_000], any, Ok(())),
-        ("user.larger", &[9; 65_536], any, Err(Errno::NOSPC)),
+        ("user.largest", &[8; 65_536], any, Ok(())),
+        ("user.no room", &[9; 8_192], any, Err(Errno::NOSPC)),
         ("user.too large", &[9; 65_537], any, Err(Errno::TOOBIG)),
     ] {
         table.row(
@@ -70,6 +71,11 @@ fn names_values_and_flags() {
     table.row("empty value", get(&path, "user.empty"), Ok(vec![]));
     table.row("odd name", get(&path, odd), Ok(b"odd".to_vec()));
     table.row("large value", get(&path, "user.large"), Ok(vec![9; 60_000]));
+    table.row(
+        "largest value",
+        get(&path, "user.largest"),
+        Ok(vec![8; 65_536]),
+    );
     table.row("no such", get(&path, "user.none"), Err(Errno::NODATA));
     let mut short = [0; 3];
     let got = rustix::fs::getxattr(&path, "user.large", &mut short[..]);
@@ -82,6 +88,7 @@ fn names_values_and_flags() {
         "user.a",
         "user.empty",
         "user.large",
+        "user.largest",
         odd,
         &longest,
     ];

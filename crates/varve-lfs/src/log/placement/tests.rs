@@ -15,6 +15,7 @@ fn geometry() -> Geometry {
         reserve_segments: 12,
         aligned: true,
         packed: true,
+        long_xattrs: true,
     }
 }
 
