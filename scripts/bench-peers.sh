@@ -54,7 +54,7 @@ while [ $# -gt 0 ]; do
 done
 
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve) || exit 1
+	(cd "$HERE" && cargo build --release -q -p varve-cli) || exit 1
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 MNT=$WORK/mnt LOWER=$WORK/lower LOOP= SERVER=

@@ -46,7 +46,7 @@ target=${CARGO_TARGET_DIR:-$PWD/target}
 case $target in /*) ;; *) target=$PWD/$target ;; esac
 tools=${VARVE_CONFORMANCE_TOOLS:-$target/conformance}
 if [ -z "${VARVE:-}" ]; then
-	cargo build --quiet -p varve
+	cargo build --quiet -p varve-cli
 	VARVE=$target/debug/varve
 fi
 VARVE=$(readlink -f "$VARVE")

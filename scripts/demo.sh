@@ -12,7 +12,7 @@ need git git
 need sqlite3 sqlite3
 if [ "$(id -u)" != 0 ]; then need fusermount3 fuse3; fi
 say "building (the first time takes some minutes)"
-cargo build --profile dist --quiet -p varve
+cargo build --profile dist --quiet -p varve-cli
 varve=${CARGO_TARGET_DIR:-$PWD/target}/dist/varve
 
 work=$(mktemp -d)

@@ -15,7 +15,7 @@ set -eu
 HERE=$(cd "$(dirname "$0")/.." && pwd)
 CACHE=${1:-16M} WORK=${WORK:-/tmp/varve-memory}
 if [ -z "${VARVE:-}" ]; then
-	(cd "$HERE" && cargo build --release -q -p varve)
+	(cd "$HERE" && cargo build --release -q -p varve-cli)
 	VARVE=${CARGO_TARGET_DIR:-$HERE/target}/release/varve
 fi
 MNT=$WORK/mnt IMG=$WORK/image

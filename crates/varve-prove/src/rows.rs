@@ -132,7 +132,7 @@ pub const ROWS: [Row; 15] = [
         name: "kill",
         about: "a server killed under load; what was synced is there",
         unit: "kills",
-        command: "cargo test --release -p varve --test mount what_was_synced",
+        command: "cargo test --release -p varve-cli --test mount what_was_synced",
         round: None,
     },
     Row {

@@ -391,6 +391,6 @@ fn threads_on_a_mount() {
 fn announce(test: &str) -> u64 {
     let seed = std::env::var("VARVE_SEED").ok();
     let seed = seed.and_then(|text| text.parse().ok()).unwrap_or(1);
-    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve --test stress {test}");
+    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-cli --test stress {test}");
     seed
 }

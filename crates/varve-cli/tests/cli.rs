@@ -488,7 +488,7 @@ fn bench_overwrites_volumes_only() {
 #[test]
 fn prove_runs_rows_and_counts() {
     varve(["prove", "--list"]).expect(0, "crash-states");
-    varve(["prove", "--list"]).expect(0, "cargo test --release -p varve --test mount");
+    varve(["prove", "--list"]).expect(0, "cargo test --release -p varve-cli --test mount");
     let list = varve(["prove", "--list", "--json"]).expect(0, "").json();
     assert!(list.as_array().unwrap().len() >= 12);
     let rows = [
