@@ -17,10 +17,10 @@ use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
 use varve_device::{MemoryDevice, MemoryImage};
 use varve_lfs::Lfs;
-use varve_lfs::check::{self, CheckOptions};
+use varve_fsck::check::{self, CheckOptions};
 use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
-use varve_lfs::repair::{RepairOptions, repair as repair_volume};
-use varve_lfs::salvage::{self, SalvageOptions};
+use varve_fsck::repair::{RepairOptions, repair as repair_volume};
+use varve_fsck::salvage::{self, SalvageOptions};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bits of the first byte of an input.

@@ -144,7 +144,7 @@ fn answer((entries, below): &(Vec<&InodeDelta>, bool), block: u64, sectors: u8) 
 /// Answers questions about the committed state.
 pub struct Lookup<'a> {
     /// The layers.
-    pub committed: &'a crate::locks::RankedRwLock<Committed>,
+    pub(crate) committed: &'a crate::locks::RankedRwLock<Committed>,
     /// Reads the image.
     pub reader: &'a Reader,
     /// The volume's measures.

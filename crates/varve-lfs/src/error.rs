@@ -92,7 +92,7 @@ pub enum Error {
 
 impl Error {
     /// The medium's fault, in one place: not ours, and not everywhere.
-    pub(crate) fn is_of_the_medium(&self) -> bool {
+    pub fn is_of_the_medium(&self) -> bool {
         matches!(
             self,
             Error::Device(_) | Error::Damaged { .. } | Error::BadBlock { .. }

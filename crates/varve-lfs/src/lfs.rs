@@ -182,8 +182,8 @@ impl Lfs {
     }
 
     /// The volume's measures.
-    pub fn geometry_of_volume(&self) -> Geometry {
-        self.geometry
+    pub fn geometry_of_volume(&self) -> &Geometry {
+        &self.geometry
     }
 
     /// Counters since the mount.
@@ -201,7 +201,8 @@ impl Lfs {
         self.read_only.clone().or_else(|| self.durability.stopped())
     }
 
-    pub(crate) fn lookup(&self) -> Lookup<'_> {
+    /// Answers questions about what is committed.
+    pub fn lookup(&self) -> Lookup<'_> {
         Lookup {
             committed: &self.committed,
             reader: &self.reader,

@@ -12,7 +12,6 @@ mod absorb;
 mod apply;
 mod base;
 mod chain;
-pub mod check;
 mod checkpoint;
 pub mod cleaner;
 mod committed;
@@ -25,26 +24,24 @@ pub mod format;
 pub mod fuzzing;
 mod geometry;
 mod heads;
+mod hold;
 mod inodes;
-pub mod inspect;
 mod layout;
 mod lfs;
 mod locks;
 mod log;
 mod mkfs;
 mod mount;
+mod outside;
 mod ranges;
 mod reader;
 mod recovery;
-pub mod repair;
-pub mod salvage;
 mod segment_map;
 mod segments;
 mod space;
 mod speed;
 mod statistics;
 mod trim;
-pub mod verify;
 pub mod vlfs;
 
 /// For the model checker, which runs it alone.
@@ -61,4 +58,29 @@ pub use recovery::RecoveryReport;
 pub use segment_map::{STEPS, SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
 pub use statistics::Statistics;
+
+/// What those who look at a volume from outside share with the log, so that there
+/// is one reader of everything on it. It follows the log, and is no interface.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::apply::Record;
+    pub use crate::base::{Base, MAX_BLOCK, Tree, imap_block, span};
+    pub use crate::chain::{ChainItem, MapPage, Payload, Summary, maps_in, summaries_of};
+    pub use crate::committed::Lookup;
+    pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
+    pub use crate::durability::Durability;
+    pub use crate::heads::{LogEnd, is_entered, place_of};
+    pub use crate::hold::{HeldSegment, Hold};
+    pub use crate::log::{GroupKind, LogItem};
+    pub use crate::mkfs::{Reserve, default_segment_bytes, first_record, fixed_layout};
+    pub use crate::mount::Parts;
+    pub use crate::outside::Verifying;
+    pub use crate::reader::Reader;
+    pub use crate::recovery::{
+        Image, Recovered, clear_leftover, load_base, read_ring, read_what_is_readable, recover,
+        roll_forward, unfinished_after, valid_records,
+    };
+    pub use crate::segments::SegmentTable;
+    pub use crate::statistics::Counters;
+}
 pub use vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions};

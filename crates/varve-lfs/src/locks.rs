@@ -177,10 +177,6 @@ impl<T> RankedRwLock<T> {
     pub fn get_mut(&mut self) -> &mut T {
         self.inner.get_mut()
     }
-
-    pub fn into_inner(self) -> T {
-        self.inner.into_inner()
-    }
 }
 
 #[cfg(all(test, debug_assertions))]

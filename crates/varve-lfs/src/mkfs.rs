@@ -59,7 +59,7 @@ const MAX_RESERVE_PERCENT: u64 = 5;
 const SMALL_VOLUME: u64 = 64 << 20;
 
 /// The segment size for a volume of `bytes`.
-pub(crate) fn default_segment_bytes(bytes: u64) -> u32 {
+pub fn default_segment_bytes(bytes: u64) -> u32 {
     match bytes {
         0..=0x3ff_ffff => 128 << 10,
         0x400_0000..=0x1fff_ffff => 256 << 10,
@@ -72,7 +72,7 @@ pub(crate) fn default_segment_bytes(bytes: u64) -> u32 {
 /// What is held back on a volume of `count` segments, in segments. On top comes the
 /// inode map, which grows with what a volume holds ([`crate::space`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reserve {
+pub struct Reserve {
     /// Two for the log's head, and what every checkpoint writes: the usage table.
     fixed: u64,
     /// What the cleaner moves together while everything else is full.
@@ -128,7 +128,7 @@ pub(crate) fn most_heads(geometry: &Geometry) -> usize {
 }
 
 /// Bytes of a slot of the checkpoint ring, and where the first segment begins.
-pub(crate) fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32) -> (u32, u64) {
+pub fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32) -> (u32, u64) {
     let unit = u64::from(write_unit);
     let record_bytes = record_bytes_for(inode_bytes as usize, 128, write_unit as usize) as u32;
     let ring_end = 2 * unit + 2 * u64::from(record_bytes);
@@ -320,7 +320,7 @@ pub fn format(device: &dyn Device, clock: &dyn Clock, options: &FormatOptions) -
 }
 
 /// The record of an empty volume.
-pub(crate) fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
+pub fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
     let geometry = Geometry::from(superblock);
     let now = Timestamp::from_ns(now_ns);
     let ifile = InodeImage {

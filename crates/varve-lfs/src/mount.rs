@@ -32,13 +32,19 @@ use zerocopy::IntoBytes;
 const BASE_IMAGES: usize = 1 << 14;
 
 /// What a mounted volume is made of besides its recovered state.
-pub(crate) struct Parts {
-    pub(crate) device: Arc<dyn Device>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) superblock: crate::format::Superblock,
-    pub(crate) reader: Reader,
-    pub(crate) durability: Arc<Durability>,
-    pub(crate) counters: Arc<Counters>,
+pub struct Parts {
+    /// Of the volume.
+    pub device: Arc<dyn Device>,
+    /// Tells the times of changes.
+    pub clock: Arc<dyn Clock>,
+    /// As it stands on the device.
+    pub superblock: crate::format::Superblock,
+    /// Remembers metadata.
+    pub reader: Reader,
+    /// What is known to be flushed.
+    pub durability: Arc<Durability>,
+    /// All that is counted.
+    pub counters: Arc<Counters>,
 }
 
 impl Lfs {
@@ -120,7 +126,7 @@ impl Lfs {
     ///
     /// # Errors
     /// If the list of free numbers cannot be read.
-    pub(crate) fn assemble(
+    pub fn assemble(
         parts: Parts,
         mut recovered: Recovered,
         options: MountOptions,
@@ -234,7 +240,11 @@ impl Lfs {
         Ok(())
     }
 
-    pub(crate) fn write_owner(&self, mounted: bool) -> Result<()> {
+    /// Writes who has the volume, or that it was left in order.
+    ///
+    /// # Errors
+    /// Of the device.
+    pub fn write_owner(&self, mounted: bool) -> Result<()> {
         let mount_id = self.log.lock().mount_id;
         let record = OwnerRecord {
             mount_id: mount_id.into(),

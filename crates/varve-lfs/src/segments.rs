@@ -167,7 +167,7 @@ pub struct SegmentTable {
     folded: u64,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
-    pub waiting: Pending,
+    pub(crate) waiting: Pending,
 }
 
 impl SegmentTable {

@@ -7,7 +7,7 @@ use varve_device::{
     Clock, CrashExplorer, Device, Limits, MemoryDevice, RecordingDevice, VirtualClock,
 };
 use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Options, Result, View};
-use varve_lfs::check::{CheckOptions, check};
+use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::format::Superblock;
 use varve_lfs::format::superblock::incompat_flags;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};

@@ -9,7 +9,7 @@ use varve_device::{
     Clock, CrashExplorer, Device, Limits, MemoryDevice, RecordingDevice, VirtualClock,
 };
 use varve_fs::{Caller, Error, FileKind, FileSystem, InodeNo, Options, View};
-use varve_lfs::check::{CheckOptions, check};
+use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 type Fs = FileSystem<Lfs>;

@@ -322,12 +322,13 @@ fn twelve_writers_on_a_full_volume_are_refused_nothing_that_shrinks() {
         fs.unmount().unwrap();
         fs.layout().unmount().unwrap();
         drop(fs);
-        let options = varve_lfs::check::CheckOptions {
+        let options = varve_fsck::check::CheckOptions {
             data: true,
-            ..varve_lfs::check::CheckOptions::default()
+            ..varve_fsck::check::CheckOptions::default()
         };
         let report =
-            varve_lfs::check::check(volume.device.clone(), volume.clock.clone(), &options).unwrap();
+            varve_fsck::check::check(volume.device.clone(), volume.clock.clone(), &options)
+                .unwrap();
         assert!(report.is_spotless(), "cycle {cycle}: {report:?}");
     }
 }

@@ -9,7 +9,7 @@ use varve_device::{
     Clock, Device, Fault, FaultDevice, FaultKind, MemoryDevice, Repeat, VirtualClock,
 };
 use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
-use varve_lfs::check::CheckOptions;
+use varve_fsck::check::CheckOptions;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 type Faulty = Arc<FaultDevice<MemoryDevice>>;
@@ -69,7 +69,7 @@ fn check_after_crash(device: &Faulty, files: u64, bytes: usize) {
         data: true,
         ..CheckOptions::default()
     };
-    let report = varve_lfs::check::check(left.clone(), clock(), &options).unwrap();
+    let report = varve_fsck::check::check(left.clone(), clock(), &options).unwrap();
     assert!(
         report.errors.is_empty(),
         "{files} files: {}, {:?}",

@@ -821,13 +821,13 @@ fn what_a_running_checkpoint_writes_is_not_cleaned() {
         v.lfs.checkpoint().unwrap();
     }
     v.lfs.unmount().unwrap();
-    let check_options = varve_lfs::check::CheckOptions::default();
-    let report = varve_lfs::check::check(v.device.clone(), v.clock.clone(), &check_options);
+    let check_options = varve_fsck::check::CheckOptions::default();
+    let report = varve_fsck::check::check(v.device.clone(), v.clock.clone(), &check_options);
     let suspects: Vec<_> = report
         .unwrap()
         .warnings
         .into_iter()
-        .filter(|finding| finding.kind == varve_lfs::check::FindingKind::Suspect)
+        .filter(|finding| finding.kind == varve_fsck::check::FindingKind::Suspect)
         .collect();
     assert!(suspects.is_empty(), "{suspects:?}");
 }

@@ -10,7 +10,7 @@ use crate::operation::story;
 use crate::runner::{Runner, new_clock};
 use std::sync::Arc;
 use varve_device::{MemoryDevice, MemoryImage};
-use varve_lfs::inspect::Inspector;
+use varve_fsck::inspect::Inspector;
 
 /// Some syncs that go to several heads, if there are several, and no
 /// checkpoint in between.

@@ -8,7 +8,7 @@ use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
 use varve_fs::{FileSystem, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Result};
-use varve_lfs::check::{CheckOptions, check};
+use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::cleaner::policy::Coalescing;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};

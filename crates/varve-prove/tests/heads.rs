@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 use varve_device::MemoryDevice;
-use varve_lfs::inspect::Inspector;
+use varve_fsck::inspect::Inspector;
 use varve_prove::explorer::{Counts, Explorer};
 use varve_prove::leftover;
 use varve_prove::lost;

@@ -9,8 +9,8 @@ use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::Duration;
 use varve_fs::FileSystem;
+use varve_fsck::verify::{Control, Progress, Verification, VerifyOptions, verify};
 use varve_lfs::Lfs;
-use varve_lfs::verify::{Control, Progress, Verification, VerifyOptions};
 
 /// Bytes per second that the tree is verified at after a roll-forward.
 const TREE_RATE: u64 = 64 << 20;
@@ -166,7 +166,7 @@ impl Verifier {
                     strict: options.strict,
                 },
             };
-            let report = fs.layout().verify(&control, &options);
+            let report = verify(fs.layout(), &control, &options);
             if let Some(reason) = fs.layout().stopped() {
                 fs.refuse_changes(&reason);
             }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::{InodeNo, IoMode};
 use varve_device::{HostClock, OpenMode};
-use varve_lfs::inspect::Inspector;
+use varve_fsck::inspect::Inspector;
 
 /// Print the structures of a volume that is not mounted.
 #[derive(clap::Args)]

@@ -12,8 +12,8 @@ use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
 use varve_device::{FileDevice, HostClock, OpenMode};
-use varve_lfs::check::{CheckOptions, CheckReport, check, is_clean};
-use varve_lfs::repair::{RepairOptions, RepairReport, repair};
+use varve_fsck::check::{CheckOptions, CheckReport, check, is_clean};
+use varve_fsck::repair::{RepairOptions, RepairReport, repair};
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;

@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve::{IoMode, host};
 use varve_device::{HostClock, OpenMode};
+use varve_fsck::inspect::{Inspector, VolumeView};
 use varve_lfs::format::Superblock;
-use varve_lfs::inspect::{Inspector, VolumeView};
 
 /// Print what a volume is, and who has it mounted.
 #[derive(clap::Args)]

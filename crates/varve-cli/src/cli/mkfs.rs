@@ -5,8 +5,8 @@ use super::{size, vlfs};
 use serde_json::json;
 use std::path::PathBuf;
 use varve::{CreateOptions, Preallocation};
+use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
-use varve_lfs::inspect::uuid_text;
 
 /// How blocks are placed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use varve::{CreateOptions, IoMode};
 use varve_device::{Clock, Device, HostClock, OpenMode};
-use varve_lfs::salvage::{Copied, SalvageOptions, Salvaged, open};
+use varve_fsck::salvage::{Copied, SalvageOptions, Salvaged, open};
 
 const LOST: u8 = 4;
 

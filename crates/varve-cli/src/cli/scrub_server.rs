@@ -9,9 +9,9 @@
 
 use serde_json::{Map, Value, json};
 use varve::{BadFile, BadRange, JobStatus, ScrubOptions, Verification, Verifier};
+use varve_fsck::check::Finding;
 use varve_fuse::{Errno, QUESTION_BYTES};
 use varve_lfs::Lfs;
-use varve_lfs::check::Finding;
 
 /// Bytes of found items in one answer; the rest of it needs less than what is
 /// left.

@@ -17,7 +17,7 @@ const OPERATIONAL: u8 = 8;
 
 /// The UUID in its usual form.
 fn uuid(superblock: &Superblock) -> String {
-    varve_lfs::inspect::uuid_text(&superblock.uuid)
+    varve_fsck::inspect::uuid_text(&superblock.uuid)
 }
 
 /// The superblock for scripts.

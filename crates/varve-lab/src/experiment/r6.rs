@@ -12,7 +12,7 @@ use crate::workload::SizeLaw;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
-use varve_lfs::inspect::Inspector;
+use varve_fsck::inspect::Inspector;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
 

@@ -149,7 +149,7 @@ impl Volume {
         let layout = mount();
         FileSystem::format(&layout, &*clock, (0, 0)).expect("format");
         layout.unmount().expect("unmount");
-        let geometry = layout.geometry_of_volume();
+        let geometry = *layout.geometry_of_volume();
         drop(layout);
         let options = Options {
             cache_bytes: bytes / 16,

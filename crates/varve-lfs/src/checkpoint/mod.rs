@@ -114,7 +114,7 @@ impl Lfs {
     }
 
     /// Takes a checkpoint now. `clean` marks it as the end of the log.
-    pub(crate) fn take_checkpoint(&self, clean: bool) -> Result<()> {
+    pub fn take_checkpoint(&self, clean: bool) -> Result<()> {
         let mut schedule = self.checkpointing.lock();
         self.checkpoint_as(&mut schedule, clean)
     }

@@ -2,7 +2,6 @@
 //! record.
 
 use super::MAX_ENTRIES;
-use crate::check::{CheckOptions, check};
 use crate::delta::Delta;
 use crate::error::Error;
 use crate::format::SECTOR;
@@ -18,6 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, SetAttr, View};
+use varve_fsck::check::{CheckOptions, check};
 use zerocopy::IntoBytes;
 
 fn formatted(bytes: u64, segment_bytes: u32) -> (Arc<MemoryDevice>, Arc<dyn Clock>) {
@@ -383,7 +383,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
     let wrong: Vec<String> = report
         .errors
         .iter()
-        .filter(|found| found.kind != crate::check::FindingKind::CheckpointSlot)
+        .filter(|found| found.kind != varve_fsck::check::FindingKind::CheckpointSlot)
         .map(ToString::to_string)
         .collect();
     assert_eq!(wrong, [""; 0]);

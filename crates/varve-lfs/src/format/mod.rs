@@ -73,7 +73,8 @@ pub struct Malformed {
 }
 
 impl Malformed {
-    pub(crate) fn new(structure: &'static str, problem: impl Into<String>) -> Self {
+    /// Refuses bytes of a structure.
+    pub fn new(structure: &'static str, problem: impl Into<String>) -> Self {
         Malformed {
             structure,
             problem: problem.into(),

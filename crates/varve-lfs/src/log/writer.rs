@@ -61,7 +61,7 @@ impl Lfs {
     /// Appends one group. Returns `None` if the group moves blocks whose
     /// sources were verified against an image that is no longer the newest:
     /// verify again.
-    pub(crate) fn write_group(
+    pub fn write_group(
         &self,
         items: Vec<LogItem>,
         kind: GroupKind,

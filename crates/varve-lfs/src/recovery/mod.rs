@@ -23,6 +23,7 @@ pub use tail::read_what_is_readable;
 
 use crate::base::Base;
 use crate::committed::Committed;
+use crate::delta::Delta;
 use crate::error::Result;
 use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
 use crate::format::{Malformed, Superblock, UsageEntry};
@@ -80,6 +81,18 @@ pub struct Recovered {
     pub report: RecoveryReport,
 }
 
+impl Recovered {
+    /// The newest image.
+    pub fn base(&self) -> Arc<Base> {
+        Arc::clone(&self.committed.read().base)
+    }
+
+    /// What was replayed on it, to be changed.
+    pub fn live_mut(&mut self) -> &mut Delta {
+        &mut self.committed.get_mut().live
+    }
+}
+
 /// Recovers a volume in memory.
 ///
 /// # Errors
@@ -119,12 +132,12 @@ pub struct Image<'a> {
     /// The checkpoint's record.
     pub record: &'a CheckpointRecord,
     /// Its image.
-    pub(crate) base: Base,
+    pub base: Base,
     /// Its usage table.
     pub table: Vec<UsageEntry>,
     /// The position of the record before it, if recovery could fall back to
     /// that one. Without it nothing is reused ahead of checkpoints for now.
-    pub(crate) older: Option<&'a LogEnd>,
+    pub older: Option<&'a LogEnd>,
 }
 
 /// Replays the log behind an image. Records say that the log was durable up to

@@ -24,7 +24,8 @@ impl Lfs {
         u64::from(self.geometry.segment_bytes) - 4 * u64::from(self.geometry.write_unit)
     }
 
-    pub(crate) fn clean_segments_now(&self) -> u64 {
+    /// Segments that can be written.
+    pub fn clean_segments_now(&self) -> u64 {
         u64::from(self.segments.lock().clean_count())
     }
 
@@ -249,7 +250,7 @@ impl Lfs {
     }
 
     /// True if a checkpoint taken now is sure to find room.
-    pub(crate) fn checkpoint_fits(&self) -> bool {
+    pub fn checkpoint_fits(&self) -> bool {
         self.checkpoints_fit(1)
     }
 

@@ -43,8 +43,8 @@ use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Device, Lanes};
 use varve_fs::{Caller, FileSystem, StatFs};
+use varve_fsck::verify::{Control, Verification, VerifyOptions, verify};
 use varve_lfs::cleaner::{CleanerSettings, CleanerStatus};
-use varve_lfs::verify::{Control, Verification, VerifyOptions};
 use varve_lfs::{Lfs, RecoveryReport};
 
 /// An open volume. Every method may be called from any thread.
@@ -131,7 +131,7 @@ impl Volume {
     /// as well.
     pub fn scrub(&self, control: &Arc<Control>, strict: bool) -> Option<Verification> {
         let options = VerifyOptions { data: true, strict };
-        let report = self.layout().verify(control, &options);
+        let report = verify(self.layout(), control, &options);
         if let Some(reason) = self.layout().stopped() {
             self.fs().refuse_changes(&reason);
         }

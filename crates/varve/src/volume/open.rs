@@ -128,7 +128,7 @@ impl Volume {
             ),
             false => None,
         };
-        if options.background && options.verify && fs.layout().wants_verification() {
+        if options.background && options.verify && varve_fsck::verify::is_wanted(fs.layout()) {
             verifier.start_tree();
         }
         let mounted = || Mounted {

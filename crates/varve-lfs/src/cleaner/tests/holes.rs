@@ -4,12 +4,12 @@
 mod unread;
 
 use super::*;
-use crate::check::{CheckOptions, check};
 use crate::cleaner::holes::Plugging;
 use crate::log::LogItem;
 use crate::segments::Edition;
 use varve_device::{Fault, FaultDevice, FaultKind};
 use varve_fs::Timestamp;
+use varve_fsck::check::{CheckOptions, check};
 
 /// Blocks of one group that are overwritten.
 const GROUP: u64 = 64;

@@ -1,0 +1,369 @@
+//! Superblocks, the owner record, the checkpoint ring, and the volume at large.
+
+mod text;
+
+use super::Inspector;
+use serde::Serialize;
+use varve_lfs::SegmentState;
+use varve_lfs::format::checkpoint::{CheckpointRecord, checkpoint_flags};
+use varve_lfs::format::owner::OwnerRecord;
+use varve_lfs::format::{LogPosition, Superblock};
+use varve_lfs::internal::LogEnd;
+use varve_lfs::internal::read_ring;
+use varve_lfs::superblock_offsets;
+
+/// One copy of the superblock.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SuperblockView {
+    /// Byte address of the copy.
+    pub offset: u64,
+    /// Its generation, if it is whole.
+    pub generation: Option<u64>,
+    /// It says what the copy in use says.
+    pub in_use: bool,
+    /// Why it was refused.
+    pub problem: Option<String>,
+}
+
+/// Who has the volume mounted, or had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OwnerView {
+    /// It was not released: mounted, or its server died.
+    pub mounted: bool,
+    /// Host name.
+    pub host: String,
+    /// Identity of the host's boot.
+    pub boot_id: String,
+    /// Process on that host.
+    pub pid: u32,
+    /// Identity of the mount.
+    pub mount_id: u64,
+    /// Nanoseconds since 1970.
+    pub since_ns: i64,
+}
+
+/// One slot of the checkpoint ring.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SlotView {
+    /// Its number.
+    pub slot: u32,
+    /// Its byte address.
+    pub offset: u64,
+    /// Recovery started from it.
+    pub used: bool,
+    /// What it holds.
+    pub record: Option<RecordView>,
+    /// Why it was refused.
+    pub problem: Option<String>,
+}
+
+/// A position in the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct PositionView {
+    /// Serial of the last partial segment before it.
+    pub serial: u64,
+    /// Its segment.
+    pub segment: u32,
+    /// Byte offset behind it.
+    pub offset: u32,
+    /// The segment the log goes to next.
+    pub next_segment: u32,
+    /// Number of the mount that wrote it.
+    pub incarnation: u32,
+    /// How many segments had been opened when its segment was.
+    pub segment_incarnation: u32,
+}
+
+impl From<&LogPosition> for PositionView {
+    fn from(position: &LogPosition) -> Self {
+        PositionView {
+            serial: position.serial.get(),
+            segment: position.segment.get(),
+            offset: position.offset.get(),
+            next_segment: position.next_segment.get(),
+            incarnation: position.incarnation.get(),
+            segment_incarnation: position.segment_incarnation.get(),
+        }
+    }
+}
+
+/// Where a head of the log stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct HeadView {
+    /// Its number, from 1; the first head is in [`PositionView`].
+    pub head: usize,
+    /// The segment of its last partial; `next_segment` if it has none.
+    pub segment: u32,
+    /// Byte offset behind that.
+    pub offset: u32,
+    /// The segment it goes to next.
+    pub next_segment: u32,
+}
+
+impl HeadView {
+    /// All but the first.
+    fn further(end: &LogEnd) -> Vec<Self> {
+        let views = end.positions().enumerate().skip(1);
+        let views = views.map(|(head, position)| HeadView {
+            head,
+            segment: position.segment.get(),
+            offset: position.offset.get(),
+            next_segment: position.next_segment.get(),
+        });
+        views.collect()
+    }
+}
+
+/// A checkpoint record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RecordView {
+    /// Number of the checkpoint.
+    pub serial: u64,
+    /// Written by a clean unmount.
+    pub clean: bool,
+    /// Nanoseconds since 1970.
+    pub written_ns: i64,
+    /// Where roll-forward starts.
+    pub position: PositionView,
+    /// Where the log's other heads stand there.
+    pub further_heads: Vec<HeadView>,
+    /// Segments opened so far.
+    pub segments_opened: u32,
+    /// One more than the highest inode number used.
+    pub next_ino: u64,
+    /// First number of the free list; 0 is none.
+    pub free_head: u64,
+    /// Numbers on it.
+    pub free_count: u64,
+    /// Inodes on the unfinished list.
+    pub unfinished_count: u64,
+    /// Inodes in use.
+    pub inodes_used: u64,
+    /// Blocks in use.
+    pub blocks_used: u64,
+    /// Sectors in use.
+    pub sectors_used: u64,
+    /// Live bytes of index nodes and ifile.
+    pub metadata_bytes: u64,
+    /// Last serial flushed before it.
+    pub durable_through: u64,
+    /// Corrections of the usage table: segment and bytes.
+    pub corrections: Vec<(u32, i64)>,
+}
+
+impl From<&CheckpointRecord> for RecordView {
+    fn from(record: &CheckpointRecord) -> Self {
+        let header = &record.header;
+        RecordView {
+            serial: header.serial.get(),
+            clean: header.flags.get() & checkpoint_flags::CLEAN != 0,
+            written_ns: header.written_ns.get(),
+            position: PositionView::from(&header.position),
+            further_heads: HeadView::further(&LogEnd::from(header)),
+            segments_opened: header.segments_opened.get(),
+            next_ino: header.next_ino.get(),
+            free_head: header.free_head.get(),
+            free_count: header.free_count.get(),
+            unfinished_count: header.unfinished_count.get(),
+            inodes_used: header.inodes_used.get(),
+            blocks_used: header.blocks_used.get(),
+            sectors_used: header.sectors_used.get(),
+            metadata_bytes: header.metadata_bytes.get(),
+            durable_through: header.durable_through.get(),
+            corrections: record
+                .deltas
+                .iter()
+                .map(|delta| (delta.segment.get(), delta.bytes.get()))
+                .collect(),
+        }
+    }
+}
+
+/// The volume at large.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VolumeView {
+    /// The device's name.
+    pub device: String,
+    /// Identity, in the usual notation.
+    pub uuid: String,
+    /// Name for people.
+    pub label: String,
+    /// Format version.
+    pub version: u16,
+    /// Feature bits: compatible, read-only-compatible, incompatible.
+    pub features: [u64; 3],
+    /// Names compare without regard to case.
+    pub case_fold: bool,
+    /// Nanoseconds since 1970 when it was made.
+    pub created_ns: i64,
+    /// Counts relabelling and resizing.
+    pub generation: u64,
+    /// Bytes the volume covers.
+    pub device_bytes: u64,
+    /// Bytes in a logical block.
+    pub block_bytes: u32,
+    /// Partial segments begin and end on multiples of this.
+    pub write_unit: u32,
+    /// Bytes in a segment.
+    pub segment_bytes: u32,
+    /// Number of segments.
+    pub segment_count: u32,
+    /// Segments held back.
+    pub reserve_segments: u32,
+    /// Bytes in an inode.
+    pub inode_bytes: u32,
+    /// Byte address of segment 0.
+    pub first_segment: u64,
+    /// Segments that may be written anew.
+    pub segments_clean: u32,
+    /// Inodes, blocks and sectors in use.
+    pub used: [u64; 3],
+    /// Live bytes of index nodes and ifile.
+    pub metadata_bytes: u64,
+    /// Number of the checkpoint recovery started from; 0 if there is none.
+    pub checkpoint: u64,
+    /// The last unmount was clean and nothing was logged since.
+    pub clean: bool,
+    /// Groups in the log behind the checkpoint.
+    pub groups_behind: u64,
+    /// The log's end, and where its first head stands.
+    pub position: Option<PositionView>,
+    /// Where its other heads stand.
+    pub further_heads: Vec<HeadView>,
+    /// When this was looked up, nanoseconds since 1970.
+    pub now_ns: i64,
+    /// What could not be read.
+    pub problems: Vec<String>,
+}
+
+impl Inspector {
+    /// Every copy of the superblock, the primary first.
+    pub fn superblocks(&self) -> Vec<SuperblockView> {
+        let mut bytes = vec![0; self.geometry.write_unit as usize];
+        superblock_offsets(&self.superblock)
+            .into_iter()
+            .map(|offset| {
+                let parsed = self
+                    .device
+                    .read(offset, &mut bytes)
+                    .map_err(|error| error.to_string())
+                    .and_then(|()| Superblock::parse(&bytes, offset / 512).map_err(|m| m.problem));
+                let ours = self.superblock.sealed_for(0);
+                SuperblockView {
+                    offset,
+                    generation: parsed.as_ref().ok().map(|sb| sb.generation.get()),
+                    in_use: parsed.as_ref().is_ok_and(|sb| sb.sealed_for(0) == ours),
+                    problem: parsed.err(),
+                }
+            })
+            .collect()
+    }
+
+    /// The superblock in use.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// The owner record.
+    ///
+    /// # Errors
+    /// Why there is none, as text: a volume never mounted has none.
+    pub fn owner(&self) -> Result<OwnerView, String> {
+        let mut bytes = vec![0; self.geometry.write_unit as usize];
+        self.device
+            .read(self.superblock.owner_offset.get(), &mut bytes)
+            .map_err(|error| error.to_string())?;
+        let record = OwnerRecord::parse(&bytes, self.superblock.volume_tag())
+            .map_err(|malformed| malformed.to_string())?;
+        Ok(OwnerView {
+            mounted: record.mounted.get() != 0,
+            host: record.host_text(),
+            boot_id: record.boot_text(),
+            pid: record.pid.get(),
+            mount_id: record.mount_id.get(),
+            since_ns: record.since_ns.get(),
+        })
+    }
+
+    /// Every slot of the checkpoint ring.
+    pub fn checkpoints(&self) -> Vec<SlotView> {
+        let used = self
+            .loaded
+            .as_ref()
+            .map(|loaded| loaded.record.header.serial.get());
+        let length = u64::from(self.superblock.record_bytes.get());
+        (0..)
+            .zip(read_ring(&*self.device, &self.superblock))
+            .map(|(slot, record)| SlotView {
+                slot,
+                offset: self.superblock.ring_offset.get() + u64::from(slot) * length,
+                used: record
+                    .as_ref()
+                    .is_ok_and(|record| Some(record.header.serial.get()) == used),
+                record: record.as_ref().ok().map(RecordView::from),
+                problem: record.err().map(|malformed| malformed.problem),
+            })
+            .collect()
+    }
+
+    /// The volume at large.
+    pub fn volume(&self) -> VolumeView {
+        let sb = &self.superblock;
+        let state = self.loaded.as_ref().map(|loaded| &loaded.state);
+        let usage = state.map(|state| state.usage).unwrap_or_default();
+        let report = state.map(|state| state.report.clone()).unwrap_or_default();
+        let segments_clean = state.map_or(0, |state| {
+            let clean = |state: SegmentState| state == SegmentState::Clean;
+            state
+                .segments
+                .iter()
+                .filter(|(_, s)| clean(s.state))
+                .count() as u32
+        });
+        VolumeView {
+            device: self.device.name(),
+            uuid: uuid_text(&sb.uuid),
+            label: sb.label_text(),
+            version: sb.version.get(),
+            features: [
+                sb.compat.get(),
+                sb.read_only_compat.get(),
+                sb.incompat.get(),
+            ],
+            case_fold: sb.case_fold(),
+            created_ns: sb.created_ns.get(),
+            generation: sb.generation.get(),
+            device_bytes: sb.device_bytes.get(),
+            block_bytes: sb.block_bytes.get(),
+            write_unit: sb.write_unit.get(),
+            segment_bytes: sb.segment_bytes.get(),
+            segment_count: sb.segment_count.get(),
+            reserve_segments: sb.reserve_segments.get(),
+            inode_bytes: sb.inode_bytes.get(),
+            first_segment: sb.first_segment.get(),
+            segments_clean,
+            used: [usage.inodes, usage.blocks, usage.sectors],
+            metadata_bytes: state.map_or(0, |state| state.base.metadata_bytes),
+            checkpoint: report.checkpoint,
+            clean: report.clean && report.groups == 0,
+            groups_behind: report.groups,
+            position: state.map(|state| PositionView::from(&state.end.at(0))),
+            further_heads: state.map_or_else(Vec::new, |state| HeadView::further(&state.end)),
+            now_ns: self.now_ns,
+            problems: self.problems.clone(),
+        }
+    }
+}
+
+/// A UUID in its usual form.
+pub fn uuid_text(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    let parts = [
+        &hex[..8],
+        &hex[8..12],
+        &hex[12..16],
+        &hex[16..20],
+        &hex[20..],
+    ];
+    parts.join("-")
+}

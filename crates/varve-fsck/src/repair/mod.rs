@@ -1,0 +1,256 @@
+//! Repair, offline: what a check finds is mended without guessing.
+//!
+//! Rounds, until a check finds nothing that there is a remedy for:
+//!
+//! 1. *Look* (`look`): the state that recovery makes, checked phase by phase;
+//!    each finding carries its remedy (`Fix`).
+//! 2. *Patch* (`mender`): metadata that cannot be read is found out from
+//!    summaries, and read in its stead from then on. Look again.
+//! 3. *Change* (`change`): the volume is mounted with the patches in place.
+//!    What is left to do goes through the log as ordinary groups (`session`):
+//!    first what is stored, in later rounds names, at last segments and
+//!    accounts.
+//! 4. *Checkpoint*, as often as the ring has slots, so that every retained
+//!    record describes the volume as it is now.
+//!
+//! Invariants:
+//! - Nothing live is overwritten. Until the first checkpoint record stands,
+//!   what is on the medium is the damaged volume and ordinary groups behind
+//!   it; a crash at any point leaves a volume that repair can take up.
+//! - A volume on which a check finds nothing to mend is not written to.
+//!
+//! Memory: what a check takes, 32 bytes per partial segment, the content of
+//! one group or one damaged directory, and 4 KiB per patch.
+
+mod change;
+mod evacuate;
+pub(crate) mod evidence;
+mod ifile;
+mod images;
+mod look;
+mod mender;
+mod names;
+mod nodes;
+mod remedies;
+mod report;
+mod session;
+mod storage;
+pub(crate) mod superblocks;
+mod trace;
+
+pub use report::{Action, RepairReport};
+
+use crate::check::{CheckOptions, CheckReport, Findings, Fix, Phase, Survey, ring_and_copies};
+use report::Actions;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_lfs::Geometry;
+use varve_lfs::format::Superblock;
+use varve_lfs::format::superblock::KNOWN_READ_ONLY_COMPAT;
+use varve_lfs::internal::Counters;
+use varve_lfs::internal::Durability;
+use varve_lfs::internal::Parts;
+use varve_lfs::internal::Reader;
+use varve_lfs::{Error, Result};
+
+/// Rounds before repair gives in: each must have changed what is found.
+const MAX_ROUNDS: usize = 64;
+/// Bytes of decoded metadata kept.
+const CACHE_BYTES: u64 = 16 << 20;
+
+/// How to repair, and whom to tell how far it is.
+pub struct RepairOptions<'a> {
+    /// Verify the checksum of every live block, too.
+    pub data: bool,
+    /// Do only what loses nothing that a user stored.
+    pub safe_only: bool,
+    /// Recorded in the owner record while the volume is written.
+    pub owner: varve_lfs::OwnerIdentity,
+    /// Fixes the mount's random identity, for reproducible runs.
+    pub seed: Option<u64>,
+    /// As [`CheckOptions::progress`].
+    pub progress: &'a dyn Fn(Phase, u64, u64),
+}
+
+impl Default for RepairOptions<'_> {
+    fn default() -> Self {
+        RepairOptions {
+            data: true,
+            safe_only: false,
+            owner: varve_lfs::OwnerIdentity::default(),
+            seed: None,
+            progress: &|_, _, _| {},
+        }
+    }
+}
+
+impl std::fmt::Debug for RepairOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RepairOptions")
+            .field("data", &self.data)
+            .field("safe_only", &self.safe_only)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Repairs a volume that nobody has mounted.
+///
+/// # Errors
+/// If no superblock or no checkpoint record is valid (the log may still be
+/// salvaged), or the device fails. Everything else is in the report.
+pub fn repair(
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: &RepairOptions<'_>,
+) -> Result<RepairReport> {
+    let started_ns = clock.monotonic_ns();
+    let mut repair = Repair {
+        device,
+        clock,
+        options,
+        actions: Actions::default(),
+        refused: Vec::new(),
+    };
+    let mut before: Option<Vec<String>> = None;
+    let mut rounds = 0;
+    loop {
+        let earlier = repair.actions.len();
+        let (mut check, changed) = repair.round()?;
+        let left: Vec<String> = (check.errors.iter().chain(&check.warnings))
+            .map(|finding| format!("{} {}", finding.subject, finding.text))
+            .chain(repair.actions.since(earlier))
+            .collect();
+        rounds += 1;
+        let stuck = changed && (before.as_ref() == Some(&left) || rounds == MAX_ROUNDS);
+        if stuck {
+            let text = "what is left comes back after each round: salvage the volume";
+            repair.refused.push(text.into());
+        }
+        if stuck || !changed {
+            check.elapsed_ns = repair.clock.monotonic_ns().saturating_sub(started_ns);
+            return Ok(RepairReport {
+                actions: repair.actions.into_vec(),
+                refused: repair.refused,
+                check,
+            });
+        }
+        before = Some(left);
+    }
+}
+
+struct Repair<'a> {
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: &'a RepairOptions<'a>,
+    actions: Actions,
+    refused: Vec<String>,
+}
+
+impl Repair<'_> {
+    /// One round: the findings it began with, and whether anything changed.
+    fn round(&mut self) -> Result<(CheckReport, bool)> {
+        let superblock = superblocks::newest(&*self.device)?;
+        let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
+        if unknown != 0 {
+            let text =
+                format!("the volume uses features {unknown:#x} that this program can only read");
+            return self.only_checked(&text);
+        }
+        let (found, records) = ring_and_copies(&*self.device, &superblock)?;
+        let mut changed = self.superblock_copies(&superblock, &found)?;
+        let geometry = Geometry::from(&superblock);
+        let durability = Arc::new(Durability::default());
+        let counters = Arc::new(Counters::default());
+        let reader = Reader::new(
+            Arc::clone(&self.device),
+            geometry,
+            CACHE_BYTES,
+            Arc::clone(&durability),
+            Arc::clone(&counters),
+        );
+        let Some(looked) = self.look(&reader, &superblock, &records, found)? else {
+            return self.only_checked("no checkpoint record can be used: salvage the volume");
+        };
+        let check = report_of(&looked.survey);
+        if looked.survey.found.fixes.is_empty() && !looked.touched.any() {
+            return Ok((check, changed));
+        }
+        let fixes = &looked.survey.found.fixes;
+        let unsafe_fix = fixes.iter().find(|fix| !fix.is_safe());
+        if self.options.safe_only && (unsafe_fix.is_some() || looked.touched.any()) {
+            self.refused.push(
+                "what is left needs a decision: run varve fsck --repair on the volume".into(),
+            );
+            return Ok((check, false));
+        }
+        let only_copies = fixes
+            .iter()
+            .all(|fix| matches!(fix, Fix::Superblock { .. }));
+        if only_copies && !looked.touched.any() {
+            return Ok((check, changed));
+        }
+        let parts = Parts {
+            device: Arc::clone(&self.device),
+            clock: Arc::clone(&self.clock),
+            superblock,
+            reader,
+            durability,
+            counters,
+        };
+        match self.change(parts, &looked) {
+            Ok(()) => changed = true,
+            Err(Error::OutOfSegments) => {
+                self.refused.push(
+                    "the volume has no room left to mend it: salvage it to another one".into(),
+                );
+                changed = false;
+            }
+            Err(error @ Error::Damaged { .. }) => {
+                self.refused
+                    .push(format!("{error}: salvage the volume to another one"));
+                changed = false;
+            }
+            Err(error) => return Err(error),
+        }
+        Ok((check, changed))
+    }
+
+    /// The outcome where nothing can be mended at all.
+    fn only_checked(&mut self, why: &str) -> Result<(CheckReport, bool)> {
+        let options = CheckOptions::default();
+        let (device, clock) = (Arc::clone(&self.device), Arc::clone(&self.clock));
+        let check = crate::check::check(device, clock, &options)?;
+        self.refused.push(why.into());
+        Ok((check, false))
+    }
+
+    fn superblock_copies(&mut self, superblock: &Superblock, found: &Findings) -> Result<bool> {
+        let offsets: Vec<u64> = found
+            .fixes
+            .iter()
+            .filter_map(|fix| match fix {
+                Fix::Superblock { offset } => Some(*offset),
+                _ => None,
+            })
+            .collect();
+        if offsets.is_empty() {
+            return Ok(false);
+        }
+        superblocks::write(&*self.device, superblock, &offsets)?;
+        for offset in offsets {
+            self.actions
+                .mended(format!("the superblock copy at byte {offset}"));
+        }
+        Ok(true)
+    }
+}
+
+fn report_of(survey: &Survey) -> CheckReport {
+    CheckReport {
+        errors: survey.found.errors.clone(),
+        warnings: survey.found.warnings.clone(),
+        counts: survey.counts,
+        recovery: survey.state.report.clone(),
+        elapsed_ns: 0,
+    }
+}

@@ -1,0 +1,214 @@
+//! Salvage: a volume whose superblocks or checkpoint records are gone, copied
+//! from what the log says to a volume of its own.
+//!
+//! The damaged volume is never written to. What must be written to read it
+//! goes into an `Overlay` in memory:
+//!
+//! 1. a superblock, a copy of which is left, or from the summaries
+//!    (`infer`);
+//! 2. a checkpoint record, one that is left, or from what the checkpoint wrote
+//!    (`record`);
+//! 3. what repair makes of the volume ([`crate::repair`]), lost+found
+//!    included.
+//!
+//! Then the tree is read as that of any volume and `copy`ed.
+//!
+//! Memory: what repair takes, and what it writes, which stays in memory.
+
+mod copy;
+mod infer;
+mod overlay;
+mod record;
+
+pub use copy::Copied;
+
+use crate::check::Phase;
+use crate::repair::evidence::Evidence;
+use crate::repair::{RepairOptions, RepairReport, repair, superblocks};
+use overlay::Overlay;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_fs::{FileSystem, Options};
+use varve_lfs::Geometry;
+use varve_lfs::RecoveryReport;
+use varve_lfs::format::Superblock;
+use varve_lfs::internal::Reader;
+use varve_lfs::internal::valid_records;
+use varve_lfs::superblock_offsets;
+use varve_lfs::{Error, Result};
+use varve_lfs::{Lfs, MountOptions};
+
+/// How to salvage, and whom to tell how far it is.
+pub struct SalvageOptions<'a> {
+    /// First eight bytes of the UUID, read as an integer, if the device has
+    /// held several volumes; 0 takes the one written last.
+    pub volume_tag: u64,
+    /// Names compare without regard to case; asked only if no superblock is
+    /// left to say so.
+    pub case_fold: bool,
+    /// Recorded in the target's owner record.
+    pub owner: varve_lfs::OwnerIdentity,
+    /// Called with what is done, how much of it, and how much there is; 0 if
+    /// that is not known.
+    pub progress: &'a dyn Fn(&'static str, u64, u64),
+}
+
+impl Default for SalvageOptions<'_> {
+    fn default() -> Self {
+        SalvageOptions {
+            volume_tag: 0,
+            case_fold: false,
+            owner: varve_lfs::OwnerIdentity::default(),
+            progress: &|_, _, _| {},
+        }
+    }
+}
+
+impl std::fmt::Debug for SalvageOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SalvageOptions")
+            .field("volume_tag", &self.volume_tag)
+            .field("case_fold", &self.case_fold)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A volume that can be read again.
+pub struct Salvaged {
+    /// The superblock that serves.
+    pub superblock: Superblock,
+    /// No superblock was left.
+    pub superblock_inferred: bool,
+    /// No checkpoint record was left.
+    pub record_inferred: bool,
+    /// What repair did, in memory.
+    pub repair: RepairReport,
+    device: Arc<dyn Device>,
+}
+
+impl std::fmt::Debug for Salvaged {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Salvaged")
+            .field("superblock_inferred", &self.superblock_inferred)
+            .field("record_inferred", &self.record_inferred)
+            .field("repair", &self.repair)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Makes the volume on `source` readable, in memory; nothing is written to it.
+///
+/// # Errors
+/// `NoVolume` if neither a superblock nor the log tells a volume's measures;
+/// device errors.
+pub fn open(
+    source: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: &SalvageOptions<'_>,
+) -> Result<Salvaged> {
+    let device: Arc<dyn Device> = Arc::new(Overlay::new(source));
+    let tag = (options.volume_tag != 0).then_some(options.volume_tag);
+    let (superblock, superblock_inferred) = match superblocks::newest(&*device) {
+        Ok(found) if tag.is_none_or(|tag| tag == found.volume_tag()) => (found, false),
+        _ => {
+            let progress = |done, total| (options.progress)("searching", done, total);
+            let found = infer::superblock(&*device, tag, options.case_fold, &progress)?;
+            superblocks::write(&*device, &found, &superblock_offsets(&found))?;
+            (found, true)
+        }
+    };
+    let mut report = RecoveryReport::default();
+    let record_inferred = valid_records(&*device, &superblock, &mut report).is_err();
+    if record_inferred {
+        write_record(&device, &superblock, options)?;
+    }
+    let repairs = RepairOptions {
+        progress: &|phase, done, total| (options.progress)(name_of(phase), done, total),
+        ..RepairOptions::default()
+    };
+    let repair = repair(Arc::clone(&device), clock, &repairs)?;
+    Ok(Salvaged {
+        superblock,
+        superblock_inferred,
+        record_inferred,
+        repair,
+        device,
+    })
+}
+
+fn name_of(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Superblocks | Phase::Recovery => "reading the log",
+        Phase::Inodes => "inodes",
+        Phase::Directories => "directories",
+        Phase::Links => "links",
+        Phase::Accounts => "accounts",
+        Phase::Segments => "data",
+    }
+}
+
+/// Writes a record made from the log into the overlay.
+fn write_record(
+    device: &Arc<dyn Device>,
+    superblock: &Superblock,
+    options: &SalvageOptions<'_>,
+) -> Result<()> {
+    let geometry = Geometry::from(superblock);
+    let reader = Reader::offline(Arc::clone(device), geometry, 1 << 20);
+    let progress = |done, total| (options.progress)("reading the log", done, total);
+    let evidence = Evidence::gather(&reader, &geometry, superblock.volume_tag(), &progress);
+    let record = record::rebuild(&reader, superblock, &evidence)?;
+    let slot_bytes = superblock.record_bytes.get();
+    let slot = record.header.serial.get() % u64::from(superblock.record_count.get());
+    let offset = superblock.ring_offset.get() + slot * u64::from(slot_bytes);
+    let bytes = record.encode(slot_bytes as usize);
+    device.write(offset, &[IoSlice::new(&bytes)])?;
+    Ok(())
+}
+
+impl Salvaged {
+    /// Copies the tree to an empty volume on `target`, which has been
+    /// formatted, and leaves that unmounted and durable.
+    ///
+    /// # Errors
+    /// If the target is full or fails, or if repair could not make the volume
+    /// mountable.
+    pub fn copy_to(
+        &self,
+        target: Arc<dyn Device>,
+        clock: &Arc<dyn Clock>,
+        options: &SalvageOptions<'_>,
+    ) -> Result<Copied> {
+        let failed = |error: varve_fs::Error| match error {
+            varve_fs::Error::NoSpace => Error::Format("the target is too small".into()),
+            other => Error::Format(other.to_string()),
+        };
+        let read_only = MountOptions {
+            read_only: true,
+            ..MountOptions::default()
+        };
+        let source = mount(Arc::clone(&self.device), clock, read_only)?;
+        let writing = MountOptions {
+            owner: options.owner.clone(),
+            ..MountOptions::default()
+        };
+        let target = mount(target, clock, writing)?;
+        let progress = |done| (options.progress)("copying", done, 0);
+        let copied = copy::tree(&source, &target, &progress).map_err(failed)?;
+        target.unmount().map_err(failed)?;
+        target.layout().unmount()?;
+        Ok(copied)
+    }
+}
+
+fn mount(
+    device: Arc<dyn Device>,
+    clock: &Arc<dyn Clock>,
+    options: MountOptions,
+) -> Result<FileSystem<Arc<Lfs>>> {
+    let name = device.name();
+    let lfs = Arc::new(Lfs::mount(device, Arc::clone(clock), options)?);
+    let tree = FileSystem::mount(lfs, Arc::clone(clock), Options::default());
+    tree.map_err(|error| Error::Format(format!("{name}: {error}")))
+}

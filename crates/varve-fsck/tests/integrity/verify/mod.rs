@@ -1,0 +1,25 @@
+//! Verification in service: what is damaged is found and named, what is whole
+//! never is, whatever goes on beside.
+
+mod beside;
+mod flipped;
+mod forced;
+mod forged;
+
+use crate::volume::Volume;
+use std::sync::Arc;
+use varve_device::Device;
+use varve_fsck::verify::{Control, Outcome, Verification, VerifyOptions};
+
+/// Verifies the tree and all data.
+fn scrub<D: Device + 'static>(volume: &Volume<D>) -> Verification {
+    let options = VerifyOptions {
+        data: true,
+        ..VerifyOptions::default()
+    };
+    let control = Arc::new(Control::new(0));
+    let report = varve_fsck::verify::verify(&volume.lfs, &control, &options).expect("nobody else");
+    assert_eq!(report.outcome, Outcome::Complete);
+    assert_eq!(control.progress().errors, report.found);
+    report
+}
