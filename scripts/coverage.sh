@@ -2,7 +2,7 @@
 # How much of the log's code its tests reach: lines and branches of four parts.
 #
 #   scripts/coverage.sh              everything below; 20 minutes on two cores
-#   scripts/coverage.sh lfs          the tests of varve-lfs anew; 5 minutes
+#   scripts/coverage.sh lfs          the tests of varve-lfs and varve-fsck anew; 5 minutes
 #   scripts/coverage.sh prove        those of varve-prove anew
 #   scripts/coverage.sh -n           measure nothing, report what was measured
 #   environment: VARVE_COVERAGE_DIR  profiles and reports; default:
@@ -11,7 +11,7 @@
 # What was measured before of other tests is kept and counted with it, until
 # the code changes.
 #
-# The tests of varve-lfs, and of varve-prove those that work on the log, its
+# The tests of varve-lfs and varve-fsck, and of varve-prove those that work on the log, its
 # planted bugs excepted. The mounts and the fuzz targets are not asked: what
 # they reach comes on top. A line counts if any test reached it, a branch if any
 # took it. Tests do not count, nor the branches of a line that plants a bug: in
@@ -53,7 +53,7 @@ tools=$(rustc --print sysroot)/lib/rustlib/$(rustc -vV | sed -n 's/^host: //p')/
 
 arguments() {
   case $1 in
-  lfs) echo -p varve-lfs ;;
+  lfs) echo -p varve-lfs -p varve-fsck ;;
   prove)
     echo -p varve-prove
     for test in bounded crashes faults full images leftover protocol_traces reference sabotage; do

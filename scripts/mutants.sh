@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Changes the log's code in small ways, one at a time, and sees whether the
-# tests of varve-lfs notice: a mutation score on a seeded sample.
+# tests of varve-lfs and varve-fsck notice: a mutation score on a seeded sample.
 #
 #   scripts/mutants.sh [SEED [COUNT [SKIP]]]      default: 1 40 0
 #
@@ -42,10 +42,12 @@ export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$out/target}
 cd "$tree"
 
 say "testing what is committed, unchanged"
-cargo test --quiet -p varve-lfs "${unit[@]}" "${fast[@]}" "${full[@]}" >"$out/baseline.log" 2>&1 ||
+cargo test --quiet -p varve-lfs -p varve-fsck "${unit[@]}" "${fast[@]}" "${full[@]}" >"$out/baseline.log" 2>&1 ||
   { say "the tests fail without any mutant: see $out/baseline.log"; exit 1; }
 
-mutants() { cargo mutants -p varve-lfs -f "$files" "$@"; }
+mutants() {
+  cargo mutants -p varve-lfs --test-package varve-lfs,varve-fsck -f "$files" "$@"
+}
 mutants --list >"$out/all"
 total=$(wc -l <"$out/all")
 

@@ -26,7 +26,7 @@ fn power_cut_during_repair() {
     let seeds: u64 = std::env::var("VARVE_SEEDS").map_or(4, |seeds| seeds.parse().unwrap());
     let mut states = 0;
     for seed in first..first + seeds {
-        eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-lfs power_cut_during_repair");
+        eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fsck power_cut_during_repair");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let damaged = MemoryDevice::from_image(&device.snapshot());
         for _ in 0..rng.random_range(1..4) {

@@ -33,7 +33,7 @@ fn a_flipped_byte_is_found_where_something_lives_and_nowhere_else() {
     let seed = std::env::var("VARVE_SEED").map_or(1, |text| text.parse().unwrap());
     let rounds = std::env::var("VARVE_ROUNDS").map_or(120, |text| text.parse().unwrap());
     eprintln!(
-        "reproduce: VARVE_SEED={seed} cargo test -p varve-lfs --test integrity a_flipped_byte"
+        "reproduce: VARVE_SEED={seed} cargo test -p varve-fsck --test integrity a_flipped_byte"
     );
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (whole, _) = patient();
