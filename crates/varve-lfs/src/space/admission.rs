@@ -29,8 +29,7 @@ impl Lfs {
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let block_bytes = u64::from(self.geometry.block_bytes);
-        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, block_bytes);
+        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
         // What is reserved and not logged is within what a grant says of `total`.
         if self.allowance.covers(total, told(waiting.asked, 0)) {
             return Ok(());

@@ -2,7 +2,7 @@
 
 use super::pending::Pending;
 use super::price::{BelowFold, Further, ifile_block_price};
-use crate::base::{Base, height_for};
+use crate::base::Base;
 use crate::committed::Committed;
 use crate::delta::Delta;
 use crate::format::ifile::ENTRY_BYTES;
@@ -163,8 +163,7 @@ impl Lfs {
 
     /// Most index nodes that lead to what waits, and blocks among that.
     fn ways_of(&self, pending: Pending) -> (u64, u64) {
-        let reach = height_for(self.geometry.root_slots(), pending.highest_block);
-        let height = u64::from(self.tallest().max(reach));
+        let height = u64::from(self.tallest().max(pending.height));
         // A leaf for so many of a run, and a thirtieth of that above.
         let leaves = pending.run_blocks.div_ceil(FANOUT);
         let scattered = height.saturating_mul(pending.blocks);
