@@ -9,7 +9,7 @@
 use std::time::Instant;
 use varve_lab::simulator::{Age, Setup, Shape, Simulator};
 use varve_lab::workload::{Skew, Skewed, Workload, gather};
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 
 const LIVE: u32 = 200_000;
 const SEGMENT_BLOCKS: u32 = 256;

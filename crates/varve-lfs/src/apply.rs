@@ -4,12 +4,12 @@
 //! function takes the place of the new copy as given: the segment writer has
 //! just assigned it, roll-forward has just derived it from the summary.
 
-use crate::base::{MAX_BLOCK, imap_block};
 use crate::delta::{Delta, InodeDelta, PlacedImage, RangeState};
 use crate::format::Pointer;
+use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
-use crate::space::FoldPrice;
+use crate::price::FoldPrice;
 use varve_fs::{InodeNo, Version, flags};
 
 /// A record: a change that no block expresses.
@@ -62,15 +62,15 @@ impl Delta {
     fn note(&mut self, geometry: &Geometry, ino: InodeNo) {
         if self.next_ino != 0 && ino.0 > self.next_ino {
             // Numbers that were skipped join the list of free ones.
-            let first = imap_block(geometry, self.next_ino);
-            let end = imap_block(geometry, ino.0);
+            let first = geometry.imap_block(self.next_ino);
+            let end = geometry.imap_block(ino.0);
             match end - first {
                 // A damaged log may name any number.
                 SKIPPED.. => self.guessed = true,
                 _ => self.imap_blocks.extend(first..end),
             }
         }
-        self.imap_blocks.insert(imap_block(geometry, ino.0));
+        self.imap_blocks.insert(geometry.imap_block(ino.0));
         self.next_ino = self.next_ino.max(ino.0.saturating_add(1));
         self.entries += 1;
     }

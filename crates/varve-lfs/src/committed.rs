@@ -4,7 +4,7 @@
 //! lock and only then read the image below, which is immutable: nobody waits
 //! for the device while holding what a reader or the segment writer needs.
 
-use crate::base::{Base, Tree};
+use crate::base::Base;
 use crate::delta::{Answer, Delta, InodeDelta, RangeState};
 use crate::error::{Error, Result};
 use crate::format::Pointer;
@@ -12,9 +12,10 @@ use crate::format::ifile::{ImapState, InodePlace};
 use crate::format::inode::InodeImage;
 use crate::geometry::Geometry;
 use crate::reader::Reader;
+use crate::reader::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use varve_fs::{InodeNo, Version};
+use varve_fs::{InodeNo, Usage, Version};
 
 /// The three layers.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct Committed {
     pub frozen: Option<Arc<Delta>>,
     /// What groups append to.
     pub live: Delta,
+    /// What lives on the volume, by the last group.
+    pub usage: Usage,
 }
 
 impl Committed {

@@ -12,14 +12,15 @@
 //!   roll-forward.
 //! - `usage` is the net live bytes of what this delta added, per segment.
 
-use crate::base::imap_block;
+pub mod fold;
+
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
+use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
-use crate::space::FoldPrice;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::planted::{self, Planted};
@@ -271,7 +272,7 @@ impl Delta {
     pub fn follow_map(&mut self, geometry: &Geometry, next_ino: u64) {
         let highest = self.inodes.keys().max().copied().unwrap_or(0);
         if next_ino < self.next_ino {
-            let blocks = imap_block(geometry, next_ino)..=imap_block(geometry, highest);
+            let blocks = geometry.imap_block(next_ino)..=geometry.imap_block(highest);
             self.imap_blocks.extend(blocks);
         }
         self.next_ino = next_ino.max(highest + 1);
@@ -311,7 +312,7 @@ impl Delta {
             return;
         }
         if id.ino != InodeNo::IFILE {
-            self.imap_blocks.insert(imap_block(geometry, id.ino.0));
+            self.imap_blocks.insert(geometry.imap_block(id.ino.0));
         }
         let price = self.touched_prices.entry(id.ino.0).or_default();
         let before = price.bytes(geometry);

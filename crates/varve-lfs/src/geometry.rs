@@ -1,5 +1,7 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
+use crate::format::ifile::IMAP_OFFSET;
+use crate::format::ifile::InodePlace;
 use crate::format::inode::MAX_XATTR_BYTES;
 use crate::format::node::{FANOUT, PACKED_SECTORS};
 use crate::format::summary::MAX_PARTIAL_BYTES;
@@ -223,6 +225,11 @@ impl Geometry {
         room.min(most)
     }
 
+    /// The ifile block with the map entry of `ino`.
+    pub fn imap_block(&self, ino: u64) -> u64 {
+        IMAP_OFFSET / u64::from(self.block_bytes) + ino / self.entries_per_block()
+    }
+
     /// Inodes in a sector.
     pub fn inodes_per_sector(&self) -> u32 {
         (SECTOR as u32 / self.inode_bytes).max(1)
@@ -237,6 +244,27 @@ impl Geometry {
     /// numbers end at that.
     pub fn entry_blocks(&self, entries: u64) -> u64 {
         entries.div_ceil(self.entries_per_block())
+    }
+}
+
+/// The place of inode number `nth` of a partial segment whose inodes begin
+/// `inode_start` bytes behind `sector`. Writer and reader share it.
+pub fn inode_place(
+    geometry: &Geometry,
+    sector: u64,
+    inode_start: usize,
+    nth: u32,
+    birth: u64,
+    crc: u32,
+    incarnation: u32,
+) -> InodePlace {
+    let at = inode_start as u64 + u64::from(nth) * u64::from(geometry.inode_bytes);
+    InodePlace {
+        sector: sector + at / SECTOR,
+        slot: (at % SECTOR / u64::from(geometry.inode_bytes)) as u8,
+        birth,
+        crc,
+        incarnation,
     }
 }
 

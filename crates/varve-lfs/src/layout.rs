@@ -32,7 +32,7 @@ impl Layout for Lfs {
     }
 
     fn usage(&self) -> Usage {
-        self.log.lock().usage
+        self.committed.read().usage
     }
 
     fn allocate_inode(&self) -> Result<(InodeNo, Version)> {

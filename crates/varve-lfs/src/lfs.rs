@@ -2,10 +2,10 @@
 //!
 //! The order of its locks is in [`crate::locks`].
 
-use crate::cleaner::Fragments;
-use crate::cleaner::policy::PolicyKind;
-use crate::cleaner::{CleanerSettings, Control, Pace};
+use crate::allowance::Allowance;
 use crate::committed::{Committed, Lookup};
+use crate::control::fragments::Fragments;
+use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::inode::InodeImage;
@@ -14,10 +14,10 @@ use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
+use crate::policy::PolicyKind;
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
-use crate::space::Allowance;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -132,12 +132,12 @@ pub struct Lfs {
     pub(crate) durability: Arc<Durability>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) verifying: RankedMutex<()>,
-    pub(crate) cleaning: RankedMutex<crate::cleaner::CleanerState>,
+    pub(crate) cleaning: RankedMutex<crate::control::state::CleanerState>,
     /// Held while live blocks are moved, so that what one cleaner was told it
     /// may use another has not used.
     pub(crate) moving: RankedMutex<()>,
     pub(crate) control: Control,
-    pub(crate) checkpointing: RankedMutex<crate::checkpoint::Schedule>,
+    pub(crate) checkpointing: RankedMutex<crate::schedule::Schedule>,
     pub(crate) allocator: RankedMutex<InodeAllocator>,
     /// [`InodeAllocator::loose`], for who must not wait for its lock.
     pub(crate) loose_numbers: AtomicU64,

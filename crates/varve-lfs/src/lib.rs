@@ -9,12 +9,15 @@
 //! Source: Rosenblum & Ousterhout 1992; Seltzer 1992, chapter 6.
 
 mod absorb;
+mod admission;
+mod allowance;
 mod apply;
 mod base;
 mod chain;
 mod checkpoint;
 pub mod cleaner;
 mod committed;
+mod control;
 mod delta;
 mod durability;
 mod error;
@@ -33,9 +36,13 @@ mod log;
 mod mkfs;
 mod mount;
 mod outside;
+mod pending;
+pub mod policy;
+mod price;
 mod ranges;
 mod reader;
 mod recovery;
+mod schedule;
 mod segment_map;
 mod segments;
 mod space;
@@ -43,6 +50,7 @@ mod speed;
 mod statistics;
 mod trim;
 pub mod vlfs;
+mod writer;
 
 /// For the model checker, which runs it alone.
 #[cfg(feature = "shuttle")]
@@ -55,20 +63,21 @@ pub use heads::MAX_HEADS;
 pub use lfs::{Lfs, MountOptions, OwnerIdentity};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
 pub use recovery::RecoveryReport;
-pub use segment_map::{STEPS, SegmentUse, Utilisation};
+pub use segment_map::{SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
-pub use statistics::Statistics;
+pub use statistics::{STEPS, Statistics};
 
 /// What those who look at a volume from outside share with the log, so that there
 /// is one reader of everything on it. It follows the log, and is no interface.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::apply::Record;
-    pub use crate::base::{Base, MAX_BLOCK, Tree, imap_block, span};
+    pub use crate::base::Base;
     pub use crate::chain::{ChainItem, MapPage, Payload, Summary, maps_in, summaries_of};
     pub use crate::committed::Lookup;
     pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
     pub use crate::durability::Durability;
+    pub use crate::format::index::{MAX_BLOCK, span};
     pub use crate::heads::{LogEnd, is_entered, place_of};
     pub use crate::hold::{HeldSegment, Hold};
     pub use crate::log::{GroupKind, LogItem};
@@ -76,6 +85,7 @@ pub mod internal {
     pub use crate::mount::Parts;
     pub use crate::outside::Verifying;
     pub use crate::reader::Reader;
+    pub use crate::reader::Tree;
     pub use crate::recovery::{
         Image, Recovered, clear_leftover, load_base, read_ring, read_what_is_readable, recover,
         roll_forward, unfinished_after, valid_records,

@@ -1,7 +1,8 @@
 //! Mounting and unmounting.
 
-use crate::checkpoint::Schedule;
-use crate::cleaner::{CleanerState, Control};
+use crate::allowance::Allowance;
+use crate::control::Control;
+use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::SECTOR;
@@ -13,7 +14,7 @@ use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
-use crate::space::Allowance;
+use crate::schedule::Schedule;
 use crate::statistics::Counters;
 use quick_cache::sync::Cache;
 use rand::{Rng, SeedableRng};
@@ -132,6 +133,7 @@ impl Lfs {
         options: MountOptions,
         read_only: Option<String>,
     ) -> Result<Lfs> {
+        recovered.committed.get_mut().usage = recovered.usage;
         let geometry = Geometry::from(&parts.superblock);
         let Parts {
             device,
@@ -199,7 +201,6 @@ impl Lfs {
                     placement: Placement::default(),
                     mount_id,
                     incarnation: end.incarnation().wrapping_add(1),
-                    usage: recovered.usage,
                     pool: partial_pool(&geometry),
                     holes: Vec::new(),
                 },

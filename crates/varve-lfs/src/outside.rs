@@ -41,7 +41,7 @@ impl Lfs {
 
     /// What lives, as far as it is logged.
     pub fn logged_usage(&self) -> Usage {
-        self.log.lock().usage
+        self.committed.read().usage
     }
 
     /// The mount's own clock.

@@ -2,10 +2,8 @@
 
 use crate::lfs::Lfs;
 use crate::segments::SegmentState;
+use crate::statistics::STEPS;
 use serde::Serialize;
-
-/// Steps of a histogram of utilisation: a tenth each.
-pub const STEPS: usize = 10;
 
 /// One segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

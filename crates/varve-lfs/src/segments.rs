@@ -11,16 +11,20 @@
 
 mod early;
 mod hold;
+mod holes;
 mod plugs;
+
+pub use holes::Holes;
 
 use crate::error::{Error, Result};
 use crate::format::UsageEntry;
 use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
-use crate::space::Pending;
+use crate::pending::Pending;
 use early::Records;
 use foldhash::HashMap;
 use plugs::Mapped;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};

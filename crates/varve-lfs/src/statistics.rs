@@ -1,11 +1,13 @@
 //! Counters of the layout: what was written and read, and why.
 
-use crate::cleaner::policy::TransferModel;
 use crate::failures::FailureLog;
-use crate::segment_map::STEPS;
+use crate::policy::TransferModel;
 use crate::speed::Speed;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
+
+/// Steps of a histogram of utilisation: a tenth each.
+pub const STEPS: usize = 10;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use varve_device::{Clock, CounterSnapshot, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
-use varve_lfs::cleaner::policy::Coalescing;
+use varve_lfs::policy::Coalescing;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 
 const BLOCK: usize = 4096;

@@ -6,7 +6,7 @@ use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{BlockPointer, Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::cleaner::Coalesced;
-use varve_lfs::cleaner::policy::Coalescing;
+use varve_lfs::policy::Coalescing;
 use varve_lfs::{Error, FormatOptions, Lfs, MountOptions};
 
 const BLOCK: usize = 4096;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use varve_fs::{FileSystem, Result};
 use varve_lfs::Lfs;
 use varve_lfs::cleaner::CallError;
-use varve_lfs::cleaner::policy::PolicyKind;
 use varve_lfs::cleaner::wire::{Answer, Block, Request};
+use varve_lfs::policy::PolicyKind;
 
 type Called<T> = std::result::Result<T, CallError>;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
 use varve_fs::{FileSystem, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Result};
 use varve_fsck::check::{CheckOptions, check};
-use varve_lfs::cleaner::policy::Coalescing;
 use varve_lfs::format::checkpoint::CheckpointRecord;
+use varve_lfs::policy::Coalescing;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 /// The options every subject is mounted with: little memory, so that blocks

@@ -4,7 +4,7 @@ use crate::explorer::{Explorer, Plan};
 use crate::failure::Failure;
 use crate::generator::{Kind, Profile};
 use crate::subjects::Log;
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 
 /// A log, how it is explored, and how long its workloads are.
 #[derive(Clone, Debug)]

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use varve_fs::{FileSystem, Layout};
 use varve_lfs::Lfs;
-use varve_lfs::cleaner::policy::Coalescing;
+use varve_lfs::policy::Coalescing;
 
 /// How often an idle volume is looked at.
 pub(crate) const IDLE: Duration = Duration::from_secs(1);

@@ -3,7 +3,7 @@
 use varve_device::IoMode;
 use varve_fs::{Atime, Caller};
 use varve_lfs::cleaner::Pace;
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 
 /// How the host's space for a new image is obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant, SystemTime};
 use varve::InodeNo;
 use varve_fuse::Errno;
 use varve_lfs::Lfs;
-use varve_lfs::cleaner::policy::{Coalescing, File};
+use varve_lfs::policy::{Coalescing, File};
 
 /// Bytes one question moves at most: other requests wait for none of it, but
 /// it takes a serving thread.

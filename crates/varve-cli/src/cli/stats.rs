@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
 use varve_fs::{FsStatistics, StatFs};
 use varve_lfs::cleaner::pace::Gauge;
-use varve_lfs::cleaner::policy::TransferModel;
+use varve_lfs::policy::TransferModel;
 use varve_lfs::{Lfs, STEPS, Utilisation};
 
 /// Print the counters of a mount, or the state of a volume that is not

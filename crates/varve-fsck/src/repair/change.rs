@@ -152,7 +152,7 @@ impl Repair<'_> {
         if fixes.iter().any(Fix::is_of_names) {
             let geometry = *remedies.session.lfs.geometry_of_volume();
             let was_freed = |ino| {
-                let block = varve_lfs::internal::imap_block(&geometry, ino);
+                let block = geometry.imap_block(ino);
                 !survey.names_lost && looked.rebuilt.contains(&block)
             };
             return remedies.mend_names(fixes, &was_freed);

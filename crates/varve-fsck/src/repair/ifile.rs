@@ -12,7 +12,7 @@ use varve_lfs::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFF
 use varve_lfs::format::inode::MAX_HEIGHT;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, entries, entries_mut};
-use varve_lfs::internal::{Tree, imap_block};
+use varve_lfs::internal::Tree;
 use varve_lfs::{Error, Result};
 use zerocopy::IntoBytes;
 
@@ -138,7 +138,7 @@ impl Mender<'_> {
             ino: InodeNo::IFILE,
             root: &root,
         };
-        let block = imap_block(&self.geometry, ino);
+        let block = self.geometry.imap_block(ino);
         let Some(pointer) = tree.get(block)? else {
             return Ok(false);
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, SetAttr, View};
 use varve_fsck::check::{CheckOptions, CheckReport, check};
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 pub type System = FileSystem<Arc<Lfs>>;

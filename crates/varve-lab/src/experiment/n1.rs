@@ -12,7 +12,7 @@ use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::{Age, Future, Oracle, Setup, Shape};
 use crate::trace::{self, Trace};
-use varve_lfs::cleaner::policy::{Adaptive, Policy, PolicyKind, Reordering, TransferModel};
+use varve_lfs::policy::{Adaptive, Policy, PolicyKind, Reordering, TransferModel};
 
 const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 /// Those that the best must not lose to.

@@ -11,7 +11,7 @@ use crate::report::{Curve, Picture, Verdict, mean, modes};
 use crate::simulator::{Age, Volume};
 use crate::workload::{Skew, Skewed};
 use std::cell::RefCell;
-use varve_lfs::cleaner::policy::{Candidate, CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{Candidate, CostBenefit, Greedy, Policy};
 
 pub(super) const SEGMENT_BLOCKS: u32 = 64;
 pub(super) const BATCH: u32 = 32;

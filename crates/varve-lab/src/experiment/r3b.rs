@@ -18,7 +18,7 @@ use super::{Context, Experiment, Point, Row};
 use crate::report::{Verdict, mean};
 use crate::simulator::Age;
 use crate::workload::Skewed;
-use varve_lfs::cleaner::policy::{CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{CostBenefit, Greedy, Policy};
 
 /// Files and blocks to a segment of the dissertation's simulator, and segments
 /// of survivors to a pass.

@@ -16,7 +16,7 @@ use super::{Context, Experiment, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::{Age, RESERVE, STEPS};
 use crate::workload::{BALANCED_ROOM, Balance, Facts, Lifetimes, Population, SizeLaw};
-use varve_lfs::cleaner::policy::{CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{CostBenefit, Greedy, Policy};
 
 const UTILISATION: f64 = 0.75;
 const MONTH_HOURS: f64 = 30.0 * 24.0;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
-use varve_lfs::cleaner::policy::TransferModel;
+use varve_lfs::policy::TransferModel;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const SIZES_KB: [u32; 3] = [1, 10, 100];

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
 

@@ -2,7 +2,7 @@
 
 use crate::simulator::{Age, Counters, RESERVE, Setup, Shape, Simulator, Witness};
 use crate::workload::{Op, Workload, gather};
-use varve_lfs::cleaner::policy::{Candidate, Choice, Policy, Reordering, Space};
+use varve_lfs::policy::{Candidate, Choice, Policy, Reordering, Space};
 
 /// How a workload is simulated.
 pub struct Study {
@@ -181,7 +181,7 @@ pub fn live_for(segments: u32, segment_blocks: u32, utilisation: f64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_lfs::cleaner::policy::Greedy;
+    use varve_lfs::policy::Greedy;
 
     #[test]
     fn a_pass_takes_what_survivors_fill_and_waits_until_clean_segments_run_out() {

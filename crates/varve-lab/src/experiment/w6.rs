@@ -16,7 +16,7 @@ use std::time::Duration;
 use varve_device::{Event, MemoryDevice, MemoryImage, RecordingDevice, SECTOR, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
 use varve_fsck::inspect::Inspector;
-use varve_lfs::cleaner::policy::PolicyKind;
+use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_prove::runner::new_clock;
 

@@ -12,7 +12,7 @@ use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, bimodality, mean};
 use crate::simulator::Age;
 use crate::workload::{DecisionSupport, Lifetimes, Population, SizeLaw, Skew, Skewed, Workload};
-use varve_lfs::cleaner::policy::{Adaptive, Reordering, TransferModel};
+use varve_lfs::policy::{Adaptive, Reordering, TransferModel};
 
 const SEGMENT_BLOCKS: u32 = 64;
 const BATCH: u32 = 16;

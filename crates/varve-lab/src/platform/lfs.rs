@@ -10,7 +10,7 @@ use std::sync::Arc;
 use varve_device::Clock;
 use varve_fs::{FileSystem, Layout};
 use varve_lfs::cleaner::Pace;
-use varve_lfs::cleaner::policy::Candidate;
+use varve_lfs::policy::Candidate;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 /// Bytes of a segment: half of the paper's (§4.4), because on a disk of 23 MB

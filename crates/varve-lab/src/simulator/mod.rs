@@ -22,7 +22,7 @@ pub use volume::Volume;
 use crate::workload::{Locality, Op};
 use buffer::Buffered;
 use transfers::Transfers;
-use varve_lfs::cleaner::policy::{
+use varve_lfs::policy::{
     Candidate, Choice, Measures, Method, Policy, Reordering, Space, Survivor, Write, best,
 };
 use volume::Taken;

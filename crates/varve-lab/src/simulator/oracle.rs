@@ -13,7 +13,7 @@
 
 use crate::workload::Op;
 use std::sync::Arc;
-use varve_lfs::cleaner::policy::{Candidate, Choice, Measures, Policy, Survivor, Write, emptiest};
+use varve_lfs::policy::{Candidate, Choice, Measures, Policy, Survivor, Write, emptiest};
 
 /// For each user write of a pass, how many user writes later the block dies.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::workload::{Skew, Skewed, Workload, gather};
-use varve_lfs::cleaner::policy::{Greedy, PolicyKind};
+use varve_lfs::policy::{Greedy, PolicyKind};
 
 const SEGMENT_BLOCKS: u32 = 32;
 

@@ -5,7 +5,7 @@
 //! touches the block and two segment counts, and nothing else.
 
 use super::{Age, Counters, Shape};
-use varve_lfs::cleaner::policy::{Candidate, Cleaned};
+use varve_lfs::policy::{Candidate, Cleaned};
 
 /// No slot, segment or block.
 pub const NONE: u32 = u32::MAX;

@@ -2,7 +2,7 @@
 
 use super::{ChainItem, Summary};
 use crate::apply::Record;
-use crate::base::MAX_BLOCK;
+use crate::format::index::MAX_BLOCK;
 use crate::format::node::NodeId;
 use crate::format::shape::{Parts, Shape};
 use crate::format::summary::{
@@ -11,7 +11,7 @@ use crate::format::summary::{
 };
 use crate::format::{Malformed, Pointer, SECTOR};
 use crate::geometry::Geometry;
-use crate::log::inode_place;
+use crate::geometry::inode_place;
 use std::collections::BTreeSet;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};

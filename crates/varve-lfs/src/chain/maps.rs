@@ -1,7 +1,7 @@
 //! Finding the maps of a plugged segment among its bytes (`docs/holes.md`).
 
 use super::ChainItem;
-use crate::base::MAX_BLOCK;
+use crate::format::index::MAX_BLOCK;
 use crate::format::map::{self, MapEntry};
 use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;

@@ -6,16 +6,18 @@
 
 use super::levels::{Changes, FileFold};
 use super::live_bytes;
-use crate::base::{Base, MAX_BLOCK, Tree, height_for};
+use crate::base::Base;
 use crate::delta::{Delta, InodeDelta, RangeState};
 use crate::error::Result;
 use crate::format::Pointer;
 use crate::format::ifile::{ImapState, InodePlace};
+use crate::format::index::{MAX_BLOCK, height_for};
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem, Placed};
 use crate::reader::Obsolete;
+use crate::reader::Tree;
 use foldhash::HashMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

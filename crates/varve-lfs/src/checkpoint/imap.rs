@@ -7,11 +7,11 @@
 
 use super::fold::Fold;
 use super::live_bytes;
-use crate::base::{Tree, imap_block};
 use crate::error::Result;
 use crate::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET};
 use crate::format::{Malformed, Pointer, entries, entries_mut};
 use crate::log::{LogItem, Placed};
+use crate::reader::Tree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::{InodeNo, Timestamp, Version};
@@ -49,7 +49,7 @@ impl Editor<'_, '_> {
     fn entry(&mut self, ino: u64) -> Result<&mut ImapEntry> {
         let geometry = self.fold.lfs.geometry;
         let at = (ino % geometry.entries_per_block()) as usize;
-        let block = self.block(imap_block(&geometry, ino))?;
+        let block = self.block(geometry.imap_block(ino))?;
         let entry = entries_mut::<ImapEntry>(block).get_mut(at);
         entry.ok_or_else(|| Malformed::new("inode map", format!("no entry of inode {ino}")).into())
     }
@@ -201,10 +201,7 @@ impl Fold<'_> {
         edited: &mut BTreeMap<u64, Vec<u8>>,
     ) -> Result<Option<Version>> {
         let geometry = self.lfs.geometry;
-        let (first, last) = (
-            imap_block(&geometry, 0),
-            imap_block(&geometry, next_ino - 1),
-        );
+        let (first, last) = (geometry.imap_block(0), geometry.imap_block(next_ino - 1));
         let mut version = self.base.first_version;
         for block in first..=last {
             let bytes = match edited.get(&block) {

@@ -6,12 +6,12 @@
 
 use super::fold::{CHUNK, Fold};
 use super::live_bytes;
-use crate::base::Tree;
 use crate::error::Result;
 use crate::format::Pointer;
 use crate::format::inode::Root;
 use crate::format::node::{FANOUT, Node, NodeId};
 use crate::log::{LogItem, Placed};
+use crate::reader::Tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::{InodeNo, Version};

@@ -30,7 +30,8 @@ use crate::format::{CheckpointHeader, SECTOR, UsageDelta};
 use crate::heads::LogEnd;
 use crate::lfs::Lfs;
 use crate::log::write_patiently;
-use crate::space::FoldPrice;
+use crate::price::FoldPrice;
+use crate::schedule::Schedule;
 use fold::Fold;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -47,15 +48,6 @@ const MAP_BYTES_AT_ONCE: u64 = 16 << 20;
 
 /// Attempts at one checkpoint while the device refuses some of its writes.
 const ATTEMPTS: u32 = 16;
-
-/// When the last checkpoint was, and which one comes next.
-#[derive(Debug)]
-pub struct Schedule {
-    /// Number of the next checkpoint.
-    pub next_serial: u64,
-    /// Monotonic nanoseconds when the last one was taken.
-    pub last_ns: u64,
-}
 
 impl Lfs {
     /// Inode-map blocks that one checkpoint is to write at most: it has them in
@@ -189,7 +181,12 @@ impl Lfs {
         }
         let frozen = Arc::new(frozen);
         committed.frozen = Some(Arc::clone(&frozen));
-        (frozen, Arc::clone(&committed.base), log.end, log.usage)
+        (
+            frozen,
+            Arc::clone(&committed.base),
+            log.end,
+            committed.usage,
+        )
     }
 
     fn fold_and_record(&self, serial: u64, clean: bool) -> Result<()> {

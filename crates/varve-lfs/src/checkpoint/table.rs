@@ -11,10 +11,10 @@
 use super::fold::Fold;
 use super::levels::{Changes, FileFold};
 use super::live_bytes;
-use crate::base::height_for;
 use crate::error::Result;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, USAGE_OFFSET};
+use crate::format::index::height_for;
 use crate::format::inode::{InodeImage, Root};
 use crate::format::{Pointer, UsageEntry};
 use crate::lfs::Lfs;
@@ -141,7 +141,7 @@ impl Fold<'_> {
         }
         // Folding a pointer counts what it displaces as data; for the ifile
         // that is metadata, and some of it was counted when it was written.
-        let tree = crate::base::Tree {
+        let tree = crate::reader::Tree {
             reader: &self.lfs.reader,
             ino: InodeNo::IFILE,
             root: &old,

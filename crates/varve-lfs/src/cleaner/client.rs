@@ -5,10 +5,10 @@
 //! is made and how time passes. The command does that by ioctls, tests within
 //! one process.
 
-use super::claims::MAX_CLAIMS;
-use super::pace::{Gauge, Pacer};
-use super::policy::{Candidate, Policy, PolicyKind};
 use super::wire::{Answer, BLOCKS, Block, Request, Standing};
+use crate::control::claims::MAX_CLAIMS;
+use crate::control::pace::{Gauge, Pacer};
+use crate::policy::{Candidate, Policy, PolicyKind};
 use std::collections::VecDeque;
 use std::time::Duration;
 

@@ -10,11 +10,11 @@
 //! Blocks are read in the order of their places, an extent at a time, and
 //! appended in the order of the file in one group.
 
-use super::policy::{Coalescing, EXTENT_BYTES, Extent, Space};
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
+use crate::policy::{Coalescing, EXTENT_BYTES, Extent, Space};
 use crate::reader::ReadCause;
 use varve_fs::{BlockPointer, InodeNo};
 

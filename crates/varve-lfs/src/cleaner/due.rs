@@ -1,7 +1,7 @@
 //! When the mount's own thread begins a pass, and what it makes of its outcome.
 
-use super::pace::Gauge;
 use super::pass::Urgency;
+use crate::control::pace::Gauge;
 use crate::error::Result;
 use crate::lfs::Lfs;
 

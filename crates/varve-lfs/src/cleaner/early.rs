@@ -5,9 +5,8 @@
 //! such segments first, and checkpoints only as often as their nodes are cheap
 //! beside what is logged in between.
 
-use super::CleanerState;
 use super::pass::{Among, Urgency};
-use crate::base::imap_block;
+use crate::control::state::CleanerState;
 use crate::error::{Error, Result};
 use crate::format::ifile::ImapState;
 use crate::lfs::Lfs;
@@ -151,7 +150,7 @@ impl Lfs {
                 base.imap(&self.reader, &self.geometry, InodeNo(ino))?
             {
                 let beside = [previous, next].into_iter().filter(|&beside| beside != 0);
-                blocks.extend(beside.map(|beside| imap_block(&self.geometry, beside)));
+                blocks.extend(beside.map(|beside| self.geometry.imap_block(beside)));
             }
         }
         let mut committed = self.change_committed();

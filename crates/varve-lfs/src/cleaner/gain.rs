@@ -1,8 +1,8 @@
 //! Making room: by cleaning what needs no checkpoint, by checkpoints, and by
 //! cleaning what does.
 
-use super::CleanerState;
 use super::pass::{Among, Urgency};
+use crate::control::state::CleanerState;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed;

@@ -4,21 +4,23 @@
 //! layout. What is found stays true until somebody writes into the segment, which
 //! the stock's [`Edition`](crate::segments::Edition) tells.
 
-use super::contents::{BlockInfo, SegmentContents};
-use crate::base::{Base, Tree};
+use crate::base::Base;
 use crate::chain::{ChainItem, map_entry};
+use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::delta::Answer;
 use crate::error::{Error, Result};
 use crate::format::SECTOR;
 use crate::format::ifile::ImapState;
 use crate::format::inode::InodeImage;
 use crate::lfs::Lfs;
-use crate::log::{Holes, LogItem, goes_into_holes};
+use crate::log::{LogItem, goes_into_holes};
+use crate::reader::Tree;
 use crate::segments::Edition;
+use crate::segments::Holes;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_fs::InodeNo;
 use varve_fs::planted::{self, Planted};
 
@@ -31,36 +33,6 @@ const LEAST_SLACK: u64 = 32;
 const MOST_SEGMENTS: usize = 256;
 /// Most of them whose maps are read at once.
 const MOST_AT_ONCE: usize = 64;
-
-/// Whether what waits in memory may be expected to go into holes.
-#[derive(Debug, Default)]
-pub(crate) struct Plugging {
-    expected: AtomicBool,
-    /// Bytes that small groups have put elsewhere since holes were found.
-    elsewhere: AtomicU64,
-}
-
-impl Plugging {
-    /// True if large groups have found holes lately, and small ones have not
-    /// taken much since.
-    pub fn is_expected(&self) -> bool {
-        self.expected.load(Relaxed)
-    }
-
-    /// A large group has found enough of them, or has not.
-    pub(super) fn looked(&self, enough: bool) {
-        self.elsewhere.store(0, Relaxed);
-        self.expected.store(enough, Relaxed);
-    }
-
-    /// A small group takes so many bytes of clean segments, of which it may be
-    /// `most` before that counts.
-    pub(super) fn passed(&self, bytes: u64, most: u64) {
-        if self.elsewhere.fetch_add(bytes, Relaxed) + bytes > most {
-            self.expected.store(false, Relaxed);
-        }
-    }
-}
 
 /// Somebody looks for holes as long as this lives.
 struct Finding<'l>(&'l AtomicBool);

@@ -1,8 +1,8 @@
 //! Whether a block lives: judged by committed pointers, under no lock.
 
-use super::contents::BlockInfo;
 use super::mechanism::Found;
 use crate::chain::ChainItem;
+use crate::control::contents::BlockInfo;
 use crate::error::Result;
 use crate::format::Pointer;
 use crate::format::node::NodeId;
@@ -207,7 +207,7 @@ impl Lfs {
             image.as_ref().and_then(|image| image.root.as_ref())
         };
         let Some(root) = root else { return Ok(None) };
-        let tree = crate::base::Tree {
+        let tree = crate::reader::Tree {
             reader: &self.reader,
             ino: id.ino,
             root,

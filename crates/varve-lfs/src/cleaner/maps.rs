@@ -1,7 +1,7 @@
 //! What segments hold, read as cheaply as can be: for whoever moves nothing.
 
-use super::contents::SegmentContents;
 use crate::chain::MapPage;
+use crate::control::contents::SegmentContents;
 use crate::error::Result;
 use crate::format::SECTOR;
 use crate::lfs::Lfs;

@@ -1,9 +1,11 @@
 //! The four calls, in the process.
 
-use super::contents::{BlockInfo, Extents, SegmentContents};
 use super::liveness::Life;
+use super::reading::Extents;
 use crate::chain::ChainItem;
 use crate::committed::Committed;
+use crate::control::contents::{BlockInfo, SegmentContents};
+use crate::delta::fold::Further;
 use crate::error::Result;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
@@ -13,7 +15,6 @@ use crate::lfs::Lfs;
 use crate::log::{Content, GroupKind, LogItem, Room};
 use crate::reader::ReadCause;
 use crate::segments::{Edition, SegmentState};
-use crate::space::Further;
 use foldhash::HashSet;
 use std::iter::Peekable;
 use std::sync::Arc;

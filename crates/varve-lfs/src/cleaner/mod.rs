@@ -20,36 +20,31 @@
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
 //! | `policy/` | opinions |
 
-mod claims;
 pub mod client;
 mod coalesce;
-mod contents;
-mod control;
 mod due;
 mod early;
-mod fragments;
 mod gain;
 mod holes;
+mod idle;
 mod liveness;
 mod maps;
 mod mechanism;
-pub mod pace;
 mod pass;
-pub mod policy;
 mod price;
+mod reading;
 mod remote;
+mod settings;
 #[cfg(test)]
 mod tests;
 mod waits;
 mod way;
 pub mod wire;
 
-pub use claims::{CleanerId, CleanerInfo, LEASE_NS};
+pub use crate::control::claims::{CleanerId, CleanerInfo, LEASE_NS};
+pub use crate::control::contents::{BlockInfo, SegmentContents};
+pub use crate::control::{CleanerSettings, CleanerStatus, Pace, pace};
 pub use coalesce::Coalesced;
-pub use contents::{BlockInfo, SegmentContents};
-pub(crate) use control::Control;
-pub use control::{CleanerSettings, CleanerStatus, Pace};
-pub(crate) use fragments::Fragments;
 pub use mechanism::Found;
 pub(crate) use pass::Urgency;
 pub use remote::CallError;
@@ -57,39 +52,9 @@ pub(crate) use waits::PATIENCE_NS;
 
 use crate::committed::Committed;
 use crate::lfs::Lfs;
+use crate::policy::Candidate;
 use crate::segments::SegmentState;
-use crate::space::Refusal;
-use policy::{Candidate, Policy, PolicyKind};
 use std::ops::Range;
-
-/// What the cleaner keeps between passes.
-#[derive(Debug)]
-pub struct CleanerState {
-    kind: PolicyKind,
-    policy: Box<dyn Policy>,
-    /// Serial of the log's end after a pass that gained nothing.
-    fruitless_at: Option<u64>,
-    /// Passes since one last gained anything.
-    barren: u32,
-    /// Clean segments when cleaning ahead of need last ended.
-    pub(crate) rested_at: Option<u64>,
-    /// The last refusal for want of clean segments.
-    pub(crate) refused: Option<Refusal>,
-}
-
-impl CleanerState {
-    /// Before the first pass.
-    pub(crate) fn new(policy: PolicyKind) -> Self {
-        CleanerState {
-            kind: policy,
-            policy: policy.policy(),
-            fruitless_at: None,
-            barren: 0,
-            rested_at: None,
-            refused: None,
-        }
-    }
-}
 
 impl Lfs {
     /// The segments a policy may choose from: used, whole, not being cleaned.

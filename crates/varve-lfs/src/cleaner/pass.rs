@@ -1,17 +1,18 @@
 //! The mount's own cleaner: passes of it, on its thread or on that of a caller
 //! who finds no room.
 
-use super::claims::CleanerId;
-use super::contents::SegmentContents;
+use super::judged_through;
 use super::mechanism::Found;
-use super::policy::{Candidate, Choice, emptiest};
-use super::{CleanerState, judged_through};
+use crate::control::claims::CleanerId;
+use crate::control::contents::SegmentContents;
+use crate::control::state::CleanerState;
+use crate::delta::fold::Further;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
+use crate::policy::{Candidate, Choice, emptiest};
 use crate::segment_map::step_of;
 use crate::segments::{Edition, SegmentState, SegmentTable};
-use crate::space::Further;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;

@@ -14,13 +14,13 @@
 //! - He cannot hold a lock, and no call of his waits for anything but the
 //!   device. What would have to wait is refused with `Again`.
 
-use super::claims::{ClaimError, CleanerId};
-use super::contents::{BlockInfo, SegmentContents};
 use super::liveness::Life;
 use super::mechanism::{Found, GROUP_BYTES};
 use super::pass::Judged;
 use super::wire::{Answer, BLOCKS, Block, Marked, Request, Standing, USAGES, Usage};
 use crate::chain::ChainItem;
+use crate::control::claims::{ClaimError, CleanerId};
+use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::format::SECTOR;
 use crate::lfs::Lfs;
 use crate::segments::Edition;

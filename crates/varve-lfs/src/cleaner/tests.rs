@@ -23,8 +23,8 @@ mod waits;
 mod way;
 
 use super::pass::{Among, Batch, Urgency};
-use crate::cleaner::policy::PolicyKind;
 use crate::format::{Pointer, SECTOR};
+use crate::policy::PolicyKind;
 use crate::segments::{Edition, SegmentState};
 use crate::{FormatOptions, Lfs, MountOptions};
 use errands::Errands;

@@ -1,8 +1,8 @@
 //! How the cleaner and the writers wait for each other (`DESIGN.md`, "Pace" and
 //! "Who waits for whom").
 
-use super::CleanerState;
-use super::pace::Pacer;
+use crate::control::pace::Pacer;
+use crate::control::state::CleanerState;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
 use std::sync::atomic::Ordering::Relaxed;

@@ -6,10 +6,9 @@
 //! cleaner wait, so users without a pause do not stop it: a portion goes behind
 //! one request of each.
 
-use super::pace::{Gauge, Pacer};
+use crate::control::pace::{Gauge, Pacer};
 use crate::lfs::Lfs;
 use std::sync::atomic::Ordering::Relaxed as Counted;
-use varve_device::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Portions that take less are in nobody's way.
 const LEAST_NS: u64 = 1_000_000;
@@ -17,38 +16,6 @@ const LEAST_NS: u64 = 1_000_000;
 const PATIENCE_NS: u64 = 100_000_000;
 /// How often it is looked whether everybody is through.
 const LOOK_NS: u64 = 500_000;
-
-/// Requests of users that are under way, by turns.
-#[derive(Debug, Default)]
-pub(crate) struct Way {
-    turn: AtomicUsize,
-    under_way: [AtomicU32; 2],
-}
-
-/// A request of a user is under way for as long as this lives.
-pub(crate) struct UnderWay<'w>(&'w AtomicU32);
-
-impl Drop for UnderWay<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Relaxed);
-    }
-}
-
-impl Way {
-    /// A request of a user begins.
-    pub fn begin(&self) -> UnderWay<'_> {
-        let count = &self.under_way[self.turn.load(Relaxed) & 1];
-        count.fetch_add(1, Relaxed);
-        UnderWay(count)
-    }
-
-    /// What begins from now on is of the next turn. True until all that began
-    /// before is through.
-    fn turn(&self) -> impl Fn() -> bool {
-        let former = &self.under_way[self.turn.fetch_add(1, Relaxed) & 1];
-        || former.load(Relaxed) > 0
-    }
-}
 
 /// How long a portion that takes so long waits for users: as long as it takes.
 /// That may double what the cleaner needs, so it must have so much time to

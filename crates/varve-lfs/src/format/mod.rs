@@ -7,6 +7,7 @@
 
 pub mod checkpoint;
 pub mod ifile;
+pub mod index;
 pub mod inode;
 pub mod map;
 pub mod node;

@@ -14,6 +14,7 @@ use crate::format::summary::{
 };
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::Geometry;
+use crate::geometry::inode_place;
 use std::sync::Arc;
 use varve_device::{BufferPool, PooledBuffer};
 use varve_fs::{InodeNo, Version};
@@ -322,25 +323,4 @@ impl PartialBuffer {
 fn plug_fields(pointer: &Pointer) -> (u8, u64, u64) {
     let opened = pointer.incarnation();
     (entry_flags::PLUG, pointer.sector(), opened.into())
-}
-
-/// The place of inode number `nth` of a partial segment whose inodes begin
-/// `inode_start` bytes behind `sector`. Writer and reader share it.
-pub fn inode_place(
-    geometry: &Geometry,
-    sector: u64,
-    inode_start: usize,
-    nth: u32,
-    birth: u64,
-    crc: u32,
-    incarnation: u32,
-) -> InodePlace {
-    let at = inode_start as u64 + u64::from(nth) * u64::from(geometry.inode_bytes);
-    InodePlace {
-        sector: sector + at / SECTOR,
-        slot: (at % SECTOR / u64::from(geometry.inode_bytes)) as u8,
-        birth,
-        crc,
-        incarnation,
-    }
 }

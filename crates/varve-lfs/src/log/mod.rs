@@ -1,25 +1,21 @@
-//! The log: where the next partial segment goes, and writing it.
+//! The log: what goes into it, how a group is cut into partial segments, which head
+//! takes what, and the threads that write. `writer` appends with these.
 
-mod account;
-mod append;
-mod build;
-mod content;
-mod holes;
-mod image;
-mod item;
-mod lives;
-mod output;
-mod placement;
-mod plan;
-mod relocate;
-mod resize;
-mod writer;
+pub(crate) mod build;
+pub(crate) mod content;
+pub(crate) mod holes;
+pub(crate) mod image;
+pub(crate) mod item;
+pub(crate) mod lives;
+pub(crate) mod output;
+pub(crate) mod placement;
+pub(crate) mod plan;
+mod state;
 
-pub use build::inode_place;
 pub use content::Content;
-pub use holes::{Holes, goes_into_holes};
+pub use holes::goes_into_holes;
 pub use item::{GroupKind, LogItem, Placed};
 pub use output::{Output, write_patiently};
 pub use placement::Placement;
 pub use plan::Room;
-pub use writer::LogState;
+pub use state::LogState;

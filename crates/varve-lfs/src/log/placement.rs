@@ -15,9 +15,9 @@
 
 use super::item::{GroupKind, LogItem};
 use super::lives::Lives;
-use crate::cleaner::policy::{Cleaned, Measures, Policy, PolicyKind, Survivor, Write};
 use crate::format::Pointer;
 use crate::geometry::Geometry;
+use crate::policy::{Cleaned, Measures, Policy, PolicyKind, Survivor, Write};
 use foldhash::HashMap;
 use std::cmp::Reverse;
 use std::ops::Range;

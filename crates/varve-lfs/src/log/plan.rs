@@ -4,7 +4,7 @@
 //! and how large it is. Nothing is copied and nothing is assigned for good
 //! until the whole group has a place.
 
-use super::holes::{Chunk, Holes};
+use super::holes::Chunk;
 use super::item::LogItem;
 use super::placement::Run;
 use crate::error::Result;
@@ -12,6 +12,7 @@ use crate::format::shape::{Parts, Shape};
 use crate::format::summary::{BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry};
 use crate::format::{LogPosition, SECTOR};
 use crate::geometry::Geometry;
+use crate::segments::Holes;
 use std::ops::Range;
 use varve_fs::{InodeNo, Version};
 

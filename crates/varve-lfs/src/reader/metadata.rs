@@ -1,12 +1,13 @@
 //! Index nodes, blocks of the ifile and inodes: decoded once, and kept.
 
 use super::{ReadCause, Reader};
-use crate::base::{Tree, span};
 use crate::error::{Error, Result};
 use crate::format::ifile::InodePlace;
+use crate::format::index::span;
 use crate::format::inode::{InodeImage, Root};
 use crate::format::node::{Node, NodeId};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
+use crate::reader::Tree;
 use quick_cache::Weighter;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

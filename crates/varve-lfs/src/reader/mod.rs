@@ -11,7 +11,10 @@ mod patches;
 mod plugged;
 mod scattered;
 mod source;
+mod tree;
 mod windows;
+
+pub use tree::Tree;
 
 use crate::durability::Durability;
 use crate::error::Result;

@@ -171,6 +171,7 @@ pub fn roll_forward(
         base: Arc::new(base),
         frozen: None,
         live,
+        usage,
     };
     let out = Recovered {
         committed: RankedRwLock::new(Rank::Committed, committed),

@@ -1,9 +1,9 @@
 //! Segments whose holes are written into (`docs/holes.md`).
 
+use super::Holes;
 use super::hold::PREPARED;
 use super::{Edition, SegmentState, SegmentTable};
 use crate::format::ifile::NOT_EMPTY;
-use crate::log::Holes;
 use std::ops::Range;
 use std::sync::Arc;
 use varve_fs::planted::{self, Planted};

@@ -4,9 +4,9 @@
 //! reserve. It is exact after each checkpoint and pessimistic in between, so a
 //! refusal takes a checkpoint first.
 
-use super::pending::Pending;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::lfs::Lfs;
+use crate::pending::Pending;
 use varve_fs::{StatFs, Usage};
 
 /// Summary bytes charged for a block.
@@ -21,7 +21,7 @@ const NUMBERS_BESIDE: u64 = 64;
 
 /// Whether everything on the volume fits into its capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
+pub(crate) enum Fit {
     Yes,
     /// Not by the estimate of what has not been folded; a checkpoint will tell.
     PerhapsFolded,
@@ -72,7 +72,7 @@ impl Lfs {
     /// lives: of the blocks that can change without anything being made.
     pub(super) fn spare_map_bytes(&self, inodes: u64) -> u64 {
         let (_, used) = self.map_blocks(inodes);
-        SPARE_MAPS * used * super::price::ifile_block_price(&self.geometry)
+        SPARE_MAPS * used * crate::price::ifile_block_price(&self.geometry)
     }
 
     /// The price of what lives, and what metadata may grow by with no block more.
@@ -88,14 +88,13 @@ impl Lfs {
 
     /// What the index, the inode map and the table take, and the spare maps.
     fn metadata(&self, total: Usage, pending: Pending) -> Metadata {
-        let logged = self.log.lock().usage;
         let (map, _) = self.map_blocks(total.inodes);
         let spare = self.spare_map_bytes(total.inodes);
         let new = self.new_nodes(pending);
         let committed = self.committed.read();
-        let base = &committed.base;
+        let (base, logged) = (&committed.base, committed.usage);
         let height = committed.tallest().max(1);
-        let at_most = super::price::new_node_bytes(height.into(), 1);
+        let at_most = crate::price::new_node_bytes(height.into(), 1);
         let deltas = [Some(&committed.live), committed.frozen.as_deref()];
         let deltas = || deltas.iter().flatten();
         let folds: u64 = deltas().map(|delta| delta.file_fold_bytes).sum();
@@ -118,7 +117,7 @@ impl Lfs {
     }
 
     /// Whether `total` fits, of which `pending` waits in memory.
-    pub(super) fn fits(&self, total: Usage, pending: Pending) -> Fit {
+    pub(crate) fn fits(&self, total: Usage, pending: Pending) -> Fit {
         let (price, capacity) = (self.price(total), self.capacity());
         let metadata = self.metadata(total, pending);
         let known = price.saturating_add(metadata.counted);
@@ -133,7 +132,7 @@ impl Lfs {
 
     /// True if this part of the capacity is neither used nor going to be.
     pub(crate) fn has_slack(&self, part: u64) -> bool {
-        let total = self.log.lock().usage;
+        let total = self.committed.read().usage;
         let metadata = self.metadata(total, Pending::default());
         let used = self.price(total).saturating_add(metadata.counted);
         self.capacity().saturating_sub(used) >= self.capacity() / part

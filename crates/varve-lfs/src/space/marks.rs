@@ -1,9 +1,9 @@
 //! Marks among the clean segments: how many of them make the cleaner begin, have
 //! writers pay or wait, and have what waits in memory written.
 
-use super::pending::Pending;
-use crate::cleaner::Pace;
+use crate::control::Pace;
 use crate::lfs::Lfs;
+use crate::pending::Pending;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten, Usage};
 

@@ -1,5 +1,6 @@
-//! Room: what is counted, what is kept, what an operation may ask, and when a
-//! checkpoint or the cleaner must run. `docs/space.md` has the argument.
+//! Room: what is counted and what is kept. Who is admitted, and when a checkpoint or
+//! the cleaner must run for that, is `admission.rs`, above the cleaner, which asks
+//! here. `docs/space.md` has the argument.
 //!
 //! **The invariant.** *From every reachable state, any sequence of removals, in any
 //! order, with checkpoints and cleaning between them, ends with an empty volume.*
@@ -8,25 +9,18 @@
 //! - **R1, a checkpoint always fits.** Nothing is admitted, appended or moved unless
 //!   the log's room then holds what waits in memory, what folding all of it may
 //!   write, and the usage table of one checkpoint more ([`room`]). What a fold may
-//!   write is known from the delta alone ([`price`]).
+//!   write is known from the delta alone (`price.rs`, `delta/fold.rs`).
 //! - **R2, what grows leaves room** for the inode map to be written twice and for
 //!   the cleaner to move a batch: the floor ([`room`]).
 //! - **R3, what lives fits**, metadata and two more inode maps included, into what
 //!   the reserve leaves ([`fit`]).
 //! - **R4, removals are admitted under R1 alone.** Where that does not hold, what
-//!   waits is appended, a checkpoint is taken, the cleaner works ([`admission`]).
+//!   waits is appended, a checkpoint is taken, the cleaner works (`admission.rs`).
 //!
 //! Source of the two forms of accounting: Seltzer's thesis, §6.2.2.
 
-mod admission;
-mod allowance;
 mod fit;
 mod marks;
-mod pending;
-mod price;
 mod room;
 
-pub(crate) use admission::Refusal;
-pub(crate) use allowance::Allowance;
-pub(crate) use pending::Pending;
-pub(crate) use price::{FoldPrice, Further};
+pub(crate) use fit::Fit;

@@ -1,14 +1,15 @@
 //! R1 and R2: what the log has room for, and what folding may write.
 
-use super::pending::Pending;
-use super::price::{BelowFold, Further, ifile_block_price};
-use crate::base::{Base, height_for};
+use crate::base::Base;
 use crate::committed::Committed;
 use crate::delta::Delta;
+use crate::delta::fold::{BelowFold, Further};
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::node::FANOUT;
 use crate::lfs::Lfs;
 use crate::mkfs::Reserve;
+use crate::pending::Pending;
+use crate::price::ifile_block_price;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Purpose;
 
@@ -50,7 +51,7 @@ impl Lfs {
     /// True if there is room for `pending`, for what folding it later may write, and
     /// for what folding everything so far may write, and still left what the purpose
     /// must leave.
-    pub(super) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
+    pub(crate) fn has_room(&self, pending: Pending, purpose: Purpose) -> bool {
         match purpose {
             Purpose::Shrink => self.with_fold(pending) <= self.spare_bytes(),
             Purpose::Grow | Purpose::Rewrite => {
@@ -73,7 +74,7 @@ impl Lfs {
     }
 
     /// The sums that decide whether a removal is admitted, for people.
-    pub(super) fn told(&self, pending: Pending) -> String {
+    pub(crate) fn told(&self, pending: Pending) -> String {
         format!(
             "{} clean segments, room {}, fold {}, what waits {} of {pending:?}",
             self.clean_segments_now(),
@@ -89,7 +90,8 @@ impl Lfs {
         let reserve = self.reserve();
         let sizes = (self.geometry.segment_bytes, self.geometry.block_bytes);
         let slack = Reserve::of(sizes, self.geometry.segment_count.into()).slack;
-        let maps = self.spare_map_bytes(self.log.lock().usage.inodes);
+        let inodes = self.committed.read().usage.inodes;
+        let maps = self.spare_map_bytes(inodes);
         reserve - slack.min(reserve / 2) + maps.div_ceil(self.dependable_bytes())
     }
 
@@ -164,8 +166,7 @@ impl Lfs {
 
     /// Most index nodes that lead to what waits, and blocks among that.
     fn ways_of(&self, pending: Pending) -> (u64, u64) {
-        let reach = height_for(self.geometry.root_slots(), pending.highest_block);
-        let height = u64::from(self.tallest().max(reach));
+        let height = u64::from(self.tallest().max(pending.height));
         // A leaf for so many of a run, and a thirtieth of that above.
         let leaves = pending.run_blocks.div_ceil(FANOUT);
         let scattered = height.saturating_mul(pending.blocks);
@@ -176,7 +177,7 @@ impl Lfs {
     /// Most bytes of nodes that do not exist yet and lead to what waits.
     pub(super) fn new_nodes(&self, pending: Pending) -> u64 {
         let (nodes, blocks) = self.ways_of(pending);
-        super::price::new_node_bytes(nodes, blocks)
+        crate::price::new_node_bytes(nodes, blocks)
     }
 
     /// No index is known to be taller than this.

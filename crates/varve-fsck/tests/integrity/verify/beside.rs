@@ -14,7 +14,9 @@ use varve_lfs::FormatOptions;
 fn thousands_of_random_steps_give_no_false_alarm() {
     let seed = std::env::var("VARVE_SEED").map_or(1, |text| text.parse().unwrap());
     let rounds = std::env::var("VARVE_ROUNDS").map_or(1, |text| text.parse().unwrap());
-    eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fsck --test integrity thousands_of");
+    eprintln!(
+        "reproduce: VARVE_SEED={seed} cargo test -p varve-fsck --test integrity thousands_of"
+    );
     for round in 0..rounds {
         one_round(seed + round);
     }

@@ -1,10 +1,10 @@
 //! A cleaner of another process, before a server that says what a test wants:
 //! what it asks for, in which order, and what it makes of the answers.
 
-use crate::cleaner::claims::MAX_CLAIMS;
 use crate::cleaner::client::{Client, Done, Marks, Outside, Refusal, Step};
-use crate::cleaner::policy::PolicyKind;
 use crate::cleaner::wire::{Answer, Block, Marked, Request, Standing, Usage};
+use crate::control::claims::MAX_CLAIMS;
+use crate::policy::PolicyKind;
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;

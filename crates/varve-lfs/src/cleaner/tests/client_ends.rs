@@ -3,8 +3,8 @@
 
 use super::client::{ALL, server};
 use crate::cleaner::client::{Done, Refusal, Step};
-use crate::cleaner::policy::PolicyKind;
 use crate::cleaner::wire::{Answer, Request};
+use crate::policy::PolicyKind;
 use std::time::Duration;
 
 const AGAIN: Duration = Duration::from_millis(10);

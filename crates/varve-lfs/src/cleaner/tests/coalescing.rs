@@ -4,8 +4,8 @@
 use super::{BLOCK, Volume};
 use crate::MountOptions;
 use crate::cleaner::Coalesced;
-use crate::cleaner::policy::{Coalescing, EXTENT_BYTES};
 use crate::format::Pointer;
+use crate::policy::{Coalescing, EXTENT_BYTES};
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Device, Operation};

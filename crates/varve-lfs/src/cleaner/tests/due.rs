@@ -2,7 +2,7 @@
 //! up.
 
 use super::{FormatOptions, MountOptions, Urgency, Volume, settled_file};
-use crate::cleaner::Pace;
+use crate::control::Pace;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

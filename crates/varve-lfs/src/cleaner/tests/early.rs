@@ -2,7 +2,7 @@
 //! what a mount makes of it.
 
 use super::*;
-use crate::space::Further;
+use crate::delta::fold::Further;
 use varve_device::Operation;
 
 impl Volume {

@@ -4,7 +4,7 @@
 mod unread;
 
 use super::*;
-use crate::cleaner::holes::Plugging;
+use crate::control::plugging::Plugging;
 use crate::log::LogItem;
 use crate::segments::Edition;
 use varve_device::{Fault, FaultDevice, FaultKind};

@@ -2,7 +2,6 @@
 //! said to cost.
 
 use super::{BLOCK, PUNCH, Volume, found_in, settled_file};
-use crate::base::Tree;
 use crate::chain::ChainItem;
 use crate::cleaner::Found;
 use crate::cleaner::liveness::Life;
@@ -11,8 +10,9 @@ use crate::delta::Delta;
 use crate::durability::InFlight;
 use crate::format::Pointer;
 use crate::format::node::NodeId;
+use crate::price::FoldPrice;
+use crate::reader::Tree;
 use crate::segments::{Segment, SegmentState};
-use crate::space::FoldPrice;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 //! writers begin to slow down.
 
 use super::{FormatOptions, MountOptions, Volume, settled_file};
-use crate::cleaner::Pace;
-use crate::space::Pending;
+use crate::control::Pace;
+use crate::pending::Pending;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Unwritten};
 

@@ -3,9 +3,9 @@
 
 use super::remote::{call, join, living, markv};
 use super::{Among, Urgency, Volume, settled_file};
-use crate::base::imap_block;
+use crate::cleaner::CallError;
 use crate::cleaner::wire::{Answer, Block, Request};
-use crate::cleaner::{CallError, CleanerId};
+use crate::control::claims::CleanerId;
 use crate::segments::SegmentState;
 use crate::{Error, MountOptions};
 use std::cell::Cell;
@@ -245,7 +245,7 @@ fn an_image_that_is_replaced_while_it_is_asked_is_no_damage() {
         let v = Volume::new();
         let (file, _) = settled_file(&v, 20);
         let base = Arc::clone(&v.lfs.committed.read().base);
-        let map = imap_block(&v.lfs.geometry, file.0);
+        let map = v.lfs.geometry.imap_block(file.0);
         let map = base.ifile_tree(&v.lfs.reader).get(map).unwrap().unwrap();
         let (judged, leading) = match of_ifile {
             false => (v.node(file), map),

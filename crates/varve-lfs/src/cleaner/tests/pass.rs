@@ -1,8 +1,8 @@
 //! What one pass takes, and when it ends.
 
 use super::{Among, BLOCK, Caller, InodeNo, PUNCH, Urgency, View, Volume, settled_file};
-use crate::cleaner::CleanerId;
-use crate::cleaner::policy::PolicyKind;
+use crate::control::claims::CleanerId;
+use crate::policy::PolicyKind;
 use std::collections::BTreeSet;
 
 impl Volume {

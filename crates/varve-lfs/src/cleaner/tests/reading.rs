@@ -3,7 +3,7 @@
 
 use super::{BLOCK, Volume, settled_file};
 use crate::chain::{ChainItem, MapPage};
-use crate::cleaner::{BlockInfo, SegmentContents};
+use crate::control::contents::{BlockInfo, SegmentContents};
 use crate::format::Pointer;
 use crate::segments::Edition;
 use crate::{FormatOptions, MountOptions};

@@ -2,9 +2,11 @@
 
 use super::{BLOCK, Volume, settled_file};
 use crate::cleaner::client::{Client, Marks, Outside, Refusal, Step};
-use crate::cleaner::policy::PolicyKind;
 use crate::cleaner::wire::{Answer, Block, Request};
-use crate::cleaner::{CallError, CleanerId, CleanerSettings, LEASE_NS, Pace};
+use crate::cleaner::{CallError, LEASE_NS};
+use crate::control::claims::CleanerId;
+use crate::control::{CleanerSettings, Pace};
+use crate::policy::PolicyKind;
 use crate::{FormatOptions, Lfs, MountOptions};
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,8 @@
 
 use super::{Volume, settled_file};
 use crate::cleaner::pace::Pacer;
-use crate::cleaner::{CleanerId, LEASE_NS, PATIENCE_NS};
+use crate::cleaner::{LEASE_NS, PATIENCE_NS};
+use crate::control::claims::CleanerId;
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

@@ -17,7 +17,7 @@ use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// First bytes of the superblock.
-pub const MAGIC: [u8; 8] = *b"VARVEVL\x01";
+pub const MAGIC: [u8; 8] = crate::format::superblock::VIRTUAL_LOG_MAGIC;
 /// Format version: another one cannot be read.
 pub const VERSION: u16 = 1;
 /// Incompatible feature: small transactions are records of changes.

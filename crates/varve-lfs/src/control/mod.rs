@@ -1,23 +1,30 @@
 //! How the mount's own cleaner works, changed while it runs, and what it and the
 //! writers tell each other.
 
-use super::claims::{Claims, CleanerInfo};
-use super::contents::SegmentContents;
-use super::holes::Plugging;
-use super::pace::{Gauge, Pacer};
-use super::policy::PolicyKind;
-use super::price::Spread;
-use super::way::Way;
+pub mod claims;
+pub mod contents;
+pub mod fragments;
+pub mod pace;
+pub mod plugging;
+pub mod spread;
+pub mod state;
+pub mod way;
+
 use crate::error::{Error, Result};
-use crate::heads::LogEnd;
-use crate::lfs::Lfs;
 use crate::locks::{Rank, Ranked, RankedMutex};
+use crate::policy::PolicyKind;
+use claims::{Claims, CleanerInfo};
+use contents::SegmentContents;
+use pace::{Gauge, Pacer};
+use plugging::Plugging;
+use spread::Spread;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use varve_device::BufferPool;
 use varve_device::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering::Relaxed};
 use varve_device::sync::thread::{self, ThreadId};
 use varve_device::sync::{Condvar, Mutex, MutexGuard};
+use way::Way;
 
 /// When the mount's own cleaner works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +122,7 @@ pub(crate) struct Shared {
     pub pacer: Pacer,
     /// Since when there is something to learn for it, and what had been gained
     /// by then.
-    pub(super) learnt: (u64, i64),
+    pub(crate) learnt: (u64, i64),
     /// Requests seen, and when that last changed.
     activity: (u64, u64),
     /// The last pass of the mount's own thread gained nothing.
@@ -126,7 +133,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     /// The mount's own thread cleans ahead of need, and gains by it.
-    pub(super) fn own_thread_gains(&self) -> bool {
+    pub(crate) fn own_thread_gains(&self) -> bool {
         let pace = self.settings.pace;
         pace.threaded && pace.running && !self.fruitless
     }
@@ -140,22 +147,22 @@ pub(crate) struct Control {
     /// Callers who wait for room, and those of them who are about to clean.
     needy: AtomicU32,
     next: AtomicU32,
-    closing: AtomicBool,
-    pub(super) bell: (Mutex<()>, Condvar),
+    pub(crate) closing: AtomicBool,
+    pub(crate) bell: (Mutex<()>, Condvar),
     /// Segments have become clean, or a pass is over; goes with the bell's
     /// mutex.
-    pub(super) gained: Condvar,
+    pub(crate) gained: Condvar,
     /// Whom the cleaner's portions give way to.
     pub way: Way,
     /// The thread that cleans, if the mount has one.
     cleaner: OnceLock<ThreadId>,
     /// Has that thread come.
-    summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    pub(crate) summon: OnceLock<Box<dyn Fn() + Send + Sync>>,
     /// Nanoseconds that writers owe, and how much of the log that is for.
-    pub(super) owed_ns: AtomicU64,
-    pub(super) taxed_bytes: AtomicU64,
+    pub(crate) owed_ns: AtomicU64,
+    pub(crate) taxed_bytes: AtomicU64,
     /// What the log's last group left of the open segment.
-    open_percent: AtomicU8,
+    pub(crate) open_percent: AtomicU8,
     /// Calls of other processes at work.
     pub remote_calls: AtomicU32,
     /// The last pass gave segments back ahead of checkpoints.
@@ -190,7 +197,7 @@ impl Drop for Needy<'_> {
 }
 
 /// Somebody is about to clean for himself for as long as this lives.
-pub(super) struct Next<'c>(&'c Control);
+pub(crate) struct Next<'c>(&'c Control);
 
 impl Drop for Next<'_> {
     fn drop(&mut self) {
@@ -265,7 +272,7 @@ impl Control {
         Needy(self)
     }
 
-    pub(super) fn comes_next(&self) -> Next<'_> {
+    pub(crate) fn comes_next(&self) -> Next<'_> {
         self.next.fetch_add(1, Relaxed);
         Next(self)
     }
@@ -295,115 +302,35 @@ impl Control {
     }
 
     /// The calling thread is the one that cleans.
-    pub(super) fn is_cleaner(&self) -> bool {
+    pub(crate) fn is_cleaner(&self) -> bool {
         let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner == here)
     }
 
     /// Another thread cleans.
-    pub(super) fn cleans_elsewhere(&self) -> bool {
+    pub(crate) fn cleans_elsewhere(&self) -> bool {
         let here = thread::current().id();
         self.cleaner.get().is_some_and(|cleaner| *cleaner != here)
     }
 
     /// Has the thread that cleans come, if somebody has said how.
-    pub(super) fn summon(&self) {
+    pub(crate) fn summon(&self) {
         if let Some(summon) = self.summon.get() {
             summon();
         }
     }
 
-    fn ring(&self) {
+    pub(crate) fn ring(&self) {
         let _bell = self.bell.0.lock();
         self.bell.1.notify_all();
         self.gained.notify_all();
     }
 
     /// Waits, unless somebody is in need or the volume closes.
-    pub(super) fn wait(&self, ns: u64) {
+    pub(crate) fn wait(&self, ns: u64) {
         let mut bell = self.bell.0.lock();
         if !self.somebody_waits() && !self.is_closing() {
             self.bell.1.wait_for(&mut bell, Duration::from_nanos(ns));
         }
-    }
-}
-
-impl Lfs {
-    /// How the mount's own cleaner works.
-    pub fn cleaner_settings(&self) -> CleanerSettings {
-        self.control.shared().settings
-    }
-
-    /// Changes how the mount's own cleaner works, from its next pass on.
-    ///
-    /// # Errors
-    /// `Unfit` if a mount cannot do that; then nothing has changed.
-    pub fn set_cleaner(&self, settings: CleanerSettings) -> Result<()> {
-        settings.check()?;
-        self.control.shared().settings = settings;
-        self.control.ring();
-        Ok(())
-    }
-
-    /// How cleaning stands.
-    pub fn cleaner_status(&self) -> CleanerStatus {
-        let gauge = self.cleaning_gauge();
-        let now_ns = self.clock.monotonic_ns();
-        let mut shared = self.control.shared();
-        shared.claims.expire(now_ns);
-        CleanerStatus {
-            settings: shared.settings,
-            gauge,
-            others: shared.claims.cleaners(now_ns),
-        }
-    }
-
-    /// Rests of the cleaner and waits of writers end, and there are no more:
-    /// the volume is about to be closed.
-    pub fn hurry(&self) {
-        self.control.closing.store(true, Relaxed);
-        self.control.ring();
-    }
-
-    /// Clean segments and their marks.
-    pub fn cleaning_gauge(&self) -> Gauge {
-        let now_ns = self.clock.monotonic_ns();
-        let idle_ns = self.control.idle_ns(now_ns);
-        let pace = self.control.shared().settings.pace;
-        let (floor, need, low, high) = self.cleaning_marks(&pace);
-        Gauge {
-            clean: self.clean_segments_now(),
-            open_percent: self.control.open_percent.load(Relaxed),
-            floor,
-            need,
-            low,
-            high,
-            used_bytes: self.bytes_logged(),
-            idle: pace.idle_ns.is_some_and(|least| idle_ns >= least),
-            waiting: self.control.somebody_waits(),
-        }
-    }
-
-    /// The log has come to `end`: see [`Gauge::open_percent`].
-    pub(crate) fn tell_end(&self, end: &LogEnd) {
-        let segment = u64::from(self.geometry.segment_bytes);
-        let heads = (0..self.heads).map(|head| end.at(head));
-        let left = heads.map(|at| segment.saturating_sub(at.offset.get().into()));
-        let percent = left.sum::<u64>() * 100 / (segment * self.heads as u64);
-        self.control.open_percent.store(percent as u8, Relaxed);
-    }
-
-    /// The mount's own cleaner has work.
-    pub fn wants_cleaning(&self) -> bool {
-        let gauge = self.cleaning_gauge();
-        let running = self.control.shared().settings.pace.running;
-        running && (gauge.waiting || gauge.clean < gauge.low)
-    }
-
-    /// Has the thread that cleans come at once: somebody is in need. Without
-    /// this it comes when it next looks.
-    pub fn on_need(&self, summon: Box<dyn Fn() + Send + Sync>) {
-        // A second one would be the same.
-        let _ = self.control.summon.set(summon);
     }
 }

@@ -6,12 +6,12 @@
 //! anything else is appended; and again by as many if a power cut came between
 //! them. Checkpoints append to the first head only.
 
-use super::lives::Lives;
-use super::placement::Placement;
-use crate::cleaner::policy::{Measures, PolicyKind};
 use crate::error::{Error, Result};
 use crate::heads::MAX_HEADS;
 use crate::lfs::Lfs;
+use crate::log::lives::Lives;
+use crate::log::placement::Placement;
+use crate::policy::{Measures, PolicyKind};
 use varve_fs::planted::{self, Planted};
 
 impl Lfs {

@@ -6,11 +6,7 @@
 //! So the worst of them are remembered, in memory only: after a mount nothing
 //! is known until something is written, and `varve coalesce` looks for itself.
 
-use crate::cleaner::Coalesced;
-use crate::cleaner::policy::{Coalescing, File};
-use crate::error::{Error, Result};
 use crate::format::node::Node;
-use crate::lfs::Lfs;
 use foldhash::HashMap;
 use varve_fs::{BlockPointer, InodeNo};
 
@@ -62,7 +58,7 @@ impl Fragments {
     }
 
     /// The worst files, and the block each goes on from.
-    fn worst(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn worst(&self) -> Vec<(u64, u64)> {
         let mut files: Vec<(u64, Pieces)> = self.files.iter().map(|(i, p)| (*i, *p)).collect();
         files.sort_by_key(|(ino, pieces)| (std::cmp::Reverse(pieces.jumps), *ino));
         let worst = files.into_iter().take(LOOKS);
@@ -70,55 +66,10 @@ impl Fragments {
     }
 
     /// It has been put in order up to `next`, or as a whole.
-    fn done(&mut self, ino: u64, next: Option<u64>) {
+    pub(crate) fn done(&mut self, ino: u64, next: Option<u64>) {
         match (next, self.files.get_mut(&ino)) {
             (Some(next), Some(pieces)) => pieces.next = next,
             _ => drop(self.files.remove(&ino)),
-        }
-    }
-}
-
-impl Lfs {
-    /// A step of idle work: puts up to `limit_bytes` of a file in order that
-    /// folding has found in pieces and that `policy` chooses. Nothing if there
-    /// is none.
-    ///
-    /// # Errors
-    /// As [`Lfs::coalesce`].
-    pub fn coalesce_found(
-        &self,
-        policy: &Coalescing,
-        limit_bytes: u64,
-    ) -> Result<Option<Coalesced>> {
-        let worst = self.fragments.lock().worst();
-        let mut files = Vec::new();
-        for &(number, _) in &worst {
-            match self.lookup().inode(InodeNo(number)) {
-                Ok((image, _)) => files.push(File {
-                    number,
-                    bytes: image.inode.size,
-                    written_ns: image.inode.mtime.as_ns(),
-                }),
-                Err(Error::NoInode(_)) => self.fragments.lock().done(number, None),
-                Err(error) => return Err(error),
-            }
-        }
-        let chosen = policy.choose(&files, self.clock.now_ns());
-        let Some(file) = chosen.first() else {
-            return Ok(None);
-        };
-        let from = worst.iter().find(|(ino, _)| *ino == file.number);
-        let from = from.map_or(0, |(_, next)| *next);
-        match self.coalesce(policy, InodeNo(file.number), from, limit_bytes) {
-            Ok(done) => {
-                self.fragments.lock().done(file.number, done.next);
-                Ok(Some(done))
-            }
-            Err(Error::NoInode(_)) => {
-                self.fragments.lock().done(file.number, None);
-                Ok(Some(Coalesced::default()))
-            }
-            Err(error) => Err(error),
         }
     }
 }

@@ -3,11 +3,11 @@
 //! Every byte that the log hands to the device is counted once: the causes of
 //! [`crate::Statistics::written_by_cause`] add up to what the device takes.
 
-use super::item::{GroupKind, LogItem};
-use super::plan::PartialPlan;
 use crate::format::SECTOR;
 use crate::format::ifile::UNFINISHED_OFFSET;
 use crate::lfs::Lfs;
+use crate::log::item::{GroupKind, LogItem};
+use crate::log::plan::PartialPlan;
 use crate::statistics::Counters;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_fs::InodeNo;

@@ -1,5 +1,7 @@
 //! What waits in memory to be appended, in the measures that its price has.
 
+use crate::format::index::height_for;
+use crate::geometry::Geometry;
 use std::ops::Add;
 use varve_fs::Waiting;
 
@@ -16,14 +18,15 @@ pub(crate) struct Pending {
     pub blocks: u64,
     /// Blocks that stand in runs, beside those.
     pub run_blocks: u64,
-    /// No file reaches beyond this block.
-    pub highest_block: u64,
+    /// No file needs a taller index.
+    pub height: u8,
 }
 
 impl Pending {
     /// What waits, and `asked` bytes of who is to be admitted, while the tree in
     /// memory has `unlogged` blocks more than the log.
-    pub fn of(waiting: &Waiting, asked: u64, unlogged: u64, block_bytes: u64) -> Self {
+    pub fn of(waiting: &Waiting, asked: u64, unlogged: u64, geometry: &Geometry) -> Self {
+        let block_bytes = u64::from(geometry.block_bytes);
         // A run has two ends, and who changes names changes a few blocks.
         let ends = 2 * waiting.unwritten.ranges + ENDS * waiting.operations;
         let runs = unlogged.saturating_sub(waiting.unwritten.blocks);
@@ -33,7 +36,7 @@ impl Pending {
             files: waiting.images(),
             blocks: waiting.unwritten.blocks.saturating_add(ends),
             run_blocks: runs.saturating_add(coming),
-            highest_block: waiting.highest_block,
+            height: height_for(geometry.root_slots(), waiting.highest_block),
         }
     }
 
@@ -43,7 +46,7 @@ impl Pending {
             && self.files <= other.files
             && self.blocks <= other.blocks
             && self.run_blocks <= other.run_blocks
-            && self.highest_block <= other.highest_block
+            && self.height <= other.height
     }
 }
 
@@ -60,7 +63,7 @@ impl Add for Pending {
             files: self.files.saturating_add(other.files),
             blocks: self.blocks.saturating_add(other.blocks),
             run_blocks: self.run_blocks.saturating_add(other.run_blocks),
-            highest_block: self.highest_block.max(other.highest_block),
+            height: self.height.max(other.height),
         }
     }
 }
@@ -82,15 +85,17 @@ mod tests {
             promised: 8192,
             asked: 4096,
             operations: 2,
-            highest_block: 77,
+            highest_block: 377,
         };
-        let pending = Pending::of(&waiting, waiting.asked, 110, 4096);
+        let geometry = crate::geometry::tests::volume(1 << 30, 4096, true);
+        let pending = Pending::of(&waiting, waiting.asked, 110, &geometry);
         assert_eq!(pending.bytes, 50_000 + 8192 + 4096);
         assert_eq!(pending.files, 3 + 2 * IMAGES_AT_MOST);
         assert_eq!(pending.blocks, 10 + 2 * 2 + 2 * ENDS);
         // Reserved and not written, and what is to come.
         assert_eq!(pending.run_blocks, 100 + 3);
-        assert_eq!(pending.highest_block, 77);
+        // Three pointers in the inode, each to a leaf of 126 blocks.
+        assert_eq!(pending.height, 1);
     }
 
     #[test]
@@ -100,10 +105,10 @@ mod tests {
             files: 2,
             blocks: 3,
             run_blocks: 4,
-            highest_block: 5,
+            height: 5,
         };
         let two = one + one;
         assert!(one.is_within(&two) && two.is_within(&two) && !two.is_within(&one));
-        assert_eq!(two.highest_block, 5);
+        assert_eq!(two.height, 5);
     }
 }

@@ -7,24 +7,30 @@
 //!    inodes, change pointers, announce the buffers as in flight. From here
 //!    on every read sees the group;
 //! 4. write: after the log lock is released, hand the buffers to the device
-//!    ([`super::Output`]).
+//!    ([`Output`](crate::log::Output)).
 //!
 //! Nothing here waits for the device while a lock is held.
 
-use super::build::PartialBuffer;
-use super::holes::{Holes, gather_blocks};
-use super::item::{GroupKind, LogItem, Placed};
-use super::placement::{Placement, Run};
-use super::plan::{PartialPlan, plan};
+mod account;
+mod append;
+mod holes;
+mod relocate;
+mod resize;
+
 use crate::durability::InFlight;
 use crate::error::Result;
 use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Pointer, SECTOR, SummaryHeader};
-use crate::heads::{LogEnd, is_entered};
+use crate::heads::is_entered;
 use crate::lfs::Lfs;
+use crate::log::LogState;
+use crate::log::build::PartialBuffer;
+use crate::log::holes::gather_blocks;
+use crate::log::item::{GroupKind, LogItem, Placed};
+use crate::log::placement::Run;
+use crate::log::plan::{PartialPlan, plan};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use varve_device::BufferPool;
 use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 
@@ -36,25 +42,6 @@ pub struct Written {
     /// One per item, in the order in which they were written: that of the group
     /// but where it was parted between heads, which a checkpoint's never is.
     pub placed: Vec<Placed>,
-}
-
-/// The end of the log, where it is written.
-#[derive(Debug)]
-pub struct LogState {
-    /// Behind the last partial, and where each head stands.
-    pub end: LogEnd,
-    /// Which head takes what.
-    pub placement: Placement,
-    /// Random identity of this mount.
-    pub mount_id: u64,
-    /// Number of this mount.
-    pub incarnation: u32,
-    /// What lives on the volume.
-    pub usage: Usage,
-    /// Buffers for large partial segments.
-    pub pool: Arc<BufferPool>,
-    /// Segments whose holes may be written into.
-    pub holes: Vec<Holes>,
 }
 
 impl Lfs {
@@ -81,10 +68,10 @@ impl Lfs {
             gather_blocks(&self.geometry, &mut items);
         }
         let plans = self.plan_group(&mut log, &items, &runs, kind)?;
-        if let Some(usage) = usage {
-            log.usage = usage;
-        }
         if plans.is_empty() {
+            if let Some(usage) = usage {
+                self.change_committed().usage = usage;
+            }
             let serial = log.end.serial();
             return Ok(Some(Written {
                 serial,
@@ -95,7 +82,7 @@ impl Lfs {
         for plan in &plans {
             self.account(plan, &items[plan.items.clone()], kind);
         }
-        let written = self.apply_group(&mut log, &plans, filled, items, kind);
+        let written = self.apply_group(&mut log, &plans, filled, items, (kind, usage));
         drop(log);
         let count = plans.len() as u64;
         self.counters.groups.fetch_add(1, Relaxed);
@@ -234,7 +221,7 @@ impl Lfs {
         plans: &[PartialPlan],
         filled: Vec<Filled>,
         items: Vec<LogItem>,
-        kind: GroupKind,
+        (kind, usage): (GroupKind, Option<Usage>),
     ) -> Written {
         let mut placed = Vec::with_capacity(items.len());
         let mut items = items.into_iter();
@@ -248,6 +235,7 @@ impl Lfs {
             false => 0,
         };
         let mut committed = self.change_committed();
+        committed.usage = usage.unwrap_or(committed.usage);
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
             let Filled {
                 mut buffer,
@@ -280,9 +268,9 @@ impl Lfs {
                 members: 1.into(),
                 entry_count: 0.into(),
                 written_ns: self.clock.now_ns().into(),
-                inodes_used: log.usage.inodes.into(),
-                blocks_used: log.usage.blocks.into(),
-                sectors_used: log.usage.sectors.into(),
+                inodes_used: committed.usage.inodes.into(),
+                blocks_used: committed.usage.blocks.into(),
+                sectors_used: committed.usage.sectors.into(),
                 head: plan.head as u8,
                 spare: [0; 15],
             };

@@ -11,39 +11,17 @@
 //! - *The ifile*: blocks of the inode map, the unfinished list, the index above.
 //! - The usage table is the volume's, not the delta's ([`crate::space`]).
 
-mod file;
-
-pub use file::{FoldPrice, inode_price};
-
-use crate::base::imap_block;
-use crate::delta::Delta;
-use crate::format::Pointer;
+use super::Delta;
 use crate::format::node::{FANOUT, NodeId};
 use crate::geometry::Geometry;
+use crate::price::{OVERHEAD, POINTER, SMALL_NODE, ifile_block_price, inode_price, new_node_bytes};
 use foldhash::HashSet;
 use varve_fs::InodeNo;
-
-/// A node's part of a summary and of a group's padding. Of large ones it is more:
-/// a 32nd of them covers that.
-const OVERHEAD: u64 = 128;
-/// Bytes that an index node takes in the log besides its pointers: its header,
-/// rounded up to a sector, and its own pointer in the node above.
-const SMALL_NODE: u64 = 48 + 511 + 32 + OVERHEAD;
-/// Bytes of a pointer in a node that is not packed.
-const POINTER: u64 = size_of::<Pointer>() as u64;
 
 /// Blocks of the inode map that change because a number beside theirs leaves the
 /// list of free ones or joins it: at either end of what was taken from the list's
 /// head and of what was taken where the mount found it, and its former head.
 const NEIGHBOURS: u64 = 8;
-
-/// Bytes for which writing a block of the ifile is priced, its part of summaries
-/// included: 32 of them are a group ([`crate::checkpoint::IFILE_CHUNK`]), with a
-/// summary of one write unit. That of a group cut in two by the end of a segment
-/// is in what [`crate::lfs::Lfs::dependable_bytes`] leaves out.
-pub(crate) fn ifile_block_price(geometry: &Geometry) -> u64 {
-    u64::from(geometry.block_bytes) + u64::from(geometry.block_bytes.max(geometry.write_unit)) / 32
-}
 
 /// What the image below a delta brings to the price of folding it.
 #[derive(Clone, Copy, Debug)]
@@ -70,12 +48,6 @@ pub struct Further {
     pub imap_blocks: u64,
     /// What is known of the price beside that.
     pub bytes: u64,
-}
-
-/// Most bytes of so many nodes that do not exist yet and hold so many pointers.
-pub(super) fn new_node_bytes(nodes: u64, blocks: u64) -> u64 {
-    let pointers = blocks.saturating_mul(POINTER);
-    nodes.saturating_mul(SMALL_NODE).saturating_add(pointers)
 }
 
 impl Delta {
@@ -175,7 +147,7 @@ impl Delta {
         files: impl Iterator<Item = InodeNo>,
     ) -> u64 {
         let files = files.filter(|ino| *ino != InodeNo::IFILE);
-        let blocks: HashSet<u64> = files.map(|ino| imap_block(geometry, ino.0)).collect();
+        let blocks: HashSet<u64> = files.map(|ino| geometry.imap_block(ino.0)).collect();
         blocks.difference(&self.imap_blocks).count() as u64
     }
 

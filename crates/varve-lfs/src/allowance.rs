@@ -10,7 +10,7 @@
 //! committed state is held for a change; so a grant derived from what a change
 //! has displaced never counts.
 
-use super::pending::Pending;
+use crate::pending::Pending;
 use varve_device::sync::RwLock;
 use varve_device::sync::atomic::AtomicU64;
 use varve_device::sync::atomic::Ordering::{AcqRel, Acquire};
@@ -27,7 +27,7 @@ const MARGIN_PENDING: Pending = Pending {
     files: 1024,
     blocks: 2048,
     run_blocks: 8192,
-    highest_block: 0,
+    height: 0,
 };
 
 /// See the module's head.
@@ -101,12 +101,12 @@ mod tests {
         }
     }
 
-    fn pending(bytes: u64, files: u64, blocks: u64, highest_block: u64) -> Pending {
+    fn pending(bytes: u64, files: u64, blocks: u64, height: u8) -> Pending {
         Pending {
             bytes,
             files,
             blocks,
-            highest_block,
+            height,
             run_blocks: 0,
         }
     }

@@ -3,15 +3,15 @@
 //! Called under the committed state's lock, so that a move is tested in the
 //! same moment as it is appended (protocol rules 18 and 19).
 
-use super::build::PartialBuffer;
-use super::image::{Below, compose};
-use super::item::{GroupKind, LogItem, Placed};
 use crate::apply::{BlockChange, Cause, Record};
 use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::format::Pointer;
 use crate::format::ifile::InodePlace;
 use crate::lfs::Lfs;
+use crate::log::build::PartialBuffer;
+use crate::log::image::{Below, compose};
+use crate::log::item::{GroupKind, LogItem, Placed};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};

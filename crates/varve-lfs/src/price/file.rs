@@ -7,7 +7,7 @@
 //! the least that reaches the blocks it has seen.
 
 use super::{POINTER, SMALL_NODE};
-use crate::base::height_for;
+use crate::format::index::height_for;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
 use std::collections::BTreeSet;

@@ -1,11 +1,12 @@
 //! R4: admitting operations, and making room for them.
 
-use super::allowance::Grant;
-use super::fit::Fit;
-use super::pending::Pending;
+use crate::allowance::Grant;
 use crate::cleaner::{PATIENCE_NS, Urgency};
+use crate::control::state::Refusal;
 use crate::error::{Error, Result};
 use crate::lfs::Lfs;
+use crate::pending::Pending;
+use crate::space::Fit;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::{Purpose, Usage, Waiting};
 
@@ -14,28 +15,20 @@ const MAX_ROUNDS: u32 = 64;
 /// Rounds without gain after which the volume counts as full.
 const MAX_IDLE_ROUNDS: u32 = 3;
 
-/// When a caller was refused although everything would have fitted: asking
-/// again is in vain until something has changed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refusal {
-    bytes: u64,
-    data_bytes: u64,
-    sectors: u64,
-}
-
 impl Lfs {
     /// Answers for [`varve_fs::Layout::admit`].
     ///
     /// # Errors
     /// `OutOfSegments`, or what a checkpoint or the cleaner failed with.
     pub(crate) fn make_room(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
-        let block_bytes = u64::from(self.geometry.block_bytes);
-        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, block_bytes);
+        let told = |asked, unlogged| Pending::of(&waiting, asked, unlogged, &self.geometry);
         // What is reserved and not logged is within what a grant says of `total`.
         if self.allowance.covers(total, told(waiting.asked, 0)) {
             return Ok(());
         }
-        let unlogged = total.blocks.saturating_sub(self.log.lock().usage.blocks);
+        let unlogged = total
+            .blocks
+            .saturating_sub(self.committed.read().usage.blocks);
         let pending = told(waiting.asked, unlogged);
         self.control.asked();
         let state = self.allowance.state();
@@ -69,7 +62,7 @@ impl Lfs {
         let refusal = Refusal {
             bytes: pending.bytes,
             data_bytes: self.counters.data_bytes.load(Relaxed),
-            sectors: self.log.lock().usage.sectors,
+            sectors: self.committed.read().usage.sectors,
         };
         let again = cleaning
             .refused

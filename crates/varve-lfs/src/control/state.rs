@@ -1,0 +1,41 @@
+//! What the cleaner keeps between passes.
+
+use crate::policy::{Policy, PolicyKind};
+
+/// When a caller was refused although everything would have fitted: asking
+/// again is in vain until something has changed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Refusal {
+    pub bytes: u64,
+    pub data_bytes: u64,
+    pub sectors: u64,
+}
+
+/// What the cleaner keeps between passes.
+#[derive(Debug)]
+pub struct CleanerState {
+    pub kind: PolicyKind,
+    pub policy: Box<dyn Policy>,
+    /// Serial of the log's end after a pass that gained nothing.
+    pub fruitless_at: Option<u64>,
+    /// Passes since one last gained anything.
+    pub barren: u32,
+    /// Clean segments when cleaning ahead of need last ended.
+    pub rested_at: Option<u64>,
+    /// The last refusal for want of clean segments.
+    pub refused: Option<Refusal>,
+}
+
+impl CleanerState {
+    /// Before the first pass.
+    pub(crate) fn new(policy: PolicyKind) -> Self {
+        CleanerState {
+            kind: policy,
+            policy: policy.policy(),
+            fruitless_at: None,
+            barren: 0,
+            rested_at: None,
+            refused: None,
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! Where the log stands.
+
+use super::placement::Placement;
+use crate::heads::LogEnd;
+use crate::segments::Holes;
+use std::sync::Arc;
+use varve_device::BufferPool;
+
+/// The end of the log, where it is written.
+#[derive(Debug)]
+pub struct LogState {
+    /// Behind the last partial, and where each head stands.
+    pub end: LogEnd,
+    /// Which head takes what.
+    pub placement: Placement,
+    /// Random identity of this mount.
+    pub mount_id: u64,
+    /// Number of this mount.
+    pub incarnation: u32,
+    /// Buffers for large partial segments.
+    pub pool: Arc<BufferPool>,
+    /// Segments whose holes may be written into.
+    pub holes: Vec<Holes>,
+}
