@@ -205,7 +205,7 @@ pub enum Item {
         /// When a user last wrote it.
         written: Timestamp,
     },
-    /// All extended attributes, as one blob of at most 64 KiB; empty for none.
+    /// All extended attributes, as one blob; empty for none.
     Xattrs {
         /// Whose.
         ino: InodeNo,

@@ -28,6 +28,8 @@ use varve_device::sync::Mutex;
 
 /// Bytes in a sector.
 const SECTOR_BYTES: usize = 512;
+/// Most bytes of extended attributes.
+const XATTR_BYTES: usize = 1 << 17;
 /// What one inode costs, in bytes.
 const INODE_PRICE_BYTES: u64 = 256;
 /// The version of a number's first file.
@@ -241,7 +243,7 @@ impl Layout for MemoryLayout {
         LayoutGeometry {
             block_bytes: self.options.block_bytes,
             inline_bytes: self.options.inline_bytes,
-            xattr_bytes: 1 << 16,
+            xattr_bytes: XATTR_BYTES,
             max_file_bytes: self.options.max_file_bytes,
             group_bytes: self.options.group_bytes,
             hash_seed: self.options.hash_seed,

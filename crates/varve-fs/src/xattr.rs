@@ -1,8 +1,8 @@
 //! Extended attributes.
 //!
-//! All attributes of a file are one blob of at most 64 KiB: entries sorted by
-//! name, each a byte with the name's length, four with the value's (little
-//! endian), the name, the value. The layout stores it, the epoch carries it.
+//! All attributes of a file are one blob: entries sorted by name, each a byte with
+//! the name's length, four with the value's (little endian), the name, the value.
+//! The layout says how long it may be and stores it, the epoch carries it.
 
 use crate::acl::{self, AclEntry};
 use crate::attr::Caller;
@@ -15,8 +15,10 @@ use crate::types::{FileKind, InodeNo, View};
 use crate::vnode::{State, Vnode, sectors_of};
 use std::sync::{Arc, OnceLock};
 
-/// The largest blob, and so the largest value.
-const BLOB_MAX: usize = 1 << 16;
+/// The largest value, as Linux allows it.
+const VALUE_MAX: usize = 1 << 16;
+/// All names with a zero byte behind each, as Linux lists them.
+const LIST_MAX: usize = 1 << 16;
 const NAME_MAX: usize = 255;
 
 /// One attribute of a blob.
@@ -76,7 +78,7 @@ fn attribute_bytes(name: &[u8], value: &[u8]) -> usize {
 /// The blob with one attribute set, or removed if `value` is absent.
 ///
 /// # Errors
-/// `NoSpace` if it grows too large, `Damaged`.
+/// `NoSpace` if the names could not be listed any more, `Damaged`.
 pub(crate) fn with(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
     let mut all = Vec::new();
     for attribute in attributes(blob) {
@@ -88,6 +90,10 @@ pub(crate) fn with(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec
     if let Some(value) = value {
         let at = all.partition_point(|a| a.name < name);
         all.insert(at, Attribute { name, value });
+    }
+    let listed: usize = all.iter().map(|attribute| attribute.name.len() + 1).sum();
+    if value.is_some() && listed > LIST_MAX {
+        return Err(Error::NoSpace);
     }
     let mut out =
         Vec::with_capacity(blob.len() + value.map_or(0, |new| attribute_bytes(name, new)));
@@ -101,11 +107,7 @@ pub(crate) fn with(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec
         out.extend_from_slice(name);
         out.extend_from_slice(value);
     }
-    if out.len() > BLOB_MAX {
-        Err(Error::NoSpace)
-    } else {
-        Ok(out)
-    }
+    Ok(out)
 }
 
 /// The part of a name that says who may use it.
@@ -197,8 +199,8 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
-    /// name of more than 255 bytes, `NoSpace` if all together exceed 64 KiB,
-    /// `NotPermitted`, and as [`Self::getxattr`].
+    /// name of more than 255 bytes, `NoSpace` if all together exceed what the
+    /// layout stores or their names 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
     #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn setxattr(
         &self,
@@ -211,7 +213,7 @@ impl<L: Layout> FileSystem<L> {
         replace: bool,
     ) -> Result<()> {
         let View::Live = view;
-        if value.len() > BLOB_MAX {
+        if value.len() > VALUE_MAX {
             return Err(Error::Range);
         }
         self.change_xattr(caller, ino, name, Some(value), create, replace)
@@ -372,7 +374,7 @@ impl<L: Layout> FileSystem<L> {
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
         let before = state.waiting_xattrs();
-        state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by BLOB_MAX");
+        state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;
         self.waits.block_came(state.inode.xattr_bytes as usize);
@@ -472,12 +474,15 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_beyond_64_kib_is_refused() {
-        let blob = with(b"", b"user.a", Some(&[0; 40_000])).unwrap();
-        assert!(matches!(
-            with(&blob, b"user.b", Some(&[0; 30_000])),
-            Err(Error::NoSpace)
-        ));
+    fn names_that_could_not_be_listed_are_refused() {
+        let name = |i: usize| format!("user.{i:0250}").into_bytes();
+        let most = LIST_MAX / (name(0).len() + 1);
+        let blob = (0..most).fold(Vec::new(), |blob, i| {
+            with(&blob, &name(i), Some(b"")).unwrap()
+        });
+        let refused = with(&blob, &name(most), Some(b""));
+        assert!(matches!(refused, Err(Error::NoSpace)));
+        assert!(with(&blob, &name(0), None).unwrap().len() < blob.len());
     }
 
     proptest! {

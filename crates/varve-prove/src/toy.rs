@@ -325,7 +325,7 @@ impl Layout for ToyLayout {
         LayoutGeometry {
             block_bytes: BLOCK_BYTES,
             inline_bytes: 100,
-            xattr_bytes: 1 << 16,
+            xattr_bytes: 1 << 17,
             max_file_bytes: 1 << 60,
             group_bytes: 32 * 1024,
             hash_seed: 1,

@@ -1,6 +1,6 @@
 //! What a group makes of a volume, and the rules it must keep to.
 
-use super::{FIRST_VERSION, MemoryOptions, MemoryPointer, SECTOR_BYTES};
+use super::{FIRST_VERSION, MemoryOptions, MemoryPointer, SECTOR_BYTES, XATTR_BYTES};
 use crate::inode::{Inode, flags};
 use crate::layout::{Group, Item, Usage};
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
@@ -162,7 +162,7 @@ impl State {
                 file.blocks.insert(*block, stored);
             }
             Item::Xattrs { data, .. } => {
-                assert!(data.len() <= 1 << 16, "{ino:?}: attributes too large");
+                assert!(data.len() <= XATTR_BYTES, "{ino:?}: attributes too large");
                 file.xattrs = Arc::clone(data);
             }
             Item::Inode(image) => {

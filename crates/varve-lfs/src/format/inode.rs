@@ -10,7 +10,7 @@
 //! the root alone finds every block; without it the root is the one of the
 //! last checkpoint, amended by the block entries since.
 
-use super::{Malformed, Pointer};
+use super::{Malformed, Pointer, SECTOR};
 use varve_fs::{Inode, InodeNo, Timestamp};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -78,6 +78,9 @@ pub struct DiskInode {
 }
 const _: () = assert!(size_of::<DiskInode>() == 160);
 const _: () = assert!(std::mem::offset_of!(DiskInode, xattrs) == 128);
+
+/// Most bytes of extended attributes: the sectors that a pointer can count.
+pub const MAX_XATTR_BYTES: usize = u8::MAX as usize * SECTOR as usize;
 
 /// Bytes of a [`DiskInode`] before its tail.
 pub const HEADER_BYTES: usize = size_of::<DiskInode>();
@@ -194,7 +197,9 @@ impl InodeImage {
         // Without a root, the attribute pointer is the checkpoint's as well.
         let xattr_bytes = u64::from(header.xattr_bytes.get());
         let known = flags & inode_flags::ROOT != 0;
-        if xattr_bytes > 65536 || (known && xattr_bytes > header.xattrs.stored_bytes()) {
+        if xattr_bytes > MAX_XATTR_BYTES as u64
+            || (known && xattr_bytes > header.xattrs.stored_bytes())
+        {
             return Err(bad("extended attributes exceed their block".into()));
         }
         let root = (flags & inode_flags::ROOT != 0)

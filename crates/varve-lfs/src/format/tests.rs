@@ -3,7 +3,7 @@
 
 use super::checkpoint::CheckpointRecord;
 use super::ifile::{ImapState, InodePlace, MAX_INO};
-use super::inode::{InodeImage, MAX_HEIGHT, Root, inode_flags};
+use super::inode::{InodeImage, MAX_HEIGHT, MAX_XATTR_BYTES, Root, inode_flags};
 use super::node::{Node, NodeId};
 use super::owner::OwnerRecord;
 use super::pointer::pointer_flags;
@@ -422,7 +422,10 @@ fn inodes_that_no_writer_makes_are_refused() {
     let second = 1_000_000_000;
     refused(inode(|h| h.nanos[3] = second.into()), "out of range");
     refused(inode(|h| h.height = MAX_HEIGHT + 1), "impossible index");
-    refused(inode(|h| h.xattr_bytes = 65537.into()), "exceed");
+    refused(
+        inode(|h| h.xattr_bytes = (MAX_XATTR_BYTES as u32 + 1).into()),
+        "exceed",
+    );
     refused(inode(|h| h.xattr_bytes = 1.into()), "exceed");
     let mut bytes = [0; 256];
     sound.encode(&mut bytes);
