@@ -315,6 +315,8 @@ fn attributes_are_set_all_or_none() {
     // A list that does not fit must not change the mode either.
     fs.setxattr(LIVE, &root, f, b"user.a", &[0; 65_000], false, false)
         .unwrap();
+    fs.setxattr(LIVE, &root, f, b"user.b", &[0; 65_000], false, false)
+        .unwrap();
     fs.removexattr(LIVE, &root, f, access).unwrap();
     for id in 0..200 {
         list.extend(2u16.to_le_bytes());
