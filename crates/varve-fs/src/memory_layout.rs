@@ -29,7 +29,7 @@ use varve_device::sync::Mutex;
 /// Bytes in a sector.
 const SECTOR_BYTES: usize = 512;
 /// Most bytes of extended attributes.
-const XATTR_BYTES: usize = 1 << 17;
+const XATTR_BYTES: usize = 255 * SECTOR_BYTES;
 /// What one inode costs, in bytes.
 const INODE_PRICE_BYTES: u64 = 256;
 /// The version of a number's first file.
