@@ -8,7 +8,7 @@ use varve_device::{Clock, Device, Geometry, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_lfs::format::crc32c;
 use varve_lfs::vlfs::format::{
-    CheckpointHeader, Delta, Image, Measures, Node, NodeId, Record, Superblock,
+    CheckpointHeader, Delta, Fork, Image, Measures, Node, NodeId, Record, Superblock,
 };
 use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format};
 use varve_vlog::{InOrder, Medium};
@@ -80,6 +80,11 @@ fn samples(unit: u32) -> &'static [Vec<u8>; 2] {
             let at = if nth % 8 == 0 { 1 << 40 } else { 0 };
             let written = system.write(View::Live, &caller, ino, at, &bytes);
             written.expect("room");
+            if nth % 10 == 5 {
+                let value = vec![nth as u8; 300 + 1800 * nth as usize];
+                let set = system.setxattr(View::Live, &caller, ino, b"user.note", &value, false, false);
+                set.expect("room");
+            }
             if nth % 4 == 0 {
                 system.fsync(View::Live, ino, false).expect("memory");
             }
@@ -131,9 +136,11 @@ fn parse(unit: &[u8], measures: &Measures, place: u64) {
         let again = Image::decode(&image.encode(measures), measures, InodeNo(3));
         assert_eq!(again.expect("what was parsed"), image);
     }
-    for height in 1..3 {
+    let forks = Fork::ALL.into_iter();
+    for (fork, height) in forks.flat_map(|fork| [(fork, 1), (fork, 2)]) {
         let id = NodeId {
             ino: 3,
+            fork,
             height,
             index: 0,
         };

@@ -84,8 +84,8 @@ struct Capture<'a, L: Layout> {
     payload: u64,
     blocks: u64,
     images: u64,
-    /// How many files' attributes are in it, and what they counted for.
-    xattrs: (u64, u64),
+    /// The lengths of the attributes in it.
+    xattrs: Vec<usize>,
     /// Ranges in it that were pending.
     ranges: u64,
     flights: Vec<Flight>,
@@ -116,7 +116,7 @@ impl<L: Layout> FileSystem<L> {
             payload: 0,
             blocks: 0,
             images: 0,
-            xattrs: (0, 0),
+            xattrs: Vec::new(),
             ranges: 0,
             flights: Vec::new(),
             ended: Vec::new(),
@@ -173,8 +173,10 @@ impl<L: Layout> FileSystem<L> {
         self.table.forget_ended(ended.iter().map(|file| file.ino));
         self.waits.images_went(members);
         self.waits.ranges_went(ranges);
-        let (attributes, charge) = xattrs;
-        self.waits.blocks_went(attributes, charge);
+        let block_bytes = self.store.block_bytes;
+        for bytes in xattrs {
+            self.waits.attributes_went(bytes, block_bytes);
+        }
         self.captures_finished.store(number, Release);
         Ok(Position(self.appended.load(Acquire)))
     }
@@ -326,8 +328,7 @@ impl<L: Layout> Capture<'_, L> {
             state.flying = std::mem::take(&mut state.pending);
         }
         if state.xattrs_dirty {
-            self.xattrs.0 += 1;
-            self.xattrs.1 += dirty_charge(state.inode.xattr_bytes as usize);
+            self.xattrs.push(state.inode.xattr_bytes as usize);
             state.xattrs_dirty = false;
             let data = state.xattrs.get().cloned().unwrap_or_default();
             self.payload += data.len() as u64;

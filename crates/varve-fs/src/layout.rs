@@ -81,8 +81,12 @@ pub struct Waiting {
     pub unwritten: Unwritten,
     /// Bytes promised to operations that have been admitted.
     pub promised: u64,
+    /// Of these, extended attributes: each file's are one blob.
+    pub promised_attributes: u64,
     /// Bytes asked for by operations that are not admitted yet.
     pub asked: u64,
+    /// Of these, extended attributes.
+    pub asked_attributes: u64,
     /// How many operations these are; each writes [`IMAGES_AT_MOST`] images at
     /// most.
     pub operations: u64,
@@ -110,6 +114,8 @@ pub struct Unwritten {
     pub bytes: u64,
     /// Blocks among them; a file's extended attributes are one.
     pub blocks: u64,
+    /// Blocks that extended attributes take beyond a file's first one.
+    pub further: u64,
     /// Images among them, at most.
     pub images: u64,
     /// Ranges of blocks that are gone or reserved.
@@ -205,7 +211,7 @@ pub enum Item {
         /// When a user last wrote it.
         written: Timestamp,
     },
-    /// All extended attributes, as one blob of at most 64 KiB; empty for none.
+    /// All extended attributes, as one blob; empty for none.
     Xattrs {
         /// Whose.
         ino: InodeNo,

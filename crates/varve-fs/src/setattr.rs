@@ -7,6 +7,7 @@ use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::names::REMOVAL_BYTES;
 use crate::permission::{WRITE, permit_owner, without_set_id};
+use crate::space::Coming;
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use crate::vnode::{State, Vnode};
@@ -72,7 +73,8 @@ impl<L: Layout> FileSystem<L> {
                 let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
                 let frees = set.size.is_some();
                 let left = if frees { 0 } else { LEFT_TO_REMOVALS };
-                self.begin(Usage::default(), u64::from(list) + left, Purpose::Shrink)?
+                let coming = Coming::attributes(list.into()).and(left);
+                self.begin(Usage::default(), coming, Purpose::Shrink)?
             };
             let mut state = vnode.write();
             state.live()?;

@@ -87,8 +87,11 @@ pub(crate) struct SpaceAccount {
     /// Bytes that operations which were admitted may add to what waits in
     /// memory.
     promised_bytes: AtomicU64,
+    /// Of these, extended attributes.
+    promised_attributes: AtomicU64,
     /// The same of operations that wait for the answer.
     asked_bytes: AtomicU64,
+    asked_attributes: AtomicU64,
     /// The highest block that an operation was to reach.
     highest_block: AtomicU64,
     /// See `held.rs`.
@@ -125,12 +128,48 @@ impl SpaceAccount {
     }
 }
 
+/// Bytes that an operation adds to what waits in memory at most.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Coming {
+    bytes: u64,
+    /// Of these, extended attributes of one file.
+    attributes: u64,
+}
+
+impl From<u64> for Coming {
+    /// Blocks, wherever they are.
+    fn from(bytes: u64) -> Self {
+        Coming {
+            bytes,
+            attributes: 0,
+        }
+    }
+}
+
+impl Coming {
+    /// A file's extended attributes.
+    pub fn attributes(bytes: u64) -> Self {
+        Coming {
+            bytes,
+            attributes: bytes,
+        }
+    }
+
+    /// And so many others.
+    pub fn and(self, bytes: u64) -> Self {
+        Coming {
+            bytes: self.bytes + bytes,
+            ..self
+        }
+    }
+}
+
 /// What somebody asks for.
 struct Demand {
     /// What it adds to the tree at most.
     growth: Usage,
     /// The same of what waits in memory.
-    bytes: u64,
+    coming: Coming,
     purpose: Purpose,
     /// What it leaves besides.
     keep: Usage,
@@ -142,19 +181,22 @@ struct Demand {
 pub(crate) struct Operation<'a> {
     account: &'a SpaceAccount,
     growth: Usage,
-    bytes: u64,
+    coming: Coming,
     gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
 }
 
 impl<'a> Operation<'a> {
     /// It will come, and need what it asked for. It has entered the crowd.
-    fn admitted(account: &'a SpaceAccount, growth: Usage, bytes: u64) -> Self {
+    fn admitted(account: &'a SpaceAccount, growth: Usage, coming: Coming) -> Self {
         account.promised.add(growth);
-        account.promised_bytes.fetch_add(bytes, Relaxed);
+        account.promised_bytes.fetch_add(coming.bytes, Relaxed);
+        if coming.attributes > 0 {
+            (account.promised_attributes).fetch_add(coming.attributes, Relaxed);
+        }
         Operation {
             account,
             growth,
-            bytes,
+            coming,
             gate: None,
         }
     }
@@ -164,13 +206,17 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.gate = None;
         self.account.promised.subtract(self.growth);
-        (self.account.promised_bytes).fetch_sub(self.bytes, Relaxed);
+        // The part first: it is never more than all.
+        if self.coming.attributes > 0 {
+            (self.account.promised_attributes).fetch_sub(self.coming.attributes, Relaxed);
+        }
+        (self.account.promised_bytes).fetch_sub(self.coming.bytes, Relaxed);
         self.account.crowd.leave();
     }
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Admits an operation that adds at most `growth` to the tree and `bytes`
+    /// Admits an operation that adds at most `growth` to the tree and `coming`
     /// to what waits in memory, and passes it through the gate.
     ///
     /// # Errors
@@ -179,10 +225,10 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn begin(
         &self,
         growth: Usage,
-        bytes: u64,
+        coming: impl Into<Coming>,
         purpose: Purpose,
     ) -> Result<Operation<'_>> {
-        let operation = self.promise(growth, bytes, purpose)?;
+        let operation = self.promise(growth, coming, purpose)?;
         Ok(self.enter(operation))
     }
 
@@ -190,11 +236,11 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn promise(
         &self,
         growth: Usage,
-        bytes: u64,
+        coming: impl Into<Coming>,
         purpose: Purpose,
     ) -> Result<Operation<'_>> {
         let keep = self.keeps(growth, purpose);
-        self.promise_keeping(growth, bytes, purpose, keep)
+        self.promise_keeping(growth, coming, purpose, keep)
     }
 
     /// What an operation leaves besides: what adds nothing takes no room from
@@ -210,7 +256,7 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn promise_keeping(
         &self,
         growth: Usage,
-        bytes: u64,
+        coming: impl Into<Coming>,
         purpose: Purpose,
         keep: Usage,
     ) -> Result<Operation<'_>> {
@@ -221,7 +267,7 @@ impl<L: Layout> FileSystem<L> {
         };
         self.ask_until_it_fits(&Demand {
             growth,
-            bytes,
+            coming: coming.into(),
             purpose,
             keep,
             tries: Cell::new(0),
@@ -239,7 +285,7 @@ impl<L: Layout> FileSystem<L> {
         self.prepare()?;
         self.ask(&Demand {
             growth,
-            bytes,
+            coming: bytes.into(),
             purpose: Purpose::Grow,
             keep,
             tries: Cell::new(0),
@@ -341,16 +387,18 @@ impl<L: Layout> FileSystem<L> {
     /// Asks the layout once whether all that is there, promised and to be kept
     /// fits beside what is asked for.
     fn ask(&self, demand: &Demand) -> Result<Operation<'_>> {
-        let (account, growth, bytes) = (&self.space, demand.growth, demand.bytes);
+        let (account, growth, coming) = (&self.space, demand.growth, demand.coming);
         demand.tries.set(demand.tries.get() + 1);
         account.crowd.enter();
         account.asked.add(growth);
-        account.asked_bytes.fetch_add(bytes, Relaxed);
+        account.asked_bytes.fetch_add(coming.bytes, Relaxed);
+        (account.asked_attributes).fetch_add(coming.attributes, Relaxed);
         let answer = self.admits(demand);
         // Promised before it is no longer asked for.
-        let admitted = answer.map(|()| Operation::admitted(account, growth, bytes));
+        let admitted = answer.map(|()| Operation::admitted(account, growth, coming));
         account.asked.subtract(growth);
-        account.asked_bytes.fetch_sub(bytes, Relaxed);
+        (account.asked_attributes).fetch_sub(coming.attributes, Relaxed);
+        account.asked_bytes.fetch_sub(coming.bytes, Relaxed);
         if admitted.is_err() {
             account.crowd.leave();
         }
@@ -359,20 +407,24 @@ impl<L: Layout> FileSystem<L> {
 
     fn admits(&self, demand: &Demand) -> Result<()> {
         let account = &self.space;
-        let (asked, asked_bytes) = match demand.purpose {
+        let (asked, coming) = match demand.purpose {
             // Nobody may be admitted into what another was promised.
             Purpose::Grow | Purpose::Rewrite => {
-                (account.asked.get(), account.asked_bytes.load(Relaxed))
+                let attributes = account.asked_attributes.load(Relaxed);
+                let bytes = account.asked_bytes.load(Relaxed);
+                (account.asked.get(), Coming { bytes, attributes })
             }
             // Those who grow the tree may be refused; this one may not, and
             // does not wait for them.
-            Purpose::Shrink => (demand.growth, demand.bytes),
+            Purpose::Shrink => (demand.growth, demand.coming),
         };
         let total = sum(sum(account.present.get(), account.promised.get()), asked);
         let waiting = Waiting {
             unwritten: self.waits.now(),
+            promised_attributes: account.promised_attributes.load(Relaxed),
             promised: account.promised_bytes.load(Relaxed),
-            asked: asked_bytes,
+            asked: coming.bytes,
+            asked_attributes: coming.attributes,
             operations: account.crowd.under_way(),
             highest_block: account.highest_block.load(Relaxed),
         };
@@ -390,7 +442,7 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn begin_unasked(&self) -> Operation<'_> {
         self.space.crowd.enter();
         let nothing = Usage::default();
-        self.enter(Operation::admitted(&self.space, nothing, 0))
+        self.enter(Operation::admitted(&self.space, nothing, 0.into()))
     }
 
     /// # Errors

@@ -221,7 +221,7 @@ impl<L: Layout> FileSystem<L> {
         state.life = Life::Freed;
         state.inline_dirty = false;
         if let Some(bytes) = state.waiting_xattrs() {
-            self.waits.block_went(bytes);
+            self.waits.attributes_went(bytes, self.store.block_bytes);
             state.xattrs_dirty = false;
         }
         state.changes.note(ALL);

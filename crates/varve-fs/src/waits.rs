@@ -15,6 +15,7 @@ use varve_device::sync::atomic::Ordering::Relaxed;
 pub(crate) struct Waits {
     bytes: AtomicU64,
     blocks: AtomicU64,
+    further: AtomicU64,
     images: AtomicU64,
     ranges: AtomicU64,
 }
@@ -31,12 +32,13 @@ impl Waits {
         Unwritten {
             bytes: self.bytes(),
             blocks: self.blocks.load(Relaxed),
+            further: self.further.load(Relaxed),
             images: self.images.load(Relaxed),
             ranges: self.ranges.load(Relaxed),
         }
     }
 
-    /// A block so long is dirty; extended attributes are one.
+    /// A block so long is dirty.
     #[inline]
     pub fn block_came(&self, bytes: usize) {
         self.blocks.fetch_add(1, Relaxed);
@@ -55,6 +57,18 @@ impl Waits {
         }
         self.blocks.fetch_sub(blocks, Relaxed);
         self.bytes.fetch_sub(charge, Relaxed);
+    }
+
+    /// A file's extended attributes are dirty, which take so many bytes.
+    pub fn attributes_came(&self, bytes: usize, block_bytes: usize) {
+        self.block_came(bytes);
+        (self.further).fetch_add(further(bytes, block_bytes), Relaxed);
+    }
+
+    /// Those that took so many are not any more.
+    pub fn attributes_went(&self, bytes: usize, block_bytes: usize) {
+        self.block_went(bytes);
+        (self.further).fetch_sub(further(bytes, block_bytes), Relaxed);
     }
 
     /// One has another length.
@@ -101,4 +115,9 @@ impl Waits {
         }
         self.ranges.fetch_sub(ranges, Relaxed);
     }
+}
+
+/// Blocks beyond the first.
+fn further(bytes: usize, block_bytes: usize) -> u64 {
+    bytes.div_ceil(block_bytes).saturating_sub(1) as u64
 }

@@ -11,6 +11,7 @@ use crate::file_flags::may_rewrite;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::permission::{READ, WRITE, permit_owner};
+use crate::space::Coming;
 use crate::types::{FileKind, InodeNo, View};
 use crate::vnode::{State, Vnode, sectors_of};
 use std::sync::{Arc, OnceLock};
@@ -259,11 +260,11 @@ impl<L: Layout> FileSystem<L> {
         // All of the file's attributes are written anew.
         let others = u64::from(vnode.read().inode.xattr_bytes);
         let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
-        let operation = match self.begin(growth, bytes, purpose) {
+        let operation = match self.begin(growth, Coming::attributes(bytes), purpose) {
             Err(Error::NoSpace) if new.is_some() => {
                 // What it really takes may be there: a value is replaced.
                 let (growth, bytes) = self.growth_of_xattr(&vnode, name, new)?;
-                self.begin(growth, bytes, purpose)?
+                self.begin(growth, Coming::attributes(bytes), purpose)?
             }
             other => other?,
         };
@@ -330,7 +331,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: 0,
             sectors: sectors_of(bytes).saturating_sub(before),
         };
-        Ok((growth, bytes.max(self.store.block_bytes) as u64))
+        Ok((growth, bytes as u64))
     }
 
     fn permit_xattr(
@@ -377,9 +378,10 @@ impl<L: Layout> FileSystem<L> {
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;
-        self.waits.block_came(state.inode.xattr_bytes as usize);
+        let block_bytes = self.store.block_bytes;
+        (self.waits).attributes_came(state.inode.xattr_bytes as usize, block_bytes);
         if let Some(bytes) = before {
-            self.waits.block_went(bytes);
+            self.waits.attributes_went(bytes, block_bytes);
         }
     }
 

@@ -42,8 +42,10 @@ pub enum Error {
         expected: u32,
     },
     /// A unit of a VLFS volume is not what leads to it says.
-    #[error("unit {unit}: {source}")]
+    #[error("inode {ino}, unit {unit}: {source}")]
     BadUnit {
+        /// Whose unit: the inode, or one of its index nodes.
+        ino: InodeNo,
         /// Which unit.
         unit: u64,
         /// What is wrong.
@@ -112,12 +114,11 @@ impl From<Error> for varve_fs::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Device(device) => device.into(),
-            Error::BadBlock { ino, .. } => varve_fs::Error::Damaged {
+            Error::BadBlock { ino, .. } | Error::BadUnit { ino, .. } => varve_fs::Error::Damaged {
                 ino: Some(ino),
                 detail: error.to_string(),
             },
             Error::Damaged { .. }
-            | Error::BadUnit { .. }
             | Error::VirtualLog(_)
             | Error::NoVolume { .. }
             | Error::NoCheckpoint { .. } => varve_fs::Error::Damaged {

@@ -79,11 +79,14 @@ mod tests {
             unwritten: Unwritten {
                 bytes: 50_000,
                 blocks: 10,
+                further: 0,
                 images: 3,
                 ranges: 2,
             },
             promised: 8192,
+            promised_attributes: 0,
             asked: 4096,
+            asked_attributes: 0,
             operations: 2,
             highest_block: 377,
         };

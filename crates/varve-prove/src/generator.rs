@@ -154,16 +154,28 @@ impl Generator {
         if self.random.once_in(3) {
             return Operation::RemoveXattr { path, name };
         }
-        let length = if self.random.once_in(5) {
-            3000
-        } else {
+        let length = if !self.random.once_in(5) {
             self.random.below(200)
+        } else if name == "p" && self.random.once_in(2) {
+            self.long_value()
+        } else {
+            3000
         };
         Operation::SetXattr {
             path,
             name,
             length,
             pattern: self.pattern(),
+        }
+    }
+
+    /// Of several blocks, mostly; the longest, and a block's worth, more often.
+    fn long_value(&mut self) -> u64 {
+        let most = self.profile.xattr_bytes;
+        match self.random.below(4) {
+            0 => most,
+            1 => self.profile.block_bytes.min(most),
+            _ => 1 + self.random.below(most),
         }
     }
 

@@ -82,6 +82,8 @@ pub trait Mounted: Send + Sync {
     fn damage(&self) -> Vec<String>;
     /// Bytes in a block, and bytes an inode holds itself.
     fn measures(&self) -> (u32, usize);
+    /// Bytes that the extended attributes of a file may take.
+    fn attribute_bytes(&self) -> usize;
 }
 
 /// Moves what a cleaner has found living.
@@ -348,6 +350,10 @@ impl<L: Layout> Mounted for Handle<L> {
     fn measures(&self) -> (u32, usize) {
         let geometry = self.system.layout().geometry();
         (geometry.block_bytes, geometry.inline_bytes)
+    }
+
+    fn attribute_bytes(&self) -> usize {
+        self.system.layout().geometry().xattr_bytes
     }
 }
 

@@ -10,6 +10,10 @@ use varve_prove::virtual_log::VirtualLog;
 
 fn explore(subject: &VirtualLog, plan: &Plan, workloads: u64, length: u64) -> Counts {
     let start = Instant::now();
+    let plan = &Plan {
+        profile: with_longest(plan.profile.clone()),
+        ..plan.clone()
+    };
     let explorer = Explorer::new(subject);
     for index in 0..workloads {
         if let Err(failure) = explorer.explore_generated(index, length, plan) {
@@ -20,6 +24,14 @@ fn explore(subject: &VirtualLog, plan: &Plan, workloads: u64, length: u64) -> Co
     let rate = counts.states as f64 / start.elapsed().as_secs_f64();
     eprintln!("{counts:?}, {rate:.0} states/s");
     counts
+}
+
+/// Extended attributes as long as Linux has them.
+fn with_longest(profile: Profile) -> Profile {
+    Profile {
+        xattr_bytes: 65_536,
+        ..profile
+    }
 }
 
 #[test]
@@ -80,7 +92,7 @@ fn a_drive_against_the_model() {
     profile.kinds.extend(compacted(seed).profile.kinds);
     let course = Course {
         may_be_full: true,
-        ..Course::new(profile, 1200)
+        ..Course::new(with_longest(profile), 1200)
     };
     if let Err(failure) = course.run_on(seed, &VirtualLog::in_drive()) {
         panic!("{failure}");
@@ -131,6 +143,38 @@ fn power_cuts_while_the_compactor_moves() {
     assert!(counts.states > 200);
 }
 
+/// Set, replaced by longer and shorter ones, removed, moved, in brief and in full
+/// transactions, at each write and flush.
+#[test]
+fn power_cuts_around_long_attributes() {
+    let seed = announce_seed("power_cuts_around_long_attributes", 1);
+    for (nth, unit_bytes) in (0..).zip([512, 1024, 2048, 4096]) {
+        let mut subject = VirtualLog::default();
+        subject.format.unit_bytes = unit_bytes;
+        let plan = Plan {
+            units: vec![unit_bytes],
+            ..Plan::thorough(seed + nth)
+        };
+        for text in [
+            "create a; setxattr a p 100 #1; sync; setxattr a p 65536 #2; fsync a;
+             setxattr a q 60000 #3; fsync a; setxattr a p 20000 #4; fsync a; layout-checkpoint;
+             setxattr a p 65536 #5; fsync a; removexattr a q; fsync a; setxattr a p 10 #6; fsync a",
+            "create a; setxattr a p 50000 #1; create b; setxattr b p 65536 #2; write b 0+40960 #3;
+             sync; unlink b; sync; claim; setxattr a p 9000 #4; fsync a; move; coalesce;
+             setxattr a q 40000 #5; kill; setxattr a p 65536 #6; fsync a; removexattr a q; unlink a;
+             sync",
+        ] {
+            let explorer = Explorer::new(&subject);
+            if let Err(failure) = explorer.explore_story(text, &plan) {
+                panic!("units of {unit_bytes}: {failure}");
+            }
+            let counts = explorer.counts();
+            eprintln!("{counts:?}");
+            assert!(counts.states > 80);
+        }
+    }
+}
+
 #[test]
 fn the_compactor_against_the_model() {
     let seed = announce_seed("the_compactor_against_the_model", 1);
@@ -139,7 +183,7 @@ fn the_compactor_against_the_model() {
         profile.kinds.extend(compacted(seed).profile.kinds);
         let course = Course {
             may_be_full: true,
-            ..Course::new(profile, 1200)
+            ..Course::new(with_longest(profile), 1200)
         };
         if let Err(failure) = course.run_on(seed + round, &subject) {
             panic!("{failure}");
@@ -164,7 +208,7 @@ fn short_lives_one_after_the_other() {
 fn everything_against_the_model() {
     let seed = announce_seed("everything_against_the_model", 1);
     for round in 0..scaled(2) {
-        let course = Course::new(Profile::everything(), 1200);
+        let course = Course::new(with_longest(Profile::everything()), 1200);
         let subject = VirtualLog {
             device_bytes: 64 << 20,
             ..VirtualLog::default()
@@ -184,7 +228,7 @@ fn a_small_volume_against_the_model() {
     {
         let course = Course {
             may_be_full: true,
-            ..Course::new(Profile::everything(), 1200)
+            ..Course::new(with_longest(Profile::everything()), 1200)
         };
         if let Err(failure) = course.run_on(seed + round as u64, subject) {
             panic!("{failure}");

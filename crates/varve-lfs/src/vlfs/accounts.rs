@@ -21,6 +21,10 @@ const WORST: u64 = 8;
 /// they are a file's, in sequence.
 const SCATTERED: u64 = 64 << 10;
 
+/// Blocks that a removal asks for at most, the longest attributes that it may
+/// leave left out.
+const REMOVAL_BLOCKS: u64 = 20;
+
 /// Bytes that a file may have: what its index must reach.
 pub(super) const FILE_BYTES_MAX: u64 = 1 << 60;
 
@@ -58,13 +62,15 @@ impl Prices {
         room - room.div_ceil(in_a_block + 1).min(room)
     }
 
-    /// Each block takes one; the way to it is written anew; the way to both ends
+    /// Each block takes one, those of attributes beyond a file's first nothing
+    /// else: the first one's way has room for the node above them. The way to it is written anew; the way to both ends
     /// of a range; once for each file that a block or a range makes higher, the
     /// way to its first block; each image is one. Nodes and inodes go to whole
     /// blocks while there are any, but for the last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
         let units = self.units_of(waiting);
-        (waiting.blocks).saturating_add(units.div_ceil(self.units_per_block))
+        let blocks = waiting.blocks.saturating_add(waiting.further);
+        blocks.saturating_add(units.div_ceil(self.units_per_block))
     }
 
     /// The nodes and images among it, in units.
@@ -128,6 +134,18 @@ impl Vlfs {
         }
     }
 
+    /// Blocks that the extended attributes take which operations are about to set,
+    /// so many at once: their own, node and inode. A file's lie behind each other.
+    fn attributes_of(&self, waiting: &Waiting) -> u64 {
+        let bytes = (waiting.promised_attributes).saturating_add(waiting.asked_attributes);
+        let blocks = bytes.div_ceil(self.measures().block_bytes.into());
+        match blocks {
+            0 => 0,
+            // The last of each is begun, too.
+            _ => (blocks - 1).saturating_add(waiting.operations.max(1).saturating_mul(3)),
+        }
+    }
+
     /// Blocks that live, or come to: what is written again goes where it can be
     /// soonest, so that in the end each block of several units may have another
     /// one to itself, however they are packed now. How many those are is told by
@@ -143,7 +161,8 @@ impl Vlfs {
         let reserved =
             (usage.blocks.saturating_sub(stored)).saturating_mul(measures.block_sectors());
         let sectors = usage.sectors.saturating_sub(reserved);
-        // Of extended attributes longer than a unit, a sector more than that.
+        // Of blocks of extended attributes longer than a unit, a sector more than
+        // that.
         let long = writer.long_xattrs;
         let beyond = sectors.saturating_sub(stored + long * (unit + 1));
         let several = stored.min(beyond / unit);
@@ -160,7 +179,7 @@ impl Vlfs {
         if total.inodes > measures.inodes.saturating_sub(varve_fs::InodeNo::FIRST.0) {
             return Err(Error::OutOfSegments);
         }
-        let room = self.room_for(purpose);
+        let room = self.room_for(purpose, self.attributes_of(&waiting));
         let (need, owed) = self.need_of(total, waiting, purpose);
         if need.saturating_add(owed) <= room {
             return Ok(());
@@ -182,13 +201,20 @@ impl Vlfs {
         }
     }
 
-    /// Blocks that may live once an operation for this purpose is done.
-    fn room_for(&self, purpose: Purpose) -> u64 {
+    /// Blocks that may live once an operation for this purpose is done, of which
+    /// so many are of extended attributes.
+    fn room_for(&self, purpose: Purpose, attributes: u64) -> u64 {
         let measures = self.measures();
+        let reserve = measures.reserve_blocks;
         let reserve = match purpose {
-            Purpose::Grow => measures.reserve_blocks + self.prices.margin(measures),
-            Purpose::Rewrite => measures.reserve_blocks,
-            Purpose::Shrink => measures.reserve_blocks / 2,
+            Purpose::Grow => reserve + self.prices.margin(measures),
+            // The margin has room for a block or a few; a long blob is copied as a
+            // whole, into what removals have, but for what two of them ask for.
+            Purpose::Rewrite => {
+                let removals = reserve / 2 + 2 * REMOVAL_BLOCKS;
+                reserve - attributes.min(reserve.saturating_sub(removals))
+            }
+            Purpose::Shrink => reserve / 2,
         };
         measures.capacity_blocks().saturating_sub(reserve)
     }
@@ -211,12 +237,14 @@ impl Vlfs {
             Purpose::Rewrite | Purpose::Shrink => live,
         };
         let block = u64::from(measures.block_bytes);
-        let asked = match waiting.asked {
+        let asked = match waiting.asked.saturating_sub(waiting.asked_attributes) {
             scattered @ ..=SCATTERED => scattered * WORST,
             run => SCATTERED * WORST + (run - SCATTERED) / 16 * 17,
         };
-        let promised = waiting.promised.saturating_mul(WORST);
+        let promised =
+            (waiting.promised.saturating_sub(waiting.promised_attributes)).saturating_mul(WORST);
         let changes = (promised.saturating_add(asked).div_ceil(block))
+            .saturating_add(self.attributes_of(&waiting))
             .saturating_add(self.prices.of_unwritten(waiting.unwritten));
         let grown = total.blocks.saturating_sub(usage.blocks);
         let grown = self.prices.with_nodes(grown);
@@ -235,7 +263,7 @@ impl Vlfs {
     pub(super) fn answer_statfs(&self, total: Usage) -> StatFs {
         let measures = self.measures();
         // What growth is admitted to, less the nodes that lead there.
-        let room = self.room_for(Purpose::Grow);
+        let room = self.room_for(Purpose::Grow, 0);
         let Committed {
             comes_to, usage, ..
         } = self.committed();

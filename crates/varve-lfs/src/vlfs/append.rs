@@ -5,7 +5,7 @@ use super::Vlfs;
 use super::accounts::Prices;
 use super::change::changes_of;
 use super::compact::Owner;
-use super::format::{Extent, Measures, NodeId, Place};
+use super::format::{Change, Extent, Fork, Measures, NodeId, Place};
 use super::seal::Writer;
 use super::stage::{Changes, Stage};
 use crate::error::{Error, Result};
@@ -62,7 +62,7 @@ impl Vlfs {
         let changes = written.and_then(|written| {
             let tables = self.tables.read();
             let mut stage = Stage::new(&self.store, &tables);
-            let said = changes_of(&group, written);
+            let said = changes_of(&group, self.measures(), written);
             let applied = said.iter().try_for_each(|change| stage.apply(change));
             applied.map(|()| (stage.changes, said))
         });
@@ -76,7 +76,7 @@ impl Vlfs {
                 return Err(error);
             }
         };
-        let owners = group.items.iter().filter_map(owner_of);
+        let owners = said.iter().filter_map(owner_of);
         for (extent, owner) in extents.iter().zip(owners) {
             writer.owners.note(extent.unit, owner);
         }
@@ -184,16 +184,10 @@ impl Vlfs {
         extents: &mut Vec<Extent>,
     ) -> Result<Written> {
         let measures = *self.measures();
-        let data: Vec<&Arc<Vec<u8>>> = group
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Block { data, .. } => Some(data),
-                Item::Xattrs { data, .. } => (!data.is_empty()).then_some(data),
-                _ => None,
-            })
+        let data: Vec<Arc<Vec<u8>>> = (group.items.iter())
+            .flat_map(|item| blocks_of(item, &measures))
             .collect();
-        let units = |data: &&Arc<Vec<u8>>| measures.units_for(sectors_of(data));
+        let units = |data: &Arc<Vec<u8>>| measures.units_for(sectors_of(data));
         let lengths: Vec<u32> = data.iter().map(units).collect();
         let mut places = Vec::with_capacity(data.len());
         while places.len() < data.len() {
@@ -216,7 +210,7 @@ impl Vlfs {
     fn write_run(
         &self,
         writer: &mut Writer,
-        data: &[&Arc<Vec<u8>>],
+        data: &[Arc<Vec<u8>>],
         lengths: &[u32],
     ) -> Result<Vec<Extent>> {
         let measures = self.measures();
@@ -227,7 +221,7 @@ impl Vlfs {
             };
             let bytes = |extent: &Extent| extent.units as usize * measures.unit_bytes as usize;
             let padded = |(extent, data): (&Extent, _)| (*extent, padded(data, bytes(extent)));
-            let mut written: Vec<_> = taken.iter().zip(data.iter().copied()).map(padded).collect();
+            let mut written: Vec<_> = taken.iter().zip(data).map(padded).collect();
             written.sort_unstable_by_key(|(extent, _)| extent.unit);
             match self.write_row(&written) {
                 Ok(()) => {
@@ -286,16 +280,33 @@ impl Vlfs {
     }
 }
 
-/// Whose the data of an item is, if it has any.
-fn owner_of(item: &Item) -> Option<Owner> {
+/// Whose the data is that a change has written, if it has any.
+fn owner_of(change: &Change) -> Option<Owner> {
+    change.place()?;
+    let (fork, index) = match change {
+        Change::Block { block, .. } => (Fork::Content, *block),
+        Change::Xattrs { .. } => (Fork::Attributes, 0),
+        Change::XattrBlock { block, .. } => (Fork::Attributes, *block),
+        _ => return None,
+    };
+    Some(Owner::Tree(NodeId {
+        ino: change.ino(),
+        fork,
+        height: 0,
+        index,
+    }))
+}
+
+/// The data of an item, block by block.
+fn blocks_of(item: &Item, measures: &Measures) -> Vec<Arc<Vec<u8>>> {
     match item {
-        Item::Block { ino, block, .. } => Some(Owner::Tree(NodeId {
-            ino: ino.0,
-            height: 0,
-            index: *block,
-        })),
-        Item::Xattrs { ino, data, .. } => (!data.is_empty()).then_some(Owner::Xattrs(ino.0)),
-        _ => None,
+        Item::Block { data, .. } => vec![Arc::clone(data)],
+        Item::Xattrs { data, .. } if measures.blocks_of(data.len()) == 1 => vec![Arc::clone(data)],
+        Item::Xattrs { data, .. } => {
+            let parts = data.chunks(measures.block_bytes as usize);
+            parts.map(|part| Arc::new(part.to_vec())).collect()
+        }
+        _ => Vec::new(),
     }
 }
 
@@ -310,7 +321,7 @@ fn bytes_of(group: &Group) -> u64 {
 
 /// The data with zeros up to `bytes`, no fewer than it has.
 fn padded(data: &Arc<Vec<u8>>, bytes: usize) -> Arc<Vec<u8>> {
-    debug_assert!(data.len() <= bytes, "attributes longer than a block");
+    debug_assert!(data.len() <= bytes, "longer than a block");
     if data.len() == bytes {
         return Arc::clone(data);
     }
@@ -346,9 +357,13 @@ fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
     for item in &group.items {
         match item {
             Item::Block { data, .. } | Item::Xattrs { data, .. } => {
-                let units = measures.units_for(sectors_of(data));
-                short += u64::from(if units < each { units } else { 0 });
+                let blocks = measures.blocks_of(data.len());
+                // All but the last are whole.
+                let rest = data.len() as u64 % u64::from(measures.block_bytes);
+                let units = measures.units_for(rest.div_ceil(SECTOR));
+                short += u64::from(if rest > 0 && units < each { units } else { 0 });
                 kinds.blocks += 1;
+                kinds.further += blocks.saturating_sub(1);
             }
             Item::Truncated { .. } | Item::Punched { .. } => kinds.ranges += 1,
             Item::Reserved {

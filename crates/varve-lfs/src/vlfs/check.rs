@@ -1,11 +1,11 @@
 //! The offline check: every checksum, the tree against what is said to be used,
 //! inodes against what they hold, names against link counts. It only looks.
 
-use super::format::Image;
+use super::format::{Fork, Image, Place};
 use super::lookup::Tables;
 use super::mount::VlfsMountOptions;
 use super::recovery::walk;
-use super::walk::Tree;
+use super::walk::{Tree, attributes};
 use super::{Vlfs, VlfsRecovery};
 use crate::error::Result;
 use std::collections::HashMap;
@@ -77,8 +77,8 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
             let said = writer.long_xattrs;
             if said != long_xattrs {
                 checked.tell(format!(
-                    "{long_xattrs} files have extended attributes longer than a unit, {said} are \
-                     said to"
+                    "{long_xattrs} blocks of extended attributes are longer than a unit, {said} are \
+                     said to be"
                 ));
             }
         }
@@ -136,7 +136,7 @@ fn content(
     let (mut blocks, mut sectors) = (0, 0);
     let mut failed = Vec::new();
     let mut bytes_read = 0;
-    let mut read = |place: &super::format::Place, block: u64| {
+    let mut read = |place: &Place, block: u64| {
         if data && place.is_stored() {
             bytes_read += u64::from(place.sectors) * 512;
             if let Err(error) = volume.store.block(place, ino, block) {
@@ -144,11 +144,19 @@ fn content(
             }
         }
     };
-    read(&image.xattrs, 0);
+    let fetch = |id, place: &Place| tables.node(&volume.store, id, place);
+    // Whatever is wrong there, the content is looked at, too.
+    let attributes = attributes(volume.measures(), image, &fetch);
+    let mut attribute_sectors = 0;
+    for (block, place) in attributes.iter().flatten() {
+        attribute_sectors += u64::from(place.sectors);
+        read(place, *block);
+    }
     let tree = Tree {
         measures: volume.measures(),
         image,
-        fetch: &|id, place| tables.node(&volume.store, id, place),
+        fork: Fork::Content,
+        fetch: &fetch,
     };
     let walked = tree.blocks(0, u64::MAX, &mut |block, place| {
         (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
@@ -160,14 +168,14 @@ fn content(
     checked.usage.inodes += 1;
     checked.usage.blocks += blocks;
     // The volume's count has the attributes, the inode's has not.
-    checked.usage.sectors += sectors + u64::from(image.xattrs.sectors);
+    checked.usage.sectors += sectors + attribute_sectors;
     if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
         checked.tell(format!(
             "inode {ino}: says {} blocks of {} sectors, has {blocks} of {sectors}",
             image.inode.blocks, image.inode.sectors
         ));
     }
-    walked
+    walked.and(attributes.map(drop))
 }
 
 /// Follows every name from the root, and counts them.

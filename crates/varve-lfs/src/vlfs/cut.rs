@@ -1,19 +1,25 @@
 //! Taking blocks off a file: truncates, holes, and files that are gone.
 
-use super::format::{Image, NodeId, Place};
+use super::format::{Fork, Image, NodeId, Place};
 use super::stage::Stage;
 use crate::error::Result;
 use varve_fs::{InodeNo, Version};
 
 impl Stage<'_> {
-    /// The blocks `from..to` are gone.
+    /// The blocks `from..to` of a fork are gone.
     ///
     /// # Errors
     /// If the index cannot be read.
-    pub fn cut(&mut self, image: &mut Image, from: u64, to: u64) -> Result<()> {
-        let (ino, height) = (image.inode.ino.0, image.height);
-        for (index, slot) in (0..).zip(&mut image.slots) {
-            let id = NodeId { ino, height, index };
+    pub fn cut(&mut self, image: &mut Image, fork: Fork, from: u64, to: u64) -> Result<()> {
+        let ino = image.inode.ino.0;
+        let (&mut height, slots) = image.root_mut(fork);
+        for (index, slot) in (0..).zip(slots) {
+            let id = NodeId {
+                ino,
+                fork,
+                height,
+                index,
+            };
             self.cut_slot(slot, id, from, to)?;
         }
         Ok(())
@@ -55,7 +61,7 @@ impl Stage<'_> {
     /// Everything at and below a place is gone.
     fn drop_tree(&mut self, id: NodeId, place: &Place) -> Result<()> {
         if id.height == 0 {
-            self.give_up_block(place);
+            self.give_up_block(id.fork, place);
             return Ok(());
         }
         let Some(node) = self.take_node(id, place)? else {
@@ -75,8 +81,9 @@ impl Stage<'_> {
     /// If its index cannot be read.
     pub fn free(&mut self, ino: InodeNo, next_version: Version) -> Result<()> {
         let mut image = self.take_image(ino, 0)?;
-        self.cut(&mut image, 0, u64::MAX)?;
-        self.set_xattrs(&mut image, Place::NONE);
+        for fork in Fork::ALL {
+            self.cut(&mut image, fork, 0, u64::MAX)?;
+        }
         // The number was freed before in this group, or has no inode yet.
         let fresh = !self.changes.freed.contains_key(&ino.0);
         if let Some(unit) = self.tables.entry(ino.0).unit().filter(|_| fresh) {

@@ -2,8 +2,8 @@
 
 use super::Vlfs;
 use super::accounts::FILE_BYTES_MAX;
-use super::format::Place;
-use super::walk::Tree;
+use super::format::{Fork, Place};
+use super::walk::{Tree, attributes};
 use crate::error::Result as Inner;
 use crate::trim::must_begin_within;
 use std::ops::Range;
@@ -26,7 +26,7 @@ impl Layout for Vlfs {
         LayoutGeometry {
             block_bytes: measures.block_bytes,
             inline_bytes: root,
-            xattr_bytes: measures.block_bytes as usize,
+            xattr_bytes: measures.xattr_bytes(),
             max_file_bytes: FILE_BYTES_MAX,
             group_bytes: measures.group_bytes(),
             hash_seed: self.superblock.hash_seed.get(),
@@ -56,10 +56,15 @@ impl Layout for Vlfs {
         // The tables are held, so that no transaction gives the room away.
         let tables = self.tables.read();
         let image = tables.image(&self.store, ino.0)?;
-        if image.xattrs.is_none() {
-            return Ok(Vec::new());
+        let fetch = |id, place: &Place| tables.node(&self.store, id, place);
+        let blocks: Vec<Mapping<Place>> = attributes(self.measures(), &image, &fetch)?
+            .into_iter()
+            .map(|(block, pointer)| Mapping { block, pointer })
+            .collect();
+        let mut blob = Vec::with_capacity(image.inode.xattr_bytes as usize);
+        for block in self.read_blocks(ino, &blocks)? {
+            blob.extend_from_slice(&block);
         }
-        let mut blob = self.store.block(&image.xattrs, ino, 0)?;
         blob.truncate(image.inode.xattr_bytes as usize);
         Ok(blob)
     }
@@ -199,6 +204,7 @@ impl Vlfs {
         let tree = Tree {
             measures: self.measures(),
             image: &image,
+            fork: Fork::Content,
             fetch: &|id, place| tables.node(&self.store, id, place),
         };
         tree.blocks(from, to, visit)

@@ -61,14 +61,14 @@ impl Store {
         Ok(())
     }
 
-    /// One unit, whatever it is, perhaps with its neighbours.
+    /// One unit of an inode, whatever it is, perhaps with its neighbours.
     ///
     /// # Errors
     /// `BadUnit` if its checksum is another; device errors.
-    pub fn unit(&self, unit: u64, crc: u32) -> Result<Vec<u8>> {
+    fn unit(&self, ino: InodeNo, unit: u64, crc: u32) -> Result<Vec<u8>> {
         match self.unit_nearby(unit).filter(|bytes| crc32c(bytes) == crc) {
             Some(bytes) => Ok(bytes),
-            None => self.unit_alone(unit, crc),
+            None => self.unit_alone(ino, unit, crc),
         }
     }
 
@@ -90,7 +90,7 @@ impl Store {
         self.near.get(unit, 1)
     }
 
-    fn unit_alone(&self, unit: u64, crc: u32) -> Result<Vec<u8>> {
+    fn unit_alone(&self, ino: InodeNo, unit: u64, crc: u32) -> Result<Vec<u8>> {
         let mut bytes = vec![0; self.measures.unit_bytes as usize];
         let at = self.measures.unit_byte(unit);
         let mut outcome = Ok(0);
@@ -102,11 +102,11 @@ impl Store {
             }
         }
         let source = Malformed::checksum("unit", outcome?, crc);
-        Err(Error::BadUnit { unit, source })
+        Err(Error::BadUnit { ino, unit, source })
     }
 
-    fn malformed(unit: u64) -> impl FnOnce(Malformed) -> Error {
-        move |source| Error::BadUnit { unit, source }
+    fn malformed(ino: InodeNo, unit: u64) -> impl FnOnce(Malformed) -> Error {
+        move |source| Error::BadUnit { ino, unit, source }
     }
 
     /// The node at a place.
@@ -119,8 +119,9 @@ impl Store {
             return Ok(node);
         }
         let unit = place.sector / self.measures.unit_sectors();
-        let bytes = self.unit(unit, place.crc)?;
-        let node = Node::decode(&bytes, &self.measures, id).map_err(Self::malformed(unit))?;
+        let ino = InodeNo(id.ino);
+        let bytes = self.unit(ino, unit, place.crc)?;
+        let node = Node::decode(&bytes, &self.measures, id).map_err(Self::malformed(ino, unit))?;
         let node = Arc::new(node);
         self.nodes.insert(key, Arc::clone(&node));
         Ok(node)
@@ -139,8 +140,9 @@ impl Store {
         {
             return Ok(image);
         }
-        let bytes = self.unit(unit, entry.crc())?;
-        let image = Image::decode(&bytes, &self.measures, ino).map_err(Self::malformed(unit))?;
+        let bytes = self.unit(ino, unit, entry.crc())?;
+        let image = Image::decode(&bytes, &self.measures, ino);
+        let image = image.map_err(Self::malformed(ino, unit))?;
         let image = Arc::new(image);
         self.images.insert(key, Arc::clone(&image));
         Ok(image)

@@ -83,8 +83,9 @@ impl Vlfs {
             let left = (1 + nodes.len() + images.len()) as u64;
             let image = images.get_mut(&id.ino).expect("a changed node's inode");
             let version = image.inode.version;
-            let slot = match id.height == image.height {
-                true => &mut image.slots[id.index as usize],
+            let (height, slots) = image.root_mut(id.fork);
+            let slot = match id.height == *height {
+                true => &mut slots[id.index as usize],
                 false => {
                     let fanout = measures.fanout() as u64;
                     let above = NodeId {

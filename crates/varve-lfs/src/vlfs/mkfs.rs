@@ -1,7 +1,7 @@
 //! Making a volume.
 
 use super::checkpoint::write_head;
-use super::format::{CHANGES, MAGIC, Measures, PARTS, Superblock, VERSION};
+use super::format::{CHANGES, LONG_XATTRS, MAGIC, Measures, PARTS, Superblock, VERSION};
 use super::mount::empty_head;
 use crate::error::{Error, Result};
 use crate::mkfs::{Identity, identity};
@@ -97,7 +97,7 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         options: u8::from(options.case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: (changes | parts).into(),
+        incompat: (changes | parts | LONG_XATTRS).into(),
         uuid,
         label,
         hash_seed: hash_seed.into(),

@@ -217,7 +217,7 @@ impl Vlfs {
             dirty,
             owners: Owners::default(),
             stored: totals.stored().min(measures.units()),
-            long_xattrs: long_xattrs.min(measures.inodes),
+            long_xattrs: long_xattrs.min(measures.units()),
             usage,
             appended: 0,
             sealed: 0,

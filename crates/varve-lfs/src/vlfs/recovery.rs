@@ -8,7 +8,8 @@
 
 use super::checkpoint::{read_body, read_head};
 use super::format::{
-    Change, CheckpointHeader, Delta, Entry, Extent, Image, Measures, Node, NodeId, Place, Totals,
+    Change, CheckpointHeader, Delta, Entry, Extent, Fork, Image, Measures, Node, NodeId, Place,
+    Totals,
 };
 use super::logged::Logged;
 use super::lookup::{Store, Tables};
@@ -52,7 +53,7 @@ pub(super) struct Recovered {
     pub tree: Bits,
     pub base: Bits,
     pub totals: Totals,
-    /// Files whose extended attributes take more than a unit.
+    /// Blocks of extended attributes that take more than a unit.
     pub long_xattrs: u64,
     pub checkpoints: [Option<(u64, u64)>; 2],
     pub found: Found<Logged>,
@@ -214,7 +215,7 @@ fn mark(bits: &mut Bits, extent: Extent) -> Result<()> {
 }
 
 /// The bits of the present tree, from the checkpoint's and what differs; and by
-/// how much more files' extended attributes take more than a unit.
+/// how many more blocks of extended attributes take more than a unit.
 fn difference(
     store: &Store,
     base: &Base,
@@ -285,31 +286,38 @@ impl Difference<'_> {
             }
         };
         let (before, after) = (image(old)?, image(new)?);
-        let measures = &self.store.measures;
-        let long = |image: &Option<Arc<Image>>| {
-            let image = image.as_ref();
-            i64::from(image.is_some_and(|image| measures.is_long(&image.xattrs)))
-        };
-        self.long_xattrs += long(&after) - long(&before);
-        let place = |image: &Option<Arc<Image>>| match image {
-            Some(image) => Side::Place(image.xattrs),
-            None => Side::Nothing,
-        };
         self.unit(old, new)?;
-        let id = NodeId {
-            ino,
-            height: 0,
-            index: 0,
+        for fork in Fork::ALL {
+            let height = |image: &Option<Arc<Image>>| {
+                let image = image.as_ref();
+                image.map_or(0, |image| image.root(fork).0)
+            };
+            let top = NodeId {
+                ino,
+                fork,
+                height: height(&before).max(height(&after)) + 1,
+                index: 0,
+            };
+            let (old, new) = (Side::above(&before), Side::above(&after));
+            self.compare(top, &old, &new)?;
+        }
+        Ok(())
+    }
+
+    /// The place of one side, if it takes room.
+    fn place(&mut self, id: NodeId, place: &Place, come: bool) -> Result<()> {
+        if !place.is_stored() {
+            return Ok(());
+        }
+        let measures = &self.store.measures;
+        if id.fork == Fork::Attributes && id.height == 0 && measures.is_long(place) {
+            self.long_xattrs += if come { 1 } else { -1 };
+        }
+        let bits = match come {
+            true => &mut self.come,
+            false => &mut self.gone,
         };
-        let (xattrs, others) = (place(&before), place(&after));
-        self.compare(id, &xattrs, &others)?;
-        let height = |image: &Option<Arc<Image>>| image.as_ref().map_or(0, |image| image.height);
-        let top = NodeId {
-            height: height(&before).max(height(&after)) + 1,
-            ..id
-        };
-        let (old, new) = (Side::above(&before), Side::above(&after));
-        self.compare(top, &old, &new)
+        mark(bits, measures.extent_of(place))
     }
 
     fn unit(&mut self, old: &Entry, new: &Entry) -> Result<()> {
@@ -330,11 +338,9 @@ impl Difference<'_> {
             (Side::Place(old), Side::Place(new)) if old == new => return Ok(()),
             _ => {}
         }
-        for (bits, side) in [(&mut self.gone, old), (&mut self.come, new)] {
-            if let Side::Place(place) = side
-                && place.is_stored()
-            {
-                mark(bits, self.store.measures.extent_of(place))?;
+        for (side, come) in [(old, false), (new, true)] {
+            if let Side::Place(place) = side {
+                self.place(id, place, come)?;
             }
         }
         if id.height == 0 {
@@ -360,17 +366,14 @@ impl Difference<'_> {
                 ..id
             };
             let sides = [(old, &nodes[0]), (new, &nodes[1])];
+            let in_root = |image: &Image| image.root(id.fork).0 == below.height;
+            let at = |slots: &[Place]| match slots.get(slot) {
+                Some(place) => Side::Place(*place),
+                None => Side::Nothing,
+            };
             let [old, new] = sides.map(|(side, node)| match (side, node) {
-                (_, Some(node)) => node
-                    .slots
-                    .get(slot)
-                    .copied()
-                    .map_or(Side::Nothing, Side::Place),
-                (Side::Above(image), None) if image.height == below.height => image
-                    .slots
-                    .get(slot)
-                    .copied()
-                    .map_or(Side::Nothing, Side::Place),
+                (_, Some(node)) => at(&node.slots),
+                (Side::Above(image), None) if in_root(image) => at(image.root(id.fork).1),
                 (Side::Above(image), None) if slot == 0 => Side::Above(image),
                 _ => Side::Nothing,
             });
@@ -383,7 +386,7 @@ impl Difference<'_> {
     }
 }
 
-/// The bits of a tree, from all its inodes and indexes; and how many files'
+/// The bits of a tree, from all its inodes and indexes; and how many blocks of
 /// extended attributes take more than a unit.
 pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
     let (mut bits, mut long) = (Bits::new(&store.measures), 0);
@@ -392,38 +395,50 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
             mark(&mut bits, Extent { unit, units: 1 })?;
         }
         let image = tables.image(store, ino)?;
-        if image.xattrs.is_stored() {
-            mark(&mut bits, store.measures.extent_of(&image.xattrs))?;
-            long += u64::from(store.measures.is_long(&image.xattrs));
+        for fork in Fork::ALL {
+            let tree = Tree {
+                measures: &store.measures,
+                image: &image,
+                fork,
+                fetch: &|id, place| tables.node(store, id, place),
+            };
+            tree.places(&mut |id, place| {
+                if place.is_stored() {
+                    mark(&mut bits, store.measures.extent_of(&place))?;
+                }
+                let counts = fork == Fork::Attributes && id.height == 0;
+                long += u64::from(counts && store.measures.is_long(&place));
+                Ok(place.is_stored())
+            })?;
         }
-        let tree = Tree {
-            measures: &store.measures,
-            image: &image,
-            fetch: &|id, place| tables.node(store, id, place),
-        };
-        tree.places(&mut |_, place| {
-            if place.is_stored() {
-                mark(&mut bits, store.measures.extent_of(&place))?;
-            }
-            Ok(place.is_stored())
-        })?;
     }
     Ok((bits, long))
 }
 
-/// The second of what [`walk`] finds, from the inodes alone. One that cannot be
-/// read counts: what it takes is not known.
+/// The second of what [`walk`] finds, from the inodes and their attributes alone.
+/// One that cannot be read counts once: what it takes is not known.
 fn count_long_xattrs(store: &Store, tables: &Tables) -> u64 {
     let measures = &store.measures;
     if !measures.parts {
         return 0;
     }
-    let is_long = |&ino: &u64| match tables.image(store, ino) {
-        Ok(image) => measures.is_long(&image.xattrs),
-        Err(_) => true,
+    let count = |ino: u64| -> Result<u64> {
+        let image = tables.image(store, ino)?;
+        let tree = Tree {
+            measures,
+            image: &image,
+            fork: Fork::Attributes,
+            fetch: &|id, place| tables.node(store, id, place),
+        };
+        let mut long = 0;
+        tree.blocks(0, u64::MAX, &mut |_, place| {
+            long += u64::from(measures.is_long(&place));
+            true
+        })?;
+        Ok(long)
     };
     let all = (0..tables.end()).filter(|&ino| tables.has(ino));
-    all.filter(is_long).count() as u64
+    all.map(|ino| count(ino).unwrap_or(1)).sum()
 }
 
 /// Marks a volume whose bits cannot be trusted.

@@ -5,7 +5,7 @@
 //! again by a third, which stands before it if their slot has been written
 //! again. So what is used is judged by the sum of all.
 
-use super::format::{Change, Extent, Image, Measures, Node, NodeId};
+use super::format::{Change, Extent, Fork, Image, Measures, Node, NodeId};
 use super::lookup::{Store, Tables};
 use super::numbers::{in_use, not_sparse};
 use super::space::Bits;
@@ -28,7 +28,7 @@ pub(super) struct Replayed {
     pub held: Vec<Extent>,
     /// Pieces of the map with numbers that were freed.
     pub dirty: BTreeSet<u32>,
-    /// By how much more files' extended attributes take more than a unit.
+    /// By how many more blocks of extended attributes take more than a unit.
     pub long_xattrs: i64,
 }
 
@@ -114,12 +114,13 @@ fn check(
     let inline = image.inode.flags & flags::INLINE != 0;
     let mut indexed = image.slots.iter().any(|slot| !slot.is_none());
     if inline && !indexed {
-        let id = |ino| NodeId {
-            ino,
+        let id = |fork| NodeId {
+            ino: ino.0,
+            fork,
             height: 0,
             index: 0,
         };
-        let mut staged = nodes.range(id(ino.0)..id(ino.0.saturating_add(1)));
+        let mut staged = nodes.range(id(Fork::Content)..id(Fork::Attributes));
         indexed = staged.any(|(_, node)| node.is_some());
     }
     if image.inode.inline.len() > measures.root_slots() * 12 || (inline && indexed) {

@@ -36,7 +36,7 @@ pub struct Writer {
     pub usage: Usage,
     /// Blocks of data stored.
     pub stored: u64,
-    /// Files whose extended attributes take more than a unit.
+    /// Blocks of extended attributes that take more than a unit.
     pub long_xattrs: u64,
     /// Groups appended; of these, taken along by a transaction; durable.
     pub appended: u64,

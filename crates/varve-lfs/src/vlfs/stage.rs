@@ -1,7 +1,7 @@
 //! One group's changes, built beside what readers see: all of them take effect
 //! at once, or none does.
 
-use super::format::{Extent, Image, Node, NodeId, Place};
+use super::format::{Extent, Fork, Image, Measures, Node, NodeId, Place};
 use super::lookup::{Store, Tables};
 use crate::error::Result;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ pub struct Changes {
     pub retired: Vec<Extent>,
     /// By how much the number of stored blocks grows.
     pub stored: i64,
-    /// The same of files whose extended attributes take more than a unit.
+    /// The same of blocks of extended attributes that take more than a unit.
     pub long_xattrs: i64,
 }
 
@@ -81,18 +81,30 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// The same of a data block, or one that was reserved.
-    pub fn give_up_block(&mut self, place: &Place) {
-        self.changes.stored -= i64::from(place.is_stored());
+    /// The same of a block of one of a file's forks, or one that was reserved.
+    pub fn give_up_block(&mut self, fork: Fork, place: &Place) {
+        self.count(fork, place, -1);
         self.give_up(place);
     }
 
-    /// Extended attributes are at `place` from now on.
-    pub fn set_xattrs(&mut self, image: &mut Image, place: Place) {
-        let old = std::mem::replace(&mut image.xattrs, place);
-        let long = |place| i64::from(self.store.measures.is_long(place));
-        self.changes.long_xattrs += long(&place) - long(&old);
-        self.give_up(&old);
+    /// So many blocks more are at such a place.
+    fn count(&mut self, fork: Fork, place: &Place, by: i64) {
+        match fork {
+            Fork::Content => self.changes.stored += by * i64::from(place.is_stored()),
+            Fork::Attributes => {
+                self.changes.long_xattrs += by * i64::from(self.store.measures.is_long(place));
+            }
+        }
+    }
+
+    /// All extended attributes are at `place` from now on, or there are none.
+    ///
+    /// # Errors
+    /// If the node of those before cannot be read.
+    pub fn set_xattrs(&mut self, image: &mut Image, place: Place) -> Result<()> {
+        self.cut(image, Fork::Attributes, 0, u64::MAX)?;
+        image.xattrs_height = 0;
+        self.set(image, Fork::Attributes, 0, place)
     }
 
     /// A copy of a node, to be changed and put back; `None` if there is none.
@@ -108,22 +120,24 @@ impl<'a> Stage<'a> {
     ///
     /// # Errors
     /// If the index cannot be read.
-    pub fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
+    pub fn set(&mut self, image: &mut Image, fork: Fork, block: u64, place: Place) -> Result<()> {
         let measures = self.store.measures;
-        while measures.reach(image.height) <= block {
-            self.grow(image);
+        while reach(&measures, image, fork) <= block {
+            self.grow(image, fork);
         }
-        let mut height = image.height;
+        let ino = image.inode.ino.0;
+        let (&mut mut height, slots) = image.root_mut(fork);
         let at = (block / measures.span(height)) as usize;
         if height == 0 {
-            let old = std::mem::replace(&mut image.slots[at], place);
-            self.settle(&old, &place);
+            let old = std::mem::replace(&mut slots[at], place);
+            self.settle(fork, &old, &place);
             return Ok(());
         }
-        let mut above = image.slots[at];
+        let mut above = slots[at];
         loop {
             let id = NodeId {
-                ino: image.inode.ino.0,
+                ino,
+                fork,
                 height,
                 index: block / measures.span(height),
             };
@@ -137,7 +151,7 @@ impl<'a> Stage<'a> {
             }
             self.changes.nodes.insert(id, Some(node));
             if height == 1 {
-                self.settle(&above, &place);
+                self.settle(fork, &above, &place);
                 return Ok(());
             }
             height -= 1;
@@ -151,8 +165,8 @@ impl<'a> Stage<'a> {
     pub fn touch(&mut self, image: &Image, id: NodeId) -> Result<()> {
         let measures = self.store.measures;
         let first = id.index.saturating_mul(measures.span(id.height));
-        let mut height = image.height;
-        let mut place = image.slots[(first / measures.span(height)) as usize];
+        let (mut height, slots) = image.root(id.fork);
+        let mut place = slots[(first / measures.span(height)) as usize];
         while height >= id.height {
             let at = NodeId {
                 height,
@@ -170,25 +184,34 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    fn settle(&mut self, old: &Place, new: &Place) {
-        self.give_up_block(old);
-        self.changes.stored += i64::from(new.is_stored());
+    fn settle(&mut self, fork: Fork, old: &Place, new: &Place) {
+        self.give_up_block(fork, old);
+        self.count(fork, new, 1);
     }
 
     /// Puts a node between the root and what hangs on it.
-    fn grow(&mut self, image: &mut Image) {
+    fn grow(&mut self, image: &mut Image, fork: Fork) {
         let mut node = Node::empty(&self.store.measures);
-        for (slot, root) in node.slots.iter_mut().zip(&mut image.slots) {
+        let ino = image.inode.ino.0;
+        let (height, slots) = image.root_mut(fork);
+        for (slot, root) in node.slots.iter_mut().zip(slots) {
             *slot = std::mem::take(root);
         }
-        image.height += 1;
+        *height += 1;
         let id = NodeId {
-            ino: image.inode.ino.0,
-            height: image.height,
+            ino,
+            fork,
+            height: *height,
             index: 0,
         };
         self.changes.nodes.insert(id, Some(node));
     }
+}
+
+/// Blocks that an index reaches as it is.
+fn reach(measures: &Measures, image: &Image, fork: Fork) -> u64 {
+    let (height, slots) = image.root(fork);
+    measures.span(height).saturating_mul(slots.len() as u64)
 }
 
 /// An inode of which nothing is known yet.

@@ -1,5 +1,6 @@
 //! Volumes made, used, crashed and mounted again.
 
+mod attributes;
 mod brief;
 mod compaction;
 mod counted;

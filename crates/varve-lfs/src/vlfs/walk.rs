@@ -1,17 +1,59 @@
-//! Walking a file's index.
+//! Walking one of a file's indexes.
 
-use super::format::{Image, Measures, Node, NodeId, Place};
-use crate::error::Result;
+use super::format::{Fork, Image, Measures, Node, NodeId, Place};
+use crate::error::{Error, Result};
+use crate::format::{Malformed, SECTOR};
 use std::sync::Arc;
+
+/// The blocks of a file's extended attributes, in their order.
+///
+/// # Errors
+/// If a node cannot be read, or they are not what such attributes take.
+pub fn attributes(
+    measures: &Measures,
+    image: &Image,
+    fetch: &Fetch<'_>,
+) -> Result<Vec<(u64, Place)>> {
+    let mut blocks = Vec::new();
+    let tree = Tree {
+        measures,
+        image,
+        fork: Fork::Attributes,
+        fetch,
+    };
+    tree.blocks(0, u64::MAX, &mut |block, place| {
+        blocks.push((block, place));
+        true
+    })?;
+    let sectors = blocks.iter().map(|(_, place)| u64::from(place.sectors));
+    let held = sectors.sum::<u64>() * SECTOR;
+    // Whole but for the last, and behind each other.
+    let last = blocks.len().saturating_sub(1);
+    let in_order = (0..).zip(&blocks).all(|(nth, (block, place))| {
+        let whole = u64::from(place.sectors) == measures.block_sectors();
+        nth as u64 == *block && (whole || nth == last)
+    });
+    let bytes = u64::from(image.inode.xattr_bytes);
+    if in_order && bytes <= held {
+        return Ok(blocks);
+    }
+    let problem = format!("{bytes} bytes, and {} blocks with {held}", blocks.len());
+    Err(Error::BadUnit {
+        ino: image.inode.ino,
+        unit: image.xattrs.sector / measures.unit_sectors(),
+        source: Malformed::new("extended attributes", problem),
+    })
+}
 
 /// How the nodes of an index are found: on the device alone, or with what is
 /// newer in memory.
 pub type Fetch<'a> = dyn Fn(NodeId, &Place) -> Result<Option<Arc<Node>>> + 'a;
 
-/// One file's index.
+/// One of a file's indexes.
 pub struct Tree<'a> {
     pub measures: &'a Measures,
     pub image: &'a Image,
+    pub fork: Fork,
     pub fetch: &'a Fetch<'a>,
 }
 
@@ -27,8 +69,8 @@ impl Tree<'_> {
         to: u64,
         visit: &mut dyn FnMut(u64, Place) -> bool,
     ) -> Result<()> {
-        let height = self.image.height;
-        for (index, place) in (0..).zip(&self.image.slots) {
+        let (height, slots) = self.image.root(self.fork);
+        for (index, place) in (0..).zip(slots) {
             if !self.descend(place, height, index, (from, to), visit)? {
                 break;
             }
@@ -54,6 +96,7 @@ impl Tree<'_> {
         }
         let id = NodeId {
             ino: self.image.inode.ino.0,
+            fork: self.fork,
             height,
             index,
         };
@@ -88,8 +131,9 @@ impl Tree<'_> {
         from: u64,
         visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>,
     ) -> Result<()> {
-        for (index, place) in (0..).zip(&self.image.slots) {
-            self.visit_place(place, (self.image.height, index), from, visit)?;
+        let (height, slots) = self.image.root(self.fork);
+        for (index, place) in (0..).zip(slots) {
+            self.visit_place(place, (height, index), from, visit)?;
         }
         Ok(())
     }
@@ -107,6 +151,7 @@ impl Tree<'_> {
         }
         let id = NodeId {
             ino: self.image.inode.ino.0,
+            fork: self.fork,
             height,
             index,
         };

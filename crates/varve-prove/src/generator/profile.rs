@@ -21,6 +21,9 @@ pub struct Profile {
     /// What are whole blocks otherwise mostly end at some sector of their last
     /// one: files with tails of every length.
     pub tails: bool,
+    /// The longest value of an extended attribute, drawn now and then for one of
+    /// the two names; the other's has 3000 bytes at most.
+    pub xattr_bytes: u64,
     /// Operations to draw from, each as often as it is listed.
     pub kinds: Vec<Kind>,
 }
@@ -87,6 +90,9 @@ impl Profile {
             run_blocks: 2,
             odd_ranges: false,
             tails: false,
+            // With the other, their names, and what stands before those it is
+            // no more than any layout takes.
+            xattr_bytes: 60_000,
             kinds: times(&[
                 (Create, 6),
                 (Mkdir, 3),

@@ -183,8 +183,22 @@ impl Hands<'_> {
         };
         let name = format!("user.{}", self.random.below(5));
         // All of a file's are one: too many are refused on an empty volume, too.
-        let bytes = self.random.below(700) as usize;
+        let most = match name == "user.0" && self.random.once_in(3) {
+            true => self.longest_value(),
+            false => 700,
+        };
+        let bytes = self.random.below(most) as usize;
         self.attribute(ino, &name, bytes)
+    }
+
+    /// The longest value of one attribute beside the others.
+    fn longest_value(&mut self) -> u64 {
+        let most = self.mounted().attribute_bytes() as u64;
+        let others = 5 * 800;
+        match most > others + 700 {
+            true => (most - others).min(65_536) + 1,
+            false => 700,
+        }
     }
 
     fn hard_link(&mut self) -> Filled {

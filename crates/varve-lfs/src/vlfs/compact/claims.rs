@@ -31,7 +31,7 @@ pub struct Claims {
 
 impl Vlfs {
     /// What lives in a region; it is read at once.
-    pub(super) fn claim(&self, writer: &Writer, region: u32) -> Claims {
+    pub(in crate::vlfs) fn claim(&self, writer: &Writer, region: u32) -> Claims {
         let measures = self.measures();
         let tables = self.tables.read();
         let mut claims = Claims {
@@ -122,7 +122,7 @@ impl Vlfs {
                     self.store.remember(&claim.place, node.into());
                 }
             }
-            Owner::Tree(_) | Owner::Xattrs(_) => {}
+            Owner::Tree(_) => {}
         }
     }
 
@@ -131,7 +131,7 @@ impl Vlfs {
         let measures = self.measures();
         let ino = match owner {
             Owner::Tree(id) => id.ino,
-            Owner::Xattrs(ino) | Owner::Inode(ino) => ino,
+            Owner::Inode(ino) => ino,
         };
         let entry = tables.entry(ino);
         if entry.unit().is_none() && !tables.images.contains_key(&ino) {
@@ -143,7 +143,6 @@ impl Vlfs {
                 sectors: measures.unit_sectors() as u16,
                 crc: entry.crc(),
             })),
-            Owner::Xattrs(_) => Ok(Some(tables.image(&self.store, ino)?.xattrs)),
             Owner::Tree(id) => self.place_in_tree(tables, id),
         }
     }
@@ -152,11 +151,11 @@ impl Vlfs {
         let measures = self.measures();
         let image = tables.image(&self.store, id.ino)?;
         let first = id.index.saturating_mul(measures.span(id.height));
-        let mut height = image.height;
-        if id.height > height || first >= measures.reach(height) {
+        let (mut height, slots) = image.root(id.fork);
+        let slot = slots.get((first / measures.span(height)) as usize);
+        let Some(&(mut place)) = slot.filter(|_| id.height <= height) else {
             return Ok(None);
-        }
-        let mut place = image.slots[(first / measures.span(height)) as usize];
+        };
         while height > id.height {
             let above = NodeId {
                 height,

@@ -2,7 +2,7 @@
 //! time, as the tree is in that moment.
 
 use super::super::Vlfs;
-use super::super::format::{Extent, NodeId};
+use super::super::format::{Fork, NodeId, Place};
 use super::super::seal::Writer;
 use super::super::walk::Tree;
 use super::owners::{Owner, Progress};
@@ -17,7 +17,7 @@ impl Vlfs {
     /// A step of the walk. Nothing waits for a transaction:
     /// what is appended meanwhile says itself whose it is. What cannot be read
     /// has no owner then, and stays where it is.
-    pub(super) fn learn(&self, writer: &mut Writer) {
+    pub(in crate::vlfs) fn learn(&self, writer: &mut Writer) {
         let mut left = STEP;
         for _ in 0..ENTRIES {
             let Some(at) = writer.owners.progress.filter(|_| left > 0) else {
@@ -55,17 +55,22 @@ impl Vlfs {
         let measures = self.measures();
         let owners = &mut writer.owners;
         owners.note(unit, Owner::Inode(at.ino));
-        if image.xattrs.is_stored() {
-            let Extent { unit, .. } = measures.extent_of(&image.xattrs);
-            owners.note(unit, Owner::Xattrs(at.ino));
-        }
-        let tree = Tree {
+        let fetch = |id, place: &Place| tables.node(&self.store, id, place);
+        let tree = |fork| Tree {
             measures,
             image: &image,
-            fetch: &|id, place| tables.node(&self.store, id, place),
+            fork,
+            fetch: &fetch,
         };
+        // A node at most.
+        tree(Fork::Attributes).places(&mut |id: NodeId, place| {
+            if place.is_stored() {
+                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+            }
+            Ok(true)
+        })?;
         let mut rest = None;
-        tree.places_from(at.block, &mut |id: NodeId, place| {
+        tree(Fork::Content).places_from(at.block, &mut |id: NodeId, place| {
             if place.is_stored() {
                 owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
             }

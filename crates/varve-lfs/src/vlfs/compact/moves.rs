@@ -3,7 +3,7 @@
 
 use super::super::Vlfs;
 use super::super::append::{Need, PATH_MAX, TRIES};
-use super::super::format::{Change, Extent, NodeId, Place};
+use super::super::format::{Change, Extent, Fork, NodeId, Place};
 use super::super::seal::Writer;
 use super::super::stage::{Changes, Stage};
 use super::claims::Claim;
@@ -52,7 +52,7 @@ impl Vlfs {
             return Ok(Moved::NoRoom);
         }
         let copied = match claim.owner {
-            Owner::Tree(NodeId { height: 0, .. }) | Owner::Xattrs(_) => {
+            Owner::Tree(NodeId { height: 0, .. }) => {
                 match self.copy(writer, claim.extent.units, bytes)? {
                     Some(extent) => Some(extent),
                     None => return Ok(Moved::NoRoom),
@@ -64,9 +64,13 @@ impl Vlfs {
             sector: extent.unit * self.measures().unit_sectors(),
             ..claim.place
         });
-        let said = place.and_then(|place| said(claim.owner, place));
-        let changes = match self.changed(claim.owner, said.as_ref()) {
-            Ok(changes) => changes,
+        let said = place.map_or(Ok(None), |place| self.said(claim.owner, place));
+        let changed = |said: Option<Change>| {
+            let changes = self.changed(claim.owner, said.as_ref())?;
+            Ok((changes, said))
+        };
+        let (changes, said) = match said.and_then(changed) {
+            Ok(changed) => changed,
             Err(error) => {
                 // Written, and of no tree.
                 copied.map_or(Ok(()), |extent| self.release(writer, extent))?;
@@ -112,6 +116,42 @@ impl Vlfs {
         Ok(None)
     }
 
+    /// A move of data, as a change; none of what is only written anew.
+    fn said(&self, owner: Owner, place: Place) -> Result<Option<Change>> {
+        let Owner::Tree(NodeId {
+            ino,
+            fork,
+            height: 0,
+            index: block,
+        }) = owner
+        else {
+            return Ok(None);
+        };
+        let version = 0;
+        Ok(Some(match fork {
+            Fork::Content => Change::Block {
+                ino,
+                version,
+                block,
+                place,
+            },
+            // One that is alone stands for all of them, whatever they were before.
+            Fork::Attributes => match self.tables.read().image(&self.store, ino)?.xattrs_height {
+                0 => Change::Xattrs {
+                    ino,
+                    version,
+                    place,
+                },
+                _ => Change::XattrBlock {
+                    ino,
+                    version,
+                    block,
+                    place,
+                },
+            },
+        }))
+    }
+
     /// The tree as the change says, or with `owner` to be written anew.
     fn changed(&self, owner: Owner, said: Option<&Change>) -> Result<Changes> {
         let tables = self.tables.read();
@@ -122,7 +162,7 @@ impl Vlfs {
         }
         let ino = match owner {
             Owner::Tree(id) => id.ino,
-            Owner::Xattrs(ino) | Owner::Inode(ino) => ino,
+            Owner::Inode(ino) => ino,
         };
         let image = stage.take_image(InodeNo(ino), 0)?;
         if let Owner::Tree(id) = owner {
@@ -169,28 +209,5 @@ impl Vlfs {
         }
         self.settle(&mut self.writer.lock(), sealed);
         Ok(())
-    }
-}
-
-/// A move of data, as a change; none of what is only written anew.
-fn said(owner: Owner, place: Place) -> Option<Change> {
-    let version = 0;
-    match owner {
-        Owner::Tree(NodeId {
-            ino,
-            height: 0,
-            index,
-        }) => Some(Change::Block {
-            ino,
-            version,
-            block: index,
-            place,
-        }),
-        Owner::Xattrs(ino) => Some(Change::Xattrs {
-            ino,
-            version,
-            place,
-        }),
-        Owner::Tree(_) | Owner::Inode(_) => None,
     }
 }

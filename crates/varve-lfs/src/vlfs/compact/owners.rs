@@ -12,10 +12,8 @@ use std::ops::Range;
 /// What a unit holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Owner {
-    /// A block of data (height 0) or an index node.
+    /// A block (height 0) or an index node of one of a file's forks.
     Tree(NodeId),
-    /// The extended attributes of an inode.
-    Xattrs(u64),
     /// An inode.
     Inode(u64),
 }

@@ -31,13 +31,25 @@ pub enum Change {
         /// Where it is now: stored.
         place: Place,
     },
-    /// The extended attributes have a new place, or none.
+    /// All extended attributes are one block, or there are none.
     Xattrs {
         /// Whose.
         ino: u64,
         /// Its version.
         version: Version,
         /// Where they are now.
+        place: Place,
+    },
+    /// A block of extended attributes has a new place: of those that take
+    /// several, each behind one without a place of the former kind.
+    XattrBlock {
+        /// Whose.
+        ino: u64,
+        /// Its version.
+        version: Version,
+        /// Number of the block.
+        block: u64,
+        /// Where it is now: stored.
         place: Place,
     },
     /// The attributes are these.
@@ -80,6 +92,7 @@ impl Change {
             Change::Inode(inode) => inode.ino.0,
             Change::Block { ino, .. }
             | Change::Xattrs { ino, .. }
+            | Change::XattrBlock { ino, .. }
             | Change::Freed { ino, .. }
             | Change::Cut { ino, .. }
             | Change::Reserved { ino, .. } => *ino,
@@ -89,9 +102,9 @@ impl Change {
     /// The place of what it wrote, if it wrote something.
     pub fn place(&self) -> Option<&Place> {
         match self {
-            Change::Block { place, .. } | Change::Xattrs { place, .. } => {
-                place.is_stored().then_some(place)
-            }
+            Change::Block { place, .. }
+            | Change::Xattrs { place, .. }
+            | Change::XattrBlock { place, .. } => place.is_stored().then_some(place),
             _ => None,
         }
     }
@@ -121,11 +134,19 @@ impl Change {
                 from,
                 to,
             } => (6, &[*ino, (*version).into(), *from, *to]),
+            Change::XattrBlock {
+                ino,
+                version,
+                block,
+                ..
+            } => (7, &[*ino, (*version).into(), *block]),
         };
         bytes.push(tag | if fresh { FRESH } else { 0 });
         numbers.iter().for_each(|&number| put(&mut bytes, number));
         match self {
-            Change::Block { place, .. } | Change::Xattrs { place, .. } => {
+            Change::Block { place, .. }
+            | Change::Xattrs { place, .. }
+            | Change::XattrBlock { place, .. } => {
                 bytes.extend_from_slice(place.to_disk().as_bytes());
             }
             Change::Inode(inode) => put_words(&mut bytes, &image_of(inode)),
@@ -195,11 +216,20 @@ impl Change {
                     },
                 }
             }
+            7 if measures.long_xattrs => Change::XattrBlock {
+                ino,
+                version,
+                block: rest.number()?,
+                place: rest.place(measures)?,
+            },
             _ => return Err(bad(format!("of kind {kind}"))),
         };
         let believable = match &change {
             Change::Block { block, place, .. } => *block < blocks && place.is_stored(),
             Change::Xattrs { place, .. } => !place.is_unwritten(),
+            Change::XattrBlock { block, place, .. } => {
+                *block < measures.fanout() as u64 && place.is_stored()
+            }
             Change::Reserved { from, to, .. } => {
                 from <= to && *to <= blocks && to - from <= measures.reserved_max()
             }

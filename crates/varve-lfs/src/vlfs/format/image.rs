@@ -2,12 +2,15 @@
 //! behind them stands the file's content, if it fits, or its index's root.
 
 use super::place::{DiskPlace, PLACE_BYTES};
-use super::{Malformed, Measures, Place, entries};
-use crate::format::Pointer;
+use super::{Fork, Malformed, Measures, Place, entries};
 use crate::format::inode::{DiskInode, HEADER_BYTES, InodeImage, MAX_HEIGHT};
+use crate::format::{Pointer, SECTOR};
 use std::mem::offset_of;
 use varve_fs::{Inode, InodeNo, flags};
 use zerocopy::IntoBytes;
+
+/// Where an inode has the height of its attributes' index: zero on the log.
+const XATTRS_HEIGHT: usize = offset_of!(DiskInode, spare);
 
 /// Places in the root of an index, in an inode of `unit_bytes`.
 pub(super) fn root_slots(unit_bytes: u32) -> usize {
@@ -19,8 +22,10 @@ pub(super) fn root_slots(unit_bytes: u32) -> usize {
 pub struct Image {
     /// What the shared file system knows.
     pub inode: Inode,
-    /// The extended attributes.
+    /// The root of the extended attributes' index, which has one place.
     pub xattrs: Place,
+    /// Of that index: 0 if `xattrs` is the only block.
+    pub xattrs_height: u8,
     /// Of the index: 0 if the slots lead to data.
     pub height: u8,
     /// The root.
@@ -33,6 +38,7 @@ impl Image {
         Image {
             inode,
             xattrs: Place::NONE,
+            xattrs_height: 0,
             height: 0,
             slots: vec![Place::NONE; measures.root_slots()].into(),
         }
@@ -41,6 +47,25 @@ impl Image {
     /// Without a name, or in the middle of a truncate.
     pub fn unfinished(&self) -> bool {
         self.inode.nlink == 0 || self.inode.flags & flags::TRUNCATING != 0
+    }
+
+    /// The root of one of its indexes: height and places.
+    pub fn root(&self, fork: Fork) -> (u8, &[Place]) {
+        match fork {
+            Fork::Content => (self.height, &self.slots),
+            Fork::Attributes => (self.xattrs_height, std::slice::from_ref(&self.xattrs)),
+        }
+    }
+
+    /// The same, to be changed.
+    pub fn root_mut(&mut self, fork: Fork) -> (&mut u8, &mut [Place]) {
+        match fork {
+            Fork::Content => (&mut self.height, &mut self.slots),
+            Fork::Attributes => (
+                &mut self.xattrs_height,
+                std::slice::from_mut(&mut self.xattrs),
+            ),
+        }
     }
 
     /// The stored form: one unit.
@@ -61,6 +86,7 @@ impl Image {
             },
         };
         attributes.encode(&mut bytes);
+        bytes[XATTRS_HEIGHT] = self.xattrs_height;
         if self.inode.flags & flags::INLINE == 0 {
             bytes[offset_of!(DiskInode, height)] = self.height;
             let tail = bytes[HEADER_BYTES..].chunks_exact_mut(PLACE_BYTES);
@@ -92,14 +118,20 @@ impl Image {
             },
         };
         xattrs.check(measures).map_err(|e| bad(e.problem))?;
-        if xattrs.is_unwritten() || u64::from(inode.xattr_bytes) > u64::from(xattrs.sectors) * 512 {
-            return Err(bad("extended attributes exceed their block".into()));
+        let xattrs_height = bytes[XATTRS_HEIGHT];
+        let most = match xattrs_height {
+            0 => usize::from(xattrs.sectors) * SECTOR as usize,
+            1 if measures.long_xattrs => measures.xattr_bytes(),
+            _ => return Err(bad(format!("attributes of height {xattrs_height}"))),
+        };
+        if xattrs.is_unwritten() || inode.xattr_bytes as usize > most {
+            return Err(bad("extended attributes exceed their blocks".into()));
         }
         // Sums must not overflow, whatever a damaged inode counts.
         let most = measures.blocks * measures.block_sectors();
         (inode.blocks, inode.sectors) = (inode.blocks.min(most), inode.sectors.min(most));
         let mut image = Image::new(inode, measures);
-        image.xattrs = xattrs;
+        (image.xattrs, image.xattrs_height) = (xattrs, xattrs_height);
         if image.inode.flags & flags::INLINE != 0 {
             return Ok(image);
         }

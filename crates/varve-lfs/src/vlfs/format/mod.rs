@@ -19,10 +19,10 @@ pub use change::Change;
 pub use delta::Delta;
 pub use entry::Entry;
 pub use image::Image;
-pub use node::{Node, NodeId};
+pub use node::{Fork, Node, NodeId};
 pub use place::Place;
 pub use record::{Record, Run, Totals};
 pub use regions::CheckpointHeader;
-pub use superblock::{CHANGES, Extent, MAGIC, Measures, PARTS, Superblock, VERSION};
+pub use superblock::{CHANGES, Extent, LONG_XATTRS, MAGIC, Measures, PARTS, Superblock, VERSION};
 
 pub(super) use crate::format::{Malformed, SECTOR, crc32c, entries};

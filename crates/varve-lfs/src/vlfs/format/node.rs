@@ -1,5 +1,7 @@
 //! An index node: one unit of places, of data blocks at height 1, of nodes of
 //! the height below above that. It names its owner and its place in the tree.
+//!
+//! A file has two indexes, its forks, that are alike but for their roots.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Malformed, Measures, Place, entries};
@@ -20,7 +22,9 @@ struct NodeHeader {
     /// Number of this node within its height.
     index: U64,
     height: u8,
-    spare: [u8; 7],
+    /// 0: of the content, 1: of the extended attributes.
+    fork: u8,
+    spare: [u8; 6],
 }
 const _: () = assert!(size_of::<NodeHeader>() == 32);
 
@@ -29,11 +33,35 @@ pub(super) fn fanout(unit_bytes: u32) -> usize {
     (unit_bytes as usize - size_of::<NodeHeader>()) / PLACE_BYTES
 }
 
+/// Which of a file's indexes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Fork {
+    /// What is read and written.
+    Content,
+    /// The extended attributes, as one blob.
+    Attributes,
+}
+
+impl Fork {
+    /// Both, the content first.
+    pub const ALL: [Fork; 2] = [Fork::Content, Fork::Attributes];
+
+    /// As stored.
+    fn code(self) -> u8 {
+        match self {
+            Fork::Content => 0,
+            Fork::Attributes => 1,
+        }
+    }
+}
+
 /// Which node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NodeId {
     /// The file.
     pub ino: u64,
+    /// Of its indexes.
+    pub fork: Fork,
     /// From 1.
     pub height: u8,
     /// Number within the height.
@@ -68,7 +96,8 @@ impl Node {
             ino: id.ino.into(),
             index: id.index.into(),
             height: id.height,
-            spare: [0; 7],
+            fork: id.fork.code(),
+            spare: [0; 6],
         };
         let mut bytes = header.as_bytes().to_vec();
         for slot in &self.slots {
@@ -89,8 +118,13 @@ impl Node {
         if header.magic.get() != MAGIC {
             return Err(bad("no node here".into()));
         }
-        let found = (header.ino.get(), header.height, header.index.get());
-        if found != (id.ino, id.height, id.index) {
+        let found = (
+            header.ino.get(),
+            header.fork,
+            header.height,
+            header.index.get(),
+        );
+        if found != (id.ino, id.fork.code(), id.height, id.index) {
             return Err(bad(format!("node {found:?} stands in its place")));
         }
         let slots: Box<[Place]> = entries::<DiskPlace>(rest)
@@ -103,8 +137,8 @@ impl Node {
         }
         for slot in &slots {
             slot.check(measures).map_err(|e| bad(e.problem))?;
-            if id.height > 1 && slot.is_unwritten() {
-                return Err(bad("an unwritten node".into()));
+            if slot.is_unwritten() && (id.height > 1 || id.fork == Fork::Attributes) {
+                return Err(bad("an unwritten node, or attributes".into()));
             }
         }
         Ok(Node { slots })

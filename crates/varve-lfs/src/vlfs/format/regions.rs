@@ -31,8 +31,8 @@ pub struct CheckpointHeader {
     pub body_crc: U32,
     /// 1: there is no body; no unit is used and no number.
     pub empty: U32,
-    /// One more than there are files whose extended attributes take more than a
-    /// unit; 0: not known, as programs from before did not count them.
+    /// One more than there are blocks of extended attributes that take more than
+    /// a unit; 0: not known, as programs from before did not count them.
     pub long_xattrs: U64,
 }
 const _: () = assert!(size_of::<CheckpointHeader>() == 96);
@@ -73,14 +73,14 @@ impl CheckpointHeader {
         }
         if header
             .long_xattrs()
-            .is_some_and(|long| long > measures.inodes)
+            .is_some_and(|long| long > measures.units())
         {
             return Err(bad(format!("{} attributes", header.long_xattrs)));
         }
         Ok(header)
     }
 
-    /// Files whose extended attributes take more than a unit, if that is known.
+    /// Blocks of extended attributes that take more than a unit, if that is known.
     pub fn long_xattrs(&self) -> Option<u64> {
         self.long_xattrs.get().checked_sub(1)
     }

@@ -12,6 +12,7 @@
 //! ```
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
+use crate::format::inode::MAX_XATTR_BYTES;
 use std::ops::Range;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -24,6 +25,8 @@ pub const VERSION: u16 = 1;
 pub const CHANGES: u64 = 1;
 /// Incompatible feature: a short block takes the units that it needs.
 pub const PARTS: u64 = 2;
+/// Incompatible feature: extended attributes may take several blocks.
+pub const LONG_XATTRS: u64 = 4;
 const CHECKSUM_CRC32C: u8 = 1;
 /// Records of changes that may be live at once.
 const SLOTS_MAX: u64 = 1024;
@@ -104,7 +107,7 @@ impl Superblock {
                 found.version, found.checksum_kind
             )));
         }
-        let unknown = found.incompat.get() & !(CHANGES | PARTS);
+        let unknown = found.incompat.get() & !(CHANGES | PARTS | LONG_XATTRS);
         if unknown != 0 {
             return Err(bad(format!(
                 "needs features {unknown:#x} this program lacks"
@@ -169,6 +172,8 @@ pub struct Measures {
     pub slots: u64,
     /// A short block takes the units that it needs; otherwise one, or a block's.
     pub parts: bool,
+    /// Extended attributes may take several blocks.
+    pub long_xattrs: bool,
 }
 
 impl Measures {
@@ -184,6 +189,7 @@ impl Measures {
             reserve_blocks: superblock.reserve_blocks.get(),
             slots: superblock.slots.get(),
             parts: superblock.incompat.get() & PARTS != 0,
+            long_xattrs: superblock.incompat.get() & LONG_XATTRS != 0,
         }
     }
 
@@ -252,9 +258,24 @@ impl Measures {
             .saturating_sub(records)
     }
 
-    /// True if what is at a place takes several units, and may share a block.
+    /// True if what is at a place takes several units, where it may share a block.
     pub fn is_long(&self, place: &Place) -> bool {
         self.parts && place.is_stored() && self.extent_of(place).units > 1
+    }
+
+    /// Most bytes of extended attributes that an inode can have: a block, or as
+    /// much as a node leads to, and no more than on the log.
+    pub fn xattr_bytes(&self) -> usize {
+        let block = self.block_bytes as usize;
+        match self.long_xattrs {
+            true => (self.fanout() * block).min(MAX_XATTR_BYTES),
+            false => block,
+        }
+    }
+
+    /// Blocks that so many bytes of extended attributes take.
+    pub fn blocks_of(&self, bytes: usize) -> u64 {
+        (bytes as u64).div_ceil(self.block_bytes.into())
     }
 
     /// Bytes of data that are appended at once, about: a sixty-fourth of what

@@ -16,6 +16,7 @@ pub(in crate::vlfs) fn measures(unit_bytes: u32) -> Measures {
         reserve_blocks: 128,
         slots: 16,
         parts: true,
+        long_xattrs: true,
     }
 }
 
@@ -71,6 +72,7 @@ fn structures_survive_the_device() {
 
         let id = NodeId {
             ino: 9,
+            fork: Fork::Content,
             height: 1,
             index: 4,
         };
@@ -81,6 +83,104 @@ fn structures_survive_the_device() {
         assert_eq!(Node::decode(&bytes, &measures, id), Ok(node));
         let higher = NodeId { height: 2, ..id };
         assert!(Node::decode(&bytes, &measures, higher).is_err());
+    }
+}
+
+#[test]
+fn attributes_of_several_blocks_survive_the_device_or_are_refused() {
+    for unit in [512, 1024, 2048, 4096] {
+        let measures = measures(unit);
+        assert_eq!(measures.xattr_bytes(), 130_560);
+        let old = Measures {
+            long_xattrs: false,
+            ..measures
+        };
+        assert_eq!(old.xattr_bytes(), 4096);
+        let place = |sectors: u64| Place {
+            sector: measures.eager_start() * 8,
+            sectors: sectors as u16,
+            crc: 11,
+        };
+        let mut image = Image::new(inode(), &measures);
+        image.inode.xattr_bytes = 130_560;
+        (image.xattrs, image.xattrs_height) = (place(measures.unit_sectors()), 1);
+        let decoded = |image: &Image, measures: &Measures| {
+            Image::decode(&image.encode(measures), measures, InodeNo(9))
+        };
+        assert_eq!(decoded(&image, &measures), Ok(image.clone()));
+        assert!(decoded(&image, &old).is_err(), "on a volume from before");
+        for (bytes, height) in [(130_561, 1), (130_560, 0), (100, 2), (100, 255)] {
+            image.inode.xattr_bytes = bytes;
+            image.xattrs_height = height;
+            assert!(decoded(&image, &measures).is_err(), "{bytes}, {height}");
+        }
+
+        let id = NodeId {
+            ino: 9,
+            fork: Fork::Attributes,
+            height: 1,
+            index: 0,
+        };
+        let mut node = Node::empty(&measures);
+        (node.slots[0], node.slots[1]) = (place(8), place(1));
+        let bytes = node.encode(&measures, id, 3);
+        assert_eq!(Node::decode(&bytes, &measures, id), Ok(node.clone()));
+        let content = NodeId {
+            fork: Fork::Content,
+            ..id
+        };
+        // Neither is taken for the other.
+        assert!(Node::decode(&bytes, &measures, content).is_err());
+        let bytes = node.encode(&measures, content, 3);
+        assert!(Node::decode(&bytes, &measures, id).is_err());
+        node.slots[1] = Place::unwritten(8);
+        let bytes = node.encode(&measures, id, 3);
+        assert!(Node::decode(&bytes, &measures, id).is_err(), "reserved");
+
+        let change = |block| Change::XattrBlock {
+            ino: 9,
+            version: 3,
+            block,
+            place: place(8),
+        };
+        let last = measures.fanout() as u64 - 1;
+        let bytes = change(last).encode(true);
+        assert_eq!(
+            Change::decode(&bytes, &measures),
+            Ok((change(last), true, &[][..]))
+        );
+        assert!(Change::decode(&bytes, &old).is_err());
+        let beyond = change(last + 1).encode(true);
+        assert!(Change::decode(&beyond, &measures).is_err());
+    }
+}
+
+proptest::proptest! {
+    /// Whatever stands in a unit is refused, or is what it would be stored as.
+    #[test]
+    fn bytes_are_a_node_or_an_inode_of_either_fork_or_refused(
+        unit in 0usize..4,
+        patches in proptest::collection::vec((0usize..4096, proptest::num::u8::ANY), 0..12),
+        height in 0u8..3,
+    ) {
+        let measures = measures(512 << unit);
+        let each = measures.unit_bytes as usize;
+        for fork in Fork::ALL {
+            let id = NodeId { ino: 9, fork, height, index: 0 };
+            let mut node = Node::empty(&measures).encode(&measures, id, 3);
+            let mut image = Image::new(inode(), &measures).encode(&measures);
+            for &(at, byte) in &patches {
+                (node[at % each], image[at % each]) = (byte, byte);
+            }
+            if let Ok(found) = Node::decode(&node, &measures, id) {
+                let again = Node::decode(&found.encode(&measures, id, 3), &measures, id);
+                proptest::prop_assert_eq!(again, Ok(found));
+            }
+            if let Ok(found) = Image::decode(&image, &measures, InodeNo(9)) {
+                let again = Image::decode(&found.encode(&measures), &measures, InodeNo(9));
+                proptest::prop_assert_eq!(again, Ok(found));
+            }
+        }
     }
 }
 
@@ -203,6 +303,12 @@ fn changes_survive_the_device() {
                 version,
                 place: Place::NONE,
             },
+            Change::XattrBlock {
+                ino,
+                version,
+                block: 31,
+                place,
+            },
             Change::Inode(Box::new(full)),
             Change::Inode(Box::new(inlined)),
             Change::Freed {
@@ -265,7 +371,11 @@ fn changes_that_no_volume_has_are_refused() {
     let place = [1, 0, 0, 0, 0, 0, 8, 0, 0, 0, 0, 0];
     for (tag, numbers, rest) in [
         (0, vec![9, 1], &place[..]),
-        (7, vec![9, 1], &place),
+        (8, vec![9, 1], &place),
+        // Before the eager space, none, and beyond a node.
+        (7, vec![9, 1, 0], &place),
+        (7, vec![9, 1, 0], &[0; 12]),
+        (7, vec![9, 1, 40], &place),
         (1, vec![measures.inodes, 1, 0], &place),
         (1, vec![9, 1 << 32, 0], &place),
         // A place before the eager space, and none.

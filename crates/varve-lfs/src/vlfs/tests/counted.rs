@@ -70,7 +70,7 @@ fn a_count_that_is_wrong_is_told_by_the_check() {
     say(&medium, long);
     let found = check(Arc::clone(&medium), clock(), false).unwrap().problems;
     assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].contains("30 files have extended attributes longer than a unit, 29 are"));
+    assert!(found[0].contains("30 blocks of extended attributes are longer than a unit, 29 are"));
     // More than there can be files: then the head is none.
     say(&medium, u64::MAX);
     assert!(mounted(&medium).recovery_report().walked);

@@ -72,7 +72,10 @@ impl Full {
         for _ in 0..self.random.random_range(1..4) {
             let item = match self.random.random_range(0..6) {
                 0 => Item::Attribute {
-                    bytes: self.random.random_range(1..3500),
+                    bytes: match self.random.random_range(0..8) {
+                        0 => self.random.random_range(1..=65_536),
+                        _ => self.random.random_range(1..3500),
+                    },
                 },
                 1 => Item::Bytes {
                     at: self.random.random_range(1..1 << 40) * 4096,

@@ -1,7 +1,9 @@
 //! Volumes filled to the last block: whatever they hold can be removed, and
 //! the room comes back.
 
+use super::parts::without;
 use super::*;
+use crate::vlfs::format::LONG_XATTRS;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -308,11 +310,23 @@ fn a_refusal_costs_no_transaction() {
     }
 }
 
-/// A directory has what it inherits twice, and a volume takes a block of
-/// attributes.
+/// A directory has what it inherits twice, and a volume takes so many bytes of
+/// attributes: a block, if it is from before.
 #[test]
-fn lists_longer_than_a_block_are_not_inherited() {
+fn lists_of_more_than_half_of_all_attributes_are_not_inherited() {
+    for (old, entries) in [(true, 300), (false, 8180)] {
+        lists_are_inherited_once(old, entries);
+    }
+}
+
+fn lists_are_inherited_once(old: bool, entries: u32) {
     let (medium, mut filled) = new(6 << 20, 512);
+    if old {
+        filled.system.unmount().unwrap();
+        filled.system.layout().unmount().unwrap();
+        without(&medium, LONG_XATTRS);
+        filled.system = again(&medium);
+    }
     let directory = filled.make(InodeNo::ROOT, true).unwrap();
     let entry = |tag: u16, permissions: u16, id: u32| {
         let mut bytes = [0; 8];
@@ -323,7 +337,7 @@ fn lists_longer_than_a_block_are_not_inherited() {
     };
     let mut list = 2u32.to_le_bytes().to_vec();
     list.extend(entry(1, 7, u32::MAX));
-    (0..300).for_each(|id| list.extend(entry(2, 6, id)));
+    (0..entries).for_each(|id| list.extend(entry(2, 6, id)));
     for (tag, permissions) in [(4, 5), (0x10, 7), (0x20, 0)] {
         list.extend(entry(tag, permissions, u32::MAX));
     }

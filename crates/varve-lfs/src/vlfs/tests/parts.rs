@@ -1,7 +1,7 @@
 //! Short blocks: in as many units as they need, packed, written over, and on
 //! volumes from before there were such places.
 
-use super::super::format::{CHANGES, MAGIC, Measures, PARTS, Place, Superblock};
+use super::super::format::{CHANGES, LONG_XATTRS, MAGIC, Measures, PARTS, Place, Superblock};
 use super::*;
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,11 +9,16 @@ use zerocopy::IntoBytes;
 
 /// Makes a volume one from before: without the bit.
 pub(super) fn age(medium: &Arc<dyn Medium>) {
+    without(medium, PARTS);
+}
+
+/// Takes these bits off the superblock.
+pub(super) fn without(medium: &Arc<dyn Medium>, bits: u64) {
     let mut bytes = [0; 512];
     medium.read(0, &mut bytes).unwrap();
     let mut superblock = Superblock::parse(&bytes).unwrap();
     assert_eq!(superblock.magic, MAGIC);
-    superblock.incompat = (superblock.incompat.get() & !PARTS).into();
+    superblock.incompat = (superblock.incompat.get() & !bits).into();
     let superblock = superblock.sealed();
     let measures = Measures::of(&superblock);
     for block in [0, measures.last_block()] {
@@ -101,7 +106,10 @@ fn volumes_from_before_take_a_unit_or_a_block() {
         age(&medium);
         for each in [false, true] {
             let system = again(&medium);
-            assert_eq!(system.layout().superblock().incompat.get(), CHANGES);
+            assert_eq!(
+                system.layout().superblock().incompat.get(),
+                CHANGES | LONG_XATTRS
+            );
             let files = write_tails(&system, each);
             for (nth, &file) in (0u8..).zip(&files) {
                 let found = place(&system, file, u64::from(nth % 3 / 2));
