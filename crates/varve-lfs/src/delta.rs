@@ -239,7 +239,7 @@ pub struct Delta {
     pub entries: u64,
     /// Block entries held.
     pub held_blocks: u64,
-    /// Sum of the entries' [`FoldPrice`]s.
+    /// Sum of the prices of the entries' folds.
     pub file_fold_bytes: u64,
     /// Index nodes among them that may have been there before.
     pub old_nodes: u64,

@@ -70,7 +70,7 @@ pub fn default_segment_bytes(bytes: u64) -> u32 {
 }
 
 /// What is held back on a volume of `count` segments, in segments. On top comes the
-/// inode map, which grows with what a volume holds ([`crate::space`]).
+/// inode map, which grows with what a volume holds (`space`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserve {
     /// Two for the log's head, and what every checkpoint writes: the usage table.
