@@ -8,10 +8,11 @@
 //! | `{"cancel": true}` | `{}` |
 
 use serde_json::{Map, Value, json};
-use varve::{BadFile, BadRange, JobStatus, ScrubOptions, Verification, Verifier};
+use varve::admin::{JobStatus, ScrubOptions, Verifier};
 use varve_fuse::{Errno, QUESTION_BYTES};
 use varve_lfs::Lfs;
 use varve_lfs::check::Finding;
+use varve_lfs::verify::{BadFile, BadRange, Verification};
 
 /// Bytes of found items in one answer; the rest of it needs less than what is
 /// left.
