@@ -79,3 +79,8 @@ const _: () = {
     shared::<Error>();
     cloned::<Volume>();
 };
+
+/// Its example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
