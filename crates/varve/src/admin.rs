@@ -20,7 +20,27 @@ use crate::volume::Volume;
 use std::sync::Arc;
 use varve_device::Device;
 
-/// Opens the volume on any device.
+/// Makes a volume on any device, whatever it holds.
+///
+/// # Errors
+/// As [`VolumeOptions::create`].
+pub fn format_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Superblock> {
+    crate::format::format_device(device, options)
+}
+
+/// Opens the volume on any device: a simulated disk, one that fails, an array.
+///
+/// ```
+/// use std::sync::Arc;
+/// use varve::{Layout, VolumeOptions, admin};
+/// use varve_device::MemoryDevice;
+/// let device = Arc::new(MemoryDevice::new(32 << 20));
+/// let mut options = VolumeOptions::new();
+/// admin::format_on(device.clone(), options.layout(Layout::VirtualLog))?;
+/// let volume = admin::open_on(device, &options)?;
+/// assert_eq!(volume.layout(), Layout::VirtualLog);
+/// # Ok::<(), varve::Error>(())
+/// ```
 ///
 /// # Errors
 /// As [`VolumeOptions::open`].
