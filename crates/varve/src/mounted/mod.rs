@@ -8,9 +8,15 @@
 //!
 //! Invariants:
 //! - A volume is closed when the last [`Mounted`] is dropped, or by
-//!   [`Running::close`]; after that, [`Mounted::run`] runs nothing.
-//! - Every operation of the facade goes through [`Mounted::run`], which also
-//!   gives an error the operation and the path it belongs to.
+//!   [`crate::Volume::close`]. Before its last checkpoint, each is shut:
+//!   operations under way have ended then, and others are refused. So nothing
+//!   is acknowledged that the checkpoint does not hold.
+//! - Every operation of the facade goes through [`Mounted::admit`]; those on
+//!   paths and files through [`Mounted::run`], which gives an error the
+//!   operation and the path it belongs to.
+//!
+//! There is a [`Mounted`] for every few threads ([`varve_device::Lanes`]), as
+//! all of them write to its reference count and its lock.
 
 mod operations;
 mod resolve;
@@ -21,6 +27,7 @@ pub(crate) use running::Running;
 
 use crate::error::{Cause, Error, Result};
 use crate::tree::Tree;
+use parking_lot::{RwLock, RwLockReadGuard};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +39,8 @@ pub(crate) struct Mounted {
     caller: Caller,
     /// Tells the volume from others, as `st_dev` does.
     pub device: u64,
+    /// False once the volume was closed; operations hold it shared.
+    open: RwLock<bool>,
     running: Arc<Running>,
 }
 
@@ -43,6 +52,7 @@ impl Mounted {
             tree,
             caller,
             device: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
+            open: RwLock::new(true),
             running: Arc::clone(running),
         }
     }
@@ -51,18 +61,34 @@ impl Mounted {
         &self.running
     }
 
-    /// Runs an operation, unless the volume was closed.
+    /// Waits for operations under way; from then on none is admitted.
+    pub fn shut(&self) {
+        *self.open.write() = false;
+    }
+
+    /// Lets an operation begin; it ends when what is answered is dropped.
+    ///
+    /// # Errors
+    /// If the volume was closed.
+    pub fn admit(&self) -> std::result::Result<RwLockReadGuard<'_, bool>, Cause> {
+        let open = self.open.read();
+        match *open {
+            true => Ok(open),
+            false => Err(Cause::Closed),
+        }
+    }
+
+    /// Runs an operation, unless the volume was closed. It must not run
+    /// another.
     pub fn run<'a, T>(
         &'a self,
         operation: &'static str,
         path: &Path,
         work: impl FnOnce(&'a Self) -> varve_fs::Result<T>,
     ) -> Result<T> {
-        let done = match self.running.is_closed() {
-            true => Err(Cause::Closed),
-            false => work(self).map_err(Cause::Tree),
-        };
-        done.map_err(|cause| Error::at(operation, path, cause))
+        self.admit()
+            .and_then(|_admitted| work(self).map_err(Cause::Tree))
+            .map_err(|cause| Error::at(operation, path, cause))
     }
 
     /// [`Self::run`] for a path that a user gave: its bytes are handed on if

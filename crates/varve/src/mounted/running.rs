@@ -47,17 +47,16 @@ impl Running {
         &self.name
     }
 
-    #[inline]
-    pub fn is_closed(&self) -> bool {
-        self.closed.load(Acquire)
-    }
-
+    /// Closes the volume, once `shut` has seen to it that no operation is under
+    /// way or begins.
+    ///
     /// # Errors
     /// If another handle closed it before, or what made a write fail.
-    pub fn close(&self) -> Result<()> {
+    pub fn close(&self, shut: impl FnOnce()) -> Result<()> {
         if self.closed.swap(true, AcqRel) {
             return Err(Error::of_volume("close", Cause::Closed));
         }
+        shut();
         drop(self.threads.lock().take());
         on!(&self.tree, fs => {
             let unmounted = fs.unmount();
@@ -66,18 +65,21 @@ impl Running {
         })
     }
 
-    /// Leaves the volume as a crash would.
-    pub fn abandon(&self) {
-        self.closed
-            .store(true, std::sync::atomic::Ordering::Release);
+    /// Leaves the volume as a crash would, unless it is closed; `shut` as for
+    /// [`Self::close`].
+    pub fn abandon(&self, shut: impl FnOnce()) {
+        if self.closed.swap(true, AcqRel) {
+            return;
+        }
+        shut();
         drop(self.threads.lock().take());
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if !self.is_closed()
-            && let Err(error) = self.close()
+        if !self.closed.load(Acquire)
+            && let Err(error) = self.close(|| ())
         {
             tracing::error!(volume = %self.name, %error, "not closed cleanly");
         }

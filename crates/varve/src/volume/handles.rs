@@ -167,3 +167,40 @@ fn appended_pieces_are_whole() {
         assert!(piece.iter().all(|byte| *byte == piece[0]));
     }
 }
+
+/// Whatever was answered while another thread closed the volume is there
+/// afterwards, synced or not.
+#[test]
+fn what_was_answered_beside_a_close_is_kept() {
+    for round in 0..8 {
+        let (_host, image) = image();
+        let mut options = VolumeOptions::new();
+        options.size(16 << 20).layout(match round % 2 {
+            0 => Layout::Log,
+            _ => Layout::VirtualLog,
+        });
+        let volume = options.create(&image).unwrap();
+        let writers: Vec<_> = (0..3)
+            .map(|thread| {
+                let volume = volume.clone();
+                std::thread::spawn(move || {
+                    let write = |n: u32| {
+                        let path = format!("/{thread}-{n}");
+                        volume.write(&path, path.as_bytes())
+                    };
+                    (0..).take_while(|n| write(*n).is_ok()).count()
+                })
+            })
+            .collect();
+        std::thread::sleep(std::time::Duration::from_millis(5 + 3 * round));
+        volume.close().unwrap();
+        let kept: Vec<usize> = writers.into_iter().map(|w| w.join().unwrap()).collect();
+        let volume = Volume::open(&image).unwrap();
+        for (thread, count) in kept.iter().enumerate() {
+            for n in 0..*count {
+                let path = format!("/{thread}-{n}");
+                assert_eq!(volume.read_to_string(&path).unwrap(), path);
+            }
+        }
+    }
+}

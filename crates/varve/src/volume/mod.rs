@@ -72,11 +72,11 @@ impl Volume {
         operation: &'static str,
         work: impl FnOnce(&Mounted) -> varve_fs::Result<()>,
     ) -> Result<()> {
-        let done = match self.mounted().running().is_closed() {
-            true => Err(Cause::Closed),
-            false => work(self.mounted()).map_err(Cause::Tree),
-        };
-        done.map_err(|cause| Error::of_volume(operation, cause))
+        let mounted = self.mounted();
+        mounted
+            .admit()
+            .and_then(|_admitted| work(mounted).map_err(Cause::Tree))
+            .map_err(|cause| Error::of_volume(operation, cause))
     }
 
     /// Room on the volume, in blocks of [`Volume::block_bytes`]; the reserve

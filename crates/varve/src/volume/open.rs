@@ -104,8 +104,8 @@ impl Volume {
         })
     }
 
-    /// Makes everything durable, takes a checkpoint and marks the volume as
-    /// closed. Answers how many clones, files and listings of it there still
+    /// Waits for what other threads are doing with the volume, makes everything
+    /// durable, takes a checkpoint and marks the volume as closed. Answers how many clones, files and listings of it there still
     /// are: all of them get errors from now on, and the image stays locked
     /// until they are dropped.
     ///
@@ -127,7 +127,7 @@ impl Volume {
     /// will be recovered when it is opened again. `NotConnected` if it was
     /// closed before.
     pub fn close(self) -> Result<usize> {
-        self.mounted().running().close()?;
+        self.mounted().running().close(|| self.shut())?;
         let open = self.lanes.iter().map(|lane| Arc::strong_count(lane) - 1);
         Ok(open.sum::<usize>() + Arc::strong_count(&self.lanes) - 1)
     }
@@ -136,7 +136,11 @@ impl Volume {
     /// next to open it recovers. For front ends that no longer trust what they
     /// hold in memory, and for tests. Other handles get errors from now on.
     pub fn abandon(self) {
-        self.mounted().running().abandon();
+        self.mounted().running().abandon(|| self.shut());
+    }
+
+    fn shut(&self) {
+        self.lanes.iter().for_each(|lane| lane.shut());
     }
 }
 
