@@ -42,6 +42,10 @@ step "tests, compiled"
 cargo test --workspace --no-run
 step "tests"
 cargo test --workspace
+step "examples of the library"
+for example in crates/varve/examples/*.rs; do
+  "${CARGO_TARGET_DIR:-target}/debug/examples/$(basename "$example" .rs)"
+done
 step "conformance"
 VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"

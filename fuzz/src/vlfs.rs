@@ -7,10 +7,10 @@ use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, Device, Geometry, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
 use varve_lfs::format::crc32c;
-use varve_lfs::vlfs::format::{
+use varve_vlfs::format::{
     CheckpointHeader, Delta, Fork, Image, Measures, Node, NodeId, Record, Superblock,
 };
-use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format};
+use varve_vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, check, format};
 use varve_vlog::{InOrder, Medium};
 
 const DEVICE_BYTES: u64 = 4 << 20;

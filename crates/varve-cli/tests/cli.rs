@@ -4,7 +4,7 @@ mod support;
 
 use std::fs;
 use support::{Scratch, varve};
-use varve::{OpenOptions, Volume};
+use varve::{Volume, admin};
 
 #[test]
 fn mkfs_makes_a_volume_and_tells_about_it() {
@@ -86,7 +86,7 @@ fn mkfs_refuses_what_would_destroy_or_cannot_be() {
 fn a_volume_in_use_is_refused_and_its_holder_named() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     let holder = format!("held by process {}", std::process::id());
     let directory = s.text("");
     varve(["mkfs", &image, "--force"]).expect(1, &holder);
@@ -107,14 +107,15 @@ fn a_volume_in_use_is_refused_and_its_holder_named() {
 fn a_crash_is_told_and_mended() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     volume.write("/kept", b"synced").unwrap();
     volume.sync().unwrap();
     volume.abandon();
     varve(["info", &image]).expect(0, "not unmounted cleanly");
     varve(["fsck", &image]).expect(0, "not unmounted cleanly");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
-    assert!(volume.recovery_report().groups > 0);
+    let volume = Volume::open(&image).unwrap();
+    let fs = admin::tree(&volume).log().unwrap();
+    assert!(fs.layout().recovery_report().groups > 0);
     assert_eq!(volume.read("/kept").unwrap(), b"synced");
     volume.close().unwrap();
     varve(["fsck", &image, "--data"]).expect(0, ": clean");
@@ -173,7 +174,7 @@ fn marker() -> Vec<u8> {
 /// A volume with `/sound` and `/damaged`: its bytes as they were, and with one
 /// bit of `/damaged` flipped.
 fn damaged_volume(image: &str) -> (Vec<u8>, Vec<u8>) {
-    let volume = Volume::open(image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(image).unwrap();
     let marker = marker();
     volume.write("/damaged", &marker).unwrap();
     volume.write("/sound", vec![7; 1 << 20]).unwrap();
@@ -206,7 +207,7 @@ fn fsck_finds_damage_and_changes_nothing() {
     assert_eq!(json["errors"][0]["path"], "/damaged");
     assert_eq!(fs::read(&image).unwrap(), bytes);
 
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     assert_eq!(volume.read("/damaged").unwrap_err().errno(), 5);
     assert_eq!(volume.read("/sound").unwrap(), vec![7; 1 << 20]);
 }
@@ -249,7 +250,7 @@ fn fsck_repairs_once_and_says_what() {
     assert_eq!(fs::read(&image).unwrap(), mended);
     varve(["fsck", &image, "--data"]).expect(0, ": clean");
 
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     varve(["fsck", "--repair", &image]).expect(8, "is in use");
     assert_eq!(volume.read("/sound").unwrap(), vec![7; 1 << 20]);
     assert_eq!(volume.read("/damaged").unwrap().len(), marker().len());
@@ -262,10 +263,13 @@ fn salvage_copies_a_volume_without_superblocks_and_checkpoints() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
     let target = s.text("target");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     volume.create_dir_all("/a/b").unwrap();
     volume.write("/a/b/file", vec![9; 100_000]).unwrap();
-    let uuid = varve::read_superblock(&image).unwrap().uuid;
+    let Ok(admin::Superblock::Log(superblock)) = admin::read_superblock(&image) else {
+        panic!("no superblock");
+    };
+    let uuid = superblock.uuid;
     varve(["salvage", &image, &target]).expect(1, "is in use");
     volume.close().unwrap();
     varve(["salvage", &image, &image]).expect(1, "");
@@ -282,7 +286,7 @@ fn salvage_copies_a_volume_without_superblocks_and_checkpoints() {
     varve(["salvage", &image, &target]).expect(0, "1 files, 3 directories");
     assert_eq!(fs::read(&image).unwrap(), bytes);
     varve(["fsck", &target, "--data"]).expect(0, ": clean");
-    let volume = Volume::open(&target, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&target).unwrap();
     assert_eq!(volume.read("/a/b/file").unwrap(), vec![9; 100_000]);
     volume.close().unwrap();
     varve(["salvage", &image, &target]).expect(1, "--force");
@@ -334,7 +338,7 @@ fn manual_pages_and_completions_come_from_the_commands() {
 fn structures_are_dumped_for_people_and_scripts() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
-    let volume = Volume::open(&image, &OpenOptions::default()).unwrap();
+    let volume = Volume::open(&image).unwrap();
     volume.create_dir("/d").unwrap();
     volume.write("/d/file", vec![5; 20_000]).unwrap();
     volume.sync().unwrap();

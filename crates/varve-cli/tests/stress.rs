@@ -15,7 +15,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
-use varve::{OpenFlags, OpenOptions, Volume};
+use varve::admin::{self, Statistics};
+use varve::{OpenOptions, Volume, VolumeOptions};
 use varve_prove::random::Random;
 
 const THREADS: u64 = 6;
@@ -43,18 +44,21 @@ trait Tree: Sync {
 
 impl Tree for Volume {
     fn write(&self, path: &str, offset: u64, data: &[u8]) -> io::Result<()> {
-        Ok(self
-            .open_file(path, OpenFlags::CREATE)?
-            .write_at(offset, data)?)
+        let mut options = OpenOptions::new();
+        let file = options.write(true).create(true).open(self, path)?;
+        file.write_all_at(data, offset)
     }
     fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         Ok(Volume::read(self, path)?)
     }
     fn truncate(&self, path: &str, size: u64) -> io::Result<()> {
-        Ok(self.open_file(path, OpenFlags::READ_WRITE)?.set_len(size)?)
+        Ok(OpenOptions::new()
+            .write(true)
+            .open(self, path)?
+            .set_len(size)?)
     }
     fn fsync(&self, path: &str) -> io::Result<()> {
-        Ok(self.open_file(path, OpenFlags::READ)?.sync_all()?)
+        Ok(self.open_file(path)?.sync_all()?)
     }
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         Ok(Volume::rename(self, from, to)?)
@@ -356,20 +360,18 @@ fn threads_on_the_library() {
     let seed = announce("threads_on_the_library");
     let scratch = Scratch::new();
     let image = scratch.volume("image", "32M");
-    let options = OpenOptions {
-        cache_bytes: 8 << 20,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(&image, &options).unwrap();
+    let mut options = VolumeOptions::new();
+    let volume = options.cache(8 << 20).open(&image).unwrap();
     let owns = work(&volume, seed);
-    let (room, layout) = (volume.statfs(), volume.statistics().layout);
+    let fs = admin::tree(&volume).log().unwrap();
+    let (room, layout) = (volume.statfs(), Statistics::of(fs).layout);
     eprintln!(
         "{} of {} blocks free, {} segments cleaned, {} moved by the cleaner",
         room.free, room.blocks, layout.segments_cleaned, layout.cleaner_bytes
     );
     volume.close().unwrap();
     varve(["fsck", "--data", &image]).expect(0, ": clean");
-    let volume = Volume::open(&image, &options).unwrap();
+    let volume = options.open(&image).unwrap();
     owns.iter().for_each(|own| own.compare_all(&volume));
     volume.close().unwrap();
 }

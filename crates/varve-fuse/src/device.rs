@@ -1,6 +1,6 @@
 //! Opens `/dev/fuse` and mounts it: by mount(2) as root, by fusermount3 else.
 
-use crate::mount::MountOptions;
+use crate::options::MountOptions;
 use crate::protocol::MAX_PAYLOAD_BYTES;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno as Os;

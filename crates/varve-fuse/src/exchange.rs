@@ -2,16 +2,9 @@
 //! in, bytes out. What they mean, and who may send them, is that program's
 //! affair.
 
-use crate::statistics::STATISTICS_BYTES;
+use crate::calls::EXCHANGE_BYTES;
 use std::io;
 use std::path::Path;
-
-/// Most bytes of a message and of its answer.
-pub const EXCHANGE_BYTES: usize = STATISTICS_BYTES;
-
-/// `_IOWR('V', 3, [u8; 16376])`: a message, and in its place the answer.
-pub const VARVE_IOC_EXCHANGE: u32 =
-    (3 << 30) | ((EXCHANGE_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 3;
 
 /// Sends a message to the program behind the mount at `dir`; returns the
 /// answer, with zeros behind it.

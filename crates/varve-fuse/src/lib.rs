@@ -22,14 +22,17 @@
 mod adapter;
 mod apart;
 mod bdi;
+mod calls;
 mod counters;
 mod device;
+mod end;
 mod errands;
 mod errno;
 mod exchange;
 mod latency;
 mod mount;
 mod negotiate;
+mod options;
 mod pool;
 mod protocol;
 mod question;
@@ -43,15 +46,21 @@ mod sys;
 pub mod transport;
 mod unmounter;
 
-pub use adapter::{Adapter, IoctlHandler, IoctlRequest, LATE, Later, Outcome, StatisticsSource};
+pub use adapter::{Adapter, LATE, Later, Outcome};
 pub use apart::pass_on_no_descriptors;
+pub use calls::{
+    EXCHANGE_BYTES, IoctlHandler, IoctlRequest, QUESTION_BYTES, StatisticsSource, VARVE_IOC_ASK,
+    VARVE_IOC_EXCHANGE, VARVE_IOC_STATS,
+};
 pub use counters::RequestCounters;
+pub use end::End;
 pub use errno::Errno;
-pub use exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE, exchange};
+pub use exchange::exchange;
 pub use latency::{LATENCY_STEPS, latency_us};
-pub use mount::{MountOptions, force_unmount, remount, unmount};
-pub use question::{QUESTION_BYTES, VARVE_IOC_ASK, answer, ask, text as question_text};
+pub use mount::{force_unmount, remount, unmount};
+pub use options::MountOptions;
+pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;
-pub use session::{End, Session};
-pub use statistics::{VARVE_IOC_STATS, query_statistics};
+pub use session::Session;
+pub use statistics::query_statistics;
 pub use unmounter::Unmounter;

@@ -14,12 +14,12 @@
 //! - Every request is answered, even if serving it panics.
 
 use crate::adapter::{Adapter, LATE, Later, Outcome};
+use crate::end::End;
 use crate::errands::{Due, Errand, Errands, Wait, keep_time};
 use crate::errno::Errno;
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
 use crate::ring::{Crew, Queue};
-use crate::session::End;
 use crate::transport::{Received, Transport};
 use parking_lot::Mutex;
 use std::io;

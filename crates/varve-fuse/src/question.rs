@@ -1,18 +1,10 @@
 //! Questions to the program behind a mount, over an ioctl on its root: text
 //! in, text out. What may be asked, and by whom, is that program's affair.
 
-use crate::statistics::STATISTICS_BYTES;
+use crate::calls::QUESTION_BYTES;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
-
-/// Most bytes of a question and of an answer, less one for the NUL that ends
-/// it.
-pub const QUESTION_BYTES: usize = STATISTICS_BYTES;
-
-/// `_IOWR('V', 2, [u8; 16376])`: a question, and in its place the answer.
-pub const VARVE_IOC_ASK: u32 =
-    (3 << 30) | ((QUESTION_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 2;
 
 /// Asks the program behind the mount at `dir`.
 ///

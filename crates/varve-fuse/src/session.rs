@@ -3,7 +3,8 @@
 use crate::adapter::{Adapter, Outcome};
 use crate::bdi::Bdi;
 use crate::device;
-use crate::mount::MountOptions;
+use crate::end::End;
+use crate::options::MountOptions;
 use crate::pool::{Pool, deliver};
 use crate::protocol::REQUEST_BYTES;
 use crate::reply::Reply;
@@ -21,18 +22,6 @@ const HELD_SHARE: u64 = 64;
 /// Room is kept for so many times what the kernel may hold back: writers go on
 /// until they are told, and metadata takes its part.
 const KEPT_FACTOR: u64 = 2;
-
-/// How a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// By an unmount: the kernel held nothing back.
-    Unmounted,
-    /// The connection was cut: what the kernel still held is lost.
-    Aborted,
-    /// By an unmount, after the volume had been shut down: it is as a crash
-    /// would leave it, and nothing is to be written to it.
-    ShutDown,
-}
 
 /// A mounted file system, ready to be served.
 pub struct Session<L: Layout> {

@@ -4,14 +4,6 @@
 use std::io;
 use std::path::Path;
 
-/// Bytes of the answer: the most an ioctl number can say (14 bits), in
-/// multiples of 8. The text ends at the first NUL.
-pub(crate) const STATISTICS_BYTES: usize = 16_376;
-
-/// `_IOR('V', 1, [u8; 16376])`: the statistics as JSON text.
-pub const VARVE_IOC_STATS: u32 =
-    (2 << 30) | ((STATISTICS_BYTES as u32) << 16) | ((b'V' as u32) << 8) | 1;
-
 /// The statistics of the file system mounted at `dir`, as JSON text.
 ///
 /// # Errors

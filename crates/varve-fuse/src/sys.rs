@@ -1,9 +1,9 @@
 //! System calls without a safe wrapper.
 #![allow(unsafe_code)]
 
-use crate::exchange::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE};
-use crate::question::{QUESTION_BYTES, VARVE_IOC_ASK};
-use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
+use crate::calls::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE};
+use crate::calls::{QUESTION_BYTES, VARVE_IOC_ASK};
+use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
 use std::io;
 use std::mem::MaybeUninit;

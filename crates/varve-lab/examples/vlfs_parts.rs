@@ -17,8 +17,8 @@ use varve_lab::platform::mounted::Mounted;
 use varve_lab::platform::small_files::SmallFiles;
 use varve_lab::platform::store::{Places, Spent, Store};
 use varve_lab::platform::{BLOCK, Disk, NVRAM_BYTES, System, lfs, seagate, ufs, vlfs};
-use varve_lfs::vlfs::{Vlfs, VlfsStatistics};
 use varve_prove::random::Random;
+use varve_vlfs::{Vlfs, VlfsStatistics};
 
 const SEED: u64 = 1;
 const FILES: u32 = 1500;

@@ -11,9 +11,11 @@
 //!
 //! `docs/cleaning.md` has the results.
 
+mod error;
 pub mod experiment;
 pub mod platform;
 pub mod report;
+mod row;
 pub mod simulator;
 pub mod trace;
 pub mod workload;

@@ -41,20 +41,6 @@ pub enum Error {
         /// The pointer's checksum.
         expected: u32,
     },
-    /// A unit of a VLFS volume is not what leads to it says.
-    #[error("inode {ino}, unit {unit}: {source}")]
-    BadUnit {
-        /// Whose unit: the inode, or one of its index nodes.
-        ino: InodeNo,
-        /// Which unit.
-        unit: u64,
-        /// What is wrong.
-        #[source]
-        source: Malformed,
-    },
-    /// The virtual log cannot be recovered.
-    #[error(transparent)]
-    VirtualLog(#[from] varve_vlog::VldError),
     /// No superblock, or none this program can use.
     #[error("{device}: no usable superblock: {reason}")]
     NoVolume {
@@ -114,17 +100,16 @@ impl From<Error> for varve_fs::Error {
     fn from(error: Error) -> Self {
         match error {
             Error::Device(device) => device.into(),
-            Error::BadBlock { ino, .. } | Error::BadUnit { ino, .. } => varve_fs::Error::Damaged {
+            Error::BadBlock { ino, .. } => varve_fs::Error::Damaged {
                 ino: Some(ino),
                 detail: error.to_string(),
             },
-            Error::Damaged { .. }
-            | Error::VirtualLog(_)
-            | Error::NoVolume { .. }
-            | Error::NoCheckpoint { .. } => varve_fs::Error::Damaged {
-                ino: None,
-                detail: error.to_string(),
-            },
+            Error::Damaged { .. } | Error::NoVolume { .. } | Error::NoCheckpoint { .. } => {
+                varve_fs::Error::Damaged {
+                    ino: None,
+                    detail: error.to_string(),
+                }
+            }
             Error::Unfit(_) => varve_fs::Error::Invalid("options"),
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
             Error::OutOfSegments => varve_fs::Error::NoSpace,

@@ -5,10 +5,10 @@ use crate::format::inode::InodeImage;
 use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
 use crate::log::{GroupKind, LogItem};
-use crate::trim::must_begin_within;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,

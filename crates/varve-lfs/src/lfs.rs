@@ -9,6 +9,7 @@ use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::inode::InodeImage;
+use crate::format::owner::OwnerIdentity;
 use crate::format::{Malformed, Superblock};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
@@ -107,17 +108,6 @@ impl MountOptions {
         let deltas = (2 * self.delta_bytes()).min(self.cache_bytes / 2);
         self.cache_bytes - deltas
     }
-}
-
-/// Who mounts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnerIdentity {
-    /// Host name.
-    pub host: String,
-    /// Identity of this boot of the host.
-    pub boot_id: String,
-    /// Process.
-    pub pid: u32,
 }
 
 /// A mounted volume.

@@ -49,7 +49,6 @@ mod space;
 mod speed;
 mod statistics;
 mod trim;
-pub mod vlfs;
 mod writer;
 
 /// For the model checker, which runs it alone.
@@ -60,12 +59,13 @@ pub use error::{Error, Result};
 pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
 pub use heads::MAX_HEADS;
-pub use lfs::{Lfs, MountOptions, OwnerIdentity};
+pub use lfs::{Lfs, MountOptions};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
 pub use recovery::RecoveryReport;
 pub use segment_map::{SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
 pub use statistics::{STEPS, Statistics};
+pub use varve_format::OwnerIdentity;
 
 /// What those who look at a volume from outside share with the log, so that there
 /// is one reader of everything on it. It follows the log, and is no interface.
@@ -93,4 +93,3 @@ pub mod internal {
     pub use crate::segments::SegmentTable;
     pub use crate::statistics::Counters;
 }
-pub use vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions};

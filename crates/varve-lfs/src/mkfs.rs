@@ -9,10 +9,9 @@ use crate::format::inode::{InodeImage, Root};
 use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
 use crate::format::{CheckpointHeader, LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
+use varve_format::identity::{Identity, identity};
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
 use zerocopy::IntoBytes;
 
@@ -136,42 +135,6 @@ pub fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32) -> (u
     (record_bytes, ring_end.next_multiple_of(align.min(64 << 10)))
 }
 
-/// What makes a volume this one and no other.
-pub(crate) struct Identity {
-    /// Random, version 4.
-    pub uuid: [u8; 16],
-    /// Padded with zeros.
-    pub label: [u8; 64],
-    /// Seed of directory hashes.
-    pub hash_seed: u64,
-}
-
-/// A new volume's identity; the same for the same seed.
-///
-/// # Errors
-/// `Format` if the label has more than 64 bytes.
-pub(crate) fn identity(label: &str, seed: Option<u64>) -> Result<Identity> {
-    let mut padded = [0; 64];
-    let Some(begin) = padded.get_mut(..label.len()) else {
-        let problem = format!("the label has {} bytes, 64 fit", label.len());
-        return Err(Error::Format(problem));
-    };
-    begin.copy_from_slice(label.as_bytes());
-    let mut rng = match seed {
-        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
-        None => rand::make_rng(),
-    };
-    let mut uuid = [0; 16];
-    rng.fill_bytes(&mut uuid);
-    uuid[6] = uuid[6] & 0x0f | 0x40;
-    uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(Identity {
-        uuid,
-        label: padded,
-        hash_seed: rng.next_u64(),
-    })
-}
-
 /// The superblock a volume of this device would have.
 ///
 /// # Errors
@@ -192,7 +155,7 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         uuid,
         label,
         hash_seed,
-    } = identity(&options.label, options.seed)?;
+    } = identity(&options.label, options.seed).map_err(Error::Format)?;
     let unit64 = u64::from(unit);
     let owner_offset = unit64;
     let ring_offset = 2 * unit64;

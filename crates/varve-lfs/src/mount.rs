@@ -6,10 +6,10 @@ use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::SECTOR;
-use crate::format::owner::{MAGIC as OWNER_MAGIC, OwnerRecord};
+use crate::format::owner::{OwnerRecord, owned_by};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
-use crate::lfs::{Lfs, MountOptions, OwnerIdentity};
+use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
 use crate::reader::Reader;
@@ -276,30 +276,6 @@ impl Lfs {
         device.read(superblock.owner_offset.get(), &mut bytes)?;
         Ok(OwnerRecord::parse(&bytes, superblock.volume_tag()).ok())
     }
-}
-
-/// The owner record of a volume that `owner` has, or had.
-pub(crate) fn owned_by(owner: &OwnerIdentity, volume_tag: u64) -> OwnerRecord {
-    let mut record = OwnerRecord {
-        magic: OWNER_MAGIC.into(),
-        crc: 0.into(),
-        volume_tag: volume_tag.into(),
-        mount_id: 0.into(),
-        pid: owner.pid.into(),
-        mounted: 0.into(),
-        since_ns: 0.into(),
-        boot_id: [0; 40],
-        host: [0; 64],
-        spare: [0; 368],
-    };
-    fill(&mut record.boot_id, &owner.boot_id);
-    fill(&mut record.host, &owner.host);
-    record
-}
-
-fn fill(field: &mut [u8], text: &str) {
-    let length = text.len().min(field.len());
-    field[..length].copy_from_slice(&text.as_bytes()[..length]);
 }
 
 fn read_only_reason(

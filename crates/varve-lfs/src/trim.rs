@@ -8,25 +8,7 @@
 use crate::error::Result;
 use crate::lfs::Lfs;
 use std::ops::Range;
-
-/// The part of `piece` that lies in `range`, as far as whole blocks of
-/// `block_bytes` do.
-pub(crate) fn part_in(piece: &Range<u64>, range: &Range<u64>, block_bytes: u64) -> Range<u64> {
-    let start = piece.start.max(range.start).next_multiple_of(block_bytes);
-    let end = piece.end.min(range.end) / block_bytes * block_bytes;
-    start..end.max(start)
-}
-
-/// # Errors
-/// `Invalid` unless a range that begins at `start` can hold any of a volume of
-/// so many bytes.
-pub(crate) fn must_begin_within(start: u64, volume_bytes: u64) -> varve_fs::Result<()> {
-    let problem = "the range begins behind the volume's end";
-    match start < volume_bytes {
-        true => Ok(()),
-        false => Err(varve_fs::Error::Invalid(problem)),
-    }
-}
+use varve_format::range::part_in;
 
 impl Lfs {
     /// See [`varve_fs::Layout::trim`].
@@ -58,19 +40,5 @@ impl Lfs {
             bytes += length;
         }
         Ok(bytes)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_whole_blocks_of_both() {
-        assert_eq!(part_in(&(4096..8192), &(0..u64::MAX), 512), 4096..8192);
-        assert_eq!(part_in(&(4096..8192), &(4097..8191), 512), 4608..7680);
-        assert!(part_in(&(4096..8192), &(0..4096), 512).is_empty());
-        assert!(part_in(&(4096..8192), &(8192..u64::MAX), 512).is_empty());
-        assert!(part_in(&(4096..8192), &(5000..5001), 4096).is_empty());
     }
 }

@@ -24,6 +24,7 @@ use std::time::Instant;
 use parking_lot::{Mutex, MutexGuard};
 use zerocopy::{IntoBytes, transmute};
 
+use crate::ending::Ending;
 use crate::export::{Export, Failure};
 use crate::outbox::Outbox;
 use crate::pace::Pace;
@@ -31,7 +32,6 @@ use crate::protocol::{ALLOCATION_ID, RequestHeader, chunk};
 use crate::receiver::{Ended, Received, Receiver};
 use crate::request::{Action, Judged, Measures, Request, judge};
 use crate::sender::{Sender, send_all};
-use crate::session::Ending;
 use crate::transport::Transport;
 
 /// Bytes taken from a client or read from the device at once: what stays in a

@@ -24,6 +24,7 @@
 
 mod connection;
 pub mod counters;
+mod ending;
 pub mod export;
 mod flushes;
 mod negotiate;
@@ -40,8 +41,9 @@ mod session;
 pub mod transport;
 
 pub use counters::Counters;
+pub use ending::Ending;
 pub use export::{Export, ExportOptions};
 pub use scratch::ScratchDisk;
 pub use server::{Listener, Server, Stopper};
-pub use session::{Ending, Limits, serve};
+pub use session::{Limits, serve};
 pub use transport::{Socket, Transport};

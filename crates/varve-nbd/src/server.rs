@@ -23,8 +23,9 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::pipe::{PipeFlags, pipe_with};
 
+use crate::ending::Ending;
 use crate::export::Export;
-use crate::session::{Ending, Limits, serve};
+use crate::session::{Limits, serve};
 use crate::transport::{Socket, Transport};
 
 /// A warning about what clients cause is given once in this time.

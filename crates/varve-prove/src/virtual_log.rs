@@ -10,8 +10,8 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, Geometry, MemoryDevice, MemoryImage, VirtualClock};
 use varve_disk::{Drive, SimulatedDisk, drives};
 use varve_fs::{FileSystem, Options, Result};
-use varve_lfs::vlfs::format::{CheckpointHeader, Measures};
-use varve_lfs::vlfs::{
+use varve_vlfs::format::{CheckpointHeader, Measures};
+use varve_vlfs::{
     Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, check, format, whole_checkpoints,
 };
 use varve_vlog::{InDrive, InOrder, Medium};

@@ -13,6 +13,9 @@ mod record;
 
 use std::mem::offset_of;
 
+/// In a tail record: the log is empty, the checkpoints have all.
+pub const NO_ROOT: u64 = u64::MAX;
+
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 

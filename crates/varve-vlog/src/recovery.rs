@@ -19,6 +19,7 @@
 
 mod scan;
 
+use crate::format::NO_ROOT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -28,9 +29,6 @@ use crate::virtual_log::VirtualLog;
 
 /// Times that recovery reads what fails.
 const READS: usize = 3;
-
-/// In a tail record: the log is empty, the checkpoints have all.
-pub const NO_ROOT: u64 = u64::MAX;
 
 /// How the log's tail was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -25,8 +25,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::format::NO_ROOT;
 use crate::format::{BRANCHES, Branch, RecordHeader, TailRecord};
-use crate::recovery::NO_ROOT;
 
 /// One record.
 #[derive(Debug, Clone)]

@@ -1,61 +1,102 @@
 //! Errors that say what was attempted, on what, and why it failed.
 
 use crate::host::Holder;
+use rustix::io::Errno;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use varve_device::OpenError;
 
-/// The result of every call of the facade.
+/// The result of every call of the library.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed.
+/// Why a call failed. Its text says what was attempted, on which path, and
+/// what stood in the way.
+///
+/// It turns into a [`std::io::Error`] of the same kind, which keeps it.
+///
+/// ```
+/// use std::io::{self, ErrorKind};
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// let error = volume.read("/no/such").unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::NotFound);
+/// assert_eq!(error.errno(), 2);
+/// assert_eq!(error.to_string(), "cannot open /no/such: no such file or directory");
+/// assert_eq!(io::Error::from(error).kind(), ErrorKind::NotFound);
+/// # Ok::<(), varve::Error>(())
+/// ```
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum Error {
+#[error(transparent)]
+pub struct Error(Box<Failure>);
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
     /// An operation on a path of the volume's tree.
-    #[error("cannot {operation} {}: {source}", path.display())]
-    File {
-        /// What was attempted, as a verb.
+    #[error("cannot {operation} {}: {cause}", path.display())]
+    Path {
         operation: &'static str,
-        /// The path as given.
         path: PathBuf,
-        /// Why it failed.
         #[source]
-        source: varve_fs::Error,
+        cause: Cause,
     },
     /// An operation on the volume as a whole.
-    #[error("cannot {operation}: {source}")]
-    Tree {
-        /// What was attempted, as a verb.
+    #[error("cannot {operation}: {cause}")]
+    Volume {
         operation: &'static str,
-        /// Why it failed.
         #[source]
-        source: varve_fs::Error,
+        cause: Cause,
     },
     /// The image or device could not be opened or created.
     #[error(transparent)]
-    Open(#[from] OpenError),
+    Open(OpenError),
     /// Somebody else has the volume open.
-    #[error("{} is in use{}", path.display(), holder_text(.holder.as_deref()))]
+    #[error("{} is in use{}", path.display(), holder_text(.holder.as_ref()))]
     InUse {
-        /// The image or device.
         path: PathBuf,
-        /// Who holds it, as far as the volume tells.
-        holder: Option<Box<Holder>>,
+        holder: Option<Holder>,
     },
     /// The image holds no volume, or a damaged one.
     #[error(transparent)]
-    Layout(#[from] varve_lfs::Error),
-    /// Making a volume would destroy something.
+    Layout(varve_lfs::Error),
+    /// The same, of a volume on the virtual log.
+    #[error(transparent)]
+    VirtualLog(varve_vlfs::Error),
+    /// What is there is not what was asked for, or would be destroyed.
     #[error("{} {problem}; {advice}", path.display())]
     Refused {
-        /// The image or device.
         path: PathBuf,
-        /// What stands in the way.
         problem: String,
-        /// What to do about it.
         advice: &'static str,
+        errno: Errno,
     },
+}
+
+/// Why an operation on an open volume failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Cause {
+    #[error(transparent)]
+    Tree(varve_fs::Error),
+    #[error("the volume was closed")]
+    Closed,
+    #[error("the file was not opened for that")]
+    Access,
+    #[error("{0}")]
+    Argument(&'static str),
+    #[error("the content is not valid UTF-8")]
+    NotText,
+}
+
+impl Cause {
+    fn errno(&self) -> i32 {
+        let errno = match self {
+            Cause::Tree(error) => return error.errno(),
+            // As from a mount whose server is gone.
+            Cause::Closed => Errno::NOTCONN,
+            Cause::Access => Errno::BADF,
+            Cause::Argument(_) => Errno::INVAL,
+            Cause::NotText => Errno::ILSEQ,
+        };
+        errno.raw_os_error()
+    }
 }
 
 fn holder_text(holder: Option<&Holder>) -> String {
@@ -69,38 +110,116 @@ fn holder_text(holder: Option<&Holder>) -> String {
 }
 
 impl Error {
-    pub(crate) fn tree(operation: &'static str) -> impl FnOnce(varve_fs::Error) -> Self {
-        move |source| Error::Tree { operation, source }
+    pub(crate) fn at(operation: &'static str, path: &Path, cause: Cause) -> Self {
+        Error(Box::new(Failure::Path {
+            operation,
+            path: path.to_owned(),
+            cause,
+        }))
+    }
+
+    pub(crate) fn of_volume(operation: &'static str, cause: Cause) -> Self {
+        Error(Box::new(Failure::Volume { operation, cause }))
+    }
+
+    pub(crate) fn in_use(path: PathBuf, holder: Option<Holder>) -> Self {
+        Error(Box::new(Failure::InUse { path, holder }))
+    }
+
+    pub(crate) fn host(path: &Path, action: &'static str, source: io::Error) -> Self {
+        Error::from(OpenError::Io {
+            path: path.to_owned(),
+            action,
+            source,
+        })
+    }
+
+    pub(crate) fn refused(
+        path: &Path,
+        errno: Errno,
+        problem: impl Into<String>,
+        advice: &'static str,
+    ) -> Self {
+        Error(Box::new(Failure::Refused {
+            path: path.to_owned(),
+            problem: problem.into(),
+            advice,
+            errno,
+        }))
+    }
+
+    /// The kind that `std::fs` would give the error. Beside those of files:
+    ///
+    /// | kind | of |
+    /// |---|---|
+    /// | `ResourceBusy` | a volume that somebody else has open |
+    /// | `AlreadyExists` | making a volume where something is |
+    /// | `InvalidData` | opening what holds no volume, and [`crate::Volume::read_to_string`] |
+    /// | `NotConnected` | whatever is left of a volume that was closed |
+    pub fn kind(&self) -> io::ErrorKind {
+        match &*self.0 {
+            Failure::Path {
+                cause: Cause::NotText,
+                ..
+            }
+            | Failure::Layout(
+                varve_lfs::Error::NoVolume { .. } | varve_lfs::Error::NoCheckpoint { .. },
+            )
+            | Failure::VirtualLog(varve_vlfs::Error::NoVolume { .. }) => io::ErrorKind::InvalidData,
+            _ => io::Error::from_raw_os_error(self.errno()).kind(),
+        }
     }
 
     /// The Linux error number that fits best.
     pub fn errno(&self) -> i32 {
-        use rustix::io::Errno;
-        match self {
-            Error::File { source, .. } | Error::Tree { source, .. } => source.errno(),
-            Error::Open(OpenError::InUse { .. }) | Error::InUse { .. } => {
-                Errno::BUSY.raw_os_error()
+        let errno = match &*self.0 {
+            Failure::Path { cause, .. } | Failure::Volume { cause, .. } => return cause.errno(),
+            Failure::Open(OpenError::InUse { .. }) | Failure::InUse { .. } => Errno::BUSY,
+            Failure::Open(OpenError::Io { source, .. }) => {
+                return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
             }
-            Error::Open(OpenError::Io { source, .. }) => {
-                source.raw_os_error().unwrap_or(Errno::IO.raw_os_error())
-            }
-            Error::Open(_) | Error::Layout(varve_lfs::Error::Format(_)) => {
-                Errno::INVAL.raw_os_error()
-            }
-            Error::Layout(_) => Errno::IO.raw_os_error(),
-            Error::Refused { .. } => Errno::EXIST.raw_os_error(),
-        }
+            Failure::Open(_)
+            | Failure::Layout(varve_lfs::Error::Format(_))
+            | Failure::VirtualLog(varve_vlfs::Error::Format(_)) => Errno::INVAL,
+            Failure::Layout(_) | Failure::VirtualLog(_) => Errno::IO,
+            Failure::Refused { errno, .. } => *errno,
+        };
+        errno.raw_os_error()
     }
 
-    /// True if the error means that a file or name does not exist.
-    pub fn is_not_found(&self) -> bool {
-        self.errno() == rustix::io::Errno::NOENT.raw_os_error()
+    /// The path that the call was about, as it was given: one of the volume's
+    /// tree, or the image.
+    pub fn path(&self) -> Option<&Path> {
+        match &*self.0 {
+            Failure::Path { path, .. }
+            | Failure::InUse { path, .. }
+            | Failure::Refused { path, .. } => Some(path),
+            Failure::Open(OpenError::Io { path, .. } | OpenError::InUse { path }) => Some(path),
+            _ => None,
+        }
+    }
+}
+
+impl From<OpenError> for Error {
+    fn from(error: OpenError) -> Self {
+        Error(Box::new(Failure::Open(error)))
+    }
+}
+
+impl From<varve_lfs::Error> for Error {
+    fn from(error: varve_lfs::Error) -> Self {
+        Error(Box::new(Failure::Layout(error)))
+    }
+}
+
+impl From<varve_vlfs::Error> for Error {
+    fn from(error: varve_vlfs::Error) -> Self {
+        Error(Box::new(Failure::VirtualLog(error)))
     }
 }
 
 impl From<Error> for io::Error {
     fn from(error: Error) -> Self {
-        let kind = io::Error::from_raw_os_error(error.errno()).kind();
-        io::Error::new(kind, error)
+        io::Error::new(error.kind(), error)
     }
 }

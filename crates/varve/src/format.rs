@@ -6,24 +6,21 @@
 //!   use never.
 //! - A creation that fails leaves no new file behind.
 
-mod signature;
-
-pub use signature::{Found, VARVE, VIRTUAL_LOG, probe};
-
-use crate::error::{Error, Result};
+use crate::devices::{Superblock, open_device};
+use crate::error::{Cause, Error, Result};
 use crate::host;
-use crate::options::{CreateOptions, Preallocation};
-use crate::volume::open_device;
+use crate::options::{Layout, Preallocation, VolumeOptions};
+use crate::signature::probe;
+use rustix::io::Errno;
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_device::{
-    Clock, Device, DeviceError, FileDevice, Geometry, HostClock, IoMode, OpenError, OpenMode,
-    Operation, Preallocate,
+    Clock, Device, DeviceError, FileDevice, Geometry, HostClock, IoMode, OpenMode, Operation,
+    Preallocate,
 };
 use varve_fs::FileSystem;
-use varve_lfs::format::Superblock;
-use varve_lfs::{FormatOptions, Lfs, MountOptions, vlfs};
+use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_vlog::{InOrder, Medium};
 
 /// Called with the bytes of a new image written so far, and in all.
@@ -32,101 +29,51 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 /// Makes a volume in `path`: a new image file, or what is there already.
 ///
 /// # Errors
-/// `Refused` if something is there, `InUse`, `Layout` if the options give no
-/// volume, or what the host answers.
-pub fn format(path: &Path, options: &CreateOptions, progress: Progress<'_>) -> Result<Superblock> {
-    let plan = |device: Arc<dyn Device>| {
-        varve_lfs::plan_volume(&*device, &layout_options(options), 0)?;
-        Ok(())
-    };
-    let make = |device| format_device(device, options);
-    make_in(path, options, progress, &plan, &make)
-}
-
-/// The same, of a volume on the virtual log (`docs/vlfs.md`).
-///
-/// # Errors
-/// As [`format()`].
-pub fn format_virtual_log(
-    path: &Path,
-    options: &CreateOptions,
+/// As [`VolumeOptions::create`].
+pub fn format(
+    path: impl AsRef<Path>,
+    options: &VolumeOptions,
     progress: Progress<'_>,
-) -> Result<vlfs::format::Superblock> {
-    let plan = |device| {
-        vlfs::plan(&InOrder(device), &virtual_log_options(options), 0)?;
-        Ok(())
-    };
-    let make = |device| make_virtual_log(device, options);
-    make_in(path, options, progress, &plan, &make)
-}
-
-type Plan<'a> = &'a dyn Fn(Arc<dyn Device>) -> Result<()>;
-type Make<'a, T> = &'a dyn Fn(Arc<dyn Device>) -> Result<T>;
-
-fn make_in<T>(
-    path: &Path,
-    options: &CreateOptions,
-    progress: Progress<'_>,
-    plan: Plan<'_>,
-    make: Make<'_, T>,
-) -> Result<T> {
+) -> Result<Superblock> {
+    let path = path.as_ref();
     match path.try_exists() {
-        Ok(false) => format_new(path, options, progress, plan, make),
-        Ok(true) => format_existing(path, options, plan, make),
-        Err(source) => Err(Error::Open(OpenError::Io {
-            path: path.to_owned(),
-            action: "examine",
-            source,
-        })),
+        Ok(false) => format_new(path, options, progress),
+        Ok(true) => format_existing(path, options),
+        Err(source) => Err(Error::host(path, "examine", source)),
     }
 }
 
-fn format_new<T>(
-    path: &Path,
-    options: &CreateOptions,
-    progress: Progress<'_>,
-    plan: Plan<'_>,
-    make: Make<'_, T>,
-) -> Result<T> {
-    let size = options.size.ok_or_else(|| Error::Refused {
-        path: path.to_owned(),
-        problem: "does not exist".into(),
-        advice: "give a size to create an image file",
+fn format_new(path: &Path, options: &VolumeOptions, progress: Progress<'_>) -> Result<Superblock> {
+    let size = options.size.ok_or_else(|| {
+        let advice = "give a size to create an image file";
+        Error::refused(path, Errno::NOENT, "does not exist", advice)
     })?;
-    plan(Arc::new(Planned {
+    let planned = Planned {
         path: path.to_owned(),
         size: size / 512 * 512,
-    }))?;
+    };
+    plan(Arc::new(planned), options)?;
     let preallocate = match options.preallocate {
         Preallocation::Sparse => Preallocate::Sparse,
         Preallocation::Reserve => Preallocate::Reserve,
         Preallocation::Written => Preallocate::Written(progress),
     };
     let device = FileDevice::create(path, size, preallocate, IoMode::Direct)?;
-    make(Arc::new(device)).inspect_err(|_| {
+    format_device(Arc::new(device), options).inspect_err(|_| {
         // The first error is the one worth reporting.
         let _ = std::fs::remove_file(path);
     })
 }
 
-fn format_existing<T>(
-    path: &Path,
-    options: &CreateOptions,
-    plan: Plan<'_>,
-    make: Make<'_, T>,
-) -> Result<T> {
+fn format_existing(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
     let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
-    let refused = |problem: String, advice| Error::Refused {
-        path: path.to_owned(),
-        problem,
-        advice,
-    };
+    let refused = |problem: String, advice| Error::refused(path, Errno::EXIST, problem, advice);
     let size = device.geometry().size;
     if options.size.is_some_and(|wanted| wanted != size) {
         let problem = format!("exists already and has {size} bytes");
         return Err(refused(problem, "leave the size out to use it as it is"));
     }
-    plan(Arc::clone(&device) as Arc<dyn Device>)?;
+    plan(Arc::clone(&device) as Arc<dyn Device>, options)?;
     let shown_by = host::loop_device_of(path);
     if let Some(name) = shown_by.as_deref().filter(|name| host::is_claimed(name)) {
         let problem = format!("is shown by /dev/{name}, which is in use");
@@ -141,55 +88,88 @@ fn format_existing<T>(
             return Err(refused(format!("is shown by /dev/{name}"), advice));
         }
     }
-    make(device)
+    format_device(device, options)
 }
 
-fn make_virtual_log(
-    device: Arc<dyn Device>,
-    options: &CreateOptions,
-) -> Result<vlfs::format::Superblock> {
-    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-    let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
-    let superblock = vlfs::format(&*medium, &*clock, &virtual_log_options(options))?;
-    let mount = vlfs::VlfsMountOptions {
-        owner: host::identity(),
-        ..vlfs::VlfsMountOptions::default()
-    };
-    let layout = vlfs::Vlfs::mount(medium, Arc::clone(&clock), mount)?;
-    let owner = options.root_owner.unwrap_or_else(host::user_and_group);
-    FileSystem::format(&layout, &*clock, owner).map_err(Error::tree("make the root directory"))?;
-    layout.unmount()?;
-    Ok(superblock)
-}
-
-fn virtual_log_options(options: &CreateOptions) -> vlfs::VlfsFormatOptions {
-    vlfs::VlfsFormatOptions {
-        block_bytes: options.block_bytes,
-        label: options.label.clone(),
-        case_fold: options.case_fold,
-        ..vlfs::VlfsFormatOptions::default()
+/// # Errors
+/// Says why the options give no volume on this device.
+fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
+    match options.layout {
+        Layout::Log => varve_lfs::plan_volume(&*device, &log_options(options), 0).map(drop)?,
+        Layout::VirtualLog => {
+            varve_vlfs::plan(&InOrder(device), &virtual_log_options(options), 0).map(|_| ())?;
+        }
     }
+    Ok(())
 }
 
 /// Makes a volume on any device, whatever it holds.
 ///
 /// # Errors
-/// As [`format()`].
-pub fn format_device(device: Arc<dyn Device>, options: &CreateOptions) -> Result<Superblock> {
+/// As [`VolumeOptions::create`].
+pub(crate) fn format_device(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<Superblock> {
+    match options.layout {
+        Layout::Log => make_log(device, options).map(Superblock::Log),
+        Layout::VirtualLog => make_virtual_log(device, options).map(Superblock::VirtualLog),
+    }
+}
+
+fn make_virtual_log(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<varve_vlfs::format::Superblock> {
     let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-    Lfs::format(&*device, &*clock, &layout_options(options))?;
+    let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
+    let superblock = varve_vlfs::format(&*medium, &*clock, &virtual_log_options(options))?;
+    let mount = varve_vlfs::VlfsMountOptions {
+        owner: host::identity(),
+        ..varve_vlfs::VlfsMountOptions::default()
+    };
+    let layout = varve_vlfs::Vlfs::mount(medium, Arc::clone(&clock), mount)?;
+    make_root(&layout, &*clock, options)?;
+    layout.unmount()?;
+    Ok(superblock)
+}
+
+fn make_root<L: varve_fs::Layout>(
+    layout: &L,
+    clock: &dyn Clock,
+    options: &VolumeOptions,
+) -> Result<()> {
+    let owner = options.caller();
+    FileSystem::format(layout, clock, (owner.uid, owner.gid))
+        .map_err(|error| Error::of_volume("make the root directory", Cause::Tree(error)))
+}
+
+fn virtual_log_options(options: &VolumeOptions) -> varve_vlfs::VlfsFormatOptions {
+    varve_vlfs::VlfsFormatOptions {
+        block_bytes: options.block_bytes,
+        label: options.label.clone(),
+        case_fold: options.case_fold,
+        ..varve_vlfs::VlfsFormatOptions::default()
+    }
+}
+
+fn make_log(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<varve_lfs::format::Superblock> {
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    Lfs::format(&*device, &*clock, &log_options(options))?;
     let mount = MountOptions {
         owner: host::identity(),
         ..MountOptions::default()
     };
     let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
-    let owner = options.root_owner.unwrap_or_else(host::user_and_group);
-    FileSystem::format(&layout, &*clock, owner).map_err(Error::tree("make the root directory"))?;
+    make_root(&layout, &*clock, options)?;
     layout.unmount()?;
     Ok(*layout.superblock())
 }
 
-fn layout_options(options: &CreateOptions) -> FormatOptions {
+fn log_options(options: &VolumeOptions) -> FormatOptions {
     FormatOptions {
         block_bytes: options.block_bytes,
         segment_bytes: options.segment_bytes,
@@ -248,14 +228,27 @@ impl Device for Planned {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::ErrorKind;
+
+    fn make(path: &Path, options: &VolumeOptions) -> Result<Superblock> {
+        format(path, options, &mut |_, _| {})
+    }
+
+    fn sized(bytes: u64) -> VolumeOptions {
+        VolumeOptions::new().size(bytes).clone()
+    }
 
     #[test]
     fn too_small_an_image_is_refused_before_it_exists() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("tiny");
-        let error = format(&path, &CreateOptions::new(64 << 10), &mut |_, _| {}).unwrap_err();
-        assert!(error.to_string().contains("use a larger device"), "{error}");
-        assert!(!path.exists());
+        for layout in [Layout::Log, Layout::VirtualLog] {
+            let error = make(&path, sized(16 << 10).layout(layout)).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
+            assert!(!path.exists());
+        }
+        let error = make(&path, &VolumeOptions::new()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "{error}");
     }
 
     #[test]
@@ -263,16 +256,12 @@ mod tests {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("image");
         std::fs::write(&path, vec![b'x'; 16 << 20]).unwrap();
-        let options = CreateOptions::default();
-        let refused = format(&path, &options, &mut |_, _| {}).unwrap_err();
-        assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+        let options = VolumeOptions::new();
+        let refused = make(&path, &options).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::AlreadyExists, "{refused}");
         assert_eq!(std::fs::read(&path).unwrap(), vec![b'x'; 16 << 20]);
-        let forced = CreateOptions {
-            overwrite: true,
-            ..options
-        };
-        format(&path, &forced, &mut |_, _| {}).unwrap();
-        let again = format(&path, &CreateOptions::default(), &mut |_, _| {}).unwrap_err();
+        make(&path, VolumeOptions::new().overwrite(true)).unwrap();
+        let again = make(&path, &options).unwrap_err();
         assert!(
             again.to_string().contains("holds a Varve volume"),
             "{again}"
@@ -283,13 +272,12 @@ mod tests {
     fn a_blank_image_is_used_as_it_is() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("image");
-        std::fs::File::create(&path)
-            .unwrap()
-            .set_len(32 << 20)
-            .unwrap();
-        let wrong = CreateOptions::new(16 << 20);
-        assert!(format(&path, &wrong, &mut |_, _| {}).is_err());
-        let superblock = format(&path, &CreateOptions::default(), &mut |_, _| {}).unwrap();
+        let blank = std::fs::File::create(&path).unwrap();
+        blank.set_len(32 << 20).unwrap();
+        assert!(make(&path, &sized(16 << 20)).is_err());
+        let Superblock::Log(superblock) = make(&path, &VolumeOptions::new()).unwrap() else {
+            panic!("not what was asked for");
+        };
         assert_eq!(superblock.device_bytes.get(), 32 << 20);
     }
 }

@@ -10,7 +10,8 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 use varve_device::Device;
 use varve_lfs::format::owner::OwnerRecord;
-use varve_lfs::{Lfs, OwnerIdentity, Vlfs};
+use varve_lfs::{Lfs, OwnerIdentity};
+use varve_vlfs::Vlfs;
 
 /// Who had a volume mounted when its owner record was written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,65 +1,87 @@
-//! Varve as a library: a POSIX tree in one image file or block device.
+//! Varve as a library: a POSIX tree in one image file or block device, used as
+//! [`std::fs`] is.
 //!
-//! [`Volume`] is the whole of it: create one, open one, work on its files by
-//! path, close it. Everything written is appended to a log; after a crash the
-//! next [`Volume::open`] is back in milliseconds with everything that was
-//! synced, and with directory operations whole and in order.
+//! A [`Volume`] is created or opened, its files are worked on by path or
+//! through [`File`]s, and it is closed. Everything written is appended to a log;
+//! after a crash the next [`Volume::open`] is back in milliseconds with
+//! everything that was synced, and with directory operations whole and in order.
 //!
 //! ```
-//! use varve::{CreateOptions, OpenFlags, Volume};
-//!
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let host = tempfile::tempdir()?;
-//! let image = host.path().join("notes.varve");
-//! let volume = Volume::create(&image, &CreateOptions::new(64 << 20))?;
+//! # std::env::set_current_dir(&host)?;
+//! use std::io::Write;
+//! use varve::{OpenOptions, Volume};
 //!
+//! let volume = Volume::create("notes.img", 64 << 20)?;
 //! volume.create_dir_all("/letters/2026")?;
 //! volume.write("/letters/2026/may.txt", b"Dear reader,")?;
 //!
-//! let file = volume.open_file("/letters/2026/may.txt", OpenFlags::READ_WRITE)?;
-//! file.append(b"\nthe log is dry.")?;
+//! let mut file = OpenOptions::new().append(true).open(&volume, "/letters/2026/may.txt")?;
+//! file.write_all(b"\nthe log is dry.")?;
 //! file.sync_all()?; // survives a power cut from here on
 //! drop(file);
 //!
-//! for entry in volume.read_dir("/letters/2026")? {
-//!     println!("{}", entry?.file_name().display());
+//! for entry in volume.walk("/")? {
+//!     let entry = entry?;
+//!     println!("{} {}", entry.metadata()?.len(), entry.path().display());
 //! }
 //! volume.close()?;
-//! # Ok(())
-//! # }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! | module | its part |
+//! | `std` | here |
 //! |---|---|
-//! | [`volume`] | the facade: paths in, results out |
-//! | `virtual_log` | volumes on the virtual log: made, opened, closed |
-//! | [`mod@format`] | making a volume, and what it refuses to overwrite |
-//! | [`host`] | who we are, and who holds a volume |
-//! | `background`, [`Verifier`] | the threads that write back, checkpoint, clean and verify |
+//! | `fs::read`, `write`, `copy`, `rename`, `metadata`, ... | methods of [`Volume`] of that name |
+//! | `fs::File::open`, `create` | [`Volume::open_file`], [`Volume::create_file`] |
+//! | `fs::OpenOptions` | [`OpenOptions`]; `open` takes the volume, too |
+//! | `fs::File` | [`File`]: `Read`, `Write`, `Seek`, and `FileExt` of Unix |
+//! | `fs::Metadata`, `DirEntry`, `ReadDir` | the same names; `MetadataExt` of Unix works |
+//! | `fs::Permissions`, `io::ErrorKind` | those of `std` |
+//! | `io::Error` | [`Error`], which turns into one |
+//! | | [`Volume::walk`], [`Volume::exchange`], extended attributes, holes |
 //!
-//! Paths are those of the volume's own tree: `/` is its root, and a path
-//! without a leading `/` means the same. Sizes and offsets are in bytes.
+//! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
+//! `rename` promise is in `docs/semantics.md`.
 
+pub mod admin;
 mod background;
+mod devices;
 mod error;
-pub mod format;
-pub mod host;
+mod file;
+mod format;
+mod host;
+mod metadata;
+mod mounted;
 mod options;
+mod signature;
+mod statistics;
+mod tree;
 mod unlocked;
 mod verifier;
-mod virtual_log;
-pub mod volume;
+mod volume;
 
 pub use error::{Error, Result};
-pub use options::{CreateOptions, OpenOptions, Preallocation};
+pub use file::{File, OpenOptions};
+pub use metadata::{FileTimes, FileType, Metadata};
+pub use options::{Layout, Preallocation, VolumeOptions};
 pub use varve_device::IoMode;
-pub use varve_fs::{Atime, Caller, FileFlags, FileKind, InodeNo, SetTime, StatFs, Timestamp};
-pub use varve_fsck::verify::{BadFile, BadRange, Control, Outcome, Progress, Verification};
-pub use varve_lfs::MAX_HEADS;
-pub use varve_lfs::cleaner::{CleanerSettings, CleanerStatus, Pace};
-pub use varve_lfs::policy::PolicyKind;
-pub use verifier::{Job, JobStatus, ScrubOptions, Verifier};
-pub use virtual_log::{VirtualLogVolume, is_virtual_log, read_virtual_log_superblock};
-pub use volume::open_device;
-pub use volume::read_superblock;
-pub use volume::{DirEntry, File, Metadata, OpenFlags, ReadDir, Statistics, Volume};
+pub use varve_fs::{Atime, FileFlags, StatFs};
+pub use volume::{DirEntry, ReadDir, Volume, Walk};
+
+/// Every handle may be used from any thread, and sent to another.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    const fn cloned<T: Clone>() {}
+    shared::<Volume>();
+    shared::<File>();
+    shared::<ReadDir>();
+    shared::<Walk>();
+    shared::<DirEntry>();
+    shared::<Error>();
+    cloned::<Volume>();
+};
+
+/// Its example compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates whose rooms have no circle. The others are still to come.
-const IN_ORDER: [&str; 1] = ["varve-lfs"];
+/// Crates in which rooms still go in a circle.
+const TO_COME: [&str; 1] = ["varve-fs"];
 
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
@@ -117,12 +117,17 @@ fn circles(mut arrows: Arrows) -> Arrows {
 
 #[test]
 fn arrows_between_rooms_lead_one_way() {
-    for name in IN_ORDER {
-        let arrows = arrows(name);
-        assert!(arrows.len() > 5, "{name}: {arrows:?}");
-        let left = circles(arrows);
-        assert!(left.is_empty(), "{name}: these lead in a circle: {left:#?}");
+    let mut looked = 0;
+    for entry in fs::read_dir(crates()).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let left = circles(arrows(&name));
+        match TO_COME.contains(&name.as_str()) {
+            true => assert!(!left.is_empty(), "{name} is in order: say so here"),
+            false => assert!(left.is_empty(), "{name}: these go in a circle: {left:#?}"),
+        }
+        looked += 1;
     }
+    assert!(looked > 10, "{looked} crates");
 }
 
 #[test]

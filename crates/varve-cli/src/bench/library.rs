@@ -1,7 +1,9 @@
 //! The library as the file system under test.
 
 use super::target::{Fault, How, Outcome, Room, Target, TargetFile, drop_host_caches};
-use varve::{File, OpenFlags, Volume};
+use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
+use varve::{File, OpenOptions, Volume, admin};
 
 /// A volume opened by this process.
 pub struct Library {
@@ -9,11 +11,10 @@ pub struct Library {
     pub volume: Volume,
 }
 
-fn fault(error: varve::Error) -> Fault {
-    match error.errno() {
-        code if code == rustix::io::Errno::NOSPC.raw_os_error() => {
-            Fault::NoSpace(error.to_string())
-        }
+fn fault(error: impl Into<std::io::Error>) -> Fault {
+    let error = error.into();
+    match error.kind() {
+        ErrorKind::StorageFull => Fault::NoSpace(error.to_string()),
         _ => Fault::System(error.to_string()),
     }
 }
@@ -31,22 +32,21 @@ impl Target for Library {
 
     fn remove_tree(&self, path: &str) -> Outcome<()> {
         match self.volume.remove_dir_all(path) {
-            Err(error) if !error.is_not_found() => Err(fault(error)),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(fault(error)),
             _ => Ok(()),
         }
     }
 
     fn open(&self, path: &str, how: How) -> Outcome<File> {
-        let flags = match how {
-            How::Read => OpenFlags::READ,
-            How::Write => OpenFlags::READ_WRITE,
-            How::ReadWrite => OpenFlags::CREATE,
-            How::New => OpenFlags {
-                create_new: true,
-                ..OpenFlags::READ_WRITE
-            },
+        let mut options = OpenOptions::new();
+        options.read(true);
+        match how {
+            How::Read => &mut options,
+            How::Write => options.write(true),
+            How::ReadWrite => options.write(true).create(true),
+            How::New => options.write(true).create_new(true),
         };
-        self.volume.open_file(path, flags).map_err(fault)
+        options.open(&self.volume, path).map_err(fault)
     }
 
     fn remove(&self, path: &str) -> Outcome<()> {
@@ -67,19 +67,19 @@ impl Target for Library {
 
     fn stat(&self, path: &str) -> Outcome<(u64, u64)> {
         let metadata = self.volume.metadata(path).map_err(fault)?;
-        Ok((metadata.len(), metadata.links().into()))
+        Ok((metadata.len(), metadata.nlink()))
     }
 
     fn exists(&self, path: &str) -> bool {
-        self.volume.exists(path)
+        self.volume.exists(path).unwrap_or(false)
     }
 
     fn count_names(&self, path: &str, initial: u8) -> Outcome<u64> {
         let mut seen = 0;
         for entry in self.volume.read_dir(path).map_err(fault)? {
             let entry = entry.map_err(fault)?;
-            let first = entry.file_name().as_encoded_bytes().first();
-            seen += u64::from(first == Some(&initial));
+            let name = entry.file_name();
+            seen += u64::from(name.as_encoded_bytes().first() == Some(&initial));
         }
         Ok(seen)
     }
@@ -91,7 +91,7 @@ impl Target for Library {
     fn forget(&self) -> Outcome<()> {
         // Files whose access times wait for a checkpoint stay in memory.
         self.volume.checkpoint().map_err(fault)?;
-        self.volume.drop_caches();
+        admin::tree(&self.volume).drop_caches();
         drop_host_caches();
         Ok(())
     }
@@ -108,17 +108,11 @@ impl Target for Library {
 
 impl TargetFile for File {
     fn write_at(&self, offset: u64, data: &[u8]) -> Outcome<()> {
-        File::write_at(self, offset, data).map_err(fault)
+        self.write_all_at(data, offset).map_err(fault)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Outcome<()> {
-        let read = File::read_at(self, offset, buffer).map_err(fault)?;
-        match read == buffer.len() {
-            true => Ok(()),
-            false => Err(Fault::System(format!(
-                "{self:?} is too short: {read} bytes at {offset}"
-            ))),
-        }
+        self.read_exact_at(buffer, offset).map_err(fault)
     }
 
     fn sync_data(&self) -> Outcome<()> {

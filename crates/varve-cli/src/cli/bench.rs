@@ -6,7 +6,8 @@ use crate::bench::{
     self, Fault, Head, Library, Selection, Settings, System, Workload, ratio_table,
 };
 use std::path::{Path, PathBuf};
-use varve::{CreateOptions, IoMode, OpenOptions, Preallocation, Volume};
+use varve::admin::{self, Statistics};
+use varve::{IoMode, Preallocation, VolumeOptions};
 
 /// Measure: one JSON line per phase.
 ///
@@ -188,18 +189,18 @@ impl BenchCommand {
     ) -> Result<Result<(), Fault>, Failure> {
         let image = self.image.as_deref().expect("clap asks for one of them");
         self.make_volume(image)?;
-        let options = OpenOptions {
-            cache_bytes: self.cache,
-            io: self.io,
-            ..OpenOptions::default()
-        };
         let target = Library {
-            volume: Volume::open(image, &options)?,
+            volume: VolumeOptions::new()
+                .cache(self.cache)
+                .io(self.io)
+                .open(image)?,
         };
         let print = |line: &str| output::line(line);
         let done = bench::run(&target, "/", workload, &self.settings(), head, &print);
-        if self.statistics {
-            let text = super::stats::describe(&target.volume.statistics());
+        if self.statistics
+            && let Some(fs) = admin::tree(&target.volume).log()
+        {
+            let text = super::stats::describe(&Statistics::of(fs));
             eprintln!("{text}");
         }
         target.volume.close()?;
@@ -209,14 +210,15 @@ impl BenchCommand {
     /// A fresh volume; the image is written once, and formatted each time.
     fn make_volume(&self, image: &Path) -> Result<(), Failure> {
         let exists = image.exists();
-        let options = CreateOptions {
-            size: (!exists).then_some(self.size),
-            preallocate: Preallocation::Written,
-            overwrite: exists && holds_volume(image),
-            ..CreateOptions::default()
-        };
+        let mut options = VolumeOptions::new();
+        options
+            .preallocate(Preallocation::Written)
+            .overwrite(exists && holds_volume(image));
+        if !exists {
+            options.size(self.size);
+        }
         let progress = Progress::bytes("writing the image");
-        let made = varve::format::format(image, &options, &mut |done, total| {
+        let made = admin::format(image, &options, &mut |done, total| {
             progress.at(done, total);
         });
         progress.finish();

@@ -5,7 +5,7 @@
 use super::{cleaner_server, coalesce, scrub_server, top_server};
 use serde_json::Value;
 use std::sync::Arc;
-use varve::Verifier;
+use varve::admin::Verifier;
 use varve_fs::FileSystem;
 use varve_fuse::{Errno, IoctlHandler, IoctlRequest, VARVE_IOC_ASK, VARVE_IOC_EXCHANGE};
 use varve_lfs::Lfs;

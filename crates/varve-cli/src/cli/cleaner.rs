@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use varve::PolicyKind;
+use varve::admin::PolicyKind;
 use varve_lfs::cleaner::client::{Client, Marks, Outside, Refusal};
 use varve_lfs::cleaner::wire::{Answer, Request};
 

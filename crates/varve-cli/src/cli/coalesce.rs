@@ -13,7 +13,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
-use varve::InodeNo;
+use varve_fs::InodeNo;
 use varve_fuse::Errno;
 use varve_lfs::Lfs;
 use varve_lfs::policy::{Coalescing, File};

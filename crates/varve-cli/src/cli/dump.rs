@@ -8,8 +8,10 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve::{InodeNo, IoMode};
+use varve::IoMode;
+use varve::admin::{layout_of, open_device};
 use varve_device::{HostClock, OpenMode};
+use varve_fs::InodeNo;
 use varve_fsck::inspect::Inspector;
 
 /// Print the structures of a volume that is not mounted.
@@ -65,7 +67,7 @@ impl Dump {
             let text = "say what to dump: one of the subcommands, or --utilisation";
             return Err(Failure::new(2, text));
         }
-        if varve::is_virtual_log(&self.volume) {
+        if layout_of(&self.volume) == varve::Layout::VirtualLog {
             return match self.what {
                 Some(What::Superblock | What::Checkpoints) => vlfs::dump(&self.volume, false),
                 Some(What::Ifile) => vlfs::dump(&self.volume, true),
@@ -75,7 +77,7 @@ impl Dump {
                 }
             };
         }
-        let device = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
+        let device = open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
         let volume = Inspector::open(Arc::new(device), Arc::new(HostClock::default()))
             .map_err(Failure::with(1))?;
         for problem in volume.problems() {

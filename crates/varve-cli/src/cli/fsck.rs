@@ -11,6 +11,7 @@ use serde_json::json;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
+use varve::admin::{identity, layout_of, open_device};
 use varve_device::{FileDevice, HostClock, OpenMode};
 use varve_fsck::check::{CheckOptions, CheckReport, check, is_clean};
 use varve_fsck::repair::{RepairOptions, RepairReport, repair};
@@ -61,7 +62,7 @@ pub struct Fsck {
 
 impl Fsck {
     pub fn run(self) -> Outcome {
-        if varve::is_virtual_log(&self.volume) {
+        if layout_of(&self.volume) == varve::Layout::VirtualLog {
             if self.repair {
                 vlfs::refuse(&self.volume, "repair; look without --repair", OPERATIONAL)?;
             }
@@ -81,7 +82,7 @@ impl Fsck {
     }
 
     fn open(&self, mode: OpenMode) -> Result<Arc<FileDevice>, Failure> {
-        varve::open_device(&self.volume, mode, varve::IoMode::Direct)
+        open_device(&self.volume, mode, varve::IoMode::Direct)
             .map(Arc::new)
             .map_err(|error| Failure::from(error).coded(OPERATIONAL))
     }
@@ -115,7 +116,7 @@ impl Fsck {
         let options = RepairOptions {
             data: self.data,
             safe_only: self.preen,
-            owner: varve::host::identity(),
+            owner: identity(),
             progress: &|_, done, total| progress.at(done, total),
             ..RepairOptions::default()
         };

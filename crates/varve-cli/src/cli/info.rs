@@ -10,7 +10,8 @@ use super::{mount_table, size, vlfs};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve::{IoMode, host};
+use varve::IoMode;
+use varve::admin::{self, Superblock as Found, open_device, read_superblock};
 use varve_device::{HostClock, OpenMode};
 use varve_fsck::inspect::{Inspector, VolumeView};
 use varve_lfs::format::Superblock;
@@ -31,10 +32,10 @@ impl Info {
             true => volume_behind(&self.target)?,
             false => self.target.clone(),
         };
-        if varve::is_virtual_log(&volume) {
-            return vlfs::info(&volume, self.json);
-        }
-        let superblock = varve::read_superblock(&volume)?;
+        let superblock = match read_superblock(&volume)? {
+            Found::Log(superblock) => superblock,
+            Found::VirtualLog(superblock) => return vlfs::info(&volume, &superblock, self.json),
+        };
         let held = Held::of(&volume);
         let contents = contents(&volume);
         if self.json {
@@ -56,7 +57,7 @@ impl Info {
 
 /// Whether a volume is in use, and by whom.
 pub(super) struct Held {
-    holder: Option<host::Holder>,
+    holder: Option<admin::Holder>,
     mounted: Option<mount_table::Entry>,
     /// Somebody has it open.
     pub in_use: bool,
@@ -65,9 +66,9 @@ pub(super) struct Held {
 impl Held {
     pub fn of(volume: &Path) -> Self {
         Held {
-            holder: host::holder(volume),
+            holder: admin::holder(volume),
             mounted: mount_table::mount_of(volume),
-            in_use: host::is_locked(volume),
+            in_use: admin::is_locked(volume),
         }
     }
 
@@ -138,7 +139,7 @@ fn print(volume: &Path, superblock: &Superblock) {
 
 /// What a volume holds, if nobody else has it.
 fn contents(volume: &Path) -> Option<VolumeView> {
-    let device = varve::open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
+    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct).ok()?;
     let inspector = Inspector::open(Arc::new(device), Arc::new(HostClock::default())).ok()?;
     Some(inspector.volume())
 }

@@ -4,7 +4,8 @@ use super::output::{self, Failure, Outcome, Progress};
 use super::{size, vlfs};
 use serde_json::json;
 use std::path::PathBuf;
-use varve::{CreateOptions, Preallocation};
+use varve::admin::{Superblock as Made, format};
+use varve::{Layout, Preallocation, VolumeOptions};
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
 
@@ -67,53 +68,52 @@ impl Mkfs {
                         leave --segment-size and --inode-size out";
             return Err(Failure::new(2, text));
         }
-        let options = CreateOptions {
-            size: self.size,
-            preallocate: match (self.preallocate, self.reserve) {
-                (true, _) => Preallocation::Written,
-                (_, true) => Preallocation::Reserve,
-                _ => Preallocation::Sparse,
-            },
-            label: self.label,
-            block_bytes: self.block_size,
-            segment_bytes: self.segment_size,
-            inode_bytes: self.inode_size,
-            case_fold: self.case_fold,
-            root_owner: None,
-            overwrite: self.force,
-        };
-        let progress = Progress::bytes("writing the image");
-        if on_virtual_log {
-            let made =
-                varve::format::format_virtual_log(&self.volume, &options, &mut |done, total| {
-                    progress.at(done, total)
-                });
-            progress.finish();
-            let superblock = made?;
-            match self.json {
-                true => output::json(&vlfs::describe(&superblock)),
-                false => output::line(vlfs::made(&self.volume, &superblock)),
-            }
-            return Ok(0);
-        }
-        let made = varve::format::format(&self.volume, &options, &mut |done, total| {
-            progress.at(done, total);
-        });
-        progress.finish();
-        let superblock = made?;
-        match self.json {
-            true => output::json(&describe(&superblock)),
-            false => output::line(format_args!(
+        let made = self.make(match on_virtual_log {
+            true => Layout::VirtualLog,
+            false => Layout::Log,
+        })?;
+        let path = &self.volume;
+        match (made, self.json) {
+            (Made::Log(superblock), true) => output::json(&describe(&superblock)),
+            (Made::Log(superblock), false) => output::line(format_args!(
                 "{}: {} in {} segments of {}, blocks of {}, UUID {}",
-                self.volume.display(),
+                path.display(),
                 size::show(superblock.device_bytes.get()),
                 superblock.segment_count,
                 size::show(superblock.segment_bytes.get().into()),
                 size::show(superblock.block_bytes.get().into()),
                 uuid(&superblock),
             )),
+            (Made::VirtualLog(superblock), true) => output::json(&vlfs::describe(&superblock)),
+            (Made::VirtualLog(superblock), false) => output::line(vlfs::made(path, &superblock)),
         }
         Ok(0)
+    }
+
+    fn make(&self, layout: Layout) -> varve::Result<Made> {
+        let mut options = VolumeOptions::new();
+        options
+            .layout(layout)
+            .preallocate(match (self.preallocate, self.reserve) {
+                (true, _) => Preallocation::Written,
+                (_, true) => Preallocation::Reserve,
+                _ => Preallocation::Sparse,
+            })
+            .label(&self.label)
+            .block_bytes(self.block_size)
+            .segment_bytes(self.segment_size)
+            .inode_bytes(self.inode_size)
+            .case_fold(self.case_fold)
+            .overwrite(self.force);
+        if let Some(size) = self.size {
+            options.size(size);
+        }
+        let progress = Progress::bytes("writing the image");
+        let made = format(&self.volume, &options, &mut |done, total| {
+            progress.at(done, total);
+        });
+        progress.finish();
+        made
     }
 }
 

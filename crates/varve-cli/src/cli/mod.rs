@@ -27,6 +27,8 @@ mod prove;
 mod salvage;
 mod scrub;
 mod scrub_server;
+#[cfg(test)]
+mod shown;
 mod size;
 mod stats;
 mod top;

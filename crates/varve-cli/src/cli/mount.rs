@@ -7,12 +7,15 @@ use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
 use super::{allocator, calls, daemon, mount_table, size, stats};
 use std::ffi::OsString;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use varve::{IoMode, Statistics, VirtualLogVolume, Volume};
+use varve::admin::{self, Statistics, Tree, Verifier};
+use varve::{IoMode, Volume};
 use varve_fs::{FileSystem, Layout};
 use varve_fuse::{End, MountOptions, Session, signals};
+use varve_lfs::Lfs;
 
 const USAGE: u8 = 1;
 const FAILED: u8 = 32;
@@ -130,7 +133,7 @@ impl Mount {
             chosen.set_read_only();
         }
         if let Some(cache) = self.cache {
-            chosen.volume.cache_bytes = cache;
+            chosen.volume.cache(cache);
         }
         if let Some(io) = self.io {
             chosen.set_io(io);
@@ -162,60 +165,38 @@ impl Mount {
 
     /// Opens the volume, mounts it, and serves it until it is unmounted.
     fn serve(self, mut chosen: Chosen) -> Outcome {
-        if varve::is_virtual_log(&self.volume) {
-            return self.serve_virtual_log(chosen);
-        }
         let volume = self
             .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
-        self.opened(volume.read_only_reason(), &mut chosen);
-        let counted = Arc::clone(volume.file_system());
-        let verifier = Arc::clone(volume.verifier());
-        chosen.mount.statistics = Some(Arc::new(move || {
-            let mut all = stats::describe(&Statistics::of(&counted));
-            stats::add_health(&mut all, counted.layout(), &verifier);
-            all.to_string()
-        }));
-        let fs = Arc::clone(volume.file_system());
-        chosen.mount.ioctl = Some(calls::handler(Arc::clone(volume.verifier()), fs));
-        let fs = Arc::clone(volume.file_system());
-        self.serve_tree(volume, fs, chosen.mount)
-    }
-
-    /// The same for a volume on the virtual log: nothing is cleaned, and nobody
-    /// is asked by ioctl.
-    fn serve_virtual_log(self, mut chosen: Chosen) -> Outcome {
-        let volume = self
-            .open_patiently(|| VirtualLogVolume::open(&self.volume, &chosen.volume))
-            .map_err(|error| Failure::from(error).coded(FAILED))?;
-        self.opened(volume.read_only_reason(), &mut chosen);
-        let counted = Arc::clone(volume.file_system());
-        chosen.mount.statistics = Some(Arc::new(move || {
-            let all = serde_json::json!({
-                "virtual_log": counted.layout().statistics(),
-                "tree": stats::tree(&counted.statistics()),
-                "space": stats::space(&counted.statfs()),
-            });
-            all.to_string()
-        }));
-        let fs = Arc::clone(volume.file_system());
-        self.serve_tree(volume, fs, chosen.mount)
-    }
-
-    /// Says why an open volume takes no changes, if so, and mounts it so.
-    fn opened(&self, read_only: Option<String>, chosen: &mut Chosen) {
-        if let Some(reason) = read_only.filter(|_| !chosen.volume.read_only) {
+        if let Some(reason) = volume.read_only_reason()
+            && !chosen.mount.read_only
+        {
             tracing::warn!(volume = %self.volume.display(), "mounted read-only: {reason}");
             chosen.set_read_only();
         }
-        chosen.mount.source = self.volume.display().to_string();
+        let mut mount = chosen.mount;
+        mount.source = self.volume.display().to_string();
+        match admin::tree(&volume).clone() {
+            Tree::Log(fs) => {
+                answers_of_log(&mut mount, &fs, admin::verifier(&volume));
+                self.serve_tree(volume, fs, mount)
+            }
+            // Nothing is cleaned, and nobody asks by ioctl.
+            Tree::VirtualLog(fs) => {
+                let counted = Arc::clone(&fs);
+                mount.statistics = Some(Arc::new(move || {
+                    stats::describe_virtual_log(&counted).to_string()
+                }));
+                self.serve_tree(volume, fs, mount)
+            }
+        }
     }
 
     /// Mounts the tree of an open volume, serves it until it is unmounted, and
     /// closes the volume.
     fn serve_tree<L: Layout>(
         self,
-        volume: impl Served,
+        volume: Volume,
         fs: Arc<FileSystem<L>>,
         options: MountOptions,
     ) -> Outcome {
@@ -240,15 +221,13 @@ impl Mount {
     /// umount(8) returns while the server may still be writing its last
     /// checkpoint: a volume that is in use, but mounted nowhere, is waited for.
     fn open(&self, chosen: &Chosen) -> varve::Result<Volume> {
-        self.open_patiently(|| Volume::open(&self.volume, &chosen.volume))
-    }
-
-    fn open_patiently<V>(&self, open: impl Fn() -> varve::Result<V>) -> varve::Result<V> {
-        let until = Instant::now() + RELEASE;
+        let (options, until) = (chosen.volume(), Instant::now() + RELEASE);
         loop {
-            match open() {
-                Err(varve::Error::InUse { .. })
-                    if mount_table::mount_of(&self.volume).is_none() && Instant::now() < until =>
+            match options.open(&self.volume) {
+                Err(error)
+                    if error.kind() == ErrorKind::ResourceBusy
+                        && mount_table::mount_of(&self.volume).is_none()
+                        && Instant::now() < until =>
                 {
                     std::thread::sleep(Duration::from_millis(50));
                 }
@@ -266,34 +245,19 @@ impl Mount {
     }
 }
 
-/// An open volume, of either layout.
-trait Served {
-    fn close(self) -> varve::Result<()>;
-    fn abandon(self);
-}
-
-impl Served for Volume {
-    fn close(self) -> varve::Result<()> {
-        Volume::close(self)
-    }
-
-    fn abandon(self) {
-        Volume::abandon(self);
-    }
-}
-
-impl Served for VirtualLogVolume {
-    fn close(self) -> varve::Result<()> {
-        VirtualLogVolume::close(self)
-    }
-
-    fn abandon(self) {
-        VirtualLogVolume::abandon(self);
-    }
+/// What a mount on the segmented log answers, to `varve stats` and by ioctl.
+fn answers_of_log(mount: &mut MountOptions, fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) {
+    let (counted, verifies) = (Arc::clone(fs), Arc::clone(verifier));
+    mount.statistics = Some(Arc::new(move || {
+        let mut all = stats::describe(&Statistics::of(&counted));
+        stats::add_health(&mut all, counted.layout(), &verifies);
+        all.to_string()
+    }));
+    mount.ioctl = Some(calls::handler(Arc::clone(verifier), Arc::clone(fs)));
 }
 
 /// Closes the volume, unless what it holds in memory is not to be trusted.
-fn finish(volume: impl Served, ended: std::io::Result<End>) -> Outcome {
+fn finish(volume: Volume, ended: std::io::Result<End>) -> Outcome {
     match ended {
         Ok(End::ShutDown) => {
             volume.abandon();

@@ -1,7 +1,8 @@
 //! The words of `mount -o`.
 
 use super::size;
-use varve::{Atime, IoMode, OpenOptions, Pace, PolicyKind};
+use varve::admin::{MAX_HEADS, Pace, PolicyKind, Tuning};
+use varve::{Atime, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
@@ -35,8 +36,10 @@ const FOREIGN_PREFIXES: [&str; 7] = [
 
 /// Everything a mount may choose.
 pub struct Chosen {
-    /// How the volume is opened.
-    pub volume: OpenOptions,
+    /// How the volume is opened, but for what `tuning` says.
+    pub volume: VolumeOptions,
+    /// How its cleaner and its threads work.
+    pub tuning: Tuning,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
     /// Only the flags of a mount that is there already are to change, and how
@@ -49,10 +52,11 @@ pub struct Chosen {
 impl Default for Chosen {
     fn default() -> Self {
         Chosen {
-            volume: OpenOptions {
+            volume: VolumeOptions::new(),
+            tuning: Tuning {
                 // The kernel does.
                 keep_written: false,
-                ..OpenOptions::default()
+                ..Tuning::default()
             },
             mount: MountOptions::default(),
             remount: false,
@@ -81,55 +85,66 @@ impl Chosen {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match (name, value) {
             ("remount", "") => self.remount = true,
-            ("cache", size) => self.volume.cache_bytes = size::parse(size)?,
-            ("io", mode) => self.volume.io = super::io_mode(mode)?,
-            ("verify", "") => self.volume.verify = true,
-            ("coalesce", "") => self.volume.coalesce = true,
-            ("nocoalesce", "") => self.volume.coalesce = false,
-            ("compact", "") => self.volume.compact = true,
-            ("nocompact", "") => self.volume.compact = false,
-            ("noverify", "") => self.volume.verify = false,
-            ("heads", count) => self.volume.heads = heads(count)?,
-            ("holes", "") => self.volume.holes = true,
-            ("noholes", "") => self.volume.holes = false,
+            ("cache", size) => {
+                self.volume.cache(size::parse(size)?);
+            }
+            ("io", mode) => self.set_io(super::io_mode(mode)?),
+            ("verify", "") => self.tuning.verify = true,
+            ("coalesce", "") => self.tuning.coalesce = true,
+            ("nocoalesce", "") => self.tuning.coalesce = false,
+            ("compact", "") => self.tuning.compact = true,
+            ("nocompact", "") => self.tuning.compact = false,
+            ("noverify", "") => self.tuning.verify = false,
+            ("heads", count) => self.tuning.heads = heads(count)?,
+            ("holes", "") => self.tuning.holes = true,
+            ("noholes", "") => self.tuning.holes = false,
             (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {
-                let (policy, pace) = (&mut self.volume.cleaner_policy, &mut self.volume.cleaner);
+                let (policy, pace) = (&mut self.tuning.cleaner_policy, &mut self.tuning.cleaner);
                 let (member, said) = cleaner_word(name, value, policy, pace)?;
                 self.cleaner.insert(member.into(), said);
             }
-            ("discard", "") => self.volume.discard = true,
-            ("nodiscard", "") => self.volume.discard = false,
+            ("discard", "") => self.tuning.discard = true,
+            ("nodiscard", "") => self.tuning.discard = false,
             _ if self.mount.apply(word) => {}
             _ => return Err(format!("`{word}` is no option of a Varve mount")),
         }
-        self.volume.read_only = self.mount.read_only;
-        self.volume.strict_order = self.mount.strict_order;
         let mount = &self.mount;
-        self.volume.atime = match (mount.no_atime, mount.strict_atime, mount.no_dir_atime) {
+        let atime = match (mount.no_atime, mount.strict_atime, mount.no_dir_atime) {
             (true, _, _) => Atime::Never,
             (false, true, true) => Atime::StrictOfFiles,
             (false, true, false) => Atime::Strict,
             (false, false, true) => Atime::RelatimeOfFiles,
             (false, false, false) => Atime::Relatime,
         };
+        self.volume
+            .read_only(mount.read_only)
+            .strict_order(mount.strict_order)
+            .atime(atime);
         Ok(())
     }
 
     /// Refuses changes.
     pub fn set_read_only(&mut self) {
         self.mount.read_only = true;
-        self.volume.read_only = true;
+        self.volume.read_only(true);
+    }
+
+    /// How the volume is opened.
+    pub fn volume(&self) -> VolumeOptions {
+        let mut volume = self.volume.clone();
+        volume.tune(self.tuning);
+        volume
     }
 
     /// Sets how the image is read and written.
     pub fn set_io(&mut self, io: IoMode) {
-        self.volume.io = io;
+        self.volume.io(io);
     }
 }
 
 /// A number of log heads; 0 is left to the policy.
 fn heads(count: &str) -> Result<u32, String> {
-    let most = varve::MAX_HEADS;
+    let most = MAX_HEADS;
     let known = count.parse().ok().filter(|heads| *heads as usize <= most);
     known.ok_or_else(|| format!("`heads={count}`: a log has 1 to {most} heads, 0 is by policy"))
 }
@@ -185,37 +200,37 @@ mod tests {
         chosen
             .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,heads=3,discard,nosuid,order=strict,x-y.z=1,_netdev")
             .unwrap();
-        assert_eq!(chosen.volume.cache_bytes, 64 << 20);
-        assert_eq!(chosen.volume.io, IoMode::Buffered);
-        assert_eq!(chosen.volume.atime, Atime::Never);
-        assert_eq!(chosen.volume.cleaner_policy, PolicyKind::CostBenefit);
-        assert_eq!(chosen.volume.heads, 3);
+        let mut wanted = VolumeOptions::new();
+        wanted.cache(64 << 20).io(IoMode::Buffered);
+        wanted.atime(Atime::Never).strict_order(true);
+        assert_eq!(chosen.volume, wanted);
+        assert_eq!(chosen.tuning.cleaner_policy, PolicyKind::CostBenefit);
+        assert_eq!(chosen.tuning.heads, 3);
+        assert!(chosen.tuning.discard && chosen.mount.no_suid);
         assert!(chosen.apply("heads=8").is_err() && chosen.apply("heads=").is_err());
-        assert!(chosen.volume.discard && chosen.volume.strict_order && chosen.mount.no_suid);
-        chosen.apply("relatime,nodiratime,lazytime").unwrap();
-        chosen
-            .apply("user_id=0,group_id=0,default_permissions,max_read=131072")
-            .unwrap();
-        assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
-        chosen.apply("strictatime").unwrap();
-        assert_eq!(chosen.volume.atime, Atime::StrictOfFiles);
-        chosen.apply("diratime").unwrap();
-        assert_eq!(chosen.volume.atime, Atime::Strict);
-        chosen.apply("relatime,nodiratime").unwrap();
-        assert_eq!(chosen.volume.atime, Atime::RelatimeOfFiles);
+        let mut keeps = |words: &str, atime: Atime| {
+            chosen.apply(words).unwrap();
+            assert_eq!(chosen.volume, *wanted.atime(atime), "{words}");
+        };
+        keeps("relatime,nodiratime,lazytime", Atime::RelatimeOfFiles);
+        let shown = "user_id=0,group_id=0,default_permissions,max_read=131072";
+        keeps(shown, Atime::RelatimeOfFiles);
+        keeps("strictatime", Atime::StrictOfFiles);
+        keeps("diratime", Atime::Strict);
+        keeps("relatime,nodiratime", Atime::RelatimeOfFiles);
         chosen.apply("ro").unwrap();
-        assert!(chosen.volume.read_only);
+        assert_eq!(chosen.volume, *wanted.read_only(true));
         chosen
             .apply("cleaner=off,cleaner-low=10,cleaner-high=20,cleaner-idle=3")
             .unwrap();
-        let pace = chosen.volume.cleaner;
+        let pace = chosen.tuning.cleaner;
         assert!(!pace.running);
         assert_eq!((pace.low_percent, pace.high_percent), (Some(10), Some(20)));
         assert_eq!(pace.idle_ns, Some(3_000_000_000));
         assert_eq!(chosen.cleaner["running"], false);
         assert_eq!(chosen.cleaner["policy"], "cost-benefit");
         chosen.apply("cleaner=on,cleaner-low=0").unwrap();
-        assert!(chosen.volume.cleaner.running && chosen.volume.cleaner.low_percent.is_none());
+        assert!(chosen.tuning.cleaner.running && chosen.tuning.cleaner.low_percent.is_none());
         for wrong in [
             "cleaner=hole-plugging",
             "cleaner-low=91",

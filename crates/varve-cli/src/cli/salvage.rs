@@ -8,7 +8,8 @@ use super::size;
 use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve::{CreateOptions, IoMode};
+use varve::admin::{format, identity, open_device};
+use varve::{IoMode, VolumeOptions};
 use varve_device::{Clock, Device, HostClock, OpenMode};
 use varve_fsck::salvage::{Copied, SalvageOptions, Salvaged, open};
 
@@ -65,13 +66,13 @@ impl Salvage {
     pub fn run(self) -> Outcome {
         super::vlfs::refuse(&self.volume, "salvage: its map is its only directory", 1)?;
         let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
-        let source = varve::open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
+        let source = open_device(&self.volume, OpenMode::ReadOnly, IoMode::Direct)?;
         let size = source.geometry().size;
         let spinner = Spinner::new("salvaging");
         let options = SalvageOptions {
             volume_tag: self.uuid.unwrap_or(0),
             case_fold: self.case_fold,
-            owner: varve::host::identity(),
+            owner: identity(),
             progress: &|what, done, total| match total {
                 0 => spinner.say(format_args!("{what}: {done} files")),
                 _ => spinner.say(format_args!("{what}: {} %", done * 100 / total)),
@@ -80,7 +81,7 @@ impl Salvage {
         let salvaged =
             open(Arc::new(source), Arc::clone(&clock), &options).map_err(Failure::with(1))?;
         self.make_target(&salvaged, size)?;
-        let target = varve::open_device(&self.target, OpenMode::ReadWrite, IoMode::Direct)?;
+        let target = open_device(&self.target, OpenMode::ReadWrite, IoMode::Direct)?;
         let copied = salvaged.copy_to(Arc::new(target), &clock, &options);
         spinner.finish();
         let copied = copied.map_err(|error| {
@@ -98,15 +99,15 @@ impl Salvage {
     fn make_target(&self, salvaged: &Salvaged, size: u64) -> Result<(), Failure> {
         let superblock = &salvaged.superblock;
         let label = self.label.clone();
-        let options = CreateOptions {
-            label: label.unwrap_or_else(|| superblock.label_text()),
-            block_bytes: superblock.block_bytes.get(),
-            inode_bytes: superblock.inode_bytes.get(),
-            case_fold: superblock.case_fold(),
-            overwrite: self.force,
-            ..CreateOptions::new(self.size.unwrap_or(size))
-        };
-        varve::format::format(&self.target, &options, &mut |_, _| {})?;
+        let mut options = VolumeOptions::new();
+        options
+            .size(self.size.unwrap_or(size))
+            .label(label.unwrap_or_else(|| superblock.label_text()))
+            .block_bytes(superblock.block_bytes.get())
+            .inode_bytes(superblock.inode_bytes.get())
+            .case_fold(superblock.case_fold())
+            .overwrite(self.force);
+        format(&self.target, &options, &mut |_, _| {})?;
         Ok(())
     }
 

@@ -8,8 +8,9 @@
 //! | `{"cancel": true}` | `{}` |
 
 use serde_json::{Map, Value, json};
-use varve::{BadFile, BadRange, JobStatus, ScrubOptions, Verification, Verifier};
+use varve::admin::{JobStatus, ScrubOptions, Verifier};
 use varve_fsck::check::Finding;
+use varve_fsck::verify::{BadFile, BadRange, Verification};
 use varve_fuse::{Errno, QUESTION_BYTES};
 use varve_lfs::Lfs;
 

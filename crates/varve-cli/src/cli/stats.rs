@@ -4,11 +4,13 @@ use super::output::{self, Failure, Outcome};
 use super::prometheus;
 use serde_json::{Map, Value, json};
 use std::path::{Path, PathBuf};
-use varve::{JobStatus, OpenOptions, Statistics, Verifier, Volume};
-use varve_fs::{FsStatistics, StatFs};
+use varve::VolumeOptions;
+use varve::admin::{self, JobStatus, Statistics, Tree, Verifier};
+use varve_fs::{FileSystem, FsStatistics, StatFs};
 use varve_lfs::cleaner::pace::Gauge;
 use varve_lfs::policy::TransferModel;
 use varve_lfs::{Lfs, STEPS, Utilisation};
+use varve_vlfs::Vlfs;
 
 /// Print the counters of a mount, or the state of a volume that is not
 /// mounted.
@@ -58,14 +60,15 @@ pub fn of_mount(directory: &Path) -> Result<Value, Failure> {
 }
 
 fn of_volume(path: &Path) -> Result<Value, Failure> {
-    let options = OpenOptions {
-        read_only: true,
-        ..OpenOptions::default()
-    };
-    let volume = Volume::open(path, &options)?;
-    let mut all = describe(&volume.statistics());
-    add_health(&mut all, volume.file_system().layout(), volume.verifier());
-    Ok(all)
+    let volume = VolumeOptions::new().read_only(true).open(path)?;
+    Ok(match admin::tree(&volume) {
+        Tree::Log(fs) => {
+            let mut all = describe(&Statistics::of(fs));
+            add_health(&mut all, fs.layout(), admin::verifier(&volume));
+            all
+        }
+        Tree::VirtualLog(fs) => describe_virtual_log(fs),
+    })
 }
 
 /// One line per number, with the path of its members.
@@ -181,7 +184,7 @@ fn segments(utilisation: &Utilisation) -> Value {
 }
 
 /// The file system's counters.
-pub fn tree(t: &FsStatistics) -> Value {
+fn tree(t: &FsStatistics) -> Value {
     json!({
         "hits": t.hits,
         "misses": t.misses,
@@ -213,8 +216,17 @@ pub fn tree(t: &FsStatistics) -> Value {
     })
 }
 
+/// The counters of a volume on the virtual log.
+pub fn describe_virtual_log(fs: &FileSystem<Vlfs>) -> Value {
+    json!({
+        "virtual_log": fs.layout().statistics(),
+        "tree": tree(&fs.statistics()),
+        "space": space(&fs.statfs()),
+    })
+}
+
 /// Room on a volume.
-pub fn space(room: &StatFs) -> Value {
+fn space(room: &StatFs) -> Value {
     json!({
         "blocks": room.blocks,
         "free": room.free,

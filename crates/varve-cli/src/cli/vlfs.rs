@@ -7,9 +7,10 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use varve::IoMode;
+use varve::admin::{layout_of, open_device};
 use varve_device::{Device, HostClock, OpenMode};
-use varve_lfs::vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
-use varve_lfs::vlfs::{Checked, Vlfs, VlfsMountOptions, check, whole_checkpoints};
+use varve_vlfs::format::{CheckpointHeader, Entry, Measures, Superblock};
+use varve_vlfs::{Checked, Vlfs, VlfsMountOptions, check, whole_checkpoints};
 use varve_vlog::{InOrder, Medium};
 
 const UNCORRECTED: u8 = 4;
@@ -56,7 +57,7 @@ pub fn made(volume: &Path, superblock: &Superblock) -> String {
 }
 
 fn medium(volume: &Path) -> Result<Arc<dyn Medium>, Failure> {
-    let device = varve::open_device(volume, OpenMode::ReadOnly, IoMode::Direct)?;
+    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)?;
     Ok(Arc::new(InOrder(device)))
 }
 
@@ -69,16 +70,15 @@ fn look(volume: &Path) -> Result<Vlfs, Failure> {
 }
 
 /// `varve info`.
-pub fn info(volume: &Path, as_json: bool) -> Outcome {
-    let superblock = varve::read_virtual_log_superblock(volume)?;
+pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     let held = Held::of(volume);
     let usage = match held.in_use {
         true => None,
         false => look(volume).ok().map(|found| found.usage_now()),
     };
-    let measures = Measures::of(&superblock);
+    let measures = Measures::of(superblock);
     if as_json {
-        let mut value = describe(&superblock);
+        let mut value = describe(superblock);
         value["volume"] = json!(volume.display().to_string());
         held.describe(&mut value);
         value["contents"] = match usage {
@@ -91,7 +91,7 @@ pub fn info(volume: &Path, as_json: bool) -> Outcome {
     let lines = [
         ("volume", volume.display().to_string()),
         ("label", superblock.label_text()),
-        ("UUID", uuid(&superblock)),
+        ("UUID", uuid(superblock)),
         ("layout", "VLFS, on the virtual log".to_owned()),
         ("format", format!("version {}", superblock.version)),
         ("size", size::show(measures.block_byte(measures.blocks))),
@@ -225,14 +225,14 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
 /// # Errors
 /// If `volume` is one.
 pub fn refuse(volume: &Path, what: &str, code: u8) -> Result<(), Failure> {
-    match varve::is_virtual_log(volume) {
-        true => Err(Failure::new(
+    match layout_of(volume) {
+        varve::Layout::VirtualLog => Err(Failure::new(
             code,
             format_args!(
                 "{} is a volume on the virtual log (VLFS), which has no {what}",
                 volume.display()
             ),
         )),
-        false => Ok(()),
+        _ => Ok(()),
     }
 }

@@ -3,40 +3,14 @@
 //! embedding program adds.
 
 use super::{Adapter, Outcome, inode_of};
+use crate::calls::IoctlRequest;
+use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use crate::errno::Errno;
 use crate::protocol::{IoctlIn, IoctlOut, capability};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::statistics::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use serde_json::{Map, Value};
-use std::sync::Arc;
 use varve_fs::{InodeNo, Layout};
-
-/// Says more for the statistics: the text of a JSON object. Runs on a serving
-/// thread, so it must not use the mount.
-pub type StatisticsSource = Arc<dyn Fn() -> String + Send + Sync>;
-
-/// Answers an ioctl on the mount's root with its output; ENOTTY if it does
-/// not know it. Runs on a serving thread, so it must not use the mount.
-pub type IoctlHandler = Arc<dyn Fn(&IoctlRequest<'_>) -> Result<Vec<u8>, Errno> + Send + Sync>;
-
-/// An ioctl on the mount's root. The kernel has copied the argument according
-/// to the direction and size in its number.
-#[derive(Clone, Copy, Debug)]
-pub struct IoctlRequest<'a> {
-    /// Its number.
-    pub command: u32,
-    /// The argument's content, if the number says that it is read.
-    pub input: &'a [u8],
-    /// Most bytes that can be returned.
-    pub output_bytes: usize,
-    /// Who asks.
-    pub uid: u32,
-    /// The asker's group.
-    pub gid: u32,
-    /// The asking process.
-    pub pid: u32,
-}
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn ioctl(&self, request: &Request<'_>, reply: &mut Reply) -> Result<Outcome, Errno> {

@@ -27,14 +27,14 @@ mod seek;
 mod told;
 mod xattrs;
 
-pub use ioctls::{IoctlHandler, IoctlRequest, StatisticsSource};
 pub use later::Later;
 pub use told::LATE;
 
+use crate::calls::{IoctlHandler, StatisticsSource};
 use crate::counters::RequestCounters;
 use crate::errno::Errno;
-use crate::mount::MountOptions;
 use crate::negotiate::{Negotiated, Wishes, negotiate};
+use crate::options::MountOptions;
 use crate::protocol::{Opcode, capability};
 use crate::reply::Reply;
 use crate::request::Request;

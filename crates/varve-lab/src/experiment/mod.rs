@@ -28,10 +28,9 @@ mod x4;
 pub use run::{Outcome, Shard, run};
 pub use study::Study;
 
+pub use crate::error::{LabError, SEGMENTS};
 use crate::report::{Picture, Verdict};
-use crate::trace::TraceError;
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+pub use crate::row::Row;
 use std::path::PathBuf;
 
 /// What an experiment may depend on.
@@ -76,79 +75,6 @@ impl Context {
     }
 }
 
-/// Why an experiment cannot be run.
-#[derive(Debug, thiserror::Error)]
-pub enum LabError {
-    /// It replays traces, and nobody said where they are.
-    #[error("the experiment replays traces: say where they are")]
-    NoTraces,
-    /// Volumes of so many segments are not simulated.
-    #[error(
-        "{0} cannot have {1} segments: R3a, R3b, R3c and R4 can have {min} to {max}",
-        min = SEGMENTS.start(),
-        max = SEGMENTS.end()
-    )]
-    Segments(&'static str, u32),
-    /// A trace cannot be used.
-    #[error(transparent)]
-    Trace(#[from] TraceError),
-    /// A result cannot be written or read.
-    #[error("{}: {source}", path.display())]
-    Io {
-        /// Which file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// The file system under study failed.
-    #[error("the file system under study failed: {0}")]
-    System(String),
-    /// The picture cannot be drawn.
-    #[error("the picture cannot be drawn: {0}")]
-    Picture(String),
-}
-
-impl LabError {
-    /// What a file system or its log said.
-    pub(crate) fn system(error: impl std::fmt::Display) -> Self {
-        LabError::System(error.to_string())
-    }
-}
-
-/// One measured row.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Row {
-    /// Which curve it belongs to.
-    pub series: String,
-    /// Where on it.
-    pub x: f64,
-    /// The seed it was measured with.
-    pub seed: u64,
-    /// What was measured, by name.
-    pub values: BTreeMap<String, f64>,
-}
-
-impl Row {
-    /// A row without values.
-    pub fn new(series: impl Into<String>, x: f64, seed: u64) -> Self {
-        Row {
-            series: series.into(),
-            x,
-            seed,
-            values: BTreeMap::new(),
-        }
-    }
-
-    /// With a value more. What is no number is left out.
-    #[must_use]
-    pub fn with(mut self, name: &str, value: f64) -> Self {
-        if value.is_finite() {
-            self.values.insert(name.to_owned(), value);
-        }
-        self
-    }
-}
-
 type Work = Box<dyn Fn(&Context) -> Result<Vec<Row>, LabError> + Send + Sync>;
 
 /// A part of an experiment that can be run by itself.
@@ -187,9 +113,6 @@ pub struct Experiment {
     /// How it looks.
     pub picture: fn(&[Row]) -> Picture,
 }
-
-/// Segments that an experiment may be asked for.
-pub const SEGMENTS: std::ops::RangeInclusive<u32> = 150..=100_000;
 
 /// Those that simulate volumes of so many segments as one wants.
 const SIZED: [&str; 4] = ["R3a", "R3b", "R3c", "R4"];

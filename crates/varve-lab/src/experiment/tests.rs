@@ -136,7 +136,10 @@ fn traces_are_replayed_under_every_policy() {
             &quiet,
         )
     };
-    assert!(matches!(go(), Err(LabError::Trace(TraceError::Io { .. }))));
+    assert!(matches!(
+        go(),
+        Err(LabError::Trace(crate::trace::TraceError::Io { .. }))
+    ));
     let mut text = String::new();
     let mut x = 1u64;
     for at in 0..3000 {

@@ -5,7 +5,7 @@
 
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
-use crate::experiment::LabError;
+use crate::error::LabError;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_fs::{FileSystem, Layout};

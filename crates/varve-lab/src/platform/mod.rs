@@ -23,7 +23,7 @@ pub mod threads;
 pub mod ufs;
 pub mod vlfs;
 
-use crate::experiment::LabError;
+use crate::error::LabError;
 use host::Host;
 use std::sync::Arc;
 use store::{Places, Store};

@@ -7,7 +7,7 @@
 use super::host::Cpu;
 use super::store::Store;
 use super::{BLOCK, System};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;

@@ -1,7 +1,7 @@
 //! The small-file benchmark of Wang et al. 1999, §5.1.
 
 use super::System;
-use crate::experiment::LabError;
+use crate::error::LabError;
 
 /// Bytes of a file.
 const FILE_BYTES: u32 = 1024;

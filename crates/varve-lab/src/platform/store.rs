@@ -3,7 +3,7 @@
 
 use super::Disk;
 use super::host::{COMMAND, Cpu, EAGER_BLOCK, Host};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;

@@ -29,7 +29,7 @@ mod space;
 
 use super::store::Store;
 use super::{BLOCK, System};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use space::{FRAGMENTS, Space};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::IoSlice;

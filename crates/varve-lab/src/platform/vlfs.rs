@@ -14,13 +14,13 @@ use super::host::{COMMAND, EAGER_BLOCK};
 use super::mounted::{Mounted, Volume};
 use super::store::Store;
 use super::{BLOCK, Disk};
-use crate::experiment::LabError;
+use crate::error::LabError;
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_device::{Clock, Device, Geometry, MemoryDevice, Result};
 use varve_fs::{FileSystem, Layout};
-use varve_lfs::vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, format};
+use varve_vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, Watermarks, format};
 use varve_vlog::free_space::Regions;
 use varve_vlog::{Access, HeadPosition, InDrive, Medium};
 

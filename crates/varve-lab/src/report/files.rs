@@ -1,7 +1,8 @@
 //! Data files: tidy CSV and JSON.
 
 use super::summaries;
-use crate::experiment::{LabError, Row};
+use crate::error::LabError;
+use crate::row::Row;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! Bars as SVG.
 
 use super::files::write;
-use crate::experiment::LabError;
+use crate::error::LabError;
 use plotters::prelude::*;
 use std::path::Path;
 

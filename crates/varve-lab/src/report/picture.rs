@@ -2,7 +2,8 @@
 
 use super::files::write;
 use super::summaries;
-use crate::experiment::{LabError, Row};
+use crate::error::LabError;
+use crate::row::Row;
 use plotters::prelude::*;
 use std::path::Path;
 

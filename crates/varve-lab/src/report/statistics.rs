@@ -1,6 +1,6 @@
 //! Means, confidence and shapes of distributions.
 
-use crate::experiment::Row;
+use crate::row::Row;
 use std::collections::BTreeMap;
 
 /// All seeds of one point of one curve.

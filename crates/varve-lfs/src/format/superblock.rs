@@ -85,9 +85,6 @@ pub struct Superblock {
 const _: () = assert!(size_of::<Superblock>() == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, crc) == 8);
 
-/// Signature of a volume on the virtual log, which is another format.
-pub const VIRTUAL_LOG_MAGIC: [u8; 8] = *b"VARVEVL\x01";
-
 /// Bits of [`Superblock::incompat`].
 pub mod incompat_flags {
     /// Full blocks stand on multiples of the write unit, so that what is dead
@@ -127,7 +124,7 @@ impl Superblock {
         let bad = |problem: String| Malformed::new("superblock", problem);
         let (sb, _) = Superblock::read_from_prefix(bytes)
             .map_err(|_| bad("shorter than 512 bytes".into()))?;
-        if sb.magic == VIRTUAL_LOG_MAGIC {
+        if sb.magic == varve_format::VIRTUAL_LOG_MAGIC {
             let problem = "a volume on the virtual log (VLFS), where this is not offered";
             return Err(bad(problem.into()));
         }

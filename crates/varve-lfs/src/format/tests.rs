@@ -13,7 +13,7 @@ use super::summary::{
 use super::superblock::MAX_SEGMENT_BYTES;
 use super::*;
 use varve_fs::{FileKind, InodeNo};
-use zerocopy::FromZeros;
+use zerocopy::{FromBytes, FromZeros, IntoBytes};
 
 /// The problem that a refusal names.
 #[track_caller]

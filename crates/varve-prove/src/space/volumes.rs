@@ -4,8 +4,8 @@ use super::{Shape, Volumes};
 use crate::mounted::Subject;
 use crate::subjects::Log;
 use crate::virtual_log::VirtualLog;
-use varve_lfs::vlfs::VlfsFormatOptions;
 use varve_lfs::{FormatOptions, MountOptions};
+use varve_vlfs::VlfsFormatOptions;
 
 /// Those of VLFS.
 #[derive(Clone, Copy, Debug)]

@@ -1,12 +1,14 @@
 //! Reading and changing attributes by path.
 
-use super::walk::Last;
-use super::{Metadata, Volume, at, bytes};
+use super::Volume;
 use crate::error::Result;
+use crate::metadata::{FileTimes, Metadata};
+use crate::mounted::{Last, Mounted};
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
-use varve_fs::{Error as Cause, FileFlags, SetAttr, SetTime, View};
+use varve_fs::{Error as FsError, FileFlags, InodeNo, SetAttr};
 
 impl Volume {
     /// The attributes of what a path leads to.
@@ -26,57 +28,67 @@ impl Volume {
     }
 
     fn examine(&self, path: &Path, last: Last) -> Result<Metadata> {
-        let attr = self.mounted.resolve(bytes(path), last);
-        attr.map(|found| Metadata(*found))
-            .map_err(at("examine", path))
+        let attr = self.mounted().by_path("examine", path, |mounted, path| {
+            mounted.resolve(path, last).map(|found| *found)
+        })?;
+        Ok(Metadata::new(attr, self.mounted().device))
+    }
+
+    /// Runs an operation on what a path leads to.
+    fn on<T>(
+        &self,
+        operation: &'static str,
+        path: impl AsRef<Path>,
+        work: impl FnOnce(&Mounted, InodeNo) -> varve_fs::Result<T>,
+    ) -> Result<T> {
+        self.mounted()
+            .by_path(operation, path.as_ref(), |mounted, path| {
+                let found = mounted.resolve(path, Last::Follow)?;
+                work(mounted, found.ino)
+            })
     }
 
     /// Sets permission, set-id and sticky bits.
     ///
-    /// # Errors
-    /// If the path leads nowhere.
-    pub fn set_permissions(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        let set = SetAttr {
-            mode: Some(mode & 0o7777),
-            ..SetAttr::default()
-        };
-        self.set(path.as_ref(), "change permissions of", set)
-    }
-
-    /// Sets owner and group, where given.
+    /// ```
+    /// use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.write("/key", b"secret")?;
+    /// volume.set_permissions("/key", Permissions::from_mode(0o600))?;
+    /// assert_eq!(volume.metadata("/key")?.mode(), 0o100600);
+    /// # Ok::<(), varve::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// If the path leads nowhere, or the caller may not give files away.
-    pub fn set_owner(
-        &self,
-        path: impl AsRef<Path>,
-        uid: Option<u32>,
-        gid: Option<u32>,
-    ) -> Result<()> {
+    /// If the path leads nowhere.
+    pub fn set_permissions(&self, path: impl AsRef<Path>, permissions: Permissions) -> Result<()> {
+        let set = crate::file::mode(&permissions);
+        self.set("change permissions of", path, &set)
+    }
+
+    /// Sets owner and group, where given, as [`std::os::unix::fs::chown`].
+    ///
+    /// # Errors
+    /// If the path leads nowhere, or the volume's user may not give files away.
+    pub fn chown(&self, path: impl AsRef<Path>, uid: Option<u32>, gid: Option<u32>) -> Result<()> {
         let set = SetAttr {
             uid,
             gid,
             ..SetAttr::default()
         };
-        self.set(path.as_ref(), "change owner of", set)
+        self.set("change owner of", path, &set)
     }
 
     /// Sets the times of access and modification, where given.
     ///
     /// # Errors
     /// If the path leads nowhere.
-    pub fn set_times(
-        &self,
-        path: impl AsRef<Path>,
-        accessed: Option<SetTime>,
-        modified: Option<SetTime>,
-    ) -> Result<()> {
-        let set = SetAttr {
-            atime: accessed,
-            mtime: modified,
-            ..SetAttr::default()
-        };
-        self.set(path.as_ref(), "change times of", set)
+    pub fn set_times(&self, path: impl AsRef<Path>, times: FileTimes) -> Result<()> {
+        self.set("change times of", path, &times.attributes())
+    }
+
+    fn set(&self, operation: &'static str, path: impl AsRef<Path>, set: &SetAttr) -> Result<()> {
+        self.on(operation, path, |mounted, ino| mounted.setattr(ino, set))
     }
 
     /// The flags of a file or directory, as `lsattr` shows them.
@@ -95,37 +107,20 @@ impl Volume {
     /// # Errors
     /// If the path leads nowhere.
     pub fn file_flags(&self, path: impl AsRef<Path>) -> Result<FileFlags> {
-        let path = path.as_ref();
-        self.mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| self.fs().file_flags(View::Live, attr.ino))
-            .map_err(at("read flags of", path))
+        self.on("read flags of", path, Mounted::file_flags)
     }
 
     /// Sets all flags of a file or directory, as `chattr` does. They bind
     /// everybody, root as well, and are durable after a sync.
     ///
     /// # Errors
-    /// If the path leads nowhere, if the caller is not the owner, or not root
-    /// where `immutable` or `append_only` change, and for flags that only
+    /// If the path leads nowhere, if the volume's user is not the owner, or not
+    /// root where `immutable` or `append_only` change, and for flags that only
     /// directories have.
     pub fn set_file_flags(&self, path: impl AsRef<Path>, flags: FileFlags) -> Result<()> {
-        let path = path.as_ref();
-        self.mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| {
-                self.fs()
-                    .set_file_flags(View::Live, self.caller(), attr.ino, flags, None)
-            })
-            .map_err(at("change flags of", path))
-    }
-
-    fn set(&self, path: &Path, operation: &'static str, set: SetAttr) -> Result<()> {
-        self.mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| self.fs().setattr(View::Live, self.caller(), attr.ino, &set))
-            .map(drop)
-            .map_err(at(operation, path))
+        self.on("change flags of", path, |mounted, ino| {
+            mounted.set_file_flags(ino, flags)
+        })
     }
 
     /// The value of an extended attribute; `None` if the file has none of that
@@ -147,19 +142,14 @@ impl Volume {
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
     ) -> Result<Option<Vec<u8>>> {
-        let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
-        let value = self
-            .mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| {
-                self.fs()
-                    .getxattr(View::Live, self.caller(), attr.ino, name)
-            });
-        match value {
-            Ok(value) => Ok(Some(value)),
-            Err(Cause::NoAttribute) => Ok(None),
-            Err(error) => Err(at("read attribute of", path)(error)),
-        }
+        let name = name.as_ref().as_bytes();
+        self.on("read attribute of", path, |mounted, ino| {
+            match mounted.getxattr(ino, name) {
+                Ok(value) => Ok(Some(value)),
+                Err(FsError::NoAttribute) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
     }
 
     /// The names of all extended attributes.
@@ -167,34 +157,25 @@ impl Volume {
     /// # Errors
     /// If the path leads nowhere.
     pub fn xattr_names(&self, path: impl AsRef<Path>) -> Result<Vec<OsString>> {
-        let path = path.as_ref();
-        let names = self
-            .mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| self.fs().listxattr(View::Live, self.caller(), attr.ino))
-            .map_err(at("list attributes of", path))?;
+        let names = self.on("list attributes of", path, Mounted::listxattr)?;
         Ok(names.into_iter().map(OsString::from_vec).collect())
     }
 
     /// Sets an extended attribute, replacing one of that name.
     ///
     /// # Errors
-    /// If the path leads nowhere, or all values together exceed 64 KiB.
+    /// If the path leads nowhere, or all attributes together take more than the
+    /// layout stores: 130,560 bytes on the segmented log.
     pub fn set_xattr(
         &self,
         path: impl AsRef<Path>,
         name: impl AsRef<OsStr>,
         value: &[u8],
     ) -> Result<()> {
-        let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
-        self.mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| {
-                let caller = self.caller();
-                self.fs()
-                    .setxattr(View::Live, caller, attr.ino, name, value, false, false)
-            })
-            .map_err(at("set attribute of", path))
+        let name = name.as_ref().as_bytes();
+        self.on("set attribute of", path, |mounted, ino| {
+            mounted.setxattr(ino, name, value)
+        })
     }
 
     /// Removes an extended attribute.
@@ -202,13 +183,9 @@ impl Volume {
     /// # Errors
     /// If the path leads nowhere, or the file has no such attribute.
     pub fn remove_xattr(&self, path: impl AsRef<Path>, name: impl AsRef<OsStr>) -> Result<()> {
-        let (path, name) = (path.as_ref(), name.as_ref().as_bytes());
-        self.mounted
-            .resolve(bytes(path), Last::Follow)
-            .and_then(|attr| {
-                self.fs()
-                    .removexattr(View::Live, self.caller(), attr.ino, name)
-            })
-            .map_err(at("remove attribute of", path))
+        let name = name.as_ref().as_bytes();
+        self.on("remove attribute of", path, |mounted, ino| {
+            mounted.removexattr(ino, name)
+        })
     }
 }

@@ -1,51 +1,109 @@
 //! Listing a directory.
 
-use super::walk::Last;
-use super::{Mounted, Volume, at, bytes};
+use super::Volume;
 use crate::error::Result;
+use crate::metadata::{FileType, Metadata};
+use crate::mounted::{Last, Mounted};
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::OsStringExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use varve_fs::{Error as Cause, FileKind, InodeNo, View};
+use varve_fs::{Attr, Error as FsError, FileKind, InodeNo};
 
 /// Entries fetched at once.
 const BATCH: usize = 256;
 
-/// One name in a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A directory that is being listed, held.
+struct Directory {
+    mounted: Arc<Mounted>,
+    path: PathBuf,
+    ino: InodeNo,
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        self.mounted.release(self.ino);
+    }
+}
+
+/// One name in a directory, as [`std::fs::DirEntry`].
+#[derive(Clone)]
 pub struct DirEntry {
+    directory: Arc<Directory>,
     name: OsString,
     ino: InodeNo,
     kind: FileKind,
 }
 
 impl DirEntry {
+    /// The directory's path, as it was given, and the name.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path.join(&self.name)
+    }
+
     /// The name.
-    pub fn file_name(&self) -> &OsStr {
-        &self.name
+    pub fn file_name(&self) -> OsString {
+        self.name.clone()
     }
 
     /// What it leads to; a symbolic link counts as itself.
-    pub fn kind(&self) -> FileKind {
-        self.kind
+    ///
+    /// # Errors
+    /// None: the directory says it.
+    pub fn file_type(&self) -> Result<FileType> {
+        Ok(FileType::new(self.kind))
     }
 
-    /// The inode it leads to.
-    pub fn ino(&self) -> InodeNo {
-        self.ino
+    /// The attributes of what it leads to; of a symbolic link, its own.
+    ///
+    /// # Errors
+    /// If the name has gone meanwhile.
+    pub fn metadata(&self) -> Result<Metadata> {
+        let Directory { mounted, ino, .. } = &*self.directory;
+        let attr = mounted.run("examine", &self.path(), |mounted| {
+            mounted.find(*ino, self.name.as_bytes()).map(|found| *found)
+        })?;
+        Ok(Metadata::new(attr, mounted.device))
+    }
+
+    /// The number of the file that it leads to.
+    pub fn ino(&self) -> u64 {
+        self.ino.0
+    }
+
+    /// What is in the directory it leads to; `None` if there is no such
+    /// directory any more.
+    pub(super) fn read_dir(&self) -> Result<Option<ReadDir>> {
+        let Directory { mounted, ino, .. } = &*self.directory;
+        let path = self.path();
+        let held = mounted.run("list", &path, |mounted| {
+            match mounted.find(*ino, self.name.as_bytes()) {
+                Ok(found) if found.kind == FileKind::Directory => found.keep().map(Some),
+                Ok(_) | Err(FsError::NotFound) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })?;
+        Ok(held.map(|attr| ReadDir::new(mounted, &attr, path)))
+    }
+
+    pub(super) fn is_dir(&self) -> bool {
+        self.kind == FileKind::Directory
+    }
+}
+
+impl std::fmt::Debug for DirEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("DirEntry").field(&self.path()).finish()
     }
 }
 
 /// The names in a directory but for `.` and `..`, in no particular order. A
 /// name that exists throughout is seen exactly once.
 pub struct ReadDir {
-    mounted: Arc<Mounted>,
-    path: PathBuf,
-    directory: InodeNo,
+    directory: Arc<Directory>,
     after: u64,
-    batch: VecDeque<DirEntry>,
+    batch: VecDeque<(OsString, InodeNo, FileKind)>,
     done: bool,
 }
 
@@ -56,45 +114,54 @@ impl Volume {
     /// let volume = varve::Volume::in_memory(16 << 20)?;
     /// volume.create_dir("/etc")?;
     /// volume.write("/etc/hosts", b"127.0.0.1 localhost")?;
-    /// let names: Vec<_> = volume.read_dir("/etc")?.collect::<Result<_, _>>()?;
-    /// assert_eq!(names[0].file_name(), "hosts");
+    /// for entry in volume.read_dir("/etc")? {
+    ///     let entry = entry?;
+    ///     assert_eq!(entry.path().to_str(), Some("/etc/hosts"));
+    ///     assert_eq!(entry.metadata()?.len(), 19);
+    /// }
     /// # Ok::<(), varve::Error>(())
     /// ```
     ///
     /// # Errors
     /// If the path leads to no directory.
     pub fn read_dir(&self, path: impl AsRef<Path>) -> Result<ReadDir> {
-        let path = path.as_ref();
-        let attr = self.mounted.resolve(bytes(path), Last::Follow);
-        let attr = attr
-            .and_then(|attr| match attr.kind {
-                FileKind::Directory => attr.keep(),
-                _ => Err(Cause::NotDirectory),
-            })
-            .map_err(at("list", path))?;
-        Ok(ReadDir {
-            mounted: Arc::clone(&self.mounted),
-            path: path.to_owned(),
-            directory: attr.ino,
-            after: 2, // `.` and `..`
-            batch: VecDeque::new(),
-            done: false,
-        })
+        let (mounted, path) = (self.mounted(), path.as_ref());
+        let attr = mounted.by_path("list", path, |mounted, bytes| {
+            let found = mounted.resolve(bytes, Last::Follow)?;
+            match found.kind {
+                FileKind::Directory => found.keep(),
+                _ => Err(FsError::NotDirectory),
+            }
+        })?;
+        Ok(ReadDir::new(mounted, &attr, path.to_owned()))
     }
 }
 
 impl ReadDir {
-    fn fetch(&mut self) -> varve_fs::Result<()> {
+    /// Takes over what holds the inode.
+    fn new(mounted: &Arc<Mounted>, attr: &Attr, path: PathBuf) -> Self {
+        ReadDir {
+            directory: Arc::new(Directory {
+                mounted: Arc::clone(mounted),
+                path,
+                ino: attr.ino,
+            }),
+            after: 2, // `.` and `..`
+            batch: VecDeque::new(),
+            done: false,
+        }
+    }
+
+    fn fetch(&mut self) -> Result<()> {
         let (batch, after) = (&mut self.batch, &mut self.after);
-        let fs = &self.mounted.fs;
-        fs.readdir(View::Live, self.directory, *after, &mut |entry| {
-            *after = entry.cookie;
-            batch.push_back(DirEntry {
-                name: OsString::from_vec(entry.name.to_vec()),
-                ino: entry.ino,
-                kind: entry.kind,
-            });
-            batch.len() < BATCH
+        let Directory { mounted, path, ino } = &*self.directory;
+        mounted.run("list", path, |mounted| {
+            mounted.readdir(*ino, *after, &mut |entry| {
+                *after = entry.cookie;
+                let name = OsStr::from_bytes(entry.name).to_owned();
+                batch.push_back((name, entry.ino, entry.kind));
+                batch.len() < BATCH
+            })
         })
     }
 }
@@ -106,16 +173,24 @@ impl Iterator for ReadDir {
         if self.batch.is_empty() && !self.done {
             if let Err(error) = self.fetch() {
                 self.done = true;
-                return Some(Err(at("list", &self.path)(error)));
+                return Some(Err(error));
             }
             self.done = self.batch.len() < BATCH;
         }
-        self.batch.pop_front().map(Ok)
+        let (name, ino, kind) = self.batch.pop_front()?;
+        Some(Ok(DirEntry {
+            directory: Arc::clone(&self.directory),
+            name,
+            ino,
+            kind,
+        }))
     }
 }
 
-impl Drop for ReadDir {
-    fn drop(&mut self) {
-        self.mounted.fs.release(self.directory, 1);
+impl std::fmt::Debug for ReadDir {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("ReadDir")
+            .field(&self.directory.path)
+            .finish()
     }
 }

@@ -1,24 +1,27 @@
 //! Making, removing and changing names.
 
-use super::walk::{Found, Last};
-use super::{Volume, at, bytes};
+use super::Volume;
 use crate::error::Result;
-use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
+use crate::mounted::{Found, Hold, Last, Mounted, ends_in_slash};
+use std::ffi::{OsStr, OsString};
+use std::io::ErrorKind;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use varve_fs::{Error as Cause, FileKind, InodeNo, Rename, View};
+use varve_fs::{Error as FsError, FileKind, InodeNo, Rename};
 
 /// Names removed from a directory before it is listed again.
 const REMOVE_BATCH: usize = 256;
+/// What is refused for a path like `/` or `a/..`, which has no name to change.
+const NO_NAME: FsError = FsError::Busy;
 
 impl Volume {
-    /// Makes a directory with mode 0755.
+    /// Makes a directory with mode 0777 without the bits of the volume's umask.
     ///
     /// # Errors
     /// If the parent is missing or the name exists.
     pub fn create_dir(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        self.mkdir(bytes(path)).map_err(at("make directory", path))
+        self.mounted()
+            .by_path("make directory", path.as_ref(), Mounted::make_dir)
     }
 
     /// Makes a directory and whatever is missing above it. One that exists is
@@ -28,37 +31,11 @@ impl Volume {
     /// If something on the way is not a directory, or cannot be made.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.mkdir_all(bytes(path))
-            .map_err(at("make directory", path))
-    }
-
-    fn mkdir(&self, path: &[u8]) -> varve_fs::Result<()> {
-        let (parent, name) = match self.mounted.resolve_parent(path) {
-            // `/`, `.` and `..` always exist.
-            Err(Cause::Invalid(_)) => return Err(Cause::Exists),
-            other => other?,
-        };
-        let caller = self.caller();
-        self.fs()
-            .mkdir(View::Live, caller, parent.ino, name, 0o777)?;
-        Ok(())
-    }
-
-    fn mkdir_all(&self, path: &[u8]) -> varve_fs::Result<()> {
-        match self.mounted.resolve(path, Last::Follow) {
-            Ok(attr) if attr.kind == FileKind::Directory => return Ok(()),
-            Ok(_) => return Err(Cause::NotDirectory),
-            Err(Cause::NotFound) => {}
-            Err(error) => return Err(error),
+        if path.as_os_str().is_empty() {
+            return Ok(()); // as std has it
         }
-        let end = path.iter().rposition(|&b| b != b'/').map_or(0, |i| i + 1);
-        if let Some(slash) = path[..end].iter().rposition(|&b| b == b'/') {
-            self.mkdir_all(&path[..slash])?;
-        }
-        match self.mkdir(path) {
-            Err(Cause::Exists) => Ok(()), // somebody was faster
-            other => other,
-        }
+        self.mounted()
+            .by_path("make directory", path, Mounted::make_dir_all)
     }
 
     /// Removes a file's name, or a symbolic link.
@@ -67,13 +44,14 @@ impl Volume {
     /// If there is none, or it is a directory.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.mounted
-            .resolve_parent(bytes(path))
-            .and_then(|(parent, name)| {
-                self.fs()
-                    .unlink(View::Live, self.caller(), parent.ino, name)
-            })
-            .map_err(at("remove", path))
+        self.mounted().by_path("remove", path, |mounted, bytes| {
+            let (parent, name) = mounted.resolve_parent(bytes, FsError::IsDirectory)?;
+            if ends_in_slash(bytes) {
+                mounted.find(parent.ino, name)?.directory()?;
+                return Err(FsError::IsDirectory);
+            }
+            mounted.unlink(parent.ino, name)
+        })
     }
 
     /// Removes an empty directory.
@@ -82,71 +60,31 @@ impl Volume {
     /// If there is none, or it holds names.
     pub fn remove_dir(&self, path: impl AsRef<Path>) -> Result<()> {
         let path = path.as_ref();
-        self.mounted
-            .resolve_parent(bytes(path))
-            .and_then(|(parent, name)| self.fs().rmdir(View::Live, self.caller(), parent.ino, name))
-            .map_err(at("remove directory", path))
+        self.mounted()
+            .by_path("remove directory", path, |mounted, bytes| {
+                let last = bytes
+                    .rsplit(|byte| *byte == b'/')
+                    .find(|name| !name.is_empty());
+                let nameless = match last {
+                    Some(b"..") => FsError::NotEmpty,
+                    Some(b".") => FsError::Invalid("a directory's own name"),
+                    _ => NO_NAME,
+                };
+                let (parent, name) = mounted.resolve_parent(bytes, nameless)?;
+                mounted.rmdir(parent.ino, name)
+            })
     }
 
     /// Removes a directory and everything in it, without following symbolic
-    /// links. The root itself stays.
+    /// links; one in the place of the directory is removed itself. The root
+    /// stays.
     ///
     /// # Errors
     /// If it is no directory, or something in it cannot be removed; what was
     /// removed before stays so.
     pub fn remove_dir_all(&self, path: impl AsRef<Path>) -> Result<()> {
-        let path = path.as_ref();
-        self.remove_tree(bytes(path))
-            .map_err(at("remove directory", path))
-    }
-
-    fn remove_tree(&self, path: &[u8]) -> varve_fs::Result<()> {
-        let (parent, name) = match self.mounted.resolve_parent(path) {
-            // The root stays, however it is spelled.
-            Err(Cause::Invalid(_))
-                if self.mounted.resolve(path, Last::Keep)?.ino == InodeNo::ROOT =>
-            {
-                return self.empty(InodeNo::ROOT);
-            }
-            other => other?,
-        };
-        let top = self.mounted.find(parent.ino, name)?;
-        if top.kind != FileKind::Directory {
-            return Err(Cause::NotDirectory);
-        }
-        self.empty(top.ino)?;
-        self.fs().rmdir(View::Live, self.caller(), parent.ino, name)
-    }
-
-    /// Removes everything in a directory, depth first, with a stack of its
-    /// own: trees may be deeper than ours.
-    fn empty(&self, top: InodeNo) -> varve_fs::Result<()> {
-        let mut stack: Vec<(Found<'_>, Vec<u8>)> = Vec::new();
-        loop {
-            let directory = stack.last().map_or(top, |(found, _)| found.ino);
-            let mut names = Vec::new();
-            self.fs().readdir(View::Live, directory, 2, &mut |entry| {
-                names.push((entry.name.to_vec(), entry.kind));
-                names.len() < REMOVE_BATCH
-            })?;
-            if names.is_empty() {
-                let Some((_, name)) = stack.pop() else {
-                    return Ok(());
-                };
-                let parent = stack.last().map_or(top, |(found, _)| found.ino);
-                self.fs().rmdir(View::Live, self.caller(), parent, &name)?;
-                continue;
-            }
-            for (name, kind) in names {
-                if kind == FileKind::Directory {
-                    let child = self.mounted.find(directory, &name)?;
-                    stack.push((child, name));
-                    break;
-                }
-                self.fs()
-                    .unlink(View::Live, self.caller(), directory, &name)?;
-            }
-        }
+        self.mounted()
+            .by_path("remove directory", path.as_ref(), Mounted::remove_tree)
     }
 
     /// Gives a file another name, in one step: a crash leaves the one or the
@@ -184,56 +122,54 @@ impl Volume {
     }
 
     fn rename_as(&self, from: &Path, to: &Path, flags: Rename) -> Result<()> {
-        let source = self.mounted.resolve_parent(bytes(from));
-        let (parent, name) = source.map_err(at("rename", from))?;
-        let target = self.mounted.resolve_parent(bytes(to));
-        let (new_parent, new_name) = target.map_err(at("rename to", to))?;
-        self.fs()
-            .rename(
-                View::Live,
-                self.caller(),
-                parent.ino,
-                name,
-                new_parent.ino,
-                new_name,
-                flags,
-            )
-            .map_err(at("rename", from))
+        let last = |mounted, path| Mounted::resolve_parent(mounted, path, NO_NAME);
+        let mounted = self.mounted();
+        let source = mounted.by_path("rename", from, last);
+        let target = mounted.by_path("rename to", to, last);
+        let ((parent, name), (new_parent, new_name)) = match (source, target) {
+            // Both ways are gone before either end is looked at.
+            (Err(no_name), Err(error)) if no_name.kind() == ErrorKind::ResourceBusy => {
+                return Err(error);
+            }
+            (source, target) => (source?, target?),
+        };
+        let asks_for_directory = [from, to].map(|path| ends_in_slash(bytes(path)));
+        mounted.run("rename", from, |mounted| {
+            if asks_for_directory.contains(&true) && !flags.exchange {
+                mounted.find(parent.ino, name)?.directory()?;
+            }
+            mounted.rename((parent.ino, name), (new_parent.ino, new_name), flags)
+        })
     }
 
-    /// Gives a file a further name. A symbolic link at the end of `existing`
+    /// Gives a file a further name. A symbolic link at the end of `original`
     /// is linked itself.
     ///
     /// # Errors
     /// If the file is missing or a directory, or the new name exists.
-    pub fn hard_link(&self, existing: impl AsRef<Path>, new: impl AsRef<Path>) -> Result<()> {
-        let (existing, new) = (existing.as_ref(), new.as_ref());
-        let file = self.mounted.resolve(bytes(existing), Last::Keep);
-        let file = file.map_err(at("link", existing))?;
-        self.mounted
-            .resolve_parent(bytes(new))
-            .and_then(|(parent, name)| {
-                self.fs()
-                    .link(View::Live, self.caller(), file.ino, parent.ino, name)
-            })
-            .map_err(at("make link", new))?;
-        Ok(())
+    pub fn hard_link(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (original, link) = (original.as_ref(), link.as_ref());
+        let mounted = self.mounted();
+        let file = mounted.by_path("link", original, |mounted, path| {
+            mounted.resolve(path, Last::Keep)
+        })?;
+        mounted.by_path("make link", link, |mounted, path| {
+            let (parent, name) = mounted.resolve_new(path)?;
+            mounted.link(file.ino, parent.ino, name)
+        })
     }
 
-    /// Makes a symbolic link that says `target`, which need not exist.
+    /// Makes a symbolic link that says `original`, which need not exist.
     ///
     /// # Errors
     /// If the name exists or the target is empty or too long.
-    pub fn symlink(&self, target: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
-        let (target, link) = (bytes(target.as_ref()), link.as_ref());
-        self.mounted
-            .resolve_parent(bytes(link))
-            .and_then(|(parent, name)| {
-                self.fs()
-                    .symlink(View::Live, self.caller(), parent.ino, name, target)
+    pub fn symlink(&self, original: impl AsRef<Path>, link: impl AsRef<Path>) -> Result<()> {
+        let (original, link) = (bytes(original.as_ref()), link.as_ref());
+        self.mounted()
+            .by_path("make symbolic link", link, |mounted, path| {
+                let (parent, name) = mounted.resolve_new(path)?;
+                mounted.symlink(parent.ino, name, original)
             })
-            .map_err(at("make symbolic link", link))?;
-        Ok(())
     }
 
     /// What a symbolic link says.
@@ -241,19 +177,118 @@ impl Volume {
     /// # Errors
     /// If there is none.
     pub fn read_link(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
-        let path = path.as_ref();
         let target = self
-            .mounted
-            .resolve(bytes(path), Last::Keep)
-            .and_then(|attr| self.fs().readlink(View::Live, attr.ino))
-            .map_err(at("read link", path))?;
+            .mounted()
+            .by_path("read link", path.as_ref(), |mounted, path| {
+                mounted.readlink(mounted.resolve(path, Last::Keep)?.ino)
+            })?;
         Ok(OsString::from_vec(target).into())
     }
 
-    /// True if the path leads to something. An unreadable path counts as
-    /// nothing.
-    pub fn exists(&self, path: impl AsRef<Path>) -> bool {
-        let path = bytes(path.as_ref());
-        self.mounted.resolve(path, Last::Follow).is_ok()
+    /// Whether the path leads to something. A symbolic link that leads nowhere
+    /// does not.
+    ///
+    /// # Errors
+    /// If that cannot be told: something on the way is not a directory, or
+    /// damaged.
+    pub fn exists(&self, path: impl AsRef<Path>) -> Result<bool> {
+        let path = path.as_ref();
+        self.mounted().by_path("look for", path, |mounted, path| {
+            match mounted.resolve(path, Last::Follow) {
+                Ok(_) => Ok(true),
+                Err(FsError::NotFound) => Ok(false),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
+}
+
+impl Mounted {
+    /// Where a name is to be made that is not a directory's.
+    fn resolve_new<'m, 'p>(&'m self, path: &'p [u8]) -> varve_fs::Result<(Hold<'m>, &'p [u8])> {
+        let (parent, name) = self.resolve_parent(path, FsError::Exists)?;
+        if ends_in_slash(path) {
+            self.find(parent.ino, name)?;
+            return Err(FsError::Exists);
+        }
+        Ok((parent, name))
+    }
+
+    fn make_dir(&self, path: &[u8]) -> varve_fs::Result<()> {
+        // `/`, `.` and `..` always exist.
+        let (parent, name) = self.resolve_parent(path, FsError::Exists)?;
+        self.mkdir(parent.ino, name, 0o777)
+    }
+
+    /// What is above is found as std does, by names: `a/.` lies in `a`'s parent.
+    fn make_dir_all(&self, path: &[u8]) -> varve_fs::Result<()> {
+        match self.make_dir_unless_there(path) {
+            Err(FsError::NotFound) => {}
+            other => return other,
+        }
+        let above = Path::new(OsStr::from_bytes(path)).parent();
+        if let Some(above) = above.filter(|above| !above.as_os_str().is_empty()) {
+            self.make_dir_all(bytes(above))?;
+        }
+        self.make_dir_unless_there(path)
+    }
+
+    fn make_dir_unless_there(&self, path: &[u8]) -> varve_fs::Result<()> {
+        let leads_to_one = || self.resolve(path, Last::Follow)?.directory();
+        match self.make_dir(path) {
+            Err(FsError::Exists) if leads_to_one().is_ok() => Ok(()),
+            other => other,
+        }
+    }
+
+    fn remove_tree(&self, path: &[u8]) -> varve_fs::Result<()> {
+        let (parent, name) = match self.resolve_parent(path, NO_NAME) {
+            // The root stays, however it is spelled.
+            Err(FsError::Busy) if self.resolve(path, Last::Keep)?.ino == InodeNo::ROOT => {
+                return self.empty(InodeNo::ROOT);
+            }
+            other => other?,
+        };
+        let top = self.find(parent.ino, name)?;
+        if top.kind == FileKind::Symlink && !ends_in_slash(path) {
+            return self.unlink(parent.ino, name);
+        }
+        top.directory()?;
+        self.empty(top.ino)?;
+        self.rmdir(parent.ino, name)
+    }
+
+    /// Removes everything in a directory, depth first, with a stack of its
+    /// own: trees may be deeper than ours.
+    fn empty(&self, top: InodeNo) -> varve_fs::Result<()> {
+        let mut stack: Vec<(Found<'_>, Vec<u8>)> = Vec::new();
+        loop {
+            let directory = stack.last().map_or(top, |(found, _)| found.ino);
+            let mut names = Vec::new();
+            self.readdir(directory, 2, &mut |entry| {
+                names.push((entry.name.to_vec(), entry.kind));
+                names.len() < REMOVE_BATCH
+            })?;
+            if names.is_empty() {
+                let Some((_, name)) = stack.pop() else {
+                    return Ok(());
+                };
+                let parent = stack.last().map_or(top, |(found, _)| found.ino);
+                self.rmdir(parent, &name)?;
+                continue;
+            }
+            for (name, kind) in names {
+                if kind == FileKind::Directory {
+                    let child = self.find(directory, &name)?;
+                    stack.push((child, name));
+                    break;
+                }
+                self.unlink(directory, &name)?;
+            }
+        }
     }
 }

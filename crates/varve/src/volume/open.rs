@@ -1,66 +1,79 @@
 //! Creating, opening and closing a volume.
 
-use super::{Mounted, Volume};
-use crate::background::Service;
-use crate::error::{Error, Result};
-use crate::format::{Found, VARVE, probe};
+use super::Volume;
+use crate::background::{Threads, start_log, start_virtual_log};
+use crate::devices::{Superblock, find_superblock, open_device};
+use crate::error::{Cause, Error, Result};
 use crate::host;
-use crate::options::{CreateOptions, OpenOptions};
-use crate::unlocked::Unlocked;
+use crate::mounted::{Mounted, Running};
+use crate::options::VolumeOptions;
+use crate::tree::Tree;
 use crate::verifier::Verifier;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use varve_device::{
-    Clock, Device, FileDevice, HostClock, Lanes, MemoryDevice, OpenError, OpenMode,
-};
+use varve_device::{Clock, Device, HostClock, Lanes, MemoryDevice, OpenMode};
 use varve_fs::FileSystem;
 use varve_lfs::cleaner::Pace;
-use varve_lfs::format::Superblock;
 use varve_lfs::{Lfs, MountOptions};
+use varve_vlfs::{Vlfs, VlfsMountOptions};
+use varve_vlog::{InOrder, Medium};
+
+impl VolumeOptions {
+    /// Makes a volume in `path` and opens it. An image file is created; a block
+    /// device or blank image file is taken as it is.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if something is there, `ResourceBusy` if it is in use,
+    /// `InvalidInput` if the options give no volume, or what the host answers.
+    /// No new file is left behind.
+    pub fn create(&self, path: impl AsRef<Path>) -> Result<Volume> {
+        let path = path.as_ref();
+        crate::format::format(path, self, &mut |_, _| {})?;
+        self.open(path)
+    }
+
+    /// Opens the volume in an image file or block device, whichever its
+    /// layout. If it was not closed, what was synced is recovered first. What
+    /// is chosen for the creation of volumes means nothing here.
+    ///
+    /// # Errors
+    /// `ResourceBusy` names the holder, `InvalidData` says why it is no usable
+    /// volume. A damaged log is no error: the volume is then read-only, and
+    /// [`Volume::read_only_reason`] says why.
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Volume> {
+        Volume::open_with(path.as_ref(), self)
+    }
+}
 
 impl Volume {
-    /// Makes a volume in `path` and opens it with the defaults. An image file
-    /// is created; a block device or blank image file is taken as it is.
+    /// Opens the volume in an image file or block device with the defaults, as
+    /// [`VolumeOptions::open`] does with others.
+    ///
+    /// # Errors
+    /// As [`VolumeOptions::open`].
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        VolumeOptions::new().open(path)
+    }
+
+    /// Makes a volume in a new image file of `bytes`, and opens it with the
+    /// defaults, as [`VolumeOptions::create`] does with others.
     ///
     /// ```
     /// # let host = tempfile::tempdir()?;
-    /// let image = host.path().join("new.varve");
-    /// let volume = varve::Volume::create(&image, &varve::CreateOptions::new(32 << 20))?;
+    /// # std::env::set_current_dir(&host)?;
+    /// let volume = varve::Volume::create("new.img", 32 << 20)?;
     /// volume.close()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// `Refused` if something is there already, `InUse`, or what the host
-    /// answers. No new file is left behind.
-    pub fn create(path: impl AsRef<Path>, options: &CreateOptions) -> Result<Self> {
-        crate::format::format(path.as_ref(), options, &mut |_, _| {})?;
-        Self::open(path, &OpenOptions::default())
+    /// As [`VolumeOptions::create`].
+    pub fn create(path: impl AsRef<Path>, bytes: u64) -> Result<Self> {
+        VolumeOptions::new().size(bytes).create(path)
     }
 
-    /// Opens the volume in an image file or block device. If it was not
-    /// closed, what was synced is recovered first.
-    ///
-    /// # Errors
-    /// `InUse` names the holder, `Layout` says why it is no usable volume. A
-    /// damaged log is no error: the volume is then read-only, and
-    /// [`Volume::recovery_report`] says what is lost.
-    pub fn open(path: impl AsRef<Path>, options: &OpenOptions) -> Result<Self> {
-        let path = path.as_ref();
-        let mode = match options.read_only {
-            true => OpenMode::ReadOnly,
-            false => OpenMode::ReadWrite,
-        };
-        let device = open_device(path, mode, options.io)?;
-        if let Some(note) = device.note() {
-            tracing::info!(volume = %path.display(), "{note}");
-        }
-        // Whether segments are told as they become clean is the log's affair.
-        device.set_discard(true);
-        Self::open_on(Arc::new(device), options)
-    }
-
-    /// A new volume of `size` bytes in memory, for tests. It has no threads of
+    /// A new volume of so many bytes in memory, for tests. It has no threads of
     /// its own and is gone when it is closed.
     ///
     /// ```
@@ -71,153 +84,164 @@ impl Volume {
     /// ```
     ///
     /// # Errors
-    /// `Layout` if the size is too small.
-    pub fn in_memory(size: u64) -> Result<Self> {
-        let device = Arc::new(MemoryDevice::new(size / 512 * 512));
-        crate::format::format_device(device.clone(), &CreateOptions::default())?;
-        let options = OpenOptions {
-            background: false,
-            read_ahead_threads: 0,
-            ..OpenOptions::default()
-        };
+    /// `InvalidInput` if that is too small.
+    pub fn in_memory(bytes: u64) -> Result<Self> {
+        let mut options = VolumeOptions::new();
+        options.background(false);
+        options.tuning.read_ahead_threads = 0;
+        let device = Arc::new(MemoryDevice::new(bytes / 512 * 512));
+        crate::format::format_device(device.clone(), &options)?;
         Self::open_on(device, &options)
     }
 
+    /// Opens the volume in an image or device of the host.
+    pub(crate) fn open_with(path: &Path, options: &VolumeOptions) -> Result<Self> {
+        let mode = match options.read_only {
+            true => OpenMode::ReadOnly,
+            false => OpenMode::ReadWrite,
+        };
+        let device = open_device(path, mode, options.io)?;
+        if let Some(note) = device.note() {
+            tracing::info!(volume = %path.display(), "{note}");
+        }
+        // Whether it is told of what became free is the layout's affair.
+        device.set_discard(true);
+        Self::open_on(Arc::new(device), options)
+    }
+
     /// Opens the volume on any device.
-    ///
-    /// # Errors
-    /// As [`Volume::open`].
-    pub fn open_on(device: Arc<dyn Device>, options: &OpenOptions) -> Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    pub(crate) fn open_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Self> {
+        let name = device.name();
+        // Not before the lock is ours: the last holder may be about to let go.
         let superblock = find_superblock(&*device)?;
-        host::report_unclean(&*device, Lfs::read_owner(&*device, &superblock)?);
-        let (_, metadata_bytes) = options.cache_shares();
-        let mount = MountOptions {
-            read_only: options.read_only,
-            cache_bytes: metadata_bytes,
-            discard: options.discard,
-            policy: options.cleaner_policy,
-            heads: options.heads,
-            holes: options.holes,
-            pace: Pace {
-                threaded: options.background,
-                ..options.cleaner
-            },
-            owner: host::identity(),
-            write_threads: if options.background { 2 } else { 0 },
-            read_threads: if options.background { 2 } else { 0 },
-            ..MountOptions::default()
+        let owner = match &superblock {
+            Superblock::Log(superblock) => Lfs::read_owner(&*device, superblock)?,
+            Superblock::VirtualLog(superblock) => Vlfs::read_owner(&*device, superblock)?,
         };
-        let layout = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), mount)?;
-        for damage in &layout.recovery_report().damage {
-            tracing::error!(volume = %device.name(), "{damage}; the volume is read-only");
-        }
-        let fs = FileSystem::mount(layout, clock, options.tree())
-            .map_err(Error::tree("open the tree"))?;
-        let fs = Arc::new(fs);
-        let verifier = Arc::new(Verifier::default());
-        let service = match options.background {
-            true => Some(
-                Service::start(&fs, &verifier, options.coalesce).map_err(|source| {
-                    Error::Open(OpenError::Io {
-                        path: device.name().into(),
-                        action: "start threads for",
-                        source,
-                    })
-                })?,
-            ),
-            false => None,
-        };
-        if options.background && options.verify && varve_fsck::verify::is_wanted(fs.layout()) {
-            verifier.start_tree();
-        }
-        let mounted = || Mounted {
-            fs: Arc::clone(&fs),
-            device: Arc::clone(&device),
-            caller: options.caller(),
-        };
+        host::report_unclean(&*device, owner);
+        let verifier = Arc::default();
+        let (tree, threads) = match superblock {
+            Superblock::Log(_) => mount_log(device, options, &verifier),
+            Superblock::VirtualLog(_) => mount_virtual_log(device, options),
+        }?;
+        let running = Running::new(tree, threads, verifier, name);
+        let caller = options.caller();
+        let mounted = || Arc::new(Mounted::new(&running, caller.clone()));
         Ok(Volume {
-            mounted: Lanes::new(|| Arc::new(mounted())),
-            service,
-            verifier,
-            closed: false,
+            lanes: Arc::new(Lanes::new(mounted)),
         })
     }
 
-    /// Makes everything durable, takes a checkpoint and marks the volume as
-    /// closed. Files that are still open can only be read afterwards; the
-    /// image stays locked until they are dropped.
+    /// Waits for what other threads are doing with the volume, makes everything
+    /// durable, takes a checkpoint and marks the volume as closed. Answers how many clones, files and listings of it there still
+    /// are: all of them get errors from now on, and the image stays locked
+    /// until they are dropped.
+    ///
+    /// Without it the volume is closed in the same way when the last of them
+    /// goes, but then errors are only logged.
+    ///
+    /// ```
+    /// use std::io::{ErrorKind::NotConnected, Write};
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let mut file = volume.create_file("/left")?;
+    /// assert_eq!(volume.clone().close()?, 2);
+    /// assert_eq!(file.write(b"too late").unwrap_err().kind(), NotConnected);
+    /// assert_eq!(volume.sync().unwrap_err().to_string(), "cannot sync: the volume was closed");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// What made a write fail, now or before. The volume is closed anyway and
-    /// will be recovered when it is opened again.
-    pub fn close(mut self) -> Result<()> {
-        self.close_once()
+    /// What made a write fail, now or before: the volume is closed anyway and
+    /// will be recovered when it is opened again. `NotConnected` if it was
+    /// closed before.
+    pub fn close(self) -> Result<usize> {
+        self.mounted().running().close(|| self.shut())?;
+        let open = self.lanes.iter().map(|lane| Arc::strong_count(lane) - 1);
+        Ok(open.sum::<usize>() + Arc::strong_count(&self.lanes) - 1)
     }
 
     /// Leaves the volume as a crash would: nothing more is written, and the
     /// next to open it recovers. For front ends that no longer trust what they
-    /// hold in memory, and for tests.
-    pub fn abandon(mut self) {
-        self.closed = true;
-        drop(self.service.take());
+    /// hold in memory, and for tests. Other handles get errors from now on.
+    pub fn abandon(self) {
+        self.mounted().running().abandon(|| self.shut());
     }
 
-    fn close_once(&mut self) -> Result<()> {
-        self.closed = true;
-        if let Some(mut service) = self.service.take() {
-            service.stop();
-        }
-        self.fs().unmount().map_err(Error::tree("close"))?;
-        Ok(self.layout().unmount()?)
+    fn shut(&self) {
+        self.lanes.iter().for_each(|lane| lane.shut());
     }
 }
 
-impl Drop for Volume {
-    fn drop(&mut self) {
-        if !self.closed
-            && let Err(error) = self.close_once()
-        {
-            tracing::error!(volume = %self.mounted.device.name(), %error, "not closed cleanly");
-        }
-    }
-}
-
-/// The superblock of a volume, read without locking it: it never changes while
-/// the volume is in use.
-///
-/// # Errors
-/// `Layout` if there is no volume, or what the host answers.
-pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
-    find_superblock(&Unlocked::open(path.as_ref())?)
-}
-
-/// Opens an image or device, naming the holder if it is in use.
-///
-/// # Errors
-/// As [`Volume::open`].
-pub fn open_device(path: &Path, mode: OpenMode, io: varve_device::IoMode) -> Result<FileDevice> {
-    FileDevice::open(path, mode, io).map_err(|error| match error {
-        OpenError::InUse { path: in_use } => Error::InUse {
-            holder: host::holder(path).map(Box::new),
-            path: in_use,
+fn mount_log(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+    verifier: &Arc<Verifier>,
+) -> Result<(Tree, Option<Threads>)> {
+    let name = device.name();
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    let tuning = options.tuning;
+    let threads = if options.background { 2 } else { 0 };
+    let mount = MountOptions {
+        read_only: options.read_only,
+        cache_bytes: options.cache_shares().1,
+        discard: tuning.discard,
+        policy: tuning.cleaner_policy,
+        heads: tuning.heads,
+        holes: tuning.holes,
+        pace: Pace {
+            threaded: options.background,
+            ..tuning.cleaner
         },
-        other => Error::Open(other),
-    })
+        owner: host::identity(),
+        write_threads: threads,
+        read_threads: threads,
+        ..MountOptions::default()
+    };
+    let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+    for damage in &layout.recovery_report().damage {
+        tracing::error!(volume = %name, "{damage}; the volume is read-only");
+    }
+    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let mut threads = None;
+    if options.background {
+        let started = start_log(&fs, verifier, tuning.coalesce);
+        threads = Some(started.map_err(no_threads(&name))?);
+        if tuning.verify && varve_fsck::verify::is_wanted(fs.layout()) {
+            verifier.start_tree();
+        }
+    }
+    Ok((Tree::Log(fs), threads))
 }
 
-/// Says what is there instead, where there is no volume.
-fn find_superblock(device: &dyn Device) -> Result<Superblock> {
-    let missing = match Lfs::find_superblock(device) {
-        Ok(superblock) => return Ok(superblock),
-        Err(error) => error,
+fn mount_virtual_log(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<(Tree, Option<Threads>)> {
+    let name = device.name();
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    let medium: Arc<dyn Medium> = Arc::new(InOrder(device));
+    let mount = VlfsMountOptions {
+        read_only: options.read_only,
+        cache_bytes: options.cache_shares().1,
+        owner: host::identity(),
+        ..VlfsMountOptions::default()
     };
-    match probe(device)? {
-        Some(Found::Known(name)) if name != VARVE => Err(Error::Refused {
-            path: device.name().into(),
-            problem: format!("holds {name}, not a Varve volume"),
-            advice: "name another image, or make a volume with mkfs",
-        }),
-        _ => Err(missing.into()),
-    }
+    let layout = Vlfs::mount(medium, Arc::clone(&clock), mount)?;
+    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let threads = match options.background {
+        true => {
+            let started = start_virtual_log(&fs, options.tuning.compact);
+            Some(started.map_err(no_threads(&name))?)
+        }
+        false => None,
+    };
+    Ok((Tree::VirtualLog(fs), threads))
+}
+
+fn no_tree(error: varve_fs::Error) -> Error {
+    Error::of_volume("open the tree", Cause::Tree(error))
+}
+
+fn no_threads(name: &str) -> impl FnOnce(io::Error) -> Error + '_ {
+    move |error| Error::host(name.as_ref(), "start threads for", error)
 }

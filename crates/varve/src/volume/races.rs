@@ -2,9 +2,14 @@
 //! than the one its path leads to.
 
 use super::*;
+use crate::file::OpenOptions;
+use crate::metadata::FileTimes;
+use std::fs::Permissions;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::{Duration, Instant};
-use varve_fs::{FileKind, SetTime};
+use std::time::{Duration, Instant, SystemTime};
+use varve_fsck::verify::{Control, VerifyOptions, verify};
 use varve_prove::random::Random;
 
 const THREADS: u64 = 6;
@@ -15,6 +20,15 @@ fn duration() -> Duration {
     seconds.map_or(Duration::from_millis(1500), |seconds| {
         Duration::from_secs(seconds.parse().expect("VARVE_STRESS_SECONDS is a number"))
     })
+}
+
+/// A file to be read and written, made if it is missing.
+fn made() -> OpenOptions {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .clone()
 }
 
 /// While some threads make and remove a file and write to it by name, another
@@ -29,8 +43,8 @@ fn who_opens_a_file_that_is_being_removed_meets_no_other() {
         for _ in 0..2 {
             scope.spawn(move || {
                 while !stop.load(Relaxed) {
-                    if let Ok(file) = volume.open_file("/shared", OpenFlags::CREATE) {
-                        file.write_at(8192, &[7; 4096]).unwrap();
+                    if let Ok(file) = made().open(volume, "/shared") {
+                        file.write_all_at(&[7; 4096], 8192).unwrap();
                     }
                     let _ = volume.remove_file("/shared");
                 }
@@ -40,9 +54,9 @@ fn who_opens_a_file_that_is_being_removed_meets_no_other() {
         let met_another = (0..).take_while(|_| Instant::now() < deadline).find(|n| {
             let name = format!("/own{}", n % 3);
             // A hole where the others write.
-            let file = volume.open_file(&name, OpenFlags::CREATE).unwrap();
-            file.write_at(0, b"own").unwrap();
-            file.write_at(20_000, b"own").unwrap();
+            let file = made().open(volume, &name).unwrap();
+            file.write_all_at(b"own", 0).unwrap();
+            file.write_all_at(b"own", 20_000).unwrap();
             if n % 4 == 0 {
                 volume.sync().unwrap();
             }
@@ -79,18 +93,15 @@ fn work(volume: &Volume, random: &mut Random) -> Result<()> {
     let own = |content: &[u8]| content.iter().all(|byte| *byte == 0 || *byte == class);
     match random.below(16) {
         0..=2 => {
-            let flags = OpenFlags {
-                create_new: random.once_in(2),
-                ..OpenFlags::CREATE
-            };
-            let file = volume.open_file(&path, flags)?;
-            file.write_at(random.below(3) * 6000, &[class; 3000])?;
+            let file = made().create_new(random.once_in(2)).open(volume, &path)?;
+            let at = random.below(3) * 6000;
+            file.write_all_at(&[class; 3000], at).unwrap();
             let mut content = vec![0; 20_000];
-            let length = file.read_at(0, &mut content)?;
+            let length = file.read_at(&mut content, 0).unwrap();
             assert!(own(&content[..length]), "{path}: written to");
         }
         3 => assert!(own(&volume.read(&path)?), "{path}: content of another"),
-        4 => volume.set_permissions(&path, bits(class))?,
+        4 => volume.set_permissions(&path, Permissions::from_mode(bits(class)))?,
         5 => volume.set_xattr(&path, "user.class", &[class])?,
         6 => {
             let class = volume
@@ -99,14 +110,18 @@ fn work(volume: &Volume, random: &mut Random) -> Result<()> {
             assert!(path.as_bytes()[1] == class, "{path}: attribute of another");
         }
         7 => {
-            let mode = volume.metadata(&path)?.permissions();
+            let mode = volume.metadata(&path)?.mode() & 0o7777;
             let foreign = bits(b'a' + b'b' - class);
             assert!(mode != foreign, "{path}: mode {mode:o}");
         }
         8 => volume.symlink(&other[1..], &path)?,
         9 => {
             let target = volume.read_link(&path)?;
-            assert_eq!(bytes(&target)[0], class, "{path}: target of another");
+            assert_eq!(
+                target.as_os_str().as_bytes()[0],
+                class,
+                "{path}: target of another"
+            );
         }
         10 => volume.create_dir(&path)?,
         11 => {
@@ -123,7 +138,7 @@ fn work(volume: &Volume, random: &mut Random) -> Result<()> {
                     [class],
                     "{path}: name of another"
                 );
-                assert_eq!(entry.kind(), FileKind::Regular);
+                assert!(entry.file_type()?.is_file());
             }
         }
         13 => match random.below(4) {
@@ -132,7 +147,10 @@ fn work(volume: &Volume, random: &mut Random) -> Result<()> {
             2 => drop(volume.copy(&path, &other)?),
             _ => volume.rename(&path, &other)?,
         },
-        14 => volume.set_times(&path, Some(SetTime::Now), None)?,
+        14 => {
+            let times = FileTimes::new().set_accessed(SystemTime::now());
+            volume.set_times(&path, times)?;
+        }
         _ => match random.below(3) {
             0 => volume.remove_dir_all(&path)?,
             _ => volume.remove_file(&path)?,
@@ -175,13 +193,18 @@ fn no_path_leads_to_another_file() {
                     // What was logged takes other ways than what was not.
                     match (thread, step % 1000) {
                         (0, 0) => volume.sync().unwrap(),
-                        (1, 0) => volume.drop_caches(),
+                        (1, 0) => volume.tree().drop_caches(),
                         _ => {}
                     }
                 }
             });
         }
     });
-    let report = volume.scrub(&Arc::new(Control::new(0)), true);
+    let fs = volume.tree().log().expect("the default");
+    let options = VerifyOptions {
+        data: true,
+        strict: true,
+    };
+    let report = verify(fs.layout(), &Arc::new(Control::new(0)), &options);
     assert!(report.expect("nobody else scrubs").is_sound());
 }

@@ -1,286 +1,71 @@
-//! From a path to an inode.
-//!
-//! The file system remembers ways of plain names to directories; what is left
-//! of a path is walked in place: no component is copied. A symbolic link's
-//! target is walked by recursion from where the link stands, at most 40 links in
-//! all, as Linux does.
-//!
-//! What a walk has reached is *held* until the operation is over, from the
-//! moment its name was found: otherwise another thread could remove it, its
-//! number be given to another file, and the operation meet that one.
+//! Everything below a directory.
 
-use super::Mounted;
-use std::ops::Deref;
-use varve_fs::{Attr, Error, FileKind, InodeNo, Result, View};
+use super::{DirEntry, ReadDir, Volume};
+use crate::error::Result;
+use std::path::Path;
 
-/// Links followed in one walk.
-const LINKS_MAX: u32 = 40;
-
-/// What to do with a symbolic link at the end of a path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
-    /// Go where it leads.
-    Follow,
-    /// Take the link itself, unless a slash follows.
-    Keep,
+/// All entries below a directory, depth first: a directory comes before what is
+/// in it. Symbolic links are entries like others, and never followed.
+///
+/// What cannot be listed is an item that is an error; the walk goes on beside
+/// it. What is removed meanwhile may be missing.
+#[derive(Debug)]
+pub struct Walk {
+    /// Listings of the directories on the way to where the walk stands.
+    stack: Vec<ReadDir>,
+    /// The last entry, if what is in it comes next.
+    below: Option<DirEntry>,
 }
 
-/// Keeps an inode's number its own for as long as it lives. The root needs no
-/// holding.
-pub(super) struct Hold<'m> {
-    mounted: &'m Mounted,
-    pub ino: InodeNo,
-}
-
-impl Drop for Hold<'_> {
-    fn drop(&mut self) {
-        if self.ino != InodeNo::ROOT {
-            self.mounted.fs.release(self.ino, 1);
-        }
-    }
-}
-
-/// What a path led to, held.
-pub(super) struct Found<'m> {
-    attr: Attr,
-    hold: Hold<'m>,
-}
-
-impl Found<'_> {
-    /// Leaves it held, for the caller to release.
-    pub fn keep(self) -> Result<Attr> {
-        if self.hold.ino == InodeNo::ROOT {
-            self.hold.mounted.fs.retain(InodeNo::ROOT)?;
-        }
-        std::mem::forget(self.hold);
-        Ok(self.attr)
-    }
-}
-
-impl Deref for Found<'_> {
-    type Target = Attr;
-
-    fn deref(&self) -> &Attr {
-        &self.attr
-    }
-}
-
-/// Splits off the first component; the rest may begin with slashes.
-fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
-    let start = path.iter().position(|&b| b != b'/').unwrap_or(path.len());
-    let path = &path[start..];
-    let end = path.iter().position(|&b| b == b'/').unwrap_or(path.len());
-    path.split_at(end)
-}
-
-/// Splits off the last component and the slashes behind it. `None` for a path
-/// without components, and for one that ends in `.` or `..`.
-fn split_last(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = path.iter().rposition(|&b| b != b'/')? + 1;
-    let start = path[..end].iter().rposition(|&b| b == b'/');
-    let name = &path[start.map_or(0, |slash| slash + 1)..end];
-    if name == b"." || name == b".." {
-        return None;
-    }
-    Some((&path[..start.unwrap_or(0)], name))
-}
-
-impl Mounted {
-    /// What `path` leads to.
-    pub(super) fn resolve(&self, path: &[u8], last: Last) -> Result<Found<'_>> {
-        let mut links = 0;
-        if let Some((parent, _)) = split_last(path)
-            && let Some(parent_hold) = self.enter(parent)?
-        {
-            return self.walk_from(parent_hold, &path[parent.len()..], last, &mut links);
-        }
-        self.walk(InodeNo::ROOT, path, last, &mut links)
-    }
-
-    /// The directory that holds the last name of `path`, and that name.
+impl Volume {
+    /// Every entry below a directory, at any depth; the directory itself is
+    /// none.
+    ///
+    /// ```
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.create_dir_all("/a/b")?;
+    /// volume.write("/a/b/c", b"deep")?;
+    /// let mut bytes = 0;
+    /// for entry in volume.walk("/")? {
+    ///     let entry = entry?;
+    ///     println!("{}", entry.path().display());
+    ///     if entry.file_type()?.is_file() {
+    ///         bytes += entry.metadata()?.len();
+    ///     }
+    /// }
+    /// assert_eq!(bytes, 4);
+    /// # Ok::<(), varve::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// `Invalid` for a path that has no last name: the root, `.`, `..`.
-    pub(super) fn resolve_parent<'p>(&self, path: &'p [u8]) -> Result<(Hold<'_>, &'p [u8])> {
-        let (parent, name) = split_last(path).ok_or(Error::Invalid("the path has no last name"))?;
-        Ok((self.walk_directory(InodeNo::ROOT, parent, &mut 0)?, name))
+    /// If the path leads to no directory.
+    pub fn walk(&self, path: impl AsRef<Path>) -> Result<Walk> {
+        Ok(Walk {
+            stack: vec![self.read_dir(path)?],
+            below: None,
+        })
     }
+}
 
-    /// The directory that `path` leads to from the root, if that is a way of
-    /// plain names.
-    fn enter(&self, path: &[u8]) -> Result<Option<Hold<'_>>> {
-        let entered = self.fs.directory_at(View::Live, &self.caller, path)?;
-        Ok(entered.map(|ino| Hold { mounted: self, ino }))
-    }
+impl Iterator for Walk {
+    type Item = Result<DirEntry>;
 
-    /// Like [`Self::resolve_parent`], but where the name is a symbolic link,
-    /// goes on to the name it leads to, which need not exist. Answers the
-    /// directory, the name, and what is there.
-    pub(super) fn resolve_for_create(
-        &self,
-        path: &[u8],
-    ) -> Result<(Hold<'_>, Vec<u8>, Option<Found<'_>>)> {
-        let mut links = 0;
-        let mut start = self.root();
-        let mut path = path.to_vec();
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(directory) = self.below.take() {
+            match directory.read_dir() {
+                Ok(listing) => self.stack.extend(listing),
+                Err(error) => return Some(Err(error)),
+            }
+        }
         loop {
-            let (parent, name) = split_last(&path).ok_or(Error::IsDirectory)?;
-            let parent = self.walk_directory(start.ino, parent, &mut links)?;
-            let found = match self.find(parent.ino, name) {
-                Ok(found) => found,
-                Err(Error::NotFound) => return Ok((parent, name.to_vec(), None)),
-                Err(error) => return Err(error),
-            };
-            if found.kind != FileKind::Symlink {
-                return Ok((parent, name.to_vec(), Some(found)));
-            }
-            path = self.target(&found, &mut links)?;
-            start = parent;
-        }
-    }
-
-    /// Takes over what the file system holds for the caller.
-    pub(super) fn held(&self, attr: Attr) -> Found<'_> {
-        if attr.ino == InodeNo::ROOT {
-            self.fs.release(InodeNo::ROOT, 1);
-        }
-        let hold = Hold {
-            mounted: self,
-            ino: attr.ino,
-        };
-        Found { attr, hold }
-    }
-
-    fn root(&self) -> Hold<'_> {
-        Hold {
-            mounted: self,
-            ino: InodeNo::ROOT,
-        }
-    }
-
-    /// Holds a directory that somebody else holds.
-    fn hold_again(&self, ino: InodeNo) -> Result<Hold<'_>> {
-        if ino != InodeNo::ROOT {
-            self.fs.retain(ino)?;
-        }
-        Ok(Hold { mounted: self, ino })
-    }
-
-    /// What `name` leads to in a directory that is held.
-    pub(super) fn find(&self, directory: InodeNo, name: &[u8]) -> Result<Found<'_>> {
-        let attr = self
-            .fs
-            .lookup_held(View::Live, &self.caller, directory, name)?;
-        Ok(self.held(attr))
-    }
-
-    fn walk_directory(&self, start: InodeNo, path: &[u8], links: &mut u32) -> Result<Hold<'_>> {
-        if split_first(path).0.is_empty() {
-            return self.hold_again(start_of(path, start));
-        }
-        if start_of(path, start) == InodeNo::ROOT
-            && let Some(entered) = self.enter(path)?
-        {
-            return Ok(entered);
-        }
-        let found = self.walk(start, path, Last::Follow, links)?;
-        directory(&found)?;
-        Ok(found.hold)
-    }
-
-    /// `start` is held.
-    fn walk(&self, start: InodeNo, path: &[u8], last: Last, links: &mut u32) -> Result<Found<'_>> {
-        self.walk_from(self.hold_again(start_of(path, start))?, path, last, links)
-    }
-
-    /// Slashes at the beginning of `path` mean nothing here.
-    fn walk_from<'m>(
-        &'m self,
-        mut at: Hold<'m>,
-        path: &[u8],
-        last: Last,
-        links: &mut u32,
-    ) -> Result<Found<'m>> {
-        let mut attr: Option<Attr> = None;
-        let mut rest = path;
-        loop {
-            let (name, after) = split_first(rest);
-            if name.is_empty() {
-                let attr = match attr {
-                    Some(attr) => attr,
-                    None => self.fs.getattr(View::Live, at.ino)?,
-                };
-                // A slash at the end asks for a directory.
-                if !rest.is_empty() {
-                    directory(&attr)?;
+            match self.stack.last_mut()?.next() {
+                Some(Ok(entry)) => {
+                    self.below = entry.is_dir().then(|| entry.clone());
+                    return Some(Ok(entry));
                 }
-                return Ok(Found { attr, hold: at });
+                Some(Err(error)) => return Some(Err(error)),
+                None => _ = self.stack.pop(),
             }
-            if let Some(attr) = &attr {
-                directory(attr)?;
-            }
-            match name {
-                b"." => {}
-                _ => {
-                    let mut found = self.find(at.ino, name)?;
-                    let follow = last == Last::Follow || !after.is_empty();
-                    if found.kind == FileKind::Symlink && follow {
-                        let target = self.target(&found, links)?;
-                        found = self.walk(at.ino, &target, Last::Follow, links)?;
-                    }
-                    attr = Some(found.attr);
-                    at = found.hold;
-                }
-            }
-            rest = after;
         }
-    }
-
-    fn target(&self, link: &Attr, links: &mut u32) -> Result<Vec<u8>> {
-        *links += 1;
-        if *links > LINKS_MAX {
-            return Err(Error::TooManySymlinks);
-        }
-        let target = self.fs.readlink(View::Live, link.ino)?;
-        match target.is_empty() {
-            true => Err(Error::NotFound),
-            false => Ok(target),
-        }
-    }
-}
-
-fn start_of(path: &[u8], relative_to: InodeNo) -> InodeNo {
-    match path.first() {
-        Some(b'/') => InodeNo::ROOT,
-        _ => relative_to,
-    }
-}
-
-fn directory(attr: &Attr) -> Result<()> {
-    match attr.kind {
-        FileKind::Directory => Ok(()),
-        _ => Err(Error::NotDirectory),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn components_are_split_at_any_number_of_slashes() {
-        assert_eq!(split_first(b"//a//b/"), (&b"a"[..], &b"//b/"[..]));
-        assert_eq!(split_first(b"a"), (&b"a"[..], &b""[..]));
-        assert_eq!(split_first(b"//"), (&b""[..], &b""[..]));
-    }
-
-    #[test]
-    fn last_name_is_found_before_trailing_slashes() {
-        assert_eq!(split_last(b"/a/b//"), Some((&b"/a"[..], &b"b"[..])));
-        assert_eq!(split_last(b"a"), Some((&b""[..], &b"a"[..])));
-        assert_eq!(split_last(b"/a"), Some((&b""[..], &b"a"[..])));
-        assert_eq!(split_last(b"a/.."), None);
-        assert_eq!(split_last(b"/"), None);
-        assert_eq!(split_last(b""), None);
     }
 }

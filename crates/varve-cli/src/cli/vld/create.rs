@@ -5,7 +5,7 @@ use super::statistics::of_layout;
 use crate::cli::output::{self, Failure, Outcome, Progress};
 use crate::cli::size;
 use std::path::{Path, PathBuf};
-use varve::format::probe;
+use varve::admin::probe;
 use varve_device::{Device, FileDevice, IoMode, Preallocate};
 use varve_disk::Drive;
 use varve_vlog::{FormatOptions, Vld};

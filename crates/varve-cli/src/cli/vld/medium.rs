@@ -42,7 +42,7 @@ pub fn open_image(path: &Path, read_only: bool, io: IoMode) -> Result<FileDevice
         true => OpenMode::ReadOnly,
         false => OpenMode::ReadWrite,
     };
-    Ok(varve::open_device(path, mode, io)?)
+    Ok(varve::admin::open_device(path, mode, io)?)
 }
 
 /// Memory for a drive to keep `size` bytes in, whole blocks; nothing of it

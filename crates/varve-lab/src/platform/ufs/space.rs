@@ -1,7 +1,7 @@
 //! Cylinder groups: who lies where.
 
 use super::FRAGMENT;
-use crate::experiment::LabError;
+use crate::error::LabError;
 use std::collections::{BTreeSet, HashMap};
 
 /// Fragments of a block.

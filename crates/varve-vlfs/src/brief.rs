@@ -1,0 +1,71 @@
+//! Brief transactions: data and a record of changes. Index nodes, inodes and
+//! map stay changed in memory until a full one folds them.
+
+use crate::Vlfs;
+use crate::error::Result;
+use crate::format::{Delta, Totals};
+use crate::writer::Writer;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
+
+/// Inodes and index nodes that brief transactions may leave in memory.
+const UNFOLDED_MAX: u64 = 1024;
+/// Blocks beyond what waits that must be free.
+const SPARE_BLOCKS: u64 = 16;
+
+impl Vlfs {
+    /// Writes the transaction of everything appended so far: a brief one if
+    /// that is possible.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let slot = match self.may_be_brief(writer) {
+            true => writer.unfolded.slot(),
+            false => None,
+        };
+        match slot {
+            Some(slot) => self.seal_brief(writer, slot),
+            None => self.seal_full(writer),
+        }
+    }
+
+    /// Whether what waits may wait longer: so few that folding it fits beside
+    /// everything else.
+    fn may_be_brief(&self, writer: &Writer) -> bool {
+        let owed = self.owed();
+        let least = owed + self.records_for(writer, owed) + SPARE_BLOCKS;
+        let free = writer.space.free_blocks();
+        // Room that waits for the fold makes what is left dear: a unit may keep
+        // a block broken.
+        let held = writer.space.held_units();
+        owed <= UNFOLDED_MAX && free >= least && held <= (free / 2).max(SPARE_BLOCKS)
+    }
+
+    fn seal_brief(&self, writer: &mut Writer, slot: u64) -> Result<()> {
+        let written = self.write_changes(writer, slot);
+        written.inspect_err(|error| {
+            self.stop(format!("a transaction could not be written: {error}"));
+        })?;
+        writer.unfolded.sealed();
+        self.sealed(writer);
+        self.counts.brief.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    fn write_changes(&self, writer: &mut Writer, slot: u64) -> Result<()> {
+        let slot = if planted::is(Planted::ChangesForgotten) {
+            0
+        } else {
+            slot
+        };
+        let piece = (self.measures().pieces() + slot) as u32;
+        let transaction = writer.log.begin(1);
+        self.put_record(writer, piece, transaction, |writer, header| {
+            let record = Delta {
+                header,
+                totals: Totals::new(writer.usage, writer.stored),
+                folded: writer.unfolded.folded(),
+                changes: writer.unfolded.said(),
+            };
+            record.encode(self.measures())
+        })
+    }
+}

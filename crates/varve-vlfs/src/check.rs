@@ -1,0 +1,240 @@
+//! The offline check: every checksum, the tree against what is said to be used,
+//! inodes against what they hold, names against link counts. It only looks.
+
+use crate::error::Result;
+use crate::format::{Fork, Image, Place};
+use crate::lookup::Tables;
+use crate::mount::VlfsMountOptions;
+use crate::recovery::walk;
+use crate::walk::{Tree, attributes};
+use crate::{Vlfs, VlfsRecovery};
+use std::collections::HashMap;
+use std::sync::Arc;
+use varve_device::Clock;
+use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage, View};
+use varve_vlog::Medium;
+
+/// Most problems that are told one by one.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What a check found.
+#[derive(Debug)]
+pub struct Checked {
+    /// What is wrong; empty for a sound volume.
+    pub problems: Vec<String>,
+    /// Problems beyond those told.
+    pub untold: u64,
+    /// What recovery did.
+    pub recovery: VlfsRecovery,
+    /// Inodes, blocks and sectors counted.
+    pub usage: Usage,
+    /// Units of the tree.
+    pub units_used: u64,
+    /// Bytes whose checksums were compared.
+    pub bytes_read: u64,
+}
+
+impl Checked {
+    fn tell(&mut self, problem: String) {
+        match self.problems.len() < PROBLEMS_MAX {
+            true => self.problems.push(problem),
+            false => self.untold += 1,
+        }
+    }
+}
+
+/// Checks the volume on `medium`, without writing; file content too if `data`
+/// says so.
+///
+/// # Errors
+/// If there is no volume, or it cannot be recovered at all.
+pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Result<Checked> {
+    let options = VlfsMountOptions {
+        read_only: true,
+        ..VlfsMountOptions::default()
+    };
+    let volume = Arc::new(Vlfs::mount(medium, Arc::clone(&clock), options)?);
+    let mut checked = Checked {
+        problems: Vec::new(),
+        untold: 0,
+        recovery: volume.recovery.clone(),
+        usage: Usage::default(),
+        units_used: 0,
+        bytes_read: 0,
+    };
+    let tables = volume.tables.read().clone();
+    match walk(&volume.store, &tables) {
+        Ok((bits, long_xattrs)) => {
+            checked.units_used = bits.count();
+            let writer = volume.writer.lock();
+            if bits != writer.space.tree {
+                let said = writer.space.tree.count();
+                let counted = checked.units_used;
+                checked.tell(format!(
+                    "the tree uses {counted} units, {said} are said to be used, or others"
+                ));
+            }
+            let said = writer.long_xattrs;
+            if said != long_xattrs {
+                checked.tell(format!(
+                    "{long_xattrs} blocks of extended attributes are longer than a unit, {said} are \
+                     said to be"
+                ));
+            }
+        }
+        Err(error) => checked.tell(format!("the tree cannot be walked: {error}")),
+    }
+    let mut inodes = HashMap::new();
+    for ino in (0..tables.end()).filter(|&ino| tables.has(ino)) {
+        let entry = tables.entry(ino);
+        match tables.image(&volume.store, ino) {
+            Ok(image) => {
+                // What has changed since has no entry of its own yet.
+                let folded = !tables.images.contains_key(&ino);
+                if folded && image.unfinished() != entry.unfinished() {
+                    checked.tell(format!(
+                        "inode {ino}: the inode map says unfinished: {}, the inode {}",
+                        entry.unfinished(),
+                        image.unfinished()
+                    ));
+                }
+                if let Err(error) = content(&volume, &tables, &image, data, &mut checked) {
+                    checked.tell(format!("inode {ino}: {error}"));
+                }
+                inodes.insert(ino, image);
+            }
+            Err(error) => checked.tell(format!("inode {ino}: {error}")),
+        }
+    }
+    let said = volume.writer.lock().usage;
+    if said != checked.usage {
+        let counted = checked.usage;
+        checked.tell(format!(
+            "the volume says it holds {said:?}, counted {counted:?}"
+        ));
+    }
+    if !inodes.contains_key(&InodeNo::ROOT.0) {
+        checked.tell("there is no root directory".into());
+        return Ok(checked);
+    }
+    match FileSystem::mount(Arc::clone(&volume), clock, Options::default()) {
+        Ok(system) => names(&system, &inodes, &mut checked),
+        Err(error) => checked.tell(format!("the tree of names cannot be read: {error}")),
+    }
+    Ok(checked)
+}
+
+/// Counts what an inode holds, and compares checksums.
+fn content(
+    volume: &Vlfs,
+    tables: &Tables,
+    image: &Image,
+    data: bool,
+    checked: &mut Checked,
+) -> Result<()> {
+    let ino = image.inode.ino;
+    let (mut blocks, mut sectors) = (0, 0);
+    let mut failed = Vec::new();
+    let mut bytes_read = 0;
+    let mut read = |place: &Place, block: u64| {
+        if data && place.is_stored() {
+            bytes_read += u64::from(place.sectors) * 512;
+            if let Err(error) = volume.store.block(place, ino, block) {
+                failed.push(error.to_string());
+            }
+        }
+    };
+    let fetch = |id, place: &Place| tables.node(&volume.store, id, place);
+    // Whatever is wrong there, the content is looked at, too.
+    let attributes = attributes(volume.measures(), image, &fetch);
+    let mut attribute_sectors = 0;
+    for (block, place) in attributes.iter().flatten() {
+        attribute_sectors += u64::from(place.sectors);
+        read(place, *block);
+    }
+    let tree = Tree {
+        measures: volume.measures(),
+        image,
+        fork: Fork::Content,
+        fetch: &fetch,
+    };
+    let walked = tree.blocks(0, u64::MAX, &mut |block, place| {
+        (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
+        read(&place, block);
+        true
+    });
+    failed.into_iter().for_each(|problem| checked.tell(problem));
+    checked.bytes_read += bytes_read;
+    checked.usage.inodes += 1;
+    checked.usage.blocks += blocks;
+    // The volume's count has the attributes, the inode's has not.
+    checked.usage.sectors += sectors + attribute_sectors;
+    if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
+        checked.tell(format!(
+            "inode {ino}: says {} blocks of {} sectors, has {blocks} of {sectors}",
+            image.inode.blocks, image.inode.sectors
+        ));
+    }
+    walked.and(attributes.map(drop))
+}
+
+/// Follows every name from the root, and counts them.
+fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, checked: &mut Checked) {
+    let mut links: HashMap<u64, u32> = HashMap::from([(InodeNo::ROOT.0, 2)]);
+    let mut rest = vec![InodeNo::ROOT];
+    while let Some(directory) = rest.pop() {
+        let mut below = Vec::new();
+        let read = system.readdir(View::Live, directory, 0, &mut |entry| {
+            if entry.name != b"." && entry.name != b".." {
+                below.push((entry.name.to_vec(), entry.ino, entry.kind));
+            }
+            true
+        });
+        if let Err(error) = read {
+            checked.tell(format!("directory {directory}: {error}"));
+        }
+        for (name, ino, kind) in below {
+            let name = name.escape_ascii().to_string();
+            let Some(image) = inodes.get(&ino.0) else {
+                checked.tell(format!(
+                    "directory {directory}: \"{name}\" leads to inode {ino}, which is free or \
+                     unreadable"
+                ));
+                continue;
+            };
+            if image.inode.kind() != kind {
+                checked.tell(format!(
+                    "directory {directory}: \"{name}\" says {kind:?}, inode {ino} is {:?}",
+                    image.inode.kind()
+                ));
+            }
+            let seen = links.contains_key(&ino.0);
+            if kind == FileKind::Directory && image.inode.kind() == kind {
+                *links.entry(directory.0).or_default() += 1;
+                if seen || image.inode.parent != directory {
+                    checked.tell(format!(
+                        "directory {directory}: \"{name}\" is a directory that has another name, \
+                         or says its parent is {}",
+                        image.inode.parent
+                    ));
+                    continue;
+                }
+                rest.push(ino);
+                *links.entry(ino.0).or_default() += 2;
+            } else {
+                *links.entry(ino.0).or_default() += 1;
+            }
+        }
+    }
+    let mut all: Vec<_> = inodes.iter().collect();
+    all.sort_unstable_by_key(|(ino, _)| **ino);
+    for (ino, image) in all {
+        let found = links.get(ino).copied().unwrap_or(0);
+        if found != image.inode.nlink {
+            checked.tell(format!(
+                "inode {ino}: {found} names lead to it, it says {}",
+                image.inode.nlink
+            ));
+        }
+    }
+}

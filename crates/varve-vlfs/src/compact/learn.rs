@@ -1,0 +1,92 @@
+//! Learning whose units are: a walk of all inodes and index nodes, a few at a
+//! time, as the tree is in that moment.
+
+use crate::Vlfs;
+use crate::error::Result;
+use crate::format::{Fork, NodeId, Place};
+use crate::owners::{Owner, Progress};
+use crate::walk::Tree;
+use crate::writer::Writer;
+
+/// Inodes and index nodes looked at while appends are held up.
+const STEP: u32 = 16;
+/// Entries of the inode map, free ones included.
+const ENTRIES: u64 = 4096;
+
+impl Vlfs {
+    /// A step of the walk. Nothing waits for a transaction:
+    /// what is appended meanwhile says itself whose it is. What cannot be read
+    /// has no owner then, and stays where it is.
+    pub(crate) fn learn(&self, writer: &mut Writer) {
+        let mut left = STEP;
+        for _ in 0..ENTRIES {
+            let Some(at) = writer.owners.progress.filter(|_| left > 0) else {
+                return;
+            };
+            if at.ino >= self.tables.read().map.len() as u64 {
+                writer.owners.progress = None;
+                return;
+            }
+            let next = Progress {
+                ino: at.ino + 1,
+                block: 0,
+            };
+            let found = self.learn_inode(writer, at, &mut left);
+            if let Err(error) = &found {
+                tracing::warn!(%error, ino = at.ino, "the rest of an inode is not compacted");
+            }
+            writer.owners.progress = Some(found.ok().flatten().unwrap_or(next));
+        }
+    }
+
+    /// Where to go on in this inode, if `left` did not suffice.
+    fn learn_inode(
+        &self,
+        writer: &mut Writer,
+        at: Progress,
+        left: &mut u32,
+    ) -> Result<Option<Progress>> {
+        let tables = self.tables.read();
+        let Some(unit) = tables.entry(at.ino).unit() else {
+            return Ok(None);
+        };
+        *left -= 1;
+        let image = tables.image(&self.store, at.ino)?;
+        let measures = self.measures();
+        let owners = &mut writer.owners;
+        owners.note(unit, Owner::Inode(at.ino));
+        let fetch = |id, place: &Place| tables.node(&self.store, id, place);
+        let tree = |fork| Tree {
+            measures,
+            image: &image,
+            fork,
+            fetch: &fetch,
+        };
+        // A node at most.
+        tree(Fork::Attributes).places(&mut |id: NodeId, place| {
+            if place.is_stored() {
+                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+            }
+            Ok(true)
+        })?;
+        let mut rest = None;
+        tree(Fork::Content).places_from(at.block, &mut |id: NodeId, place| {
+            if place.is_stored() {
+                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+            }
+            if id.height == 0 || rest.is_some() {
+                return Ok(false);
+            }
+            if *left == 0 {
+                rest = Some(Progress {
+                    block: id.index.saturating_mul(measures.span(id.height)),
+                    ..at
+                });
+                return Ok(false);
+            }
+            *left -= 1;
+            Ok(true)
+        })?;
+        Ok(rest)
+    }
+}

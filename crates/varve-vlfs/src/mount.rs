@@ -1,0 +1,373 @@
+//! Mounting and unmounting.
+
+use crate::Vlfs;
+use crate::compact::{Compactor, Watermarks};
+use crate::error::{Error, Result};
+use crate::format::{CheckpointHeader, Measures, Superblock};
+use crate::lookup::Store;
+use crate::numbers::Numbers;
+use crate::owners::Owners;
+use crate::prices::Prices;
+use crate::recovery::{Recovered, recover, twice};
+use crate::runs::Runs;
+use crate::space::Space;
+use crate::statistics::Counters;
+use crate::writer::Writer;
+use rand::{Rng, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::sync::{Mutex, RwLock};
+use varve_device::{Clock, Device};
+use varve_format::Malformed;
+use varve_format::owner::OwnerIdentity;
+use varve_format::owner::OwnerRecord;
+use varve_format::owner::owned_by;
+use varve_vlog::Medium;
+use varve_vlog::eager::Policy;
+use varve_vlog::format::TailRecord;
+use zerocopy::IntoBytes;
+
+/// How a VLFS volume is mounted.
+#[derive(Clone, Debug)]
+pub struct VlfsMountOptions {
+    /// Nothing is written; recovery happens in memory.
+    pub read_only: bool,
+    /// Bytes for decoded metadata, the inode map left out.
+    pub cache_bytes: u64,
+    /// Fixes the mount's random identity, for reproducible runs.
+    pub seed: Option<u64>,
+    /// A checkpoint is due after this many bytes written.
+    pub checkpoint_bytes: u64,
+    /// A checkpoint is due after this many seconds with changes.
+    pub checkpoint_seconds: u64,
+    /// What guides eager writing where there is a head; default: an empty track
+    /// is filled to a half. Records of changes die soon, so that behind each
+    /// block a free one is left, and to fill those takes longer.
+    pub policy: Policy,
+    /// When the compactor works.
+    pub compaction: Watermarks,
+    /// Units whose owners the compactor knows at once, 32 bytes each.
+    pub owners_units: u64,
+    /// Recorded in the owner record.
+    pub owner: OwnerIdentity,
+}
+
+impl Default for VlfsMountOptions {
+    fn default() -> Self {
+        VlfsMountOptions {
+            read_only: false,
+            cache_bytes: 16 << 20,
+            seed: None,
+            checkpoint_bytes: 128 << 20,
+            checkpoint_seconds: 30,
+            policy: Policy {
+                fill: 0.5,
+                ..Policy::default()
+            },
+            compaction: Watermarks::default(),
+            owners_units: 1 << 19,
+            owner: OwnerIdentity::default(),
+        }
+    }
+}
+
+impl Vlfs {
+    /// The superblock in the first block, or its copy in the last.
+    ///
+    /// # Errors
+    /// `NoVolume` says what is wrong with the first; device errors.
+    pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+        let geometry = device.geometry();
+        let step = u64::from(geometry.logical_block.max(512));
+        let fits = |found: Superblock| {
+            let bytes = found.blocks.get() * u64::from(found.block_bytes.get());
+            match bytes <= geometry.size && found.unit_bytes.get() >= geometry.logical_block {
+                true => Ok(found),
+                false => Err(Malformed::new(
+                    "superblock",
+                    format!("a volume of {bytes} bytes on a device of {}", geometry.size),
+                )),
+            }
+        };
+        let read = |at: u64| -> Result<std::result::Result<Superblock, Malformed>> {
+            let mut bytes = vec![0; step as usize];
+            device.read(at, &mut bytes)?;
+            Ok(Superblock::parse(&bytes).and_then(fits))
+        };
+        let no_volume = |reason| Error::NoVolume {
+            device: device.name(),
+            reason,
+        };
+        if geometry.size < step {
+            return Err(no_volume(Malformed::new("superblock", "an empty device")));
+        }
+        let reason = match read(0)? {
+            Ok(found) => return Ok(found),
+            Err(reason) => reason,
+        };
+        // The copy is in the last whole block, whatever a block is.
+        for power in 12..=16 {
+            let block = 1u64 << power;
+            let at = (geometry.size / block).saturating_sub(1) * block;
+            if at > 0
+                && at.is_multiple_of(step)
+                && let Ok(found) = read(at)?
+                && Measures::of(&found).block_byte(Measures::of(&found).last_block()) == at
+            {
+                return Ok(found);
+            }
+        }
+        Err(no_volume(reason))
+    }
+
+    /// Recovers and mounts a volume.
+    ///
+    /// # Errors
+    /// If there is no superblock, the inode map cannot be recovered whole, the
+    /// tree uses room twice, or the device fails.
+    pub fn mount(
+        medium: Arc<dyn Medium>,
+        clock: Arc<dyn Clock>,
+        options: VlfsMountOptions,
+    ) -> Result<Vlfs> {
+        let superblock = Self::find_superblock(&*medium)?;
+        let measures = Measures::of(&superblock);
+        let store = Store::new(medium, measures, options.cache_bytes);
+        let recovered = recover(&store)?;
+        let read_only = read_only_reason(&store, &superblock, &options);
+        // Before anything is written: a tree that uses room twice is refused.
+        let mut space = Space::new(
+            &store.medium,
+            &measures,
+            options.policy,
+            recovered.tree.clone(),
+            recovered.base.clone(),
+            recovered.found.log.units(),
+        )
+        .map_err(twice)?;
+        for &extent in &recovered.held {
+            space.hold(extent).map_err(|extent| twice(extent.unit))?;
+        }
+        if read_only.is_none() {
+            settle(&store, &recovered)?;
+        }
+        let mount_id = match options.seed {
+            Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed).next_u64(),
+            None => rand::random(),
+        };
+        let parts = (store, superblock, options, read_only);
+        let vlfs = Self::assemble(parts, clock, recovered, space);
+        if vlfs.read_only.is_none() {
+            vlfs.write_owner(mount_id, true)?;
+            // What recovery relied on may be in the device's cache, if only
+            // the server died.
+            vlfs.store.medium.flush()?;
+        }
+        Ok(vlfs)
+    }
+
+    fn assemble(
+        (store, superblock, options, read_only): (
+            Store,
+            Superblock,
+            VlfsMountOptions,
+            Option<String>,
+        ),
+        clock: Arc<dyn Clock>,
+        recovered: Recovered,
+        mut space: Space,
+    ) -> Vlfs {
+        let measures = store.measures;
+        let Recovered {
+            tables,
+            dirty,
+            unfolded,
+            totals,
+            long_xattrs,
+            checkpoints,
+            found,
+            report,
+            ..
+        } = recovered;
+        let mut log = found.log;
+        if read_only.is_none() {
+            for unit in log.reclaim() {
+                space.give_record(unit);
+            }
+        }
+        // Sums must not overflow, whatever a damaged record counts.
+        let mut usage = totals.usage();
+        usage.inodes = usage.inodes.min(measures.inodes);
+        usage.blocks = usage.blocks.min(measures.units());
+        usage.sectors = usage
+            .sectors
+            .min(measures.blocks * measures.block_sectors());
+        let unfinished = |ino: &u64| match tables.images.get(ino) {
+            Some(image) => image.unfinished(),
+            None => tables.entry(*ino).unfinished(),
+        };
+        let unfinished = (0..tables.end()).filter(unfinished).collect();
+        let numbers = Numbers::new(&tables, measures.inodes);
+        let writer = Writer {
+            space,
+            log,
+            runs: Runs::default(),
+            unfolded,
+            dirty,
+            owners: Owners::default(),
+            stored: totals.stored().min(measures.units()),
+            long_xattrs: long_xattrs.min(measures.units()),
+            usage,
+            appended: 0,
+            sealed: 0,
+            durable: 0,
+            checkpoints,
+            checkpoint_ns: clock.monotonic_ns(),
+            since_checkpoint: 0,
+        };
+        Vlfs {
+            clock,
+            superblock,
+            options,
+            store,
+            compactor: Mutex::new(Compactor::default()),
+            committing: Mutex::new(()),
+            writer: Mutex::new(writer),
+            tables: RwLock::new(tables),
+            numbers: Mutex::new(numbers),
+            prices: Prices::of(&measures),
+            stopped: Mutex::new(None),
+            counts: Counters::default(),
+            read_only,
+            unfinished,
+            recovery: report,
+        }
+    }
+
+    /// Takes the last checkpoint, records where the log's tail is, and marks
+    /// the volume as released. It answers reads afterwards, and takes no more
+    /// writes.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn unmount(&self) -> Result<()> {
+        if self.stopped().is_some() {
+            return Ok(());
+        }
+        let _one = self.committing.lock();
+        let mut writer = self.writer.lock();
+        self.write_checkpoint(&mut writer)?;
+        // Even a tail record that failed may be on the device, or get there.
+        self.stop("the volume has been unmounted".into());
+        let record = writer.log.tail_record(self.measures().volume);
+        let mut block = vec![0; self.measures().block_bytes as usize];
+        block[..size_of::<TailRecord>()].copy_from_slice(record.as_bytes());
+        let at = self.measures().block_byte(Measures::TAIL_BLOCK);
+        self.store.medium.write(at, &[IoSlice::new(&block)])?;
+        self.write_owner(0, false)?;
+        Ok(self.store.medium.flush()?)
+    }
+
+    fn write_owner(&self, mount_id: u64, mounted: bool) -> Result<()> {
+        let record = OwnerRecord {
+            mount_id: mount_id.into(),
+            mounted: u32::from(mounted).into(),
+            since_ns: self.clock.now_ns().into(),
+            ..owned_by(&self.options.owner, self.measures().volume)
+        };
+        let mut bytes = vec![0; self.measures().block_bytes as usize];
+        bytes[..512].copy_from_slice(record.sealed().as_bytes());
+        let at = self.measures().block_byte(Measures::OWNER_BLOCK);
+        Ok(self.store.medium.write(at, &[IoSlice::new(&bytes)])?)
+    }
+
+    /// The owner record as it stands on the device, if it is whole.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_owner(device: &dyn Device, superblock: &Superblock) -> Result<Option<OwnerRecord>> {
+        let measures = Measures::of(superblock);
+        let mut bytes = vec![0; measures.block_bytes as usize];
+        device.read(measures.block_byte(Measures::OWNER_BLOCK), &mut bytes)?;
+        Ok(OwnerRecord::parse(&bytes, measures.volume).ok())
+    }
+}
+
+fn read_only_reason(
+    store: &Store,
+    superblock: &Superblock,
+    options: &VlfsMountOptions,
+) -> Option<String> {
+    let (unit, physical) = (
+        store.measures.unit_bytes,
+        store.medium.geometry().physical_block,
+    );
+    let unknown = superblock.read_only_compat.get();
+    if options.read_only {
+        Some("mounted read-only".into())
+    } else if unknown != 0 {
+        Some(format!(
+            "it uses features {unknown:#x} that this program can only read"
+        ))
+    } else if unit < physical {
+        // A write would touch the units beside its own.
+        Some(format!(
+            "its units have {unit} bytes, the device's physical blocks {physical}"
+        ))
+    } else {
+        None
+    }
+}
+
+/// Makes recovery's decisions durable: records that it discarded are destroyed,
+/// lest another recovery takes them up, and so is the head of a checkpoint that
+/// is not whole, which a torn write could make so again; the tail record will
+/// not be true much longer. The flush is the caller's.
+fn settle(store: &Store, recovered: &Recovered) -> Result<()> {
+    let measures = &store.measures;
+    let zeros = vec![0; measures.block_bytes as usize];
+    let unit = &zeros[..measures.unit_bytes as usize];
+    for &at in &recovered.found.discarded {
+        store
+            .medium
+            .write(measures.unit_byte(at), &[IoSlice::new(unit)])?;
+    }
+    let kept: BTreeSet<u64> = recovered.found.log.units().collect();
+    for &at in &recovered.found.unreadable {
+        // A record may be hidden where nothing is that is needed. If it cannot
+        // be destroyed, no number is given twice all the same.
+        if !kept.contains(&at) && !recovered.tree.get(at) && !recovered.base.get(at) {
+            let at = measures.unit_byte(at);
+            store.medium.write(at, &[IoSlice::new(unit)]).ok();
+        }
+    }
+    for region in (0..2).filter(|&region| recovered.checkpoints[region].is_none()) {
+        let head = measures.block_byte(measures.checkpoint_block(region));
+        let mut write = |_| store.medium.write(head, &[IoSlice::new(&zeros)]);
+        (0..crate::prices::TRIES)
+            .map(&mut write)
+            .find(std::result::Result::is_ok);
+    }
+    let tail = measures.block_byte(Measures::TAIL_BLOCK);
+    store.medium.write(tail, &[IoSlice::new(&zeros)])?;
+    Ok(store.medium.flush()?)
+}
+
+/// The head of a checkpoint of nothing.
+pub(super) fn empty_head(measures: &Measures, serial: u64, now_ns: i64) -> CheckpointHeader {
+    CheckpointHeader {
+        crc: 0.into(),
+        magic: 0.into(),
+        volume: measures.volume.into(),
+        serial: serial.into(),
+        seq: 0.into(),
+        entries: 0.into(),
+        totals: crate::format::Totals::default(),
+        written_ns: now_ns.into(),
+        body_crc: 0.into(),
+        empty: 1.into(),
+        long_xattrs: 1.into(),
+    }
+}

@@ -1,0 +1,240 @@
+//! One group's changes, built beside what readers see: all of them take effect
+//! at once, or none does.
+
+use crate::error::Result;
+use crate::format::{Extent, Fork, Image, Measures, Node, NodeId, Place};
+use crate::lookup::{Store, Tables};
+use std::collections::{BTreeMap, HashMap};
+use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version};
+
+/// See the module's head.
+pub struct Stage<'a> {
+    pub store: &'a Store,
+    pub tables: &'a Tables,
+    pub changes: Changes,
+}
+
+/// What a group changes.
+#[derive(Default)]
+pub struct Changes {
+    /// Numbers freed, with the version of the next file. Before `images`.
+    pub freed: BTreeMap<u64, Version>,
+    /// Inodes that changed; `None` for those that are gone.
+    pub images: HashMap<u64, Option<Image>>,
+    /// Index nodes that changed; `None` for those that are gone.
+    pub nodes: BTreeMap<NodeId, Option<Node>>,
+    /// Data that the tree no longer uses.
+    pub released: Vec<Extent>,
+    /// Index nodes and inodes that it no longer uses.
+    pub retired: Vec<Extent>,
+    /// By how much the number of stored blocks grows.
+    pub stored: i64,
+    /// The same of blocks of extended attributes that take more than a unit.
+    pub long_xattrs: i64,
+}
+
+impl<'a> Stage<'a> {
+    /// No change yet.
+    pub fn new(store: &'a Store, tables: &'a Tables) -> Self {
+        Stage {
+            store,
+            tables,
+            changes: Changes::default(),
+        }
+    }
+
+    /// The inode as this group has it so far. A number that has none gets one
+    /// without any block: its attributes arrive behind its blocks.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn take_image(&mut self, ino: InodeNo, version: Version) -> Result<Image> {
+        let present = match self.changes.images.remove(&ino.0) {
+            Some(staged) => staged,
+            None if self.changes.freed.contains_key(&ino.0) => None,
+            None if self.tables.has(ino.0) => {
+                Some((*self.tables.image(self.store, ino.0)?).clone())
+            }
+            None => None,
+        };
+        Ok(present.unwrap_or_else(|| Image::new(blank(ino, version), &self.store.measures)))
+    }
+
+    /// The inode has changed.
+    pub fn put_image(&mut self, image: Image) {
+        self.changes.images.insert(image.inode.ino.0, Some(image));
+    }
+
+    /// The data at `place` is not needed, once this is durable.
+    pub fn give_up(&mut self, place: &Place) {
+        if place.is_stored() {
+            let extent = self.store.measures.extent_of(place);
+            self.changes.released.push(extent);
+        }
+    }
+
+    /// The same of an index node, once a full transaction is durable.
+    pub fn give_up_node(&mut self, place: &Place) {
+        if place.is_stored() {
+            let extent = self.store.measures.extent_of(place);
+            self.changes.retired.push(extent);
+        }
+    }
+
+    /// The same of a block of one of a file's forks, or one that was reserved.
+    pub fn give_up_block(&mut self, fork: Fork, place: &Place) {
+        self.count(fork, place, -1);
+        self.give_up(place);
+    }
+
+    /// So many blocks more are at such a place.
+    fn count(&mut self, fork: Fork, place: &Place, by: i64) {
+        match fork {
+            Fork::Content => self.changes.stored += by * i64::from(place.is_stored()),
+            Fork::Attributes => {
+                self.changes.long_xattrs += by * i64::from(self.store.measures.is_long(place));
+            }
+        }
+    }
+
+    /// All extended attributes are at `place` from now on, or there are none.
+    ///
+    /// # Errors
+    /// If the node of those before cannot be read.
+    pub fn set_xattrs(&mut self, image: &mut Image, place: Place) -> Result<()> {
+        self.cut(image, Fork::Attributes, 0, u64::MAX)?;
+        image.xattrs_height = 0;
+        self.set(image, Fork::Attributes, 0, place)
+    }
+
+    /// A copy of a node, to be changed and put back; `None` if there is none.
+    pub fn take_node(&mut self, id: NodeId, place: &Place) -> Result<Option<Node>> {
+        if let Some(staged) = self.changes.nodes.remove(&id) {
+            return Ok(staged);
+        }
+        let node = self.tables.node(self.store, id, place)?;
+        Ok(node.map(|node| (*node).clone()))
+    }
+
+    /// Gives `block` a place, on an index that grows as it must.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn set(&mut self, image: &mut Image, fork: Fork, block: u64, place: Place) -> Result<()> {
+        let measures = self.store.measures;
+        while reach(&measures, image, fork) <= block {
+            self.grow(image, fork);
+        }
+        let ino = image.inode.ino.0;
+        let (&mut mut height, slots) = image.root_mut(fork);
+        let at = (block / measures.span(height)) as usize;
+        if height == 0 {
+            let old = std::mem::replace(&mut slots[at], place);
+            self.settle(fork, &old, &place);
+            return Ok(());
+        }
+        let mut above = slots[at];
+        loop {
+            let id = NodeId {
+                ino,
+                fork,
+                height,
+                index: block / measures.span(height),
+            };
+            let node = self.take_node(id, &above)?;
+            let mut node = node.unwrap_or_else(|| Node::empty(&measures));
+            let slot = block / measures.span(height - 1) % measures.fanout() as u64;
+            let slot = &mut node.slots[slot as usize];
+            above = *slot;
+            if height == 1 {
+                *slot = place;
+            }
+            self.changes.nodes.insert(id, Some(node));
+            if height == 1 {
+                self.settle(fork, &above, &place);
+                return Ok(());
+            }
+            height -= 1;
+        }
+    }
+
+    /// A node and those above it are to be written anew, as they are.
+    ///
+    /// # Errors
+    /// If the index cannot be read.
+    pub fn touch(&mut self, image: &Image, id: NodeId) -> Result<()> {
+        let measures = self.store.measures;
+        let first = id.index.saturating_mul(measures.span(id.height));
+        let (mut height, slots) = image.root(id.fork);
+        let mut place = slots[(first / measures.span(height)) as usize];
+        while height >= id.height {
+            let at = NodeId {
+                height,
+                index: first / measures.span(height),
+                ..id
+            };
+            let Some(node) = self.take_node(at, &place)? else {
+                return Ok(());
+            };
+            let below = first / measures.span(height - 1) % measures.fanout() as u64;
+            place = node.slots[below as usize];
+            self.changes.nodes.insert(at, Some(node));
+            height -= 1;
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, fork: Fork, old: &Place, new: &Place) {
+        self.give_up_block(fork, old);
+        self.count(fork, new, 1);
+    }
+
+    /// Puts a node between the root and what hangs on it.
+    fn grow(&mut self, image: &mut Image, fork: Fork) {
+        let mut node = Node::empty(&self.store.measures);
+        let ino = image.inode.ino.0;
+        let (height, slots) = image.root_mut(fork);
+        for (slot, root) in node.slots.iter_mut().zip(slots) {
+            *slot = std::mem::take(root);
+        }
+        *height += 1;
+        let id = NodeId {
+            ino,
+            fork,
+            height: *height,
+            index: 0,
+        };
+        self.changes.nodes.insert(id, Some(node));
+    }
+}
+
+/// Blocks that an index reaches as it is.
+fn reach(measures: &Measures, image: &Image, fork: Fork) -> u64 {
+    let (height, slots) = image.root(fork);
+    measures.span(height).saturating_mul(slots.len() as u64)
+}
+
+/// An inode of which nothing is known yet.
+fn blank(ino: InodeNo, version: Version) -> Inode {
+    Inode {
+        ino,
+        version,
+        mode: FileKind::Regular.mode_bits(),
+        uid: 0,
+        gid: 0,
+        nlink: 0,
+        rdev: 0,
+        size: 0,
+        blocks: 0,
+        sectors: 0,
+        atime: Timestamp::default(),
+        mtime: Timestamp::default(),
+        ctime: Timestamp::default(),
+        btime: Timestamp::default(),
+        flags: 0,
+        project: 0,
+        parent: InodeNo(0),
+        inline: Vec::new(),
+        xattr_bytes: 0,
+    }
+}

@@ -1,0 +1,70 @@
+//! For programs that administer volumes: the `varve` program, front ends,
+//! measurements. A user of files needs nothing of it.
+//!
+//! What is here belongs to the layers below and changes with them.
+
+pub use crate::devices::{Superblock, layout_of, open_device, read_superblock};
+pub use crate::format::{Progress, format};
+pub use crate::host::{Holder, holder, identity, is_locked};
+pub use crate::options::Tuning;
+pub use crate::signature::{Found, probe};
+pub use crate::statistics::Statistics;
+pub use crate::tree::Tree;
+pub use crate::verifier::{JobStatus, ScrubOptions, Verifier};
+pub use varve_lfs::MAX_HEADS;
+pub use varve_lfs::cleaner::Pace;
+pub use varve_lfs::policy::PolicyKind;
+
+use crate::error::Result;
+use crate::options::VolumeOptions;
+use crate::volume::Volume;
+use std::sync::Arc;
+use varve_device::Device;
+
+/// Makes a volume on any device, whatever it holds.
+///
+/// # Errors
+/// As [`VolumeOptions::create`].
+pub fn format_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Superblock> {
+    crate::format::format_device(device, options)
+}
+
+/// Opens the volume on any device: a simulated disk, one that fails, an array.
+///
+/// ```
+/// use std::sync::Arc;
+/// use varve::{Layout, VolumeOptions, admin};
+/// use varve_device::MemoryDevice;
+/// let device = Arc::new(MemoryDevice::new(32 << 20));
+/// let mut options = VolumeOptions::new();
+/// admin::format_on(device.clone(), options.layout(Layout::VirtualLog))?;
+/// let volume = admin::open_on(device, &options)?;
+/// assert_eq!(volume.layout(), Layout::VirtualLog);
+/// # Ok::<(), varve::Error>(())
+/// ```
+///
+/// # Errors
+/// As [`VolumeOptions::open`].
+pub fn open_on(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<Volume> {
+    Volume::open_on(device, options)
+}
+
+/// The file system below a volume, for front ends that do not work by path.
+///
+/// ```
+/// use varve::admin::{self, Statistics};
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// let fs = admin::tree(&volume).log().expect("the default");
+/// assert_eq!(Statistics::of(fs).layout.groups, 0);
+/// # Ok::<(), varve::Error>(())
+/// ```
+pub fn tree(volume: &Volume) -> &Tree {
+    volume.tree()
+}
+
+/// The thread that verifies a volume on the segmented log, to ask for scrubs in
+/// the background. It answers for as long as the volume is open, and only if
+/// that is so with threads of its own.
+pub fn verifier(volume: &Volume) -> &Arc<Verifier> {
+    volume.mounted().running().verifier()
+}

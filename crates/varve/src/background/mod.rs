@@ -1,0 +1,100 @@
+//! The threads behind an open volume: one room for each layout.
+//!
+//! Invariant: once [`Threads`] is dropped, none touches the volume.
+
+mod log;
+mod virtual_log;
+
+pub(crate) use log::start as start_log;
+pub(crate) use virtual_log::start as start_virtual_log;
+
+use parking_lot::{Condvar, Mutex};
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use varve_fs::{FileSystem, Layout};
+
+/// How often an idle volume is looked at.
+const IDLE: Duration = Duration::from_secs(1);
+/// Looks without a request after which a volume counts as idle.
+const QUIET: u32 = 10;
+
+/// Wakes one thread, or ends it.
+#[derive(Default)]
+struct Signal {
+    woken: Mutex<bool>,
+    changed: Condvar,
+    stopping: AtomicBool,
+}
+
+impl Signal {
+    fn wake(&self) {
+        *self.woken.lock() = true;
+        self.changed.notify_one();
+    }
+
+    /// Waits to be woken or for `timeout`. False once it is time to end.
+    fn wait(&self, timeout: Duration) -> bool {
+        let mut woken = self.woken.lock();
+        if !*woken && !self.stopping() {
+            self.changed.wait_for(&mut woken, timeout);
+        }
+        *woken = false;
+        !self.stopping()
+    }
+
+    fn stopping(&self) -> bool {
+        self.stopping.load(Relaxed)
+    }
+
+    fn stop(&self) {
+        self.stopping.store(true, Relaxed);
+        self.wake();
+    }
+}
+
+/// Running threads. Dropping it ends them and waits for them.
+pub(crate) struct Threads {
+    stop: Box<dyn Fn() + Send>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Threads {
+    /// None yet; `stop` tells all of them to end.
+    fn new(stop: impl Fn() + Send + 'static) -> Self {
+        Threads {
+            stop: Box::new(stop),
+            threads: Vec::new(),
+        }
+    }
+
+    fn spawn(&mut self, name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let run = move || {
+            // Writing out must never wait for memory that only it can free.
+            let _ = rustix::process::configure_io_flusher_behavior(true);
+            work();
+        };
+        let thread = std::thread::Builder::new().name(name.into()).spawn(run)?;
+        self.threads.push(thread);
+        Ok(())
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        (self.stop)();
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() {
+                tracing::error!("a background thread panicked");
+            }
+        }
+    }
+}
+
+/// What users have asked for so far.
+fn requests_of<L: Layout>(fs: &FileSystem<L>) -> u64 {
+    let s = fs.statistics();
+    let changes = s.creates + s.unlinks + s.renames + s.setattrs + s.fsyncs;
+    s.lookups + s.reads + s.writes + changes
+}

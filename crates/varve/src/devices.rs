@@ -1,0 +1,88 @@
+//! Images and devices: opened, and asked what volume they hold.
+
+use crate::error::{Error, Result};
+use crate::host;
+use crate::options::Layout;
+use crate::signature::{Found, VIRTUAL_LOG, probe};
+use crate::unlocked::Unlocked;
+use rustix::io::Errno;
+use std::path::Path;
+use varve_device::{Device, FileDevice, IoMode, OpenError, OpenMode};
+use varve_lfs::Lfs;
+use varve_lfs::format::superblock::MAGIC;
+use varve_vlfs::Vlfs;
+
+/// What a volume is, as its first block says; it never changes while the volume
+/// is in use.
+#[derive(Clone, Copy, Debug)]
+pub enum Superblock {
+    /// Of a segmented log.
+    Log(varve_lfs::format::Superblock),
+    /// Of a virtual log.
+    VirtualLog(varve_vlfs::format::Superblock),
+}
+
+/// The superblock of a volume, read without locking it.
+///
+/// # Errors
+/// `InvalidData` if there is no volume, or what the host answers.
+pub fn read_superblock(path: impl AsRef<Path>) -> Result<Superblock> {
+    find_superblock(&Unlocked::open(path.as_ref())?)
+}
+
+/// The layout of the volume in `path`, which nobody need have closed. What
+/// holds no volume counts as a segmented log.
+pub fn layout_of(path: impl AsRef<Path>) -> Layout {
+    let device = Unlocked::open(path.as_ref());
+    device.map_or(Layout::Log, |device| layout_on(&device))
+}
+
+/// [`Layout::VirtualLog`] if the device begins like such a volume, or ends like
+/// one and begins like nothing that is known: what was made over such a volume
+/// may leave its last block as it was.
+fn layout_on(device: &dyn Device) -> Layout {
+    let mut first = [0; 512];
+    if device.read(0, &mut first).is_ok() && first.starts_with(&MAGIC) {
+        return Layout::Log;
+    }
+    let virtual_log = match probe(device) {
+        Ok(Some(Found::Known(name))) => name == VIRTUAL_LOG,
+        _ => Vlfs::find_superblock(device).is_ok(),
+    };
+    match virtual_log {
+        true => Layout::VirtualLog,
+        false => Layout::Log,
+    }
+}
+
+/// Opens an image or device, naming the holder if it is in use.
+///
+/// # Errors
+/// `ResourceBusy`, or what the host answers.
+pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result<FileDevice> {
+    let path = path.as_ref();
+    FileDevice::open(path, mode, io).map_err(|error| match error {
+        OpenError::InUse { path: in_use } => Error::in_use(in_use, host::holder(path)),
+        other => Error::from(other),
+    })
+}
+
+/// Says what is there instead, where there is no volume.
+pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+    if layout_on(device) == Layout::VirtualLog {
+        return Ok(Superblock::VirtualLog(Vlfs::find_superblock(device)?));
+    }
+    let missing = match Lfs::find_superblock(device) {
+        Ok(superblock) => return Ok(Superblock::Log(superblock)),
+        Err(error) => error,
+    };
+    match probe(device)? {
+        Some(Found::Known(name)) if name != crate::signature::VARVE => Err(Error::refused(
+            device.name().as_ref(),
+            Errno::INVAL,
+            format!("holds {name}, not a Varve volume"),
+            "name another image, or make a volume with mkfs",
+        )),
+        _ => Err(missing.into()),
+    }
+}

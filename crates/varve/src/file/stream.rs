@@ -1,0 +1,147 @@
+//! Reading and writing, from where a file stands or at an offset.
+//!
+//! Whoever moves the position holds it, as the kernel does: two threads that
+//! read one file never get the same bytes.
+
+use super::{File, Handle};
+use crate::error::{Cause, Result};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+
+impl Handle {
+    /// Fills `buffer` from byte `offset`; answers how many bytes there were.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        self.run_if(self.access.read, "read", |mounted, ino| {
+            mounted.read(ino, offset, buffer)
+        })
+    }
+
+    /// Writes at `offset`, or at the end; answers how much, and where that
+    /// ended.
+    fn write_at(&self, data: &[u8], offset: u64) -> Result<(usize, u64)> {
+        self.run_if(self.access.write, "write", |mounted, ino| {
+            if data.is_empty() {
+                return Ok((0, offset));
+            }
+            let (written, from) = match self.access.append {
+                true => (data.len(), mounted.append(ino, data)?),
+                false => (mounted.write(ino, offset, data)?, offset),
+            };
+            Ok((written, from + written as u64))
+        })
+    }
+
+    fn seek(&self, to: SeekFrom) -> Result<u64> {
+        let mut position = self.position.lock();
+        let (base, by) = match to {
+            SeekFrom::Start(offset) => (0, i128::from(offset)),
+            SeekFrom::Current(by) => (*position, i128::from(by)),
+            SeekFrom::End(by) => {
+                let attr = self.run("seek in", |mounted, ino| mounted.getattr(ino))?;
+                (attr.size, i128::from(by))
+            }
+        };
+        match i64::try_from(i128::from(base) + by) {
+            Ok(new) if new >= 0 => {
+                *position = new as u64;
+                Ok(*position)
+            }
+            _ => {
+                let why = Cause::Argument("a position before the first byte or beyond 2^63");
+                Err(self.refuse("seek in", why))
+            }
+        }
+    }
+}
+
+impl File {
+    /// All bytes from `offset` on, read into `content`.
+    pub(crate) fn read_rest(&self, content: &mut Vec<u8>) -> Result<()> {
+        loop {
+            let have = content.len();
+            let size = usize::try_from(self.metadata()?.len()).unwrap_or(usize::MAX);
+            // One byte more shows that the end was reached.
+            content.resize(size.max(have).saturating_add(1), 0);
+            let read = self.handle.read_at(&mut content[have..], have as u64)?;
+            content.truncate(have + read);
+            if have + read <= size {
+                return Ok(());
+            }
+        }
+    }
+
+    /// All of `data`, from the first byte on.
+    pub(crate) fn write_whole(&self, mut data: &[u8]) -> Result<()> {
+        let mut offset = 0;
+        while !data.is_empty() {
+            let (written, end) = self.handle.write_at(data, offset)?;
+            data = &data[written..];
+            offset = end;
+        }
+        Ok(())
+    }
+}
+
+impl Read for &File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut position = self.handle.position.lock();
+        let read = self.handle.read_at(buffer, *position)?;
+        *position += read as u64;
+        Ok(read)
+    }
+}
+
+impl Write for &File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        let mut position = self.handle.position.lock();
+        let (written, end) = self.handle.write_at(data, *position)?;
+        *position = end;
+        Ok(written)
+    }
+
+    /// Does nothing: no byte waits here. [`File::sync_data`] makes them
+    /// durable.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for &File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        Ok(self.handle.seek(to)?)
+    }
+}
+
+impl Read for File {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+}
+
+impl Write for File {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        (&*self).write(data)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        (&*self).seek(to)
+    }
+}
+
+/// At an offset; the file's own position stays.
+impl FileExt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        Ok(self.handle.read_at(buffer, offset)?)
+    }
+
+    /// In append mode it goes to the end all the same, as on Linux.
+    fn write_at(&self, data: &[u8], offset: u64) -> io::Result<usize> {
+        Ok(self.handle.write_at(data, offset)?.0)
+    }
+}

@@ -1,0 +1,208 @@
+//! Attributes of a file, as `std::fs` names them.
+
+mod file_type;
+mod times;
+
+pub use file_type::FileType;
+pub use times::FileTimes;
+
+use crate::error::Result;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::time::SystemTime;
+use times::system_time;
+use varve_fs::Attr;
+
+/// Attributes of a file at one moment.
+///
+/// [`std::os::unix::fs::MetadataExt`] works, too.
+///
+/// ```
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// volume.write("/a", b"12345")?;
+/// let metadata = volume.metadata("/a")?;
+/// assert!(metadata.is_file());
+/// assert_eq!((metadata.len(), metadata.mode(), metadata.nlink()), (5, 0o100644, 1));
+/// assert!(metadata.modified()? >= metadata.created()?);
+/// # Ok::<(), varve::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metadata {
+    attr: Attr,
+    device: u64,
+}
+
+#[expect(
+    clippy::len_without_is_empty,
+    reason = "the length of a file, as in std"
+)]
+impl Metadata {
+    pub(crate) fn new(attr: Attr, device: u64) -> Self {
+        Metadata { attr, device }
+    }
+
+    /// What it is.
+    pub fn file_type(&self) -> FileType {
+        FileType::new(self.attr.kind)
+    }
+
+    /// True for a directory.
+    pub fn is_dir(&self) -> bool {
+        self.file_type().is_dir()
+    }
+
+    /// True for a regular file.
+    pub fn is_file(&self) -> bool {
+        self.file_type().is_file()
+    }
+
+    /// True for a symbolic link.
+    pub fn is_symlink(&self) -> bool {
+        self.file_type().is_symlink()
+    }
+
+    /// Length in bytes.
+    pub fn len(&self) -> u64 {
+        self.attr.size
+    }
+
+    /// Permission, set-id and sticky bits.
+    pub fn permissions(&self) -> Permissions {
+        Permissions::from_mode(self.attr.mode)
+    }
+
+    /// When its content last changed.
+    ///
+    /// # Errors
+    /// `InvalidInput` if the host cannot express the instant.
+    pub fn modified(&self) -> Result<SystemTime> {
+        system_time(self.attr.mtime)
+    }
+
+    /// When it was last read, to relatime's precision.
+    ///
+    /// # Errors
+    /// As [`Metadata::modified`].
+    pub fn accessed(&self) -> Result<SystemTime> {
+        system_time(self.attr.atime)
+    }
+
+    /// When it was made.
+    ///
+    /// # Errors
+    /// As [`Metadata::modified`].
+    pub fn created(&self) -> Result<SystemTime> {
+        system_time(self.attr.btime)
+    }
+
+    /// Its volume: the same number for all files of one.
+    pub fn dev(&self) -> u64 {
+        self.device
+    }
+
+    /// Its number; no other file of the volume has it meanwhile.
+    pub fn ino(&self) -> u64 {
+        self.attr.ino.0
+    }
+
+    /// Type, permission, set-id and sticky bits.
+    pub fn mode(&self) -> u32 {
+        self.attr.mode
+    }
+
+    /// Names that lead to it; for a directory 2 plus its subdirectories.
+    pub fn nlink(&self) -> u64 {
+        self.attr.nlink.into()
+    }
+
+    /// Owner.
+    pub fn uid(&self) -> u32 {
+        self.attr.uid
+    }
+
+    /// Group.
+    pub fn gid(&self) -> u32 {
+        self.attr.gid
+    }
+
+    /// Device number of a special file.
+    pub fn rdev(&self) -> u64 {
+        self.attr.rdev
+    }
+
+    /// Room that it takes, in units of 512 bytes.
+    pub fn blocks(&self) -> u64 {
+        self.attr.sectors
+    }
+
+    /// Bytes that are best read or written at once.
+    pub fn blksize(&self) -> u64 {
+        self.attr.block_bytes.into()
+    }
+}
+
+impl MetadataExt for Metadata {
+    fn dev(&self) -> u64 {
+        self.dev()
+    }
+
+    fn ino(&self) -> u64 {
+        self.ino()
+    }
+
+    fn mode(&self) -> u32 {
+        self.mode()
+    }
+
+    fn nlink(&self) -> u64 {
+        self.nlink()
+    }
+
+    fn uid(&self) -> u32 {
+        self.uid()
+    }
+
+    fn gid(&self) -> u32 {
+        self.gid()
+    }
+
+    fn rdev(&self) -> u64 {
+        self.rdev()
+    }
+
+    fn size(&self) -> u64 {
+        self.len()
+    }
+
+    fn atime(&self) -> i64 {
+        self.attr.atime.seconds
+    }
+
+    fn atime_nsec(&self) -> i64 {
+        self.attr.atime.nanos.into()
+    }
+
+    fn mtime(&self) -> i64 {
+        self.attr.mtime.seconds
+    }
+
+    fn mtime_nsec(&self) -> i64 {
+        self.attr.mtime.nanos.into()
+    }
+
+    fn ctime(&self) -> i64 {
+        self.attr.ctime.seconds
+    }
+
+    fn ctime_nsec(&self) -> i64 {
+        self.attr.ctime.nanos.into()
+    }
+
+    fn blksize(&self) -> u64 {
+        self.blksize()
+    }
+
+    fn blocks(&self) -> u64 {
+        self.blocks()
+    }
+}

@@ -1,0 +1,87 @@
+//! An open volume's file system and the threads behind it, closed once.
+
+use crate::background::Threads;
+use crate::error::{Cause, Error, Result};
+use crate::tree::{Tree, on};
+use crate::verifier::Verifier;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire};
+
+/// Dropping it closes the volume, if that was not done, but can only log
+/// errors.
+pub(crate) struct Running {
+    tree: Tree,
+    threads: Mutex<Option<Threads>>,
+    verifier: Arc<Verifier>,
+    /// The image or device, for people.
+    name: String,
+    closed: AtomicBool,
+}
+
+impl Running {
+    pub fn new(
+        tree: Tree,
+        threads: Option<Threads>,
+        verifier: Arc<Verifier>,
+        name: String,
+    ) -> Arc<Self> {
+        Arc::new(Running {
+            tree,
+            threads: Mutex::new(threads),
+            verifier,
+            name,
+            closed: AtomicBool::new(false),
+        })
+    }
+
+    pub fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    pub fn verifier(&self) -> &Arc<Verifier> {
+        &self.verifier
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Closes the volume, once `shut` has seen to it that no operation is under
+    /// way or begins.
+    ///
+    /// # Errors
+    /// If another handle closed it before, or what made a write fail.
+    pub fn close(&self, shut: impl FnOnce()) -> Result<()> {
+        if self.closed.swap(true, AcqRel) {
+            return Err(Error::of_volume("close", Cause::Closed));
+        }
+        shut();
+        drop(self.threads.lock().take());
+        on!(&self.tree, fs => {
+            let unmounted = fs.unmount();
+            unmounted.map_err(|error| Error::of_volume("close", Cause::Tree(error)))?;
+            Ok(fs.layout().unmount()?)
+        })
+    }
+
+    /// Leaves the volume as a crash would, unless it is closed; `shut` as for
+    /// [`Self::close`].
+    pub fn abandon(&self, shut: impl FnOnce()) {
+        if self.closed.swap(true, AcqRel) {
+            return;
+        }
+        shut();
+        drop(self.threads.lock().take());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.closed.load(Acquire)
+            && let Err(error) = self.close(|| ())
+        {
+            tracing::error!(volume = %self.name, %error, "not closed cleanly");
+        }
+    }
+}
