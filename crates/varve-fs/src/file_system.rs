@@ -1,36 +1,41 @@
 //! The file system: every vnode operation, generic over a layout.
 //!
 //! Memory holds the newest tree; groups of changes are appended to the layout
-//! and committed when somebody waits, or written back when enough is dirty.
-//! See `locks.rs` for the order of locks, `capture.rs` for what a group holds,
-//! `commit.rs` for what a caller waits for, `vnode.rs` for what is in memory.
+//! and committed when somebody waits, or written back when enough is dirty. Here
+//! is the state of a mounted tree and nothing else; each room has operations on it.
 //!
-//! | file | |
+//! | room | what it knows of |
 //! |---|---|
-//! | `names.rs`, `passages.rs`, `create.rs`, `unlink.rs`, `alone.rs`, `rename.rs`, `readdir.rs` | names |
-//! | `read.rs`, `write.rs`, `held.rs`, `truncate.rs`, `fallocate.rs`, `seek.rs`, `copy.rs` | content |
-//! | `setattr.rs`, `permission.rs`, `xattr.rs`, `acl.rs` | attributes |
-//! | `epoch.rs`, `capture.rs`, `write_back.rs`, `commit.rs`, `reaper.rs` | the way to the log |
-//! | `vnode.rs`, `vnode_table.rs`, `cache.rs`, `overlay.rs`, `store.rs`, `read_ahead.rs`, `waits.rs` | memory |
+//! | `memory` | what is in memory, and what waits to be logged: states |
+//! | `account` | what is counted of room: states |
+//! | `space` | who is admitted, and what statfs says |
+//! | `attributes` | permissions, access lists, extended attributes, flags, times |
+//! | `content` | reading, writing, cutting, reserving, copying |
+//! | `names` | looking up, making, removing, moving, listing |
+//! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
+//!
+//! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
+//! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
+//! memory.
 
-use crate::capture::Writer;
-use crate::epoch::Queues;
+use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
+use crate::memory::passages::Passages;
+use crate::memory::queues::NOT_WOKEN;
+use crate::memory::queues::Queues;
+use crate::memory::queues::STEP_BLOCKS;
+use crate::memory::read_ahead::ReadAhead;
+use crate::memory::store::Store;
+use crate::memory::vnode::Vnode;
+use crate::memory::vnode_table::{Known, VnodeTable};
+use crate::memory::waits::Waits;
+use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
-use crate::passages::Passages;
 use crate::planted::{self, Planted};
-use crate::read_ahead::ReadAhead;
-use crate::reaper::STEP_BLOCKS;
-use crate::space::SpaceAccount;
 use crate::statistics::{self, FsStatistics};
-use crate::store::Store;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use crate::vnode::Vnode;
-use crate::vnode_table::{Known, VnodeTable};
-use crate::waits::Waits;
-use crate::write_back::NOT_WOKEN;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};

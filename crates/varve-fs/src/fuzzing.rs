@@ -1,7 +1,7 @@
 //! Private parsers opened for `fuzz/`. No part of the crate's interface.
 
 use crate::error::Result;
-use crate::{acl, xattr};
+use crate::{attributes::acl, attributes::blob};
 
 /// Parses a blob of extended attributes and makes the one that follows when
 /// `name` gets `value`, or is removed.
@@ -9,7 +9,7 @@ use crate::{acl, xattr};
 /// # Errors
 /// As `setxattr`.
 pub fn xattr_blob(blob: &[u8], name: &[u8], value: Option<&[u8]>) -> Result<Vec<u8>> {
-    xattr::with(blob, name, value)
+    blob::with(blob, name, value)
 }
 
 /// Parses an access control list and encodes it with the permission bits `mode`.

@@ -3,166 +3,18 @@
 //! Every operation promises its worst growth before it takes a lock, and the
 //! layout is asked whether the volume could hold everything at once. So an
 //! operation that was admitted fits, whatever runs beside it. One that was
-//! refused asks again when nobody is beside it (`crowd.rs`).
+//! refused asks again when nobody is beside it (`account/crowd.rs`).
 
-use crate::crowd::Crowd;
+use crate::account::{Coming, Operation, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
 use crate::locks::{Rank, Ranked, assert_none};
+use crate::memory::vnode::Life;
 use crate::statistics::count;
-use crate::vnode::Life;
 use std::cell::Cell;
-use varve_device::sync::RwLockReadGuard;
-use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-#[derive(Debug, Default)]
-struct Sum {
-    inodes: AtomicU64,
-    blocks: AtomicU64,
-    sectors: AtomicU64,
-}
-
-impl Sum {
-    fn add(&self, usage: Usage) {
-        for (sum, by) in self.parts(usage) {
-            if by != 0 {
-                sum.fetch_add(by, Relaxed);
-            }
-        }
-    }
-
-    fn subtract(&self, usage: Usage) {
-        for (sum, by) in self.parts(usage) {
-            if by != 0 {
-                sum.fetch_sub(by, Relaxed);
-            }
-        }
-    }
-
-    fn parts(&self, usage: Usage) -> [(&AtomicU64, u64); 3] {
-        [
-            (&self.inodes, usage.inodes),
-            (&self.blocks, usage.blocks),
-            (&self.sectors, usage.sectors),
-        ]
-    }
-
-    fn get(&self) -> Usage {
-        Usage {
-            inodes: self.inodes.load(Relaxed),
-            blocks: self.blocks.load(Relaxed),
-            sectors: self.sectors.load(Relaxed),
-        }
-    }
-}
-
-/// Sums and differences saturate: a damaged image may count anything.
-pub(crate) fn sum(a: Usage, b: Usage) -> Usage {
-    Usage {
-        inodes: a.inodes.saturating_add(b.inodes),
-        blocks: a.blocks.saturating_add(b.blocks),
-        sectors: a.sectors.saturating_add(b.sectors),
-    }
-}
-
-/// See [`sum`].
-pub(crate) fn difference(a: Usage, b: Usage) -> Usage {
-    Usage {
-        inodes: a.inodes.saturating_sub(b.inodes),
-        blocks: a.blocks.saturating_sub(b.blocks),
-        sectors: a.sectors.saturating_sub(b.sectors),
-    }
-}
-
-/// See the module's head.
-#[derive(Debug, Default)]
-pub(crate) struct SpaceAccount {
-    present: Sum,
-    /// What operations which were admitted may add to the tree.
-    promised: Sum,
-    /// The same of operations that wait for the answer.
-    asked: Sum,
-    /// Bytes that operations which were admitted may add to what waits in
-    /// memory.
-    promised_bytes: AtomicU64,
-    /// Of these, extended attributes.
-    promised_attributes: AtomicU64,
-    /// The same of operations that wait for the answer.
-    asked_bytes: AtomicU64,
-    asked_attributes: AtomicU64,
-    /// The highest block that an operation was to reach.
-    highest_block: AtomicU64,
-    /// See `held.rs`.
-    pub kept_bytes: AtomicU64,
-    crowd: Crowd,
-}
-
-impl SpaceAccount {
-    pub fn new(usage: Usage) -> Self {
-        let account = SpaceAccount::default();
-        account.present.add(usage);
-        account
-    }
-
-    pub fn present(&self) -> Usage {
-        self.present.get()
-    }
-
-    /// An operation is going to reach this block of a file.
-    #[inline]
-    pub fn reaches(&self, block: u64) {
-        if self.highest_block.load(Relaxed) < block {
-            self.highest_block.fetch_max(block, Relaxed);
-        }
-    }
-
-    /// One inode's share changed.
-    #[inline]
-    pub fn settle(&self, before: Usage, after: Usage) {
-        if before != after {
-            self.present.add(after);
-            self.present.subtract(before);
-        }
-    }
-}
-
-/// Bytes that an operation adds to what waits in memory at most.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Coming {
-    bytes: u64,
-    /// Of these, extended attributes of one file.
-    attributes: u64,
-}
-
-impl From<u64> for Coming {
-    /// Blocks, wherever they are.
-    fn from(bytes: u64) -> Self {
-        Coming {
-            bytes,
-            attributes: 0,
-        }
-    }
-}
-
-impl Coming {
-    /// A file's extended attributes.
-    pub fn attributes(bytes: u64) -> Self {
-        Coming {
-            bytes,
-            attributes: bytes,
-        }
-    }
-
-    /// And so many others.
-    pub fn and(self, bytes: u64) -> Self {
-        Coming {
-            bytes: self.bytes + bytes,
-            ..self
-        }
-    }
-}
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// What somebody asks for.
 struct Demand {
@@ -175,44 +27,6 @@ struct Demand {
     keep: Usage,
     /// How often it has been asked for.
     tries: Cell<u64>,
-}
-
-/// An operation under way: its promise, and its share of the gate.
-pub(crate) struct Operation<'a> {
-    account: &'a SpaceAccount,
-    growth: Usage,
-    coming: Coming,
-    gate: Option<Ranked<RwLockReadGuard<'a, ()>>>,
-}
-
-impl<'a> Operation<'a> {
-    /// It will come, and need what it asked for. It has entered the crowd.
-    fn admitted(account: &'a SpaceAccount, growth: Usage, coming: Coming) -> Self {
-        account.promised.add(growth);
-        account.promised_bytes.fetch_add(coming.bytes, Relaxed);
-        if coming.attributes > 0 {
-            (account.promised_attributes).fetch_add(coming.attributes, Relaxed);
-        }
-        Operation {
-            account,
-            growth,
-            coming,
-            gate: None,
-        }
-    }
-}
-
-impl Drop for Operation<'_> {
-    fn drop(&mut self) {
-        self.gate = None;
-        self.account.promised.subtract(self.growth);
-        // The part first: it is never more than all.
-        if self.coming.attributes > 0 {
-            (self.account.promised_attributes).fetch_sub(self.coming.attributes, Relaxed);
-        }
-        (self.account.promised_bytes).fetch_sub(self.coming.bytes, Relaxed);
-        self.account.crowd.leave();
-    }
 }
 
 impl<L: Layout> FileSystem<L> {

@@ -6,9 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Crates in which rooms still go in a circle.
-const TO_COME: [&str; 1] = ["varve-fs"];
-
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 fn crates() -> PathBuf {
@@ -121,10 +118,7 @@ fn arrows_between_rooms_lead_one_way() {
     for entry in fs::read_dir(crates()).unwrap() {
         let name = entry.unwrap().file_name().into_string().unwrap();
         let left = circles(arrows(&name));
-        match TO_COME.contains(&name.as_str()) {
-            true => assert!(!left.is_empty(), "{name} is in order: say so here"),
-            false => assert!(left.is_empty(), "{name}: these go in a circle: {left:#?}"),
-        }
+        assert!(left.is_empty(), "{name}: these go in a circle: {left:#?}");
         looked += 1;
     }
     assert!(looked > 10, "{looked} crates");

@@ -2,8 +2,8 @@
 //! that can be seen is as if one had been.
 
 use super::harness::*;
-use crate::epoch::EPOCH_MEMBERS;
 use crate::layout::Item;
+use crate::memory::queues::EPOCH_MEMBERS;
 use crate::{Caller, Error, InodeNo, Layout, MemoryOptions, Options, SetAttr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,8 +1,8 @@
 //! What survives a crash, and who waits for what.
 
 use super::harness::*;
-use crate::epoch::EPOCH_MEMBERS;
 use crate::layout::{Cause, Item};
+use crate::memory::queues::EPOCH_MEMBERS;
 use crate::{
     Atime, Caller, Error, FileKind, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Rename,
 };

@@ -139,7 +139,7 @@ impl Tree {
         let mut taken = crate::Usage::default();
         for ino in inos.keys() {
             let vnode = fs.vnode(*ino).unwrap();
-            taken = crate::space::sum(taken, vnode.read().usage());
+            taken = crate::account::sum(taken, vnode.read().usage());
         }
         assert_eq!(fs.usage(), taken, "the account");
     }

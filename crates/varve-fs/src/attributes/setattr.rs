@@ -1,0 +1,223 @@
+//! Attributes: asking and setting.
+
+use crate::account::Coming;
+use crate::account::prices::REMOVAL_BYTES;
+use crate::attr::{Attr, Caller, SetAttr, SetTime};
+use crate::attributes::file_flags::may_set;
+use crate::attributes::permission::{WRITE, permit_owner, without_set_id};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::vnode::{State, Vnode};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a change of attributes leaves beside its own: the image goes elsewhere
+/// and may leave a block that others share, so that many of them would take the
+/// room in which things can still be removed.
+const LEFT_TO_REMOVALS: u64 = 2 * REMOVAL_BYTES;
+
+impl<L: Layout> FileSystem<L> {
+    /// A file's attributes.
+    ///
+    /// # Errors
+    /// `Stale`, `Damaged`, device errors.
+    pub fn getattr(&self, view: View, ino: InodeNo) -> Result<Attr> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// Sets attributes, all or none, and answers what they are then.
+    ///
+    /// # Errors
+    /// `NotPermitted` for what only the owner or root may set and for what file
+    /// flags forbid, `AccessDenied`,
+    /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
+    /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
+    pub fn setattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        set: &SetAttr,
+    ) -> Result<Attr> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        if let Some(size) = set.size {
+            vnode.regular()?;
+            if size > self.store.geometry.max_file_bytes {
+                return Err(Error::TooLarge);
+            }
+        }
+        loop {
+            let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
+            let operation = if grows {
+                // The tail, and what leaves the inode.
+                let sectors = 2 * self.store.sectors_per_block();
+                self.begin(
+                    Usage {
+                        inodes: 0,
+                        blocks: 2,
+                        sectors,
+                    },
+                    self.store.block_bytes as u64,
+                    Purpose::Grow,
+                )?
+            } else {
+                // A list that follows new permission bits.
+                let list = set.mode.map_or(0, |_| vnode.read().inode.xattr_bytes);
+                let frees = set.size.is_some();
+                let left = if frees { 0 } else { LEFT_TO_REMOVALS };
+                let coming = Coming::attributes(list.into()).and(left);
+                self.begin(Usage::default(), coming, Purpose::Shrink)?
+            };
+            let mut state = vnode.write();
+            state.live()?;
+            self.permit_setattr(caller, &vnode, &state, set)?;
+            let now = self.now();
+            let modes = self.modes_after(caller, &vnode, &state, set)?;
+            if let Some(size) = set.size
+                && !self.resize(&vnode, &mut state, size, now)?
+            {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(&vnode)?;
+                continue;
+            }
+            // Nothing fails from here on.
+            self.apply(&vnode, &mut state, set, modes, now);
+            count(&self.store.counters.setattrs, 1);
+            let attr = vnode.attr(&state, self.store.geometry.block_bytes);
+            drop(state);
+            drop(operation);
+            self.dirtied();
+            self.settle_file(&vnode)?;
+            return Ok(attr);
+        }
+    }
+
+    fn permit_setattr(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        set: &SetAttr,
+    ) -> Result<()> {
+        may_set(&state.inode, set)?;
+        if caller.checked || caller.is_root() {
+            return Ok(());
+        }
+        let inode = &state.inode;
+        if set.mode.is_some() {
+            permit_owner(caller, inode)?;
+        }
+        if set
+            .uid
+            .is_some_and(|uid| uid != inode.uid || caller.uid != inode.uid)
+        {
+            return Err(Error::NotPermitted);
+        }
+        if let Some(gid) = set.gid {
+            permit_owner(caller, inode)?;
+            if gid != inode.gid && !caller.in_group(gid) {
+                return Err(Error::NotPermitted);
+            }
+        }
+        if set.size.is_some() {
+            self.permit(caller, vnode, state, WRITE)?;
+        }
+        let times = [set.atime, set.mtime];
+        if times.iter().flatten().any(|time| *time != SetTime::Now) {
+            permit_owner(caller, inode)?;
+        } else if times.iter().flatten().next().is_some() && caller.uid != inode.uid {
+            self.permit(caller, vnode, state, WRITE)?;
+        }
+        Ok(())
+    }
+
+    /// What the mode will be, and the list that follows it: all of a change
+    /// that can fail, but for that of the size.
+    fn modes_after(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        set: &SetAttr,
+    ) -> Result<Modes> {
+        let inode = &state.inode;
+        let mut mode = inode.mode;
+        let owner = (set.uid.is_some() || set.gid.is_some()) && vnode.kind != FileKind::Directory;
+        let others = !caller.checked && !caller.is_root();
+        let content = set.kill_set_id || (set.size.is_some() && others);
+        if owner || (content && vnode.kind == FileKind::Regular) {
+            mode = without_set_id(inode, caller);
+        }
+        let Some(new) = set.mode else {
+            return Ok(Modes { mode, blob: None });
+        };
+        let gid = set.gid.unwrap_or(inode.gid);
+        let mut bits = new & 0o7777;
+        if !caller.is_root() && !caller.checked && !caller.in_group(gid) {
+            bits &= !0o2000;
+        }
+        mode = inode.mode & !0o7777 | bits;
+        let blob = if mode == inode.mode {
+            None
+        } else {
+            self.acl_after_chmod(vnode, state, mode)?
+        };
+        Ok(Modes { mode, blob })
+    }
+
+    fn apply(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        set: &SetAttr,
+        modes: Modes,
+        now: Timestamp,
+    ) {
+        let at = |time: SetTime| match time {
+            SetTime::Now => now,
+            SetTime::At(time) => time,
+        };
+        if (set.uid, set.gid, set.mode) != (None, None, None) {
+            vnode.turn();
+        }
+        let inode = &mut state.inode;
+        let asked = SetAttr {
+            kill_set_id: false,
+            ..*set
+        };
+        let changes = asked != SetAttr::default() || modes.mode != inode.mode;
+        inode.uid = set.uid.unwrap_or(inode.uid);
+        inode.gid = set.gid.unwrap_or(inode.gid);
+        inode.mode = modes.mode;
+        if let Some(blob) = modes.blob {
+            self.set_blob(state, blob);
+        }
+        if let Some(time) = set.atime {
+            vnode.atime_ns.store(0, Relaxed);
+            state.inode.atime = at(time);
+        }
+        if let Some(time) = set.mtime {
+            state.inode.mtime = at(time);
+        }
+        if changes {
+            state.inode.ctime = set.ctime.unwrap_or(now);
+            self.join(vnode, state);
+        }
+    }
+}
+
+/// A mode to be set, and the attribute blob with the list that follows it, if
+/// there is one.
+struct Modes {
+    mode: u32,
+    blob: Option<Vec<u8>>,
+}

@@ -1,0 +1,364 @@
+//! Extended attributes: who may have and change which.
+use super::blob::{attribute_bytes, attributes, damaged, value, with};
+use crate::account::Coming;
+use crate::attr::Caller;
+use crate::attributes::acl::{self, AclEntry};
+use crate::attributes::file_flags::may_rewrite;
+use crate::attributes::permission::{READ, WRITE, permit_owner};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::vnode::{State, Vnode, sectors_of};
+use crate::types::{FileKind, InodeNo, View};
+use std::sync::{Arc, OnceLock};
+
+/// The largest value, as Linux allows it.
+const VALUE_MAX: usize = 1 << 16;
+const NAME_MAX: usize = 255;
+
+/// The part of a name that says who may use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    Acl,
+}
+
+fn space(name: &[u8]) -> Result<Space> {
+    if name.len() > NAME_MAX {
+        return Err(Error::Range);
+    }
+    if name == acl::ACCESS || name == acl::DEFAULT {
+        return Ok(Space::Acl);
+    }
+    let spaces: [(&[u8], Space); 3] = [
+        (b"user.", Space::User),
+        (b"trusted.", Space::Trusted),
+        (b"security.", Space::Security),
+    ];
+    for (prefix, space) in spaces {
+        if let Some(rest) = name.strip_prefix(prefix) {
+            let empty = rest.is_empty() || rest.contains(&0);
+            return if empty {
+                Err(Error::Invalid("an attribute's name"))
+            } else {
+                Ok(space)
+            };
+        }
+    }
+    Err(Error::NotSupported)
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// An attribute's value.
+    ///
+    /// # Errors
+    /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`,
+    /// `security.` and the access control lists, `AccessDenied`, `Stale`,
+    /// `Damaged`, device errors.
+    pub fn getxattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+    ) -> Result<Vec<u8>> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let space = space(name)?;
+        let state = vnode.read();
+        state.live()?;
+        match space {
+            Space::User => self.permit(caller, &vnode, &state, READ)?,
+            Space::Trusted if !caller.is_root() => return Err(Error::NoAttribute),
+            Space::Trusted | Space::Security | Space::Acl => {}
+        }
+        let blob = self.blob(&vnode, &state)?;
+        value(&blob, name)?
+            .map(<[u8]>::to_vec)
+            .ok_or(Error::NoAttribute)
+    }
+
+    /// The names of all attributes the caller may know of.
+    ///
+    /// # Errors
+    /// `Stale`, `Damaged`, device errors.
+    pub fn listxattr(&self, view: View, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        let blob = self.blob(&vnode, &state)?;
+        let mut names = Vec::new();
+        for attribute in attributes(&blob) {
+            let name = attribute.ok_or_else(damaged)?.name;
+            if caller.is_root() || !name.starts_with(b"trusted.") {
+                names.push(name.to_vec());
+            }
+        }
+        Ok(names)
+    }
+
+    /// Sets an attribute: only if it is new with `create`, only if it exists
+    /// with `replace`.
+    ///
+    /// # Errors
+    /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
+    /// name of more than 255 bytes, `NoSpace` if all together exceed what the
+    /// layout stores or their names 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
+    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
+    pub fn setxattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+        value: &[u8],
+        create: bool,
+        replace: bool,
+    ) -> Result<()> {
+        let View::Live = view;
+        if value.len() > VALUE_MAX {
+            return Err(Error::Range);
+        }
+        self.change_xattr(caller, ino, name, Some(value), create, replace)
+    }
+
+    /// Removes an attribute.
+    ///
+    /// # Errors
+    /// As [`Self::setxattr`].
+    pub fn removexattr(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+    ) -> Result<()> {
+        let View::Live = view;
+        self.change_xattr(caller, ino, name, None, false, true)
+    }
+
+    fn change_xattr(
+        &self,
+        caller: &Caller,
+        ino: InodeNo,
+        name: &[u8],
+        new: Option<&[u8]>,
+        create: bool,
+        replace: bool,
+    ) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let space = space(name)?;
+        let sectors = sectors_of(new.map_or(0, <[u8]>::len) + name.len() + 5) + 1;
+        let growth = Usage {
+            inodes: 0,
+            blocks: 0,
+            sectors,
+        };
+        let purpose = if new.is_some() {
+            Purpose::Grow
+        } else {
+            Purpose::Shrink
+        };
+        // All of the file's attributes are written anew.
+        let others = u64::from(vnode.read().inode.xattr_bytes);
+        let bytes = others + new.map_or(0, |new| attribute_bytes(name, new) as u64);
+        let operation = match self.begin(growth, Coming::attributes(bytes), purpose) {
+            Err(Error::NoSpace) if new.is_some() => {
+                // What it really takes may be there: a value is replaced.
+                let (growth, bytes) = self.growth_of_xattr(&vnode, name, new)?;
+                self.begin(growth, Coming::attributes(bytes), purpose)?
+            }
+            other => other?,
+        };
+        let mut state = vnode.write();
+        state.live()?;
+        may_rewrite(&state.inode)?;
+        self.permit_xattr(caller, &vnode, &state, space)?;
+        let blob = self.blob(&vnode, &state)?;
+        let exists = value(&blob, name)?.is_some();
+        if create && exists {
+            return Err(Error::Exists);
+        }
+        if replace && !exists {
+            // Without a list the permission bits are all there is: Linux lets
+            // anybody who may change the list say so again.
+            let no_list = space == Space::Acl && new.is_none();
+            return if no_list {
+                Ok(())
+            } else {
+                Err(Error::NoAttribute)
+            };
+        }
+        let mut new = new;
+        let mut mode = state.inode.mode;
+        if space == Space::Acl
+            && let Some(list) = new
+        {
+            let (follows, keep) = judge_acl(caller, &vnode, &state, name, list)?;
+            mode = follows;
+            new = keep.then_some(list);
+        }
+        let blob = with(&blob, name, new)?;
+        if blob.len() > self.store.geometry.xattr_bytes {
+            return Err(Error::NoSpace);
+        }
+        // Nothing fails from here on.
+        if space == Space::Acl {
+            vnode.turn();
+        }
+        let before = state.usage();
+        state.inode.mode = mode;
+        self.set_blob(&mut state, blob);
+        self.space.settle(before, state.usage());
+        state.inode.ctime = self.now();
+        self.join(&vnode, &mut state);
+        drop((state, operation));
+        self.settle_file(&vnode)
+    }
+
+    /// By how much the tree grows if an attribute is set, and the bytes that wait
+    /// then.
+    fn growth_of_xattr(
+        &self,
+        vnode: &Vnode,
+        name: &[u8],
+        new: Option<&[u8]>,
+    ) -> Result<(Usage, u64)> {
+        let state = vnode.read();
+        state.live()?;
+        let bytes = with(&self.blob(vnode, &state)?, name, new)?.len();
+        let before = sectors_of(state.inode.xattr_bytes as usize);
+        let growth = Usage {
+            inodes: 0,
+            blocks: 0,
+            sectors: sectors_of(bytes).saturating_sub(before),
+        };
+        Ok((growth, bytes as u64))
+    }
+
+    fn permit_xattr(
+        &self,
+        caller: &Caller,
+        vnode: &Vnode,
+        state: &State,
+        space: Space,
+    ) -> Result<()> {
+        match space {
+            Space::User => {
+                let plain = matches!(vnode.kind, FileKind::Regular | FileKind::Directory);
+                if !plain {
+                    return Err(Error::NotPermitted);
+                }
+                if vnode.kind == FileKind::Directory && state.inode.mode & 0o1000 != 0 {
+                    permit_owner(caller, &state.inode)?;
+                }
+                self.permit(caller, vnode, state, WRITE)
+            }
+            Space::Trusted | Space::Security if caller.is_root() || caller.checked => Ok(()),
+            Space::Trusted | Space::Security => Err(Error::NotPermitted),
+            Space::Acl if vnode.kind == FileKind::Symlink => Err(Error::NotSupported),
+            Space::Acl => permit_owner(caller, &state.inode),
+        }
+    }
+
+    /// The attribute blob, loaded once.
+    pub(crate) fn blob(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
+        if let Some(blob) = state.xattrs.get() {
+            return Ok(Arc::clone(blob));
+        }
+        let blob = if state.inode.xattr_bytes == 0 {
+            Vec::new()
+        } else {
+            self.store.layout.read_xattrs(View::Live, vnode.ino)?
+        };
+        Ok(Arc::clone(state.xattrs.get_or_init(|| Arc::new(blob))))
+    }
+
+    /// Replaces the blob. The caller settles the usage and joins the epoch.
+    pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
+        let before = state.waiting_xattrs();
+        state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
+        state.xattrs = OnceLock::from(Arc::new(blob));
+        state.xattrs_dirty = true;
+        let block_bytes = self.store.block_bytes;
+        (self.waits).attributes_came(state.inode.xattr_bytes as usize, block_bytes);
+        if let Some(bytes) = before {
+            self.waits.attributes_went(bytes, block_bytes);
+        }
+    }
+
+    /// The list that refines a file's permission bits, if it has one.
+    pub(crate) fn access_acl(&self, vnode: &Vnode, state: &State) -> Result<Option<Vec<AclEntry>>> {
+        self.acl(vnode, state, acl::ACCESS)
+    }
+
+    /// What a new file of `kind` inherits.
+    pub(crate) fn default_acl(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        kind: FileKind,
+    ) -> Result<Option<acl::Inherited>> {
+        if kind == FileKind::Symlink {
+            return Ok(None);
+        }
+        let entries = self.acl(vnode, state, acl::DEFAULT)?;
+        let directory = kind == FileKind::Directory;
+        Ok(entries.map(|entries| acl::Inherited { entries, directory }))
+    }
+
+    fn acl(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Vec<AclEntry>>> {
+        if state.inode.xattr_bytes == 0 {
+            return Ok(None);
+        }
+        let blob = self.blob(vnode, state)?;
+        value(&blob, name)?.map(acl::parse).transpose()
+    }
+
+    /// The blob with the list that follows new permission bits, if there is
+    /// one.
+    pub(crate) fn acl_after_chmod(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        mode: u32,
+    ) -> Result<Option<Vec<u8>>> {
+        let Some(mut entries) = self.access_acl(vnode, state)? else {
+            return Ok(None);
+        };
+        acl::set_mode(&mut entries, mode);
+        let blob = self.blob(vnode, state)?;
+        with(&blob, acl::ACCESS, Some(&acl::encode(&entries))).map(Some)
+    }
+}
+
+/// The mode that follows a new list, and whether the list says more than it
+/// does and has to be kept.
+fn judge_acl(
+    caller: &Caller,
+    vnode: &Vnode,
+    state: &State,
+    name: &[u8],
+    list: &[u8],
+) -> Result<(u32, bool)> {
+    let inode = &state.inode;
+    if name == acl::DEFAULT {
+        if vnode.kind != FileKind::Directory {
+            return Err(Error::AccessDenied);
+        }
+        let keep = list.len() > 4 && acl::parse(list).map(|_| true)?;
+        return Ok((inode.mode, keep));
+    }
+    if list.len() <= 4 {
+        return Ok((inode.mode, false));
+    }
+    let entries = acl::parse(list)?;
+    let mut mode = inode.mode & !0o777 | acl::mode_bits(&entries);
+    if !caller.checked && !caller.is_root() && !caller.in_group(inode.gid) {
+        mode &= !0o2000;
+    }
+    Ok((mode, !acl::is_minimal(&entries)))
+}

@@ -1,0 +1,403 @@
+//! Reserving, punching and zeroing ranges.
+
+use crate::attr::Caller;
+use crate::attributes::file_flags::{may_change, may_rewrite};
+use crate::content::put::Put;
+use crate::content::truncate::Survey;
+use crate::epochs::capture::Take;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Cause, Layout, Purpose, Usage};
+use crate::memory::changes::ALL;
+use crate::memory::overlay::Overlay;
+use crate::memory::vnode::{State, Vnode, adjust};
+use crate::types::{InodeNo, Timestamp, View};
+use std::sync::Arc;
+
+const KEEP_SIZE: i32 = 1;
+const PUNCH_HOLE: i32 = 2;
+const ZERO_RANGE: i32 = 16;
+
+impl<L: Layout> FileSystem<L> {
+    /// `fallocate(2)`: mode 0 and `KEEP_SIZE` (1) reserve the range's holes,
+    /// `PUNCH_HOLE | KEEP_SIZE` (3) makes a hole of it, `ZERO_RANGE` (16), with
+    /// or without `KEEP_SIZE`, makes it read as zeros and reserved.
+    ///
+    /// Ranges of more blocks than a step may hold are done in steps, each
+    /// whole by itself.
+    ///
+    /// # Errors
+    /// `NotSupported` for other modes, `Invalid` for an empty range or
+    /// anything but a regular file, `TooLarge`, `NoSpace`, `ReadOnly`,
+    /// `Stale`, `Damaged`, device errors.
+    pub fn fallocate(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        mode: i32,
+        offset: u64,
+        length: u64,
+    ) -> Result<()> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        vnode.regular()?;
+        if length == 0 {
+            return Err(Error::Invalid("an empty range"));
+        }
+        let end = offset.checked_add(length).ok_or(Error::TooLarge)?;
+        if end > self.store.geometry.max_file_bytes {
+            return Err(Error::TooLarge);
+        }
+        let keep_size = mode & KEEP_SIZE != 0;
+        // What is refused for its flags is refused before anything of it is done.
+        match mode & !KEEP_SIZE {
+            0 => may_change(&vnode.read().inode)?,
+            _ => may_rewrite(&vnode.read().inode)?,
+        }
+        match mode & !KEEP_SIZE {
+            0 => self.reserve_range(&vnode, caller, offset, end, keep_size)?,
+            PUNCH_HOLE if keep_size => self.punch_range(&vnode, caller, offset, end)?,
+            ZERO_RANGE => {
+                // Lest zeros are made and then there is no room to keep.
+                let first = offset >> self.store.block_shift;
+                self.admit_range(&vnode, first, self.store.blocks_of(end))?;
+                self.punch_range(&vnode, caller, offset, end)?;
+                self.reserve_range(&vnode, caller, offset, end, keep_size)?;
+            }
+            _ => return Err(Error::NotSupported),
+        }
+        self.settle_file(&vnode)
+    }
+
+    fn reserve_range(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        offset: u64,
+        end: u64,
+        keep_size: bool,
+    ) -> Result<()> {
+        let (mut block, last) = (offset >> self.store.block_shift, self.store.blocks_of(end));
+        self.admit_range(vnode, block, last)?;
+        while block < last {
+            let to = last.min(block + self.step_blocks);
+            let reach = if to == last {
+                end
+            } else {
+                to << self.store.block_shift
+            };
+            let size = if keep_size { 0 } else { reach };
+            self.reserve_step(vnode, caller, block, to, size)?;
+            if to < last {
+                self.seal_step()?;
+            }
+            block = to;
+        }
+        self.dirtied();
+        Ok(())
+    }
+
+    /// Refuses a range that cannot fit before any of it is taken.
+    fn admit_range(&self, vnode: &Vnode, from: u64, to: u64) -> Result<()> {
+        self.space.reaches(to);
+        let growth = |blocks| Usage {
+            inodes: 0,
+            blocks,
+            sectors: self.store.sectors_per_block().saturating_mul(blocks),
+        };
+        let worst = self.promise(
+            growth((to - from).min(1 << 50)),
+            self.end_bytes(),
+            Purpose::Grow,
+        );
+        if !matches!(worst, Err(Error::NoSpace)) {
+            return worst.map(|_| ());
+        }
+        let holes = {
+            let state = vnode.read();
+            state.live()?;
+            let present = self.present(vnode, &state, from, to)?;
+            to - from - present
+        };
+        self.promise(growth(holes.min(1 << 50)), self.end_bytes(), Purpose::Grow)
+            .map(|_| ())
+    }
+
+    /// What a range of blocks may make dirty at its two ends.
+    fn end_bytes(&self) -> u64 {
+        2 * self.store.block_bytes as u64
+    }
+
+    /// How many blocks of the range exist.
+    fn present(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<u64> {
+        let dirty = state.dirty.range(from..to).count() as u64;
+        match self.survey(vnode, state, from, to, u64::MAX)? {
+            Survey::Some { blocks, .. } => Ok(blocks + dirty),
+            Survey::All | Survey::TooMuch => Ok(state.inode.blocks),
+        }
+    }
+
+    /// One step's worth; `size` is what the file reaches at least.
+    fn reserve_step(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        from: u64,
+        to: u64,
+        size: u64,
+    ) -> Result<()> {
+        loop {
+            let holes = {
+                let state = vnode.read();
+                to - from - self.present(vnode, &state, from, to)?.min(to - from)
+            };
+            let sectors = self.store.sectors_per_block();
+            // One more for a tail that is cut when the size passes it.
+            let growth = Usage {
+                inodes: 0,
+                blocks: holes + 1,
+                sectors: (holes + 1) * sectors,
+            };
+            let operation = self.begin(growth, self.end_bytes(), Purpose::Grow)?;
+            let mut state = vnode.write();
+            state.live()?;
+            may_change(&state.inode)?;
+            if state.inode.flags & flags::TRUNCATING != 0 {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(vnode)?;
+                continue;
+            }
+            let now = self.now();
+            let holes = self.holes(vnode, &state, from, to)?;
+            // An image never has both inline content and blocks.
+            let was_inline = state.is_inline() || !state.logged.inline.is_empty();
+            if size > state.inode.size {
+                self.resize(vnode, &mut state, size, now)?;
+            }
+            // Nothing fails from here on.
+            self.reserve_holes(vnode, &mut state, &holes, was_inline, now);
+            state.inode.ctime = now;
+            self.join(vnode, &mut state);
+            self.clear_set_id(vnode, &mut state, caller);
+            return Ok(());
+        }
+    }
+
+    fn reserve_holes(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        holes: &[(u64, u64)],
+        was_inline: bool,
+        now: Timestamp,
+    ) {
+        let before = state.usage();
+        if was_inline {
+            self.leave_inline(state, now);
+            state.join_epoch = true;
+            self.enqueue(vnode, state);
+        }
+        for &(start, end) in holes {
+            let start = start + u64::from(state.dirty.contains_key(&start));
+            if start >= end {
+                continue; // block 0 has just left the inode
+            }
+            let (blocks, sectors) = (end - start, (end - start) * self.store.sectors_per_block());
+            let reserve = |all: &mut Overlay| all.reserve(start, end);
+            self.waits.pend(&mut state.pending, reserve);
+            adjust(&mut state.inode.blocks, 0, blocks);
+            adjust(&mut state.inode.sectors, 0, sectors);
+            adjust(&mut state.logged.blocks, 0, blocks);
+            adjust(&mut state.logged.sectors, 0, sectors);
+            state.mapped_end = state.mapped_end.map(|mapped| mapped.max(end));
+        }
+        state.changes.note(ALL);
+        self.space.settle(before, state.usage());
+    }
+
+    /// The ranges of `from..to` where nothing exists.
+    fn holes(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
+        let mut holes = Vec::new();
+        let mut at = from;
+        while at < to {
+            let next = self
+                .store
+                .next_existing(vnode, state, at)?
+                .map_or(to, |next| next.min(to));
+            if next > at {
+                holes.push((at, next));
+            }
+            // Step over what exists, a run at a time.
+            let mapped = self.store.mapped(vnode, state, next, 1024.min(to - next))?;
+            let mut mapped = mapped.iter().peekable();
+            at = next;
+            while at < to {
+                while mapped.next_if(|m| m.block < at).is_some() {}
+                let exists = mapped.peek().is_some_and(|m| m.block == at);
+                if !exists && !state.dirty.contains_key(&at) {
+                    break;
+                }
+                at += 1;
+            }
+        }
+        Ok(holes)
+    }
+
+    fn punch_range(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        offset: u64,
+        end: u64,
+    ) -> Result<()> {
+        let block_bytes = self.store.block_bytes as u64;
+        let (first, last) = (self.store.blocks_of(offset), end >> self.store.block_shift);
+        let operation = self.begin(
+            Usage {
+                inodes: 0,
+                blocks: 2,
+                sectors: 2 * self.store.sectors_per_block(),
+            },
+            2 * block_bytes,
+            Purpose::Shrink,
+        )?;
+        let mut next = {
+            let mut state = vnode.write();
+            state.live()?;
+            may_rewrite(&state.inode)?;
+            let limit = state.inode.size.min(end);
+            let edges = if state.is_inline() || first > last {
+                [(offset, limit), (0, 0)]
+            } else {
+                let head = limit.min(first * block_bytes);
+                let tail = offset.max(last * block_bytes);
+                [(offset, head), (tail, limit)]
+            };
+            // All that can fail comes before the first change.
+            let mut zeroed = Vec::new();
+            for (from, to) in edges {
+                if let Some(put) = self.plan_zeros(vnode, &mut state, from, to)? {
+                    zeroed.push((put, vec![0; (to - from) as usize]));
+                }
+            }
+            let step = if first < last {
+                Some(self.survey_step(vnode, &state, first, last)?)
+            } else {
+                None
+            };
+            let now = self.now();
+            for (put, zeros) in zeroed {
+                self.carry_out_put(vnode, &mut state, put, &zeros, now);
+            }
+            let next = step.and_then(|step| self.take_out(vnode, &mut state, first, step));
+            state.inode.mtime = now;
+            state.inode.ctime = now;
+            self.join(vnode, &mut state);
+            self.clear_set_id(vnode, &mut state, caller);
+            next
+        };
+        drop(operation);
+        while let Some(at) = next {
+            self.seal_step()?;
+            next = self.punch_step(vnode, at, last)?;
+        }
+        self.dirtied();
+        Ok(())
+    }
+
+    /// What it takes to zero part of a block, unless it is a hole anyway.
+    fn plan_zeros(
+        &self,
+        vnode: &Vnode,
+        state: &mut State,
+        from: u64,
+        to: u64,
+    ) -> Result<Option<Put>> {
+        if from >= to {
+            return Ok(None);
+        }
+        let block = from >> self.store.block_shift;
+        let exists = state.is_inline()
+            || state.dirty.contains_key(&block)
+            || self.store.mapped_one(vnode, state, block)?.is_some();
+        if !exists {
+            return Ok(None);
+        }
+        self.plan_put(vnode, state, from, to - from).map(Some)
+    }
+
+    /// Removes a step's worth of blocks from `from` on; answers where to go
+    /// on if there is more before `to`.
+    pub(crate) fn punch_step(&self, vnode: &Arc<Vnode>, from: u64, to: u64) -> Result<Option<u64>> {
+        let _operation = self.begin(Usage::default(), 0, Purpose::Shrink)?;
+        let mut state = vnode.write();
+        let step = self.survey_step(vnode, &state, from, to)?;
+        Ok(self.take_out(vnode, &mut state, from, step))
+    }
+
+    /// Removes what was surveyed from `from` on; answers as
+    /// [`Self::punch_step`].
+    fn take_out(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        from: u64,
+        (end, survey, next): (u64, Survey, Option<u64>),
+    ) -> Option<u64> {
+        if end > from {
+            let before = state.usage();
+            self.remove(state, from, end, survey);
+            state.changes.note(from..end);
+            self.space.settle(before, state.usage());
+            self.join(vnode, state);
+            if !state.has_data() {
+                self.dequeue(state);
+            }
+        }
+        next
+    }
+
+    /// How far a step from `from` on may go, what it removes, and where the
+    /// next one starts.
+    fn survey_step(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        from: u64,
+        to: u64,
+    ) -> Result<(u64, Survey, Option<u64>)> {
+        let (mut blocks, mut sectors) = (0, 0);
+        let mut at = from;
+        loop {
+            let next = self
+                .store
+                .next_existing(vnode, state, at)?
+                .filter(|next| *next < to);
+            let Some(next) = next else {
+                // Nothing is left: the record may as well cover the rest.
+                return Ok((to, Survey::Some { blocks, sectors }, None));
+            };
+            if blocks >= self.step_blocks {
+                return Ok((at, Survey::Some { blocks, sectors }, Some(next)));
+            }
+            let count = 1024.min(to - next).min(self.step_blocks);
+            for m in self.store.mapped(vnode, state, next, count)? {
+                if !state.dirty.contains_key(&m.block) {
+                    blocks += 1;
+                    sectors += m.sectors;
+                }
+            }
+            at = next + count;
+        }
+    }
+
+    /// Gives each step of something large a group of its own.
+    pub(crate) fn seal_step(&self) -> Result<()> {
+        let mut writer = self.writer();
+        self.capture(&mut writer, Take::Wanted, Cause::WriteBack)?;
+        Ok(())
+    }
+}

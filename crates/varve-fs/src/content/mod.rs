@@ -1,0 +1,10 @@
+//! What is in files: read, written, cut, reserved, copied.
+
+mod copy;
+mod fallocate;
+pub(crate) mod held;
+mod put;
+mod read;
+mod seek;
+pub(crate) mod truncate;
+pub(crate) mod write;

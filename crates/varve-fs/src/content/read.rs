@@ -1,0 +1,277 @@
+//! Reading files.
+//!
+//! No device is waited for under a lock: a miss notes the file's change count,
+//! lets go, reads, and looks again. What a change has overtaken, in these very
+//! blocks or in so many that nobody remembers which (`changes.rs`), is read again.
+
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::Layout;
+use crate::memory::read_ahead::Plan;
+use crate::memory::store::Store;
+use crate::memory::vnode::{ReadState, State, Vnode};
+use crate::options::Atime;
+use crate::planted::{self, Planted};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// How often a fetch that was overtaken is repeated before the lock is kept.
+const OVERTAKEN_TRIES: usize = 4;
+const DAY_S: i64 = 86_400;
+
+impl<L: Layout> FileSystem<L> {
+    /// Reads `buffer.len()` bytes at `offset`; fewer only at the end of the
+    /// file. Holes read as zeros.
+    ///
+    /// # Errors
+    /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`,
+    /// device errors.
+    pub fn read(&self, view: View, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        vnode.regular()?;
+        let done = self.store.read(&vnode, offset, buffer)?;
+        count(&self.store.counters.reads, 1);
+        count(&self.store.counters.read_bytes, done as u64);
+        if done > 0 {
+            let last = (offset + done as u64 - 1) >> self.store.block_shift;
+            self.read_ahead.progress(&vnode, last);
+        }
+        self.touch(&vnode);
+        Ok(done)
+    }
+
+    /// Where a symbolic link points.
+    ///
+    /// # Errors
+    /// `Invalid` unless it is one; otherwise as [`Self::read`].
+    pub fn readlink(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        if vnode.kind != FileKind::Symlink {
+            return Err(Error::Invalid("not a symbolic link"));
+        }
+        let size = vnode.read().inode.size;
+        let size = usize::try_from(size).unwrap_or(usize::MAX);
+        let mut target = vec![0; size.min(self.store.block_bytes)];
+        let done = self.store.read(&vnode, 0, &mut target)?;
+        target.truncate(done);
+        self.touch(&vnode);
+        Ok(target)
+    }
+
+    /// Notes that content was read, if that is to be seen.
+    pub(crate) fn touch(&self, vnode: &Arc<Vnode>) {
+        let noted = match self.atime {
+            Atime::Relatime | Atime::Strict => true,
+            Atime::RelatimeOfFiles | Atime::StrictOfFiles => vnode.kind != FileKind::Directory,
+            Atime::Never => false,
+        };
+        if !noted || self.check_writable().is_err() {
+            return;
+        }
+        if matches!(self.atime, Atime::Strict | Atime::StrictOfFiles) {
+            return self.note_read_time(vnode, self.now());
+        }
+        let (atime, changed) = {
+            let state = vnode.read();
+            let inode = &state.inode;
+            if inode.flags & flags::NO_ATIME != 0 {
+                return;
+            }
+            (inode.atime, inode.mtime.max(inode.ctime))
+        };
+        let seen = match vnode.atime_ns.load(Relaxed) {
+            0 => atime,
+            ns => Timestamp::from_ns(ns),
+        };
+        let now = self.now();
+        if seen <= changed || now.seconds - seen.seconds >= DAY_S {
+            self.note_read_time(vnode, now);
+        }
+    }
+}
+
+impl<L: Layout> Store<L> {
+    /// See [`FileSystem::read`].
+    pub fn read(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        let mut state = vnode.read();
+        let mut done = 0;
+        let mut overtaken = 0;
+        let mut waited_for = None;
+        loop {
+            state.live()?;
+            let end = state
+                .inode
+                .size
+                .min(offset.saturating_add(buffer.len() as u64));
+            let at = offset.saturating_add(done as u64);
+            if at >= end {
+                return Ok(done);
+            }
+            done += self.read_memory(&state, at, end, &mut buffer[done..]);
+            let at = offset + done as u64;
+            if at >= end {
+                return Ok(done);
+            }
+            let block = at >> self.block_shift;
+            if waited_for != Some(block) && vnode.ahead.is_fetching(block) {
+                drop(state);
+                vnode.ahead.wait_for(block);
+                waited_for = Some(block);
+                state = vnode.read();
+                continue;
+            }
+            let wanted = self.blocks_of(end) - block;
+            let file_blocks = self.blocks_of(state.inode.size);
+            let plan = self.plan(vnode, &state, block, wanted, file_blocks)?;
+            if plan.zeros_to > block {
+                let zeros = (plan.zeros_to << self.block_shift).min(end) - at;
+                buffer[done..done + zeros as usize].fill(0);
+                done += zeros as usize;
+                continue;
+            }
+            match self.fetch_planned(vnode, state, plan, overtaken >= OVERTAKEN_TRIES)? {
+                Fetched::Cached { state: now, data } => {
+                    state = now;
+                    done += self.copy_run(&data, at, end, &mut buffer[done..]);
+                }
+                Fetched::Overtaken(now) => {
+                    state = now;
+                    overtaken += 1;
+                }
+            }
+        }
+    }
+
+    /// Copies what is in memory, up to the first block that is not.
+    fn read_memory(&self, state: &State, offset: u64, end: u64, buffer: &mut [u8]) -> usize {
+        if state.is_inline() {
+            copy_padded(
+                &state.inode.inline,
+                offset as usize,
+                &mut buffer[..(end - offset) as usize],
+            );
+            return (end - offset) as usize;
+        }
+        let mut at = offset;
+        let mut hits = 0;
+        while at < end {
+            let block = at >> self.block_shift;
+            let within = (at & (self.block_bytes as u64 - 1)) as usize;
+            let chunk = ((self.block_bytes - within) as u64).min(end - at) as usize;
+            let start = (at - offset) as usize;
+            let out = &mut buffer[start..start + chunk];
+            if let Some(dirty) = state.dirty.get(&block) {
+                copy_padded(&dirty.data, within, out);
+            } else if state
+                .pending
+                .at(block)
+                .or_else(|| state.flying.at(block))
+                .is_some()
+            {
+                out.fill(0);
+            } else if let Some(data) = self.cache.get(&state.generation, block) {
+                copy_padded(&data, within, out);
+            } else {
+                break;
+            }
+            hits += 1;
+            at += chunk as u64;
+        }
+        count(&self.counters.hits, hits);
+        (at - offset) as usize
+    }
+
+    /// Reads what was planned without the lock (or with it, if `keep`), and
+    /// enters it into the cache unless these blocks changed meanwhile.
+    fn fetch_planned<'a>(
+        &self,
+        vnode: &'a Vnode,
+        state: ReadState<'a>,
+        plan: Plan<L::Pointer>,
+        keep: bool,
+    ) -> Result<Fetched<'a>> {
+        count(&self.counters.misses, plan.fetch.len() as u64);
+        let change = state.changes.count();
+        let (state, read) = if keep {
+            let read = self.fetch(vnode, &plan.fetch);
+            (state, read)
+        } else {
+            drop(state);
+            let read = self.fetch(vnode, &plan.fetch);
+            (vnode.read(), read)
+        };
+        let overtaken = state.changes.touched(change, &plan.blocks());
+        if overtaken && !planted::is(Planted::OvertakenFetch) {
+            return Ok(Fetched::Overtaken(state));
+        }
+        match read {
+            Ok(data) => {
+                let blocks = plan.fetch.iter().map(|mapping| mapping.block);
+                let data: Vec<_> = blocks.zip(data).collect();
+                for (block, data) in &data {
+                    self.cache
+                        .insert(&state.generation, *block, Arc::clone(data));
+                }
+                Ok(Fetched::Cached { state, data })
+            }
+            Err(error) => {
+                // It may have moved; and one bad block must not spoil the
+                // rest of a window: fetch just the first, which looks again.
+                let block = plan.fetch[0].block;
+                let error = match self.load(vnode, &state, block) {
+                    Ok(Some(loaded)) => {
+                        return Ok(Fetched::Cached {
+                            state,
+                            data: vec![(block, loaded.data)],
+                        });
+                    }
+                    Ok(None) => error,
+                    Err(again) => again,
+                };
+                Err(error)
+            }
+        }
+    }
+
+    /// Copies fetched blocks as far as they continue at `offset`.
+    fn copy_run(
+        &self,
+        data: &[(u64, Arc<Vec<u8>>)],
+        offset: u64,
+        end: u64,
+        buffer: &mut [u8],
+    ) -> usize {
+        let mut at = offset;
+        for (block, data) in data {
+            if at >= end || *block != at >> self.block_shift {
+                break;
+            }
+            let within = (at & (self.block_bytes as u64 - 1)) as usize;
+            let chunk = ((self.block_bytes - within) as u64).min(end - at) as usize;
+            let start = (at - offset) as usize;
+            copy_padded(data, within, &mut buffer[start..start + chunk]);
+            at += chunk as u64;
+        }
+        (at - offset) as usize
+    }
+}
+
+enum Fetched<'a> {
+    Cached {
+        state: ReadState<'a>,
+        data: Vec<(u64, Arc<Vec<u8>>)>,
+    },
+    Overtaken(ReadState<'a>),
+}
+
+/// Copies from `data[from..]`; what is missing reads as zeros.
+pub(crate) fn copy_padded(data: &[u8], from: usize, out: &mut [u8]) {
+    let have = data.len().saturating_sub(from).min(out.len());
+    out[..have].copy_from_slice(&data[data.len().min(from)..][..have]);
+    out[have..].fill(0);
+}

@@ -1,0 +1,318 @@
+//! Writing files.
+//!
+//! All that can fail (reading the rest of a block, looking up what a block
+//! occupies) comes before the first change, so that a write happens or does
+//! not. Data waits in the vnode; it does not join the epoch.
+
+use crate::account::Operation;
+use crate::attr::Caller;
+use crate::attributes::file_flags::may_write;
+use crate::attributes::permission::without_set_id;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::vnode::{State, Vnode, sectors_of};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, View};
+use crate::via::HeldTimes;
+use crate::via::Via;
+use std::sync::Arc;
+
+/// Longer writes take the lock once per so many bytes.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// What became of a write that may go there in pieces.
+pub(crate) struct Written {
+    /// Bytes, from the first on.
+    pub bytes: usize,
+    /// The file takes more room than before.
+    pub grew: bool,
+    /// Why there are no more of them, if some are missing.
+    pub stopped: Option<Error>,
+}
+
+/// One locked step of a write.
+pub(crate) struct Chunk {
+    /// Where it went.
+    pub offset: u64,
+    /// The file takes more room than before.
+    pub grew: bool,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Writes `data` at `offset`, extending the file as needed, and returns
+    /// how much: less than all only if the volume filled up on the way. Clears
+    /// set-id bits unless the caller is root or checked.
+    ///
+    /// # Errors
+    /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
+    /// special files, `Stale`, `Damaged`, device errors.
+    pub fn write(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Caller)
+    }
+
+    /// [`Self::write`] to a file that was opened before
+    /// ([`Self::may_open`]): an append-only one does not look where.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_opened(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+    ) -> Result<usize> {
+        self.write_via(view, caller, ino, offset, data, Via::Opened)
+    }
+
+    fn write_via(
+        &self,
+        view: View,
+        caller: &Caller,
+        ino: InodeNo,
+        offset: u64,
+        data: &[u8],
+        via: Via,
+    ) -> Result<usize> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let mut done = 0;
+        for chunk in data.chunks(CHUNK_BYTES) {
+            let at = offset.checked_add(done as u64).ok_or(Error::TooLarge)?;
+            match self.write_or_over(&vnode, caller, at, chunk, via) {
+                Ok(written) => {
+                    done += written.bytes;
+                    if written.bytes < chunk.len() {
+                        break;
+                    }
+                }
+                Err(_) if done > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        self.dirtied();
+        self.settle_file(&vnode)?;
+        Ok(done)
+    }
+
+    /// Writes all of `data` at the end of the file, at once, and returns where
+    /// that was.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        let chunk = self.write_chunk(&vnode, caller, None, data, Via::Caller)?;
+        self.dirtied();
+        self.settle_file(&vnode)?;
+        Ok(chunk.offset)
+    }
+
+    /// Writes all of `data`, or, if the volume has no room for that at once, in
+    /// pieces: as much as can be, and others may come between.
+    pub(crate) fn write_or_over(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        via: Via,
+    ) -> Result<Written> {
+        match self.write_chunk(vnode, caller, Some(at), data, via) {
+            Err(Error::NoSpace) if data.len() > self.store.block_bytes => {
+                self.write_in_pieces(vnode, caller, at, data, via)
+            }
+            other => other.map(|chunk| Written {
+                bytes: data.len(),
+                grew: chunk.grew,
+                stopped: None,
+            }),
+        }
+    }
+
+    /// What is asked for before a write is more than it takes, so that a full
+    /// volume may have room for its blocks one by one only, and the last of what
+    /// `statfs` offers is had so.
+    fn write_in_pieces(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: u64,
+        data: &[u8],
+        via: Via,
+    ) -> Result<Written> {
+        let block_bytes = self.store.block_bytes;
+        let mut all = Written {
+            bytes: 0,
+            grew: false,
+            stopped: None,
+        };
+        let mut blocks = (data.len() / block_bytes / 2).max(1);
+        while all.bytes < data.len() {
+            let from = at + all.bytes as u64;
+            let within = (from & (block_bytes as u64 - 1)) as usize;
+            let piece = (blocks * block_bytes - within).min(data.len() - all.bytes);
+            let data = &data[all.bytes..all.bytes + piece];
+            match self.write_chunk(vnode, caller, Some(from), data, via) {
+                Ok(chunk) => {
+                    all.grew |= chunk.grew;
+                    all.bytes += piece;
+                }
+                // Few tries: each may wait for the cleaner.
+                Err(Error::NoSpace) if blocks > 1 => blocks = (blocks / 8).max(1),
+                Err(error) if all.bytes > 0 => {
+                    all.stopped = Some(error);
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Writes all of `data`, as one operation.
+    pub(crate) fn write_chunk(
+        &self,
+        vnode: &Arc<Vnode>,
+        caller: &Caller,
+        at: Option<u64>,
+        data: &[u8],
+        via: Via,
+    ) -> Result<Chunk> {
+        vnode.regular()?;
+        loop {
+            let operation = self.begin_write(vnode, at, data.len(), via)?;
+            let mut state = vnode.write();
+            state.live()?;
+            let offset = at.unwrap_or(state.inode.size);
+            may_write(&state.inode, via, offset)?;
+            let end = offset
+                .checked_add(data.len() as u64)
+                .ok_or(Error::TooLarge)?;
+            if end > self.store.geometry.max_file_bytes {
+                return Err(Error::TooLarge);
+            }
+            if end > state.inode.size && state.inode.flags & flags::TRUNCATING != 0 {
+                drop(state);
+                drop(operation);
+                self.finish_truncate(vnode)?;
+                continue;
+            }
+            let (before, size) = (state.usage(), state.inode.size);
+            if !data.is_empty() {
+                let now = self.now();
+                let times = (state.inode.mtime, state.inode.ctime);
+                self.put(vnode, &mut state, offset, data, now)?;
+                if via == Via::Held(HeldTimes::HandedOver) {
+                    (state.inode.mtime, state.inode.ctime) = times;
+                }
+                self.clear_set_id(vnode, &mut state, caller);
+            }
+            count(&self.store.counters.writes, 1);
+            count(&self.store.counters.written_bytes, data.len() as u64);
+            let after = state.usage();
+            let grew = after.sectors > before.sectors || after.blocks > before.blocks;
+            let longer = state.inode.size > size;
+            let waiting = state.dirty.len() * self.store.block_bytes;
+            drop(state);
+            drop(operation);
+            if longer {
+                self.streamed(waiting as u64);
+            }
+            return Ok(Chunk { offset, grew });
+        }
+    }
+
+    /// Admits a write for its worst growth, or, where that does not fit, for
+    /// what it really adds: a full volume can be overwritten.
+    fn begin_write(
+        &self,
+        vnode: &Vnode,
+        at: Option<u64>,
+        bytes: usize,
+        via: Via,
+    ) -> Result<Operation<'_>> {
+        let keep = |growth: Usage| match via {
+            Via::Held(_) => Usage::default(),
+            Via::Caller | Via::Opened => self.keeps(growth, Purpose::Grow),
+        };
+        let block_bytes = self.store.block_bytes;
+        let end = at
+            .unwrap_or_else(|| vnode.read().inode.size)
+            .saturating_add(bytes as u64);
+        self.space.reaches(end >> self.store.block_shift);
+        let worst = (bytes.div_ceil(block_bytes) + 2) as u64;
+        let sectors = sectors_of(bytes) + 2 * self.store.sectors_per_block();
+        let growth = Usage {
+            inodes: 0,
+            blocks: worst,
+            sectors,
+        };
+        // No room is made for what it may not need.
+        match self.promise_at_once(growth, (bytes + block_bytes) as u64, keep(growth)) {
+            Err(Error::NoSpace) => {}
+            other => return other.map(|operation| self.enter(operation)),
+        }
+        let growth = {
+            let state = vnode.read();
+            let offset = at.unwrap_or(state.inode.size);
+            self.growth_of_write(vnode, &state, offset, bytes as u64)?
+        };
+        let bytes = bytes.max(block_bytes) as u64;
+        let operation = self.promise_keeping(growth, bytes, Purpose::Grow, keep(growth))?;
+        Ok(self.enter(operation))
+    }
+
+    fn growth_of_write(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Usage> {
+        let end = offset.checked_add(bytes).ok_or(Error::TooLarge)?;
+        if self.stays_inline(state, end) {
+            return Ok(Usage::default());
+        }
+        let first = offset >> self.store.block_shift;
+        let count = self.store.blocks_of(end) - first;
+        let mapped = self.store.mapped(vnode, state, first, count)?;
+        let mut mapped = mapped.iter().peekable();
+        let mut growth = Usage::default();
+        for block in first..first + count {
+            while mapped.next_if(|m| m.block < block).is_some() {}
+            let present = match state.dirty.get(&block) {
+                Some(dirty) => Some(sectors_of(dirty.data.len())),
+                None => mapped.next_if(|m| m.block == block).map(|m| m.sectors),
+            };
+            let reach =
+                (end - (block << self.store.block_shift)).min(self.store.block_bytes as u64);
+            growth.blocks += u64::from(present.is_none());
+            growth.sectors += sectors_of(reach as usize).saturating_sub(present.unwrap_or(0));
+        }
+        Ok(growth)
+    }
+
+    /// A change of content by anyone but root ends set-id rights.
+    pub(crate) fn clear_set_id(&self, vnode: &Arc<Vnode>, state: &mut State, caller: &Caller) {
+        if caller.is_root() || caller.checked || vnode.kind != FileKind::Regular {
+            return;
+        }
+        let kept = without_set_id(&state.inode, caller);
+        if kept != state.inode.mode {
+            state.inode.mode = kept;
+            self.join(vnode, state);
+        }
+    }
+}

@@ -1,0 +1,484 @@
+//! Turning what waits in memory into a group.
+//!
+//! Memory always holds the newest tree. Under the closed gate the present
+//! state of every member of the epoch, and of the files whose data is asked
+//! for, becomes one group: nothing of an operation is in it without the rest,
+//! because no operation is half done while the gate is closed. The group is
+//! appended after the gate has opened again.
+//!
+//! Rules (protocol.md 2 to 6):
+//! - Every group carries the whole epoch.
+//! - Per inode: records, attributes, blocks ascending, image.
+//! - An image states the logged size. It is the size in memory only if no data
+//!   is left behind; otherwise what logged data reached, or less if a truncate
+//!   cut it.
+
+use crate::account::{difference, sum};
+use crate::error::Result;
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
+use crate::locks::{Rank, Ranked};
+use crate::memory::overlay::Overlay;
+use crate::memory::queues::Ended;
+use crate::memory::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
+use crate::memory::writer::Writer;
+use crate::planted::{self, Planted};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, Version};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What an image counts for in a group's payload.
+const IMAGE_BYTES: u64 = 256;
+
+/// What a capture takes besides the epoch's metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Take<'a> {
+    /// All data of the files that wait for their fsync, and no other.
+    Wanted,
+    /// A group's worth of this file's data, and no other.
+    Part(&'a Arc<Vnode>),
+    /// Data in the queue's order while the group is small enough: of files
+    /// that became dirty up to this key of the queue.
+    Queue { until: u64 },
+    /// All data of everything.
+    All,
+}
+
+/// A vnode whose items are on their way. While the reference lives it stays in
+/// the table: what the layout says of it is out of date until the append.
+struct Flight {
+    vnode: Arc<Vnode>,
+    landing: Landing,
+}
+
+/// What to do with a vnode once the group has been appended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Landing {
+    /// Only its image flew.
+    Nothing,
+    /// Its records are known; blocks that flew lie in this range.
+    Clean(Option<(u64, u64)>),
+    /// Its number is free.
+    Forget,
+}
+
+struct Capture<'a, L: Layout> {
+    fs: &'a FileSystem<L>,
+    number: u64,
+    items: Vec<Item>,
+    usage: Usage,
+    payload: u64,
+    blocks: u64,
+    images: u64,
+    /// The lengths of the attributes in it.
+    xattrs: Vec<usize>,
+    /// Ranges in it that were pending.
+    ranges: u64,
+    flights: Vec<Flight>,
+    ended: Vec<Ended>,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Captures and appends one group. Returns its position, or the last one
+    /// appended if nothing waited.
+    ///
+    /// # Errors
+    /// What the layout fails with; the file system takes no change afterwards.
+    pub(crate) fn capture(
+        &self,
+        writer: &mut Writer,
+        take: Take<'_>,
+        cause: Cause,
+    ) -> Result<Position> {
+        self.check_failed()?;
+        let take = if self.strict_order { Take::All } else { take };
+        let gate = Ranked::take(Rank::Gate, || self.gate.write());
+        let number = self.captures_started.fetch_add(1, Relaxed) + 1;
+        let mut capture = Capture {
+            fs: self,
+            number,
+            items: Vec::new(),
+            usage: writer.usage,
+            payload: 0,
+            blocks: 0,
+            images: 0,
+            xattrs: Vec::new(),
+            ranges: 0,
+            flights: Vec::new(),
+            ended: Vec::new(),
+        };
+        let members = capture.epoch(take);
+        capture.queue(take);
+        drop(gate);
+        let Capture {
+            mut items,
+            usage,
+            flights,
+            ended,
+            payload,
+            blocks,
+            images,
+            xattrs,
+            ranges,
+            ..
+        } = capture;
+        if planted::is(Planted::RecordsLast) {
+            items.sort_by_key(is_range_record);
+        }
+        if let Some(items) = torn_off(&mut items) {
+            let usage = writer.usage;
+            self.store.layout.append(Group {
+                items,
+                usage,
+                cause,
+            })?;
+        }
+        if !items.is_empty() {
+            let appended = self.store.layout.append(Group {
+                items,
+                usage,
+                cause,
+            });
+            let position = match appended {
+                Ok(position) => position,
+                Err(error) => {
+                    self.fail(&error);
+                    self.strand(flights);
+                    return Err(error);
+                }
+            };
+            self.appended.store(position.0, Release);
+            writer.usage = usage;
+            let counters = &self.store.counters;
+            count(&counters.groups, 1);
+            count(&counters.group_blocks, blocks);
+            count(&counters.group_bytes, payload);
+            count(&counters.group_inodes, images);
+        }
+        self.land(flights);
+        self.table.forget_ended(ended.iter().map(|file| file.ino));
+        self.waits.images_went(members);
+        self.waits.ranges_went(ranges);
+        let block_bytes = self.store.block_bytes;
+        for bytes in xattrs {
+            self.waits.attributes_went(bytes, block_bytes);
+        }
+        self.captures_finished.store(number, Release);
+        Ok(Position(self.appended.load(Acquire)))
+    }
+
+    /// Keeps what a group took along that was not appended: its members look
+    /// clean now, and what the layout says of them is out of date for good.
+    fn strand(&self, flights: Vec<Flight>) {
+        let vnodes = flights.into_iter().map(|flight| flight.vnode);
+        self.queues().stranded.extend(vnodes);
+    }
+
+    /// Marks clean what the appended group carried and nobody changed since.
+    fn land(&self, flights: Vec<Flight>) {
+        for Flight { vnode, landing } in flights {
+            let blocks = match landing {
+                Landing::Nothing => continue,
+                Landing::Forget => {
+                    self.table.remove(&vnode);
+                    continue;
+                }
+                Landing::Clean(blocks) => blocks,
+            };
+            let state = &mut *vnode.write();
+            state.flying = Overlay::default();
+            let Some((first, last)) = blocks else {
+                continue;
+            };
+            let (mut landed, mut charge) = (0, 0);
+            let keep = self.keep_written || vnode.kind != FileKind::Regular;
+            let clean = state
+                .dirty
+                .extract_if(first..=last, |_, dirty| dirty.flying);
+            for (block, dirty) in clean {
+                landed += 1;
+                charge += dirty_charge(dirty.data.len());
+                if keep {
+                    self.store
+                        .cache
+                        .insert(&state.generation, block, dirty.data);
+                }
+            }
+            self.waits.blocks_went(landed, charge);
+        }
+    }
+}
+
+impl<L: Layout> Capture<'_, L> {
+    /// Takes the epoch, and with it the files whose fsync waits. Returns how
+    /// many members the epoch had.
+    fn epoch(&mut self, take: Take<'_>) -> u64 {
+        let (members, ended, wanted) = {
+            let mut queues = self.fs.queues();
+            let wanted = match take {
+                Take::Part(_) => Vec::new(),
+                Take::Wanted | Take::Queue { .. } | Take::All => std::mem::take(&mut queues.wanted),
+            };
+            let mut members = std::mem::take(&mut queues.epoch);
+            let mut ended = std::mem::take(&mut queues.ended);
+            if planted::is(Planted::FsyncSkipsEpoch) && matches!(take, Take::Wanted) {
+                let left =
+                    members.extract_if(.., |vnode| !wanted.iter().any(|w| Arc::ptr_eq(w, vnode)));
+                queues.epoch = left.collect();
+                queues.ended = std::mem::take(&mut ended);
+            }
+            (members, ended, wanted)
+        };
+        for vnode in &wanted {
+            vnode.write().join_epoch = true;
+        }
+        self.items.reserve(members.len() + ended.len() + 8);
+        for file in &ended {
+            self.end(file.ino, file.version, file.counted);
+        }
+        self.ended = ended;
+        // Directories last: in the log their blocks then stand side by side
+        // before the group's inodes, and whoever lists or deletes reads past
+        // no file's data.
+        let is_directory = |vnode: &&Arc<Vnode>| vnode.kind == FileKind::Directory;
+        let others = members.iter().filter(|vnode| !is_directory(vnode));
+        for vnode in others.chain(members.iter().filter(is_directory)) {
+            let part = matches!(take, Take::Part(file) if Arc::ptr_eq(file, vnode));
+            if !part {
+                self.visit(vnode, self.epoch_data(take));
+            }
+        }
+        for vnode in &wanted {
+            let in_group = vnode.read().captured == self.number;
+            if !in_group {
+                self.visit(vnode, u64::MAX);
+            }
+        }
+        if let Take::Part(file) = take {
+            self.visit(file, self.fs.store.geometry.group_bytes);
+        }
+        (members.len() + self.ended.len()) as u64
+    }
+
+    /// Bytes of data that a member of the epoch may bring along.
+    fn epoch_data(&self, take: Take<'_>) -> u64 {
+        match take {
+            Take::Wanted | Take::Part(_) => 0,
+            Take::Queue { .. } => self
+                .fs
+                .store
+                .geometry
+                .group_bytes
+                .saturating_sub(self.payload),
+            Take::All => u64::MAX,
+        }
+    }
+
+    /// Takes data in the order in which files became dirty.
+    fn queue(&mut self, take: Take<'_>) {
+        let (until, bytes) = match take {
+            Take::Wanted | Take::Part(_) => return,
+            Take::Queue { until } => (until, self.fs.store.geometry.group_bytes),
+            Take::All => (u64::MAX, u64::MAX),
+        };
+        while self.payload < bytes {
+            let next = {
+                let queues = self.fs.queues();
+                let first = queues.data.first_key_value();
+                first
+                    .filter(|(key, _)| **key <= until)
+                    .map(|(_, (vnode, _))| Arc::clone(vnode))
+            };
+            let Some(vnode) = next else { return };
+            self.visit(&vnode, bytes - self.payload);
+        }
+    }
+
+    /// Adds a vnode's items: all its data, or as much as `data_bytes` allow.
+    fn visit(&mut self, vnode: &Arc<Vnode>, data_bytes: u64) {
+        let mut guard = vnode.write();
+        let state = &mut *guard;
+        if state.life == Life::Freed {
+            self.freed(vnode, state);
+            return;
+        }
+        state.in_epoch = false;
+        let everything = state.join_epoch || vnode.kind != FileKind::Regular;
+        let data_bytes = if everything { u64::MAX } else { data_bytes };
+        let changed = !state.pending.is_empty();
+        if changed {
+            state
+                .pending
+                .records(vnode.ino, vnode.version, &mut self.items);
+            self.ranges += state.pending.len();
+            state.flying = std::mem::take(&mut state.pending);
+        }
+        if state.xattrs_dirty {
+            self.xattrs.push(state.inode.xattr_bytes as usize);
+            state.xattrs_dirty = false;
+            let data = state.xattrs.get().cloned().unwrap_or_default();
+            self.payload += data.len() as u64;
+            self.items.push(Item::Xattrs {
+                ino: vnode.ino,
+                version: vnode.version,
+                data,
+            });
+        }
+        if planted::is(Planted::DirtyKillsCommitted) && data_bytes == 0 {
+            self.items
+                .extend(state.dirty.keys().map(|&block| Item::Punched {
+                    ino: vnode.ino,
+                    version: vnode.version,
+                    from_block: block,
+                    to_block: block + 1,
+                }));
+        }
+        let blocks = self.data(vnode, state, data_bytes);
+        let left = state.dirty.values().next_back().is_some_and(|d| !d.flying);
+        let complete = !left && (data_bytes > 0 || !state.inline_dirty);
+        if complete {
+            state.logged.size = state.inode.size;
+            state.logged.inline.clone_from(&state.inode.inline);
+            state.inline_dirty = false;
+            state.join_epoch = false;
+            state.captured = self.number;
+            self.fs.dequeue(state);
+        } else if let Some((_, last)) = blocks {
+            let reached = (last + 1) << self.fs.store.block_shift;
+            state.logged.size = state.logged.size.max(reached.min(state.inode.size));
+            state.logged.inline.clear();
+        }
+        self.image(vnode, state);
+        let landing = if changed || blocks.is_some() {
+            Landing::Clean(blocks)
+        } else {
+            Landing::Nothing
+        };
+        let vnode = Arc::clone(vnode);
+        self.flights.push(Flight { vnode, landing });
+    }
+
+    fn freed(&mut self, vnode: &Arc<Vnode>, state: &mut State) {
+        if !state.logged.ever {
+            return; // made and freed within the epoch: the number went back
+        }
+        self.end(vnode.ino, vnode.version, state.logged.counted);
+        state.logged = Logged::default(); // only once
+        let vnode = Arc::clone(vnode);
+        self.flights.push(Flight {
+            vnode,
+            landing: Landing::Forget,
+        });
+    }
+
+    /// A file's end.
+    fn end(&mut self, ino: InodeNo, version: Version, counted: Usage) {
+        self.items.push(Item::Freed {
+            ino,
+            next_version: version.wrapping_add(1),
+        });
+        self.payload += 32;
+        self.usage = difference(self.usage, counted);
+    }
+
+    /// Hands over dirty blocks from the lowest on; returns the range.
+    fn data(&mut self, vnode: &Vnode, state: &mut State, bytes: u64) -> Option<(u64, u64)> {
+        let mut range: Option<(u64, u64)> = None;
+        let mut taken = 0;
+        let State {
+            dirty,
+            logged,
+            mapped_end,
+            ..
+        } = state;
+        for (&block, dirty) in dirty.iter_mut() {
+            if taken >= bytes {
+                break;
+            }
+            let sectors = sectors_of(dirty.data.len());
+            adjust(&mut logged.blocks, 0, (dirty.logged_sectors == 0).into());
+            adjust(&mut logged.sectors, dirty.logged_sectors, sectors);
+            dirty.logged_sectors = sectors;
+            dirty.flying = true;
+            taken += dirty.data.len() as u64;
+            self.blocks += 1;
+            range = Some((range.map_or(block, |(first, _)| first), block));
+            self.items.push(Item::Block {
+                ino: vnode.ino,
+                version: vnode.version,
+                block,
+                data: Arc::clone(&dirty.data),
+                written: dirty.written,
+            });
+        }
+        if let (Some((_, last)), Some(end)) = (range, mapped_end.as_mut()) {
+            *end = (*end).max(last + 1);
+        }
+        self.payload += taken;
+        range
+    }
+
+    fn image(&mut self, vnode: &Vnode, state: &mut State) {
+        let read_ns = vnode.atime_ns.swap(0, Relaxed);
+        if read_ns != 0 {
+            state.inode.atime = Timestamp::from_ns(read_ns);
+        }
+        self.subtract(state);
+        let logged = &mut state.logged;
+        logged.size = logged.size.min(state.inode.size);
+        let mut image = Box::new(state.inode.clone());
+        image.size = logged.size;
+        if planted::is(Planted::SizeAhead) {
+            image.size = state.inode.size;
+        }
+        image.blocks = logged.blocks;
+        image.sectors = logged.sectors;
+        if vnode.kind == FileKind::Regular {
+            image.inline.clone_from(&logged.inline);
+            image.flags &= !flags::INLINE;
+            if !image.inline.is_empty() {
+                image.flags |= flags::INLINE;
+            }
+        }
+        logged.ever = true;
+        logged.counted = Usage {
+            inodes: 1,
+            blocks: logged.blocks,
+            sectors: logged.sectors + sectors_of(state.inode.xattr_bytes as usize),
+        };
+        self.usage = sum(self.usage, logged.counted);
+        self.payload += IMAGE_BYTES;
+        self.images += 1;
+        self.items.push(Item::Inode(image));
+    }
+
+    fn subtract(&mut self, state: &State) {
+        self.usage = difference(self.usage, state.logged.counted);
+    }
+}
+
+/// What [`Planted::RecordsLast`] puts behind the blocks.
+fn is_range_record(item: &Item) -> bool {
+    matches!(
+        item,
+        Item::Truncated { .. } | Item::Punched { .. } | Item::Reserved { .. }
+    )
+}
+
+/// What a planted bug appends as a group of its own, ahead of the rest.
+fn torn_off(items: &mut Vec<Item>) -> Option<Vec<Item>> {
+    let early: Vec<Item> = if planted::is(Planted::RenameSplit) {
+        let image = items
+            .iter()
+            .position(|item| matches!(item, Item::Inode(_)))?;
+        items.drain(..=image).collect()
+    } else if planted::is(Planted::FreesFirst) {
+        let is_free = |item: &mut Item| matches!(item, Item::Freed { .. });
+        items.extract_if(.., is_free).collect()
+    } else {
+        return None;
+    };
+    (!early.is_empty()).then_some(early)
+}

@@ -1,0 +1,142 @@
+//! fsync, sync, checkpoint: who waits for what.
+//!
+//! An fsync waits for its own file's data and for every earlier directory
+//! operation, because both go into the group it captures, and for one flush.
+//! Callers share both: whoever finds, after waiting for the writer lock, that
+//! a capture which began after its own call took its file along, has only to
+//! commit; and commits run outside the writer lock, while the next group is
+//! captured.
+
+use crate::epochs::capture::Take;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Cause, Layout, Position};
+use crate::memory::vnode::Vnode;
+use crate::planted::{self, Planted};
+use crate::statistics::count;
+use crate::types::{InodeNo, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire};
+
+impl<L: Layout> FileSystem<L> {
+    /// Makes a file durable: its data and attributes, and every directory
+    /// operation that came before. With `data_only`, attributes that are not
+    /// needed to find the data may wait. For a directory: every directory
+    /// operation so far, and no file's data.
+    ///
+    /// # Errors
+    /// What made a write or flush fail; nothing is written afterwards.
+    /// `NotDurable` if that was before.
+    pub fn fsync(&self, view: View, ino: InodeNo, data_only: bool) -> Result<()> {
+        let View::Live = view;
+        self.make_durable(ino, data_only).map_err(too_late)
+    }
+
+    fn make_durable(&self, ino: InodeNo, data_only: bool) -> Result<()> {
+        count(&self.store.counters.fsyncs, 1);
+        if self.store.geometry.read_only.is_some() {
+            return Ok(());
+        }
+        let vnode = self.vnode(ino)?;
+        if self.is_logged(&vnode, data_only)? {
+            return self.commit(Position(self.appended.load(Acquire)));
+        }
+        let mut before = self.captures_started.load(Acquire);
+        if planted::is(Planted::EarlierCapture) {
+            before = before.saturating_sub(1);
+        }
+        self.queues().wanted.push(Arc::clone(&vnode)); // for whoever captures first
+        self.shrink_to_group(&vnode)?;
+        let position = {
+            let mut writer = self.writer();
+            if vnode.read().captured > before {
+                self.check_failed()?;
+                count(&self.store.counters.shared_captures, 1);
+                self.queues()
+                    .wanted
+                    .retain(|wanted| !Arc::ptr_eq(wanted, &vnode));
+                Position(self.appended.load(Acquire))
+            } else {
+                self.queues().wanted.push(vnode);
+                self.capture(&mut writer, Take::Wanted, Cause::Sync)?
+            }
+        };
+        self.commit(position)
+    }
+
+    /// True if all that an fsync of this file would write has been appended.
+    fn is_logged(&self, vnode: &Vnode, data_only: bool) -> Result<bool> {
+        self.check_failed()?;
+        let state = vnode.read();
+        state.live()?;
+        if state.has_data() || state.in_epoch {
+            return Ok(false);
+        }
+        drop(state);
+        if !data_only && self.queues().members() > 0 {
+            return Ok(false);
+        }
+        // A capture under way may hold what is no longer in the lists.
+        let finished = self.captures_finished.load(Acquire);
+        Ok(finished == self.captures_started.load(Acquire))
+    }
+
+    /// Writes back most of a file with very much dirty data, so that the group
+    /// that carries the rest stays small.
+    pub(crate) fn shrink_to_group(&self, vnode: &Arc<Vnode>) -> Result<()> {
+        let group_bytes = self.store.geometry.group_bytes;
+        let mut bytes = (vnode.read().dirty.len() * self.store.block_bytes) as u64;
+        while bytes > group_bytes && !self.strict_order {
+            let mut writer = self.writer();
+            self.capture(&mut writer, Take::Part(vnode), Cause::Sync)?;
+            bytes = bytes.saturating_sub(group_bytes);
+        }
+        Ok(())
+    }
+
+    /// All data and metadata, durable with one flush.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn sync(&self) -> Result<()> {
+        if self.store.geometry.read_only.is_some() {
+            return Ok(());
+        }
+        let position = self.append_all(Cause::SyncAll).map_err(too_late)?;
+        self.commit(position).map_err(too_late)
+    }
+
+    /// [`Self::sync`], access times included, and the layout's checkpoint.
+    ///
+    /// # Errors
+    /// As [`Self::fsync`].
+    pub fn checkpoint(&self) -> Result<()> {
+        if self.store.geometry.read_only.is_some() {
+            return Ok(());
+        }
+        self.join_read_times();
+        self.sync()?;
+        let made = self.store.layout.checkpoint();
+        made.inspect_err(|error| self.fail(error))
+    }
+
+    fn commit(&self, position: Position) -> Result<()> {
+        if self.committed.load(Acquire) >= position.0 {
+            return self.check_failed();
+        }
+        count(&self.store.counters.commits, 1);
+        let committed = self.store.layout.commit(position);
+        committed.inspect_err(|error| self.fail(error))?;
+        self.committed.fetch_max(position.0, AcqRel);
+        Ok(())
+    }
+}
+
+/// That the volume takes no writes any more is what writers are told. Who
+/// waits for data that was accepted must not take it for a refusal.
+fn too_late(error: Error) -> Error {
+    match error {
+        Error::ReadOnly(reason) => Error::NotDurable(reason),
+        other => other,
+    }
+}

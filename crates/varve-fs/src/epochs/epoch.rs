@@ -1,0 +1,84 @@
+//! What waits to be logged: the epoch, the dirty queue, and smaller lists.
+//!
+//! The *epoch* is the set of vnodes whose metadata changed since the last
+//! seal. Everything in it becomes durable together, so it is captured from the
+//! present state of its members, in any order. The *queue* holds files with
+//! dirty data by the time they first became dirty (paper C, section 2).
+
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::locks::{Rank, Ranked};
+use crate::memory::queues::{EPOCH_MEMBERS, Queues};
+use crate::memory::vnode::{State, Vnode};
+use crate::types::Timestamp;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use varve_device::sync::MutexGuard;
+
+impl<L: Layout> FileSystem<L> {
+    pub(crate) fn queues(&self) -> Ranked<MutexGuard<'_, Queues>> {
+        Ranked::take(Rank::Queue, || self.queues.lock())
+    }
+
+    /// Makes the vnode a member of the epoch.
+    #[inline]
+    pub(crate) fn join(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.in_epoch {
+            return;
+        }
+        state.in_epoch = true;
+        self.waits.image_came();
+        let mut queues = self.queues();
+        queues.epoch.push(Arc::clone(vnode));
+        self.has_joined(&mut queues);
+    }
+
+    /// A member has joined the epoch.
+    #[inline]
+    pub(crate) fn has_joined(&self, queues: &mut Queues) {
+        match queues.members() {
+            1 => queues.epoch_opened_ns = self.clock.monotonic_ns(),
+            EPOCH_MEMBERS => self.seal_due.store(true, Ordering::Relaxed),
+            _ => {}
+        }
+    }
+
+    /// Puts a file with dirty data at the queue's tail, unless it waits there.
+    #[inline]
+    pub(crate) fn enqueue(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.queued != 0 {
+            return;
+        }
+        let now = self.clock.monotonic_ns();
+        let mut queues = self.queues();
+        queues.next += 1;
+        state.queued = queues.next;
+        queues.data.insert(state.queued, (Arc::clone(vnode), now));
+        drop(queues);
+        self.waits.image_came();
+    }
+
+    /// Takes a file whose data is logged or gone out of the queue.
+    pub(crate) fn dequeue(&self, state: &mut State) {
+        if state.queued != 0 {
+            let former = self.queues().data.remove(&state.queued);
+            state.queued = 0;
+            drop(former);
+            self.waits.images_went(1);
+        }
+    }
+
+    /// Notes a read time, which waits for somebody else's reason to log it.
+    /// Beyond so many that they would fill the table, they are dropped.
+    pub(crate) fn note_read_time(&self, vnode: &Arc<Vnode>, now: Timestamp) {
+        vnode.atime_ns.store(now.as_ns().max(1), Ordering::Relaxed);
+        if !vnode.atime_listed.swap(true, Ordering::Relaxed) {
+            let mut queues = self.queues();
+            if queues.atimes.len() < self.read_times_max {
+                queues.atimes.push(Arc::clone(vnode));
+            } else {
+                vnode.atime_listed.store(false, Ordering::Relaxed);
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Freeing what is too large to be freed at once.
+//!
+//! Files without names and files in the middle of a truncate wait here. Each
+//! step frees at most 65,536 blocks in a group of its own; a crash in between
+//! is taken up again by [`Layout::unfinished`] at the next mount.
+
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::vnode::{Life, Vnode};
+use crate::types::InodeNo;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<L: Layout> FileSystem<L> {
+    /// One step for the file that has waited longest. Returns whether anything
+    /// was done: not if none waits, nor if the layout has no room for the step.
+    pub(crate) fn reap_step(&self) -> Result<bool> {
+        if self.check_writable().is_err() {
+            return Ok(false);
+        }
+        self.reaping.fetch_add(1, Relaxed);
+        let outcome = self.take_step();
+        self.reaping.fetch_sub(1, Relaxed);
+        outcome
+    }
+
+    fn take_step(&self) -> Result<bool> {
+        let first = self.queues().reap.pop_front();
+        let Some(vnode) = first else { return Ok(false) };
+        let more = match self.free_step(&vnode) {
+            // There will be room for it later, and it is to be found then.
+            Err(Error::NoSpace) => {
+                self.queues().reap.push_back(vnode);
+                return Ok(false);
+            }
+            outcome => outcome?,
+        };
+        if more {
+            self.queues().reap.push_back(vnode);
+        }
+        Ok(true)
+    }
+
+    /// Frees until nothing waits, or there is no room for it: what is left is
+    /// taken up at the next mount.
+    pub(crate) fn reap_all(&self) -> Result<()> {
+        while self.reap_step()? {}
+        Ok(())
+    }
+
+    /// Finishes a file's truncate, because it is to grow.
+    pub(crate) fn finish_truncate(&self, vnode: &Arc<Vnode>) -> Result<()> {
+        while self.free_step(vnode)? {}
+        Ok(())
+    }
+
+    /// Frees some of a file's blocks, in a group of its own; true if there
+    /// is more to do.
+    fn free_step(&self, vnode: &Arc<Vnode>) -> Result<bool> {
+        let (from, doomed) = {
+            let state = vnode.read();
+            match state.life {
+                Life::Freed => return Ok(false),
+                Life::Doomed => (0, true),
+                Life::Live if state.inode.flags & flags::TRUNCATING != 0 => {
+                    (self.store.blocks_of(state.inode.size), false)
+                }
+                Life::Live => return Ok(false),
+            }
+        };
+        let more = if doomed && vnode.read().inode.blocks <= self.step_blocks {
+            false
+        } else {
+            let more = self.punch_step(vnode, from, u64::MAX)?.is_some();
+            self.seal_step()?;
+            more
+        };
+        if more {
+            return Ok(true);
+        }
+        let _operation = self.begin(Usage::default(), 0, Purpose::Shrink)?;
+        let mut state = vnode.write();
+        match state.life {
+            Life::Freed => {}
+            Life::Doomed => self.free(vnode, &mut state),
+            // Only if the size has not been cut further meanwhile.
+            Life::Live if self.store.blocks_of(state.inode.size) == from => {
+                state.inode.flags &= !flags::TRUNCATING;
+                self.join(vnode, &mut state);
+            }
+            Life::Live => return Ok(true),
+        }
+        Ok(false)
+    }
+
+    /// At mount: files without names are freed, truncates finished, the large
+    /// ones later. One that cannot be read keeps its space, and the mount goes
+    /// on without it.
+    pub(crate) fn recover(&self) -> Result<()> {
+        if self.check_writable().is_err() {
+            return Ok(());
+        }
+        for ino in self.store.layout.unfinished()? {
+            match self.finish(ino) {
+                Ok(()) | Err(Error::Stale) => {}
+                Err(error @ (Error::Damaged { .. } | Error::Device(_))) => {
+                    tracing::error!(%error, ino = ino.0, "an unfinished file is left as it is");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&self, ino: InodeNo) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let small = {
+            let _operation = self.begin_unasked();
+            let mut state = vnode.write();
+            if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
+                state.life = Life::Doomed;
+            }
+            state.inode.blocks <= self.step_blocks
+        };
+        if small {
+            match self.finish_truncate(&vnode) {
+                Err(Error::NoSpace) => {}
+                outcome => return outcome,
+            }
+        }
+        self.queues().reap.push_back(vnode);
+        Ok(())
+    }
+}

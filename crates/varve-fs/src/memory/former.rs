@@ -1,0 +1,41 @@
+//! What a directory was before changes that may be undone.
+
+use super::overlay::Overlay;
+use super::vnode::{Dirty, State};
+use crate::inode::Inode;
+
+/// What a directory was before changes that may have to be undone, without
+/// asking the layout, which may fail. Only rename makes several that can.
+#[derive(Debug)]
+pub(crate) struct Former {
+    pub inode: Inode,
+    pub logged_blocks: u64,
+    pub logged_sectors: u64,
+    pub pending: Overlay,
+    /// What each block was that a change touched: dirty, or as the layout has
+    /// it.
+    pub blocks: Vec<(u64, Option<Dirty>)>,
+}
+
+impl State {
+    /// From here on, changes of names can be undone.
+    pub fn keep_former(&mut self) {
+        self.former = Some(Box::new(Former {
+            inode: self.inode.clone(),
+            logged_blocks: self.logged.blocks,
+            logged_sectors: self.logged.sectors,
+            pending: self.pending.clone(),
+            blocks: Vec::new(),
+        }));
+    }
+
+    /// To be called before each change of a block.
+    pub fn keep_block(&mut self, block: u64) {
+        if let Some(former) = &mut self.former
+            && former.blocks.iter().all(|(kept, _)| *kept != block)
+        {
+            let dirty = self.dirty.get(&block).cloned();
+            former.blocks.push((block, dirty));
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The newest tree, as far as it is in memory, and what waits to be logged: states,
+//! without the operations that change them.
+
+pub(crate) mod cache;
+pub(crate) mod changes;
+pub(crate) mod former;
+pub(crate) mod overlay;
+pub(crate) mod parked;
+pub(crate) mod passages;
+pub(crate) mod queues;
+pub(crate) mod read_ahead;
+pub(crate) mod store;
+pub(crate) mod vnode;
+pub(crate) mod vnode_table;
+pub(crate) mod waits;
+pub(crate) mod writer;

@@ -1,0 +1,307 @@
+//! How much to read when a block is missing.
+//!
+//! A window per file starts at a few blocks, doubles whenever a miss comes
+//! where the last fetch ended, up to 256 blocks, and halves when it does not
+//! (thesis, section 7.7). What lies beyond the request is fetched only as far
+//! as it lies behind it on the device. With threads, the next window is
+//! fetched while the reader is in the last half of the present one, and of
+//! large windows four are on their way at any time, so that the device always
+//! has something to do. A reader who arrives where a fetch is under way waits
+//! for that instead of asking the device for the same blocks again.
+
+use crate::layout::{BlockPointer, Layout, Mapping};
+use crate::memory::store::Store;
+use crate::memory::vnode::{State, Vnode};
+use crate::statistics::count;
+use std::ops::Range;
+use std::sync::Arc;
+use varve_device::Workers;
+use varve_device::sync::{Condvar, Mutex};
+
+/// The largest window, in blocks.
+pub(crate) const WINDOW_MAX: u64 = 256;
+const WINDOW_START: u64 = 4;
+/// Of windows of so many blocks and more, several are fetched ahead.
+const WINDOW_LARGE: u64 = 64;
+/// How many.
+const WINDOWS_AHEAD: u64 = 4;
+/// Fetches that may wait for a thread; more are dropped.
+const QUEUE_MAX: usize = 64;
+
+/// Where a file's reader is expected next.
+#[derive(Debug)]
+pub(crate) struct Window {
+    /// The block after the last one fetched.
+    next: u64,
+    blocks: u64,
+    /// What threads are fetching now.
+    under_way: Vec<Range<u64>>,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window {
+            next: 0,
+            blocks: WINDOW_START / 2,
+            under_way: Vec::new(),
+        }
+    }
+}
+
+impl Window {
+    /// A miss at `block` by a request that goes on for `wanted` blocks: how
+    /// many to look at.
+    fn on_miss(&mut self, block: u64, wanted: u64) -> u64 {
+        self.blocks = if block == self.next {
+            (self.blocks * 2).min(WINDOW_MAX)
+        } else {
+            (self.blocks / 2).max(1)
+        };
+        let look = wanted.max(self.blocks).min(WINDOW_MAX);
+        self.next = block + look;
+        look
+    }
+
+    /// A reader is at `block`: the next window, if it is time to fetch it.
+    fn on_progress(&mut self, block: u64) -> Option<(u64, u64)> {
+        let lead = if self.blocks < WINDOW_LARGE {
+            self.blocks / 2
+        } else {
+            self.blocks * WINDOWS_AHEAD
+        };
+        let inside = block < self.next && block + lead >= self.next;
+        if !inside || self.blocks < WINDOW_START {
+            return None;
+        }
+        self.blocks = (self.blocks * 2).min(WINDOW_MAX);
+        let first = self.next;
+        self.next += self.blocks;
+        Some((first, self.blocks))
+    }
+}
+
+/// A file's window, and whoever waits for what is under way.
+#[derive(Debug, Default)]
+pub(crate) struct Ahead {
+    window: Mutex<Window>,
+    arrived: Condvar,
+}
+
+impl Ahead {
+    /// True if a thread is fetching `block`.
+    pub fn is_fetching(&self, block: u64) -> bool {
+        let window = self.window.lock();
+        window.under_way.iter().any(|range| range.contains(&block))
+    }
+
+    /// Waits while a thread is fetching `block`. No lock is held.
+    pub fn wait_for(&self, block: u64) {
+        let mut window = self.window.lock();
+        while window.under_way.iter().any(|range| range.contains(&block)) {
+            self.arrived.wait(&mut window);
+        }
+    }
+
+    fn ended(&self, range: &Range<u64>) {
+        let mut window = self.window.lock();
+        if let Some(at) = window.under_way.iter().position(|r| r == range) {
+            window.under_way.swap_remove(at);
+        }
+        self.arrived.notify_all();
+    }
+}
+
+impl<L: Layout> Store<L> {
+    /// What to fetch for a miss at `block`: those of the `wanted` blocks that
+    /// are neither in memory nor holes, and what follows them closely.
+    /// `file_blocks` is where the file ends.
+    pub fn plan(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        block: u64,
+        wanted: u64,
+        file_blocks: u64,
+    ) -> crate::Result<Plan<L::Pointer>> {
+        let look = vnode.ahead.window.lock().on_miss(block, wanted);
+        let look = look.min(file_blocks - block);
+        self.plan_range(vnode, state, block, wanted, look)
+    }
+
+    fn plan_range(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        block: u64,
+        wanted: u64,
+        look: u64,
+    ) -> crate::Result<Plan<L::Pointer>> {
+        let mapped = self.mapped(vnode, state, block, look)?;
+        let mut fetch: Vec<Mapping<L::Pointer>> = Vec::new();
+        let stored = mapped.iter().find(|m| m.pointer.is_some());
+        let mut zeros_to = stored.map_or(block + look, |m| m.block);
+        for m in mapped {
+            let Some(pointer) = m.pointer else { continue };
+            let behind = fetch
+                .last()
+                .is_some_and(|last| pointer.follows(&last.pointer));
+            if m.block >= block + wanted && !behind {
+                break;
+            }
+            let in_memory = state.dirty.contains_key(&m.block)
+                || (m.block != block && self.cache.contains(&state.generation, m.block));
+            if !in_memory {
+                fetch.push(Mapping {
+                    block: m.block,
+                    pointer,
+                });
+            }
+        }
+        if let Some((&dirty, _)) = state.dirty.range(block..).next() {
+            zeros_to = zeros_to.min(dirty);
+        }
+        let ahead = fetch.iter().filter(|m| m.block >= block + wanted).count();
+        count(&self.counters.read_ahead_blocks, ahead as u64);
+        Ok(Plan { zeros_to, fetch })
+    }
+
+    /// Fetches into the cache, on a thread of the pool.
+    fn fetch_ahead(&self, vnode: &Vnode, range: &Range<u64>) {
+        let first = range.start;
+        let (plan, change) = {
+            let state = vnode.read();
+            let file_blocks = self.blocks_of(state.inode.size);
+            if state.live().is_err() || first >= file_blocks {
+                return;
+            }
+            let look = range.end.min(file_blocks) - first;
+            let Ok(plan) = self.plan_range(vnode, &state, first, look, look) else {
+                return;
+            };
+            (plan, state.changes.count())
+        };
+        if plan.fetch.is_empty() {
+            return;
+        }
+        // An error is left to the reader who needs the block.
+        let Ok(data) = self.fetch(vnode, &plan.fetch) else {
+            return;
+        };
+        let state = vnode.read();
+        if !state.changes.touched(change, &plan.blocks()) {
+            for (mapping, data) in plan.fetch.iter().zip(data) {
+                self.cache.insert(&state.generation, mapping.block, data);
+            }
+        }
+    }
+}
+
+/// See [`Store::plan`].
+pub(crate) struct Plan<P> {
+    /// From the block asked for up to here everything reads as zeros.
+    pub zeros_to: u64,
+    pub fetch: Vec<Mapping<P>>,
+}
+
+impl<P> Plan<P> {
+    /// From the first block that is fetched to the last.
+    pub fn blocks(&self) -> Range<u64> {
+        match (self.fetch.first(), self.fetch.last()) {
+            (Some(first), Some(last)) => first.block..last.block + 1,
+            _ => 0..0,
+        }
+    }
+}
+
+/// A range to fetch; when it is dropped, nobody waits for it any longer.
+struct Order {
+    vnode: Arc<Vnode>,
+    range: Range<u64>,
+}
+
+impl Drop for Order {
+    fn drop(&mut self) {
+        self.vnode.ahead.ended(&self.range);
+    }
+}
+
+/// Threads that fetch ahead; without any, nothing is fetched but by those who
+/// miss.
+pub(crate) struct ReadAhead(Workers<Order>);
+
+impl ReadAhead {
+    pub fn new<L: Layout>(store: &Arc<Store<L>>, threads: usize) -> Self {
+        let store = Arc::clone(store);
+        let fetch = move |order: Order| store.fetch_ahead(&order.vnode, &order.range);
+        ReadAhead(Workers::new("varve-ahead", threads, QUEUE_MAX, fetch))
+    }
+
+    /// Tells that `vnode` was read up to and including `block`.
+    #[inline]
+    pub fn progress(&self, vnode: &Arc<Vnode>, block: u64) {
+        if self.0.is_empty() {
+            return;
+        }
+        loop {
+            let range = {
+                let Some(mut window) = vnode.ahead.window.try_lock() else {
+                    return;
+                };
+                let Some((first, blocks)) = window.on_progress(block) else {
+                    return;
+                };
+                let range = first..first + blocks;
+                window.under_way.push(range.clone());
+                range
+            };
+            let order = Order {
+                vnode: Arc::clone(vnode),
+                range,
+            };
+            if !self.0.offer(order) {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_doubles_in_sequence_and_halves_out_of_it() {
+        let mut window = Window::default();
+        let mut at = 0;
+        for expected in [4, 8, 16, 32, 64, 128, 256, 256] {
+            let look = window.on_miss(at, 1);
+            assert_eq!(look, expected);
+            at += look;
+        }
+        assert_eq!(window.on_miss(5, 1), 128);
+        assert_eq!(window.on_miss(9_999, 1), 64);
+    }
+
+    #[test]
+    fn the_next_window_is_due_in_the_last_half() {
+        let mut window = Window::default();
+        window.on_miss(0, 8);
+        assert_eq!(window.on_progress(5), None);
+        assert_eq!(window.on_progress(6), Some((8, 8)));
+        assert_eq!(window.on_progress(7), None);
+        assert_eq!(window.on_progress(12), Some((16, 16)));
+    }
+
+    #[test]
+    fn several_large_windows_are_on_their_way() {
+        let mut window = Window::default();
+        window.on_miss(0, 256);
+        window.blocks = 256;
+        for first in [256, 512, 768, 1024] {
+            assert_eq!(window.on_progress(255), Some((first, 256)));
+        }
+        assert_eq!(window.on_progress(255), None);
+        assert_eq!(window.on_progress(511), Some((1280, 256)));
+        assert_eq!(window.on_progress(511), None);
+    }
+}

@@ -1,0 +1,123 @@
+//! What waits in memory to be appended.
+//!
+//! Bytes are what write-back and callers are held to. How many blocks, images and
+//! ranges there are is for layouts, which price what they have to write for each.
+
+use crate::layout::Unwritten;
+use crate::memory::overlay::Overlay;
+use crate::memory::queues::EPOCH_CHARGE_BYTES;
+use crate::memory::vnode::dirty_charge;
+use varve_device::sync::atomic::AtomicU64;
+use varve_device::sync::atomic::Ordering::Relaxed;
+
+/// See the module's head. Each call is one change of what waits.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    bytes: AtomicU64,
+    blocks: AtomicU64,
+    further: AtomicU64,
+    images: AtomicU64,
+    ranges: AtomicU64,
+}
+
+impl Waits {
+    /// Bytes, with what a block or an image counts for besides its content.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    /// All of it. Others may change it meanwhile.
+    pub fn now(&self) -> Unwritten {
+        Unwritten {
+            bytes: self.bytes(),
+            blocks: self.blocks.load(Relaxed),
+            further: self.further.load(Relaxed),
+            images: self.images.load(Relaxed),
+            ranges: self.ranges.load(Relaxed),
+        }
+    }
+
+    /// A block so long is dirty.
+    #[inline]
+    pub fn block_came(&self, bytes: usize) {
+        self.blocks.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(dirty_charge(bytes), Relaxed);
+    }
+
+    /// One that was so long is not any more.
+    pub fn block_went(&self, bytes: usize) {
+        self.blocks_went(1, dirty_charge(bytes));
+    }
+
+    /// So many are not, that counted for `charge` bytes.
+    pub fn blocks_went(&self, blocks: u64, charge: u64) {
+        if blocks == 0 {
+            return;
+        }
+        self.blocks.fetch_sub(blocks, Relaxed);
+        self.bytes.fetch_sub(charge, Relaxed);
+    }
+
+    /// A file's extended attributes are dirty, which take so many bytes.
+    pub fn attributes_came(&self, bytes: usize, block_bytes: usize) {
+        self.block_came(bytes);
+        (self.further).fetch_add(further(bytes, block_bytes), Relaxed);
+    }
+
+    /// Those that took so many are not any more.
+    pub fn attributes_went(&self, bytes: usize, block_bytes: usize) {
+        self.block_went(bytes);
+        (self.further).fetch_sub(further(bytes, block_bytes), Relaxed);
+    }
+
+    /// One has another length.
+    #[inline]
+    pub fn block_changed(&self, before: usize, after: usize) {
+        let (before, after) = (dirty_charge(before), dirty_charge(after));
+        if before < after {
+            self.bytes.fetch_add(after - before, Relaxed);
+        } else if after < before {
+            self.bytes.fetch_sub(before - after, Relaxed);
+        }
+    }
+
+    /// A member of the epoch, or a file in the queue.
+    #[inline]
+    pub fn image_came(&self) {
+        self.images.fetch_add(1, Relaxed);
+        self.bytes.fetch_add(EPOCH_CHARGE_BYTES, Relaxed);
+    }
+
+    /// So many of those are gone.
+    #[inline]
+    pub fn images_went(&self, images: u64) {
+        self.images.fetch_sub(images, Relaxed);
+        self.bytes.fetch_sub(EPOCH_CHARGE_BYTES * images, Relaxed);
+    }
+
+    /// Changes what is pending of a file.
+    pub fn pend(&self, pending: &mut Overlay, change: impl FnOnce(&mut Overlay)) {
+        let before = pending.len();
+        change(pending);
+        let after = pending.len();
+        if before < after {
+            self.ranges.fetch_add(after - before, Relaxed);
+        } else {
+            self.ranges_went(before - after);
+        }
+    }
+
+    /// So many ranges have been appended.
+    pub fn ranges_went(&self, ranges: u64) {
+        if ranges == 0 {
+            return;
+        }
+        self.ranges.fetch_sub(ranges, Relaxed);
+    }
+}
+
+/// Blocks beyond the first.
+fn further(bytes: usize, block_bytes: usize) -> u64 {
+    bytes.div_ceil(block_bytes).saturating_sub(1) as u64
+}

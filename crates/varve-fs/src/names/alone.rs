@@ -1,0 +1,110 @@
+//! Removing files that are not in memory.
+//!
+//! A file that nobody has in memory is removed with its last name: its inode is
+//! read to see that this is the last one and what the file took, and then
+//! nobody wants it again. So no vnode is made of it. What is kept until its
+//! end has been logged is its number: in the vnode table, because what the
+//! layout says of it is out of date, and in the epoch, which logs the end.
+//!
+//! Invariants:
+//! - A file is *alone* if no vnode of its number is in the table and nobody holds
+//!   the number. It stays so while the loading lock of its number is held: whoever
+//!   would hold it needs a vnode first.
+//! - From its end until that is logged its number is among the ended ones, and no
+//!   vnode of it is made. Then the layout knows better.
+
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::{Inode, flags};
+use crate::layout::{Layout, Usage};
+use crate::locks::Ranked;
+use crate::memory::queues::Ended;
+use crate::memory::vnode::{Vnode, usage_of};
+use crate::memory::vnode_table::Known;
+use crate::names::unlink::wrong_child;
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, View};
+use std::sync::Arc;
+use varve_device::sync::MutexGuard;
+
+/// A file that is not in memory, and stays so while this lives.
+pub(crate) struct Alone<'a> {
+    pub inode: Inode,
+    _loading: Ranked<MutexGuard<'a, ()>>,
+}
+
+impl Alone<'_> {
+    /// # Errors
+    /// `Damaged` if it is not what the entry of `directory` says.
+    pub fn must_be(&self, kind: FileKind, directory: InodeNo) -> Result<()> {
+        if self.inode.kind() == kind {
+            return Ok(());
+        }
+        let what = "which is of another kind";
+        Err(wrong_child(directory, self.inode.ino, what))
+    }
+}
+
+/// What an entry that is to be removed leads to.
+pub(crate) enum Taken<'a> {
+    /// It is in memory, or has to be.
+    Vnode(Arc<Vnode>),
+    /// It is not, and ends with this name.
+    Alone(Alone<'a>),
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// The file of a number of which one name is to be removed.
+    ///
+    /// # Errors
+    /// As [`Self::vnode`].
+    pub(crate) fn take_up(&self, ino: InodeNo) -> Result<Taken<'_>> {
+        if let Some(vnode) = self.table.get(ino) {
+            return Ok(Taken::Vnode(vnode));
+        }
+        if ino < InodeNo::ROOT {
+            return Err(Error::Stale); // a layout's own
+        }
+        let loading = self.table.loading(ino);
+        match self.table.known(ino) {
+            Known::Vnode(vnode) => return Ok(Taken::Vnode(vnode)),
+            Known::Ended => return Err(Error::Stale),
+            Known::Held => return Ok(Taken::Vnode(self.enter_vnode(ino)?)),
+            Known::Nothing => {}
+        }
+        let inode = self.checked_inode(ino, |layout| layout.read_inode_once(View::Live, ino))?;
+        if !self.ends_at_once(&inode) {
+            return Ok(Taken::Vnode(self.enter_vnode(ino)?));
+        }
+        Ok(Taken::Alone(Alone {
+            inode,
+            _loading: loading,
+        }))
+    }
+
+    /// True if nothing is left of the file once its next name goes, and one step
+    /// frees it.
+    fn ends_at_once(&self, inode: &Inode) -> bool {
+        inode.nlink <= 1
+            && inode.kind() != FileKind::Directory
+            && inode.flags & flags::TRUNCATING == 0
+            && inode.blocks <= self.step_blocks
+    }
+
+    /// Ends a file whose last name has just been removed.
+    pub(crate) fn end_alone(&self, file: Alone<'_>) {
+        let inode = &file.inode;
+        let ended = Ended {
+            ino: inode.ino,
+            version: inode.version,
+            counted: usage_of(inode),
+        };
+        self.table.end(ended.ino);
+        self.space.settle(ended.counted, Usage::default());
+        self.waits.image_came();
+        let mut queues = self.queues();
+        queues.ended.push(ended);
+        self.has_joined(&mut queues);
+        count(&self.store.counters.frees, 1);
+    }
+}

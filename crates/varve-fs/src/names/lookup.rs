@@ -1,0 +1,310 @@
+//! Looking names up, and what every change of names needs.
+
+use crate::account::prices::{NAME_BYTES, REMOVAL_BYTES};
+use crate::attr::{Attr, Caller};
+use crate::attributes::file_flags::may_change;
+use crate::attributes::permission::{EXECUTE, WRITE};
+use crate::directory;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::vnode::{State, Vnode};
+use crate::names::directory_blocks::{Changed, Searched};
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// Links a file may have.
+pub(crate) const LINKS_MAX: u32 = u32::MAX / 2;
+
+impl<L: Layout> FileSystem<L> {
+    /// What a name leads to; `.` and `..` work.
+    ///
+    /// # Errors
+    /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Stale`,
+    /// `Damaged`, device errors.
+    pub fn lookup(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Attr> {
+        self.look_up(view, caller, parent, name, 0)
+    }
+
+    /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
+    /// it. From the moment it is found, nobody can take its number away.
+    ///
+    /// # Errors
+    /// As [`Self::lookup`].
+    pub fn lookup_held(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+    ) -> Result<Attr> {
+        self.look_up(view, caller, parent, name, 1)
+    }
+
+    fn look_up(
+        &self,
+        view: View,
+        caller: &Caller,
+        parent: InodeNo,
+        name: &[u8],
+        holds: u64,
+    ) -> Result<Attr> {
+        let View::Live = view;
+        count(&self.store.counters.lookups, 1);
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let vnode = {
+            let state = directory.read_directory();
+            state.live()?;
+            self.permit(caller, &directory, &state, EXECUTE)?;
+            let vnode = match name {
+                b"." => Arc::clone(&directory),
+                b".." => self.above(&directory, &state)?,
+                _ => {
+                    let found = self.find(&directory, &state, name)?;
+                    self.named(parent, found.ok_or(Error::NotFound)?)?
+                }
+            };
+            // While the directory is locked the name stays, and the file with it.
+            vnode.refs.fetch_add(holds, Relaxed);
+            vnode
+        };
+        let state = vnode.read();
+        if state.live().is_err() {
+            // Not held, and removed since; or damage counted too few names.
+            vnode.refs.fetch_sub(holds, Relaxed);
+            return Err(Error::NotFound);
+        }
+        Ok(vnode.attr(&state, self.store.geometry.block_bytes))
+    }
+
+    /// The directory above one that is locked. It cannot go meanwhile, unless
+    /// the one below it has gone already.
+    fn above(&self, directory: &Arc<Vnode>, state: &State) -> Result<Arc<Vnode>> {
+        if directory.ino == InodeNo::ROOT {
+            return Ok(Arc::clone(directory));
+        }
+        if state.inode.nlink == 0 {
+            return Err(Error::NotFound);
+        }
+        match self.vnode(state.inode.parent) {
+            Ok(above) if above.kind == FileKind::Directory => Ok(above),
+            Ok(_) | Err(Error::Stale) => Err(Error::Damaged {
+                ino: Some(directory.ino),
+                detail: format!("it lies in {:?}, which is no directory", state.inode.parent),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The directory that holds a directory's name; the root is its own.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `Stale`, `Damaged`, device errors.
+    pub fn parent(&self, view: View, ino: InodeNo) -> Result<InodeNo> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        vnode.directory()?;
+        let state = vnode.read();
+        state.live()?;
+        Ok(state.inode.parent)
+    }
+
+    /// Begins an operation that may add a name to `parent`.
+    pub(crate) fn begin_in(
+        &self,
+        parent: InodeNo,
+        growth: Usage,
+    ) -> Result<(Arc<Vnode>, crate::account::Operation<'_>)> {
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let operation = self.begin(self.with_name(growth), NAME_BYTES, Purpose::Grow)?;
+        Ok((directory, operation))
+    }
+
+    /// Begins an operation that only removes a name from `parent`.
+    pub(crate) fn begin_removal(
+        &self,
+        parent: InodeNo,
+    ) -> Result<(Arc<Vnode>, crate::account::Operation<'_>)> {
+        let directory = self.vnode(parent)?;
+        directory.directory()?;
+        let operation = self.begin(Usage::default(), REMOVAL_BYTES, Purpose::Shrink)?;
+        Ok((directory, operation))
+    }
+
+    /// `growth`, and what adding a name may take.
+    pub(crate) fn with_name(&self, growth: Usage) -> Usage {
+        let blocks = directory::INSERT_BLOCKS_MAX;
+        Usage {
+            inodes: growth.inodes,
+            blocks: growth.blocks + blocks,
+            sectors: growth.sectors + blocks * self.store.sectors_per_block(),
+        }
+    }
+
+    /// # Errors
+    /// `NotFound` for a directory that was removed, `AccessDenied`,
+    /// `NotPermitted` if it is immutable.
+    pub(crate) fn may_enter(
+        &self,
+        caller: &Caller,
+        directory: &Vnode,
+        state: &State,
+    ) -> Result<()> {
+        state.live()?;
+        may_change(&state.inode)?;
+        self.permit(caller, directory, state, WRITE | EXECUTE)?;
+        if state.inode.nlink == 0 {
+            Err(Error::NotFound)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Searches a directory.
+    #[inline]
+    pub(crate) fn find(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        name: &[u8],
+    ) -> Result<Option<(InodeNo, FileKind)>> {
+        if state.inode.blocks == 0 {
+            return if name.len() > directory::MAX_NAME_BYTES {
+                Err(Error::NameTooLong)
+            } else {
+                Ok(None)
+            };
+        }
+        let mut blocks = Searched {
+            store: &self.store,
+            vnode,
+            state,
+        };
+        directory::lookup(&self.store.key(vnode), &mut blocks, name)
+    }
+
+    /// Searches a directory for a name that is to be removed.
+    pub(crate) fn find_entry(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        name: &[u8],
+    ) -> Result<directory::SearchedEntry> {
+        if state.inode.blocks == 0 {
+            return Err(match name.len() > directory::MAX_NAME_BYTES {
+                true => Error::NameTooLong,
+                false => Error::NotFound,
+            });
+        }
+        let mut blocks = Searched {
+            store: &self.store,
+            vnode,
+            state,
+        };
+        let entry = directory::search(&self.store.key(vnode), &mut blocks, name)?;
+        entry.ok_or(Error::NotFound)
+    }
+
+    /// Removes what [`Self::find_entry`] found; the directory has been locked
+    /// since.
+    pub(crate) fn remove_entry(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        (name, entry): (&[u8], directory::SearchedEntry),
+        now: Timestamp,
+    ) -> Result<()> {
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::remove_entry(&key, blocks, entry)
+        })?;
+        state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
+        Ok(())
+    }
+
+    /// Adds a name; the directory's times, size and counts follow.
+    pub(crate) fn add_name(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        name: &[u8],
+        ino: InodeNo,
+        kind: FileKind,
+        now: Timestamp,
+    ) -> Result<()> {
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::insert(&key, blocks, name, ino, kind)
+        })?;
+        state.inode.size += entry_bytes(name);
+        Ok(())
+    }
+
+    /// Removes a name.
+    pub(crate) fn remove_name(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        name: &[u8],
+        now: Timestamp,
+    ) -> Result<()> {
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::remove(&key, blocks, name).map(|_| ())
+        })?;
+        state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
+        Ok(())
+    }
+
+    /// Runs a change of a directory, and puts it into the epoch.
+    pub(crate) fn change_names(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        now: Timestamp,
+        change: impl FnOnce(&mut Changed<'_, L>) -> Result<()>,
+    ) -> Result<()> {
+        let before = state.usage();
+        let changed = change(&mut Changed {
+            fs: self,
+            vnode,
+            state,
+            now,
+            prepared: Vec::new(),
+        });
+        self.space.settle(before, state.usage());
+        if changed.is_ok() {
+            state.inode.mtime = now;
+            state.inode.ctime = now;
+        }
+        if changed.is_ok() || state.has_data() {
+            self.join(vnode, state);
+        }
+        changed
+    }
+}
+
+/// What an entry adds to a directory's size: for people only.
+fn entry_bytes(name: &[u8]) -> u64 {
+    name.len() as u64 + 16
+}
+
+/// # Errors
+/// `Exists` for `.` and `..`, which every directory has.
+pub(crate) fn new_name(name: &[u8]) -> Result<()> {
+    match name {
+        b"" => Err(Error::NotFound),
+        b"." | b".." => Err(Error::Exists),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,10 @@
+//! Names: looked up, made, removed, moved, listed.
+
+mod alone;
+mod create;
+mod directory_blocks;
+pub(crate) mod lookup;
+mod passages;
+mod readdir;
+mod rename;
+mod unlink;

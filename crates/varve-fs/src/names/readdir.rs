@@ -1,0 +1,107 @@
+//! Listing directories.
+
+use crate::attr::Entry;
+use crate::directory;
+use crate::error::Result;
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::names::directory_blocks::Searched;
+use crate::types::{FileKind, InodeNo, View};
+
+/// Entries taken out of a directory under its lock at a time.
+const BATCH: usize = 128;
+
+const DOT: u64 = 1;
+const DOT_DOT: u64 = 2;
+
+/// Entries on their way from the directory to the caller.
+#[derive(Default)]
+struct Batch {
+    names: Vec<u8>,
+    /// Inode, kind, cookie, and where the name ends.
+    entries: Vec<(InodeNo, FileKind, u64, usize)>,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Hands out the entries whose cookies are greater than `after`, until
+    /// `emit` answers false. 0 begins; `.` has cookie 1 and `..` 2, names have
+    /// stable ones below 2^63. An entry that exists throughout is seen exactly
+    /// once, however long the listing takes. No lock is held while `emit`
+    /// runs, so it may call the file system.
+    ///
+    /// # Errors
+    /// `NotDirectory`, `Stale`, `Damaged`, device errors.
+    pub fn readdir(
+        &self,
+        view: View,
+        ino: InodeNo,
+        after: u64,
+        emit: &mut dyn FnMut(Entry<'_>) -> bool,
+    ) -> Result<()> {
+        let View::Live = view;
+        let vnode = self.vnode(ino)?;
+        vnode.directory()?;
+        let mut after = after;
+        let parent = {
+            let state = vnode.read_directory();
+            state.live()?;
+            state.inode.parent
+        };
+        let dots: [(&[u8], InodeNo, u64); 2] = [(b".", ino, DOT), (b"..", parent, DOT_DOT)];
+        for (name, ino, cookie) in dots {
+            if after < cookie {
+                if !emit(Entry {
+                    name,
+                    ino,
+                    kind: FileKind::Directory,
+                    cookie,
+                }) {
+                    return Ok(());
+                }
+                after = cookie;
+            }
+        }
+        let mut batch = Batch::default();
+        loop {
+            batch.names.clear();
+            batch.entries.clear();
+            let listed = {
+                let state = vnode.read_directory();
+                if state.inode.blocks == 0 {
+                    Ok(())
+                } else {
+                    let key = self.store.key(&vnode);
+                    let mut blocks = Searched {
+                        store: &self.store,
+                        vnode: &vnode,
+                        state: &state,
+                    };
+                    directory::list(&key, &mut blocks, after, &mut |name, ino, kind, cookie| {
+                        batch.names.extend_from_slice(name);
+                        batch.entries.push((ino, kind, cookie, batch.names.len()));
+                        batch.entries.len() < BATCH
+                    })
+                }
+            };
+            let mut start = 0;
+            for &(ino, kind, cookie, end) in &batch.entries {
+                let name = &batch.names[start..end];
+                start = end;
+                if !emit(Entry {
+                    name,
+                    ino,
+                    kind,
+                    cookie,
+                }) {
+                    return Ok(());
+                }
+                after = cookie;
+            }
+            listed?;
+            if batch.entries.len() < BATCH {
+                self.touch(&vnode);
+                return Ok(());
+            }
+        }
+    }
+}

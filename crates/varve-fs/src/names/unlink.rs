@@ -1,0 +1,298 @@
+//! Removing names, and freeing what has none and is not held.
+
+use crate::attr::{Attr, Caller};
+use crate::content::truncate::Survey;
+use crate::directory;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Layout, Usage};
+use crate::memory::changes::ALL;
+use crate::memory::overlay::Overlay;
+use crate::memory::vnode::{Life, State, Vnode};
+use crate::names::alone::Taken;
+use crate::names::directory_blocks::Searched;
+use crate::statistics::count;
+use crate::types::{FileKind, InodeNo, Timestamp, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// Where an entry leads.
+pub(crate) type Found = (InodeNo, FileKind);
+
+/// The error of an entry of `directory` that leads to the wrong inode.
+pub(crate) fn wrong_child(directory: InodeNo, ino: InodeNo, what: &str) -> Error {
+    Error::Damaged {
+        ino: Some(directory),
+        detail: format!("an entry leads to {ino:?}, {what}"),
+    }
+}
+
+/// The error of an entry whose inode cannot be had.
+fn lost_child(directory: InodeNo, ino: InodeNo) -> impl Fn(Error) -> Error {
+    move |error| match error {
+        Error::Stale => wrong_child(directory, ino, "which does not exist"),
+        other => other,
+    }
+}
+
+/// # Errors
+/// `Damaged` unless the vnode is what the entry of `directory` says.
+fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Result<()> {
+    if vnode.kind != kind {
+        return Err(wrong_child(directory, ino, "which is of another kind"));
+    }
+    let above = vnode.above.load(Relaxed);
+    if kind == FileKind::Directory && (above != directory.0 || ino == directory) {
+        let what = "which is not below this directory";
+        return Err(wrong_child(directory, ino, what));
+    }
+    Ok(())
+}
+
+/// Cached blocks of a freed file that are forgotten at once.
+const FORGET_FREED: u64 = 8;
+
+impl<L: Layout> FileSystem<L> {
+    /// Removes a name that is not a directory's. With its last name a file
+    /// goes, or when it is last released.
+    ///
+    /// # Errors
+    /// `NotFound`, `IsDirectory`, `NotPermitted` in sticky directories,
+    /// `AccessDenied`, `NotDirectory`, `ReadOnly`, `Stale`, `Damaged`, device
+    /// errors. A full volume is none.
+    pub fn unlink(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        let View::Live = view;
+        if matches!(name, b"." | b"..") {
+            return Err(Error::IsDirectory);
+        }
+        let (directory, operation) = self.begin_removal(parent)?;
+        let now = self.now();
+        {
+            let mut above = directory.write_directory();
+            self.may_enter(caller, &directory, &above)?;
+            let entry = self.find_entry(&directory, &above, name)?;
+            let found = entry.leads_to();
+            if found.1 == FileKind::Directory {
+                return Err(Error::IsDirectory);
+            }
+            match self.take_up(found.0).map_err(lost_child(parent, found.0))? {
+                Taken::Vnode(vnode) => {
+                    must_be_as_named(&vnode, parent, found)?;
+                    let mut state = vnode.write();
+                    state.live()?;
+                    self.permit_removal(caller, &above.inode, &state.inode)?;
+                    self.remove_entry(&directory, &mut above, (name, entry), now)?;
+                    self.drop_link(&vnode, &mut state, now);
+                }
+                Taken::Alone(file) => {
+                    file.must_be(found.1, parent)?;
+                    self.permit_removal(caller, &above.inode, &file.inode)?;
+                    self.remove_entry(&directory, &mut above, (name, entry), now)?;
+                    self.end_alone(file);
+                }
+            }
+        }
+        count(&self.store.counters.unlinks, 1);
+        drop(operation);
+        self.dirtied();
+        self.settle_names(&directory)
+    }
+
+    /// Removes an empty directory.
+    ///
+    /// # Errors
+    /// `NotEmpty`, `NotDirectory`, `Invalid` for `.`, otherwise as
+    /// [`Self::unlink`].
+    pub fn rmdir(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
+        let View::Live = view;
+        match name {
+            b"." => return Err(Error::Invalid("a directory's own name")),
+            b".." => return Err(Error::NotEmpty),
+            _ => {}
+        }
+        let (directory, operation) = self.begin_removal(parent)?;
+        let now = self.now();
+        {
+            let mut above = directory.write_directory();
+            self.may_enter(caller, &directory, &above)?;
+            let found = self.find(&directory, &above, name)?;
+            let found = found.ok_or(Error::NotFound)?;
+            if found.1 != FileKind::Directory {
+                return Err(Error::NotDirectory);
+            }
+            let vnode = self.named(parent, found)?;
+            let mut state = vnode.write();
+            state.live()?;
+            self.permit_removal(caller, &above.inode, &state.inode)?;
+            self.must_be_empty(&vnode, &state)?;
+            self.remove_name(&directory, &mut above, name, now)?;
+            above.inode.nlink = above.inode.nlink.saturating_sub(1).max(2);
+            self.drop_directory(&vnode, &mut state, now);
+        }
+        count(&self.store.counters.unlinks, 1);
+        drop(operation);
+        self.dirtied();
+        self.settle_names(&directory)
+    }
+
+    /// The vnode that an entry of `directory` names, which is locked. The
+    /// inode must exist and be what the entry says, as entries go first.
+    ///
+    /// # Errors
+    /// `Damaged` if it is not so.
+    pub(crate) fn named(&self, directory: InodeNo, found: Found) -> Result<Arc<Vnode>> {
+        let vnode = self.vnode(found.0);
+        let vnode = vnode.map_err(lost_child(directory, found.0))?;
+        must_be_as_named(&vnode, directory, found)?;
+        Ok(vnode)
+    }
+
+    /// # Errors
+    /// `NotEmpty` if the directory holds names.
+    pub(crate) fn must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+        if state.inode.blocks == 0 {
+            return Ok(());
+        }
+        let key = self.store.key(vnode);
+        let mut blocks = Searched {
+            store: &self.store,
+            vnode,
+            state,
+        };
+        if directory::is_empty(&key, &mut blocks)? {
+            Ok(())
+        } else {
+            Err(Error::NotEmpty)
+        }
+    }
+
+    /// One name fewer.
+    pub(crate) fn drop_link(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
+        // A damaged image may count too few.
+        state.inode.nlink = state.inode.nlink.saturating_sub(1);
+        state.inode.ctime = now;
+        self.leave_name(vnode, state);
+    }
+
+    /// A directory lost its name.
+    pub(crate) fn drop_directory(&self, vnode: &Arc<Vnode>, state: &mut State, now: Timestamp) {
+        vnode.turn();
+        state.inode.nlink = 0;
+        state.inode.ctime = now;
+        self.leave_name(vnode, state);
+    }
+
+    fn leave_name(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        if state.inode.nlink == 0 && vnode.refs.load(SeqCst) == 0 {
+            self.end(vnode, state);
+        } else {
+            self.join(vnode, state);
+        }
+    }
+
+    /// A file without names that nobody holds: freed now, or, if it is large,
+    /// in steps.
+    fn end(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        let blocks = state.inode.blocks.max(state.logged.blocks);
+        if blocks <= self.step_blocks {
+            self.free(vnode, state);
+            return;
+        }
+        state.life = Life::Doomed;
+        self.join(vnode, state);
+        self.queues().reap.push_back(Arc::clone(vnode));
+    }
+
+    /// Frees a file: all at once, in memory and with the epoch.
+    pub(crate) fn free(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        let before = state.usage();
+        let cached = self.store.blocks_of(state.inode.size).min(FORGET_FREED);
+        if state.inode.flags & flags::INLINE == 0 && state.logged.ever {
+            for block in 0..cached {
+                self.store.cache.take(&state.generation, block);
+            }
+        }
+        self.remove(state, 0, u64::MAX, Survey::All);
+        // The record of its end says it all.
+        self.waits
+            .pend(&mut state.pending, |all| *all = Overlay::default());
+        self.space.settle(before, Usage::default());
+        state.life = Life::Freed;
+        state.inline_dirty = false;
+        if let Some(bytes) = state.waiting_xattrs() {
+            self.waits.attributes_went(bytes, self.store.block_bytes);
+            state.xattrs_dirty = false;
+        }
+        state.changes.note(ALL);
+        self.dequeue(state);
+        count(&self.store.counters.frees, 1);
+        if state.logged.ever {
+            self.join(vnode, state);
+        } else {
+            // Nobody but the epoch's list knows of it any more.
+            self.table.remove(vnode);
+            self.store.layout.forget_inode(vnode.ino);
+        }
+    }
+
+    /// Keeps a file alive without names until it is released.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone.
+    pub fn retain(&self, ino: InodeNo) -> Result<()> {
+        let vnode = self.vnode(ino)?;
+        let state = vnode.read();
+        state.live()?;
+        vnode.refs.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// [`Self::retain`] of the very file that was found: its number may have
+    /// been given to another since.
+    ///
+    /// # Errors
+    /// `Stale` if it is gone.
+    pub fn hold(&self, found: &Attr) -> Result<()> {
+        let vnode = self.vnode(found.ino)?;
+        let state = vnode.read();
+        state.live()?;
+        if state.inode.version != found.version {
+            return Err(Error::Stale);
+        }
+        vnode.refs.fetch_add(1, Relaxed);
+        Ok(())
+    }
+
+    /// Gives back references; with the last one a file without names goes.
+    pub fn release(&self, ino: InodeNo, references: u64) {
+        let loaded = self.table.get(ino);
+        let Some(vnode) = loaded.or_else(|| self.table.release(ino, references)) else {
+            return; // one that is not in memory has a name
+        };
+        self.let_go(&vnode, references);
+    }
+
+    /// [`Self::release`] of this very vnode, whoever has its number by now.
+    pub(crate) fn let_go(&self, vnode: &Arc<Vnode>, references: u64) {
+        let held = vnode.refs.fetch_update(Relaxed, Relaxed, |refs| {
+            Some(refs.saturating_sub(references))
+        });
+        if held.is_ok_and(|held| held > references) || vnode.read().inode.nlink > 0 {
+            return;
+        }
+        if self.check_writable().is_err() {
+            return; // the next mount frees it
+        }
+        let operation = self.begin_unasked();
+        let mut state = vnode.write();
+        // Somebody may have taken it up, or freed it, in between.
+        let over = state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0;
+        if over && state.life == Life::Live {
+            self.end(vnode, &mut state);
+        }
+        drop(state);
+        drop(operation);
+        self.dirtied();
+    }
+}
