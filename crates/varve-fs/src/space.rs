@@ -205,14 +205,12 @@ impl<L: Layout> FileSystem<L> {
         demand.tries.set(demand.tries.get() + 1);
         account.crowd.enter();
         account.asked.add(growth);
-        account.asked_bytes.fetch_add(coming.bytes, Relaxed);
-        (account.asked_attributes).fetch_add(coming.attributes, Relaxed);
+        account.asked_coming.add(coming);
         let answer = self.admits(demand);
         // Promised before it is no longer asked for.
         let admitted = answer.map(|()| Operation::admitted(account, growth, coming));
         account.asked.subtract(growth);
-        (account.asked_attributes).fetch_sub(coming.attributes, Relaxed);
-        account.asked_bytes.fetch_sub(coming.bytes, Relaxed);
+        account.asked_coming.subtract(coming);
         if admitted.is_err() {
             account.crowd.leave();
         }
@@ -223,20 +221,18 @@ impl<L: Layout> FileSystem<L> {
         let account = &self.space;
         let (asked, coming) = match demand.purpose {
             // Nobody may be admitted into what another was promised.
-            Purpose::Grow | Purpose::Rewrite => {
-                let attributes = account.asked_attributes.load(Relaxed);
-                let bytes = account.asked_bytes.load(Relaxed);
-                (account.asked.get(), Coming { bytes, attributes })
-            }
+            Purpose::Grow | Purpose::Rewrite => (account.asked.get(), account.asked_coming.get()),
             // Those who grow the tree may be refused; this one may not, and
             // does not wait for them.
             Purpose::Shrink => (demand.growth, demand.coming),
         };
         let total = sum(sum(account.present.get(), account.promised.get()), asked);
+        let unwritten = self.waits.now();
+        let promised = account.promised_coming.get();
         let waiting = Waiting {
-            unwritten: self.waits.now(),
-            promised_attributes: account.promised_attributes.load(Relaxed),
-            promised: account.promised_bytes.load(Relaxed),
+            unwritten,
+            promised: promised.bytes,
+            promised_attributes: promised.attributes,
             asked: coming.bytes,
             asked_attributes: coming.attributes,
             operations: account.crowd.under_way(),

@@ -1,7 +1,6 @@
 //! Where things are on the device, and the one rule of where the log goes on.
 
-use crate::format::ifile::IMAP_OFFSET;
-use crate::format::ifile::InodePlace;
+use crate::format::ifile::{IMAP_OFFSET, InodePlace};
 use crate::format::inode::MAX_XATTR_BYTES;
 use crate::format::node::{FANOUT, PACKED_SECTORS};
 use crate::format::summary::MAX_PARTIAL_BYTES;

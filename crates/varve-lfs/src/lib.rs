@@ -84,8 +84,7 @@ pub mod internal {
     pub use crate::mkfs::{Reserve, default_segment_bytes, first_record, fixed_layout};
     pub use crate::mount::Parts;
     pub use crate::outside::Verifying;
-    pub use crate::reader::Reader;
-    pub use crate::reader::Tree;
+    pub use crate::reader::{Reader, Tree};
     pub use crate::recovery::{
         Image, Recovered, clear_leftover, load_base, read_ring, read_what_is_readable, recover,
         roll_forward, unfinished_after, valid_records,

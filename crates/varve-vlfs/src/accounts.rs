@@ -9,8 +9,7 @@
 
 use crate::Vlfs;
 use crate::error::{Error, Result};
-use crate::prices::PATH_MAX;
-use crate::prices::WORST;
+use crate::prices::{PATH_MAX, WORST};
 use crate::writer::Writer;
 use varve_fs::{Purpose, StatFs, Unwritten, Usage, Waiting};
 

@@ -6,12 +6,10 @@
 //! cargo run --example copy_tree backup.img ~/letters
 //! ```
 
-use std::env;
 use std::error::Error;
-use std::fs;
-use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::{env, fs, io};
 use varve::{FileTimes, Volume, VolumeOptions};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;

@@ -6,12 +6,11 @@
 //! cargo run --release --example many_threads [IMAGE]
 //! ```
 
-use std::env;
 use std::error::Error;
 use std::io::Write;
 use std::path::PathBuf;
-use std::thread;
 use std::time::Instant;
+use std::{env, thread};
 use varve::{OpenOptions, Volume};
 
 const WRITERS: usize = 4;

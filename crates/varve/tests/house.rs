@@ -1,6 +1,7 @@
 //! The house keeps its order: within a crate, rooms know each other in one
 //! direction. A room is a module right below `src`, with all that lies in it; an
-//! arrow leads from the room that writes `crate::other` to the other one.
+//! arrow leads from the room that writes `crate::other`, or as many `super::` as lead
+//! to the root, to the other one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -68,6 +69,12 @@ fn word(text: &str) -> String {
     text.chars().take_while(is_part).collect()
 }
 
+/// How many modules a file lies below the crate's root.
+fn depth(within: &Path) -> usize {
+    let own = usize::from(within.file_stem().unwrap() != "mod");
+    within.components().count() - 1 + own
+}
+
 fn arrows(name: &str) -> Arrows {
     let src = crates().join(name).join("src");
     let mut files = Vec::new();
@@ -77,10 +84,10 @@ fn arrows(name: &str) -> Arrows {
         let within = file.strip_prefix(&src).unwrap();
         let first = within.components().next().unwrap();
         let room = Path::new(&first).file_stem().unwrap().to_str().unwrap();
-        arrows
-            .entry(room.to_owned())
-            .or_default()
-            .extend(named(&code(&file)));
+        let to_root = "super::".repeat(depth(within));
+        let code = code(&file).replace(&to_root, "crate::");
+        let room = arrows.entry(room.to_owned()).or_default();
+        room.extend(named(&code));
     }
     // The crate's root only says which rooms there are.
     arrows.remove("lib");
@@ -91,8 +98,8 @@ fn arrows(name: &str) -> Arrows {
     arrows
 }
 
-/// Rooms that nobody above them is known by, again and again: what is left goes in
-/// a circle.
+/// Takes away the rooms that know no other, again and again: what is left goes in a
+/// circle, or leads to one.
 fn circles(mut arrows: Arrows) -> Arrows {
     loop {
         let ends: Vec<String> = arrows
@@ -130,6 +137,8 @@ fn a_circle_is_found() {
         named("use crate::{a::{b, c}, d}; crate::e::f(crate::g)"),
         ["a", "d", "e", "g"].map(String::from).into()
     );
+    let deep = ["a.rs", "a/mod.rs", "a/b.rs", "a/b/c.rs"].map(|file| depth(Path::new(file)));
+    assert_eq!(deep, [1, 1, 2, 3]);
     let to = |rooms: &[&str]| rooms.iter().map(|room| (*room).to_owned()).collect();
     let arrows = |of_c| {
         Arrows::from([

@@ -76,14 +76,10 @@ pub(crate) struct SpaceAccount {
     pub promised: Sum,
     /// The same of operations that wait for the answer.
     pub asked: Sum,
-    /// Bytes that operations which were admitted may add to what waits in
-    /// memory.
-    pub promised_bytes: AtomicU64,
-    /// Of these, extended attributes.
-    pub promised_attributes: AtomicU64,
+    /// What operations which were admitted may add to what waits in memory.
+    pub promised_coming: ComingSum,
     /// The same of operations that wait for the answer.
-    pub asked_bytes: AtomicU64,
-    pub asked_attributes: AtomicU64,
+    pub asked_coming: ComingSum,
     /// The highest block that an operation was to reach.
     pub highest_block: AtomicU64,
     /// See `content/held.rs`.
@@ -156,6 +152,36 @@ impl Coming {
     }
 }
 
+/// What several operations add. The attributes are seen to be no more than all
+/// bytes: adding begins with all, taking away and looking with the attributes.
+#[derive(Debug, Default)]
+pub(crate) struct ComingSum {
+    bytes: AtomicU64,
+    attributes: AtomicU64,
+}
+
+impl ComingSum {
+    pub fn add(&self, coming: Coming) {
+        self.bytes.fetch_add(coming.bytes, Relaxed);
+        if coming.attributes > 0 {
+            self.attributes.fetch_add(coming.attributes, Relaxed);
+        }
+    }
+
+    pub fn subtract(&self, coming: Coming) {
+        if coming.attributes > 0 {
+            self.attributes.fetch_sub(coming.attributes, Relaxed);
+        }
+        self.bytes.fetch_sub(coming.bytes, Relaxed);
+    }
+
+    pub fn get(&self) -> Coming {
+        let attributes = self.attributes.load(Relaxed);
+        let bytes = self.bytes.load(Relaxed);
+        Coming { bytes, attributes }
+    }
+}
+
 /// An operation under way: its promise, and its share of the gate.
 pub(crate) struct Operation<'a> {
     pub account: &'a SpaceAccount,
@@ -168,10 +194,7 @@ impl<'a> Operation<'a> {
     /// It will come, and need what it asked for. It has entered the crowd.
     pub fn admitted(account: &'a SpaceAccount, growth: Usage, coming: Coming) -> Self {
         account.promised.add(growth);
-        account.promised_bytes.fetch_add(coming.bytes, Relaxed);
-        if coming.attributes > 0 {
-            (account.promised_attributes).fetch_add(coming.attributes, Relaxed);
-        }
+        account.promised_coming.add(coming);
         Operation {
             account,
             growth,
@@ -185,11 +208,7 @@ impl Drop for Operation<'_> {
     fn drop(&mut self) {
         self.gate = None;
         self.account.promised.subtract(self.growth);
-        // The part first: it is never more than all.
-        if self.coming.attributes > 0 {
-            (self.account.promised_attributes).fetch_sub(self.coming.attributes, Relaxed);
-        }
-        (self.account.promised_bytes).fetch_sub(self.coming.bytes, Relaxed);
+        self.account.promised_coming.subtract(self.coming);
         self.account.crowd.leave();
     }
 }

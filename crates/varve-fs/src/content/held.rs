@@ -14,8 +14,7 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Usage};
 use crate::types::{InodeNo, View};
-use crate::via::HeldTimes;
-use crate::via::Via;
+use crate::via::{HeldTimes, Via};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// What became of a held write.

@@ -15,8 +15,7 @@ use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, View};
-use crate::via::HeldTimes;
-use crate::via::Via;
+use crate::via::{HeldTimes, Via};
 use std::sync::Arc;
 
 /// Longer writes take the lock once per so many bytes.

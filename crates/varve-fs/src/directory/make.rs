@@ -1,8 +1,10 @@
 //! Nodes made whole, and leaves edited in place.
 
 use super::Key;
-use super::node::{Child, ENTRY_BYTES, Entry, EntryHeader, HEADER_BYTES, INNER, LEAF, Leaf};
-use super::node::{MAGIC, MAX_LEVEL, NODE_BYTES, NodeHeader, RootHeader};
+use super::node::{
+    Child, ENTRY_BYTES, Entry, EntryHeader, HEADER_BYTES, INNER, LEAF, Leaf, MAGIC, MAX_LEVEL,
+    NODE_BYTES, NodeHeader, RootHeader,
+};
 use crate::types::{FileKind, InodeNo};
 use zerocopy::{FromBytes, IntoBytes};
 

@@ -4,11 +4,10 @@
 //! planned first ([`Plan`]): everything is read, checked and numbered before
 //! the first block is written, so that a failure leaves the tree as it was.
 
-use super::make;
 use super::node::{self, Bounds, Child, Entry, MAX_LEVEL, Node, max_children};
 use super::numbers::Numbers;
 use super::tree::{Descent, Found, Place, Step, child_block};
-use super::{DirectoryBlocks, Key};
+use super::{DirectoryBlocks, Key, make};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 

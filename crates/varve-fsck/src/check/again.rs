@@ -12,12 +12,10 @@ use super::{Checker, plain};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::InodeNo;
-use varve_lfs::Error;
-use varve_lfs::Geometry;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, SECTOR};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::{Answer, InodeDelta};
+use varve_lfs::internal::{Answer, InodeDelta, Reader};
+use varve_lfs::{Error, Geometry};
 
 /// What to look for.
 pub struct Again {

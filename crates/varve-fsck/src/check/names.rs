@@ -8,14 +8,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_fs::directory::{self, DirectoryBlocks, Key};
 use varve_fs::{FileKind, InodeNo};
-use varve_lfs::Geometry;
-use varve_lfs::Result;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::{InodeImage, Root};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::{Answer, Delta, InodeDelta};
-use varve_lfs::internal::{Base, Tree};
+use varve_lfs::internal::{Answer, Base, Delta, InodeDelta, Reader, Tree};
+use varve_lfs::{Geometry, Result};
 
 /// Directory blocks kept while one directory is read twice.
 const KEPT: usize = 4096;

@@ -10,10 +10,9 @@ use super::fixes::Fix;
 use super::report::{FindingKind, Phase, Subject};
 use super::{Checker, again::Again};
 use std::collections::BTreeSet;
-use varve_lfs::Geometry;
-use varve_lfs::Result;
 use varve_lfs::format::{Malformed, SECTOR, crc32c};
 use varve_lfs::internal::{ChainItem, Summary, maps_in, summaries_of};
+use varve_lfs::{Geometry, Result};
 
 /// Disagreeing segments of which each block is compared.
 const MAX_COMPARED: usize = 16;

@@ -6,8 +6,7 @@ use varve_device::Device;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::{Malformed, Superblock};
 use varve_lfs::internal::read_ring;
-use varve_lfs::superblock_offsets;
-use varve_lfs::{Error, Result};
+use varve_lfs::{Error, Result, superblock_offsets};
 
 /// Verifies that every copy is whole and like the one in use.
 pub fn copies(device: &dyn Device, superblock: &Superblock, found: &mut Findings) {

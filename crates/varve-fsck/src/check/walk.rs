@@ -10,8 +10,7 @@ use varve_lfs::Error;
 use varve_lfs::format::inode::Root;
 use varve_lfs::format::node::{FANOUT, Node, NodeHeader, NodeId};
 use varve_lfs::format::{Malformed, Pointer};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::{MAX_BLOCK, span};
+use varve_lfs::internal::{MAX_BLOCK, Reader, span};
 use zerocopy::FromBytes;
 
 /// Sees the pointers of an index.

@@ -11,8 +11,7 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::Root;
 use varve_lfs::format::node::NodeId;
-use varve_lfs::internal::ChainItem;
-use varve_lfs::internal::{Answer, InodeDelta};
+use varve_lfs::internal::{Answer, ChainItem, InodeDelta};
 
 /// Blocks of one file that are looked at.
 const MAX_BLOCKS: usize = 1 << 22;

@@ -25,14 +25,10 @@ use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::directory::{self, Key};
 use varve_fs::{FileKind, Inode, InodeNo};
-use varve_lfs::Geometry;
-use varve_lfs::Lfs;
-use varve_lfs::RecoveryReport;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::{Pointer, Superblock, UsageEntry};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::{read_ring, recover};
-use varve_lfs::{Error, Result};
+use varve_lfs::internal::{Reader, read_ring, recover};
+use varve_lfs::{Error, Geometry, Lfs, RecoveryReport, Result};
 
 /// Bytes of decoded metadata kept.
 const CACHE_BYTES: u64 = 16 << 20;

@@ -3,13 +3,11 @@
 use super::{Inspector, said, utc};
 use serde::Serialize;
 use std::fmt;
-use varve_lfs::SegmentState;
 use varve_lfs::format::SECTOR;
 use varve_lfs::format::ifile::NOT_EMPTY;
 use varve_lfs::format::summary::summary_flags;
-use varve_lfs::internal::Record;
-use varve_lfs::internal::{ChainItem, Summary};
-use varve_lfs::{SegmentUse, Utilisation};
+use varve_lfs::internal::{ChainItem, Record, Summary};
+use varve_lfs::{SegmentState, SegmentUse, Utilisation};
 
 /// One line of the usage table, and what became of the segment since.
 #[derive(Clone, Debug, PartialEq, Serialize)]

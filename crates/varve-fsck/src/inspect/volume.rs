@@ -4,13 +4,11 @@ mod text;
 
 use super::Inspector;
 use serde::Serialize;
-use varve_lfs::SegmentState;
 use varve_lfs::format::checkpoint::{CheckpointRecord, checkpoint_flags};
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::format::{LogPosition, Superblock};
-use varve_lfs::internal::LogEnd;
-use varve_lfs::internal::read_ring;
-use varve_lfs::superblock_offsets;
+use varve_lfs::internal::{LogEnd, read_ring};
+use varve_lfs::{SegmentState, superblock_offsets};
 
 /// One copy of the superblock.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

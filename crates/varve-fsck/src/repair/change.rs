@@ -12,14 +12,11 @@ use super::session::Session;
 use super::{CACHE_BYTES, Repair, evacuate};
 use crate::check::{Fix, Survey, known};
 use std::collections::BTreeSet;
-use varve_lfs::Geometry;
-use varve_lfs::RecoveryReport;
 use varve_lfs::format::inode::MAX_HEIGHT;
-use varve_lfs::internal::Parts;
-use varve_lfs::internal::{Image, Recovered, clear_leftover, load_base, roll_forward};
-use varve_lfs::internal::{is_entered, place_of};
-use varve_lfs::{Error, Result};
-use varve_lfs::{Lfs, MountOptions};
+use varve_lfs::internal::{
+    Image, Parts, Recovered, clear_leftover, is_entered, load_base, place_of, roll_forward,
+};
+use varve_lfs::{Error, Geometry, Lfs, MountOptions, RecoveryReport, Result};
 
 impl Repair<'_> {
     /// Mounts the volume with the patches, changes what there is to change,

@@ -9,12 +9,11 @@ use super::session::Session;
 use crate::check::{FileView, Survey, Visitor, walk};
 use std::collections::BTreeSet;
 use varve_fs::InodeNo;
-use varve_lfs::Geometry;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::inode::MAX_HEIGHT;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::internal::Delta;
-use varve_lfs::{Error, Result};
+use varve_lfs::{Error, Geometry, Result};
 
 /// Stores everything that lives in `segments` elsewhere.
 ///

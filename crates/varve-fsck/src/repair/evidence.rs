@@ -20,9 +20,7 @@
 use varve_lfs::Geometry;
 use varve_lfs::format::summary::summary_flags;
 use varve_lfs::format::{Pointer, SECTOR};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::read_what_is_readable;
-use varve_lfs::internal::{ChainItem, MapPage, Summary, maps_in};
+use varve_lfs::internal::{ChainItem, MapPage, Reader, Summary, maps_in, read_what_is_readable};
 
 /// Bytes read at once.
 const CHUNK: u32 = 1 << 20;

@@ -13,16 +13,12 @@ use crate::check::{CheckOptions, Findings, Fix, Phase, State, Survey, survey};
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use varve_fs::InodeNo;
-use varve_lfs::Geometry;
-use varve_lfs::RecoveryReport;
-use varve_lfs::Result;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::ifile::MAX_INO;
 use varve_lfs::format::inode::InodeImage;
 use varve_lfs::format::{Superblock, UsageEntry};
-use varve_lfs::internal::LogEnd;
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::{Image, Recovered, load_base, roll_forward};
+use varve_lfs::internal::{Image, LogEnd, Reader, Recovered, load_base, roll_forward};
+use varve_lfs::{Geometry, RecoveryReport, Result};
 
 /// Surveys within one round.
 const MAX_LOOKS: usize = 64;

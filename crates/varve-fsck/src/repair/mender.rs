@@ -18,15 +18,12 @@ use crate::check::Fix;
 use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use varve_fs::InodeNo;
-use varve_lfs::Geometry;
-use varve_lfs::Result;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, Superblock};
-use varve_lfs::internal::Base;
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::load_base;
+use varve_lfs::internal::{Base, Reader, load_base};
+use varve_lfs::{Geometry, Result};
 
 /// See the module's head.
 pub(crate) struct Mender<'a> {

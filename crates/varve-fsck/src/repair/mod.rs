@@ -44,14 +44,10 @@ use crate::check::{CheckOptions, CheckReport, Findings, Fix, Phase, Survey, ring
 use report::Actions;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
-use varve_lfs::Geometry;
 use varve_lfs::format::Superblock;
 use varve_lfs::format::superblock::KNOWN_READ_ONLY_COMPAT;
-use varve_lfs::internal::Counters;
-use varve_lfs::internal::Durability;
-use varve_lfs::internal::Parts;
-use varve_lfs::internal::Reader;
-use varve_lfs::{Error, Result};
+use varve_lfs::internal::{Counters, Durability, Parts, Reader};
+use varve_lfs::{Error, Geometry, Result};
 
 /// Rounds before repair gives in: each must have changed what is found.
 const MAX_ROUNDS: usize = 64;

@@ -10,12 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use varve_fs::directory::{DirectoryBlocks, Key};
 use varve_fs::{Inode, InodeNo, Usage};
-use varve_lfs::Lfs;
 use varve_lfs::format::{Pointer, SECTOR};
-use varve_lfs::internal::MAX_BLOCK;
-use varve_lfs::internal::Record;
-use varve_lfs::internal::{GroupKind, LogItem};
-use varve_lfs::{Error, Result};
+use varve_lfs::internal::{GroupKind, LogItem, MAX_BLOCK, Record};
+use varve_lfs::{Error, Lfs, Result};
 
 /// What changes of one inode.
 pub(crate) struct Edit {

@@ -2,10 +2,8 @@
 
 use std::io::IoSlice;
 use varve_device::Device;
-use varve_lfs::Lfs;
-use varve_lfs::Result;
 use varve_lfs::format::Superblock;
-use varve_lfs::superblock_offsets;
+use varve_lfs::{Lfs, Result, superblock_offsets};
 use zerocopy::IntoBytes;
 
 /// The superblock that counts: of the whole copies of one volume, one of the

@@ -7,9 +7,7 @@ use varve_lfs::Geometry;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::InodePlace;
 use varve_lfs::format::node::{FANOUT, Node, NodeId};
-use varve_lfs::internal::ChainItem;
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::Record;
+use varve_lfs::internal::{ChainItem, Reader, Record};
 
 /// Images of one inode that are remembered.
 const MAX_IMAGES: usize = 16;

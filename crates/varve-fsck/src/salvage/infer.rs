@@ -19,16 +19,14 @@
 use std::collections::BTreeMap;
 use varve_device::Device;
 use varve_fs::InodeNo;
-use varve_lfs::Geometry;
-use varve_lfs::MAX_HEADS;
 use varve_lfs::format::ifile::IMAP_OFFSET;
 use varve_lfs::format::summary::{HEADER_BYTES, MAX_PARTIAL_BYTES, summary_flags};
 use varve_lfs::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
 use varve_lfs::format::{Malformed, SECTOR, SummaryHeader, Superblock, crc32c};
-use varve_lfs::internal::Summary;
-use varve_lfs::internal::{ChainItem, Payload};
-use varve_lfs::internal::{Reserve, default_segment_bytes, fixed_layout};
-use varve_lfs::{Error, Result};
+use varve_lfs::internal::{
+    ChainItem, Payload, Reserve, Summary, default_segment_bytes, fixed_layout,
+};
+use varve_lfs::{Error, Geometry, MAX_HEADS, Result};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Places are looked at in steps of the smallest write unit.

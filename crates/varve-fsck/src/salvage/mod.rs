@@ -30,14 +30,9 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::{FileSystem, Options};
-use varve_lfs::Geometry;
-use varve_lfs::RecoveryReport;
 use varve_lfs::format::Superblock;
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::valid_records;
-use varve_lfs::superblock_offsets;
-use varve_lfs::{Error, Result};
-use varve_lfs::{Lfs, MountOptions};
+use varve_lfs::internal::{Reader, valid_records};
+use varve_lfs::{Error, Geometry, Lfs, MountOptions, RecoveryReport, Result, superblock_offsets};
 
 /// How to salvage, and whom to tell how far it is.
 pub struct SalvageOptions<'a> {

@@ -18,17 +18,12 @@
 use crate::repair::evidence::{Evidence, Partial};
 use std::collections::{BTreeMap, BTreeSet};
 use varve_fs::InodeNo;
-use varve_lfs::Geometry;
-use varve_lfs::MAX_HEADS;
-use varve_lfs::Result;
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, MAX_INO};
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::{LogPosition, Pointer, Superblock};
-use varve_lfs::internal::Reader;
-use varve_lfs::internal::first_record;
-use varve_lfs::internal::{ChainItem, Summary};
-use varve_lfs::internal::{LogEnd, place_of};
+use varve_lfs::internal::{ChainItem, LogEnd, Reader, Summary, first_record, place_of};
+use varve_lfs::{Geometry, MAX_HEADS, Result};
 
 /// Roots before the newest that replay goes back to.
 const ROOTS_BACK: usize = 3;

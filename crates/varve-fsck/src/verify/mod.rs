@@ -54,10 +54,8 @@ use pace::PacedDevice;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_fs::Usage;
-use varve_lfs::Error;
-use varve_lfs::Lfs;
-use varve_lfs::internal::Hold;
-use varve_lfs::internal::Reader;
+use varve_lfs::internal::{Hold, Reader};
+use varve_lfs::{Error, Lfs};
 
 /// Bytes of decoded metadata kept while verifying.
 const CACHE_BYTES: u64 = 4 << 20;

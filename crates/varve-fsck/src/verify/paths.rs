@@ -6,8 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use varve_fs::InodeNo;
 use varve_fs::directory::{self, Key};
-use varve_lfs::internal::Delta;
-use varve_lfs::internal::Hold;
+use varve_lfs::internal::{Delta, Hold};
 
 /// Files whose paths are looked for.
 const MAX_FILES: usize = 1000;

@@ -10,8 +10,7 @@ use crate::format::summary::{
     summary_flags,
 };
 use crate::format::{Malformed, Pointer, SECTOR};
-use crate::geometry::Geometry;
-use crate::geometry::inode_place;
+use crate::geometry::{Geometry, inode_place};
 use std::collections::BTreeSet;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};

@@ -13,8 +13,7 @@ use crate::format::summary::{
     entry_kind,
 };
 use crate::format::{Pointer, SECTOR, crc32c};
-use crate::geometry::Geometry;
-use crate::geometry::inode_place;
+use crate::geometry::{Geometry, inode_place};
 use std::sync::Arc;
 use varve_device::{BufferPool, PooledBuffer};
 use varve_fs::{InodeNo, Version};

@@ -2,11 +2,10 @@
 
 use super::content::Content;
 use crate::apply::Record;
-use crate::format::Pointer;
-use crate::format::SECTOR;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};
+use crate::format::{Pointer, SECTOR};
 use crate::geometry::Geometry;
 use std::sync::Arc;
 use varve_fs::{Inode, InodeNo, Timestamp, Version};

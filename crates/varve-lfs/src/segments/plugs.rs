@@ -1,8 +1,7 @@
 //! Segments whose holes are written into (`docs/holes.md`).
 
-use super::Holes;
 use super::hold::PREPARED;
-use super::{Edition, SegmentState, SegmentTable};
+use super::{Edition, Holes, SegmentState, SegmentTable};
 use crate::format::ifile::NOT_EMPTY;
 use std::ops::Range;
 use std::sync::Arc;

@@ -7,8 +7,7 @@ use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::Chunk;
 use crate::log::item::LogItem;
-use crate::segments::Edition;
-use crate::segments::Holes;
+use crate::segments::{Edition, Holes};
 
 impl Lfs {
     /// Copies a chunk's blocks to their holes, and makes the map. Returns where
