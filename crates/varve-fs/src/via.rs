@@ -6,8 +6,10 @@ pub enum HeldTimes {
     /// They are those of the arrival.
     Arrival,
     /// Whoever held the bytes back knows when they were written, shows that, and
-    /// hands it over by [`FileSystem::setattr`](crate::FileSystem::setattr) if it is not what it was told:
-    /// the arrival changes nothing.
+    /// hands it over by [`FileSystem::setattr`] if it is not what it was told: the
+    /// arrival changes nothing.
+    ///
+    /// [`FileSystem::setattr`]: crate::FileSystem::setattr
     HandedOver,
 }
 

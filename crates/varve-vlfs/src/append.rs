@@ -180,9 +180,10 @@ impl Vlfs {
         extents: &mut Vec<Extent>,
     ) -> Result<Written> {
         let measures = *self.measures();
-        let data: Vec<Arc<Vec<u8>>> = (group.items.iter())
-            .flat_map(|item| blocks_of(item, &measures))
-            .collect();
+        let mut data = Vec::new();
+        for item in &group.items {
+            push_blocks(item, &measures, &mut data);
+        }
         let units = |data: &Arc<Vec<u8>>| measures.units_for(sectors_of(data));
         let lengths: Vec<u32> = data.iter().map(units).collect();
         let mut places = Vec::with_capacity(data.len());
@@ -293,16 +294,18 @@ fn owner_of(change: &Change) -> Option<Owner> {
     }))
 }
 
-/// The data of an item, block by block.
-fn blocks_of(item: &Item, measures: &Measures) -> Vec<Arc<Vec<u8>>> {
+/// Appends the data of an item, block by block.
+fn push_blocks(item: &Item, measures: &Measures, blocks: &mut Vec<Arc<Vec<u8>>>) {
     match item {
-        Item::Block { data, .. } => vec![Arc::clone(data)],
-        Item::Xattrs { data, .. } if measures.blocks_of(data.len()) == 1 => vec![Arc::clone(data)],
+        Item::Block { data, .. } => blocks.push(Arc::clone(data)),
+        Item::Xattrs { data, .. } if measures.blocks_of(data.len()) == 1 => {
+            blocks.push(Arc::clone(data));
+        }
         Item::Xattrs { data, .. } => {
             let parts = data.chunks(measures.block_bytes as usize);
-            parts.map(|part| Arc::new(part.to_vec())).collect()
+            blocks.extend(parts.map(|part| Arc::new(part.to_vec())));
         }
-        _ => Vec::new(),
+        _ => {}
     }
 }
 

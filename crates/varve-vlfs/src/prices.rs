@@ -49,10 +49,11 @@ impl Prices {
     }
 
     /// Each block takes one, those of attributes beyond a file's first nothing
-    /// else: the first one's way has room for the node above them. The way to it is written anew; the way to both ends
-    /// of a range; once for each file that a block or a range makes higher, the
-    /// way to its first block; each image is one. Nodes and inodes go to whole
-    /// blocks while there are any, but for the last few of a transaction.
+    /// else: the first one's way has room for the node above them. The way to it
+    /// is written anew; the way to both ends of a range; once for each file that a
+    /// block or a range makes higher, the way to its first block; each image is
+    /// one. Nodes and inodes go to whole blocks while there are any, but for the
+    /// last few of a transaction.
     pub fn of_unwritten(&self, waiting: Unwritten) -> u64 {
         let units = self.units_of(waiting);
         let blocks = waiting.blocks.saturating_add(waiting.further);

@@ -2,7 +2,6 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `hold.rs` | an image that stays readable while it is looked at |
 //! | `image.rs`, `files.rs` | the ifile and inode map; inodes, indexes, attributes |
 //! | `links.rs`, `known.rs` | directories, names, link counts, reachability |
 //! | `accounts.rs`, `claimed.rs` | live bytes of segments, totals; what is used twice |
@@ -12,7 +11,7 @@
 //!
 //! Metadata is verified on the *image of a checkpoint*, which does not change:
 //! a tree in which names, link counts and accounts belong to one moment,
-//! however busy the volume is. The image is held (`hold`), so its blocks are
+//! however busy the volume is. The image is held (`varve_lfs`, `hold.rs`), so its blocks are
 //! where its pointers say. A complaint counts only if the hold still stood
 //! when it was made; if not, all is thrown away and the verification begins
 //! anew on the newest image, faster. So there is no false alarm, without a

@@ -1,4 +1,5 @@
-//! The cleaner: mechanism here, policy behind one trait.
+//! The cleaner: mechanism here, policy behind one trait (`crate::policy`), what is
+//! kept between passes and shared with others in `crate::control`.
 //!
 //! The mechanism is the four calls of the thesis (table 6-4): [`Lfs::bmapv`]
 //! says which blocks are live, [`Lfs::markv`] appends copies of them,
@@ -12,13 +13,12 @@
 //!
 //! | file | its part |
 //! |---|---|
-//! | `contents.rs`, `mechanism.rs` | what a segment holds, and the four calls |
-//! | `claims.rs` | which cleaner has which segment |
+//! | `reading.rs`, `liveness.rs`, `mechanism.rs` | what a segment holds, what of it lives, and the four calls |
 //! | `holes.rs`, `maps.rs` | finding holes to write into |
 //! | `due.rs`, `pass.rs`, `gain.rs`, `early.rs` | the mount's own cleaner: when, one pass, and what makes room |
-//! | `pace.rs`, `control.rs`, `waits.rs` | how hard it works, how that is changed, and who waits for whom |
+//! | `settings.rs`, `waits.rs`, `way.rs` | how it is told to work, who waits for whom, and who goes first |
+//! | `coalesce.rs`, `idle.rs` | files in pieces are put in order |
 //! | `remote.rs`, `wire.rs`, `client.rs` | the four calls for other processes, and such a process |
-//! | `policy/` | opinions |
 
 pub mod client;
 mod coalesce;

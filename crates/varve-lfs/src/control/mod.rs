@@ -1,5 +1,12 @@
 //! How the mount's own cleaner works, changed while it runs, and what it and the
-//! writers tell each other.
+//! writers tell each other: states, without the work (`cleaner/`).
+//!
+//! | file | its part |
+//! |---|---|
+//! | `claims.rs`, `contents.rs` | which cleaner has which segment, and what that holds |
+//! | `pace.rs`, `way.rs` | how hard it works, and requests that go first |
+//! | `plugging.rs`, `spread.rs`, `fragments.rs` | what is learnt: of holes, of reading in parts, of files in pieces |
+//! | `state.rs` | what the mount's own cleaner keeps between passes |
 
 pub mod claims;
 pub mod contents;

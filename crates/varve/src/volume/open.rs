@@ -133,9 +133,9 @@ impl Volume {
     }
 
     /// Waits for what other threads are doing with the volume, makes everything
-    /// durable, takes a checkpoint and marks the volume as closed. Answers how many clones, files and listings of it there still
-    /// are: all of them get errors from now on, and the image stays locked
-    /// until they are dropped.
+    /// durable, takes a checkpoint and marks the volume as closed. Answers how
+    /// many clones, files and listings of it there still are: all of them get
+    /// errors from now on, and the image stays locked until they are dropped.
     ///
     /// Without it the volume is closed in the same way when the last of them
     /// goes, but then errors are only logged.
