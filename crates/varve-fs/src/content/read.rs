@@ -2,7 +2,8 @@
 //!
 //! No device is waited for under a lock: a miss notes the file's change count,
 //! lets go, reads, and looks again. What a change has overtaken, in these very
-//! blocks or in so many that nobody remembers which (`changes.rs`), is read again.
+//! blocks or in so many that nobody remembers which (`changes.rs`), is read again;
+//! so is what had been copied before: a read sees a write whole or not at all.
 
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -102,8 +103,18 @@ impl<L: Layout> Store<L> {
         let mut done = 0;
         let mut overtaken = 0;
         let mut waited_for = None;
+        let mut begun = state.changes.count();
         loop {
             state.live()?;
+            let copied = (offset >> self.block_shift)..self.blocks_of(offset + done as u64);
+            if done > 0 && state.changes.touched(begun, &copied) {
+                done = 0;
+                overtaken += 1;
+            }
+            if done == 0 {
+                begun = state.changes.count();
+            }
+            let keep = overtaken >= OVERTAKEN_TRIES;
             let end = state
                 .inode
                 .size
@@ -118,7 +129,7 @@ impl<L: Layout> Store<L> {
                 return Ok(done);
             }
             let block = at >> self.block_shift;
-            if waited_for != Some(block) && vnode.ahead.is_fetching(block) {
+            if !keep && waited_for != Some(block) && vnode.ahead.is_fetching(block) {
                 drop(state);
                 vnode.ahead.wait_for(block);
                 waited_for = Some(block);
@@ -134,7 +145,7 @@ impl<L: Layout> Store<L> {
                 done += zeros as usize;
                 continue;
             }
-            match self.fetch_planned(vnode, state, plan, overtaken >= OVERTAKEN_TRIES)? {
+            match self.fetch_planned(vnode, state, plan, keep)? {
                 Fetched::Cached { state: now, data } => {
                     state = now;
                     done += self.copy_run(&data, at, end, &mut buffer[done..]);

@@ -447,6 +447,27 @@ fn a_fetch_that_a_write_overtook_is_not_kept() {
     }
 }
 
+/// Found by `schedules`: the block that was in memory came from before the
+/// write, those that were fetched from after it.
+#[test]
+fn a_read_sees_a_write_whole_or_not_at_all() {
+    let fs = Arc::new(fresh());
+    let f = fs.t_file("f", &pattern(40_000, 1));
+    fs.sync().unwrap();
+    fs.drop_caches();
+    fs.read(LIVE, f, 0, &mut [0; 4096]).unwrap();
+    let newer = pattern(40_000, 2);
+    let (weak, data) = (Arc::downgrade(&fs), newer.clone());
+    let meddle = move || {
+        let fs = weak.upgrade().unwrap();
+        let write = move || fs.t_write(f, 0, &data);
+        std::thread::spawn(write).join().unwrap();
+    };
+    // The first miss fetches the rest of the file.
+    *fs.layout().during_read.lock() = Some(Box::new(meddle));
+    assert!(fs.t_read(f) == newer);
+}
+
 #[test]
 fn a_fetch_is_not_repeated_for_what_changes_elsewhere() {
     let fs = Arc::new(fresh());
