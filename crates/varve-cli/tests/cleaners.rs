@@ -163,7 +163,7 @@ fn cleaners_work_side_by_side_and_may_be_killed() {
         until("both clean", || {
             work_of(greedy.id()) > 3 && work_of(doomed.id()) > 3
         });
-        for policy in ["cost-benefit", "age-threshold", "off", "greedy", "on"] {
+        for policy in ["cost-benefit", "life-classes", "off", "greedy", "on"] {
             set(&m, policy);
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -172,7 +172,7 @@ fn cleaners_work_side_by_side_and_may_be_killed() {
         doomed.kill().unwrap();
         let dead = doomed.id();
         doomed.wait().unwrap();
-        let heir = cleaner(&m, &[&["--policy", "age-threshold"], &marks[..]].concat());
+        let heir = cleaner(&m, &[&["--policy", "life-classes"], &marks[..]].concat());
         until("the heir cleans", || work_of(heir.id()) > 3);
         set(&m, "off");
         let before = work_of(heir.id()) + work_of(greedy.id());
@@ -266,7 +266,7 @@ fn a_volume_is_filled_and_emptied_with_cleaners_at_work() {
             set(&m, "off");
         }
         if cycle == 4 {
-            set(&m, "age-threshold");
+            set(&m, "life-classes");
             set(&m, "on");
         }
     }
@@ -298,19 +298,19 @@ fn the_command_says_how_cleaning_stands_and_changes_it() {
     assert_eq!(now["mount"]["low_percent"], 10);
     assert_eq!(now["mount"]["idle_seconds"], 7);
     // As mount(8) would have it.
-    let remount = "remount,cleaner=on,cleaner=age-threshold,cleaner-idle=0,cleaner-low=0";
+    let remount = "remount,cleaner=on,cleaner=life-classes,cleaner-idle=0,cleaner-low=0";
     varve(["mount", "-o", remount, &m.image, &m.dir]).expect(0, "");
-    varve(["cleaner", &m.dir]).expect(0, "on, age-threshold\n");
+    varve(["cleaner", &m.dir]).expect(0, "on, life-classes\n");
     for (arguments, code, said) in [
         (
             &["--policy", "hole-plugging"][..],
             2,
-            "no cleaning policy `hole-plugging` for a mount",
+            "no cleaning policy `hole-plugging`",
         ),
         (
             &["--set", "hole-plugging"],
             1,
-            "no cleaning policy `hole-plugging` for a mount",
+            "no cleaning policy `hole-plugging`",
         ),
         (&["--set", "on", "--high", "91"], 2, "91"),
         (

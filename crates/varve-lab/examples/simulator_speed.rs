@@ -9,14 +9,12 @@
 use std::time::Instant;
 use varve_lab::simulator::{Age, Setup, Shape, Simulator};
 use varve_lab::workload::{Skew, Skewed, Workload, gather};
-use varve_lfs::policy::PolicyKind;
 
 const LIVE: u32 = 200_000;
 const SEGMENT_BLOCKS: u32 = 256;
 
 fn main() {
-    for kind in PolicyKind::ALL {
-        let policy = kind.policy();
+    for policy in varve_lab::policy::all() {
         let name = policy.name();
         let mut workload = Skewed::of_blocks(Skew::Uniform, LIVE, 1);
         let locality = workload.locality();

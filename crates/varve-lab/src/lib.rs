@@ -5,6 +5,7 @@
 //! | [`workload`] | seeded streams of block operations |
 //! | [`trace`] | readers of recorded workloads |
 //! | [`simulator`] | the write-cost simulator and the oracle |
+//! | [`policy`] | cleaning policies beside those of a mount |
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
 //! | [`experiment`] | one file per study, and what runs them |
 //! | [`report`] | statistics, verdicts, data files, pictures |
@@ -14,6 +15,7 @@
 mod error;
 pub mod experiment;
 pub mod platform;
+pub mod policy;
 pub mod report;
 mod row;
 pub mod simulator;

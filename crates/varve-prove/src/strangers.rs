@@ -120,10 +120,10 @@ impl Stranger {
 pub fn switch_policy(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
     let layout = system.layout();
     let mut settings = layout.cleaner_settings();
-    (settings.policy, settings.pace.running) = match settings.policy {
-        PolicyKind::Greedy => (PolicyKind::CostBenefit, true),
-        PolicyKind::CostBenefit => (PolicyKind::AgeThreshold, false),
-        _ => (PolicyKind::Greedy, true),
-    };
+    let all = PolicyKind::ALL;
+    let now = all.iter().position(|kind| *kind == settings.policy);
+    let next = now.map_or(0, |now| (now + 1) % all.len());
+    settings.policy = all[next];
+    settings.pace.running = next != 2;
     Ok(layout.set_cleaner(settings)?)
 }

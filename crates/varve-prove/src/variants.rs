@@ -41,7 +41,7 @@ impl Variant {
     /// The same, and survivors of several segments are moved oldest first.
     pub fn under_sorted_cleaning(seed: u64) -> Self {
         let mut variant = Variant::under_cleaning(seed);
-        variant.subject.mount.policy = PolicyKind::CostBenefit;
+        variant.subject.mount.policy = PolicyKind::COST_BENEFIT;
         variant
     }
 
@@ -90,7 +90,7 @@ impl Variant {
     pub fn with_heads(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);
         let mount = &mut variant.subject.mount;
-        mount.policy = PolicyKind::LifeClasses;
+        mount.policy = PolicyKind::LIFE_CLASSES;
         (mount.heads, mount.head_bytes) = (4, 4096);
         variant.plan.profile.run_blocks = 8;
         variant.plan.units = vec![4096];

@@ -204,7 +204,7 @@ mod tests {
         wanted.cache(64 << 20).io(IoMode::Buffered);
         wanted.atime(Atime::Never).strict_order(true);
         assert_eq!(chosen.volume, wanted);
-        assert_eq!(chosen.tuning.cleaner_policy, PolicyKind::CostBenefit);
+        assert_eq!(chosen.tuning.cleaner_policy, PolicyKind::COST_BENEFIT);
         assert_eq!(chosen.tuning.heads, 3);
         assert!(chosen.tuning.discard && chosen.mount.no_suid);
         assert!(chosen.apply("heads=8").is_err() && chosen.apply("heads=").is_err());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, SetAttr, View};
 use varve_fsck::check::{CheckOptions, CheckReport, check};
-use varve_lfs::policy::PolicyKind;
-use varve_lfs::{FormatOptions, Lfs, MountOptions};
+use varve_lfs::policy::{Candidate, Measures, Policy, PolicyKind, Survivor, Write, emptiest};
+use varve_lfs::{FormatOptions, Lfs, MAX_HEADS, MountOptions};
 
 pub type System = FileSystem<Arc<Lfs>>;
 
@@ -34,13 +34,36 @@ pub fn mount_options(seed: u64) -> MountOptions {
     }
 }
 
+/// Has a use for as many heads as a log can have.
+#[derive(Debug)]
+struct Scattered;
+
+impl Policy for Scattered {
+    fn name(&self) -> &'static str {
+        "scattered"
+    }
+
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Vec<Candidate> {
+        emptiest(candidates, limit)
+    }
+
+    fn heads(&mut self, _measures: &Measures) -> usize {
+        MAX_HEADS - 1
+    }
+
+    fn place(&mut self, write: &Write) -> usize {
+        write.block as usize % (MAX_HEADS - 1)
+    }
+
+    fn place_survivor(&mut self, survivor: &Survivor) -> usize {
+        survivor.age as usize % (MAX_HEADS - 1)
+    }
+}
+
 /// As little as a block is worth a partial of its own in another head.
 pub fn with_heads(heads: u32, options: MountOptions) -> MountOptions {
     MountOptions {
-        policy: match heads {
-            6.. => PolicyKind::SepBit, // with use for so many
-            _ => PolicyKind::LifeClasses,
-        },
+        policy: PolicyKind::new("scattered", || Box::new(Scattered)),
         heads,
         head_bytes: 4096,
         ..options

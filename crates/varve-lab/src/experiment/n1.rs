@@ -9,10 +9,11 @@
 
 use super::study::replay;
 use super::{Context, Experiment, LabError, Point, Row};
+use crate::policy::{self, Adaptive, Reordering, Simulated};
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::{Age, Future, Oracle, Setup, Shape};
 use crate::trace::{self, Trace};
-use varve_lfs::policy::{Adaptive, Policy, PolicyKind, Reordering, TransferModel};
+use varve_lfs::policy::TransferModel;
 
 const UTILISATIONS: [f64; 6] = [0.5, 0.6, 0.7, 0.8, 0.9, 0.95];
 /// Those that the best must not lose to.
@@ -58,7 +59,7 @@ fn points(context: &Context) -> Vec<Point> {
 fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Vec<Row>, LabError> {
     let trace = context.trace(name)?;
     let mut rows = Vec::new();
-    let run = |policy: Box<dyn Policy>, reordering| {
+    let run = |policy: Box<dyn Simulated>, reordering| {
         let series = format!("{}, {name}", policy.name());
         let row = simulate(&trace, utilisation, policy, reordering);
         Row {
@@ -68,8 +69,8 @@ fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Ve
             ..row
         }
     };
-    for kind in PolicyKind::ALL {
-        rows.push(run(kind.policy(), None));
+    for policy in policy::all() {
+        rows.push(run(policy, None));
     }
     let wolf = Box::new(Adaptive::new(TransferModel::ATLAS_10K, 2));
     rows.push(run(wolf, Some(Reordering::new(2))));
@@ -87,7 +88,7 @@ fn measure(context: &Context, name: &'static str, utilisation: f64) -> Result<Ve
 fn simulate(
     trace: &Trace,
     utilisation: f64,
-    policy: Box<dyn Policy>,
+    policy: Box<dyn Simulated>,
     reordering: Option<Reordering>,
 ) -> Row {
     let segment_blocks = segment_blocks(trace.live_max);
@@ -168,7 +169,10 @@ fn oracle(rows: &[Row], name: &str) -> Vec<Verdict> {
     }
     let percent = |u: &f64| format!("{:.0} % at {u}", 100.0 * of("oracle", *u) / of(OURS, *u));
     let distances: Vec<String> = known.iter().map(percent).collect();
-    let all = PolicyKind::ALL.map(|kind| kind.policy().name());
+    let all = policy::all()
+        .iter()
+        .map(|policy| policy.name())
+        .collect::<Vec<_>>();
     let beaten = known.iter().filter_map(|u| {
         let best = all.iter().chain(&["wolf"]).map(|p| (of(p, *u), *p));
         let (best, policy) = best.min_by(|a, b| a.0.total_cmp(&b.0))?;

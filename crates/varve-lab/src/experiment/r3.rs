@@ -7,11 +7,12 @@
 
 use super::study::{Sorting, Study, live_for};
 use super::{Context, Experiment, Point, Row};
+use crate::policy::Simulated;
 use crate::report::{Curve, Picture, Verdict, mean, modes};
 use crate::simulator::{Age, Volume};
 use crate::workload::{Skew, Skewed};
 use std::cell::RefCell;
-use varve_lfs::policy::{Candidate, CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{Candidate, CostBenefit, Greedy};
 
 pub(super) const SEGMENT_BLOCKS: u32 = 64;
 pub(super) const BATCH: u32 = 32;
@@ -50,7 +51,7 @@ pub(super) const MANY_SEGMENTS: u32 = 10_000;
 const TINY_SEGMENTS: u32 = 150;
 
 /// Of a volume that is written evenly over its hot and its cold files.
-pub(super) fn study(policy: Box<dyn Policy>, utilisation: f64) -> Study {
+pub(super) fn study(policy: Box<dyn Simulated>, utilisation: f64) -> Study {
     Study {
         utilisation,
         segment_blocks: SEGMENT_BLOCKS,
@@ -63,7 +64,7 @@ pub(super) fn study(policy: Box<dyn Policy>, utilisation: f64) -> Study {
     }
 }
 
-pub(super) fn sorting<P: Policy + 'static>(policy: P, batch: u32) -> Box<dyn Policy> {
+pub(super) fn sorting<P: Simulated + 'static>(policy: P, batch: u32) -> Box<dyn Simulated> {
     Box::new(Sorting {
         policy,
         segments: u64::from(batch),
@@ -86,7 +87,7 @@ pub(super) fn workload(
 fn point(series: String, skew: Skew, utilisation: f64) -> Point {
     Point::new(format!("{series} at {utilisation}"), move |context| {
         let rows = context.seeds().map(|seed| {
-            let policy: Box<dyn Policy> = match skew {
+            let policy: Box<dyn Simulated> = match skew {
                 Skew::Uniform => Box::new(Greedy),
                 _ => sorting(Greedy, BATCH),
             };

@@ -15,10 +15,11 @@ use super::r3::{
 };
 use super::study::{Passes, Study};
 use super::{Context, Experiment, Point, Row};
+use crate::policy::Simulated;
 use crate::report::{Verdict, mean};
 use crate::simulator::Age;
 use crate::workload::Skewed;
-use varve_lfs::policy::{CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{CostBenefit, Greedy};
 
 /// Files and blocks to a segment of the dissertation's simulator, and segments
 /// of survivors to a pass.
@@ -86,7 +87,7 @@ impl Setting {
         }
     }
 
-    fn policy<P: Policy + 'static>(self, policy: P) -> Box<dyn Policy> {
+    fn policy<P: Simulated + 'static>(self, policy: P) -> Box<dyn Simulated> {
         match self {
             Setting::Batch(batch) => sorting(policy, batch),
             Setting::Dissertation => Box::new(Passes {

@@ -13,10 +13,11 @@
 
 use super::study::{Sorting, Study};
 use super::{Context, Experiment, Point, Row};
+use crate::policy::Simulated;
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::{Age, RESERVE, STEPS};
 use crate::workload::{BALANCED_ROOM, Balance, Facts, Lifetimes, Population, SizeLaw};
-use varve_lfs::policy::{CostBenefit, Greedy, Policy};
+use varve_lfs::policy::{CostBenefit, Greedy};
 
 const UTILISATION: f64 = 0.75;
 const MONTH_HOURS: f64 = 30.0 * 24.0;
@@ -138,7 +139,7 @@ fn points(context: &Context) -> Vec<Point> {
 impl Case {
     fn study(self, turns: (u32, u32)) -> Study {
         let segments = u64::from(self.batch);
-        let policy: Box<dyn Policy> = match self.greedy {
+        let policy: Box<dyn Simulated> = match self.greedy {
             true => Box::new(Sorting {
                 policy: Greedy,
                 segments,

@@ -8,6 +8,7 @@
 //! move, everything else beside it. The clock is virtual, so a seed decides all.
 
 use super::{Context, Experiment, Point, Row};
+use crate::policy::SepBit;
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,9 @@ pub const L1: Experiment = Experiment {
     verdicts,
     picture,
 };
+
+/// To compare with; no mount has it.
+const SEPBIT: PolicyKind = PolicyKind::new("sepbit", || Box::<SepBit>::default());
 
 const BLOCK: u64 = 4096;
 /// Time that passes with each write.
@@ -51,13 +55,12 @@ struct Case {
 impl Case {
     fn series(self) -> String {
         let load = if self.hot { "hot-and-cold" } else { "uniform" };
-        let policy = self.policy.policy();
         let holes = if self.holes { ", holes" } else { "" };
         let free = if self.free { ", free choice" } else { "" };
         match self.heads {
-            0 => format!("{load}, {}{holes}{free}", policy.name()),
-            1 => format!("{load}, {}, one head{holes}{free}", policy.name()),
-            heads => format!("{load}, {}, {heads} heads{holes}{free}", policy.name()),
+            0 => format!("{load}, {}{holes}{free}", self.policy.name()),
+            1 => format!("{load}, {}, one head{holes}{free}", self.policy.name()),
+            heads => format!("{load}, {}, {heads} heads{holes}{free}", self.policy.name()),
         }
     }
 }
@@ -71,28 +74,28 @@ fn cases() -> Vec<Case> {
         holes: false,
         free: false,
     };
-    let uniform = [50, 80, 90].map(|percent| case(PolicyKind::Greedy, 1, false, percent));
+    let uniform = [50, 80, 90].map(|percent| case(PolicyKind::GREEDY, 1, false, percent));
     let hot = [
-        (PolicyKind::Greedy, 1),
-        (PolicyKind::CostBenefit, 1),
-        (PolicyKind::SepBit, 0),
-        (PolicyKind::LifeClasses, 1),
-        (PolicyKind::LifeClasses, 2),
-        (PolicyKind::LifeClasses, 3),
-        (PolicyKind::LifeClasses, 4),
-        (PolicyKind::LifeClasses, 0),
+        (PolicyKind::GREEDY, 1),
+        (PolicyKind::COST_BENEFIT, 1),
+        (SEPBIT, 0),
+        (PolicyKind::LIFE_CLASSES, 1),
+        (PolicyKind::LIFE_CLASSES, 2),
+        (PolicyKind::LIFE_CLASSES, 3),
+        (PolicyKind::LIFE_CLASSES, 4),
+        (PolicyKind::LIFE_CLASSES, 0),
     ];
     let mut cases: Vec<Case> = uniform.to_vec();
-    cases.push(case(PolicyKind::LifeClasses, 0, false, 80));
+    cases.push(case(PolicyKind::LIFE_CLASSES, 0, false, 80));
     cases.extend(hot.map(|(policy, heads)| case(policy, heads, true, 80)));
     let holes = |policy, heads, hot, percent| Case {
         holes: true,
         ..case(policy, heads, hot, percent)
     };
-    cases.extend([80, 90].map(|percent| holes(PolicyKind::Greedy, 2, false, percent)));
-    cases.push(holes(PolicyKind::Greedy, 1, false, 90));
-    cases.push(holes(PolicyKind::LifeClasses, 0, true, 80));
-    let free = [(PolicyKind::Greedy, 1), (PolicyKind::LifeClasses, 0)];
+    cases.extend([80, 90].map(|percent| holes(PolicyKind::GREEDY, 2, false, percent)));
+    cases.push(holes(PolicyKind::GREEDY, 1, false, 90));
+    cases.push(holes(PolicyKind::LIFE_CLASSES, 0, true, 80));
+    let free = [(PolicyKind::GREEDY, 1), (PolicyKind::LIFE_CLASSES, 0)];
     cases.extend(free.map(|(policy, heads)| Case {
         free: true,
         ..case(policy, heads, true, 80)

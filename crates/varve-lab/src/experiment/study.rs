@@ -1,8 +1,9 @@
 //! One simulation: warm up, measure, count.
 
+use crate::policy::{Reordering, Simulated};
 use crate::simulator::{Age, Counters, RESERVE, Setup, Shape, Simulator, Witness};
 use crate::workload::{Op, Workload, gather};
-use varve_lfs::policy::{Candidate, Choice, Policy, Reordering, Space};
+use varve_lfs::policy::{Candidate, Policy, Space};
 
 /// How a workload is simulated.
 pub struct Study {
@@ -11,7 +12,7 @@ pub struct Study {
     /// Blocks of a segment.
     pub segment_blocks: u32,
     /// Decides.
-    pub policy: Box<dyn Policy>,
+    pub policy: Box<dyn Simulated>,
     /// Segments that are cleaned together.
     pub batch: u32,
     /// Blocks of the write buffer.
@@ -125,7 +126,7 @@ impl<P: Policy> Policy for Sorting<P> {
         self.policy.name()
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
         self.policy.choose(candidates, now_ns, limit)
     }
 
@@ -133,6 +134,8 @@ impl<P: Policy> Policy for Sorting<P> {
         self.segments
     }
 }
+
+impl<P: Policy> Simulated for Sorting<P> {}
 
 /// A policy in passes: when clean segments run out, it cleans as many segments
 /// as survivors fill so many, sorts those by age, and no more before they run
@@ -151,16 +154,16 @@ impl<P: Policy> Policy for Passes<P> {
         self.policy.name()
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, _limit: usize) -> Choice {
-        let mut choice = self.policy.choose(candidates, now_ns, candidates.len());
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, _limit: usize) -> Vec<Candidate> {
+        let mut chosen = self.policy.choose(candidates, now_ns, candidates.len());
         let mut live_bytes = 0;
         let fits = |c: &&Candidate| {
             live_bytes += c.live_bytes;
             live_bytes <= self.segments * c.segment_bytes
         };
-        let count = choice.segments.iter().take_while(fits).count();
-        choice.segments.truncate(count.max(1));
-        choice
+        let count = chosen.iter().take_while(fits).count();
+        chosen.truncate(count.max(1));
+        chosen
     }
 
     fn wanted(&self, space: &Space) -> u32 {
@@ -172,6 +175,8 @@ impl<P: Policy> Policy for Passes<P> {
         u64::from(u32::MAX)
     }
 }
+
+impl<P: Policy> Simulated for Passes<P> {}
 
 /// Live blocks of a volume of about so many segments.
 pub fn live_for(segments: u32, segment_blocks: u32, utilisation: f64) -> u32 {
@@ -196,14 +201,14 @@ mod tests {
             segments: 2,
         };
         let candidates = [700, 900, 500, 800].map(|live| candidate(live as u32, live));
-        let chosen = passes.choose(&candidates, 0, 1).segments;
+        let chosen = passes.choose(&candidates, 0, 1);
         let chosen: Vec<u32> = chosen.iter().map(|c| c.segment).collect();
         assert_eq!(chosen, [500, 700, 800], "2000 bytes, not 2900");
         let one = Passes {
             segments: 0,
             ..passes
         };
-        assert_eq!(one.choose(&candidates, 0, 9).segments.len(), 1);
+        assert_eq!(one.choose(&candidates, 0, 9).len(), 1);
         let space = |clean| Space {
             clean,
             low: 2,

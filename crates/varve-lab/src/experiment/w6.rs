@@ -47,7 +47,7 @@ fn points(_: &Context) -> Vec<Point> {
 fn options(context: &Context, heads: u32) -> MountOptions {
     MountOptions {
         seed: Some(context.seed),
-        policy: PolicyKind::LifeClasses,
+        policy: PolicyKind::LIFE_CLASSES,
         heads,
         head_bytes: 8 * BLOCK,
         ..MountOptions::default()

@@ -9,10 +9,11 @@
 
 use super::study::{Measured, Study};
 use super::{Context, Experiment, LabError, Point, Row};
+use crate::policy::{Adaptive, Reordering};
 use crate::report::{Curve, Picture, Verdict, bimodality, mean};
 use crate::simulator::Age;
 use crate::workload::{DecisionSupport, Lifetimes, Population, SizeLaw, Skew, Skewed, Workload};
-use varve_lfs::policy::{Adaptive, Reordering, TransferModel};
+use varve_lfs::policy::TransferModel;
 
 const SEGMENT_BLOCKS: u32 = 64;
 const BATCH: u32 = 16;

@@ -2,7 +2,7 @@
 //! and reordering buffers sort what it holds.
 
 use super::volume::NONE;
-use varve_lfs::policy::{Heat, Reordering, Waiting};
+use crate::policy::{Heat, Reordering, Waiting};
 
 /// Dirty blocks older than this are flushed (WOLF §2.1).
 pub const FLUSH_AFTER_NS: i64 = 30_000_000_000;

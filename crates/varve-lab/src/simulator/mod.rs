@@ -19,12 +19,11 @@ pub use oracle::{Future, Oracle};
 pub use transfers::Transfer;
 pub use volume::Volume;
 
+use crate::policy::{Reordering, Simulated};
 use crate::workload::{Locality, Op};
 use buffer::Buffered;
 use transfers::Transfers;
-use varve_lfs::policy::{
-    Candidate, Choice, Measures, Method, Policy, Reordering, Space, Survivor, Write, best,
-};
+use varve_lfs::policy::{Candidate, Measures, Space, Survivor, Write, best};
 use volume::Taken;
 
 /// Segments held back on every simulated volume: one that is open and two that
@@ -78,6 +77,15 @@ impl Shape {
     }
 }
 
+/// What becomes of the live blocks of segments that are cleaned.
+#[derive(Debug, Clone, Copy)]
+enum Method {
+    /// They are appended to the log.
+    Copy,
+    /// They are written into dead blocks of the fullest segments.
+    Plug,
+}
+
 /// What a segment's age is counted from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Age {
@@ -97,7 +105,7 @@ pub struct Setup {
     /// Most blocks that live at a time.
     pub live_max: u32,
     /// Decides.
-    pub policy: Box<dyn Policy>,
+    pub policy: Box<dyn Simulated>,
     /// Segments that are cleaned together, at least one.
     pub batch: u32,
     /// Blocks of the write buffer; `None` sends writes straight to the log.
@@ -115,7 +123,7 @@ pub type Witness<'a> = Box<dyn FnMut(&Volume, &Candidate) + 'a>;
 pub struct Simulator<'a> {
     shape: Shape,
     volume: Volume,
-    policy: Box<dyn Policy>,
+    policy: Box<dyn Simulated>,
     batch: u32,
     age: Age,
     high: u32,
@@ -311,25 +319,30 @@ impl<'a> Simulator<'a> {
             self.volume.candidates(self.age, &mut self.candidates);
             let limit = wanted.max(self.batch) as usize;
             let now = self.clock as i64;
-            let mut choice = self.policy.choose(&self.candidates, now, limit);
-            if choice.segments.is_empty() {
+            let mut chosen = self.policy.choose(&self.candidates, now, limit);
+            let plugged = self.policy.plugged(&self.candidates, &chosen, limit);
+            let method = match plugged {
+                Some(plugged) => {
+                    chosen = plugged;
+                    // One at a time: the next may be filled by this one's survivors.
+                    chosen.truncate(1);
+                    Method::Plug
+                }
+                None => Method::Copy,
+            };
+            if chosen.is_empty() {
                 // Nothing is worth it, and yet somebody waits for room.
                 let dead = |c: &Candidate| c.live_bytes < c.segment_bytes;
-                choice.segments = best(&self.candidates, 1, |c| dead(c).then(|| -c.utilisation()));
+                chosen = best(&self.candidates, 1, |c| dead(c).then(|| -c.utilisation()));
             }
-            if choice.segments.is_empty() {
+            if chosen.is_empty() {
                 return;
             }
-            self.clean_these(&choice);
+            self.clean_these(&chosen, method);
         }
     }
 
-    fn clean_these(&mut self, choice: &Choice) {
-        let segments = match choice.method {
-            Method::Copy => &choice.segments[..],
-            // One at a time: the next may be filled by this one's survivors.
-            Method::Plug => &choice.segments[..1],
-        };
+    fn clean_these(&mut self, segments: &[Candidate], method: Method) {
         for candidate in segments {
             if let Some(witness) = &mut self.witness {
                 witness(&self.volume, candidate);
@@ -347,7 +360,7 @@ impl<'a> Simulator<'a> {
             }
         }
         let mut taken = std::mem::take(&mut self.taken);
-        match choice.method {
+        match method {
             Method::Copy => self.copy(segments, &mut taken),
             Method::Plug => self.plug(&segments[0], &mut taken),
         }

@@ -11,9 +11,10 @@
 //! No rule for that is exact, so the oracle is run with several numbers of
 //! heads, one of them 1, and the best run counts.
 
+use crate::policy::Simulated;
 use crate::workload::Op;
 use std::sync::Arc;
-use varve_lfs::policy::{Candidate, Choice, Measures, Policy, Survivor, Write, emptiest};
+use varve_lfs::policy::{Candidate, Measures, Policy, Survivor, Write, emptiest};
 
 /// For each user write of a pass, how many user writes later the block dies.
 #[derive(Debug, Clone)]
@@ -79,13 +80,15 @@ impl Oracle {
     }
 }
 
+impl Simulated for Oracle {}
+
 impl Policy for Oracle {
     fn name(&self) -> &'static str {
         "oracle"
     }
 
-    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Choice {
-        Choice::copy(emptiest(candidates, limit))
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Vec<Candidate> {
+        emptiest(candidates, limit)
     }
 
     fn heads(&mut self, measures: &Measures) -> usize {

@@ -1,12 +1,13 @@
 //! Accounts, and what is known of cleaning.
 
 use super::*;
+use crate::policy::{self, HolePlugging};
 use crate::workload::{Skew, Skewed, Workload, gather};
-use varve_lfs::policy::{Greedy, PolicyKind};
+use varve_lfs::policy::Greedy;
 
 const SEGMENT_BLOCKS: u32 = 32;
 
-fn simulate(policy: Box<dyn Policy>, skew: Skew, utilisation: f64, buffers: usize) -> Counters {
+fn simulate(policy: Box<dyn Simulated>, skew: Skew, utilisation: f64, buffers: usize) -> Counters {
     let live = 6000;
     let mut workload = Skewed::of_blocks(skew, live, 1);
     let locality = workload.locality();
@@ -36,10 +37,11 @@ fn simulate(policy: Box<dyn Policy>, skew: Skew, utilisation: f64, buffers: usiz
 
 #[test]
 fn every_policy_keeps_every_block_and_right_counts() {
-    for kind in PolicyKind::ALL {
-        for buffers in [0, 1, 2] {
-            let counters = simulate(kind.policy(), Skew::Uniform, 0.9, buffers);
-            assert!(counters.moved() > 0, "{kind:?}");
+    for buffers in [0, 1, 2] {
+        for policy in policy::all() {
+            let name = policy.name();
+            let counters = simulate(policy, Skew::Uniform, 0.9, buffers);
+            assert!(counters.moved() > 0, "{name}");
             assert!(counters.submitted >= counters.logged);
         }
     }
@@ -63,7 +65,7 @@ fn greedy_on_uniform_data_meets_its_bound() {
 #[test]
 fn plugging_moves_less_than_cleaning_when_holes_may_be_single() {
     let copied = simulate(Box::new(Greedy), Skew::Uniform, 0.9, 0);
-    let plugged = simulate(PolicyKind::HolePlugging.policy(), Skew::Uniform, 0.9, 0);
+    let plugged = simulate(Box::new(HolePlugging), Skew::Uniform, 0.9, 0);
     assert_eq!(copied.plugged, 0);
     assert!(plugged.plugged > 0);
     assert!(plugged.moved() < copied.moved());

@@ -282,8 +282,7 @@ impl<O: Outside> Client<O> {
             c.live_bytes > 0 && freed * least >= c.segment_bytes
         });
         let now_ns = standing.now_ns.get();
-        let choice = self.policy.choose(&candidates, now_ns, CHOSEN);
-        self.chosen = choice.segments.into();
+        self.chosen = self.policy.choose(&candidates, now_ns, CHOSEN).into();
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! When the mount's own thread begins a pass, and what it makes of its outcome.
 
-use super::pass::Urgency;
+use super::plan::Urgency;
 use crate::control::pace::Gauge;
 use crate::error::Result;
 use crate::lfs::Lfs;

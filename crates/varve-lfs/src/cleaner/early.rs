@@ -5,7 +5,7 @@
 //! such segments first, and checkpoints only as often as their nodes are cheap
 //! beside what is logged in between.
 
-use super::pass::{Among, Urgency};
+use super::plan::{Among, Urgency};
 use crate::control::state::CleanerState;
 use crate::error::{Error, Result};
 use crate::format::ifile::ImapState;

@@ -1,7 +1,7 @@
 //! Making room: by cleaning what needs no checkpoint, by checkpoints, and by
 //! cleaning what does.
 
-use super::pass::{Among, Urgency};
+use super::plan::{Among, Urgency};
 use crate::control::state::CleanerState;
 use crate::error::Result;
 use crate::lfs::Lfs;

@@ -31,6 +31,7 @@ mod liveness;
 mod maps;
 mod mechanism;
 mod pass;
+mod plan;
 mod price;
 mod reading;
 mod remote;
@@ -46,7 +47,7 @@ pub use crate::control::contents::{BlockInfo, SegmentContents};
 pub use crate::control::{CleanerSettings, CleanerStatus, Pace, pace};
 pub use coalesce::Coalesced;
 pub use mechanism::Found;
-pub(crate) use pass::Urgency;
+pub(crate) use plan::Urgency;
 pub use remote::CallError;
 pub(crate) use waits::PATIENCE_NS;
 

@@ -3,6 +3,7 @@
 
 use super::judged_through;
 use super::mechanism::Found;
+use super::plan::{Among, Goal, Plan, Standing, Urgency};
 use crate::control::claims::CleanerId;
 use crate::control::contents::SegmentContents;
 use crate::control::state::CleanerState;
@@ -10,9 +11,9 @@ use crate::delta::fold::Further;
 use crate::error::Result;
 use crate::lfs::Lfs;
 use crate::locks::Ranked;
-use crate::policy::{Candidate, Choice, emptiest};
+use crate::policy::Candidate;
 use crate::segment_map::step_of;
-use crate::segments::{Edition, SegmentState, SegmentTable};
+use crate::segments::{Edition, SegmentState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_device::sync::MutexGuard;
@@ -22,43 +23,6 @@ const PARTED_BYTES: u64 = 1 << 20;
 /// Bytes of segments that are given back behind a step, which takes a flush, if
 /// writers pay but nobody waits; less on a slow device.
 const SETTLED_BYTES: u64 = 1 << 20;
-/// How much a pass may cost for what it gains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Urgency {
-    /// Nobody waits: segments are cleaned that give an eighth back at least.
-    Background,
-    /// Nobody is there: the same, and it ends when somebody comes, behind the
-    /// batch that is being appended.
-    Idle,
-    /// Writers are slowed down: a sixteenth at least.
-    Pressed,
-    /// Nobody waits, but somebody soon will: the same, on his own thread.
-    Ahead,
-    /// A caller waits for room: every segment the policy finds worth it.
-    Waiting,
-    /// The same, and that has gained nothing, or must not fail: the emptiest
-    /// first, whatever the policy says.
-    Starved,
-}
-
-impl Urgency {
-    /// A caller waits for room.
-    pub fn is_waited_for(self) -> bool {
-        matches!(self, Urgency::Waiting | Urgency::Starved)
-    }
-}
-
-/// Which segments a pass takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Among {
-    /// Those behind both records that hold data alone: clean once they are empty.
-    AtOnce,
-    /// Those behind both records: most are clean without a checkpoint, and
-    /// others wait for one.
-    Behind,
-    /// Any.
-    All,
-}
 
 /// A segment that has been judged.
 #[derive(Clone, Copy, Debug)]
@@ -150,83 +114,39 @@ impl Lfs {
     ) -> Result<u32> {
         // A claim never takes room from anybody.
         let heeds_claims = !urgency.is_waited_for();
-        let mut candidates = match heeds_claims {
+        let segment_bytes = self.dependable_bytes();
+        let mut plan = Plan::new(
+            (urgency, among),
+            Goal {
+                bytes: wanted.saturating_mul(segment_bytes),
+                for_checkpoints: self.worth_checkpoints(),
+                share_bytes: self.batch_segments() * segment_bytes / 2,
+            },
+        );
+        let candidates = match heeds_claims {
             true => self.candidates(),
             false => self.all_candidates(),
         };
-        let freed = |c: &Candidate| c.segment_bytes.saturating_sub(c.live_bytes);
-        let is_among = |segments: &SegmentTable, segment: u32| match among {
-            Among::AtOnce => segments.may_vacate(segment),
-            Among::Behind => segments.is_behind(segment),
-            Among::All => true,
-        };
-        // What is had at once must not be far dearer than what is not.
-        let mut best = 0;
-        {
-            let segments = self.segments.lock();
-            candidates.retain(|candidate| {
-                if segments.is_behind(candidate.segment) {
-                    best = best.max(freed(candidate));
-                }
-                is_among(&segments, candidate.segment)
-            });
-        }
-        let is_dear = |freed: u64, segment_bytes: u64| match urgency {
-            // Without a checkpoint to pay for, less is worth it.
-            _ if among == Among::AtOnce => freed * 16 < segment_bytes || freed * 2 < best,
-            _ if among == Among::Behind => freed * 16 < segment_bytes,
-            Urgency::Background | Urgency::Idle => freed * 8 < segment_bytes,
-            Urgency::Pressed | Urgency::Ahead => freed * 16 < segment_bytes,
-            Urgency::Waiting | Urgency::Starved => false,
-        };
-        let chosen = match urgency {
-            Urgency::Starved => Choice::copy(emptiest(&candidates, usize::MAX)),
-            _ => cleaning
-                .policy
-                .choose(&candidates, self.clock.now_ns(), usize::MAX),
-        };
-        // As many as make a group: a small one leaves its segment's rest to
-        // another partial segment, with a summary of its own.
-        let together = match self.heads {
-            1 => self.group_bytes() as u64,
-            // Enough that there is something to part between the heads.
-            _ => PARTED_BYTES,
-        };
-        let sorted_bytes = cleaning.policy.sorted_segments() * self.dependable_bytes();
-        let sorted_bytes = sorted_bytes.max(together);
+        let standings = self.standings(candidates);
+        let chosen = plan.choose(&standings, &*cleaning.policy, self.clock.now_ns());
+        let together = self.moved_together(cleaning);
         let requests = self.control.requests();
         let go_on = || urgency != Urgency::Idle || self.control.requests() == requests;
-        // Whoever waits gets what there is, once it is worth the checkpoints.
-        let share = self.batch_segments() * self.dependable_bytes() / 2;
-        let (mut freed_bytes, yields) = (0, heeds_claims);
-        let is_waited_for = |freed| yields && freed >= share && self.control.somebody_waits();
         let rests = matches!(urgency, Urgency::Background | Urgency::Pressed)
             && self.control.shared().settings.pace.threaded;
-        let (mut for_checkpoints, worth_checkpoints) = (0, self.worth_checkpoints());
-        let mut wanted_bytes = wanted.saturating_mul(self.dependable_bytes());
         let mut batch = Batch::default();
         let mut cleaned = 0;
-        for candidate in chosen.segments {
-            let Candidate {
-                segment,
-                live_bytes,
-                segment_bytes,
-                ..
-            } = candidate;
-            let freed = segment_bytes.saturating_sub(live_bytes);
-            if is_dear(freed, segment_bytes) {
+        for candidate in chosen {
+            if plan.is_dear(&candidate) {
                 continue;
             }
-            if wanted_bytes == 0 || !go_on() || is_waited_for(freed_bytes) {
+            if plan.has_enough(|| self.control.somebody_waits()) || !go_on() {
                 break;
             }
-            // As many as are worth checkpoints: time to take them.
-            if for_checkpoints >= worth_checkpoints {
+            if !self.may_move(batch.live_bytes + candidate.live_bytes, batch.fold) {
                 break;
             }
-            if !self.may_move(batch.live_bytes + live_bytes, batch.fold) {
-                break;
-            }
+            let segment = candidate.segment;
             if !self.claim_own(segment) && heeds_claims {
                 continue;
             }
@@ -238,22 +158,21 @@ impl Lfs {
             }
             // A checkpoint between two steps may have given it away, and others
             // have filled it since.
-            let live_bytes = found.live_bytes;
+            let candidate = Candidate {
+                live_bytes: found.live_bytes,
+                ..candidate
+            };
             let fold = self.fold_of(&[&batch.found, &found]);
-            if !self.may_move(batch.live_bytes + live_bytes, fold) {
+            if !self.may_move(batch.live_bytes + candidate.live_bytes, fold) {
                 break;
             }
-            let freed = segment_bytes.saturating_sub(live_bytes);
-            if is_dear(freed, segment_bytes) || !is_among(&self.segments.lock(), segment) {
+            let standing = Standing::of(&self.segments.lock(), segment);
+            if plan.is_dear(&candidate) || !among.includes(standing) {
                 continue;
             }
-            match among == Among::All || self.segments.lock().may_vacate(segment) {
-                true => wanted_bytes = wanted_bytes.saturating_sub(freed),
-                false => for_checkpoints += 1,
-            }
-            freed_bytes += freed;
+            plan.gain(&candidate, standing);
             batch.add((segment, edition), found, fold);
-            if batch.live_bytes >= sorted_bytes {
+            if batch.live_bytes >= together {
                 cleaned += self.move_out(std::mem::take(&mut batch))?;
                 if rests {
                     self.step_is_over()?;
@@ -261,10 +180,30 @@ impl Lfs {
                 }
             }
         }
-        if urgency != Urgency::Idle || go_on() {
+        if go_on() {
             cleaned += self.move_out(batch)?;
         }
         Ok(cleaned)
+    }
+
+    /// How each of them stands with the retained records, of one moment.
+    fn standings(&self, candidates: Vec<Candidate>) -> Vec<(Candidate, Standing)> {
+        let segments = self.segments.lock();
+        let standing = |c: Candidate| (c, Standing::of(&segments, c.segment));
+        candidates.into_iter().map(standing).collect()
+    }
+
+    /// Live bytes that are moved together: what the policy sorts, and as many as
+    /// make a group, since a small one leaves its segment's rest to another
+    /// partial segment, with a summary of its own.
+    fn moved_together(&self, cleaning: &CleanerState) -> u64 {
+        let group = match self.heads {
+            1 => self.group_bytes() as u64,
+            // Enough that there is something to part between the heads.
+            _ => PARTED_BYTES,
+        };
+        let sorted = cleaning.policy.sorted_segments() * self.dependable_bytes();
+        sorted.max(group)
     }
 
     /// Between two steps of a pass: writers who pay need not wait for the rest of

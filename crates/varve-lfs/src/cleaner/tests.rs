@@ -22,7 +22,8 @@ mod waits;
 #[cfg(not(feature = "shuttle"))]
 mod way;
 
-use super::pass::{Among, Batch, Urgency};
+use super::pass::Batch;
+use super::plan::{Among, Urgency};
 use crate::format::{Pointer, SECTOR};
 use crate::policy::PolicyKind;
 use crate::segments::{Edition, SegmentState};
@@ -51,7 +52,7 @@ struct Volume {
 
 impl Volume {
     fn new() -> Self {
-        Self::cleaned_by(PolicyKind::Greedy)
+        Self::cleaned_by(PolicyKind::GREEDY)
     }
 
     fn cleaned_by(policy: PolicyKind) -> Self {
@@ -191,7 +192,7 @@ impl Volume {
 
 #[test]
 fn age_sort_writes_the_oldest_survivors_first() {
-    let v = Volume::cleaned_by(PolicyKind::CostBenefit);
+    let v = Volume::cleaned_by(PolicyKind::COST_BENEFIT);
     let (old, young) = (v.create("old"), v.create("young"));
     for file in [old, young] {
         v.write(file, 0, 200);

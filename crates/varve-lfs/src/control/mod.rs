@@ -80,14 +80,6 @@ impl CleanerSettings {
     /// # Errors
     /// `Unfit` says what, and what it can.
     pub fn check(&self) -> Result<()> {
-        if self.policy.needs_holes() {
-            let name = self.policy.policy().name();
-            return Err(Error::Unfit(format!(
-                "the cleaning policy `{name}` plugs holes, which only \
-                 the simulator has: choose {}",
-                PolicyKind::names_for_mounts()
-            )));
-        }
         let Pace {
             low_percent,
             high_percent,

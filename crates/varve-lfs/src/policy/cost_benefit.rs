@@ -12,18 +12,14 @@
 //! are left to empty themselves. Survivors are written oldest first, which
 //! keeps cold data with cold data.
 
-use super::{Candidate, Choice, Policy, best};
+use super::{Candidate, Policy, best};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CostBenefit;
 
 /// At most `limit` segments, by benefit per cost.
-pub(super) fn most_beneficial(
-    candidates: &[Candidate],
-    now_ns: i64,
-    limit: usize,
-) -> Vec<Candidate> {
+pub fn most_beneficial(candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
     best(candidates, limit, |c| {
         let u = c.utilisation();
         c.is_worth_it()
@@ -36,8 +32,8 @@ impl Policy for CostBenefit {
         "cost-benefit"
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
-        Choice::copy(most_beneficial(candidates, now_ns, limit))
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
+        most_beneficial(candidates, now_ns, limit)
     }
 
     fn sorted_segments(&self) -> u64 {

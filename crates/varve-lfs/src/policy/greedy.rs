@@ -1,6 +1,6 @@
 //! Least utilised first (Rosenblum & Ousterhout 1992, §3.5).
 
-use super::{Candidate, Choice, Policy, emptiest};
+use super::{Candidate, Policy, emptiest};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,8 +11,8 @@ impl Policy for Greedy {
         "greedy"
     }
 
-    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Choice {
-        Choice::copy(emptiest(candidates, limit))
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Vec<Candidate> {
+        emptiest(candidates, limit)
     }
 }
 

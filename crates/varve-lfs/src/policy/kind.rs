@@ -1,85 +1,72 @@
 //! The policies by name.
 
-use super::{
-    Adaptive, AgeThreshold, CostBenefit, Greedy, HolePlugging, LifeClasses, Policy, SepBit,
-    TransferModel,
-};
+use super::{CostBenefit, Greedy, LifeClasses, Policy};
 use std::str::FromStr;
 
-/// The policies by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PolicyKind {
-    /// [`Greedy`].
-    #[default]
-    Greedy,
-    /// [`CostBenefit`].
-    CostBenefit,
-    /// [`AgeThreshold`].
-    AgeThreshold,
-    /// [`HolePlugging`].
-    HolePlugging,
-    /// [`Adaptive`] with one buffer, for a disk.
-    Adaptive,
-    /// [`SepBit`].
-    SepBit,
-    /// [`LifeClasses`].
-    LifeClasses,
+/// A policy by its name, and how to make one: a mount has several, each with
+/// what it has learnt.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyKind {
+    name: &'static str,
+    make: fn() -> Box<dyn Policy>,
 }
 
 impl PolicyKind {
-    /// Every one.
-    pub const ALL: [PolicyKind; 7] = [
-        PolicyKind::Greedy,
-        PolicyKind::CostBenefit,
-        PolicyKind::AgeThreshold,
-        PolicyKind::HolePlugging,
-        PolicyKind::Adaptive,
-        PolicyKind::SepBit,
-        PolicyKind::LifeClasses,
+    /// [`Greedy`].
+    pub const GREEDY: PolicyKind = PolicyKind::new("greedy", || Box::new(Greedy));
+    /// [`CostBenefit`].
+    pub const COST_BENEFIT: PolicyKind = PolicyKind::new("cost-benefit", || Box::new(CostBenefit));
+    /// [`LifeClasses`].
+    pub const LIFE_CLASSES: PolicyKind =
+        PolicyKind::new("life-classes", || Box::<LifeClasses>::default());
+    /// Those that have a name on the command line.
+    pub const ALL: [PolicyKind; 3] = [
+        PolicyKind::GREEDY,
+        PolicyKind::COST_BENEFIT,
+        PolicyKind::LIFE_CLASSES,
     ];
+
+    /// A policy of the caller's own. Two with one name count as the same.
+    pub const fn new(name: &'static str, make: fn() -> Box<dyn Policy>) -> Self {
+        PolicyKind { name, make }
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        self.name
+    }
 
     /// The policy itself.
     pub fn policy(self) -> Box<dyn Policy> {
-        match self {
-            PolicyKind::Greedy => Box::new(Greedy),
-            PolicyKind::CostBenefit => Box::new(CostBenefit),
-            PolicyKind::AgeThreshold => Box::new(AgeThreshold),
-            PolicyKind::HolePlugging => Box::new(HolePlugging),
-            PolicyKind::Adaptive => Box::new(Adaptive::new(TransferModel::ATLAS_10K, 1)),
-            PolicyKind::SepBit => Box::<SepBit>::default(),
-            PolicyKind::LifeClasses => Box::<LifeClasses>::default(),
-        }
-    }
-
-    /// The names of those that a mount can follow, for people.
-    pub fn names_for_mounts() -> String {
-        let mounted = PolicyKind::ALL.iter().filter(|kind| !kind.needs_holes());
-        let names: Vec<&str> = mounted.map(|kind| kind.policy().name()).collect();
-        names.join(", ")
-    }
-
-    /// Whether it plugs holes, which only the simulator can.
-    pub fn needs_holes(self) -> bool {
-        matches!(self, PolicyKind::HolePlugging | PolicyKind::Adaptive)
+        (self.make)()
     }
 }
 
-/// Those that a mounted log can follow.
+impl Default for PolicyKind {
+    fn default() -> Self {
+        PolicyKind::GREEDY
+    }
+}
+
+impl PartialEq for PolicyKind {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for PolicyKind {}
+
 impl FromStr for PolicyKind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let mounted = PolicyKind::ALL.iter().filter(|kind| !kind.needs_holes());
-        let names: Vec<(&str, PolicyKind)> =
-            mounted.map(|kind| (kind.policy().name(), *kind)).collect();
-        if let Some((_, kind)) = names.iter().find(|(known, _)| *known == name) {
-            return Ok(*kind);
-        }
-        let known: Vec<&str> = names.iter().map(|(known, _)| *known).collect();
-        Err(format!(
-            "there is no cleaning policy `{name}` for a mount, but {}",
-            known.join(", ")
-        ))
+        let all = PolicyKind::ALL;
+        all.into_iter()
+            .find(|kind| kind.name == name)
+            .ok_or_else(|| {
+                let known = all.map(PolicyKind::name).join(", ");
+                format!("there is no cleaning policy `{name}`, but {known}")
+            })
     }
 }
 
@@ -88,16 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_lead_to_policies_that_a_mount_can_follow() {
+    fn names_lead_to_policies() {
         for kind in PolicyKind::ALL {
-            let parsed = kind.policy().name().parse::<PolicyKind>();
-            assert_eq!(parsed.is_ok(), !kind.needs_holes(), "{kind:?}");
-            assert!(parsed.is_err() || parsed == Ok(kind));
+            assert_eq!(kind.policy().name(), kind.name());
+            assert_eq!(kind.name().parse(), Ok(kind));
         }
         assert_eq!(
             "none".parse::<PolicyKind>().unwrap_err(),
-            "there is no cleaning policy `none` for a mount, but greedy, cost-benefit, age-threshold, \
-             sepbit, life-classes"
+            "there is no cleaning policy `none`, but greedy, cost-benefit, life-classes"
         );
     }
 }

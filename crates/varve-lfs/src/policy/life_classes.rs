@@ -21,7 +21,7 @@
 //!
 //! `docs/cleaning.md` has the variants that were tried.
 
-use super::{Candidate, Choice, Measures, Policy, Survivor, Write, best};
+use super::{Candidate, Measures, Policy, Survivor, Write, best};
 
 /// Classes: short-lived user writes and survivors, long-lived ones.
 const CLASSES: usize = 4;
@@ -55,13 +55,13 @@ impl Policy for LifeClasses {
         "life-classes"
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
-        Choice::copy(best(candidates, limit, |c| {
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
+        best(candidates, limit, |c| {
             let u = c.utilisation();
             // Of empty ones, the oldest.
             let gain = (1.0 - u) / u.max(1e-3);
             c.is_worth_it().then(|| gain * c.age_ns(now_ns).sqrt())
-        }))
+        })
     }
 
     fn heads(&mut self, measures: &Measures) -> usize {

@@ -2,33 +2,24 @@
 //! numbers, without clock or device.
 //!
 //! A policy runs unchanged in the mounted cleaner and in the simulator of
-//! `varve-lab`. The mounted log plugs no holes yet, so a mount offers the
-//! policies that do not either ([`PolicyKind::needs_holes`]).
+//! `varve-lab`, which has some more to compare with.
 
-mod adaptive;
-mod age_threshold;
 mod coalescing;
 mod cost_benefit;
 mod greedy;
-mod hole_plugging;
 mod kind;
 mod life_classes;
-mod reorder;
 mod select;
-mod sepbit;
+mod transfer;
 mod water;
 
-pub use adaptive::{Adaptive, TransferModel};
-pub use age_threshold::AgeThreshold;
 pub use coalescing::{Coalescing, EXTENT_BYTES, Extent, File};
-pub use cost_benefit::CostBenefit;
+pub use cost_benefit::{CostBenefit, most_beneficial};
 pub use greedy::Greedy;
-pub use hole_plugging::HolePlugging;
 pub use kind::PolicyKind;
 pub use life_classes::LifeClasses;
-pub use reorder::{Heat, Reordering, Waiting};
 pub use select::{best, emptiest};
-pub use sepbit::SepBit;
+pub use transfer::TransferModel;
 pub use water::Space;
 
 use std::fmt::Debug;
@@ -53,6 +44,11 @@ impl Candidate {
         self.live_bytes * 64 < self.segment_bytes * 63
     }
 
+    /// Bytes that cleaning it frees.
+    pub fn freed_bytes(&self) -> u64 {
+        self.segment_bytes.saturating_sub(self.live_bytes)
+    }
+
     /// Live bytes per byte, in `[0, 1]` unless summaries are counted too low.
     pub fn utilisation(&self) -> f64 {
         self.live_bytes as f64 / self.segment_bytes as f64
@@ -62,34 +58,6 @@ impl Candidate {
     /// young segments the emptiest is best.
     pub fn age_ns(&self, now_ns: i64) -> f64 {
         now_ns.saturating_sub(self.newest_ns).max(1) as f64
-    }
-}
-
-/// What becomes of the live blocks of a segment that is cleaned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Method {
-    /// They are appended to the log.
-    Copy,
-    /// They are written into dead blocks of the fullest segments.
-    Plug,
-}
-
-/// Segments to clean, best first, and how.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Choice {
-    /// Best first.
-    pub segments: Vec<Candidate>,
-    /// What becomes of their live blocks.
-    pub method: Method,
-}
-
-impl Choice {
-    /// These, copied.
-    pub fn copy(segments: Vec<Candidate>) -> Self {
-        Choice {
-            segments,
-            method: Method::Copy,
-        }
     }
 }
 
@@ -144,8 +112,8 @@ pub trait Policy: Send + Sync + Debug {
     /// A name for people and reports.
     fn name(&self) -> &'static str;
 
-    /// *What*: at most `limit` segments worth cleaning, best first, and how.
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice;
+    /// *What*: at most `limit` segments worth cleaning, best first.
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate>;
 
     /// *When and how much*: clean segments wanted now; 0 means none.
     fn wanted(&self, space: &Space) -> u32 {
@@ -189,10 +157,10 @@ fn candidate(segment: u32, live_bytes: u64, newest_ns: i64) -> Candidate {
     }
 }
 
-/// The numbers of the chosen segments.
+/// The numbers of these segments.
 #[cfg(test)]
-fn numbers(choice: &Choice) -> Vec<u32> {
-    choice.segments.iter().map(|c| c.segment).collect()
+fn numbers(chosen: &[Candidate]) -> Vec<u32> {
+    chosen.iter().map(|c| c.segment).collect()
 }
 
 #[cfg(test)]

@@ -169,7 +169,7 @@ fn is_to_move(request: &Request) -> bool {
 #[test]
 fn a_step_claims_moves_and_declares_one_segment() {
     let server = server(&[(3, 500), (4, 200)]);
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     assert_eq!(client.step(false), Ok(Step::Worked));
     let moves = Request::Markv {
         sorted: false,
@@ -203,7 +203,7 @@ fn a_step_claims_moves_and_declares_one_segment() {
 fn as_many_as_the_policy_sorts_are_moved_together_and_the_oldest_first() {
     let segments: Vec<(u32, u64)> = (1..=20).map(|number| (number, 400)).collect();
     let server = server(&segments);
-    let mut client = server.client(PolicyKind::CostBenefit, ALL);
+    let mut client = server.client(PolicyKind::COST_BENEFIT, ALL);
     client.step(false).unwrap();
     let asked = server.asked();
     let moved: Vec<&Block> = asked
@@ -215,7 +215,7 @@ fn as_many_as_the_policy_sorts_are_moved_together_and_the_oldest_first() {
         .inspect(|(sorted, _)| assert!(sorted))
         .flat_map(|(_, blocks)| blocks)
         .collect();
-    let together = PolicyKind::CostBenefit.policy().sorted_segments() * SEGMENT;
+    let together = PolicyKind::COST_BENEFIT.policy().sorted_segments() * SEGMENT;
     let count = together.div_ceil(400).min(MAX_CLAIMS as u64);
     assert_eq!(moved.len() as u64, 4 * count);
     assert!(moved.is_sorted_by_key(|block| block.written_ns.get()));
@@ -224,7 +224,7 @@ fn as_many_as_the_policy_sorts_are_moved_together_and_the_oldest_first() {
     // No more than may be claimed, however little lives in each.
     let segments: Vec<(u32, u64)> = (1..=20).map(|number| (number, 1)).collect();
     let server = self::server(&segments);
-    let mut client = server.client(PolicyKind::CostBenefit, ALL);
+    let mut client = server.client(PolicyKind::COST_BENEFIT, ALL);
     client.step(false).unwrap();
     assert_eq!(client.done().segments, MAX_CLAIMS as u64);
 }
@@ -237,7 +237,7 @@ fn segments_that_others_have_are_passed_over() {
         Request::Segclean { segment: 3 } => Some(Err(Refusal::NotThis)),
         _ => None,
     });
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     client.step(false).unwrap();
     let bmapv = Request::Bmapv {
         segment: 1,
@@ -264,7 +264,7 @@ fn a_segment_with_damage_is_let_go_of_and_not_declared() {
         };
         is_to_move(request).then_some(Ok(Answer::Marked(damaged)))
     });
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     assert_eq!(client.step(false), Ok(Step::Worked));
     assert_eq!(
         server.asked().last(),
@@ -289,7 +289,7 @@ fn what_a_server_did_not_deal_with_is_sent_again() {
         };
         is_to_move(request).then_some(Ok(Answer::Marked(one)))
     });
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     client.step(false).unwrap();
     let sent = server.asked().into_iter().filter(is_to_move);
     let left = |request| match request {
@@ -309,7 +309,7 @@ fn what_a_server_did_not_deal_with_is_sent_again() {
             };
             is_to_move(request).then_some(Ok(Answer::Marked(marked)))
         });
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         let refused = client.step(false);
         assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
         let release = Request::Release { segment: 1 };
@@ -335,7 +335,7 @@ fn lists_are_asked_for_page_by_page_and_a_page_that_leads_back_is_the_last() {
         }
         _ => None,
     });
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     client.step(false).unwrap();
     client.step(false).unwrap();
     let bmapv = |segment, from| Request::Bmapv { segment, from };
@@ -367,7 +367,7 @@ fn what_gives_back_less_than_an_eighth_is_dear_and_under_pressure_a_sixteenth() 
     for (clean, chosen) in [(10, vec![2]), (6, vec![2, 3, 4])] {
         let server = server(&segments);
         server.stands(|standing| standing.clean = clean.into());
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         for _ in &chosen {
             assert_eq!(client.step(false), Ok(Step::Worked));
         }
@@ -380,7 +380,7 @@ fn the_mounts_marks_hold_unless_others_are_given() {
     let begins = |marks: Marks, clean: u64| {
         let server = server(&[(1, 100)]);
         server.stands(|standing| standing.clean = clean.into());
-        server.client(PolicyKind::Greedy, marks).step(false)
+        server.client(PolicyKind::GREEDY, marks).step(false)
     };
     let (work, enough) = (Ok(Step::Worked), Ok(Step::Enough));
     assert_eq!(begins(Marks::default(), 19), work);
@@ -421,7 +421,7 @@ fn idle_work_ends_when_somebody_comes() {
             }
             waits.then_some(Ok(Answer::Standing(before)))
         });
-        let mut client = server.client(PolicyKind::Greedy, idle);
+        let mut client = server.client(PolicyKind::GREEDY, idle);
         let outcome = client.step(false);
         (outcome, client.done().segments)
     };
@@ -443,7 +443,7 @@ fn a_cleaner_that_was_forgotten_begins_anew_and_leaves_at_the_end() {
         forgotten.then_some(Err(Refusal::Forgotten))
     });
     server.0.borrow_mut().sleeps = 2;
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     assert_eq!(client.run(false), Ok(()));
     let asked = server.asked();
     let chosen = asked.iter().filter(|r| matches!(r, Request::Usage { .. }));
@@ -456,7 +456,7 @@ fn a_cleaner_that_was_forgotten_begins_anew_and_leaves_at_the_end() {
 fn who_is_refused_for_now_asks_again_a_hundred_times() {
     let server = server(&[(1, 300)]);
     server.says(|request| is_to_move(request).then_some(Err(Refusal::Again)));
-    let mut client = server.client(PolicyKind::Greedy, ALL);
+    let mut client = server.client(PolicyKind::GREEDY, ALL);
     assert_eq!(client.step(false), Ok(Step::Worked));
     let moves = server.asked().into_iter().filter(is_to_move).count();
     assert_eq!((moves, client.done().left), (100, 1));
@@ -469,7 +469,7 @@ fn without_more_to_do_it_looks_again_or_ends() {
     for (once, slept) in [(false, 3), (true, 0)] {
         let server = server(&[]);
         server.0.borrow_mut().sleeps = 3;
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         assert_eq!(client.run(once), Ok(()));
         let server = server.0.borrow();
         assert_eq!(server.slept, vec![Duration::from_millis(200); slept]);

@@ -23,7 +23,7 @@ fn who_is_refused_the_list_for_now_asks_again_or_ends() {
             first.then_some(Err(Refusal::Again))
         });
         server.0.borrow_mut().sleeps = sleeps;
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         assert_eq!(client.run(false), Ok(()));
         let asked = server.asked();
         assert_eq!(asked.iter().filter(|r| is_list(r)).count(), lists);
@@ -47,7 +47,7 @@ fn who_is_told_to_end_while_he_is_refused_ends() {
         let server = server(&[(1, 300)]);
         server.says(move |request| is_one(request).then_some(Err(Refusal::Again)));
         server.0.borrow_mut().sleeps = 1;
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         let outcome = client.step(false);
         // Without what lives in the segment there is nothing to move.
         let ends = if nth == 1 { Step::Worked } else { Step::End };
@@ -70,7 +70,7 @@ fn an_answer_to_something_else_is_none() {
     for (nth, is_one) in calls.into_iter().enumerate() {
         let server = server(&[(1, 300)]);
         server.says(move |request| is_one(request).then_some(Ok(Answer::Done)));
-        let mut client = server.client(PolicyKind::Greedy, ALL);
+        let mut client = server.client(PolicyKind::GREEDY, ALL);
         let refused = client.step(false);
         assert!(
             matches!(refused, Err(Refusal::Failed(_))),

@@ -5,7 +5,7 @@ use super::{BLOCK, PUNCH, Volume, found_in, settled_file};
 use crate::chain::ChainItem;
 use crate::cleaner::Found;
 use crate::cleaner::liveness::Life;
-use crate::cleaner::pass::Urgency;
+use crate::cleaner::plan::Urgency;
 use crate::delta::Delta;
 use crate::durability::InFlight;
 use crate::format::Pointer;

@@ -184,7 +184,7 @@ fn a_thread_gives_back_behind_each_step_what_somebody_waits_for() {
 fn segments_moved_together_must_find_room_together() {
     let (v, _) = Volume::half_dead(600);
     let mut settings = v.lfs.cleaner_settings();
-    settings.policy = PolicyKind::CostBenefit;
+    settings.policy = PolicyKind::COST_BENEFIT;
     v.lfs.set_cleaner(settings).unwrap();
     let live: Vec<u64> = v.lfs.candidates().iter().map(|c| c.live_bytes).collect();
     let largest = *live.iter().max().unwrap();

@@ -47,7 +47,7 @@ fn placement(heads: usize) -> Placement {
         segment_blocks: 100,
     };
     let lives = Lives::new(1000, 1 << 20);
-    Placement::between(heads, 64 << 10, PolicyKind::LifeClasses, &measures, lives)
+    Placement::between(heads, 64 << 10, PolicyKind::LIFE_CLASSES, &measures, lives)
 }
 
 /// A room of a thousand blocks, and what a mount holds worth a partial.
@@ -58,7 +58,13 @@ fn mounted(heads: usize) -> Placement {
     };
     let lives = Lives::new(10_000, 1 << 20);
     let head_bytes = crate::MountOptions::default().head_bytes;
-    Placement::between(heads, head_bytes, PolicyKind::LifeClasses, &measures, lives)
+    Placement::between(
+        heads,
+        head_bytes,
+        PolicyKind::LIFE_CLASSES,
+        &measures,
+        lives,
+    )
 }
 
 fn blocks_of(items: &[LogItem]) -> Vec<u64> {

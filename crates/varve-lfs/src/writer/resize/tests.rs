@@ -11,7 +11,7 @@ fn mounted(heads: u32) -> Lfs {
     let clock = Arc::new(VirtualClock::new(1_000_000_000_000, 1000));
     Lfs::format(&*device, &*clock, &FormatOptions::default()).expect("format");
     let options = MountOptions {
-        policy: PolicyKind::LifeClasses,
+        policy: PolicyKind::LIFE_CLASSES,
         heads,
         ..MountOptions::default()
     };

@@ -10,55 +10,32 @@
 //! The lower quotient wins. Cleaning takes segments by cost-benefit, plugging
 //! the emptiest.
 
-use super::cost_benefit::most_beneficial;
-use super::{Candidate, Choice, Measures, Method, Policy, Survivor, Write, emptiest};
+use super::Simulated;
+use varve_lfs::policy::{
+    Candidate, Measures, Policy, Survivor, TransferModel, Write, emptiest, most_beneficial,
+};
 
-/// What a transfer costs.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct TransferModel {
-    /// Seek, rotation and overhead of a request, seconds.
-    pub access_s: f64,
-    /// Bytes per second once it runs.
-    pub bandwidth: f64,
-    /// Bytes of a block.
-    pub block_bytes: f64,
+/// Seconds per byte that cleaning these segments frees.
+fn cleaning(model: &TransferModel, segments: &[Candidate]) -> f64 {
+    let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
+        return f64::INFINITY;
+    };
+    let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
+    let all = segments.len() as f64 * segment_bytes;
+    let segments_moved = segments.len() as f64 + live as f64 / segment_bytes;
+    segments_moved * model.request_s(segment_bytes) / (all - live as f64)
 }
 
-impl TransferModel {
-    /// Quantum Atlas 10K: 6 ms on average, 60 MB/s at the channel (WOLF §3.1).
-    pub const ATLAS_10K: TransferModel = TransferModel {
-        access_s: 6e-3,
-        bandwidth: 60e6,
-        block_bytes: 4096.0,
+/// Seconds per byte that plugging holes with these segments frees.
+fn plugging(model: &TransferModel, segments: &[Candidate]) -> f64 {
+    let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
+        return f64::INFINITY;
     };
-
-    /// Time of one request of `bytes`, seconds.
-    pub fn request_s(&self, bytes: f64) -> f64 {
-        self.access_s + bytes / self.bandwidth
-    }
-
-    /// Seconds per byte that cleaning these segments frees.
-    fn cleaning(&self, segments: &[Candidate]) -> f64 {
-        let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
-            return f64::INFINITY;
-        };
-        let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
-        let all = segments.len() as f64 * segment_bytes;
-        let segments_moved = segments.len() as f64 + live as f64 / segment_bytes;
-        segments_moved * self.request_s(segment_bytes) / (all - live as f64)
-    }
-
-    /// Seconds per byte that plugging holes with these segments frees.
-    fn plugging(&self, segments: &[Candidate]) -> f64 {
-        let Some(segment_bytes) = segments.first().map(|c| c.segment_bytes as f64) else {
-            return f64::INFINITY;
-        };
-        let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
-        let blocks = live as f64 / self.block_bytes;
-        let reads = segments.len() as f64 * self.request_s(segment_bytes);
-        let freed = segments.len() as f64 * segment_bytes;
-        (reads + blocks * self.request_s(self.block_bytes)) / freed
-    }
+    let live: u64 = segments.iter().map(|c| c.live_bytes).sum();
+    let blocks = live as f64 / model.block_bytes;
+    let reads = segments.len() as f64 * model.request_s(segment_bytes);
+    let freed = segments.len() as f64 * segment_bytes;
+    (reads + blocks * model.request_s(model.block_bytes)) / freed
 }
 
 /// See the module's head.
@@ -69,6 +46,11 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
+    /// For the disk of the paper, without reordering.
+    pub fn with_one_buffer() -> Self {
+        Self::new(TransferModel::ATLAS_10K, 1)
+    }
+
     /// For a device of this kind, behind so many reordering buffers (at least
     /// one), each with a head of its own. Survivors join the least active.
     pub fn new(model: TransferModel, buffers: usize) -> Self {
@@ -87,16 +69,8 @@ impl Policy for Adaptive {
         }
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
-        let copied = most_beneficial(candidates, now_ns, limit);
-        let plugged = emptiest(candidates, limit);
-        match self.model.cleaning(&copied) <= self.model.plugging(&plugged) {
-            true => Choice::copy(copied),
-            false => Choice {
-                segments: plugged,
-                method: Method::Plug,
-            },
-        }
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
+        most_beneficial(candidates, now_ns, limit)
     }
 
     fn sorted_segments(&self) -> u64 {
@@ -113,6 +87,19 @@ impl Policy for Adaptive {
 
     fn place_survivor(&mut self, _survivor: &Survivor) -> usize {
         self.buffers - 1
+    }
+}
+
+impl Simulated for Adaptive {
+    fn plugged(
+        &self,
+        candidates: &[Candidate],
+        copied: &[Candidate],
+        limit: usize,
+    ) -> Option<Vec<Candidate>> {
+        let emptiest = emptiest(candidates, limit);
+        let dearer = cleaning(&self.model, copied) > plugging(&self.model, &emptiest);
+        dearer.then_some(emptiest)
     }
 }
 
@@ -135,14 +122,16 @@ mod tests {
             access_s: 0.0,
             ..TransferModel::ATLAS_10K
         };
+        let plugs = |policy: Adaptive, candidates: &[Candidate]| {
+            let copied = policy.choose(candidates, 1, 1);
+            assert_eq!(copied, candidates);
+            policy.plugged(candidates, &copied, 1).is_some()
+        };
         // Without seeks, (1 + u) / (1 - u) against 1 + u: plugging always wins.
-        let choice = Adaptive::new(seek_free, 1).choose(&[at(50)], 1, 1);
-        assert_eq!(choice.method, Method::Plug);
+        assert!(plugs(Adaptive::new(seek_free, 1), &[at(50)]));
         // 64 blocks of 6 ms each against two transfers of 10 ms and more.
-        let disk = Adaptive::new(TransferModel::ATLAS_10K, 1);
-        assert_eq!(disk.choose(&[at(50)], 1, 1).method, Method::Copy);
-        assert_eq!(disk.choose(&[at(97)], 1, 1).method, Method::Plug);
-        assert_eq!(disk.choose(&[], 1, 1).segments, []);
+        let disk = Adaptive::with_one_buffer();
+        assert!(!plugs(disk, &[at(50)]) && plugs(disk, &[at(97)]) && !plugs(disk, &[]));
     }
 
     #[test]
@@ -193,10 +182,10 @@ mod tests {
         // Two read and one written for a segment; two read and ten blocks
         // written, of 1.1 s each, for two.
         let two = [half(1), half(2)];
-        assert_eq!(model.cleaning(&two), 3.0 * 2.0 / 1000.0);
-        assert_eq!(model.plugging(&two), (2.0 * 2.0 + 10.0 * 1.1) / 2000.0);
+        assert_eq!(cleaning(&model, &two), 3.0 * 2.0 / 1000.0);
+        assert_eq!(plugging(&model, &two), (2.0 * 2.0 + 10.0 * 1.1) / 2000.0);
         assert_eq!(
-            (model.cleaning(&[]), model.plugging(&[])),
+            (cleaning(&model, &[]), plugging(&model, &[])),
             (f64::INFINITY, f64::INFINITY)
         );
     }

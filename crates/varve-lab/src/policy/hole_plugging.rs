@@ -4,7 +4,8 @@
 //! but the blocks go one by one to where the holes are, so a device pays an
 //! access for each, and every run of holes pays a summary.
 
-use super::{Candidate, Choice, Method, Policy, emptiest};
+use super::Simulated;
+use varve_lfs::policy::{Candidate, Policy, emptiest};
 
 /// See the module's head.
 #[derive(Debug, Clone, Copy, Default)]
@@ -15,10 +16,18 @@ impl Policy for HolePlugging {
         "hole-plugging"
     }
 
-    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Choice {
-        Choice {
-            segments: emptiest(candidates, limit),
-            method: Method::Plug,
-        }
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Vec<Candidate> {
+        emptiest(candidates, limit)
+    }
+}
+
+impl Simulated for HolePlugging {
+    fn plugged(
+        &self,
+        _candidates: &[Candidate],
+        copied: &[Candidate],
+        _limit: usize,
+    ) -> Option<Vec<Candidate>> {
+        Some(copied.to_vec())
     }
 }

@@ -6,7 +6,8 @@
 //! the log turns over; here it is a quantile of the ages there are, which
 //! follows by itself. If the old ones do not suffice, young ones follow.
 
-use super::{Candidate, Choice, Policy, best};
+use super::Simulated;
+use varve_lfs::policy::{Candidate, Policy, best};
 
 /// The youngest quarter waits.
 const YOUNG: f64 = 0.25;
@@ -30,14 +31,14 @@ impl Policy for AgeThreshold {
         "age-threshold"
     }
 
-    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Choice {
+    fn choose(&self, candidates: &[Candidate], _now_ns: i64, limit: usize) -> Vec<Candidate> {
         let threshold_ns = threshold_ns(candidates);
-        Choice::copy(best(candidates, limit, |c| {
+        best(candidates, limit, |c| {
             // What is empty will not become emptier, however young.
             let ripe = c.newest_ns < threshold_ns || c.live_bytes == 0;
             let freed = 1.0 - c.utilisation();
             c.is_worth_it().then_some(freed + f64::from(u8::from(ripe)))
-        }))
+        })
     }
 
     fn sorted_segments(&self) -> u64 {
@@ -45,13 +46,20 @@ impl Policy for AgeThreshold {
     }
 }
 
+impl Simulated for AgeThreshold {}
+
 #[cfg(test)]
 mod tests {
-    use super::super::{candidate, numbers};
     use super::*;
 
     #[test]
     fn the_youngest_quarter_comes_last_unless_it_is_empty() {
+        let candidate = |segment, live_bytes, newest_ns| Candidate {
+            segment,
+            live_bytes,
+            segment_bytes: 1000,
+            newest_ns,
+        };
         let candidates = [
             candidate(1, 100, 90),
             candidate(2, 500, 10),
@@ -62,8 +70,9 @@ mod tests {
             candidate(7, 600, 1),
             candidate(8, 700, 2),
         ];
-        let choice = AgeThreshold.choose(&candidates, 100, usize::MAX);
-        assert_eq!(numbers(&choice), [5, 4, 3, 2, 7, 8, 1]);
-        assert_eq!(AgeThreshold.choose(&[], 100, 3).segments, []);
+        let chosen = AgeThreshold.choose(&candidates, 100, usize::MAX);
+        let numbers: Vec<u32> = chosen.iter().map(|c| c.segment).collect();
+        assert_eq!(numbers, [5, 4, 3, 2, 7, 8, 1]);
+        assert_eq!(AgeThreshold.choose(&[], 100, 3), []);
     }
 }

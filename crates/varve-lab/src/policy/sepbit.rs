@@ -7,8 +7,8 @@
 //! the others (1); survivors of class 0 (2), and other survivors by age: below
 //! 4, below 16 times `short`, and older (3 to 5). Victims by cost-benefit.
 
-use super::cost_benefit::most_beneficial;
-use super::{Candidate, Choice, Cleaned, Measures, Policy, Survivor, Write};
+use super::Simulated;
+use varve_lfs::policy::{Candidate, Cleaned, Measures, Policy, Survivor, Write, most_beneficial};
 
 /// Cleaned segments that are averaged.
 const WINDOW: u64 = 16;
@@ -37,8 +37,8 @@ impl Policy for SepBit {
         "sepbit"
     }
 
-    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Choice {
-        Choice::copy(most_beneficial(candidates, now_ns, limit))
+    fn choose(&self, candidates: &[Candidate], now_ns: i64, limit: usize) -> Vec<Candidate> {
+        most_beneficial(candidates, now_ns, limit)
     }
 
     fn heads(&mut self, _measures: &Measures) -> usize {
@@ -71,6 +71,8 @@ impl Policy for SepBit {
         }
     }
 }
+
+impl Simulated for SepBit {}
 
 #[cfg(test)]
 mod tests {
