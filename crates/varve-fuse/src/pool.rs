@@ -5,9 +5,8 @@
 //!   up to the limit, so a request that waits for the disk does not stop the
 //!   rest. Over io_uring, each CPU has its crew from the start.
 //! - What makes the kernel wait for requests of its own (see [`Errand`]) runs
-//!   on a thread that serves nothing, so it cannot wait for itself. Where
-//!   requests come over io_uring it is not enough that the thread is another
-//!   one (see [`Crew`]).
+//!   on a thread that serves nothing, so it cannot wait for itself. Over
+//!   io_uring another thread is not enough (see [`Crew`]).
 //! - No thread that serves sleeps, or waits for room: see [`Wait`]. Over io_uring
 //!   the thread that has a request must answer it; it makes sure that others
 //!   serve before it waits.

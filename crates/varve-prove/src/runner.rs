@@ -127,6 +127,48 @@ impl Runner {
         use Operation as O;
         let fs = &*self.mounted;
         match operation {
+            O::Open { path, slot } => {
+                let ino = self.resolve(path)?;
+                fs.retain(ino)?;
+                self.slots.insert(*slot, ino);
+            }
+            O::Close { slot } => {
+                if let Some(ino) = self.slots.remove(slot) {
+                    fs.release(ino);
+                }
+            }
+            O::Fsync { file, data_only } => fs.fsync(self.file(file)?, *data_only)?,
+            O::Sync => fs.sync()?,
+            O::WriteBack => {
+                self.clock.advance(OLD);
+                while fs.write_back()? {}
+            }
+            O::Checkpoint => fs.checkpoint()?,
+            O::LayoutCheckpoint => fs.layout_checkpoint()?,
+            O::Clean => fs.clean()?,
+            O::Coalesce => fs.coalesce()?,
+            O::Claim => fs.claim()?,
+            O::Move => fs.move_claimed()?,
+            O::Stranger(which) => fs.stranger(*which)?,
+            O::SwitchPolicy => fs.switch_policy()?,
+            O::Maintain => {
+                self.clock.advance(OLD);
+                fs.maintain()?;
+            }
+            O::DropCaches => fs.drop_caches(),
+            O::Remount | O::Kill => {}
+            _ => {
+                self.perform_on_names(operation)?;
+                return self.perform_data(operation);
+            }
+        }
+        Ok(Answer::Done)
+    }
+
+    fn perform_on_names(&self, operation: &Operation) -> FsResult<()> {
+        use Operation as O;
+        let fs = &*self.mounted;
+        match operation {
             O::Create(path) => {
                 let (parent, name) = self.place(path)?;
                 fs.mknod(parent, &name, FileKind::Regular.mode_bits() | 0o644)?;
@@ -198,39 +240,9 @@ impl Runner {
             O::RemoveXattr { path, name } => {
                 fs.removexattr(self.resolve(path)?, &xattr_name(name))?;
             }
-            O::Open { path, slot } => {
-                let ino = self.resolve(path)?;
-                fs.retain(ino)?;
-                self.slots.insert(*slot, ino);
-            }
-            O::Close { slot } => {
-                if let Some(ino) = self.slots.remove(slot) {
-                    fs.release(ino);
-                }
-            }
-            O::Fsync { file, data_only } => fs.fsync(self.file(file)?, *data_only)?,
-            O::Sync => fs.sync()?,
-            O::WriteBack => {
-                self.clock.advance(OLD);
-                while fs.write_back()? {}
-            }
-            O::Checkpoint => fs.checkpoint()?,
-            O::LayoutCheckpoint => fs.layout_checkpoint()?,
-            O::Clean => fs.clean()?,
-            O::Coalesce => fs.coalesce()?,
-            O::Claim => fs.claim()?,
-            O::Move => fs.move_claimed()?,
-            O::Stranger(which) => fs.stranger(*which)?,
-            O::SwitchPolicy => fs.switch_policy()?,
-            O::Maintain => {
-                self.clock.advance(OLD);
-                fs.maintain()?;
-            }
-            O::DropCaches => fs.drop_caches(),
-            O::Remount | O::Kill => {}
-            _ => return self.perform_data(operation),
+            _ => {}
         }
-        Ok(Answer::Done)
+        Ok(())
     }
 
     fn perform_data(&self, operation: &Operation) -> FsResult<Answer> {

@@ -97,10 +97,18 @@ fn either_checkpoint() -> String {
 
 /// Every trace.
 pub fn all() -> Vec<Trace> {
+    [groups(), recovery(), cleaning()].concat()
+}
+
+/// Rounds in which a volume that small comes to its old segments again.
+fn reuse() -> String {
     let round = "write a LONG #1; fsync a; write b LONG #2; fsync b; unlink b; clean; create b;
         write a 4096+8192 #3; fsync a; clean; layout-checkpoint; clean;";
-    let reuse = format!("create a; create b; {}", round.repeat(8));
-    let partly = "create b; write b 4096+40960 #1; write-back";
+    format!("create a; create b; {}", round.repeat(8))
+}
+
+/// Rules 1 to 7: what a group holds.
+fn groups() -> Vec<Trace> {
     vec![
         trace(
             "missing_rule_1_last_partial",
@@ -156,6 +164,13 @@ pub fn all() -> Vec<Trace> {
             "create c; write c 0+4096 #1; write-back; unlink c; layout-checkpoint; clean;
              layout-checkpoint",
         ),
+    ]
+}
+
+/// Rules 8 to 16: where the log goes on, and what recovery takes for valid.
+fn recovery() -> Vec<Trace> {
+    let partly = "create b; write b 4096+40960 #1; write-back";
+    vec![
         Trace {
             quick: true,
             ..trace(
@@ -189,7 +204,7 @@ pub fn all() -> Vec<Trace> {
             quick: true,
             ..trace(
                 "missing_rule_10_a_durable_partial_without_the_rest",
-                &reuse.replace("; fsync b;", "; write-back; mkdir d; write-back; rmdir d;"),
+                &reuse().replace("; fsync b;", "; write-back; mkdir d; write-back; rmdir d;"),
             )
         },
         Trace {
@@ -228,6 +243,12 @@ pub fn all() -> Vec<Trace> {
                  layout-checkpoint; write @1 0+4096 #2; fsync @1",
             )
         },
+    ]
+}
+
+/// Rules 18 to 20: moves, and when segments are written again.
+fn cleaning() -> Vec<Trace> {
+    vec![
         Trace {
             quick: true,
             ..trace(
@@ -252,7 +273,7 @@ pub fn all() -> Vec<Trace> {
             // So small that segments are reused.
             device_bytes: 3584 << 10,
             quick: true,
-            ..trace("missing_rule_20_reuse_waits", &reuse)
+            ..trace("missing_rule_20_reuse_waits", &reuse())
         },
         Trace {
             device_bytes: 5 << 20,

@@ -7,4 +7,5 @@ pub(crate) mod lookup;
 mod passages;
 mod readdir;
 mod rename;
+mod rename_rules;
 mod unlink;

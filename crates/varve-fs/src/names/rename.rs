@@ -9,6 +9,7 @@
 //! to, by number. The mutex keeps the tree above both directories still, so
 //! whether one lies below the other is asked before any directory is locked.
 
+use crate::account::Operation;
 use crate::account::prices::{NAME_BYTES, REPLACEMENT_BYTES};
 use crate::attr::{Caller, Rename};
 use crate::attributes::file_flags::same_project;
@@ -19,9 +20,8 @@ use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Rank, Ranked};
 use crate::memory::vnode::{State, Vnode, WriteState};
-use crate::names::create::Whiteout;
 use crate::names::lookup::LINKS_MAX;
-use crate::names::unlink::Found;
+use crate::names::rename_rules::{Names, check_request};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, View};
@@ -29,16 +29,6 @@ use std::sync::Arc;
 
 /// Dirty data beyond this is written back before a rename takes its locks.
 const CARRY_BYTES: usize = 1 << 20;
-
-/// The two names of a rename and what they lead to.
-struct Names<'a> {
-    old: &'a [u8],
-    new: &'a [u8],
-    source: Found,
-    target: Option<Found>,
-    /// What takes the old name.
-    whiteout: Option<Whiteout>,
-}
 
 /// Both directories, locked; the second is absent if they are the same.
 struct Parents<'a> {
@@ -80,38 +70,12 @@ impl<L: Layout> FileSystem<L> {
         flags: Rename,
     ) -> Result<()> {
         let View::Live = view;
-        let dots = |name: &[u8]| matches!(name, b"." | b"..");
-        if dots(name) || dots(new_name) {
-            return Err(Error::Busy);
-        }
-        if flags.exchange && flags.no_replace {
-            return Err(Error::Invalid("exchange without replacing"));
-        }
-        if flags.exchange && flags.whiteout {
-            return Err(Error::Invalid("exchange leaves no name for a whiteout"));
-        }
+        check_request(name, new_name, flags)?;
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;
         to.directory()?;
         self.write_back_source(&from, name, &to, new_name)?;
-        let growth = self.with_name(Usage {
-            inodes: u64::from(flags.whiteout),
-            ..Usage::default()
-        });
-        let purpose = if flags.whiteout {
-            Purpose::Grow
-        } else {
-            Purpose::Shrink
-        };
-        let (operation, makes_name) = match self.begin(growth, 2 * NAME_BYTES, purpose) {
-            // What replaces a name needs no more than a removal.
-            Err(Error::NoSpace) if !flags.whiteout => {
-                let none = Usage::default();
-                let operation = self.begin(none, REPLACEMENT_BYTES, Purpose::Shrink)?;
-                (operation, false)
-            }
-            begun => (begun?, true),
-        };
+        let (operation, makes_name) = self.begin_rename(flags)?;
         let across = from.ino != to.ino;
         let mutex = across.then(|| Ranked::take(Rank::Rename, || self.rename.lock()));
         let above = if across {
@@ -138,20 +102,8 @@ impl<L: Layout> FileSystem<L> {
             None if !makes_name => return Err(Error::NoSpace),
             _ => {}
         }
-        if let Some((above_from, above_to)) = &above {
-            if above_to.contains(&names.source.0) {
-                return Err(Error::Invalid("a directory cannot move below itself"));
-            }
-            if let Some((target, _)) = names.target
-                && above_from.contains(&target)
-            {
-                let below = Error::Invalid("a directory cannot move below itself");
-                return Err(if flags.exchange {
-                    below
-                } else {
-                    Error::NotEmpty
-                });
-            }
+        if let Some(above) = &above {
+            names.check_loop(above, flags)?;
         }
         // Two names of one file: nothing happens, says POSIX. But where case is
         // folded, the two may be one name, spelled anew.
@@ -184,6 +136,27 @@ impl<L: Layout> FileSystem<L> {
         self.dirtied();
         self.settle_names(&from)?;
         self.settle_names(&to)
+    }
+
+    /// The operation, and whether there is room for a new name.
+    fn begin_rename(&self, flags: Rename) -> Result<(Operation<'_>, bool)> {
+        let growth = self.with_name(Usage {
+            inodes: u64::from(flags.whiteout),
+            ..Usage::default()
+        });
+        let purpose = match flags.whiteout {
+            true => Purpose::Grow,
+            false => Purpose::Shrink,
+        };
+        match self.begin(growth, 2 * NAME_BYTES, purpose) {
+            // What replaces a name needs no more than a removal.
+            Err(Error::NoSpace) if !flags.whiteout => {
+                let none = Usage::default();
+                let operation = self.begin(none, REPLACEMENT_BYTES, Purpose::Shrink)?;
+                Ok((operation, false))
+            }
+            begun => Ok((begun?, true)),
+        }
     }
 
     /// Writes back most of what a file has dirty before it replaces another,

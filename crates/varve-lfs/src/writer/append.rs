@@ -8,6 +8,7 @@ use crate::committed::Committed;
 use crate::delta::{Answer, PlacedImage};
 use crate::format::Pointer;
 use crate::format::ifile::InodePlace;
+use crate::format::inode::InodeImage;
 use crate::lfs::Lfs;
 use crate::log::build::PartialBuffer;
 use crate::log::image::{Below, compose};
@@ -106,13 +107,7 @@ impl Lfs {
                 if let Some(source) = source
                     && self.inode_still_at(committed, file, source)
                 {
-                    let image = (*image).clone();
-                    let placed = PlacedImage { image, place };
-                    // It knows nothing of what is being folded.
-                    let folding = committed.frozen.as_ref();
-                    let stale = folding.is_some_and(|frozen| frozen.changes(file.0));
-                    let cause = Cause::Move { stale };
-                    committed.live.apply_image(geometry, placed, cause);
+                    self.apply_move(committed, (*image).clone(), place);
                 }
                 Placed::Inode(place)
             }
@@ -122,6 +117,15 @@ impl Lfs {
                 Placed::Block(pointer)
             }
         }
+    }
+
+    fn apply_move(&self, committed: &mut Committed, image: InodeImage, place: InodePlace) {
+        // It knows nothing of what is being folded.
+        let folding = committed.frozen.as_ref();
+        let stale = folding.is_some_and(|frozen| frozen.changes(image.inode.ino));
+        let placed = PlacedImage { image, place };
+        let cause = Cause::Move { stale };
+        committed.live.apply_image(&self.geometry, placed, cause);
     }
 
     /// What is known of an inode's checkpointed image without a read.

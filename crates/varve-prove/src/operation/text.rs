@@ -160,113 +160,48 @@ fn number(text: &str, radix: u32) -> Result<u64, BadOperation> {
     u64::from_str_radix(digits, radix).map_err(|_| BadOperation(text.to_owned()))
 }
 
+/// A line of a story, cut at blanks.
+struct Words<'a> {
+    line: &'a str,
+    words: Vec<&'a str>,
+}
+
+impl<'a> Words<'a> {
+    fn bad(&self) -> BadOperation {
+        BadOperation(self.line.to_owned())
+    }
+
+    fn word(&self, index: usize) -> Result<&'a str, BadOperation> {
+        self.words.get(index).copied().ok_or_else(|| self.bad())
+    }
+
+    fn path(&self, index: usize) -> Result<Path, BadOperation> {
+        self.word(index)?.parse()
+    }
+
+    fn file(&self, index: usize) -> Result<File, BadOperation> {
+        self.word(index)?.parse()
+    }
+
+    fn range(&self, index: usize) -> Result<Range, BadOperation> {
+        self.word(index)?.parse()
+    }
+
+    fn decimal(&self, index: usize) -> Result<u64, BadOperation> {
+        number(self.word(index)?, 10)
+    }
+}
+
 impl FromStr for Operation {
     type Err = BadOperation;
 
     fn from_str(line: &str) -> Result<Self, BadOperation> {
         use Operation as O;
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let bad = || BadOperation(line.to_owned());
-        let word = |index: usize| words.get(index).copied().ok_or_else(bad);
-        let path = |index: usize| word(index)?.parse::<Path>();
-        let file = |index: usize| word(index)?.parse::<File>();
-        let range = |index: usize| word(index)?.parse::<Range>();
-        let decimal = |index: usize| number(word(index)?, 10);
-        let rename = |over| {
-            Ok(O::Rename {
-                from: path(1)?,
-                to: path(2)?,
-                over,
-            })
+        let words = Words {
+            line,
+            words: line.split_whitespace().collect(),
         };
-        let reserve = |keep_size| {
-            Ok(O::Reserve {
-                file: file(1)?,
-                range: range(2)?,
-                keep_size,
-            })
-        };
-        let fsync = |data_only| {
-            Ok(O::Fsync {
-                file: file(1)?,
-                data_only,
-            })
-        };
-        match word(0)? {
-            "create" => Ok(O::Create(path(1)?)),
-            "fifo" => Ok(O::Fifo(path(1)?)),
-            "mkdir" => Ok(O::Mkdir(path(1)?)),
-            "symlink" => Ok(O::Symlink {
-                path: path(1)?,
-                length: decimal(2)?,
-            }),
-            "link" => Ok(O::Link {
-                from: path(1)?,
-                to: path(2)?,
-            }),
-            "unlink" => Ok(O::Unlink(path(1)?)),
-            "rmdir" => Ok(O::Rmdir(path(1)?)),
-            "rename" => rename(Over::Replace),
-            "rename-noreplace" => rename(Over::Refuse),
-            "exchange" => rename(Over::Exchange),
-            "rename-whiteout" => rename(Over::Whiteout),
-            "chmod" => Ok(O::Chmod {
-                path: path(1)?,
-                mode: number(word(2)?, 8)? as u32,
-            }),
-            "chown" => Ok(O::Chown {
-                path: path(1)?,
-                uid: decimal(2)? as u32,
-                gid: decimal(3)? as u32,
-            }),
-            "setxattr" => Ok(O::SetXattr {
-                path: path(1)?,
-                name: word(2)?.to_owned(),
-                length: decimal(3)?,
-                pattern: decimal(4)?,
-            }),
-            "removexattr" => Ok(O::RemoveXattr {
-                path: path(1)?,
-                name: word(2)?.to_owned(),
-            }),
-            "write" => Ok(O::Write {
-                file: file(1)?,
-                range: range(2)?,
-                pattern: decimal(3)?,
-            }),
-            "read" => Ok(O::Read {
-                file: file(1)?,
-                range: range(2)?,
-            }),
-            "truncate" => Ok(O::Truncate {
-                file: file(1)?,
-                size: decimal(2)?,
-            }),
-            "punch" => Ok(O::Punch {
-                file: file(1)?,
-                range: range(2)?,
-            }),
-            "zero" => Ok(O::Zero {
-                file: file(1)?,
-                range: range(2)?,
-            }),
-            "reserve" => reserve(false),
-            "reserve-keep" => reserve(true),
-            "copy" => Ok(O::Copy {
-                from: file(1)?,
-                range: range(2)?,
-                to: file(3)?,
-                offset: decimal(4)?,
-            }),
-            "open" => Ok(O::Open {
-                path: path(1)?,
-                slot: decimal(2)? as u8,
-            }),
-            "close" => Ok(O::Close {
-                slot: decimal(1)? as u8,
-            }),
-            "fsync" => fsync(false),
-            "fdatasync" => fsync(true),
+        match words.word(0)? {
             "sync" => Ok(O::Sync),
             "write-back" => Ok(O::WriteBack),
             "checkpoint" => Ok(O::Checkpoint),
@@ -275,13 +210,123 @@ impl FromStr for Operation {
             "coalesce" => Ok(O::Coalesce),
             "claim" => Ok(O::Claim),
             "move" => Ok(O::Move),
-            "stranger" => Ok(O::Stranger(decimal(1)? as u8)),
+            "stranger" => Ok(O::Stranger(words.decimal(1)? as u8)),
             "switch-policy" => Ok(O::SwitchPolicy),
             "maintain" => Ok(O::Maintain),
             "drop-caches" => Ok(O::DropCaches),
             "remount" => Ok(O::Remount),
             "kill" => Ok(O::Kill),
-            _ => Err(bad()),
+            _ => on_names(&words),
         }
+    }
+}
+
+/// What changes names and attributes.
+fn on_names(words: &Words<'_>) -> Result<Operation, BadOperation> {
+    use Operation as O;
+    let rename = |over| {
+        Ok(O::Rename {
+            from: words.path(1)?,
+            to: words.path(2)?,
+            over,
+        })
+    };
+    match words.word(0)? {
+        "create" => Ok(O::Create(words.path(1)?)),
+        "fifo" => Ok(O::Fifo(words.path(1)?)),
+        "mkdir" => Ok(O::Mkdir(words.path(1)?)),
+        "symlink" => Ok(O::Symlink {
+            path: words.path(1)?,
+            length: words.decimal(2)?,
+        }),
+        "link" => Ok(O::Link {
+            from: words.path(1)?,
+            to: words.path(2)?,
+        }),
+        "unlink" => Ok(O::Unlink(words.path(1)?)),
+        "rmdir" => Ok(O::Rmdir(words.path(1)?)),
+        "rename" => rename(Over::Replace),
+        "rename-noreplace" => rename(Over::Refuse),
+        "exchange" => rename(Over::Exchange),
+        "rename-whiteout" => rename(Over::Whiteout),
+        "chmod" => Ok(O::Chmod {
+            path: words.path(1)?,
+            mode: number(words.word(2)?, 8)? as u32,
+        }),
+        "chown" => Ok(O::Chown {
+            path: words.path(1)?,
+            uid: words.decimal(2)? as u32,
+            gid: words.decimal(3)? as u32,
+        }),
+        "setxattr" => Ok(O::SetXattr {
+            path: words.path(1)?,
+            name: words.word(2)?.to_owned(),
+            length: words.decimal(3)?,
+            pattern: words.decimal(4)?,
+        }),
+        "removexattr" => Ok(O::RemoveXattr {
+            path: words.path(1)?,
+            name: words.word(2)?.to_owned(),
+        }),
+        _ => on_data(words),
+    }
+}
+
+/// What changes or reads content.
+fn on_data(words: &Words<'_>) -> Result<Operation, BadOperation> {
+    use Operation as O;
+    let reserve = |keep_size| {
+        Ok(O::Reserve {
+            file: words.file(1)?,
+            range: words.range(2)?,
+            keep_size,
+        })
+    };
+    let fsync = |data_only| {
+        Ok(O::Fsync {
+            file: words.file(1)?,
+            data_only,
+        })
+    };
+    match words.word(0)? {
+        "write" => Ok(O::Write {
+            file: words.file(1)?,
+            range: words.range(2)?,
+            pattern: words.decimal(3)?,
+        }),
+        "read" => Ok(O::Read {
+            file: words.file(1)?,
+            range: words.range(2)?,
+        }),
+        "truncate" => Ok(O::Truncate {
+            file: words.file(1)?,
+            size: words.decimal(2)?,
+        }),
+        "punch" => Ok(O::Punch {
+            file: words.file(1)?,
+            range: words.range(2)?,
+        }),
+        "zero" => Ok(O::Zero {
+            file: words.file(1)?,
+            range: words.range(2)?,
+        }),
+        "reserve" => reserve(false),
+        "reserve-keep" => reserve(true),
+        "copy" => Ok(O::Copy {
+            from: words.file(1)?,
+            range: words.range(2)?,
+            to: words.file(3)?,
+            offset: words.decimal(4)?,
+        }),
+        "open" => Ok(O::Open {
+            path: words.path(1)?,
+            slot: words.decimal(2)? as u8,
+        }),
+        "close" => Ok(O::Close {
+            slot: words.decimal(1)? as u8,
+        }),
+        "fsync" => fsync(false),
+        "fdatasync" => fsync(true),
+        _ => Err(words.bad()),
     }
 }

@@ -1,0 +1,51 @@
+//! What a rename may not do, whatever the directories hold.
+
+use crate::attr::Rename;
+use crate::error::{Error, Result};
+use crate::names::create::Whiteout;
+use crate::names::unlink::Found;
+use crate::types::InodeNo;
+
+/// The two names of a rename and what they lead to.
+pub(super) struct Names<'a> {
+    pub old: &'a [u8],
+    pub new: &'a [u8],
+    pub source: Found,
+    pub target: Option<Found>,
+    /// What takes the old name.
+    pub whiteout: Option<Whiteout>,
+}
+
+/// Refuses names and flags that make no sense together.
+pub(super) fn check_request(name: &[u8], new_name: &[u8], flags: Rename) -> Result<()> {
+    let dots = |name: &[u8]| matches!(name, b"." | b"..");
+    if dots(name) || dots(new_name) {
+        return Err(Error::Busy);
+    }
+    if flags.exchange && flags.no_replace {
+        return Err(Error::Invalid("exchange without replacing"));
+    }
+    if flags.exchange && flags.whiteout {
+        return Err(Error::Invalid("exchange leaves no name for a whiteout"));
+    }
+    Ok(())
+}
+
+impl Names<'_> {
+    /// Refuses what would put a directory below itself. `above` are all that
+    /// lie above the source's directory, and above the target's.
+    pub fn check_loop(&self, above: &(Vec<InodeNo>, Vec<InodeNo>), flags: Rename) -> Result<()> {
+        let (above_from, above_to) = above;
+        let below = Error::Invalid("a directory cannot move below itself");
+        if above_to.contains(&self.source.0) {
+            return Err(below);
+        }
+        match self.target {
+            Some((target, _)) if above_from.contains(&target) => Err(match flags.exchange {
+                true => below,
+                false => Error::NotEmpty,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
