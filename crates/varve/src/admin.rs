@@ -11,7 +11,6 @@ pub use crate::signature::{Found, probe};
 pub use crate::statistics::Statistics;
 pub use crate::tree::Tree;
 pub use crate::verifier::{JobStatus, ScrubOptions, Verifier};
-pub use varve_lfs::MAX_HEADS;
 pub use varve_lfs::cleaner::Pace;
 pub use varve_lfs::policy::PolicyKind;
 

@@ -1,7 +1,7 @@
 //! The words of `mount -o`.
 
 use super::size;
-use varve::admin::{MAX_HEADS, Pace, PolicyKind, Tuning};
+use varve::admin::{Pace, PolicyKind, Tuning};
 use varve::{Atime, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
@@ -95,7 +95,6 @@ impl Chosen {
             ("compact", "") => self.tuning.compact = true,
             ("nocompact", "") => self.tuning.compact = false,
             ("noverify", "") => self.tuning.verify = false,
-            ("heads", count) => self.tuning.heads = heads(count)?,
             ("holes", "") => self.tuning.holes = true,
             ("noholes", "") => self.tuning.holes = false,
             (name, value) if name == "cleaner" || name.starts_with("cleaner-") => {
@@ -140,13 +139,6 @@ impl Chosen {
     pub fn set_io(&mut self, io: IoMode) {
         self.volume.io(io);
     }
-}
-
-/// A number of log heads; 0 is left to the policy.
-fn heads(count: &str) -> Result<u32, String> {
-    let most = MAX_HEADS;
-    let known = count.parse().ok().filter(|heads| *heads as usize <= most);
-    known.ok_or_else(|| format!("`heads={count}`: a log has 1 to {most} heads, 0 is by policy"))
 }
 
 /// A word about the cleaner: applied, and as a server is told.
@@ -198,16 +190,14 @@ mod tests {
     fn words_reach_the_layer_they_belong_to() {
         let mut chosen = Chosen::default();
         chosen
-            .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,heads=3,discard,nosuid,order=strict,x-y.z=1,_netdev")
+            .apply("rw,noatime,cache=64M,io=buffered,cleaner=cost-benefit,discard,nosuid,order=strict,x-y.z=1,_netdev")
             .unwrap();
         let mut wanted = VolumeOptions::new();
         wanted.cache(64 << 20).io(IoMode::Buffered);
         wanted.atime(Atime::Never).strict_order(true);
         assert_eq!(chosen.volume, wanted);
         assert_eq!(chosen.tuning.cleaner_policy, PolicyKind::COST_BENEFIT);
-        assert_eq!(chosen.tuning.heads, 3);
         assert!(chosen.tuning.discard && chosen.mount.no_suid);
-        assert!(chosen.apply("heads=8").is_err() && chosen.apply("heads=").is_err());
         let mut keeps = |words: &str, atime: Atime| {
             chosen.apply(words).unwrap();
             assert_eq!(chosen.volume, *wanted.atime(atime), "{words}");

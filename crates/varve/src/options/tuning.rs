@@ -14,10 +14,6 @@ use varve_lfs::policy::PolicyKind;
 pub struct Tuning {
     /// Which segments the cleaner takes first. Default: greedy.
     pub cleaner_policy: PolicyKind,
-    /// Heads of the log, each of which has a segment open; 0 for as many as the
-    /// policy wants, at most [`crate::admin::MAX_HEADS`]. Small volumes get
-    /// fewer. Default: 0, which is one for greedy.
-    pub heads: u32,
     /// Blocks may be written into holes of segments when clean ones are short.
     /// Default: on.
     pub holes: bool,
@@ -46,7 +42,6 @@ impl Default for Tuning {
     fn default() -> Self {
         Tuning {
             cleaner_policy: PolicyKind::default(),
-            heads: 0,
             holes: true,
             cleaner: Pace::default(),
             read_ahead_threads: 4,

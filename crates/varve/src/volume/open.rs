@@ -186,7 +186,6 @@ fn mount_log(
         cache_bytes: options.cache_shares().1,
         discard: tuning.discard,
         policy: tuning.cleaner_policy,
-        heads: tuning.heads,
         holes: tuning.holes,
         pace: Pace {
             threaded: options.background,
