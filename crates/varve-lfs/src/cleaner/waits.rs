@@ -1,4 +1,4 @@
-//! How the cleaner and the writers wait for each other (`DESIGN.md`, "Pace" and
+//! How the cleaner and the writers wait for each other (`docs/cleaner.md`, "Pace" and
 //! "Who waits for whom").
 
 use crate::control::pace::Pacer;
