@@ -26,3 +26,6 @@ pub use native::*;
 
 #[cfg(not(feature = "shuttle"))]
 pub mod turns;
+
+mod ranked;
+pub use ranked::{Rank, Ranked, RankedMutex, RankedRwLock, assert_held_only};

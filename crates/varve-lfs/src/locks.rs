@@ -17,8 +17,8 @@
 //! buffer pools lie below all these and hold nothing else. The device is
 //! asked under the first five only.
 
-use std::ops::{Deref, DerefMut};
-use varve_device::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::cell::RefCell;
+use varve_device::sync;
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,149 +34,24 @@ pub(crate) enum Rank {
     Claims,
 }
 
-#[cfg(debug_assertions)]
-mod held {
-    use super::Rank;
-    use std::cell::RefCell;
+varve_device::sync::thread_local! {
+    static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
+}
 
-    varve_device::sync::thread_local! {
-        static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
-    }
-
-    /// A rank on this thread's list, for as long as the lock is held.
-    pub(super) struct Held(Rank);
-
-    impl Held {
-        pub fn enter(rank: Rank) -> Self {
-            HELD.with(|held| {
-                let mut held = held.borrow_mut();
-                let fits = held.iter().all(|h| *h < rank);
-                assert!(fits, "{rank:?} taken while {held:?} are held");
-                held.push(rank);
-            });
-            Held(rank)
-        }
-    }
-
-    impl Drop for Held {
-        fn drop(&mut self) {
-            HELD.with(|held| {
-                let mut held = held.borrow_mut();
-                let at = held.iter().rposition(|rank| *rank == self.0);
-                held.remove(at.expect("entered and not yet left"));
-            });
-        }
-    }
-
-    /// Asserts that this thread may wait for the device.
-    pub(crate) fn assert_may_wait() {
-        HELD.with(|held| {
-            let held = held.borrow();
-            let may = held.iter().all(|rank| *rank <= Rank::Allocator);
-            assert!(may, "{held:?} held while the device is asked");
-        });
+impl sync::Rank for Rank {
+    fn with_held<T>(look: impl FnOnce(&RefCell<Vec<Self>>) -> T) -> T {
+        HELD.with(look)
     }
 }
 
-#[cfg(not(debug_assertions))]
-mod held {
-    use super::Rank;
+pub(crate) type Ranked<G> = sync::Ranked<G, Rank>;
+pub(crate) type RankedMutex<T> = sync::RankedMutex<T, Rank>;
+pub(crate) type RankedRwLock<T> = sync::RankedRwLock<T, Rank>;
 
-    pub(super) struct Held;
-
-    impl Held {
-        #[inline(always)]
-        pub fn enter(_rank: Rank) -> Self {
-            Held
-        }
-    }
-
-    #[inline(always)]
-    pub(crate) fn assert_may_wait() {}
-}
-
-use held::Held;
-pub(crate) use held::assert_may_wait;
-
-/// A guard and the rank it stands for.
-pub(crate) struct Ranked<G> {
-    // Released before its rank.
-    guard: G,
-    _held: Held,
-}
-
-impl<G: Deref> Deref for Ranked<G> {
-    type Target = G::Target;
-
-    #[inline]
-    fn deref(&self) -> &G::Target {
-        &self.guard
-    }
-}
-
-impl<G: DerefMut> DerefMut for Ranked<G> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut G::Target {
-        &mut self.guard
-    }
-}
-
-/// A mutex with a rank.
-pub(crate) struct RankedMutex<T> {
-    rank: Rank,
-    inner: Mutex<T>,
-}
-
-impl<T> RankedMutex<T> {
-    pub fn new(rank: Rank, value: T) -> Self {
-        let inner = Mutex::new(value);
-        RankedMutex { rank, inner }
-    }
-
-    #[inline]
-    pub fn lock(&self) -> Ranked<MutexGuard<'_, T>> {
-        let held = Held::enter(self.rank);
-        let guard = self.inner.lock();
-        Ranked { guard, _held: held }
-    }
-
-    /// The lock, if nobody holds it.
-    pub fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, T>>> {
-        let held = Held::enter(self.rank);
-        let guard = self.inner.try_lock()?;
-        Some(Ranked { guard, _held: held })
-    }
-}
-
-/// A lock for readers and writers, with a rank.
-pub(crate) struct RankedRwLock<T> {
-    rank: Rank,
-    inner: RwLock<T>,
-}
-
-impl<T> RankedRwLock<T> {
-    pub fn new(rank: Rank, value: T) -> Self {
-        let inner = RwLock::new(value);
-        RankedRwLock { rank, inner }
-    }
-
-    #[inline]
-    pub fn read(&self) -> Ranked<RwLockReadGuard<'_, T>> {
-        let held = Held::enter(self.rank);
-        let guard = self.inner.read();
-        Ranked { guard, _held: held }
-    }
-
-    #[inline]
-    pub fn write(&self) -> Ranked<RwLockWriteGuard<'_, T>> {
-        let held = Held::enter(self.rank);
-        let guard = self.inner.write();
-        Ranked { guard, _held: held }
-    }
-
-    pub fn get_mut(&mut self) -> &mut T {
-        self.inner.get_mut()
-    }
+/// Asserts that this thread may wait for the device.
+#[inline]
+pub(crate) fn assert_may_wait() {
+    sync::assert_held_only(|rank: Rank| rank <= Rank::Allocator);
 }
 
 #[cfg(all(test, debug_assertions))]
@@ -211,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "held while the device is asked")]
+    #[should_panic(expected = "held across a wait")]
     fn the_device_is_not_asked_under_the_log() {
         let log = RankedMutex::new(Rank::Log, ());
         let _log = log.lock();

@@ -1,0 +1,227 @@
+//! The order in which locks are taken, checked in debug builds.
+//!
+//! A crate names its ranks, the first to be taken first. Each thread has a list
+//! of those it holds; asking for a lock compares its rank with that list, so
+//! that a wrong order fails in any test that takes it, and not only in the one
+//! in a thousand where two threads wait for each other.
+
+use super::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::cell::RefCell;
+use std::fmt::Debug;
+use std::ops::{Deref, DerefMut};
+
+/// A place in an order of locks: the lesser is taken first.
+pub trait Rank: Copy + Debug + Ord + 'static {
+    /// Locks of this rank may be taken while others of it are held: some other
+    /// order is kept among them.
+    fn nests(self) -> bool {
+        false
+    }
+
+    /// This thread's list of what it holds.
+    fn with_held<T>(look: impl FnOnce(&RefCell<Vec<Self>>) -> T) -> T;
+}
+
+/// A rank on this thread's list, for as long as the lock is held.
+struct Held<R: Rank>(R);
+
+impl<R: Rank> Held<R> {
+    #[inline]
+    fn enter(rank: R) -> Self {
+        if cfg!(debug_assertions) {
+            R::with_held(|held| {
+                let mut held = held.borrow_mut();
+                let highest = held.iter().max();
+                let fits = highest.is_none_or(|h| *h < rank || (*h == rank && rank.nests()));
+                assert!(fits, "{rank:?} taken while {held:?} are held");
+                held.push(rank);
+            });
+        }
+        Held(rank)
+    }
+}
+
+impl<R: Rank> Drop for Held<R> {
+    #[inline]
+    fn drop(&mut self) {
+        if cfg!(debug_assertions) {
+            R::with_held(|held| {
+                let mut held = held.borrow_mut();
+                let at = held.iter().rposition(|rank| *rank == self.0);
+                held.remove(at.expect("entered and not yet left"));
+            });
+        }
+    }
+}
+
+/// Asserts, in debug builds, that this thread holds locks of such ranks only.
+#[inline]
+pub fn assert_held_only<R: Rank>(may: impl Fn(R) -> bool) {
+    if cfg!(debug_assertions) {
+        R::with_held(|held| {
+            let held = held.borrow();
+            assert!(
+                held.iter().all(|rank| may(*rank)),
+                "{held:?} held across a wait"
+            );
+        });
+    }
+}
+
+/// A guard and the rank it stands for.
+pub struct Ranked<G, R: Rank> {
+    // Released before its rank.
+    guard: G,
+    _held: Held<R>,
+}
+
+impl<G, R: Rank> Ranked<G, R> {
+    /// Checks the rank, then takes the lock.
+    #[inline]
+    pub fn take(rank: R, lock: impl FnOnce() -> G) -> Self {
+        let held = Held::enter(rank);
+        Ranked {
+            guard: lock(),
+            _held: held,
+        }
+    }
+
+    /// Checks the rank, then takes the lock, if nobody holds it.
+    #[inline]
+    pub fn try_take(rank: R, lock: impl FnOnce() -> Option<G>) -> Option<Self> {
+        let held = Held::enter(rank);
+        let guard = lock()?;
+        Some(Ranked { guard, _held: held })
+    }
+}
+
+impl<G: Deref, R: Rank> Deref for Ranked<G, R> {
+    type Target = G::Target;
+
+    #[inline]
+    fn deref(&self) -> &G::Target {
+        &self.guard
+    }
+}
+
+impl<G: DerefMut, R: Rank> DerefMut for Ranked<G, R> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut G::Target {
+        &mut self.guard
+    }
+}
+
+/// A mutex with a rank.
+pub struct RankedMutex<T, R: Rank> {
+    rank: R,
+    inner: Mutex<T>,
+}
+
+impl<T, R: Rank> RankedMutex<T, R> {
+    /// Unlocked.
+    pub fn new(rank: R, value: T) -> Self {
+        let inner = Mutex::new(value);
+        RankedMutex { rank, inner }
+    }
+
+    /// The lock.
+    #[inline]
+    pub fn lock(&self) -> Ranked<MutexGuard<'_, T>, R> {
+        Ranked::take(self.rank, || self.inner.lock())
+    }
+
+    /// The lock, if nobody holds it.
+    pub fn try_lock(&self) -> Option<Ranked<MutexGuard<'_, T>, R>> {
+        Ranked::try_take(self.rank, || self.inner.try_lock())
+    }
+}
+
+/// A lock for readers and writers, with a rank.
+pub struct RankedRwLock<T, R: Rank> {
+    rank: R,
+    inner: RwLock<T>,
+}
+
+impl<T, R: Rank> RankedRwLock<T, R> {
+    /// Unlocked.
+    pub fn new(rank: R, value: T) -> Self {
+        let inner = RwLock::new(value);
+        RankedRwLock { rank, inner }
+    }
+
+    /// The lock, shared.
+    #[inline]
+    pub fn read(&self) -> Ranked<RwLockReadGuard<'_, T>, R> {
+        Ranked::take(self.rank, || self.inner.read())
+    }
+
+    /// The lock, alone.
+    #[inline]
+    pub fn write(&self) -> Ranked<RwLockWriteGuard<'_, T>, R> {
+        Ranked::take(self.rank, || self.inner.write())
+    }
+
+    /// Without the lock, as nobody else can have it.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.inner.get_mut()
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(feature = "shuttle")))]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    enum Place {
+        Gate,
+        Row,
+        Leaf,
+    }
+
+    crate::sync::thread_local! {
+        static HELD: RefCell<Vec<Place>> = const { RefCell::new(Vec::new()) };
+    }
+
+    impl Rank for Place {
+        fn nests(self) -> bool {
+            self == Place::Row
+        }
+
+        fn with_held<T>(look: impl FnOnce(&RefCell<Vec<Self>>) -> T) -> T {
+            HELD.with(look)
+        }
+    }
+
+    #[test]
+    fn the_order_holds_and_equal_ranks_nest_where_they_may() {
+        let gate = RankedMutex::new(Place::Gate, ());
+        let row = RankedRwLock::new(Place::Row, ());
+        let (a, b, c) = (gate.lock(), row.read(), row.read());
+        drop(b);
+        drop((c, a));
+        assert_held_only::<Place>(|_| false);
+        let _leaf = Ranked::take(Place::Leaf, || Box::new(()));
+        assert_held_only(|place: Place| place == Place::Leaf);
+    }
+
+    #[test]
+    #[should_panic(expected = "Gate taken while [Row] are held")]
+    fn going_up_is_refused() {
+        let _row = Ranked::take(Place::Row, || Box::new(()));
+        let _gate = Ranked::take(Place::Gate, || Box::new(()));
+    }
+
+    #[test]
+    #[should_panic(expected = "Leaf taken while [Leaf] are held")]
+    fn the_same_twice_is_refused() {
+        let leaf = Place::Leaf;
+        let _both = [leaf, leaf].map(|leaf| Ranked::take(leaf, || Box::new(())));
+    }
+
+    #[test]
+    #[should_panic(expected = "[Leaf] held across a wait")]
+    fn what_may_not_be_held_is_refused() {
+        let _leaf = Ranked::take(Place::Leaf, || Box::new(()));
+        assert_held_only(|place: Place| place < Place::Leaf);
+    }
+}
