@@ -309,7 +309,7 @@ fn statistics_are_told_for_people_and_scripts() {
     let json = varve(["stats", &image, "--json"]).expect(0, "").json();
     assert!(json["space"]["free"].as_u64().unwrap() > 1000);
     assert_eq!(json["layout"]["device_writes"], 0);
-    let gauge = "# TYPE varve_space_free gauge\nvarve_space_free{target=";
+    let gauge = "# TYPE varve_space_free_bytes gauge\nvarve_space_free_bytes{target=";
     varve(["stats", &image, "--prometheus"]).expect(0, gauge);
     let clean = json["segments"]["clean"].as_u64().unwrap();
     assert!(clean > 100, "{}", json["segments"]);

@@ -12,6 +12,7 @@ mod cleaner_server;
 mod coalesce;
 mod daemon;
 mod dump;
+mod exporter;
 mod fsck;
 mod generate;
 mod histogram;
