@@ -323,12 +323,36 @@ fn statistics_are_told_for_people_and_scripts() {
 #[test]
 fn manual_pages_and_completions_come_from_the_commands() {
     let s = Scratch::new();
-    let directory = s.text("man1");
-    varve(["manual", &directory]).expect(1, "cannot write manual pages to");
-    fs::create_dir(&directory).unwrap();
+    let directory = s.text("man");
+    varve(["manual", "/dev/null/man"]).expect(1, "cannot write manual pages to");
     varve(["manual", &directory]).expect(0, "");
-    let page = fs::read_to_string(s.path("man1").join("varve-mkfs.1")).unwrap();
+    let page = fs::read_to_string(s.path("man/man1/varve-mkfs.1")).unwrap();
     assert!(page.contains("preallocate"));
+    let again = s.text("again");
+    let dated = format!("SOURCE_DATE_EPOCH=86400 {} manual {again}", support::VARVE);
+    support::shell(&dated);
+    let page = fs::read_to_string(s.path("again/man8/mount.varve.8")).unwrap();
+    assert!(
+        page.starts_with(".TH \"MOUNT.VARVE\" \"8\" \"1970-01-02\" \"varve "),
+        "{page}"
+    );
+    // Those who render them have nothing to say, where they are installed.
+    let pages = support::shell(&format!("ls {directory}/man*/*"));
+    for page in pages.lines() {
+        if support::has("mandoc") {
+            support::shell(&format!("mandoc -T lint -W warning {page}"));
+        }
+        if support::has("man") {
+            let said = support::shell(&format!(
+                "LC_ALL=C man --warnings -l {page} 2>&1 >/dev/null"
+            ));
+            assert_eq!(said, "", "{page}");
+        }
+    }
+    assert!(
+        pages.contains("varve.1") && pages.contains("fsck.varve.8"),
+        "{pages}"
+    );
     for shell in ["bash", "zsh", "fish"] {
         varve(["completions", shell]).expect(0, "preallocate");
     }
@@ -391,20 +415,6 @@ fn structures_are_dumped_for_people_and_scripts() {
     let nowhere = s.text("no/where.svg");
     varve(["dump", &image, "--utilisation", "--picture", &nowhere]).expect(1, "where.svg");
     varve(["dump", &image, "--picture", &picture]).expect(2, "--utilisation");
-}
-
-#[test]
-fn helper_names_stand_for_subcommands() {
-    let s = Scratch::new();
-    let helper = s.path("mkfs.varve");
-    std::os::unix::fs::symlink(support::VARVE, &helper).unwrap();
-    let image = s.text("volume");
-    let made = std::process::Command::new(helper)
-        .args([&image, "--size", "16M"])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    varve(["fsck", "-a", &image]).expect(0, "clean");
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub use end::End;
 pub use errno::Errno;
 pub use exchange::exchange;
 pub use latency::{LATENCY_STEPS, LATENCY_STEPS_PER_OCTAVE, latency_step_end_us, latency_us};
-pub use mount::{force_unmount, remount, unmount};
+pub use mount::{enter_mounts, force_unmount, remount, unmount};
 pub use options::MountOptions;
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;
