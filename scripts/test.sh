@@ -38,6 +38,8 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+step "crates, as they would be published"
+cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 cargo test --workspace --no-run
 step "tests"
