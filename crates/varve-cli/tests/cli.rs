@@ -302,63 +302,6 @@ fn salvage_copies_a_volume_without_superblocks_and_checkpoints() {
 }
 
 #[test]
-fn statistics_are_told_for_people_and_scripts() {
-    let s = Scratch::new();
-    let image = s.volume("volume", "32M");
-    varve(["stats", &image]).expect(0, "layout.device_reads ");
-    let json = varve(["stats", &image, "--json"]).expect(0, "").json();
-    assert!(json["space"]["free"].as_u64().unwrap() > 1000);
-    assert_eq!(json["layout"]["device_writes"], 0);
-    let gauge = "# TYPE varve_space_free_bytes gauge\nvarve_space_free_bytes{target=";
-    varve(["stats", &image, "--prometheus"]).expect(0, gauge);
-    let clean = json["segments"]["clean"].as_u64().unwrap();
-    assert!(clean > 100, "{}", json["segments"]);
-    assert_eq!(json["written_by_cause"]["data"], 0);
-    varve(["stats", &image]).expect(0, "cleaned_by_utilisation.0.5 0");
-    let labelled = ",cause=\"summaries\"} 0";
-    varve(["stats", &image, "--prometheus"]).expect(0, labelled);
-    varve(["stats", &image, "--prometheus", "--json"]).expect(2, "cannot be used with");
-}
-
-#[test]
-fn manual_pages_and_completions_come_from_the_commands() {
-    let s = Scratch::new();
-    let directory = s.text("man");
-    varve(["manual", "/dev/null/man"]).expect(1, "cannot write manual pages to");
-    varve(["manual", &directory]).expect(0, "");
-    let page = fs::read_to_string(s.path("man/man1/varve-mkfs.1")).unwrap();
-    assert!(page.contains("preallocate"));
-    let again = s.text("again");
-    let dated = format!("SOURCE_DATE_EPOCH=86400 {} manual {again}", support::VARVE);
-    support::shell(&dated);
-    let page = fs::read_to_string(s.path("again/man8/mount.varve.8")).unwrap();
-    assert!(
-        page.starts_with(".TH \"MOUNT.VARVE\" \"8\" \"1970-01-02\" \"varve "),
-        "{page}"
-    );
-    // Those who render them have nothing to say, where they are installed.
-    let pages = support::shell(&format!("ls {directory}/man*/*"));
-    for page in pages.lines() {
-        if support::has("mandoc") {
-            support::shell(&format!("mandoc -T lint -W warning {page}"));
-        }
-        if support::has("man") {
-            let said = support::shell(&format!(
-                "LC_ALL=C man --warnings -l {page} 2>&1 >/dev/null"
-            ));
-            assert_eq!(said, "", "{page}");
-        }
-    }
-    assert!(
-        pages.contains("varve.1") && pages.contains("fsck.varve.8"),
-        "{pages}"
-    );
-    for shell in ["bash", "zsh", "fish"] {
-        varve(["completions", shell]).expect(0, "preallocate");
-    }
-}
-
-#[test]
 fn structures_are_dumped_for_people_and_scripts() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");

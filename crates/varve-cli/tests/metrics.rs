@@ -124,6 +124,25 @@ fn a_volume_and_a_textfile() {
 }
 
 #[test]
+fn statistics_are_told_for_people_and_scripts() {
+    let s = Scratch::new();
+    let image = s.volume("volume", "32M");
+    varve(["stats", &image]).expect(0, "layout.device_reads ");
+    let json = varve(["stats", &image, "--json"]).expect(0, "").json();
+    assert!(json["space"]["free"].as_u64().unwrap() > 1000);
+    assert_eq!(json["layout"]["device_writes"], 0);
+    let gauge = "# TYPE varve_space_free_bytes gauge\nvarve_space_free_bytes{target=";
+    varve(["stats", &image, "--prometheus"]).expect(0, gauge);
+    let clean = json["segments"]["clean"].as_u64().unwrap();
+    assert!(clean > 100, "{}", json["segments"]);
+    assert_eq!(json["written_by_cause"]["data"], 0);
+    varve(["stats", &image]).expect(0, "cleaned_by_utilisation.0.5 0");
+    let labelled = ",cause=\"summaries\"} 0";
+    varve(["stats", &image, "--prometheus"]).expect(0, labelled);
+    varve(["stats", &image, "--prometheus", "--json"]).expect(2, "cannot be used with");
+}
+
+#[test]
 fn addresses_that_cannot_be_are_refused() {
     let s = Scratch::new();
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

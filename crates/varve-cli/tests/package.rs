@@ -101,6 +101,44 @@ fn every_file_of_the_package_exists_or_is_generated() {
 }
 
 #[test]
+fn manual_pages_and_completions_come_from_the_commands() {
+    let s = Scratch::new();
+    let directory = s.text("man");
+    varve(["manual", "/dev/null/man"]).expect(1, "cannot write manual pages to");
+    varve(["manual", &directory]).expect(0, "");
+    let page = fs::read_to_string(s.path("man/man1/varve-mkfs.1")).unwrap();
+    assert!(page.contains("preallocate"));
+    let again = s.text("again");
+    let dated = format!("SOURCE_DATE_EPOCH=86400 {} manual {again}", VARVE);
+    shell(&dated);
+    let page = fs::read_to_string(s.path("again/man8/mount.varve.8")).unwrap();
+    assert!(
+        page.starts_with(".TH \"MOUNT.VARVE\" \"8\" \"1970-01-02\" \"varve "),
+        "{page}"
+    );
+    // Those who render them have nothing to say, where they are installed.
+    let pages = shell(&format!("ls {directory}/man*/*"));
+    for page in pages.lines() {
+        if has("mandoc") {
+            shell(&format!("mandoc -T lint -W warning {page}"));
+        }
+        if has("man") {
+            let said = shell(&format!(
+                "LC_ALL=C man --warnings -l {page} 2>&1 >/dev/null"
+            ));
+            assert_eq!(said, "", "{page}");
+        }
+    }
+    assert!(
+        pages.contains("varve.1") && pages.contains("fsck.varve.8"),
+        "{pages}"
+    );
+    for shell in ["bash", "zsh", "fish"] {
+        varve(["completions", shell]).expect(0, "preallocate");
+    }
+}
+
+#[test]
 fn systemd_understands_the_units() {
     let s = Scratch::new();
     let units = Path::new(OWN).join("assets/systemd");
