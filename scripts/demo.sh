@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# The main job in a minute: builds Varve, makes a volume in an image file,
-# mounts it, works on it with ordinary programs, kills the server, mounts again
-# and checks. Everything happens in a directory that is removed at the end.
+# The lines of README.md's "Five minutes", run as they stand there, but in a
+# folder that is removed at the end. Among them ordinary programs work on the
+# volume, its server is killed, and what it had promised is looked at.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/lib.sh
@@ -12,61 +12,98 @@ need git git
 need sqlite3 sqlite3
 if [ "$(id -u)" != 0 ]; then need fusermount3 fuse3; fi
 say "building (the first time takes some minutes)"
-cargo build --profile dist --quiet -p varve-cli
-varve=${CARGO_TARGET_DIR:-$PWD/target}/dist/varve
 
+target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 work=$(mktemp -d)
 mnt=$work/mnt
-mkdir "$mnt"
-cleanup() { "$varve" umount "$mnt" >/dev/null 2>&1 || true; rm -rf "$work"; }
-trap cleanup EXIT
-show() { printf '\n$ %s\n' "$*"; "$@"; }
-
-show "$varve" mkfs --size 512M --label demo "$work/demo.img"
-if [ ! -w /dev/fuse ]; then
-  say "no /dev/fuse here, so nothing can be mounted: showing the volume offline"
-  show "$varve" info "$work/demo.img"
-  show "$varve" fsck --data "$work/demo.img"
-  exit 0
-fi
-show "$varve" mount "$work/demo.img" "$mnt"
-show df -h "$mnt"
-
-printf '\n# a repository, cloned and packed on the volume\n'
-git clone --quiet . "$mnt/repository" 2>/dev/null || {
-  git init --quiet "$mnt/repository"
-  cp -r crates docs "$mnt/repository/"
-  git -C "$mnt/repository" add .
-  git -C "$mnt/repository" -c user.name=demo -c user.email=demo@localhost commit --quiet -m demo
+server=
+cleanup() {
+  [ -z "$server" ] || kill "$server" 2>/dev/null || true
+  varve umount "$mnt" >/dev/null 2>&1 || true
+  rm -rf "$work"
 }
-show git -C "$mnt/repository" gc --quiet
-show git -C "$mnt/repository" fsck --no-dangling
+trap cleanup EXIT
 
-printf '\n# a program, compiled and run there\n'
-cargo new --quiet --vcs none "$mnt/hello"
-show cargo build --quiet --release --manifest-path "$mnt/hello/Cargo.toml" --target-dir "$mnt/hello/target"
-show "$mnt/hello/target/release/hello"
+# The lines of the block, without comments, with our places for theirs.
+lines() {
+  awk '/^## /{on = $0 == "## Five minutes"} on && /^```/{if (inside) exit; inside = 1; next} inside' README.md |
+    sed -E -e 's/ +#.*//' -e "s|\\\$PWD/target|$target|" -e "s|/mnt/notes|$mnt|g" \
+      -e "s|/tmp/disk|$work/disk|" -e "s#(^| )(notes|small|disk)\.img#\1$work/\2.img#g"
+}
+# The first lines of what comes, long ones cut, and how many follow.
+beginning() {
+  awk 'NR <= 12 {print "  " (length($0) > 400 ? substr($0, 1, 120) " ..." : $0)}
+    END {if (NR > 12) print "  ... and " NR - 12 " lines more"}'
+}
+# Runs a line, and shows both.
+run() {
+  printf '\n$ %s\n' "$1"
+  case $1 in
+    PATH=*) eval "$1" ;;
+    *"&")
+      eval "$1" >/dev/null 2>&1
+      server=$!
+      for _ in $(seq 100); do [ ! -S "$work/disk" ] || return 0; sleep 0.1; done
+      say "nothing listens at $work/disk"
+      return 1
+      ;;
+    *) eval "$1" </dev/null 2>&1 | beginning ;;
+  esac
+}
+# Without a repository, as in an archive of the sources, one is made.
+clone() {
+  git rev-parse --git-dir >/dev/null 2>&1 && run "$1" && return
+  git init --quiet "$mnt/copy"
+  cp -r crates docs "$mnt/copy/"
+  git -C "$mnt/copy" add .
+  git -C "$mnt/copy" -c user.name=demo -c user.email=demo@localhost commit --quiet -m demo
+}
 
-printf '\n# a database\n'
-sqlite3 "$mnt/demo.db" 'create table n(i integer); with recursive c(i) as (values(1) union all select i+1 from c where i<100000) insert into n select i from c;'
-show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
+programs() {
+  printf '\n# a repository, packed and checked on the volume\n'
+  run "git -C $mnt/copy gc --quiet"
+  run "git -C $mnt/copy fsck --no-dangling"
+  printf '\n# a program, compiled and run there\n'
+  cargo new --quiet --vcs none "$mnt/hello"
+  run "cargo build --quiet --release --manifest-path $mnt/hello/Cargo.toml --target-dir $mnt/hello/target"
+  run "$mnt/hello/target/release/hello"
+  printf '\n# a database\n'
+  sqlite3 "$mnt/demo.db" 'create table n(i integer); with recursive c(i) as (values(1) union all select i+1 from c where i<100000) insert into n select i from c;'
+  database
+}
+database() { run "sqlite3 $mnt/demo.db 'pragma integrity_check' 'select count(*) from n'"; }
 
-printf '\n# what it has cost so far\n'
-"$varve" stats "$mnt" | grep -E '^(layout\.(data|inode|summary|padding|node)_bytes|layout\.(checkpoints|flushes|partials)|requests_total) '
+crash() {
+  printf '\n# the server is killed in the middle of writing; the next mount recovers\n'
+  run "varve mount $work/notes.img $mnt"
+  dd if=/dev/zero of="$mnt/unfinished" bs=64k count=4096 2>/dev/null &
+  local writer=$! holder begun
+  sleep 0.3
+  holder=$(varve info --json "$work/notes.img" | sed -E 's/.*"pid":([0-9]+).*/\1/')
+  run "kill -KILL $holder"
+  wait "$writer" 2>/dev/null || true
+  run "varve umount $mnt"
+  run "varve info $work/notes.img"
+  begun=$(date +%s%N)
+  run "varve mount $work/notes.img $mnt"
+  printf '  (mounted after %s ms, recovery included)\n' $((($(date +%s%N) - begun) / 1000000))
+  database
+  run "git -C $mnt/copy fsck --no-dangling"
+  run "varve umount $mnt"
+}
 
-printf '\n# the server is killed in the middle of writing; the next mount recovers\n'
-dd if=/dev/zero of="$mnt/unfinished" bs=64k count=4096 2>/dev/null &
-writer=$!
-sleep 0.3
-server=$(pgrep -f "varve.*$work/demo.img" | head -1)
-kill -9 "$server"
-wait "$writer" 2>/dev/null || true
-"$varve" umount "$mnt" >/dev/null 2>&1 || true
-begun=$(date +%s%N)
-show "$varve" mount "$work/demo.img" "$mnt"
-printf '(mounted after %s ms, recovery included)\n' $((($(date +%s%N) - begun) / 1000000))
-show sqlite3 "$mnt/demo.db" 'pragma integrity_check' 'select count(*) from n'
-show git -C "$mnt/repository" fsck --no-dangling
-
-show "$varve" umount "$mnt"
-show "$varve" fsck --data "$work/demo.img"
+mountable=yes
+[ -w /dev/fuse ] || mountable=
+[ -n "$mountable" ] || say "no /dev/fuse here, so nothing can be mounted: the other lines are run"
+while IFS= read -r line <&3; do
+  case $line in
+    "") continue ;;
+    *"$mnt"*) [ -n "$mountable" ] || continue ;;
+  esac
+  case $line in
+    "git clone"*) clone "$line" && programs ;;
+    "varve umount"*) run "$line" && crash ;;
+    *) run "$line" ;;
+  esac
+done 3< <(lines)
+printf '\nall lines ran, in %s s\n' "$SECONDS"

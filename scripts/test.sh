@@ -24,7 +24,7 @@ step "programs that this needs"
 need_rust
 need cc gcc
 for pair in git:git tar:tar sqlite3:sqlite3 fio:fio fusermount3:fuse3 \
-  qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount; do
+  qemu-img:qemu-utils nbdcopy:libnbd-bin mkfs.ext4:e2fsprogs losetup:mount file:file mandoc:mandoc; do
   need "${pair%%:*}" "${pair#*:}"
 done
 # PostgreSQL's server programs are not on the path.
@@ -38,6 +38,8 @@ step "lints"
 cargo clippy --workspace --all-targets --quiet -- -D warnings
 step "documentation"
 RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --quiet
+step "crates, as they would be published"
+cargo publish --workspace --dry-run --no-verify --allow-dirty --quiet
 step "tests, compiled"
 cargo test --workspace --no-run
 step "tests"

@@ -302,39 +302,6 @@ fn salvage_copies_a_volume_without_superblocks_and_checkpoints() {
 }
 
 #[test]
-fn statistics_are_told_for_people_and_scripts() {
-    let s = Scratch::new();
-    let image = s.volume("volume", "32M");
-    varve(["stats", &image]).expect(0, "layout.device_reads ");
-    let json = varve(["stats", &image, "--json"]).expect(0, "").json();
-    assert!(json["space"]["free"].as_u64().unwrap() > 1000);
-    assert_eq!(json["layout"]["device_writes"], 0);
-    let gauge = "# TYPE varve_space_free gauge\nvarve_space_free{target=";
-    varve(["stats", &image, "--prometheus"]).expect(0, gauge);
-    let clean = json["segments"]["clean"].as_u64().unwrap();
-    assert!(clean > 100, "{}", json["segments"]);
-    assert_eq!(json["written_by_cause"]["data"], 0);
-    varve(["stats", &image]).expect(0, "cleaned_by_utilisation.0.5 0");
-    let labelled = ",cause=\"summaries\"} 0";
-    varve(["stats", &image, "--prometheus"]).expect(0, labelled);
-    varve(["stats", &image, "--prometheus", "--json"]).expect(2, "cannot be used with");
-}
-
-#[test]
-fn manual_pages_and_completions_come_from_the_commands() {
-    let s = Scratch::new();
-    let directory = s.text("man1");
-    varve(["manual", &directory]).expect(1, "cannot write manual pages to");
-    fs::create_dir(&directory).unwrap();
-    varve(["manual", &directory]).expect(0, "");
-    let page = fs::read_to_string(s.path("man1").join("varve-mkfs.1")).unwrap();
-    assert!(page.contains("preallocate"));
-    for shell in ["bash", "zsh", "fish"] {
-        varve(["completions", shell]).expect(0, "preallocate");
-    }
-}
-
-#[test]
 fn structures_are_dumped_for_people_and_scripts() {
     let s = Scratch::new();
     let image = s.volume("volume", "32M");
@@ -391,20 +358,6 @@ fn structures_are_dumped_for_people_and_scripts() {
     let nowhere = s.text("no/where.svg");
     varve(["dump", &image, "--utilisation", "--picture", &nowhere]).expect(1, "where.svg");
     varve(["dump", &image, "--picture", &picture]).expect(2, "--utilisation");
-}
-
-#[test]
-fn helper_names_stand_for_subcommands() {
-    let s = Scratch::new();
-    let helper = s.path("mkfs.varve");
-    std::os::unix::fs::symlink(support::VARVE, &helper).unwrap();
-    let image = s.text("volume");
-    let made = std::process::Command::new(helper)
-        .args([&image, "--size", "16M"])
-        .status()
-        .unwrap();
-    assert!(made.success());
-    varve(["fsck", "-a", &image]).expect(0, "clean");
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn a_sound_mount_is_scrubbed_and_stays_in_service() {
     assert_eq!(stats["state"]["read_only"], 0);
     let text = varve(["stats", "--prometheus", &m.dir]).expect(0, "").out;
     assert!(text.contains("# TYPE varve_scrub_errors gauge"), "{text}");
-    assert!(text.contains("varve_device_reads_failed_total"), "{text}");
+    assert!(text.contains("operation=\"reads\"} 0"), "{text}");
     m.umount();
     varve(["scrub", &m.image]).expect(8, "varve fsck --data");
     varve(["scrub", &m.dir]).expect(8, "no Varve mount");

@@ -9,8 +9,10 @@ use varve_device::Lanes;
 
 /// Steps per octave.
 const FINE: u32 = 4;
+/// Steps of a histogram per octave.
+pub const LATENCY_STEPS_PER_OCTAVE: usize = FINE as usize;
 /// Steps of a histogram: the last takes all that is longer.
-pub const LATENCY_STEPS: usize = 25 * FINE as usize;
+pub const LATENCY_STEPS: usize = 25 * LATENCY_STEPS_PER_OCTAVE;
 
 /// What requests are for.
 const KINDS: [&str; 4] = ["read", "write", "sync", "name"];
@@ -27,8 +29,9 @@ fn step_of(latency: Duration) -> usize {
     ((octave - 1) as usize * FINE as usize + within as usize).min(LATENCY_STEPS - 1)
 }
 
-/// Microseconds at which a step ends.
-fn step_end_us(step: usize) -> u64 {
+/// Microseconds at which a step ends: all that it counts is shorter, but for the
+/// last step.
+pub fn latency_step_end_us(step: usize) -> u64 {
     let (octave, within) = (step / FINE as usize + 1, step % FINE as usize);
     match octave {
         1 => within as u64 + 1,
@@ -47,10 +50,23 @@ pub fn latency_us(steps: &[u64], share: f64) -> Option<u64> {
         seen += count;
         seen >= wanted
     });
-    reached.map(step_end_us)
+    reached.map(latency_step_end_us)
 }
 
-type Histogram = [AtomicU64; LATENCY_STEPS];
+/// Counts by step, and the sum of all latencies in nanoseconds.
+struct Histogram {
+    steps: [AtomicU64; LATENCY_STEPS],
+    sum_ns: AtomicU64,
+}
+
+impl Histogram {
+    const fn new() -> Self {
+        Histogram {
+            steps: [const { AtomicU64::new(0) }; LATENCY_STEPS],
+            sum_ns: AtomicU64::new(0),
+        }
+    }
+}
 
 /// Latencies since the mount.
 pub(crate) struct Latencies {
@@ -59,9 +75,8 @@ pub(crate) struct Latencies {
 
 impl Latencies {
     pub(crate) fn new() -> Self {
-        let histogram = || [const { AtomicU64::new(0) }; LATENCY_STEPS];
         Latencies {
-            lanes: Lanes::new(|| std::array::from_fn(|_| histogram())),
+            lanes: Lanes::new(|| [const { Histogram::new() }; KINDS.len()]),
         }
     }
 
@@ -73,18 +88,23 @@ impl Latencies {
             Some(Opcode::Fsync | Opcode::Fsyncdir | Opcode::Syncfs) => 2,
             _ => 3,
         };
-        self.lanes[kind][step_of(latency)].fetch_add(1, Relaxed);
+        let histogram = &self.lanes[kind];
+        histogram.steps[step_of(latency)].fetch_add(1, Relaxed);
+        let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
+        histogram.sum_ns.fetch_add(ns, Relaxed);
     }
 
-    /// For each kind its percentiles, and the counts by step up to the last
-    /// that is not 0.
+    /// For each kind its percentiles, the sum of all, and the counts by step up
+    /// to the last that is not 0.
     pub(crate) fn to_json(&self) -> Map<String, Value> {
         let of = |(kind, name): (usize, &&str)| {
             let mut steps = vec![0; LATENCY_STEPS];
+            let mut sum_ns = 0_u64;
             for lane in self.lanes.iter() {
-                for (sum, count) in steps.iter_mut().zip(&lane[kind]) {
+                for (sum, count) in steps.iter_mut().zip(&lane[kind].steps) {
                     *sum += count.load(Relaxed);
                 }
+                sum_ns = sum_ns.wrapping_add(lane[kind].sum_ns.load(Relaxed));
             }
             let at = |share| latency_us(&steps, share).unwrap_or(0);
             let used = steps.iter().rposition(|n| *n > 0).map_or(0, |n| n + 1);
@@ -92,6 +112,7 @@ impl Latencies {
                 "p50_us": at(0.5),
                 "p99_us": at(0.99),
                 "p999_us": at(0.999),
+                "sum_us": sum_ns / 1000,
                 "steps": steps[..used],
             });
             ((*name).to_owned(), value)
@@ -110,8 +131,11 @@ mod tests {
         for us in (0..4096).chain((12..25).map(|n| (1 << n) + 7)) {
             let step = step_of(Duration::from_micros(us));
             assert!(step >= last, "{us}");
-            assert!(us < step_end_us(step), "{us}: {step}");
-            assert!(step == 0 || us >= step_end_us(step - 1), "{us}: {step}");
+            assert!(us < latency_step_end_us(step), "{us}: {step}");
+            assert!(
+                step == 0 || us >= latency_step_end_us(step - 1),
+                "{us}: {step}"
+            );
             last = step;
         }
         assert_eq!(step_of(Duration::from_secs(3600)), LATENCY_STEPS - 1);
@@ -133,6 +157,7 @@ mod tests {
         let steps = read["steps"].as_array().unwrap();
         let sum: u64 = steps.iter().map(|n| n.as_u64().unwrap()).sum();
         assert_eq!(sum, 100);
+        assert_eq!(read["sum_us"], 98 * 100 + 2 * 10_000);
         assert_eq!(told["sync"]["steps"], json!([]));
         assert_eq!(latency_us(&[], 0.5), None);
     }

@@ -17,6 +17,15 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
     crate::device::remount(dir, options)
 }
 
+/// Moves this thread to the mount namespace that `namespace` is open on, with
+/// those that it starts from now on. Its working directory is the root then.
+///
+/// # Errors
+/// EPERM for anybody but root, EINVAL if it is no mount namespace.
+pub fn enter_mounts(namespace: &std::fs::File) -> io::Result<()> {
+    crate::sys::enter_mounts(namespace)
+}
+
 /// Unmounts `dir`. A mount whose server is gone is detached even while it is
 /// in use: there is nothing behind it to lose.
 ///

@@ -5,6 +5,7 @@ use crate::calls::{EXCHANGE_BYTES, VARVE_IOC_EXCHANGE};
 use crate::calls::{QUESTION_BYTES, VARVE_IOC_ASK};
 use crate::calls::{STATISTICS_BYTES, VARVE_IOC_STATS};
 use rustix::ioctl::{Updater, ioctl};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
@@ -66,6 +67,16 @@ pub(crate) fn leave_descriptors() -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Moves this thread to a mount namespace: its root and working directory, which
+/// it shares with the other threads, become its own first.
+pub(crate) fn enter_mounts(namespace: impl AsFd) -> io::Result<()> {
+    // SAFETY: this gives the thread a root, a working directory and a umask of
+    // its own. No descriptors are touched, so none that is owned becomes invalid.
+    unsafe { unshare_unsafe(UnshareFlags::FS)? };
+    move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
+    Ok(())
 }
 
 /// Marks every descriptor but the standard streams, so that programs started

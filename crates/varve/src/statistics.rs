@@ -14,6 +14,8 @@ pub struct Statistics {
     pub utilisation: Utilisation,
     /// Room on the volume, in blocks.
     pub space: StatFs,
+    /// Bytes of a block.
+    pub block_bytes: u32,
 }
 
 impl Statistics {
@@ -24,6 +26,7 @@ impl Statistics {
             layout: fs.layout().statistics(),
             utilisation: fs.layout().utilisation(),
             space: fs.statfs(),
+            block_bytes: fs.layout().superblock().block_bytes.get(),
         }
     }
 }

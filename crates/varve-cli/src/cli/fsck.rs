@@ -63,22 +63,32 @@ pub struct Fsck {
 impl Fsck {
     pub fn run(self) -> Outcome {
         if layout_of(&self.volume) == varve::Layout::VirtualLog {
-            if self.repair {
-                vlfs::refuse(&self.volume, "repair; look without --repair", OPERATIONAL)?;
+            if self.preen && !self.force && vlfs::is_clean(&self.volume) {
+                return self.tell_clean();
             }
-            return vlfs::fsck(&self.volume, self.data, self.json);
+            let code = vlfs::fsck(&self.volume, self.data, self.json)?;
+            if code != 0 && (self.repair || self.preen) {
+                let text =
+                    "a volume on the virtual log (VLFS) has no repair; copy what can be read";
+                return Err(Failure::new(code, text));
+            }
+            return Ok(code);
         }
         if self.preen && !self.force && self.is_clean()? {
-            match self.json {
-                true => output::json(&json!({ "clean": true })),
-                false => self.verdict("clean"),
-            }
-            return Ok(0);
+            return self.tell_clean();
         }
         match self.repair || self.preen {
             true => self.repair(),
             false => self.check(),
         }
+    }
+
+    fn tell_clean(&self) -> Outcome {
+        match self.json {
+            true => output::json(&json!({ "clean": true })),
+            false => self.verdict("clean"),
+        }
+        Ok(0)
     }
 
     fn open(&self, mode: OpenMode) -> Result<Arc<FileDevice>, Failure> {

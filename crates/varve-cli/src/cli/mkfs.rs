@@ -61,6 +61,12 @@ pub struct Mkfs {
 }
 
 impl Mkfs {
+    /// With this size, if one is given.
+    pub fn sized(self, size: Option<u64>) -> Self {
+        let size = size.or(self.size);
+        Mkfs { size, ..self }
+    }
+
     pub fn run(self) -> Outcome {
         let on_virtual_log = self.layout == LayoutKind::Vlfs;
         if on_virtual_log && (self.segment_size != 0 || self.inode_size != 256) {

@@ -12,8 +12,10 @@ mod cleaner_server;
 mod coalesce;
 mod daemon;
 mod dump;
+mod exporter;
 mod fsck;
 mod generate;
+mod helpers;
 mod histogram;
 mod info;
 mod lab;
@@ -38,8 +40,6 @@ mod vld;
 mod vlfs;
 
 use clap::{Parser, Subcommand};
-use std::ffi::OsString;
-use std::path::Path;
 use std::process::ExitCode;
 
 /// A log-structured file system.
@@ -74,11 +74,9 @@ enum Command {
 
 /// Runs the command that the arguments ask for.
 pub fn main() -> ExitCode {
-    let arguments = arguments();
-    let usage = usage_code(arguments.get(1));
-    let cli = match Cli::try_parse_from(&arguments) {
-        Ok(cli) => cli,
-        Err(error) => {
+    let (command, arguments) = match helpers::parse(std::env::args_os().collect()) {
+        Ok(parsed) => parsed,
+        Err((error, usage)) => {
             let _ = error.print();
             return match error.use_stderr() {
                 true => ExitCode::from(usage),
@@ -87,10 +85,10 @@ pub fn main() -> ExitCode {
         }
     };
     // What `prove` attacks complains, as it should.
-    if !matches!(cli.command, Command::Prove(_)) {
+    if !matches!(command, Command::Prove(_)) {
         output::log_to_stderr();
     }
-    let result = match cli.command {
+    let result = match command {
         Command::Mkfs(command) => command.run(),
         Command::Mount(command) => command.run(&arguments),
         Command::Umount(command) => command.run(),
@@ -113,38 +111,6 @@ pub fn main() -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),
-    }
-}
-
-/// The arguments, with `mkfs.varve X` read as `varve mkfs X`, so that links
-/// of that name serve mkfs(8), mount(8) and fsck(8).
-///
-/// What is mounted already is of the type `fuse.varve`, so for a remount
-/// mount(8) looks for `mount.fuse.varve`, then for `mount.fuse`; and that calls
-/// `varve VOLUME DIR -o ...`, with paths from the root.
-fn arguments() -> Vec<OsString> {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
-    let program = arguments.first().map(Path::new);
-    let helper = program
-        .and_then(Path::file_name)
-        .and_then(|name| name.to_str())
-        .and_then(|name| name.strip_suffix(".varve"))
-        .map(|name| name.strip_suffix(".fuse").unwrap_or(name));
-    let is_path = |word: &OsString| Path::new(word).is_absolute();
-    if let Some(helper) = helper {
-        arguments.insert(1, OsString::from(helper));
-    } else if arguments.get(1).is_some_and(is_path) {
-        arguments.insert(1, "mount".into());
-    }
-    arguments
-}
-
-/// The exit code for wrong usage of a subcommand.
-fn usage_code(subcommand: Option<&OsString>) -> u8 {
-    match subcommand.and_then(|name| name.to_str()) {
-        Some("fsck" | "scrub") => 16,
-        Some("mount" | "umount") => 1,
-        _ => 2,
     }
 }
 

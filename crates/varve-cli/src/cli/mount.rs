@@ -58,15 +58,13 @@ pub struct Mount {
     /// Serve in this process and tell the parent when the mount is live.
     #[arg(long, hide = true)]
     background_server: bool,
-    /// Flags that mount(8) hands to its helpers; they change nothing here.
-    #[arg(short = 's', hide = true)]
+    /// What mount(8) asks its helpers for (see `helpers`).
+    #[arg(long, hide = true)]
+    fake: bool,
+    #[arg(long, hide = true)]
     sloppy: bool,
-    #[arg(short = 'n', hide = true)]
-    no_table: bool,
-    #[arg(short = 'v', hide = true)]
-    verbose: bool,
-    #[arg(short = 't', hide = true)]
-    kind: Option<String>,
+    #[arg(long, hide = true)]
+    namespace: Option<PathBuf>,
 }
 
 impl Mount {
@@ -74,13 +72,22 @@ impl Mount {
     pub fn run(mut self, arguments: &[OsString]) -> Outcome {
         let chosen = self.choose()?;
         if chosen.remount {
-            return self.remount(&chosen);
+            self.enter_namespace()?;
+            return match self.fake {
+                true => Ok(0),
+                false => self.remount(&chosen),
+            };
         }
         if self.background_server {
             daemon::detach();
-        } else if !self.foreground {
+        } else if self.fake || !self.foreground {
             // Whatever is wrong with the directory is better said by us.
-            self.check_directory()?;
+            if self.namespace.is_none() {
+                self.check_directory()?;
+            }
+            if self.fake {
+                return Ok(0);
+            }
             let mut again = arguments[1..].to_vec();
             again.insert(1, "--background-server".into());
             return daemon::start(&again);
@@ -88,12 +95,39 @@ impl Mount {
             allocator::settle_self();
         }
         self.volume = absolute(&self.volume)?;
-        self.directory = absolute(&self.directory)?;
         if let Some(log) = &mut self.log {
             *log = std::path::absolute(&*log).map_err(Failure::with(USAGE))?;
         }
-        self.check_directory()?;
+        if self.namespace.is_none() {
+            self.settle_directory()?;
+        }
         self.serve(chosen)
+    }
+
+    fn settle_directory(&mut self) -> Result<(), Failure> {
+        self.directory = absolute(&self.directory)?;
+        self.check_directory()
+    }
+
+    /// Moves this thread, and those it starts from now on, to the mount
+    /// namespace that is asked for.
+    fn enter_namespace(&self) -> Result<(), Failure> {
+        let Some(namespace) = &self.namespace else {
+            return Ok(());
+        };
+        let process = namespace.to_str().and_then(|text| text.parse::<u32>().ok());
+        let path = match process {
+            Some(number) => format!("/proc/{number}/ns/mnt").into(),
+            None => namespace.clone(),
+        };
+        let entered = std::fs::File::open(&path).and_then(|file| varve_fuse::enter_mounts(&file));
+        entered.map_err(|error| {
+            let shown = path.display();
+            Failure::new(
+                FAILED,
+                format_args!("cannot enter the mount namespace {shown}: {error}"),
+            )
+        })
     }
 
     /// What `mount -o remount` asks for. The kernel takes care of the flags,
@@ -122,7 +156,10 @@ impl Mount {
     }
 
     fn choose(&self) -> Result<Chosen, Failure> {
-        let mut chosen = Chosen::default();
+        let mut chosen = Chosen {
+            sloppy: self.sloppy,
+            ..Chosen::default()
+        };
         for list in &self.options {
             let help = "`varve help mount` lists some, mount(8) the others";
             chosen
@@ -164,10 +201,18 @@ impl Mount {
     }
 
     /// Opens the volume, mounts it, and serves it until it is unmounted.
-    fn serve(self, mut chosen: Chosen) -> Outcome {
+    fn serve(mut self, mut chosen: Chosen) -> Outcome {
         let volume = self
             .open(&chosen)
             .map_err(|error| Failure::from(error).coded(FAILED))?;
+        if self.namespace.is_some()
+            && let Err(failure) = self
+                .enter_namespace()
+                .and_then(|()| self.settle_directory())
+        {
+            volume.close()?;
+            return Err(failure);
+        }
         if let Some(reason) = volume.read_only_reason()
             && !chosen.mount.read_only
         {

@@ -6,7 +6,7 @@ use varve::{Atime, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
-const FOREIGN: [&str; 12] = [
+const FOREIGN: [&str; 16] = [
     "auto",
     "noauto",
     "nofail",
@@ -15,6 +15,10 @@ const FOREIGN: [&str; 12] = [
     "nouser",
     "users",
     "owner",
+    "noowner",
+    "group",
+    "nogroup",
+    "nousers",
     // How a mount is in any case.
     "async",
     "lazytime",
@@ -24,10 +28,13 @@ const FOREIGN: [&str; 12] = [
 
 /// What words begin with that are passed over likewise: the last are those that
 /// the mount table shows, which a remount repeats.
-const FOREIGN_PREFIXES: [&str; 7] = [
+const FOREIGN_PREFIXES: [&str; 10] = [
     "x-",
     "X-",
     "comment=",
+    "user=",
+    "helper=",
+    "uhelper=",
     "user_id=",
     "group_id=",
     "max_read=",
@@ -45,6 +52,8 @@ pub struct Chosen {
     /// Only the flags of a mount that is there already are to change, and how
     /// its cleaner works.
     pub remount: bool,
+    /// Words that mean nothing are passed over.
+    pub sloppy: bool,
     /// What was said about the cleaner, for a server that runs already.
     pub cleaner: serde_json::Map<String, serde_json::Value>,
 }
@@ -60,6 +69,7 @@ impl Default for Chosen {
             },
             mount: MountOptions::default(),
             remount: false,
+            sloppy: false,
             cleaner: serde_json::Map::new(),
         }
     }
@@ -105,6 +115,7 @@ impl Chosen {
             ("discard", "") => self.tuning.discard = true,
             ("nodiscard", "") => self.tuning.discard = false,
             _ if self.mount.apply(word) => {}
+            _ if self.sloppy => tracing::info!(word, "passed over"),
             _ => return Err(format!("`{word}` is no option of a Varve mount")),
         }
         let mount = &self.mount;
@@ -231,6 +242,9 @@ mod tests {
         }
         let wrong = chosen.apply("nodev,blue").unwrap_err();
         assert!(wrong.contains("`blue`"), "{wrong}");
+        assert!(chosen.apply("cache=lots").is_err());
+        chosen.sloppy = true;
+        chosen.apply("blue,user=me,group").unwrap();
         assert!(chosen.apply("cache=lots").is_err());
     }
 }

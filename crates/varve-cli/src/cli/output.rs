@@ -29,6 +29,16 @@ impl Failure {
         move |error| Failure::new(code, error)
     }
 
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// What happened.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The same failure with another exit code.
     pub fn coded(self, code: u8) -> Self {
         Failure { code, ..self }

@@ -1,9 +1,10 @@
 //! What README.md and docs/ show of the program is what the program takes.
 
-use super::Cli;
 use super::mount_options::Chosen;
+use super::{Cli, helpers};
 use clap::{Command, CommandFactory, Parser};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -39,10 +40,17 @@ fn parts(page: &Path) -> (Vec<String>, String) {
     (lines, prose)
 }
 
-/// The words of a call of the program in a line of a shell, if there is one.
+/// The words of a call of the program in a line of a shell, if there is one; of
+/// `mount -t varve` and the like, those that reach the helper.
 fn call(line: &str) -> Option<Vec<String>> {
     let line = line.split(" #").next().unwrap_or(line);
-    let words: Vec<String> = line.split_whitespace().map(String::from).collect();
+    let line = line.trim_end().trim_end_matches(" &");
+    let mut words: Vec<String> = line.split_whitespace().map(String::from).collect();
+    if let Some(at) = words.windows(2).position(|pair| pair == ["-t", "varve"]) {
+        words.drain(at..at + 2);
+        words[0] += ".varve";
+        return Some(words);
+    }
     let called = |at: &usize| words[*at] == "varve" && (*at == 0 || words[at - 1] != "-p");
     let begin = (0..words.len()).find(called)?;
     Some(words[begin..].to_vec())
@@ -54,7 +62,8 @@ fn every_line_of_a_shell_is_accepted() {
     for page in pages() {
         for line in parts(&page).0 {
             let Some(words) = call(&line) else { continue };
-            if let Err(error) = Cli::try_parse_from(&words) {
+            let parsed = helpers::parse(words.iter().map(OsString::from).collect());
+            if let Err((error, _)) = parsed {
                 panic!("{}: {line}\n{error}", page.display());
             }
             let option = words.iter().position(|word| word == "-o");
@@ -66,6 +75,24 @@ fn every_line_of_a_shell_is_accepted() {
         }
     }
     assert!(seen > 40, "only {seen} lines found");
+}
+
+/// What the units start.
+#[test]
+fn every_command_of_a_unit_is_accepted() {
+    let units = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets/systemd");
+    let mut seen = 0;
+    for unit in fs::read_dir(units).unwrap() {
+        let path = unit.unwrap().path();
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            if let Some(words) = line.strip_prefix("ExecStart=/usr/bin/") {
+                let parsed = Cli::try_parse_from(words.split_whitespace());
+                assert!(parsed.is_ok(), "{}: {line}", path.display());
+                seen += 1;
+            }
+        }
+    }
+    assert_eq!(seen, 2);
 }
 
 /// All long options of a command and those below it.

@@ -1,8 +1,10 @@
 //! `varve stats`: what a mount has done, or how a volume stands.
 
 use super::output::{self, Failure, Outcome};
-use super::prometheus;
+use super::{exporter, prometheus};
 use serde_json::{Map, Value, json};
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use varve::VolumeOptions;
 use varve::admin::{self, JobStatus, Statistics, Tree, Verifier};
@@ -16,31 +18,99 @@ use varve_vlfs::Vlfs;
 /// mounted.
 #[derive(clap::Args)]
 pub struct Stats {
-    /// The mount's directory, or the image file or block device.
-    target: PathBuf,
+    /// The mount's directory, or the image file or block device. Several with
+    /// --prometheus, --textfile and --listen.
+    #[arg(required = true, value_name = "TARGET")]
+    targets: Vec<PathBuf>,
     /// As JSON.
     #[arg(long)]
     json: bool,
     /// In Prometheus' text format.
     #[arg(long, conflicts_with = "json")]
     prometheus: bool,
+    /// In Prometheus' text format into this file, which is replaced as a whole:
+    /// for the textfile collector of node_exporter, which reads *.prom.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "prometheus"])]
+    textfile: Option<PathBuf>,
+    /// Answer GET /metrics at this address and port, such as 127.0.0.1:9810,
+    /// until the process is ended. Mounts only. Whoever reaches the port may
+    /// ask: there is neither encryption nor a password.
+    #[arg(
+        long,
+        value_name = "ADDRESS:PORT",
+        conflicts_with_all = ["json", "prometheus", "textfile"]
+    )]
+    listen: Option<String>,
 }
 
 impl Stats {
-    pub fn run(self) -> Outcome {
-        let value = match self.target.is_dir() {
-            true => of_mount(&self.target)?,
-            false => of_volume(&self.target)?,
+    pub fn run(mut self) -> Outcome {
+        let mut seen = std::collections::BTreeSet::new();
+        self.targets.retain(|target| seen.insert(target.clone()));
+        if let Some(address) = &self.listen {
+            return exporter::serve(address, &self.targets);
+        }
+        if self.prometheus || self.textfile.is_some() {
+            return self.metrics();
+        }
+        let [target] = &self.targets[..] else {
+            let text = "give one target; several can be had with --prometheus";
+            return Err(Failure::new(2, text));
         };
-        if self.json {
-            output::json(&value);
-        } else if self.prometheus {
-            let metrics = prometheus::text(&value, &self.target);
-            metrics.lines().for_each(output::line);
-        } else {
-            print(&value, "");
+        let value = of_target(target)?;
+        match self.json {
+            true => output::json(&value),
+            false => print(&value, ""),
         }
         Ok(0)
+    }
+
+    /// Those that can be had. Fails if some cannot, with the first reason.
+    fn metrics(self) -> Outcome {
+        let (mut answers, mut problem) = (Vec::new(), None);
+        for target in self.targets {
+            let answer = of_target(&target);
+            let known = answer.map_err(|failure| problem.get_or_insert(failure).code());
+            answers.push((target, known.ok()));
+        }
+        let text = prometheus::text(&answers);
+        match &self.textfile {
+            Some(path) => replace(path, &text).map_err(|error| {
+                let shown = path.display();
+                Failure::new(1, format_args!("cannot write {shown}: {error}"))
+            })?,
+            None => text.lines().for_each(output::line),
+        }
+        problem.map_or(Ok(0), Err)
+    }
+}
+
+/// Writes a file beside `path` and gives it that name: whoever reads sees the
+/// old text or the new one. Its name begins with a dot and ends otherwise, so
+/// that no collector takes it for a file of metrics.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    let name = path.file_name().ok_or(std::io::ErrorKind::IsADirectory)?;
+    let own = [
+        b".",
+        name.as_bytes(),
+        b".",
+        std::process::id().to_string().as_bytes(),
+    ]
+    .concat();
+    let beside = path.with_file_name(std::ffi::OsStr::from_bytes(&own));
+    let written = std::fs::File::create(&beside)
+        .and_then(|mut file| file.write_all(text.as_bytes()))
+        .and_then(|()| std::fs::rename(&beside, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&beside);
+    }
+    written
+}
+
+fn of_target(target: &Path) -> Result<Value, Failure> {
+    match target.is_dir() {
+        true => of_mount(target),
+        false => of_volume(target),
     }
 }
 
@@ -221,13 +291,16 @@ pub fn describe_virtual_log(fs: &FileSystem<Vlfs>) -> Value {
     json!({
         "virtual_log": fs.layout().statistics(),
         "tree": tree(&fs.statistics()),
-        "space": space(&fs.statfs()),
+        "space": space(&fs.statfs(), fs.layout().superblock().block_bytes.get()),
     })
 }
 
 /// Room on a volume.
-fn space(room: &StatFs) -> Value {
+fn space(room: &StatFs, block_bytes: u32) -> Value {
+    let bytes = |blocks: u64| blocks * u64::from(block_bytes);
     json!({
+        "bytes": bytes(room.blocks),
+        "bytes_free": bytes(room.free),
         "blocks": room.blocks,
         "free": room.free,
         "files": room.files,
@@ -249,7 +322,7 @@ pub fn describe(statistics: &Statistics) -> Value {
     json!({
         "layout": layout,
         "tree": tree(t),
-        "space": space(&statistics.space),
+        "space": space(&statistics.space, statistics.block_bytes),
         "written_by_cause": by_cause(&l.written_by_cause()),
         "read_by_cause": by_cause(&l.read_by_cause()),
         "segments": segments(&statistics.utilisation),

@@ -113,6 +113,11 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     Ok(0)
 }
 
+/// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
+pub fn is_clean(volume: &Path) -> bool {
+    look(volume).is_ok_and(|found| found.recovery_report().tail_record)
+}
+
 /// `varve fsck`, which only looks.
 pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
     let medium = medium(volume).map_err(|failure| failure.coded(OPERATIONAL))?;

@@ -21,7 +21,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn from(output: Output) -> Self {
+    pub fn from(output: Output) -> Self {
         Answer {
             code: output.status.code().unwrap_or(-1),
             out: String::from_utf8_lossy(&output.stdout).into_owned(),

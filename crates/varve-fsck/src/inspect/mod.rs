@@ -242,7 +242,7 @@ fn said<T>(result: Result<T>) -> std::result::Result<T, String> {
 }
 
 /// Nanoseconds since 1970 as UTC, to the second.
-pub(crate) fn utc(ns: i64) -> String {
+pub fn utc(ns: i64) -> String {
     let seconds = ns.div_euclid(1_000_000_000);
     let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     // Civil date from days since 1970, after Hinnant.

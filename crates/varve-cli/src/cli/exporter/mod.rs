@@ -1,0 +1,210 @@
+//! `varve stats --listen`: metrics for whoever asks over HTTP.
+//!
+//! Not a crate for HTTP: those that are small have no time-outs (tiny_http), and
+//! those that have are runtimes. A thread serves each connection, one request
+//! for each; there are [`MOST`] at a time. When they are all taken, the oldest
+//! that is not being answered makes room: somebody who says nothing keeps nobody
+//! out.
+
+mod http;
+mod sources;
+
+use super::output::{self, Failure, Outcome};
+use super::prometheus;
+use http::{Request, Status};
+use parking_lot::Mutex;
+use sources::Source;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Connections at a time.
+const MOST: usize = 32;
+/// How long a request may take to come, and an answer to go.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long mounts may take to answer; Prometheus waits for ten by default.
+const MOUNTS: Duration = Duration::from_secs(4);
+/// How long, and how many bytes, whoever was answered may go on sending.
+const LINGER: Duration = Duration::from_millis(500);
+const LEFTOVER: usize = 64 << 10;
+
+struct Server {
+    sources: Vec<Arc<Source>>,
+    connections: Mutex<Connections>,
+}
+
+/// Those being served, oldest first.
+#[derive(Default)]
+struct Connections {
+    next: u64,
+    open: Vec<Connection>,
+}
+
+struct Connection {
+    number: u64,
+    stream: Arc<TcpStream>,
+    /// Its request has come and its answer has not gone.
+    answering: bool,
+}
+
+/// Serves the metrics of `directories` at `address` until the process is ended.
+///
+/// # Errors
+/// If nothing can listen there.
+pub fn serve(address: &str, directories: &[PathBuf]) -> Outcome {
+    let failed = |error: std::io::Error| {
+        let text = format_args!("cannot listen on {address}: {error}; give ADDRESS:PORT");
+        Failure::new(1, text)
+    };
+    let addresses: Vec<SocketAddr> = address.to_socket_addrs().map_err(failed)?.collect();
+    let listener = TcpListener::bind(&addresses[..]).map_err(failed)?;
+    let at = listener.local_addr().map_err(failed)?;
+    let server = Arc::new(Server {
+        sources: directories.iter().cloned().map(Source::new).collect(),
+        connections: Mutex::default(),
+    });
+    output::line(format_args!("metrics at http://{at}/metrics"));
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => server.admit(stream),
+            // Out of descriptors, most likely: somebody will close one.
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}
+
+impl Server {
+    fn admit(self: &Arc<Self>, stream: TcpStream) {
+        let stream = Arc::new(stream);
+        let Some(number) = self.connections.lock().add(&stream) else {
+            // As far as it goes at once.
+            let _ = stream.set_nonblocking(true);
+            let _ = (&*stream).write(&http::refusal(Status::Busy));
+            return;
+        };
+        let server = Arc::clone(self);
+        let thread = std::thread::Builder::new().spawn(move || {
+            // Whoever has gone need not be told.
+            let _ = server.converse(&stream, number);
+            server.connections.lock().remove(number);
+        });
+        if let Err(error) = thread {
+            tracing::warn!(%error, "cannot serve a connection");
+            self.connections.lock().remove(number);
+        }
+    }
+
+    fn converse(&self, mut stream: &TcpStream, number: u64) -> std::io::Result<()> {
+        let request = read_request(stream)?;
+        self.connections.lock().answering(number, true);
+        let answer = match request {
+            Request::Metrics { body } => {
+                let answers = sources::ask_all(&self.sources, MOUNTS);
+                http::metrics(&prometheus::text(&answers), body)
+            }
+            Request::Refused(status) => http::refusal(status),
+            Request::Unfinished => http::refusal(Status::TooSlow),
+        };
+        write_all(stream, &answer)?;
+        self.connections.lock().answering(number, false);
+        // What is left unread when a socket is closed takes the answer with it.
+        stream.shutdown(Shutdown::Write)?;
+        let (until, mut left) = (Instant::now() + LINGER, LEFTOVER);
+        let mut buffer = [0; 4096];
+        while left > 0 && time_left(until, |time| stream.set_read_timeout(time))? {
+            match stream.read(&mut buffer)? {
+                0 => break,
+                count => left = left.saturating_sub(count),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Connections {
+    /// A number for a connection; none if all are taken by such that are being
+    /// answered.
+    fn add(&mut self, stream: &Arc<TcpStream>) -> Option<u64> {
+        if self.open.len() >= MOST {
+            let oldest = self.open.iter().position(|open| !open.answering)?;
+            // Its thread reads the end of it, and goes.
+            let _ = self.open.remove(oldest).stream.shutdown(Shutdown::Both);
+        }
+        self.next += 1;
+        self.open.push(Connection {
+            number: self.next,
+            stream: Arc::clone(stream),
+            answering: false,
+        });
+        Some(self.next)
+    }
+
+    fn answering(&mut self, number: u64, answering: bool) {
+        let mut open = self.open.iter_mut();
+        if let Some(own) = open.find(|open| open.number == number) {
+            own.answering = answering;
+        }
+    }
+
+    fn remove(&mut self, number: u64) {
+        self.open.retain(|open| open.number != number);
+    }
+}
+
+/// A request, [`Request::Unfinished`] if it takes too long.
+fn read_request(mut stream: &TcpStream) -> std::io::Result<Request> {
+    let until = Instant::now() + PATIENCE;
+    let mut bytes = Vec::new();
+    let mut buffer = [0; 4096];
+    while time_left(until, |time| stream.set_read_timeout(time))? {
+        match stream.read(&mut buffer) {
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(error) if is_timeout(&error) => break,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        let request = http::parse(&bytes);
+        if request != Request::Unfinished {
+            return Ok(request);
+        }
+    }
+    Ok(Request::Unfinished)
+}
+
+fn write_all(mut stream: &TcpStream, mut bytes: &[u8]) -> std::io::Result<()> {
+    let until = Instant::now() + PATIENCE;
+    while !bytes.is_empty() {
+        if !time_left(until, |time| stream.set_write_timeout(time))? {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        match stream.write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(count) => bytes = &bytes[count..],
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Sets what is left of the time; false if nothing is.
+fn time_left(
+    until: Instant,
+    set: impl Fn(Option<Duration>) -> std::io::Result<()>,
+) -> std::io::Result<bool> {
+    let left = until.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Ok(false);
+    }
+    set(Some(left)).map(|()| true)
+}
+
+fn is_timeout(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}

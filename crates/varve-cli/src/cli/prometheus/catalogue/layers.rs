@@ -1,0 +1,283 @@
+//! What each layer counts.
+
+use super::{Metric, counter, gauge};
+
+pub const METRICS: [Metric; 65] = [
+    counter(
+        "layout.segments_vacated",
+        "layout_segments_vacated_total",
+        "Segments given back ahead of checkpoints.",
+    ),
+    counter(
+        "layout.user_log_bytes",
+        "layout_user_log_bytes_total",
+        "Bytes that users' partial segments took in the log, whole.",
+    ),
+    counter(
+        "layout.bytes_read",
+        "layout_read_bytes_total",
+        "Bytes read from the device, but for those of verifications.",
+    ),
+    counter(
+        "layout.window_hits",
+        "layout_window_hits_total",
+        "Misses served from a window read for a neighbour.",
+    ),
+    counter(
+        "layout.windows_read",
+        "layout_windows_read_total",
+        "Windows read.",
+    ),
+    counter(
+        "layout.windows_ahead",
+        "layout_windows_ahead_total",
+        "Windows that threads fetched before anybody asked.",
+    ),
+    counter(
+        "layout.bytes_written",
+        "layout_written_bytes_total",
+        "Bytes written to the device.",
+    ),
+    counter("layout.groups", "layout_groups_total", "Groups appended."),
+    counter(
+        "layout.partials",
+        "layout_partials_total",
+        "Partial segments written.",
+    ),
+    counter(
+        "layout.plugged_bytes",
+        "layout_plugged_bytes_total",
+        "Bytes of users' blocks that were written into holes.",
+    ),
+    counter(
+        "layout.segments_plugged",
+        "layout_segments_plugged_total",
+        "Segments whose holes were written into.",
+    ),
+    counter(
+        "layout.cleaner_log_bytes",
+        "layout_cleaner_log_bytes_total",
+        "All bytes of the cleaner's partial segments, those of coalescing included.",
+    ),
+    counter(
+        "layout.checkpoint_log_bytes",
+        "layout_checkpoint_log_bytes_total",
+        "All bytes of checkpoints' partial segments.",
+    ),
+    counter(
+        "layout.skipped_bytes",
+        "layout_skipped_bytes_total",
+        "Bytes at the ends of segments that were passed over.",
+    ),
+    counter(
+        "layout.checkpoints",
+        "layout_checkpoints_total",
+        "Checkpoints completed.",
+    ),
+    counter(
+        "layout.segments_cleaned",
+        "layout_segments_cleaned_total",
+        "Segments cleaned that held live blocks.",
+    ),
+    counter(
+        "layout.segments_emptied",
+        "layout_segments_emptied_total",
+        "Segments found empty.",
+    ),
+    counter(
+        "layout.segments_opened",
+        "layout_segments_opened_total",
+        "Segments opened for writing.",
+    ),
+    counter(
+        "layout.stale_moves",
+        "layout_stale_moves_total",
+        "Moves dropped because the block had changed.",
+    ),
+    counter(
+        "layout.cleaner_rest_ns",
+        "layout_cleaner_rest_seconds_total",
+        "Time that the cleaner's thread rested between segments.",
+    ),
+    counter(
+        "layout.cleaner_way_ns",
+        "layout_cleaner_way_seconds_total",
+        "Time that the cleaner waited for users between two portions.",
+    ),
+    counter(
+        "layout.toll_ns",
+        "layout_toll_seconds_total",
+        "Time that writers waited for the cleaner to keep pace.",
+    ),
+    counter("tree.hits", "tree_hits_total", "Blocks found in memory."),
+    counter(
+        "tree.misses",
+        "tree_misses_total",
+        "Blocks that had to be read.",
+    ),
+    counter(
+        "tree.read_ahead_blocks",
+        "tree_read_ahead_blocks_total",
+        "Blocks read before anyone asked for them.",
+    ),
+    counter(
+        "tree.layout_reads",
+        "tree_layout_reads_total",
+        "Read requests handed to the layout.",
+    ),
+    counter("tree.groups", "tree_groups_total", "Groups appended."),
+    counter(
+        "tree.group_blocks",
+        "tree_group_blocks_total",
+        "Data blocks in groups.",
+    ),
+    counter(
+        "tree.group_bytes",
+        "tree_group_bytes_total",
+        "Bytes of data in groups.",
+    ),
+    counter(
+        "tree.group_inodes",
+        "tree_group_inodes_total",
+        "Inode images in groups.",
+    ),
+    counter(
+        "tree.commits",
+        "tree_commits_total",
+        "Commits asked of the layout.",
+    ),
+    counter(
+        "tree.shared_captures",
+        "tree_shared_captures_total",
+        "fsyncs that found their data captured by somebody else's group.",
+    ),
+    counter(
+        "tree.stalls",
+        "tree_stalls_total",
+        "Writers that had to write back because too much was dirty.",
+    ),
+    counter(
+        "tree.damaged_blocks",
+        "tree_damaged_blocks_total",
+        "Blocks whose stored bytes were not what was written.",
+    ),
+    counter("tree.lookups", "tree_lookups_total", "Look-ups."),
+    counter(
+        "tree.passages",
+        "tree_passages_total",
+        "Paths to directories that were remembered.",
+    ),
+    counter("tree.reads", "tree_reads_total", "Reads."),
+    counter("tree.read_bytes", "tree_read_bytes_total", "Bytes read."),
+    counter(
+        "tree.writes",
+        "tree_writes_total",
+        "Writes, appends included.",
+    ),
+    counter(
+        "tree.written_bytes",
+        "tree_written_bytes_total",
+        "Bytes written.",
+    ),
+    counter(
+        "tree.creates",
+        "tree_creates_total",
+        "Files, directories and others made.",
+    ),
+    counter("tree.unlinks", "tree_unlinks_total", "Names removed."),
+    counter("tree.renames", "tree_renames_total", "Renames."),
+    counter("tree.setattrs", "tree_setattrs_total", "Attribute changes."),
+    counter("tree.fsyncs", "tree_fsyncs_total", "fsync and fdatasync."),
+    counter("tree.frees", "tree_frees_total", "Inodes freed."),
+    gauge(
+        "tree.dirty_bytes",
+        "tree_dirty_bytes",
+        "Bytes of changes that wait in memory.",
+    ),
+    gauge(
+        "tree.cached_bytes",
+        "tree_cached_bytes",
+        "Bytes of clean blocks in the cache.",
+    ),
+    gauge("tree.vnodes", "tree_vnodes", "Vnodes in memory."),
+    counter(
+        "virtual_log.transactions",
+        "virtual_log_transactions_total",
+        "Transactions of the virtual log.",
+    ),
+    counter(
+        "virtual_log.brief",
+        "virtual_log_brief_total",
+        "Brief transactions: data and a record of changes.",
+    ),
+    counter(
+        "virtual_log.records",
+        "virtual_log_records_total",
+        "Records in transactions.",
+    ),
+    counter(
+        "virtual_log.flushes",
+        "virtual_log_flushes_total",
+        "Flushes of the device.",
+    ),
+    counter(
+        "virtual_log.checkpoints",
+        "virtual_log_checkpoints_total",
+        "Checkpoints.",
+    ),
+    counter(
+        "virtual_log.reliefs",
+        "virtual_log_reliefs_total",
+        "Times that an append first had to take along what waited.",
+    ),
+    counter(
+        "virtual_log.units_moved",
+        "virtual_log_units_moved_total",
+        "Units that the compactor has moved.",
+    ),
+    counter(
+        "virtual_log.regions_emptied",
+        "virtual_log_regions_emptied_total",
+        "Regions that the compactor has moved everything off.",
+    ),
+    counter(
+        "virtual_log.units_immovable",
+        "virtual_log_units_immovable_total",
+        "Units that the compactor could not move.",
+    ),
+    gauge(
+        "virtual_log.blocks_free",
+        "virtual_log_blocks_free",
+        "Blocks with no used unit.",
+    ),
+    gauge(
+        "virtual_log.blocks_live",
+        "virtual_log_blocks_live",
+        "Blocks of which the tree uses a unit.",
+    ),
+    gauge(
+        "virtual_log.units_pinned",
+        "virtual_log_units_pinned",
+        "Units that the next checkpoint frees.",
+    ),
+    gauge(
+        "virtual_log.units_waiting",
+        "virtual_log_units_waiting",
+        "Units that the next flush frees.",
+    ),
+    gauge(
+        "virtual_log.records_waiting",
+        "virtual_log_records_waiting",
+        "Dead records kept because others hang on them.",
+    ),
+    gauge(
+        "virtual_log.regions_empty",
+        "virtual_log_regions_empty",
+        "Regions with no used unit.",
+    ),
+    gauge(
+        "virtual_log.owners_known",
+        "virtual_log_owners_known",
+        "Blocks and units whose owner is known.",
+    ),
+];
