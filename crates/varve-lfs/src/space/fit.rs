@@ -16,6 +16,10 @@ const INODE_OVERHEAD: u64 = 48;
 /// Inode maps, beside the one that lives, for which there is always room: one is
 /// written while the two before it are kept by the retained records.
 const SPARE_MAPS: u64 = 2;
+/// The part of the index nodes for which there is always room beside them: to move
+/// a block of a sparse file the nodes above it are written, and what they take the
+/// place of comes back two checkpoints later.
+const SPARE_NODES: u64 = 4;
 /// Numbers that may be given out beyond those in use.
 const NUMBERS_BESIDE: u64 = 64;
 
@@ -68,11 +72,14 @@ impl Lfs {
         (all, all.min(inodes))
     }
 
-    /// Bytes of the inode maps for which there is always room, beside the one that
-    /// lives: of the blocks that can change without anything being made.
-    pub(super) fn spare_map_bytes(&self, inodes: u64) -> u64 {
+    /// Bytes of metadata for which there is always room, beside what lives: of the
+    /// inode maps the blocks that can change without anything being made, and a
+    /// part of the index nodes.
+    pub(super) fn spare_metadata_bytes(&self, inodes: u64) -> u64 {
         let (_, used) = self.map_blocks(inodes);
-        SPARE_MAPS * used * crate::price::ifile_block_price(&self.geometry)
+        let maps = SPARE_MAPS * used * crate::price::ifile_block_price(&self.geometry);
+        let nodes = self.base_nodes(&self.committed.read().base);
+        maps + nodes / SPARE_NODES
     }
 
     /// The price of what lives, and what metadata may grow by with no block more.
@@ -89,7 +96,7 @@ impl Lfs {
     /// What the index, the inode map and the table take, and the spare maps.
     fn metadata(&self, total: Usage, pending: Pending) -> Metadata {
         let (map, _) = self.map_blocks(total.inodes);
-        let spare = self.spare_map_bytes(total.inodes);
+        let spare = self.spare_metadata_bytes(total.inodes);
         let new = self.new_nodes(pending);
         let committed = self.committed.read();
         let (base, logged) = (&committed.base, committed.usage);

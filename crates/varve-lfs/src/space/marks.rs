@@ -52,6 +52,11 @@ impl Lfs {
             blocks: dirty.blocks,
             ..Pending::default()
         };
+        // What takes most of the room by its price leaves the cleaner none to make
+        // room in. Once it is appended, its price is known, and mostly small.
+        if !self.may_wait(pending) {
+            return true;
+        }
         let segment = u64::from(self.geometry.segment_bytes);
         if dirty_bytes <= segment.max(LEAST_WAITING) {
             return false;

@@ -18,6 +18,9 @@ use varve_fs::Purpose;
 /// of the table, and of each height of the nodes above these.
 const SMALL_GROUPS: u64 = 9;
 
+/// The part of the room that folding what waits may come to take.
+const WAITING_PART: u64 = 4;
+
 impl Lfs {
     /// Bytes of a segment that can be counted on: what is lost to a superblock
     /// copy, the tail and padding is left out.
@@ -73,6 +76,12 @@ impl Lfs {
         self.with_fold(waiting) + bytes + bytes / 8 + folding <= self.spare_bytes()
     }
 
+    /// True if what folding `pending` may write leaves most of the room to the
+    /// cleaner.
+    pub(super) fn may_wait(&self, pending: Pending) -> bool {
+        self.fold_of_waiting(pending) <= self.spare_bytes() / WAITING_PART
+    }
+
     /// The sums that decide whether a removal is admitted, for people.
     pub(crate) fn told(&self, pending: Pending) -> String {
         format!(
@@ -85,14 +94,14 @@ impl Lfs {
     }
 
     /// Segments that users may not fill: the reserve without the cleaner's slack,
-    /// and the spare inode maps.
+    /// and the spare metadata.
     pub(crate) fn floor(&self) -> u64 {
         let reserve = self.reserve();
         let sizes = (self.geometry.segment_bytes, self.geometry.block_bytes);
         let slack = Reserve::of(sizes, self.geometry.segment_count.into()).slack;
         let inodes = self.committed.read().usage.inodes;
-        let maps = self.spare_map_bytes(inodes);
-        reserve - slack.min(reserve / 2) + maps.div_ceil(self.dependable_bytes())
+        let metadata = self.spare_metadata_bytes(inodes);
+        reserve - slack.min(reserve / 2) + metadata.div_ceil(self.dependable_bytes())
     }
 
     /// Clean segments that [`Lfs::has_room`] asks for, the open one left aside.
@@ -149,6 +158,11 @@ impl Lfs {
     /// everything logged has been folded: so a checkpoint may come at any moment,
     /// between this answer and the append, too.
     fn with_fold(&self, pending: Pending) -> u64 {
+        pending.bytes + pending.bytes / 8 + self.fold_of_waiting(pending)
+    }
+
+    /// The second part of that.
+    fn fold_of_waiting(&self, pending: Pending) -> u64 {
         let (nodes, blocks) = self.ways_of(pending);
         let waiting = Further {
             nodes,
@@ -160,8 +174,7 @@ impl Lfs {
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
         let folded = Delta::above(committed.live.next_ino);
-        let folding = folded.further_bytes(&self.geometry, existing, waiting);
-        pending.bytes + pending.bytes / 8 + folding
+        folded.further_bytes(&self.geometry, existing, waiting)
     }
 
     /// Most index nodes that lead to what waits, and blocks among that.
@@ -189,8 +202,9 @@ impl Lfs {
     /// together.
     pub(crate) fn fold_of_run(&self, blocks: u64) -> Further {
         let leaves = blocks.div_ceil(FANOUT) + 1;
+        let nodes = leaves * u64::from(self.tallest());
         Further {
-            nodes: leaves * u64::from(self.tallest()),
+            nodes,
             blocks,
             inodes: 1,
             imap_blocks: 1,
