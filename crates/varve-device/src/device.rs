@@ -54,6 +54,8 @@ pub enum Operation {
     Flush,
     /// A hint that a range holds nothing of value.
     Discard,
+    /// Another size.
+    Resize,
 }
 
 impl fmt::Display for Operation {
@@ -63,6 +65,7 @@ impl fmt::Display for Operation {
             Operation::Write => "write",
             Operation::Flush => "flush",
             Operation::Discard => "discard",
+            Operation::Resize => "resize",
         })
     }
 }
@@ -95,7 +98,7 @@ pub struct Extent {
 /// need no alignment (an implementation that needs some copies). All methods
 /// may be called from several threads at once.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The device's fixed measures.
+    /// The device's measures, which are fixed but for [`Device::set_size`].
     fn geometry(&self) -> Geometry;
 
     /// Fills `buffer` from `offset`.
@@ -174,6 +177,28 @@ pub trait Device: Send + Sync + fmt::Debug {
             length,
             hole: false,
         })
+    }
+
+    /// Takes notice of the bytes that the medium has now, or gives it so many where
+    /// it can have them: what is new reads as zeros, what is cut off is gone. What a
+    /// medium has beyond that is left alone if it cannot be cut. Answers how many the
+    /// device has now, durably. Nobody may use what is cut off meanwhile. The default
+    /// has one size for ever.
+    ///
+    /// # Errors
+    /// When the medium cannot have so many, or the device is read-only.
+    fn set_size(&self, size: Option<u64>) -> Result<u64> {
+        let present = self.geometry().size;
+        match size.is_none_or(|size| size == present) {
+            true => Ok(present),
+            false => Err(DeviceError {
+                device: self.name(),
+                operation: Operation::Resize,
+                offset: size.unwrap_or(present),
+                length: 0,
+                source: io::ErrorKind::Unsupported.into(),
+            }),
+        }
     }
 
     /// Sequential-write zones, if the device has them.
