@@ -15,6 +15,7 @@ use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
+use crate::newest::Newest;
 use crate::policy::PolicyKind;
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
@@ -114,9 +115,10 @@ impl MountOptions {
 pub struct Lfs {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) superblock: Superblock,
+    pub(crate) superblock: Newest<Superblock>,
     pub(crate) volume_tag: u64,
-    pub(crate) geometry: Geometry,
+    /// Shared with the reader.
+    pub(crate) geometry: Arc<Newest<Geometry>>,
     pub(crate) options: MountOptions,
     pub(crate) reader: Reader,
     pub(crate) durability: Arc<Durability>,

@@ -95,7 +95,8 @@ impl Reserve {
     pub fn of((segment_bytes, block_bytes): (u32, u32), count: u64) -> Self {
         let table = count * 32 + 2 * u64::from(block_bytes);
         let checkpoint = table + 9 * 4096;
-        let price = (checkpoint * count).div_ceil(u64::from(segment_bytes));
+        let price = checkpoint.saturating_mul(count);
+        let price = price.div_ceil(u64::from(segment_bytes));
         let fixed = 2 + table.div_ceil(u64::from(segment_bytes));
         let batch = 2 + u64::from((512 << 10) / segment_bytes).min(4);
         let batch = batch.max(price.isqrt() * 7 / 10);
@@ -170,14 +171,16 @@ pub fn plan(
     // The last unit holds a superblock copy.
     let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
     let count = room / u64::from(segment_bytes.max(1));
-    let reserve = Reserve::of((segment_bytes.max(1), options.block_bytes), count).segments();
-    enough(segment_bytes, count, reserve).map_err(|problem| {
-        bad(format!(
-            "{} of {} bytes: {problem}",
-            device.name(),
-            disk.size
-        ))
-    })?;
+    let reserve = not_too_many(segment_bytes, count)
+        .map(|()| Reserve::of((segment_bytes.max(1), options.block_bytes), count).segments())
+        .and_then(|reserve| enough(segment_bytes, count, reserve).map(|()| reserve))
+        .map_err(|problem| {
+            bad(format!(
+                "{} of {} bytes: {problem}",
+                device.name(),
+                disk.size
+            ))
+        })?;
     let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
     let superblock = Superblock {
         magic: MAGIC,
@@ -223,8 +226,21 @@ pub fn plan(
     Ok(superblock)
 }
 
-/// Refuses a volume of too few segments, or too many, or of which too many are in
-/// reserve.
+/// Refuses a volume of more segments than can be counted.
+///
+/// # Errors
+/// Says what would do.
+pub(crate) fn not_too_many(segment_bytes: u32, count: u64) -> Result<(), String> {
+    match count <= MAX_SEGMENTS {
+        true => Ok(()),
+        false => Err(format!(
+            "it gives {count} segments of {segment_bytes} bytes, at most {MAX_SEGMENTS} can be: \
+             use larger segments"
+        )),
+    }
+}
+
+/// Refuses a volume of too few segments, or of which too many are in reserve.
 ///
 /// # Errors
 /// Says what would do.
@@ -234,12 +250,6 @@ pub(crate) fn enough(segment_bytes: u32, count: u64, reserve: u64) -> Result<(),
         return Err(format!(
             "it gives {count} segments of {segment_bytes} bytes, at least {least} are needed: use \
              a larger device or smaller segments"
-        ));
-    }
-    if count > MAX_SEGMENTS {
-        return Err(format!(
-            "it gives {count} segments of {segment_bytes} bytes, at most {MAX_SEGMENTS} can be: \
-             use larger segments"
         ));
     }
     let volume_bytes = count * u64::from(segment_bytes);

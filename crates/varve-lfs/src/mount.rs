@@ -12,6 +12,7 @@ use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
+use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
@@ -136,7 +137,7 @@ impl Lfs {
         read_only: Option<String>,
     ) -> Result<Lfs> {
         recovered.committed.get_mut().usage = recovered.usage;
-        let geometry = Geometry::from(&parts.superblock);
+        let geometry = Arc::clone(&parts.reader.geometry);
         let Parts {
             device,
             clock,
@@ -219,7 +220,7 @@ impl Lfs {
             read_only,
             device,
             clock,
-            superblock,
+            superblock: Newest::new(superblock),
             geometry,
             options,
             heads: end.heads(),

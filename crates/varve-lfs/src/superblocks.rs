@@ -172,6 +172,16 @@ pub fn agree(device: &dyn Device, superblock: &Superblock) -> bool {
     })
 }
 
+/// Bytes that the volume has by the copy that says the most of those that count
+/// now or would if the first were lost.
+///
+/// # Errors
+/// `NoVolume` if no copy is whole.
+pub fn newest_bytes(device: &dyn Device) -> Result<u64> {
+    let (present, newest) = (find(device)?.superblock, newest(device)?);
+    Ok(present.device_bytes.get().max(newest.device_bytes.get()))
+}
+
 fn check_size(device: &dyn Device, superblock: &Superblock) -> Result<()> {
     let size = device.geometry().size;
     let unit = superblock.write_unit.get();

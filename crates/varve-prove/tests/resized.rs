@@ -3,9 +3,11 @@
 
 use varve_device::{Limits, MemoryDevice};
 use varve_lfs::{Lfs, Tuning};
+use varve_prove::explorer::Explorer;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::resized::{Change, Counts, Cut, any_order, on_device_of, used};
 use varve_prove::subjects::Log;
+use varve_prove::variants::Variant;
 
 /// What fills many segments, and leaves holes in them.
 const MIXED: &str = "create a; create b; create c; write a 0+900000 #1; sync; write b 0+700000 #2; \
@@ -96,6 +98,31 @@ fn a_volume_has_its_old_name_or_the_new_one() {
             explored.unwrap_or_else(|failure| panic!("{failure}")),
         );
     }
+}
+
+#[test]
+fn a_mounted_volume_grows_whatever_is_cut_short() {
+    let seed = announce_seed("a_mounted_volume_grows_whatever_is_cut_short", 1);
+    let Variant {
+        subject,
+        plan,
+        length,
+    } = Variant::growing(seed);
+    let explorer = Explorer::new(&subject);
+    for index in 0..scaled(4) {
+        if let Err(failure) = explorer.explore_generated(index, length, &plan) {
+            panic!("workload {index}\n{failure}");
+        }
+    }
+    let counts = explorer.counts();
+    eprintln!("{counts:?}");
+    assert!(counts.states > 500);
+    // And it does grow.
+    let explorer = Explorer::new(&subject);
+    let story = "create a; switch-policy; write a 0+400000 #1; sync; switch-policy; write a \
+                 300000+900000 #2; kill; switch-policy; write a 0+100000 #3; fsync a";
+    let explored = explorer.explore_story(story, &plan);
+    explored.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]

@@ -243,7 +243,6 @@ impl Inspector {
     pub fn superblocks(&self) -> Vec<SuperblockView> {
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         superblock_offsets(&self.superblock)
-            .into_iter()
             .map(|offset| {
                 let parsed = self
                     .device

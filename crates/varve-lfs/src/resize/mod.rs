@@ -10,10 +10,12 @@
 //! has shrunk: that is the caller's.
 
 mod evacuate;
+mod online;
 mod plan;
 #[cfg(test)]
 mod tests;
 
+pub use online::Grown;
 pub use plan::plan as plan_resize;
 
 use crate::error::{Error, Result};

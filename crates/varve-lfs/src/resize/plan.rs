@@ -6,7 +6,7 @@ use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::ENTRY_BYTES;
 use crate::format::superblock::incompat_flags;
 use crate::geometry::Geometry;
-use crate::mkfs::{Reserve, enough};
+use crate::mkfs::{Reserve, enough, not_too_many};
 use zerocopy::IntoBytes;
 
 /// Part of the corrections that a record has room for, which the segments of a
@@ -49,6 +49,7 @@ pub fn plan(present: &Superblock, bytes: u64) -> Result<Superblock> {
     let room = device_bytes.saturating_sub(present.first_segment.get() + unit);
     let count = room / u64::from(segment_bytes);
     let before = u64::from(present.segment_count.get());
+    not_too_many(segment_bytes, count).map_err(unfit)?;
     let reserve = match count == before {
         true => present.reserve_segments.get().into(),
         false => reserve(present, count),

@@ -1,6 +1,7 @@
 //! Where a volume that becomes smaller is going to end (`docs/resize.md`).
 
-use super::{SegmentState, SegmentTable};
+use super::{Segment, SegmentState, SegmentTable};
+use crate::format::UsageEntry;
 
 /// Segments from number `end` on are going to be given up.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +40,18 @@ impl SegmentTable {
         let before = self.clean.range(after.min(end)..end).next();
         let before = before.or_else(|| self.clean.range(..end).next());
         before.or_else(|| self.clean.iter().next()).copied()
+    }
+
+    /// The volume has so many segments from now on. Those that are new are not
+    /// opened before they are released.
+    pub fn lengthen(&mut self, count: u32) -> Vec<u32> {
+        let before = self.segments.len() as u32;
+        let new = UsageEntry::default();
+        self.segments.extend((before..count).map(|_| Segment {
+            state: SegmentState::Leaving,
+            ..Segment::load(&new)
+        }));
+        (before..count).collect()
     }
 
     /// A segment has become clean.
