@@ -20,6 +20,7 @@ use varve_device::{Device, MemoryDevice, MemoryImage};
 use varve_fsck::check::{self, CheckOptions};
 use varve_fsck::repair::{RepairOptions, repair as repair_volume};
 use varve_fsck::salvage::{self, SalvageOptions};
+use varve_lfs::format::superblock::incompat_flags;
 use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
 use varve_lfs::{Lfs, ResizeOptions, Tuning};
 use zerocopy::{FromBytes, IntoBytes};
@@ -32,6 +33,8 @@ const READ_ONLY: u8 = 4;
 const WALK: u8 = 8;
 /// The volume is checked offline and not mounted.
 const CHECK: u8 = 16;
+/// The superblock says that the volume has been larger: less is refused then.
+const SHRUNK: u8 = 32;
 
 /// Bytes of the device on which sizes are changed.
 const RESIZED: u64 = 16 << 20;
@@ -55,7 +58,16 @@ fn crafted(data: &[u8]) -> (Arc<MemoryDevice>, u8) {
         repair(sample, &mut bytes);
     }
     let image = assemble(sample, &bytes);
-    (Arc::new(MemoryDevice::from_image(&image)), flags)
+    let device = Arc::new(MemoryDevice::from_image(&image));
+    if flags & SHRUNK != 0
+        && let Ok(mut superblock) = Lfs::find_superblock(&*device)
+    {
+        superblock.incompat = (superblock.incompat.get() | incompat_flags::SHRUNK).into();
+        let sealed = superblock.sealed_for(0);
+        let write = device.write(0, &[IoSlice::new(sealed.as_bytes())]);
+        write.expect("memory");
+    }
+    (device, flags)
 }
 
 /// Mounts an image, walks it, changes it, unmounts; or checks it.
@@ -158,6 +170,9 @@ pub fn resize_image(data: &[u8]) {
         let _ = varve_lfs::tune(&*device, &tuning);
     }
     assert!(!sound || errors() == 0, "unsound after a change of size");
+    if let Ok((lfs, system)) = sample::mount(device, false) {
+        walk::all(&lfs, &system);
+    }
 }
 
 /// The place in `bytes` that three bytes of input name; the highest bit wants
