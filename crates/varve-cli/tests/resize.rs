@@ -8,8 +8,8 @@ mod support;
 use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use support::mounted::{Mount, no_fuse};
-use support::{Scratch, VARVE, shell, varve};
+use support::mounted::{Mount, lacks, no_fuse};
+use support::{Scratch, VARVE, has, shell, umount, varve};
 
 #[test]
 fn tune_shows_and_changes_label_and_uuid() {
@@ -209,6 +209,54 @@ fn a_full_mount_grows_while_it_is_written() {
         assert!(fs::read(m.path(&format!("more{more}"))).unwrap() == vec![more; 1 << 20]);
     }
     m.finish();
+}
+
+/// A block device, which others make larger, and which keeps what stood behind the
+/// end of a volume that became smaller.
+#[test]
+fn a_volume_on_a_block_device_follows_it() {
+    let root = lacks("root", rustix::process::geteuid().is_root());
+    let loops = lacks("loop devices", fs::exists("/dev/loop-control").unwrap());
+    if root || loops || lacks("losetup", has("losetup")) || no_fuse() {
+        return;
+    }
+    let s = Scratch::new();
+    let image = s.text("image");
+    fs::File::create(&image).unwrap().set_len(64 << 20).unwrap();
+    let device = shell(&format!("losetup --find --show '{image}'"))
+        .trim()
+        .to_owned();
+    let lengthen = |bytes: u64| {
+        let file = fs::OpenOptions::new().write(true).open(&image).unwrap();
+        file.set_len(bytes).unwrap();
+        shell(&format!("losetup --set-capacity {device}"));
+    };
+    let done = std::panic::catch_unwind(|| {
+        varve(["mkfs", &device]).expect(0, "64 MiB");
+        let too_much = "giving it 134217728 bytes failed: the device has 67108864 bytes";
+        varve(["resize", &device, "128M"]).expect(1, too_much);
+        lengthen(128 << 20);
+        varve(["resize", &device, "max"]).expect(0, "128 MiB instead of 64 MiB");
+        varve(["resize", &device, "40M"]).expect(0, "40 MiB instead of 128 MiB");
+        varve(["fsck", "--data", &device]).expect(0, "clean");
+        // The copies that count are those of the smaller volume.
+        shell(&format!(
+            "dd if=/dev/urandom of={device} bs=512 count=1 status=none"
+        ));
+        varve(["fsck", "-p", "-f", &device]).expect(1, "REPAIRED");
+        varve(["info", &device]).expect(0, "size       40 MiB");
+        let dir = s.text("mnt");
+        fs::create_dir(&dir).unwrap();
+        varve(["mount", &device, &dir]).expect(0, "");
+        lengthen(256 << 20);
+        varve(["resize", &dir, "max"]).expect(0, "256 MiB instead of 40 MiB");
+        varve(["resize", &dir, "1G"]).expect(1, "the device has 268435456 bytes");
+        fs::write(s.path("mnt/much"), vec![5; 150 << 20]).unwrap();
+        umount(&dir);
+        varve(["fsck", "--data", &device]).expect(0, "clean");
+    });
+    shell(&format!("losetup --detach {device}"));
+    done.unwrap();
 }
 
 /// A server that is killed behind the growth leaves a volume of the new size.

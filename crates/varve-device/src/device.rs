@@ -28,7 +28,7 @@ pub struct Geometry {
 
 /// A failed device operation: what, where, why.
 #[derive(Debug, thiserror::Error)]
-#[error("{device}: {operation} of {length} bytes at byte {offset} failed: {source}")]
+#[error("{device}: {} failed: {source}", asked(*.operation, *.offset, *.length))]
 pub struct DeviceError {
     /// The device's name for people: a path, or `memory`.
     pub device: String,
@@ -36,11 +36,18 @@ pub struct DeviceError {
     pub operation: Operation,
     /// Byte address.
     pub offset: u64,
-    /// Bytes asked for; 0 for a flush.
+    /// Bytes asked for; 0 for a flush. With [`Operation::Resize`] those to have.
     pub length: u64,
     /// The operating system's, or the simulator's, reason.
     #[source]
     pub source: io::Error,
+}
+
+fn asked(operation: Operation, offset: u64, length: u64) -> String {
+    match operation {
+        Operation::Resize => format!("giving it {length} bytes"),
+        _ => format!("{operation} of {length} bytes at byte {offset}"),
+    }
 }
 
 /// The kinds of request a device serves.
@@ -194,8 +201,8 @@ pub trait Device: Send + Sync + fmt::Debug {
             false => Err(DeviceError {
                 device: self.name(),
                 operation: Operation::Resize,
-                offset: size.unwrap_or(present),
-                length: 0,
+                offset: 0,
+                length: size.unwrap_or(present),
                 source: io::ErrorKind::Unsupported.into(),
             }),
         }

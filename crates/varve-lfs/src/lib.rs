@@ -66,7 +66,7 @@ pub use heads::MAX_HEADS;
 pub use lfs::{Lfs, MountOptions};
 pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume};
 pub use recovery::RecoveryReport;
-pub use resize::{Grown, ResizeOptions, copy_bytes, plan_resize, resize};
+pub use resize::{Grown, ResizeOptions, plan_resize, resize};
 pub use segment_map::{SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
 pub use statistics::{STEPS, Statistics};

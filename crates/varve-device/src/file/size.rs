@@ -20,8 +20,8 @@ impl FileDevice {
         let failed = |error: io::Error| DeviceError {
             device: self.name(),
             operation: Operation::Resize,
-            offset: size.unwrap_or(0),
-            length: 0,
+            offset: 0,
+            length: size.unwrap_or(0),
             source: error,
         };
         let stat = rustix::fs::fstat(&self.fd).map_err(|error| failed(error.into()))?;

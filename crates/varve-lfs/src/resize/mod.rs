@@ -145,8 +145,7 @@ fn shrink(
     Ok(())
 }
 
-/// Bytes of superblock copies that a volume has, to tell what growing writes.
-#[must_use]
-pub fn copy_bytes(superblock: &Superblock) -> u64 {
+/// Bytes of superblock copies that a volume has, which growing writes.
+fn copy_bytes(superblock: &Superblock) -> u64 {
     superblock_offsets(superblock).count() as u64 * u64::from(superblock.write_unit.get())
 }

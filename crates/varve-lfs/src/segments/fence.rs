@@ -1,4 +1,5 @@
-//! Where a volume that becomes smaller is going to end (`docs/resize.md`).
+//! Fewer segments, or more (`docs/resize.md`): where a volume that becomes smaller is
+//! going to end, and what one that grows gets.
 
 use super::{Segment, SegmentState, SegmentTable};
 use crate::format::UsageEntry;
