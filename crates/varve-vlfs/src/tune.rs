@@ -55,3 +55,77 @@ pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
     }
     Ok(superblock)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{VlfsFormatOptions, VlfsMountOptions, format};
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use varve_device::{Clock, CrashExplorer, Limits, MemoryDevice, RecordingDevice, VirtualClock};
+    use varve_vlog::InOrder;
+
+    #[test]
+    fn a_power_cut_leaves_the_old_name_or_the_new_one() {
+        let device = Arc::new(MemoryDevice::new(16 << 20));
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(0, 1));
+        let options = VlfsFormatOptions {
+            label: "old".into(),
+            ..VlfsFormatOptions::default()
+        };
+        let before = format(&InOrder(device.clone()), &*clock, &options).unwrap();
+        let base = device.snapshot();
+        let recorder = RecordingDevice::new(MemoryDevice::from_image(&base));
+        let tuning = Tuning {
+            label: Some("new".into()),
+            uuid: Some([8; 16]),
+        };
+        let after = tune(&recorder, &tuning).unwrap();
+        assert_eq!(after.volume_tag(), before.volume_tag());
+        let trace = recorder.take_trace();
+        let mut seen = [0, 0];
+        for unit in [512, 4096] {
+            let mut crashes = CrashExplorer::new(&base, &trace, unit, Limits::default());
+            for stop in crashes.stops().collect::<Vec<_>>() {
+                let _ = crashes.for_each(stop, 1, |image, _| -> ControlFlow<()> {
+                    let device = Arc::new(MemoryDevice::from_image(&image));
+                    let medium = Arc::new(InOrder(device));
+                    let options = VlfsMountOptions::default();
+                    let vlfs = Vlfs::mount(medium, Arc::clone(&clock), options).unwrap();
+                    assert_eq!(vlfs.stopped(), None);
+                    let found = vlfs.superblock().as_bytes();
+                    assert!(found == before.as_bytes() || found == after.as_bytes());
+                    seen[usize::from(found == after.as_bytes())] += 1;
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 2), "{seen:?}");
+    }
+
+    #[test]
+    fn a_first_uuid_needs_no_feature() {
+        let device = Arc::new(MemoryDevice::new(16 << 20));
+        let clock = VirtualClock::new(0, 1);
+        let made = format(
+            &InOrder(device.clone()),
+            &clock,
+            &VlfsFormatOptions::default(),
+        );
+        let made = made.unwrap();
+        let named = |uuid| {
+            let tuning = Tuning {
+                label: None,
+                uuid: Some(uuid),
+            };
+            tune(&*device, &tuning).unwrap()
+        };
+        assert_ne!(named([8; 16]).incompat, made.incompat);
+        assert_eq!(named(made.uuid).as_bytes(), made.as_bytes());
+        let label = Some("x".repeat(65));
+        assert!(matches!(
+            tune(&*device, &Tuning { label, uuid: None }),
+            Err(Error::Unfit(_))
+        ));
+    }
+}
