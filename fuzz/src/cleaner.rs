@@ -7,8 +7,8 @@
 use crate::{image, sample, walk};
 use std::sync::Arc;
 use varve_device::MemoryDevice;
-use varve_lfs::Lfs;
 use varve_fsck::check::{self, CheckOptions};
+use varve_lfs::Lfs;
 use varve_lfs::cleaner::wire::{Answer, Block, Request};
 
 /// Messages of one input.

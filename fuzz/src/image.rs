@@ -13,14 +13,16 @@ use crate::sample::{self, Sample};
 use crate::structures::seal_record;
 use crate::walk;
 use std::collections::HashMap;
+use std::io::IoSlice;
 use std::mem::offset_of;
 use std::sync::{Arc, OnceLock};
-use varve_device::{MemoryDevice, MemoryImage};
-use varve_lfs::Lfs;
+use varve_device::{Device, MemoryDevice, MemoryImage};
 use varve_fsck::check::{self, CheckOptions};
-use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
 use varve_fsck::repair::{RepairOptions, repair as repair_volume};
 use varve_fsck::salvage::{self, SalvageOptions};
+use varve_lfs::format::superblock::incompat_flags;
+use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
+use varve_lfs::{Lfs, ResizeOptions, Tuning};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bits of the first byte of an input.
@@ -31,6 +33,11 @@ const READ_ONLY: u8 = 4;
 const WALK: u8 = 8;
 /// The volume is checked offline and not mounted.
 const CHECK: u8 = 16;
+/// The superblock says that the volume has been larger: less is refused then.
+const SHRUNK: u8 = 32;
+
+/// Bytes of the device on which sizes are changed.
+const RESIZED: u64 = 16 << 20;
 
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
@@ -51,7 +58,16 @@ fn crafted(data: &[u8]) -> (Arc<MemoryDevice>, u8) {
         repair(sample, &mut bytes);
     }
     let image = assemble(sample, &bytes);
-    (Arc::new(MemoryDevice::from_image(&image)), flags)
+    let device = Arc::new(MemoryDevice::from_image(&image));
+    if flags & SHRUNK != 0
+        && let Ok(mut superblock) = Lfs::find_superblock(&*device)
+    {
+        superblock.incompat = (superblock.incompat.get() | incompat_flags::SHRUNK).into();
+        let sealed = superblock.sealed_for(0);
+        let write = device.write(0, &[IoSlice::new(sealed.as_bytes())]);
+        write.expect("memory");
+    }
+    (device, flags)
 }
 
 /// Mounts an image, walks it, changes it, unmounts; or checks it.
@@ -113,6 +129,50 @@ pub fn mend_image(data: &[u8]) {
     let second = repair_volume(device.clone(), sample::clock(), &options).expect("repaired");
     assert!(!second.changed(), "after {first}\nagain {second}");
     assert_eq!(device.counters().snapshot().bytes_written, written);
+}
+
+/// Gives an image on a larger device another size, that the last byte draws: on a
+/// mount with [`WALK`], else offline. What was sound stays so.
+pub fn resize_image(data: &[u8]) {
+    let (small, flags) = crafted(data);
+    let device = Arc::new(MemoryDevice::new(RESIZED));
+    let mut bytes = vec![0; small.geometry().size.min(RESIZED) as usize];
+    let (from, to) = (small.read(0, &mut bytes), IoSlice::new(&bytes));
+    from.and_then(|()| device.write(0, &[to])).expect("memory");
+    let drawn = u64::from(data.last().copied().unwrap_or(0));
+    let wanted = RESIZED / 8 + drawn * (RESIZED / 256);
+    if flags & WALK != 0 {
+        if let Ok((lfs, system)) = sample::mount(device, flags & READ_ONLY != 0) {
+            let _ = lfs.grow(Some(wanted));
+            walk::all(&lfs, &system);
+        }
+        return;
+    }
+    let errors = || {
+        let options = CheckOptions {
+            data: true,
+            ..CheckOptions::default()
+        };
+        let checked = check::check(device.clone(), sample::clock(), &options);
+        checked.map_or(usize::MAX, |report| report.errors.len())
+    };
+    let sound = errors() == 0;
+    let options = ResizeOptions {
+        seed: Some(1),
+        ..ResizeOptions::default()
+    };
+    let shared: Arc<dyn Device> = device.clone();
+    let tuning = Tuning {
+        label: Some("fuzzed".into()),
+        uuid: Some([flags | 1; 16]),
+    };
+    if varve_lfs::resize(&shared, sample::clock(), wanted, &options).is_ok() {
+        let _ = varve_lfs::tune(&*device, &tuning);
+    }
+    assert!(!sound || errors() == 0, "unsound after a change of size");
+    if let Ok((lfs, system)) = sample::mount(device, false) {
+        walk::all(&lfs, &system);
+    }
 }
 
 /// The place in `bytes` that three bytes of input name; the highest bit wants

@@ -96,6 +96,11 @@ pub const TARGETS: &[Target] = &[
         seeds: image::seeds,
     },
     Target {
+        name: "resize_image",
+        run: image::resize_image,
+        seeds: image::seeds,
+    },
+    Target {
         name: "vld_structures",
         run: vld::structures,
         seeds: vld::structure_seeds,

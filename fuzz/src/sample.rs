@@ -205,7 +205,7 @@ impl Sample {
         let ring = (0..u64::from(superblock.record_count.get()))
             .map(|nth| superblock.ring_offset.get() + nth * slot);
         let owner = superblock.owner_offset.get();
-        let copies = superblock_offsets(&superblock);
+        let copies = superblock_offsets(&superblock).collect::<Vec<_>>();
         let mut used: Vec<Range<u64>> = found
             .iter()
             .map(|(at, partial)| *at..at + u64::from(partial.header.sectors.get()) * 512)

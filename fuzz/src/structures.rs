@@ -41,7 +41,7 @@ pub fn superblock(data: &[u8]) {
     measure(&parsed);
     let copies = parsed.segment_count.get() / parsed.copy_stride.get();
     if copies < 1 << 16 {
-        let offsets = varve_lfs::superblock_offsets(&parsed);
+        let offsets = varve_lfs::superblock_offsets(&parsed).collect::<Vec<_>>();
         let end = parsed.device_bytes.get() - u64::from(parsed.write_unit.get());
         assert!(offsets.iter().all(|&offset| offset <= end));
     }

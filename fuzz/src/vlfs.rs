@@ -82,7 +82,8 @@ fn samples(unit: u32) -> &'static [Vec<u8>; 2] {
             written.expect("room");
             if nth % 10 == 5 {
                 let value = vec![nth as u8; 300 + 1800 * nth as usize];
-                let set = system.setxattr(View::Live, &caller, ino, b"user.note", &value, false, false);
+                let set =
+                    system.setxattr(View::Live, &caller, ino, b"user.note", &value, false, false);
                 set.expect("room");
             }
             if nth % 4 == 0 {

@@ -28,7 +28,7 @@ pub struct Geometry {
 
 /// A failed device operation: what, where, why.
 #[derive(Debug, thiserror::Error)]
-#[error("{device}: {operation} of {length} bytes at byte {offset} failed: {source}")]
+#[error("{device}: {} failed: {source}", asked(*.operation, *.offset, *.length))]
 pub struct DeviceError {
     /// The device's name for people: a path, or `memory`.
     pub device: String,
@@ -36,11 +36,18 @@ pub struct DeviceError {
     pub operation: Operation,
     /// Byte address.
     pub offset: u64,
-    /// Bytes asked for; 0 for a flush.
+    /// Bytes asked for; 0 for a flush. With [`Operation::Resize`] those to have.
     pub length: u64,
     /// The operating system's, or the simulator's, reason.
     #[source]
     pub source: io::Error,
+}
+
+fn asked(operation: Operation, offset: u64, length: u64) -> String {
+    match operation {
+        Operation::Resize => format!("giving it {length} bytes"),
+        _ => format!("{operation} of {length} bytes at byte {offset}"),
+    }
 }
 
 /// The kinds of request a device serves.
@@ -54,6 +61,8 @@ pub enum Operation {
     Flush,
     /// A hint that a range holds nothing of value.
     Discard,
+    /// Another size.
+    Resize,
 }
 
 impl fmt::Display for Operation {
@@ -63,6 +72,7 @@ impl fmt::Display for Operation {
             Operation::Write => "write",
             Operation::Flush => "flush",
             Operation::Discard => "discard",
+            Operation::Resize => "resize",
         })
     }
 }
@@ -95,7 +105,7 @@ pub struct Extent {
 /// need no alignment (an implementation that needs some copies). All methods
 /// may be called from several threads at once.
 pub trait Device: Send + Sync + fmt::Debug {
-    /// The device's fixed measures.
+    /// The device's measures, which are fixed but for [`Device::set_size`].
     fn geometry(&self) -> Geometry;
 
     /// Fills `buffer` from `offset`.
@@ -174,6 +184,28 @@ pub trait Device: Send + Sync + fmt::Debug {
             length,
             hole: false,
         })
+    }
+
+    /// Takes notice of the bytes that the medium has now, or gives it so many where
+    /// it can have them: what is new reads as zeros, what is cut off is gone. What a
+    /// medium has beyond that is left alone if it cannot be cut. Answers how many the
+    /// device has now, durably. Nobody may use what is cut off meanwhile. The default
+    /// has one size for ever.
+    ///
+    /// # Errors
+    /// When the medium cannot have so many, or the device is read-only.
+    fn set_size(&self, size: Option<u64>) -> Result<u64> {
+        let present = self.geometry().size;
+        match size.is_none_or(|size| size == present) {
+            true => Ok(present),
+            false => Err(DeviceError {
+                device: self.name(),
+                operation: Operation::Resize,
+                offset: 0,
+                length: size.unwrap_or(present),
+                source: io::ErrorKind::Unsupported.into(),
+            }),
+        }
     }
 
     /// Sequential-write zones, if the device has them.

@@ -14,13 +14,14 @@ mod lock;
 mod many;
 mod open;
 mod ring;
+mod size;
 mod transfer;
 
 use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FallocateFlags, SeekFrom, seek};
 use rustix::io::Errno;
@@ -56,7 +57,10 @@ pub struct FileDevice {
     path: PathBuf,
     mode: OpenMode,
     io: IoMode,
-    geometry: Geometry,
+    /// As it was opened, but for the size.
+    opened: Geometry,
+    /// Bytes.
+    size: AtomicU64,
     /// Bytes; addresses and lengths of the memory given to direct I/O are
     /// multiples of it.
     memory_align: usize,
@@ -136,7 +140,7 @@ impl FileDevice {
     /// Bytes to which a short transfer is rounded down.
     fn granule(&self) -> usize {
         match self.io {
-            IoMode::Direct => self.geometry.logical_block as usize,
+            IoMode::Direct => self.opened.logical_block as usize,
             IoMode::Buffered | IoMode::Sync => 1,
         }
     }
@@ -232,7 +236,10 @@ impl FileDevice {
 
 impl Device for FileDevice {
     fn geometry(&self) -> Geometry {
-        self.geometry
+        Geometry {
+            size: self.size.load(Ordering::Acquire),
+            ..self.opened
+        }
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
@@ -297,7 +304,7 @@ impl Device for FileDevice {
     fn extent(&self, offset: u64, length: u64) -> Result<Extent> {
         check_request(self, Operation::Read, offset, length)?;
         let end = offset + length;
-        let block = u64::from(self.geometry.logical_block);
+        let block = u64::from(self.opened.logical_block);
         let whole = |at: u64| at.min(end) / block * block;
         let unknown = Extent {
             length,
@@ -317,6 +324,11 @@ impl Device for FileDevice {
             Err(_) => None,
         };
         Ok(found.unwrap_or(unknown))
+    }
+
+    /// An image file gets the size, sparse; a block device has the one it has.
+    fn set_size(&self, size: Option<u64>) -> Result<u64> {
+        self.set_size_with(size, Preallocate::Sparse)
     }
 
     fn name(&self) -> String {

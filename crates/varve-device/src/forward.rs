@@ -45,6 +45,10 @@ macro_rules! forward {
                 (**self).extent(offset, length)
             }
 
+            fn set_size(&self, size: Option<u64>) -> Result<u64> {
+                (**self).set_size(size)
+            }
+
             fn zones(&self) -> Option<Zones> {
                 (**self).zones()
             }

@@ -18,22 +18,131 @@ pub struct Identity {
 /// # Errors
 /// Says so if the label has more than 64 bytes.
 pub fn identity(label: &str, seed: Option<u64>) -> Result<Identity, String> {
-    let mut padded = [0; 64];
-    let Some(begin) = padded.get_mut(..label.len()) else {
-        return Err(format!("the label has {} bytes, 64 fit", label.len()));
-    };
-    begin.copy_from_slice(label.as_bytes());
+    let label = padded_label(label)?;
     let mut rng = match seed {
         Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
         None => rand::make_rng(),
     };
+    Ok(Identity {
+        uuid: uuid_from(&mut rng),
+        label,
+        hash_seed: rng.next_u64(),
+    })
+}
+
+fn uuid_from(rng: &mut impl Rng) -> [u8; 16] {
     let mut uuid = [0; 16];
     rng.fill_bytes(&mut uuid);
     uuid[6] = uuid[6] & 0x0f | 0x40;
     uuid[8] = uuid[8] & 0x3f | 0x80;
-    Ok(Identity {
-        uuid,
-        label: padded,
-        hash_seed: rng.next_u64(),
-    })
+    uuid
+}
+
+/// A UUID that nobody else has, version 4.
+pub fn random_uuid() -> [u8; 16] {
+    let mut rng: Xoshiro256PlusPlus = rand::make_rng();
+    uuid_from(&mut rng)
+}
+
+/// A label as superblocks have it.
+///
+/// # Errors
+/// Says so if it has more than 64 bytes, or a zero among them, which would end it.
+pub fn padded_label(label: &str) -> Result<[u8; 64], String> {
+    let mut padded = [0; 64];
+    let Some(begin) = padded.get_mut(..label.len()) else {
+        return Err(format!("the label has {} bytes, 64 fit", label.len()));
+    };
+    if label.contains('\0') {
+        return Err("a label has no zero byte".into());
+    }
+    begin.copy_from_slice(label.as_bytes());
+    Ok(padded)
+}
+
+/// A UUID as people write it: 32 hexadecimal digits, with hyphens behind the
+/// eighth, twelfth, sixteenth and twentieth or without any.
+///
+/// # Errors
+/// Says what would do.
+pub fn parse_uuid(text: &str) -> Result<[u8; 16], String> {
+    let wrong = || {
+        format!(
+            "`{text}` is no UUID: it is like 6b8f2f5e-0c1d-4a77-9a55-2d1c0a9b8e7f, not all zeros"
+        )
+    };
+    let hyphens = [8, 13, 18, 23];
+    let digits: Vec<u8> = match text.len() {
+        32 => text.bytes().collect(),
+        36 if hyphens.iter().all(|&at| text.as_bytes()[at] == b'-') => {
+            let digit = |(at, _): &(usize, u8)| !hyphens.contains(at);
+            let digits = text.bytes().enumerate().filter(digit);
+            digits.map(|(_, byte)| byte).collect()
+        }
+        _ => return Err(wrong()),
+    };
+    let mut uuid = [0; 16];
+    for (byte, pair) in uuid.iter_mut().zip(digits.chunks(2)) {
+        let nibble = |digit: u8| char::from(digit).to_digit(16).ok_or_else(wrong);
+        *byte = (nibble(pair[0])? << 4 | nibble(pair[1])?) as u8;
+    }
+    match uuid == [0; 16] {
+        true => Err(wrong()),
+        false => Ok(uuid),
+    }
+}
+
+/// A UUID as people read it.
+pub fn uuid_text(uuid: &[u8; 16]) -> String {
+    let mut text = String::with_capacity(36);
+    for (at, byte) in uuid.iter().enumerate() {
+        if [4, 6, 8, 10].contains(&at) {
+            text.push('-');
+        }
+        text += &format!("{byte:02x}");
+    }
+    text
+}
+
+/// What tells the structures of one volume from those of another: what its
+/// superblock keeps for it, or the beginning of the UUID.
+pub fn tag_of(uuid: &[u8; 16], own: Option<u64>) -> u64 {
+    let (first, _) = uuid.as_chunks::<8>();
+    own.unwrap_or(u64::from_le_bytes(first[0]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_is_read_as_it_is_written() {
+        let uuid = random_uuid();
+        let text = uuid_text(&uuid);
+        assert_eq!(text.len(), 36);
+        assert_eq!(parse_uuid(&text), Ok(uuid));
+        assert_eq!(parse_uuid(&text.to_uppercase()), Ok(uuid));
+        assert_eq!(parse_uuid(&text.replace('-', "")), Ok(uuid));
+        for wrong in [
+            "",
+            "random",
+            "00000000-0000-0000-0000-000000000000",
+            "6b8f2f5e-0c1d-4a77-9a55-2d1c0a9b8e7",
+            "6b8f2f5e-0c1d-4a77-9a55-2d1c0a9b8e7g",
+            "6b8f2f5e-0c1d-4a77-9a55+2d1c0a9b8e7f",
+            "6b8f2f5e-0c1d-4a77-9a552-d1c0a9b8e7f",
+            "6b8f2f5e0c1d4a779a552d1c0a9b8\u{e9}f",
+            "6b8f2f5e-0c1d-4a77-9a55-2d1c0a9b8\u{20ac}",
+        ] {
+            assert!(parse_uuid(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_label_fits_and_ends_nowhere_before_its_end() {
+        assert_eq!(&padded_label("lake").unwrap()[..5], b"lake\0");
+        assert_eq!(padded_label(&"x".repeat(64)).unwrap(), [b'x'; 64]);
+        assert!(padded_label(&"x".repeat(65)).is_err());
+        assert!(padded_label("a\0b").is_err());
+    }
 }

@@ -229,7 +229,7 @@ impl Summary {
                 format!("length {length} of {room} bytes"),
             ));
         }
-        if header.next_segment.get() >= geometry.segment_count {
+        if header.next_segment.get() >= geometry.segment_count && !geometry.shrunk {
             return Err(Malformed::new(
                 "summary",
                 "names a segment beyond the volume",
@@ -273,6 +273,9 @@ pub fn follows(
     let serial = position.serial.get() + 1;
     if header.serial.get() != serial {
         return bad(format!("serial {}, want {serial}", header.serial));
+    }
+    if header.next_segment.get() >= geometry.segment_count {
+        return bad("names a segment beyond the volume".into());
     }
     if planted::is(Planted::PredecessorUnchecked) {
         return Ok(());

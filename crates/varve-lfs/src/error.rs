@@ -60,9 +60,20 @@ pub enum Error {
     /// mkfs was asked for something impossible.
     #[error("cannot make a volume: {0}")]
     Format(String),
-    /// A mount was asked for something that it cannot do.
+    /// Something was asked for that the volume, or this mount of it, cannot do.
     #[error("{0}")]
     Unfit(String),
+    /// The volume is to become smaller than what it holds.
+    #[error(
+        "what the volume holds does not fit into {wanted} bytes: it needs {least}, of which some \
+         are kept for the cleaner"
+    )]
+    DoesNotFit {
+        /// Bytes that the volume should have.
+        wanted: u64,
+        /// Bytes that it can have at least.
+        least: u64,
+    },
     /// No clean segment is left, the reserve included.
     #[error("no clean segment left")]
     OutOfSegments,
@@ -112,7 +123,7 @@ impl From<Error> for varve_fs::Error {
             }
             Error::Unfit(_) => varve_fs::Error::Invalid("options"),
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
-            Error::OutOfSegments => varve_fs::Error::NoSpace,
+            Error::OutOfSegments | Error::DoesNotFit { .. } => varve_fs::Error::NoSpace,
             Error::Stopped(reason) | Error::Unwritten(reason) => varve_fs::Error::ReadOnly(reason),
             Error::NoInode(_) => varve_fs::Error::NotFound,
         }

@@ -33,7 +33,7 @@ impl From<Operation> for FailureKind {
     fn from(operation: Operation) -> Self {
         match operation {
             Operation::Read => FailureKind::Read,
-            Operation::Write | Operation::Discard => FailureKind::Write,
+            Operation::Write | Operation::Discard | Operation::Resize => FailureKind::Write,
             Operation::Flush => FailureKind::Flush,
         }
     }

@@ -8,13 +8,14 @@ use crate::control::fragments::Fragments;
 use crate::control::{CleanerSettings, Control, Pace};
 use crate::durability::Durability;
 use crate::error::Result;
+use crate::format::Superblock;
 use crate::format::inode::InodeImage;
 use crate::format::owner::OwnerIdentity;
-use crate::format::{Malformed, Superblock};
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::locks::{Ranked, RankedMutex, RankedRwLock};
 use crate::log::{LogState, Output};
+use crate::newest::Newest;
 use crate::policy::PolicyKind;
 use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
@@ -114,9 +115,10 @@ impl MountOptions {
 pub struct Lfs {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) superblock: Superblock,
+    pub(crate) superblock: Newest<Superblock>,
     pub(crate) volume_tag: u64,
-    pub(crate) geometry: Geometry,
+    /// Shared with the reader.
+    pub(crate) geometry: Arc<Newest<Geometry>>,
     pub(crate) options: MountOptions,
     pub(crate) reader: Reader,
     pub(crate) durability: Arc<Durability>,
@@ -206,75 +208,11 @@ impl Lfs {
         self.base_images.clear();
     }
 
-    /// The newest valid superblock of a device: the primary, or a copy.
+    /// The superblock of a device that counts: the primary, or a copy.
     ///
     /// # Errors
     /// `NoVolume` says why the primary was refused.
     pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
-        let size = device.geometry().size;
-        let unit = u64::from(device.geometry().logical_block).max(4096);
-        let read = |offset: u64| -> std::result::Result<Superblock, Malformed> {
-            let mut bytes = vec![0; unit as usize];
-            device
-                .read(offset, &mut bytes)
-                .map_err(|error| Malformed::new("superblock", error.to_string()))?;
-            Superblock::parse(&bytes, offset / 512)
-        };
-        if size < 2 * unit {
-            let reason = Malformed::new("superblock", format!("the device has only {size} bytes"));
-            return Err(crate::Error::NoVolume {
-                device: device.name(),
-                reason,
-            });
-        }
-        // Once more before a copy takes its place.
-        let reason = match read(0).or_else(|_| read(0)) {
-            Ok(superblock) => return check_size(device, superblock),
-            Err(reason) => reason,
-        };
-        // The last unit of the device, then every megabyte: copies stand at
-        // the start of segments, which are aligned to that or finer.
-        let last = (size / unit - 1) * unit;
-        let candidates = std::iter::once(last)
-            .chain((1..64).map(|i| i * (64 << 10)))
-            .chain((1..size >> 20).map(|i| i << 20).take(1 << 16));
-        for offset in candidates.filter(|offset| offset + unit <= size) {
-            if let Ok(superblock) = read(offset) {
-                tracing::warn!(%reason, offset, "using a copy of the superblock");
-                return check_size(device, superblock);
-            }
-        }
-        Err(crate::Error::NoVolume {
-            device: device.name(),
-            reason,
-        })
+        Ok(crate::superblocks::find(device)?.superblock)
     }
-}
-
-fn check_size(device: &dyn Device, superblock: Superblock) -> Result<Superblock> {
-    let size = device.geometry().size;
-    let unit = superblock.write_unit.get();
-    if superblock.device_bytes.get() > size {
-        let problem = format!(
-            "the volume needs {} bytes, the device has {size}",
-            superblock.device_bytes
-        );
-        let reason = Malformed::new("superblock", problem);
-        return Err(crate::Error::NoVolume {
-            device: device.name(),
-            reason,
-        });
-    }
-    if unit < device.geometry().logical_block {
-        let problem = format!(
-            "the write unit of {unit} bytes is finer than the device's block of {}",
-            device.geometry().logical_block
-        );
-        let reason = Malformed::new("superblock", problem);
-        return Err(crate::Error::NoVolume {
-            device: device.name(),
-            reason,
-        });
-    }
-    Ok(superblock)
 }

@@ -35,6 +35,7 @@ mod locks;
 mod log;
 mod mkfs;
 mod mount;
+mod newest;
 mod outside;
 mod pending;
 pub mod policy;
@@ -42,13 +43,16 @@ mod price;
 mod ranges;
 mod reader;
 mod recovery;
+mod resize;
 mod schedule;
 mod segment_map;
 mod segments;
 mod space;
 mod speed;
 mod statistics;
+mod superblocks;
 mod trim;
+mod tune;
 mod writer;
 
 /// For the model checker, which runs it alone.
@@ -60,11 +64,14 @@ pub use failures::{Failure, FailureKind, FailureOutcome};
 pub use geometry::Geometry;
 pub use heads::MAX_HEADS;
 pub use lfs::{Lfs, MountOptions};
-pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume, superblock_offsets};
+pub use mkfs::{FormatOptions, format as format_volume, plan as plan_volume};
 pub use recovery::RecoveryReport;
+pub use resize::{Grown, ResizeOptions, plan_resize, resize};
 pub use segment_map::{SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
 pub use statistics::{STEPS, Statistics};
+pub use superblocks::{newest_bytes, superblock_offsets};
+pub use tune::{Tuning, tune};
 pub use varve_format::OwnerIdentity;
 
 /// What those who look at a volume from outside share with the log, so that there
@@ -91,4 +98,5 @@ pub mod internal {
     };
     pub use crate::segments::SegmentTable;
     pub use crate::statistics::Counters;
+    pub use crate::superblocks::{newest as newest_superblock, write as write_superblocks};
 }

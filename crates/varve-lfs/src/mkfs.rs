@@ -1,14 +1,15 @@
 //! Making a volume.
 
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::format::checkpoint::{
     CheckpointRecord, MAGIC as RECORD_MAGIC, checkpoint_flags, record_bytes_for,
 };
-use crate::format::ifile::IMAP_OFFSET;
+use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, UNFINISHED_OFFSET, USAGE_OFFSET};
 use crate::format::inode::{InodeImage, Root};
 use crate::format::superblock::{CHECKSUM_CRC32C, MAGIC, VERSION, incompat_flags};
 use crate::format::{CheckpointHeader, LogPosition, Pointer, Superblock};
 use crate::geometry::Geometry;
+use crate::superblocks::{self, superblock_offsets};
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
 use varve_format::identity::{Identity, identity};
@@ -54,6 +55,8 @@ impl Default for FormatOptions {
 const COPIES: u32 = 8;
 /// Largest share of a volume above [`SMALL_VOLUME`] that may be reserve.
 const MAX_RESERVE_PERCENT: u64 = 5;
+/// Segments that the usage table has room for.
+const MAX_SEGMENTS: u64 = (UNFINISHED_OFFSET - USAGE_OFFSET) / ENTRY_BYTES as u64;
 /// Volumes up to this size may have a larger reserve.
 const SMALL_VOLUME: u64 = 64 << 20;
 
@@ -92,7 +95,8 @@ impl Reserve {
     pub fn of((segment_bytes, block_bytes): (u32, u32), count: u64) -> Self {
         let table = count * 32 + 2 * u64::from(block_bytes);
         let checkpoint = table + 9 * 4096;
-        let price = (checkpoint * count).div_ceil(u64::from(segment_bytes));
+        let price = checkpoint.saturating_mul(count);
+        let price = price.div_ceil(u64::from(segment_bytes));
         let fixed = 2 + table.div_ceil(u64::from(segment_bytes));
         let batch = 2 + u64::from((512 << 10) / segment_bytes).min(4);
         let batch = batch.max(price.isqrt() * 7 / 10);
@@ -139,7 +143,11 @@ pub fn fixed_layout(write_unit: u32, inode_bytes: u32, segment_bytes: u32) -> (u
 ///
 /// # Errors
 /// `Format` says what is impossible and what would do.
-pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result<Superblock> {
+pub fn plan(
+    device: &dyn Device,
+    options: &FormatOptions,
+    now_ns: i64,
+) -> Result<Superblock, Error> {
     let bad = |problem: String| Error::Format(problem);
     let disk = device.geometry();
     let unit = 4096
@@ -163,8 +171,16 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     // The last unit holds a superblock copy.
     let room = (disk.size / unit64 * unit64).saturating_sub(first_segment + unit64);
     let count = room / u64::from(segment_bytes.max(1));
-    let reserve = Reserve::of((segment_bytes.max(1), options.block_bytes), count).segments();
-    enough(device, segment_bytes, count, reserve)?;
+    let reserve = not_too_many(segment_bytes, count)
+        .map(|()| Reserve::of((segment_bytes.max(1), options.block_bytes), count).segments())
+        .and_then(|reserve| enough(segment_bytes, count, reserve).map(|()| reserve))
+        .map_err(|problem| {
+            bad(format!(
+                "{} of {} bytes: {problem}",
+                device.name(),
+                disk.size
+            ))
+        })?;
     let aligned = options.aligned && options.block_bytes.is_multiple_of(unit);
     let superblock = Superblock {
         magic: MAGIC,
@@ -200,7 +216,9 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
         generation: 1.into(),
         sector: 0.into(),
         reserve_segments: (reserve as u32).into(),
-        spare: [0; 292],
+        spare: [0; 4],
+        tag: 0.into(),
+        spare_2: [0; 280],
     }
     .sealed_for(0);
     // The reader's own check is the last word on what is possible.
@@ -208,38 +226,40 @@ pub fn plan(device: &dyn Device, options: &FormatOptions, now_ns: i64) -> Result
     Ok(superblock)
 }
 
+/// Refuses a volume of more segments than can be counted.
+///
+/// # Errors
+/// Says what would do.
+pub(crate) fn not_too_many(segment_bytes: u32, count: u64) -> Result<(), String> {
+    match count <= MAX_SEGMENTS {
+        true => Ok(()),
+        false => Err(format!(
+            "it gives {count} segments of {segment_bytes} bytes, at most {MAX_SEGMENTS} can be: \
+             use larger segments"
+        )),
+    }
+}
+
 /// Refuses a volume of too few segments, or of which too many are in reserve.
-fn enough(device: &dyn Device, segment_bytes: u32, count: u64, reserve: u64) -> Result<()> {
+///
+/// # Errors
+/// Says what would do.
+pub(crate) fn enough(segment_bytes: u32, count: u64, reserve: u64) -> Result<(), String> {
     let least = 2 * reserve.max(8);
     if count < least {
-        return Err(Error::Format(format!(
-            "{} of {} bytes gives {count} segments of {segment_bytes} bytes, at least {least} are \
-             needed: use a larger device or smaller segments",
-            device.name(),
-            device.geometry().size,
-        )));
+        return Err(format!(
+            "it gives {count} segments of {segment_bytes} bytes, at least {least} are needed: use \
+             a larger device or smaller segments"
+        ));
     }
     let volume_bytes = count * u64::from(segment_bytes);
     if volume_bytes > SMALL_VOLUME && reserve * 100 > count * MAX_RESERVE_PERCENT {
-        return Err(Error::Format(format!(
+        return Err(format!(
             "the reserve would be {reserve} of {count} segments, more than \
              {MAX_RESERVE_PERCENT} %: use smaller segments"
-        )));
+        ));
     }
     Ok(())
-}
-
-/// Byte addresses of every superblock copy, the primary first.
-pub fn superblock_offsets(superblock: &Superblock) -> Vec<u64> {
-    let geometry = Geometry::from(superblock);
-    let last = superblock.device_bytes.get() - u64::from(geometry.write_unit);
-    let in_segments = (0..geometry.segment_count)
-        .step_by(geometry.copy_stride as usize)
-        .map(|segment| geometry.byte(segment, 0));
-    std::iter::once(0)
-        .chain(in_segments)
-        .chain(std::iter::once(last))
-        .collect()
 }
 
 /// Makes an empty volume: superblocks and a first checkpoint. The root
@@ -247,7 +267,11 @@ pub fn superblock_offsets(superblock: &Superblock) -> Vec<u64> {
 ///
 /// # Errors
 /// `Format`, or device errors.
-pub fn format(device: &dyn Device, clock: &dyn Clock, options: &FormatOptions) -> Result<()> {
+pub fn format(
+    device: &dyn Device,
+    clock: &dyn Clock,
+    options: &FormatOptions,
+) -> Result<(), Error> {
     let now_ns = clock.now_ns();
     let superblock = plan(device, options, now_ns)?;
     let unit = superblock.write_unit.get() as usize;
@@ -270,16 +294,8 @@ pub fn format(device: &dyn Device, clock: &dyn Clock, options: &FormatOptions) -
     device.write(offset, &[IoSlice::new(&record)])?;
     device.flush()?;
     // The primary last: until it stands, there is no volume.
-    for offset in superblock_offsets(&superblock).into_iter().rev() {
-        let mut bytes = vec![0; unit];
-        bytes[..512].copy_from_slice(superblock.sealed_for(offset / 512).as_bytes());
-        if offset == 0 {
-            device.flush()?;
-        }
-        device.write(offset, &[IoSlice::new(&bytes)])?;
-    }
-    device.flush()?;
-    Ok(())
+    let copies = superblock_offsets(&superblock).collect();
+    superblocks::write(device, &superblock, copies)
 }
 
 /// The record of an empty volume.

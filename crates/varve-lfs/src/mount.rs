@@ -12,10 +12,12 @@ use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
 use crate::locks::{Rank, RankedMutex};
 use crate::log::{LogState, Output, Placement, write_patiently};
+use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
 use crate::statistics::Counters;
+use crate::superblocks;
 use quick_cache::sync::Cache;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -73,7 +75,8 @@ impl Lfs {
         options: MountOptions,
     ) -> Result<Lfs> {
         options.cleaner().check()?;
-        let superblock = Self::find_superblock(&*device)?;
+        let found = superblocks::find(&*device)?;
+        let superblock = found.superblock;
         let geometry = Geometry::from(&superblock);
         let counters = Arc::new(Counters::default());
         counters.failures.set_clock(Arc::clone(&clock));
@@ -89,7 +92,7 @@ impl Lfs {
         .follow_openings()
         .reading_ahead(options.read_threads);
         let recovered = recover(&*device, &superblock, &reader, &geometry)?;
-        let read_only = read_only_reason(&options, &superblock, &recovered.report.damage);
+        let read_only = read_only_reason(&options, &found, &recovered.report.damage);
         if read_only.is_none() {
             let clears = !planted::is(Planted::LeftoverKept);
             for &byte in recovered.leftovers.iter().filter(|_| clears) {
@@ -134,7 +137,7 @@ impl Lfs {
         read_only: Option<String>,
     ) -> Result<Lfs> {
         recovered.committed.get_mut().usage = recovered.usage;
-        let geometry = Geometry::from(&parts.superblock);
+        let geometry = Arc::clone(&parts.reader.geometry);
         let Parts {
             device,
             clock,
@@ -217,7 +220,7 @@ impl Lfs {
             read_only,
             device,
             clock,
-            superblock,
+            superblock: Newest::new(superblock),
             geometry,
             options,
             heads: end.heads(),
@@ -280,11 +283,11 @@ impl Lfs {
 
 fn read_only_reason(
     options: &MountOptions,
-    superblock: &crate::format::Superblock,
+    found: &superblocks::Found,
     damage: &[String],
 ) -> Option<String> {
-    let unknown =
-        superblock.read_only_compat.get() & !crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
+    let features = found.superblock.read_only_compat.get();
+    let unknown = features & !crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
     if options.read_only {
         Some("mounted read-only".into())
     } else if unknown != 0 {
@@ -292,7 +295,10 @@ fn read_only_reason(
             "it uses features {unknown:#x} that this program can only read"
         ))
     } else {
-        damage.first().cloned()
+        found
+            .disagreement
+            .clone()
+            .or_else(|| damage.first().cloned())
     }
 }
 

@@ -62,7 +62,7 @@ impl Lfs {
     /// A reader of the same volume that remembers, counts and reads by itself.
     pub fn reader_on(&self, device: Arc<dyn Device>, cache_bytes: u64) -> Reader {
         let (durability, counters) = (Arc::clone(&self.durability), Arc::default());
-        Reader::new(device, self.geometry, cache_bytes, durability, counters)
+        Reader::new(device, **self.geometry, cache_bytes, durability, counters)
     }
 
     /// What is committed, found by such a reader.

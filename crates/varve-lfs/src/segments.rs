@@ -10,9 +10,11 @@
 //! positions of both records.
 
 mod early;
+mod fence;
 mod hold;
 mod holes;
 mod plugs;
+mod table;
 
 pub use holes::Holes;
 
@@ -22,12 +24,11 @@ use crate::format::ifile::{NOT_EMPTY, usage_flags};
 use crate::heads::{LogEnd, is_entered};
 use crate::pending::Pending;
 use early::Records;
-use foldhash::HashMap;
+use fence::Fence;
 use plugs::Mapped;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use varve_fs::planted::{self, Planted};
 
 /// What may be done with a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,6 +170,8 @@ pub struct SegmentTable {
     overtaken: u64,
     /// The newest image has all that the log says up to this serial.
     folded: u64,
+    /// Where the volume is going to end.
+    fence: Option<Fence>,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
     pub(crate) waiting: Pending,
@@ -231,6 +234,7 @@ impl SegmentTable {
             stale: false,
             overtaken: 0,
             folded: newest.serial(),
+            fence: None,
             waiting: Pending::default(),
         }
     }
@@ -271,12 +275,7 @@ impl SegmentTable {
     /// # Errors
     /// `OutOfSegments`.
     pub fn take(&mut self, after: u32) -> Result<u32> {
-        let next = self
-            .clean
-            .range(after..)
-            .next()
-            .or_else(|| self.clean.iter().next());
-        let segment = *next.ok_or(Error::OutOfSegments)?;
+        let segment = self.next_clean(after).ok_or(Error::OutOfSegments)?;
         self.claim(segment);
         Ok(segment)
     }
@@ -348,109 +347,7 @@ impl SegmentTable {
         let entry = self.get_mut(segment);
         entry.state = SegmentState::Clean;
         entry.empty_since = 0;
-        self.clean.insert(segment);
-    }
-
-    /// The table for checkpoint `serial`, given what folding the frozen delta
-    /// changes in each segment. `boundary` is the checkpoint's position:
-    /// segments written behind it are not empty whatever the image says.
-    pub fn image(
-        &self,
-        serial: u64,
-        boundary: u64,
-        changes: &HashMap<u32, i64>,
-        newest: &HashMap<u32, i64>,
-    ) -> Vec<UsageEntry> {
-        let before = self.records.newest.unwrap_or(0);
-        self.iter()
-            .map(|(number, segment)| {
-                let change = changes.get(&number).copied().unwrap_or(0);
-                let live = apply_change(number, segment.live_bytes, change);
-                let empty = live == 0
-                    && segment.state != SegmentState::Open
-                    && segment.last_serial <= boundary;
-                let newest_ns = newest
-                    .get(&number)
-                    .copied()
-                    .unwrap_or(0)
-                    .max(segment.newest_ns);
-                UsageEntry {
-                    live_bytes: live.into(),
-                    incarnation: segment.incarnation.into(),
-                    flags: segment.flags(before).into(),
-                    newest_ns: newest_ns.into(),
-                    empty_since: if empty {
-                        segment.empty_since.min(serial)
-                    } else {
-                        NOT_EMPTY
-                    }
-                    .into(),
-                    ..UsageEntry::default()
-                }
-            })
-            .collect()
-    }
-
-    /// Checkpoint `serial` is durable with this table and these corrections;
-    /// segments written behind its `boundary` hold what it does not know.
-    /// Recovery rolls forward from serial `position`. Returns the segments that
-    /// became clean, or with `hold` will when they are released.
-    pub fn install(
-        &mut self,
-        serial: u64,
-        (boundary, position): (u64, u64),
-        table: &[UsageEntry],
-        corrections: &BTreeMap<u32, i64>,
-        hold: bool,
-    ) -> Vec<u32> {
-        let mut freed = Vec::new();
-        let held = self.held.unwrap_or(u64::MAX);
-        self.installed = serial;
-        self.folded = boundary;
-        // The table is exact again.
-        self.moved_from.clear();
-        self.stale = false;
-        self.records = Records {
-            newest: Some(position),
-            older: self.records.newest,
-        };
-        let records = self.records;
-        self.live_bytes = 0;
-        for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
-            let correction = corrections.get(&number).copied().unwrap_or(0);
-            segment.live_bytes = apply_change(number, entry.live_bytes.get(), correction);
-            self.live_bytes += u64::from(segment.live_bytes);
-            segment.newest_ns = segment.newest_ns.max(entry.newest_ns.get());
-            segment.data_only_recorded = entry.flags.get() & usage_flags::DATA_ONLY != 0
-                && entry.incarnation.get() == segment.incarnation;
-            if segment.state != SegmentState::Used {
-                continue;
-            }
-            // A correction can only kill what the table still counted; such a
-            // segment is found empty by the next checkpoint.
-            let empty = segment.live_bytes == 0
-                && entry.live_bytes.get() == 0
-                && segment.last_serial <= boundary;
-            segment.empty_since = if empty {
-                entry.empty_since.get()
-            } else {
-                NOT_EMPTY
-            };
-            if segment.live_bytes != 0 && segment.cleaned.is_some_and(|by| by <= serial) {
-                // Something lives there that its summaries do not tell of.
-                let live_bytes = segment.live_bytes;
-                tracing::error!(number, live_bytes, "a cleaned segment is not empty");
-                segment.cleaned = None;
-                segment.suspect = true;
-            }
-            let waited = segment.empty_since < serial || empty && records.spare(segment);
-            if waited && segment.empty_since <= held || planted::is(Planted::ReuseAfterOne) && empty
-            {
-                freed.push(number);
-            }
-        }
-        self.leave_for_good(&freed, hold);
-        freed
+        self.may_be_opened(segment);
     }
 
     /// Nothing refers to these any more: clean, or with `hold` until released.
@@ -480,16 +377,7 @@ impl SegmentTable {
             segment.state = SegmentState::Clean;
             segment.cleaned = None;
             segment.vacated = None;
-            self.clean.insert(number);
+            self.may_be_opened(number);
         }
     }
-}
-
-fn apply_change(segment: u32, live_bytes: u32, change: i64) -> u32 {
-    let live = i64::from(live_bytes) + change;
-    if live < 0 {
-        // Our own arithmetic, or a damaged table: never wrap, always say.
-        tracing::error!(segment, live_bytes, change, "usage count fell below zero");
-    }
-    live.clamp(0, i64::from(u32::MAX)) as u32
 }

@@ -303,7 +303,7 @@ pub fn matching(kind: FaultKind, requests: (u64, u64, u64)) -> u64 {
         Some(D::Read) => requests.0,
         Some(D::Write) => requests.1,
         Some(D::Flush) => requests.2,
-        Some(D::Discard) => 0,
+        Some(D::Discard | D::Resize) => 0,
         None => requests.0 + requests.1 + requests.2,
     }
 }

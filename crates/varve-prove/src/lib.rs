@@ -17,6 +17,7 @@
 //! | [`virtual_log`] | VLFS as a subject |
 //! | [`full`] | volumes filled and emptied again |
 //! | [`space`] | volumes of any layout filled with anything, and emptied in any order |
+//! | [`resized`] | another size and another name, cut short everywhere |
 //! | [`traces`] | stories that catch a missing rule |
 //! | [`leftover`] | what one life left torn and the next completes |
 //! | [`lost`] | a durable partial that is lost, each in turn |
@@ -60,6 +61,7 @@ pub mod panics;
 pub mod random;
 pub mod reference;
 pub mod repair;
+pub mod resized;
 pub mod room;
 pub mod rows;
 pub mod runner;

@@ -6,12 +6,15 @@ use crate::runner::new_clock;
 use crate::strangers::switch_policy;
 use crate::toy::{Bug, ToyLayout};
 use std::sync::Arc;
-use varve_device::{Clock, Device, MemoryDevice, MemoryImage};
+use varve_device::{Clock, Device, MemoryDevice, MemoryImage, Operation};
 use varve_fs::{FileSystem, InodeNo, Layout, MemoryLayout, MemoryOptions, Options, Result};
 use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::format::checkpoint::CheckpointRecord;
 use varve_lfs::policy::Coalescing;
-use varve_lfs::{FormatOptions, Lfs, MountOptions};
+use varve_lfs::{FormatOptions, Lfs, MountOptions, ResizeOptions};
+
+/// Bytes that a growing volume grows by.
+const GROWTH: u64 = (2 << 20) + 4096;
 
 /// The options every subject is mounted with: little memory, so that blocks
 /// are forgotten and written back, and no threads, so that runs repeat.
@@ -119,6 +122,9 @@ pub struct Log {
     /// Every mount that writes asks for another number of heads, up to that of
     /// `mount`.
     pub changing_heads: bool,
+    /// Bytes of the volume at first. Whoever is told to clean by another policy lets
+    /// it grow instead, until it has the whole device.
+    pub grows_from: Option<u64>,
 }
 
 impl Default for Log {
@@ -139,6 +145,7 @@ impl Default for Log {
             options: options(),
             flush_between: false,
             changing_heads: false,
+            grows_from: None,
         }
     }
 }
@@ -205,6 +212,20 @@ fn claim(system: &FileSystem<Arc<Lfs>>) -> Result<Claimed<Arc<Lfs>>> {
     }))
 }
 
+/// Lets a mounted volume grow a little, if the device is not all its own.
+///
+/// # Errors
+/// As growing, but for having no room to.
+fn grow(system: &FileSystem<Arc<Lfs>>) -> Result<()> {
+    let layout = system.layout();
+    let bytes = layout.superblock().device_bytes.get() + GROWTH;
+    match layout.grow(Some(bytes)) {
+        Ok(_) | Err(varve_lfs::Error::Unfit(_)) => Ok(()),
+        Err(varve_lfs::Error::Device(error)) if error.operation == Operation::Resize => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Log {
     /// The file system itself, mounted for writing.
     ///
@@ -254,7 +275,10 @@ impl Log {
             coalesce,
             claim,
             stranger: |system, stranger| stranger.step(system.layout()),
-            switch_policy,
+            switch_policy: match self.grows_from {
+                None => switch_policy,
+                Some(_) => grow,
+            },
             damage: |system| system.layout().recovery_report().damage.clone(),
             unmount: |system| Ok(system.layout().unmount()?),
         };
@@ -269,9 +293,17 @@ impl Subject for Log {
             seed: Some(0),
             ..self.mount.clone()
         };
-        let layout = Lfs::mount(device, Arc::clone(&clock), mount)?;
+        let layout = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), mount)?;
         FileSystem::format(&layout, &*clock, (0, 0))?;
-        Ok(layout.unmount()?)
+        layout.unmount()?;
+        if let Some(bytes) = self.grows_from {
+            let options = ResizeOptions {
+                seed: Some(0),
+                ..ResizeOptions::default()
+            };
+            varve_lfs::resize(&device, clock, bytes, &options)?;
+        }
+        Ok(())
     }
 
     fn mount(

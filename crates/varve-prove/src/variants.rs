@@ -120,6 +120,19 @@ impl Variant {
         variant
     }
 
+    /// So small that segments are cleaned and reused, and growing while it is used.
+    pub fn growing(seed: u64) -> Self {
+        let mut variant = Variant::under_cleaning(seed);
+        let subject = &mut variant.subject;
+        subject.grows_from = Some(subject.device_bytes);
+        subject.device_bytes = 16 << 20;
+        let kinds = &mut variant.plan.profile.kinds;
+        kinds.extend([Kind::SwitchPolicy; 3]);
+        kinds.extend([Kind::Kill, Kind::Claim, Kind::Move]);
+        variant.plan.units = vec![512, 4096];
+        variant
+    }
+
     /// Larger blocks, inodes and segments.
     pub fn with_other_measures(seed: u64) -> Self {
         let mut variant = Variant::plain(seed);

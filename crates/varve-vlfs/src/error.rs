@@ -58,6 +58,9 @@ pub enum Error {
     /// mkfs was asked for something impossible.
     #[error("cannot make a volume: {0}")]
     Format(String),
+    /// Something was asked for that the volume cannot have.
+    #[error("{0}")]
+    Unfit(String),
     /// No room is left, the reserve included.
     #[error("no room left")]
     Full,
@@ -84,6 +87,7 @@ impl From<Error> for varve_fs::Error {
                 }
             }
             Error::Format(_) => varve_fs::Error::Invalid("geometry"),
+            Error::Unfit(_) => varve_fs::Error::Invalid("options"),
             Error::Full => varve_fs::Error::NoSpace,
             Error::Stopped(reason) => varve_fs::Error::ReadOnly(reason),
             Error::NoInode(_) => varve_fs::Error::NotFound,

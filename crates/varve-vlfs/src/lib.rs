@@ -49,6 +49,7 @@ mod statistics;
 #[cfg(test)]
 mod tests;
 mod trim;
+mod tune;
 mod unfolded;
 mod walk;
 mod writer;
@@ -61,6 +62,7 @@ pub use mkfs::{VlfsFormatOptions, format, plan};
 pub use mount::VlfsMountOptions;
 pub use recovery::VlfsRecovery;
 pub use statistics::VlfsStatistics;
+pub use tune::{Tuning, tune};
 
 use compact::Compactor;
 use format::{Measures, Superblock};

@@ -109,7 +109,8 @@ pub fn plan(medium: &dyn Medium, options: &VlfsFormatOptions, now_ns: i64) -> Re
         reserve_blocks: 64.into(),
         created_ns: now_ns.into(),
         slots: slots.into(),
-        spare: [0; 328],
+        tag: 0.into(),
+        spare: [0; 320],
     };
     // Before the rest is derived from them.
     Measures::of(&superblock).check().map_err(bad)?;

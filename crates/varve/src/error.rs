@@ -179,8 +179,13 @@ impl Error {
                 return source.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
             }
             Failure::Open(_)
-            | Failure::Layout(varve_lfs::Error::Format(_))
-            | Failure::VirtualLog(varve_vlfs::Error::Format(_)) => Errno::INVAL,
+            | Failure::Layout(varve_lfs::Error::Format(_) | varve_lfs::Error::Unfit(_))
+            | Failure::VirtualLog(varve_vlfs::Error::Format(_) | varve_vlfs::Error::Unfit(_)) => {
+                Errno::INVAL
+            }
+            Failure::Layout(
+                varve_lfs::Error::DoesNotFit { .. } | varve_lfs::Error::OutOfSegments,
+            ) => Errno::NOSPC,
             Failure::Layout(_) | Failure::VirtualLog(_) => Errno::IO,
             Failure::Refused { errno, .. } => *errno,
         };

@@ -45,6 +45,7 @@
 
 pub mod admin;
 mod background;
+mod change;
 mod devices;
 mod error;
 mod file;

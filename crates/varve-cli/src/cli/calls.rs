@@ -2,7 +2,7 @@
 //! Root and whoever mounted may; the segment map, as the statistics, everybody
 //! who can open the root.
 
-use super::{cleaner_server, coalesce, scrub_server, top_server};
+use super::{cleaner_server, coalesce, resize_server, scrub_server, top_server};
 use serde_json::Value;
 use std::sync::Arc;
 use varve::admin::Verifier;
@@ -38,9 +38,10 @@ pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandle
         if let Some(answer) = coalesce::answer(&question, fs.layout()) {
             return Ok(varve_fuse::answer(&answer?.to_string()));
         }
-        let answer = match question.get("cleaner") {
-            Some(asked) => cleaner_server::answer(asked, fs.layout())?,
-            None => scrub_server::answer(&question, &verifier, fs.layout())?,
+        let answer = match (question.get("cleaner"), question.get("resize")) {
+            (Some(asked), _) => cleaner_server::answer(asked, fs.layout())?,
+            (_, Some(asked)) => resize_server::answer(asked, fs.layout())?,
+            _ => scrub_server::answer(&question, &verifier, fs.layout())?,
         };
         Ok(varve_fuse::answer(&answer.to_string()))
     })

@@ -26,6 +26,8 @@ mod mount_table;
 mod output;
 mod prometheus;
 mod prove;
+mod resize;
+mod resize_server;
 mod salvage;
 mod scrub;
 mod scrub_server;
@@ -35,6 +37,7 @@ mod size;
 mod stats;
 mod top;
 mod top_server;
+mod tune;
 mod umount;
 mod vld;
 mod vlfs;
@@ -59,6 +62,8 @@ enum Command {
     Dump(dump::Dump),
     Fsck(fsck::Fsck),
     Salvage(salvage::Salvage),
+    Tune(tune::Tune),
+    Resize(resize::Resize),
     Scrub(scrub::Scrub),
     Cleaner(cleaner::Cleaner),
     Stats(stats::Stats),
@@ -96,6 +101,8 @@ pub fn main() -> ExitCode {
         Command::Dump(command) => command.run(),
         Command::Fsck(command) => command.run(),
         Command::Salvage(command) => command.run(),
+        Command::Tune(command) => command.run(),
+        Command::Resize(command) => command.run(),
         Command::Scrub(command) => command.run(),
         Command::Cleaner(command) => command.run(),
         Command::Stats(command) => command.run(),

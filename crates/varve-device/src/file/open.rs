@@ -7,6 +7,7 @@
 //! - The size is a multiple of the logical block.
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -143,7 +144,7 @@ pub(super) fn create(
     let fd = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
         .map_err(|error| OpenError::io(path, "create", error))?;
     lock::lock(&fd, path, OpenMode::ReadWrite, 1)
-        .and_then(|()| fill(&fd, path, size, preallocate, io))
+        .and_then(|()| fill(&fd, path, 0..size, preallocate, io))
         .and_then(|()| sync_with_name(&fd, path))
         .and_then(|()| {
             let mut opened = Opened::new(fd);
@@ -159,20 +160,21 @@ pub(super) fn create(
         })
 }
 
-/// Gives a new file its size and space.
-fn fill(
+/// Gives a file its size, and space for the range, which ends with it.
+pub(super) fn fill(
     fd: &OwnedFd,
     path: &Path,
-    size: u64,
+    range: Range<u64>,
     preallocate: Preallocate<'_>,
     io: IoMode,
 ) -> Result<(), OpenError> {
-    rustix::fs::ftruncate(fd, size).map_err(|error| OpenError::io(path, "size", error))?;
-    let reserve = || rustix::fs::fallocate(fd, FallocateFlags::empty(), 0, size);
+    rustix::fs::ftruncate(fd, range.end).map_err(|error| OpenError::io(path, "size", error))?;
+    let length = range.end - range.start;
+    let reserve = || rustix::fs::fallocate(fd, FallocateFlags::empty(), range.start, length);
     let written = match preallocate {
         Preallocate::Sparse => Ok(()),
         // An outside recorder sees plain writes only, so the space is written.
-        Preallocate::Reserve if io == IoMode::Sync => write_zeros(fd, size, &mut |_, _| {}),
+        Preallocate::Reserve if io == IoMode::Sync => write_zeros(fd, &range, &mut |_, _| {}),
         Preallocate::Reserve => reserve().map_err(io::Error::from),
         Preallocate::Written(progress) => {
             if io != IoMode::Sync {
@@ -183,20 +185,25 @@ fn fill(
                     Err(error) => return Err(OpenError::io(path, "reserve space for", error)),
                 }
             }
-            write_zeros(fd, size, progress)
+            write_zeros(fd, &range, progress)
         }
     };
     written.map_err(|error| OpenError::io(path, "reserve space for", error))
 }
 
-fn write_zeros(fd: &OwnedFd, size: u64, progress: &mut dyn FnMut(u64, u64)) -> io::Result<()> {
+fn write_zeros(
+    fd: &OwnedFd,
+    range: &Range<u64>,
+    progress: &mut dyn FnMut(u64, u64),
+) -> io::Result<()> {
     let zeros = AlignedBuffer::zeroed(1 << 20);
+    let length = range.end - range.start;
     let mut done = 0;
-    while done < size {
-        let step = (zeros.len() as u64).min(size - done);
-        transfer::write_whole(fd, done, &zeros[..step as usize], 1)?;
+    while done < length {
+        let step = (zeros.len() as u64).min(length - done);
+        transfer::write_whole(fd, range.start + done, &zeros[..step as usize], 1)?;
         done += step;
-        progress(done, size);
+        progress(done, length);
     }
     Ok(())
 }
@@ -342,7 +349,8 @@ fn finish(
         // 512 even where memory may be aligned less: what drivers accept
         // below that differs, and nobody gains by it.
         memory_align: logical_block.max(memory_align) as usize,
-        geometry,
+        size: geometry.size.into(),
+        opened: geometry,
         note: opened.note,
         fd: opened.fd,
         _backing: opened.backing,

@@ -473,3 +473,43 @@ fn a_scattered_piece_that_fails_is_named() {
         assert!(here.iter().all(|byte| *byte == 0));
     }
 }
+
+#[test]
+fn a_file_gets_another_size_and_a_reader_does_not_give_it_one() {
+    let host = tempfile::tempdir().unwrap();
+    let path = host.path().join("image");
+    let sparse = Preallocate::Sparse;
+    let device = FileDevice::create(&path, 1 << 20, sparse, IoMode::Buffered).unwrap();
+    assert_eq!(device.set_size(None).unwrap(), 1 << 20);
+    assert_eq!(device.set_size(Some(3 << 20)).unwrap(), 3 << 20);
+    assert_eq!(device.geometry().size, 3 << 20);
+    device.write(2 << 20, &[IoSlice::new(&[7; 4096])]).unwrap();
+    let mut told = 0;
+    let mut progress = |done, _| told = done;
+    let written = Preallocate::Written(&mut progress);
+    assert_eq!(
+        device.set_size_with(Some(4 << 20), written).unwrap(),
+        4 << 20
+    );
+    assert_eq!(told, 1 << 20);
+    let mut bytes = vec![1; 4096];
+    device.read((4 << 20) - 4096, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 4096]);
+    assert_eq!(device.set_size(Some(2 << 20)).unwrap(), 2 << 20);
+    assert!(device.read(2 << 20, &mut bytes).is_err());
+    // What was cut off is gone.
+    device.set_size(Some(3 << 20)).unwrap();
+    device.read(2 << 20, &mut bytes).unwrap();
+    assert_eq!(bytes, [0; 4096]);
+    // Others may have made it longer, by no whole block.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    file.set_len((5 << 20) + 100).unwrap();
+    assert_eq!(device.set_size(None).unwrap(), 5 << 20);
+    assert!(device.set_size(Some(0)).is_err());
+    drop(device);
+    file.set_len(5 << 20).unwrap();
+    let reader = FileDevice::open(&path, OpenMode::ReadOnly, IoMode::Buffered).unwrap();
+    assert_eq!(reader.set_size(Some(5 << 20)).unwrap(), 5 << 20);
+    assert!(reader.set_size(Some(6 << 20)).is_err());
+    assert_eq!(std::fs::metadata(&path).unwrap().len(), 5 << 20);
+}

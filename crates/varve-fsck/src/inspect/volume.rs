@@ -4,6 +4,7 @@ mod text;
 
 use super::Inspector;
 use serde::Serialize;
+pub use varve_format::identity::uuid_text;
 use varve_lfs::format::checkpoint::{CheckpointRecord, checkpoint_flags};
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::format::{LogPosition, Superblock};
@@ -184,6 +185,9 @@ pub struct VolumeView {
     pub device: String,
     /// Identity, in the usual notation.
     pub uuid: String,
+    /// What stands in every structure of it: the beginning of the UUID that it was
+    /// made with.
+    pub tag: String,
     /// Name for people.
     pub label: String,
     /// Format version.
@@ -239,7 +243,6 @@ impl Inspector {
     pub fn superblocks(&self) -> Vec<SuperblockView> {
         let mut bytes = vec![0; self.geometry.write_unit as usize];
         superblock_offsets(&self.superblock)
-            .into_iter()
             .map(|offset| {
                 let parsed = self
                     .device
@@ -321,6 +324,7 @@ impl Inspector {
         VolumeView {
             device: self.device.name(),
             uuid: uuid_text(&sb.uuid),
+            tag: tag_text(sb.volume_tag()),
             label: sb.label_text(),
             version: sb.version.get(),
             features: [
@@ -353,15 +357,7 @@ impl Inspector {
     }
 }
 
-/// A UUID in its usual form.
-pub fn uuid_text(bytes: &[u8; 16]) -> String {
-    let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    let parts = [
-        &hex[..8],
-        &hex[8..12],
-        &hex[12..16],
-        &hex[16..20],
-        &hex[20..],
-    ];
-    parts.join("-")
+/// A volume tag as the beginning of a UUID: 16 digits.
+fn tag_text(tag: u64) -> String {
+    format!("{:016x}", tag.swap_bytes())
 }

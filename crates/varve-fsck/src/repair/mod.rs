@@ -35,7 +35,6 @@ mod remedies;
 mod report;
 mod session;
 mod storage;
-pub(crate) mod superblocks;
 mod trace;
 
 pub use report::{Action, RepairReport};
@@ -46,7 +45,9 @@ use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_lfs::format::Superblock;
 use varve_lfs::format::superblock::KNOWN_READ_ONLY_COMPAT;
-use varve_lfs::internal::{Counters, Durability, Parts, Reader};
+use varve_lfs::internal::{
+    Counters, Durability, Parts, Reader, newest_superblock, write_superblocks,
+};
 use varve_lfs::{Error, Geometry, Result};
 
 /// Rounds before repair gives in: each must have changed what is found.
@@ -145,7 +146,7 @@ struct Repair<'a> {
 impl Repair<'_> {
     /// One round: the findings it began with, and whether anything changed.
     fn round(&mut self) -> Result<(CheckReport, bool)> {
-        let superblock = superblocks::newest(&*self.device)?;
+        let superblock = newest_superblock(&*self.device)?;
         let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
         if unknown != 0 {
             let text =
@@ -232,7 +233,7 @@ impl Repair<'_> {
         if offsets.is_empty() {
             return Ok(false);
         }
-        superblocks::write(&*self.device, superblock, &offsets)?;
+        write_superblocks(&*self.device, superblock, offsets.clone())?;
         for offset in offsets {
             self.actions
                 .mended(format!("the superblock copy at byte {offset}"));

@@ -337,7 +337,9 @@ fn draft(
         generation: 1.into(),
         sector: 0.into(),
         reserve_segments: reserve.into(),
-        spare: [0; 292],
+        spare: [0; 4],
+        tag: 0.into(),
+        spare_2: [0; 280],
     })
 }
 

@@ -24,14 +24,14 @@ pub use copy::Copied;
 
 use crate::check::Phase;
 use crate::repair::evidence::Evidence;
-use crate::repair::{RepairOptions, RepairReport, repair, superblocks};
+use crate::repair::{RepairOptions, RepairReport, repair};
 use overlay::Overlay;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
 use varve_fs::{FileSystem, Options};
 use varve_lfs::format::Superblock;
-use varve_lfs::internal::{Reader, valid_records};
+use varve_lfs::internal::{Reader, newest_superblock, valid_records, write_superblocks};
 use varve_lfs::{Error, Geometry, Lfs, MountOptions, RecoveryReport, Result, superblock_offsets};
 
 /// How to salvage, and whom to tell how far it is.
@@ -104,12 +104,12 @@ pub fn open(
 ) -> Result<Salvaged> {
     let device: Arc<dyn Device> = Arc::new(Overlay::new(source));
     let tag = (options.volume_tag != 0).then_some(options.volume_tag);
-    let (superblock, superblock_inferred) = match superblocks::newest(&*device) {
+    let (superblock, superblock_inferred) = match newest_superblock(&*device) {
         Ok(found) if tag.is_none_or(|tag| tag == found.volume_tag()) => (found, false),
         _ => {
             let progress = |done, total| (options.progress)("searching", done, total);
             let found = infer::superblock(&*device, tag, options.case_fold, &progress)?;
-            superblocks::write(&*device, &found, &superblock_offsets(&found))?;
+            write_superblocks(&*device, &found, superblock_offsets(&found).collect())?;
             (found, true)
         }
     };

@@ -80,8 +80,9 @@ impl Summary {
             if let Entry::Block(block) = &entry
                 && block.kind == entry_kind::MAP
             {
-                let pointer = self.plug(geometry, block, &mut plugged)?;
-                items.push(map_item(geometry, block, pointer)?);
+                if let Some(pointer) = self.plug(geometry, block, &mut plugged)? {
+                    items.push(map_item(geometry, block, pointer)?);
+                }
                 continue;
             }
             let (ino, version) = file.ok_or_else(|| bad("an entry before any file"))?;
@@ -92,8 +93,9 @@ impl Summary {
                         return Err(bad("a block beyond the largest file"));
                     }
                     if block.flags & entry_flags::PLUG != 0 {
-                        let pointer = self.plug(geometry, &block, &mut plugged)?;
-                        items.push(block_item(ino, version, &block, pointer));
+                        if let Some(pointer) = self.plug(geometry, &block, &mut plugged)? {
+                            items.push(block_item(ino, version, &block, pointer));
+                        }
                         continue;
                     }
                     let apart = self.is_aligned() && !geometry.is_full(block.sectors.into());
@@ -125,6 +127,7 @@ impl Summary {
                         source,
                     }
                 }
+                Entry::Record(entry) if is_of_larger_life(geometry, &entry) => continue,
                 Entry::Record(entry) => {
                     let record = record_of(geometry, &entry, serial)
                         .ok_or_else(|| bad("a record with an impossible range"))?;
@@ -140,13 +143,14 @@ impl Summary {
     }
 
     /// The place of a block that stands in another segment: a whole block on a
-    /// write unit, and none of this summary's twice.
+    /// write unit, and none of this summary's twice. `None` if it stood beyond the
+    /// end that the volume has now.
     fn plug(
         &self,
         geometry: &Geometry,
         block: &BlockEntry,
         plugged: &mut BTreeSet<u64>,
-    ) -> std::result::Result<Pointer, Malformed> {
+    ) -> std::result::Result<Option<Pointer>, Malformed> {
         let bad = |problem: &str| Err(Malformed::new("summary", problem));
         let sector = block.source.get();
         if !self.is_aligned() || !matches!(block.kind, entry_kind::BLOCK | entry_kind::MAP) {
@@ -154,6 +158,10 @@ impl Summary {
         }
         if block.flags != entry_flags::PLUG || !geometry.is_full(block.sectors.into()) {
             return bad("a plug that is moved, or no whole block");
+        }
+        let end = geometry.byte(geometry.segment_count, 0) / SECTOR;
+        if geometry.shrunk && sector >= end {
+            return Ok(None);
         }
         let Some(segment) = geometry
             .segment_of(sector)
@@ -178,13 +186,8 @@ impl Summary {
         plugged.insert(sector);
         let incarnation = block.birth.get() as u32;
         let (crc, serial) = (block.crc.get(), self.header.serial.get());
-        Ok(Pointer::new(
-            sector,
-            block.sectors,
-            crc,
-            serial,
-            incarnation,
-        ))
+        let pointer = Pointer::new(sector, block.sectors, crc, serial, incarnation);
+        Ok(Some(pointer))
     }
 }
 
@@ -199,6 +202,14 @@ fn map_item(
         Some(segment) => Ok(ChainItem::Map { segment, pointer }),
         None => Err(Malformed::new("summary", "a map of another segment")),
     }
+}
+
+/// True of what was reserved when the volume had more segments, and has not been
+/// there since it has fewer than that takes.
+fn is_of_larger_life(geometry: &Geometry, entry: &RecordEntry) -> bool {
+    let (from, to) = (entry.from.get(), entry.to.get());
+    let reserves = entry.kind == entry_kind::RESERVED && from <= to && to <= MAX_BLOCK;
+    geometry.shrunk && reserves && !plausible(geometry, entry.kind, from, to)
 }
 
 /// What a record of partial `serial` says, if it is possible.

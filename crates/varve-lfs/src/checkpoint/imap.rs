@@ -47,7 +47,7 @@ impl Editor<'_, '_> {
     }
 
     fn entry(&mut self, ino: u64) -> Result<&mut ImapEntry> {
-        let geometry = self.fold.lfs.geometry;
+        let geometry = &self.fold.lfs.geometry;
         let at = (ino % geometry.entries_per_block()) as usize;
         let block = self.block(geometry.imap_block(ino))?;
         let entry = entries_mut::<ImapEntry>(block).get_mut(at);
@@ -200,7 +200,7 @@ impl Fold<'_> {
         next_ino: u64,
         edited: &mut BTreeMap<u64, Vec<u8>>,
     ) -> Result<Option<Version>> {
-        let geometry = self.lfs.geometry;
+        let geometry = &self.lfs.geometry;
         let (first, last) = (geometry.imap_block(0), geometry.imap_block(next_ino - 1));
         let mut version = self.base.first_version;
         for block in first..=last {

@@ -111,6 +111,11 @@ impl Lfs {
         self.checkpoint_as(&mut schedule, clean)
     }
 
+    /// As [`Lfs::take_checkpoint`], by who has the right to one.
+    pub(crate) fn checkpoint_now(&self, schedule: &mut Schedule) -> Result<()> {
+        self.checkpoint_as(schedule, false)
+    }
+
     /// Takes a checkpoint if there is room for it and, once one under way is
     /// complete, still a reason.
     pub(crate) fn take_checkpoint_if(&self, reason: impl Fn(&Lfs) -> bool) -> Result<()> {

@@ -102,6 +102,12 @@ impl Fold<'_> {
         for (nth, chunk) in entries.chunks(per_block).enumerate() {
             let block = first + nth as u64;
             let start = nth * per_block;
+            if self.are_given_up(start, chunk.len()) {
+                if written.is_empty() && self.has_block(block)? {
+                    changes.insert(block, None);
+                }
+                continue;
+            }
             let same = if written.is_empty() {
                 !self.frozen.touched_ifile.contains(&block) && {
                     let stored = self.ifile_content(block)?;
@@ -124,6 +130,17 @@ impl Fold<'_> {
             }
         }
         Ok(())
+    }
+
+    /// True if the table has no entries for so many segments from `first` on.
+    fn are_given_up(&self, first: usize, count: usize) -> bool {
+        let segments = self.lfs.segments.lock();
+        (first..first + count).all(|number| segments.is_given_up(number as u32))
+    }
+
+    fn has_block(&self, block: u64) -> Result<bool> {
+        let tree = self.base.ifile_tree(&self.lfs.reader);
+        Ok(tree.get(block)?.is_some())
     }
 
     /// Folds the ifile's own index. Blocks in `known_dead` have had their

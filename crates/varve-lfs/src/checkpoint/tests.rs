@@ -335,10 +335,12 @@ fn table_segments(lfs: &Lfs) -> usize {
 #[test]
 fn corrections_that_do_not_fit_go_into_the_table() {
     let (device, clock) = formatted(400 << 20, 64 << 10);
-    let mut lfs = mounted(&device, &clock);
+    let lfs = mounted(&device, &clock);
     let slot_bytes = u64::from(lfs.superblock.record_bytes.get());
     // Room for 31 corrections, as far as this mount knows.
-    lfs.superblock.record_bytes = 1024.into();
+    let mut superblock = *lfs.superblock;
+    superblock.record_bytes = 1024.into();
+    lfs.superblock.put(superblock);
     let lfs = Arc::new(lfs);
     let system =
         FileSystem::mount(Arc::clone(&lfs), Arc::clone(&clock), Options::default()).unwrap();

@@ -6,6 +6,7 @@
 //! relabel or resize a volume rewrite them, with a higher `generation`.
 
 use super::{Malformed, crc32c};
+use varve_format::identity::tag_of;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -80,7 +81,11 @@ pub struct Superblock {
     /// Segments held back from users: see `docs/format.md`, "Reserve".
     pub reserve_segments: U32,
     /// Zero.
-    pub spare: [u8; 292],
+    pub spare: [u8; 4],
+    /// The volume tag, with [`incompat_flags::OWN_TAG`]; else 0.
+    pub tag: U64,
+    /// Zero.
+    pub spare_2: [u8; 280],
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 const _: () = assert!(std::mem::offset_of!(Superblock, crc) == 8);
@@ -95,12 +100,21 @@ pub mod incompat_flags {
     /// The extended attributes of a file may take more than 65536 bytes.
     pub const LONG_XATTRS: u64 = 1 << 2;
 
-    /// All of them.
+    /// The volume tag is [`Superblock::tag`](super::Superblock::tag): the UUID was
+    /// changed.
+    pub const OWN_TAG: u64 = 1 << 3;
+
+    /// The volume has had more segments: summaries may name one beyond its end as
+    /// the next, or tell of blocks that stood there, if the log has gone on since.
+    pub const SHRUNK: u64 = 1 << 4;
+
+    /// Those of a new volume.
     pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS;
 }
 
 /// Incompatible features this version understands.
-pub const KNOWN_INCOMPAT: u64 = incompat_flags::ALL;
+pub const KNOWN_INCOMPAT: u64 =
+    incompat_flags::ALL | incompat_flags::OWN_TAG | incompat_flags::SHRUNK;
 /// Read-only-compatible features this version understands.
 pub const KNOWN_READ_ONLY_COMPAT: u64 = 0;
 
@@ -246,11 +260,24 @@ impl Superblock {
         String::from_utf8_lossy(&self.label[..end]).into_owned()
     }
 
-    /// First eight bytes of the UUID: the tag in every other structure.
+    /// The tag in every other structure: the first eight bytes of the UUID that
+    /// the volume was made with.
     pub fn volume_tag(&self) -> u64 {
-        let mut first = [0; 8];
-        first.copy_from_slice(&self.uuid[..8]);
-        u64::from_le_bytes(first)
+        let own = self.incompat.get() & incompat_flags::OWN_TAG != 0;
+        tag_of(&self.uuid, own.then_some(self.tag.get()))
+    }
+
+    /// With another UUID; the tag stays.
+    pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
+        let tag = self.volume_tag();
+        let own = tag_of(&uuid, None) != tag;
+        let others = self.incompat.get() & !incompat_flags::OWN_TAG;
+        self.uuid = uuid;
+        (self.incompat, self.tag) = match own {
+            true => ((others | incompat_flags::OWN_TAG).into(), tag.into()),
+            false => (others.into(), 0.into()),
+        };
+        self
     }
 
     /// True if names compare without regard to case.

@@ -64,7 +64,7 @@ fn superblocks_with_impossible_measures_are_refused() {
         (|sb| sb.magic[0] = b'X', "no Varve signature"),
         (|sb| sb.version = 2.into(), "format version 2"),
         (|sb| sb.checksum_kind = 9, "checksum kind 9"),
-        (|sb| sb.incompat = 8.into(), "needs features 0x8"),
+        (|sb| sb.incompat = 32.into(), "needs features 0x20"),
         (|sb| sb.block_bytes = 2048.into(), "block size 2048"),
         (|sb| sb.block_bytes = 5000.into(), "block size 5000"),
         (|sb| sb.write_unit = 512.into(), "write unit 512"),

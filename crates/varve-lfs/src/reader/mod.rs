@@ -21,6 +21,7 @@ use crate::error::Result;
 use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::Geometry;
+use crate::newest::{Newest, PerSegment};
 use crate::statistics::Counters;
 use ahead::Fetch;
 pub use metadata::Obsolete;
@@ -31,7 +32,6 @@ use quick_cache::sync::Cache;
 pub use source::ReadCause;
 use source::Source;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use varve_device::{Device, Workers};
 use varve_fs::planted::{self, Planted};
@@ -40,7 +40,7 @@ use windows::Windows;
 /// Reads stored blocks of one volume.
 pub struct Reader {
     source: Arc<Source>,
-    geometry: Geometry,
+    pub(crate) geometry: Arc<Newest<Geometry>>,
     meta: Cache<MetaKey, Meta, ByBytes>,
     last_page: LastPage,
     windows: Arc<Windows>,
@@ -50,7 +50,7 @@ pub struct Reader {
     patches: Patches,
     /// Under which number each segment was opened since the mount; 0 if it was
     /// not.
-    opened: Vec<AtomicU32>,
+    opened: PerSegment,
     plugged: Plugged,
 }
 
@@ -63,7 +63,9 @@ impl Reader {
         durability: Arc<Durability>,
         counters: Arc<Counters>,
     ) -> Self {
-        let source = Arc::new(Source::new(device, geometry, Arc::clone(&counters)));
+        let geometry = Arc::new(Newest::new(geometry));
+        let source = Source::new(device, Arc::clone(&geometry), Arc::clone(&counters));
+        let source = Arc::new(source);
         let windows = Arc::new(Windows::default());
         let meta = Cache::with_weighter((cache_bytes / 4096) as usize + 16, cache_bytes, ByBytes);
         Reader {
@@ -76,7 +78,7 @@ impl Reader {
             durability,
             counters,
             patches: Patches::default(),
-            opened: Vec::new(),
+            opened: PerSegment::none(),
             plugged: Plugged::default(),
         }
     }
@@ -149,16 +151,25 @@ impl Reader {
     }
 
     /// Segments are opened anew while this reads.
-    pub fn follow_openings(mut self) -> Self {
-        let segments = 0..self.geometry.segment_count;
-        self.opened = segments.map(|_| AtomicU32::new(0)).collect();
+    pub fn follow_openings(self) -> Self {
+        self.opened.add(self.geometry.segment_count);
         self
+    }
+
+    /// The volume grows, and has these measures from now on. Nobody has met a
+    /// pointer to what is new.
+    pub(crate) fn grow(&self, geometry: Geometry) {
+        if self.opened.is_kept() {
+            let before = self.geometry.segment_count;
+            self.opened.add(geometry.segment_count - before);
+        }
+        self.geometry.put(geometry);
     }
 
     /// What was stored in a segment is gone: it has been opened under this
     /// number.
     pub fn opened(&self, segment: u32, incarnation: u32) {
-        if let Some(opened) = self.opened.get(segment as usize) {
+        if let Some(opened) = self.opened.get(segment) {
             opened.store(incarnation, Release);
         }
         self.forget_segment(segment);
@@ -168,7 +179,7 @@ impl Reader {
     /// anew, or its place written over: another copy lives, and nothing is damaged.
     pub(crate) fn is_stale(&self, pointer: &Pointer) -> bool {
         let segment = self.geometry.segment_of(pointer.sector());
-        let opened = segment.and_then(|segment| self.opened.get(segment as usize));
+        let opened = segment.and_then(|segment| self.opened.get(segment));
         let opened = opened.map_or(0, |opened| opened.load(Acquire));
         opened != 0 && opened != pointer.incarnation() || self.plugged.covers(pointer)
     }

@@ -5,6 +5,7 @@ use crate::failures::{FailureKind, FailureOutcome};
 use crate::format::SECTOR;
 use crate::geometry::Geometry;
 use crate::locks::assert_may_wait;
+use crate::newest::Newest;
 use crate::reader::windows::WINDOW_BYTES;
 use crate::statistics::Counters;
 use std::ops::Range;
@@ -58,7 +59,7 @@ impl ReadCause {
 /// See the module's head.
 pub(super) struct Source {
     device: Arc<dyn Device>,
-    geometry: Geometry,
+    geometry: Arc<Newest<Geometry>>,
     /// Bytes that a request begins and ends on.
     pub align: u64,
     /// For runs, and for windows.
@@ -67,7 +68,11 @@ pub(super) struct Source {
 }
 
 impl Source {
-    pub fn new(device: Arc<dyn Device>, geometry: Geometry, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        device: Arc<dyn Device>,
+        geometry: Arc<Newest<Geometry>>,
+        counters: Arc<Counters>,
+    ) -> Self {
         let align = u64::from(device.geometry().logical_block).max(SECTOR);
         Source {
             device,

@@ -71,7 +71,7 @@ pub fn search(
                 continue;
             };
             let next = summary.header.next_segment.get();
-            if seen.insert(next) {
+            if next < geometry.segment_count && seen.insert(next) {
                 queue.push_back((next, geometry.payload_start(next)));
             }
             if summary.header.durable_through.get() > last {

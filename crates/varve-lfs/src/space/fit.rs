@@ -137,6 +137,15 @@ impl Lfs {
         }
     }
 
+    /// Bytes that the segments outside the reserve must have for what is on the
+    /// volume: an upper bound.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let total = self.committed.read().usage;
+        let metadata = self.metadata(total, Pending::default());
+        let known = self.price(total).saturating_add(metadata.counted);
+        known.saturating_add(metadata.unfolded)
+    }
+
     /// True if this part of the capacity is neither used nor going to be.
     pub(crate) fn has_slack(&self, part: u64) -> bool {
         let total = self.committed.read().usage;

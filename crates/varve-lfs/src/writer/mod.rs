@@ -14,6 +14,7 @@
 mod account;
 mod append;
 mod holes;
+mod onward;
 mod relocate;
 mod resize;
 

@@ -62,7 +62,7 @@ fn variant(
 
 /// A random workload on each variant of the log in turn, the plain one often.
 pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
-    let chosen = match index % 14 {
+    let chosen = match index % 15 {
         1 => Variant::with_claims(seed),
         2 => Variant::with_flushes_between(seed),
         3 => Variant::under_cleaning(seed),
@@ -76,6 +76,7 @@ pub fn crash_states(seed: u64, index: u64, done: &mut RowReport) -> Result<(), F
         11 => Variant::with_heads_and_flushes_between(seed),
         12 => Variant::with_changing_heads(seed),
         13 => Variant::under_coalescing(seed),
+        14 => Variant::growing(seed),
         _ => Variant::plain(seed),
     };
     variant(chosen, seed, index, done)

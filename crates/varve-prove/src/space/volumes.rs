@@ -63,7 +63,8 @@ impl Volumes for Logs {
         let log = Log::default();
         let choices: &[u32] = match shape.device_bytes {
             ..0x400_0000 => &[128 << 10, 256 << 10],
-            _ => &[256 << 10, 1 << 20],
+            // Larger ones are refused: the reserve would be more than 5 %.
+            _ => &[256 << 10, 512 << 10],
         };
         let segment_bytes = choices[(shape.variety % 2) as usize].max(shape.block_bytes * 16);
         Box::new(Log {

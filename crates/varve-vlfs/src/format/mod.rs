@@ -23,6 +23,8 @@ pub use node::{Fork, Node, NodeId};
 pub use place::Place;
 pub use record::{Record, Run, Totals};
 pub use regions::CheckpointHeader;
-pub use superblock::{CHANGES, Extent, LONG_XATTRS, MAGIC, Measures, PARTS, Superblock, VERSION};
+pub use superblock::{
+    CHANGES, Extent, LONG_XATTRS, MAGIC, Measures, OWN_TAG, PARTS, Superblock, VERSION,
+};
 
 pub(super) use varve_format::{Malformed, SECTOR, crc32c, entries};

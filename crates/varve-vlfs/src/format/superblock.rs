@@ -13,6 +13,7 @@
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
+use varve_format::identity::tag_of;
 use varve_format::inode::MAX_XATTR_BYTES;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -27,6 +28,8 @@ pub const CHANGES: u64 = 1;
 pub const PARTS: u64 = 2;
 /// Incompatible feature: extended attributes may take several blocks.
 pub const LONG_XATTRS: u64 = 4;
+/// Incompatible feature: the tag is [`Superblock::tag`]: the UUID was changed.
+pub const OWN_TAG: u64 = 8;
 const CHECKSUM_CRC32C: u8 = 1;
 /// Records of changes that may be live at once.
 const SLOTS_MAX: u64 = 1024;
@@ -73,8 +76,10 @@ pub struct Superblock {
     pub created_ns: I64,
     /// Records of changes that may be live at once; 0 without [`CHANGES`].
     pub slots: U64,
+    /// The tag of all other structures, with [`OWN_TAG`]; else 0.
+    pub tag: U64,
     /// Zero.
-    pub spare: [u8; 328],
+    pub spare: [u8; 320],
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 
@@ -107,7 +112,7 @@ impl Superblock {
                 found.version, found.checksum_kind
             )));
         }
-        let unknown = found.incompat.get() & !(CHANGES | PARTS | LONG_XATTRS);
+        let unknown = found.incompat.get() & !(CHANGES | PARTS | LONG_XATTRS | OWN_TAG);
         if unknown != 0 {
             return Err(bad(format!(
                 "needs features {unknown:#x} this program lacks"
@@ -128,10 +133,24 @@ impl Superblock {
         String::from_utf8_lossy(label).into_owned()
     }
 
-    /// First eight bytes of the UUID: the tag in every other structure.
+    /// The tag in every other structure: the first eight bytes of the UUID that
+    /// the volume was made with.
     pub fn volume_tag(&self) -> u64 {
-        let (first, _) = self.uuid.as_chunks::<8>();
-        u64::from_le_bytes(first[0])
+        let own = self.incompat.get() & OWN_TAG != 0;
+        tag_of(&self.uuid, own.then_some(self.tag.get()))
+    }
+
+    /// With another UUID; the tag stays.
+    pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
+        let tag = self.volume_tag();
+        let own = tag_of(&uuid, None) != tag;
+        let others = self.incompat.get() & !OWN_TAG;
+        self.uuid = uuid;
+        (self.incompat, self.tag) = match own {
+            true => ((others | OWN_TAG).into(), tag.into()),
+            false => (others.into(), 0.into()),
+        };
+        self
     }
 }
 

@@ -110,6 +110,9 @@ impl fmt::Display for VolumeView {
             self.device, self.device_bytes
         )?;
         writeln!(f, "volume:     {} \"{}\"", self.uuid, self.label)?;
+        if !self.uuid.replace('-', "").starts_with(&self.tag) {
+            writeln!(f, "tag:        {} (its first UUID began so)", self.tag)?;
+        }
         writeln!(
             f,
             "format:     version {}, generation {}, made {}",

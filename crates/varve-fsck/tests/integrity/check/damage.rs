@@ -579,9 +579,8 @@ fn torn_record_falls_back_to_the_one_before() {
 
 #[test]
 fn superblock_copies() {
-    for (nth, offset) in varve_lfs::superblock_offsets(&Patient::new().surgeon.superblock)
-        .into_iter()
-        .enumerate()
+    for (nth, offset) in
+        varve_lfs::superblock_offsets(&Patient::new().surgeon.superblock).enumerate()
     {
         let mut patient = Patient::new();
         patient.surgeon.bytes[offset as usize + 70] ^= 1;

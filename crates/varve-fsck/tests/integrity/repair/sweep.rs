@@ -128,7 +128,6 @@ fn superblocks_records_and_ifile_cost_nothing() {
     let (device, tree) = patient(128 << 10);
     let superblock = varve_lfs::Lfs::find_superblock(&*device).unwrap();
     let mut places: Vec<(u64, usize)> = superblock_offsets(&superblock)
-        .into_iter()
         .map(|offset| (offset, 4096))
         .collect();
     let slot = superblock.record_bytes.get();

@@ -84,7 +84,7 @@ fn what_a_record_still_needs_waits_for_checkpoints() {
 fn a_segment_with_an_illegible_summary_waits_for_checkpoints() {
     let (v, file) = Volume::aged();
     let segment = v.early(file).unwrap();
-    let geometry = v.lfs.geometry;
+    let geometry = **v.lfs.geometry;
     let summary = geometry.byte(segment, geometry.payload_start(segment));
     v.device
         .write(summary, &[IoSlice::new(&[0xff; 512])])

@@ -404,7 +404,7 @@ fn what_a_stranger_declares_waits_for_checkpoints_if_a_summary_is_illegible() {
         let segment = v.segment(v.place(file, 300));
         assert!(old.contains(&segment));
         if !legible {
-            let geometry = v.lfs.geometry;
+            let geometry = **v.lfs.geometry;
             v.spoil(geometry.byte(segment, geometry.payload_start(segment)));
         }
         let id = join(&v);

@@ -153,7 +153,7 @@ fn what_lives_is_fetched_in_runs_that_bridge_small_gaps() {
 /// differs from it in anything is taken for it.
 #[test]
 fn a_copy_told_of_twice_is_one_and_another_at_its_place_is_not() {
-    let geometry = Volume::new().lfs.geometry;
+    let geometry = **Volume::new().lfs.geometry;
     let item = |ino, version, block, birth, crc, xattrs| ChainItem::Block {
         ino: InodeNo(ino),
         version,

@@ -88,7 +88,7 @@ fn files_whose_acknowledged_changes_are_lost_are_named() {
 #[test]
 fn a_torn_unit_hides_no_other() {
     let v = Volume::new();
-    let (geometry, segment) = (v.lfs.geometry, 9);
+    let (geometry, segment) = (**v.lfs.geometry, 9);
     let unit = u64::from(geometry.write_unit);
     let first = geometry.byte(segment, 0);
     let whole: Vec<u8> = (0..geometry.segment_bytes / SECTOR as u32)

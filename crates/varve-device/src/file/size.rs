@@ -1,0 +1,83 @@
+//! Another size for an image file; the size that a block device has now.
+//!
+//! Invariant: the size that others see is one that the file has durably, so that
+//! no request that is let through lies outside of it.
+
+use super::open::{OpenError, Preallocate, fill};
+use super::{FileDevice, OpenMode};
+use crate::device::{Device, DeviceError, Operation, Result};
+use rustix::fs::{FileType, SeekFrom};
+use rustix::io::Errno;
+use std::io;
+use std::sync::atomic::Ordering;
+
+impl FileDevice {
+    /// As [`Device::set_size`]; the space of what is new is obtained in this way.
+    ///
+    /// # Errors
+    /// As there; or if the host has no room. The size is then what it was.
+    pub fn set_size_with(&self, size: Option<u64>, preallocate: Preallocate<'_>) -> Result<u64> {
+        let failed = |error: io::Error| DeviceError {
+            device: self.name(),
+            operation: Operation::Resize,
+            offset: 0,
+            length: size.unwrap_or(0),
+            source: error,
+        };
+        let stat = rustix::fs::fstat(&self.fd).map_err(|error| failed(error.into()))?;
+        let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+        let present = match is_file {
+            true => stat.st_size as u64,
+            false => rustix::fs::seek(&self.fd, SeekFrom::End(0)).map_err(|e| failed(e.into()))?,
+        };
+        let block = u64::from(self.opened.logical_block);
+        let whole = |bytes: u64| bytes - bytes % block;
+        let wanted = whole(size.unwrap_or(present));
+        if wanted == 0 {
+            return Err(failed(io::Error::other("no block is left")));
+        }
+        if wanted != present && size.is_some() {
+            if self.mode == OpenMode::ReadOnly {
+                return Err(failed(Errno::ROFS.into()));
+            }
+            match (is_file, wanted > present) {
+                (true, true) => self
+                    .lengthen(present, wanted, preallocate)
+                    .map_err(failed)?,
+                (true, false) => {
+                    // Nobody is let through to what is about to go.
+                    self.size.fetch_min(wanted, Ordering::AcqRel);
+                    rustix::fs::ftruncate(&self.fd, wanted).map_err(|e| failed(e.into()))?;
+                    rustix::fs::fsync(&self.fd).map_err(|e| failed(e.into()))?;
+                }
+                (false, true) => {
+                    let text = format!("the device has {present} bytes");
+                    return Err(failed(io::Error::other(text)));
+                }
+                (false, false) => {}
+            }
+        }
+        let now = match is_file {
+            true => wanted,
+            false => whole(present),
+        };
+        self.size.store(now, Ordering::Release);
+        Ok(now)
+    }
+
+    fn lengthen(&self, present: u64, wanted: u64, preallocate: Preallocate<'_>) -> io::Result<()> {
+        // What the last block had too little of is zeros, like what follows.
+        let begin = present - present % u64::from(self.opened.logical_block);
+        let filled = fill(&self.fd, &self.path, begin..wanted, preallocate, self.io)
+            .map_err(|error| match error {
+                OpenError::Io { source, .. } => source,
+                other => io::Error::other(other),
+            })
+            .and_then(|()| rustix::fs::fsync(&self.fd).map_err(io::Error::from));
+        if filled.is_err() {
+            // The first error is the one worth reporting.
+            let _ = rustix::fs::ftruncate(&self.fd, present);
+        }
+        filled
+    }
+}

@@ -1,0 +1,77 @@
+//! Fewer segments, or more (`docs/resize.md`): where a volume that becomes smaller is
+//! going to end, and what one that grows gets.
+
+use super::{Segment, SegmentState, SegmentTable};
+use crate::format::UsageEntry;
+
+/// Segments from number `end` on are going to be given up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Fence {
+    end: u32,
+    /// They are not opened any more; else only where no other is clean.
+    closed: bool,
+}
+
+impl Fence {
+    fn shuts_out(&self, segment: u32) -> bool {
+        self.closed && segment >= self.end
+    }
+}
+
+impl SegmentTable {
+    /// Segments from number `end` on are opened only where no other is clean.
+    pub fn set_fence(&mut self, end: u32) {
+        self.fence = Some(Fence { end, closed: false });
+    }
+
+    /// Segments behind the fence are not opened any more, and are left out of the
+    /// usage table once they are clean.
+    pub fn close_fence(&mut self) {
+        if let Some(fence) = &mut self.fence {
+            fence.closed = true;
+            let end = fence.end;
+            self.clean.retain(|&segment| segment < end);
+        }
+    }
+
+    /// The clean segment that comes next after `after`, before the fence if one is
+    /// clean there, in circular order.
+    pub(super) fn next_clean(&self, after: u32) -> Option<u32> {
+        let end = self.fence.map_or(u32::MAX, |fence| fence.end);
+        let before = self.clean.range(after.min(end)..end).next();
+        let before = before.or_else(|| self.clean.range(..end).next());
+        before.or_else(|| self.clean.iter().next()).copied()
+    }
+
+    /// The volume has so many segments from now on. Those that are new are not
+    /// opened before they are released.
+    pub fn lengthen(&mut self, count: u32) -> Vec<u32> {
+        let before = self.segments.len() as u32;
+        let new = UsageEntry::default();
+        self.segments.extend((before..count).map(|_| Segment {
+            state: SegmentState::Leaving,
+            ..Segment::load(&new)
+        }));
+        (before..count).collect()
+    }
+
+    /// A segment has become clean.
+    pub(super) fn may_be_opened(&mut self, segment: u32) {
+        if self.fence.is_none_or(|fence| !fence.shuts_out(segment)) {
+            self.clean.insert(segment);
+        }
+    }
+
+    /// True if it is behind the closed fence and nothing refers to it: the table has
+    /// no entry for it.
+    pub fn is_given_up(&self, segment: u32) -> bool {
+        let shut_out = self.fence.is_some_and(|fence| fence.shuts_out(segment));
+        shut_out && self.get(segment).state == SegmentState::Clean
+    }
+
+    /// Segments before the fence that may be opened.
+    pub fn clean_before_fence(&self) -> u64 {
+        let end = self.fence.map_or(u32::MAX, |fence| fence.end);
+        self.clean.range(..end).count() as u64
+    }
+}

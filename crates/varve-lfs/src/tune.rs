@@ -1,0 +1,56 @@
+//! Another label or UUID for a volume that nobody has mounted.
+//!
+//! Only superblocks change: what tells the volume's structures from those of
+//! others, its tag, stays (`docs/resize.md`).
+
+use crate::error::{Error, Result};
+use crate::format::Superblock;
+use crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
+use crate::superblocks;
+use varve_device::Device;
+use varve_format::identity::padded_label;
+
+/// What is to change.
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
+    /// Name for people, at most 64 bytes of UTF-8.
+    pub label: Option<String>,
+    /// Identity.
+    pub uuid: Option<[u8; 16]>,
+}
+
+/// The superblock that an offline change begins with: of all whole copies one of
+/// the highest generation, so that a change which was interrupted is completed.
+///
+/// # Errors
+/// `NoVolume`, or `Unfit` if this program must not write the volume.
+pub(crate) fn to_be_changed(device: &dyn Device) -> Result<Superblock> {
+    let superblock = superblocks::newest(device)?;
+    let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
+    match unknown {
+        0 => Ok(superblock),
+        _ => Err(Error::Unfit(format!(
+            "the volume uses features {unknown:#x} that this program can only read"
+        ))),
+    }
+}
+
+/// Changes the label or the UUID. A power cut leaves the old ones or the new
+/// ones.
+///
+/// # Errors
+/// `Unfit` for a label that is too long, `NoVolume`, or device errors.
+pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
+    let mut superblock = to_be_changed(device)?;
+    if let Some(label) = &tuning.label {
+        superblock.label = padded_label(label).map_err(Error::Unfit)?;
+    }
+    if let Some(uuid) = tuning.uuid {
+        superblock = superblock.with_uuid(uuid);
+    }
+    let present = superblocks::find(device)?.superblock;
+    if superblock.sealed_for(0) == present.sealed_for(0) {
+        return Ok(present);
+    }
+    superblocks::replace(device, superblock)
+}

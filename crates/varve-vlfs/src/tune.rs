@@ -1,0 +1,131 @@
+//! Another label or UUID for a volume that nobody has mounted.
+//!
+//! The copy in the last block is written first, then, after a flush, the first
+//! block: the commit point. If the power goes while that is written, the copy
+//! takes its place. The tag of all other structures stays (`docs/resize.md`).
+
+use crate::Vlfs;
+use crate::error::{Error, Result};
+use crate::format::{Measures, Superblock};
+use std::io::IoSlice;
+use varve_device::Device;
+use varve_format::identity::padded_label;
+use zerocopy::IntoBytes;
+
+/// What is to change.
+#[derive(Clone, Debug, Default)]
+pub struct Tuning {
+    /// Name for people, at most 64 bytes of UTF-8.
+    pub label: Option<String>,
+    /// Identity.
+    pub uuid: Option<[u8; 16]>,
+}
+
+/// Changes the label or the UUID. A power cut leaves the old ones or the new
+/// ones.
+///
+/// # Errors
+/// `Unfit` for a label that is too long or a volume that this program must not
+/// write, `NoVolume`, or device errors.
+pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
+    let present = Vlfs::find_superblock(device)?;
+    let unknown = present.read_only_compat.get();
+    if unknown != 0 {
+        return Err(Error::Unfit(format!(
+            "the volume uses features {unknown:#x} that this program can only read"
+        )));
+    }
+    let mut superblock = present;
+    if let Some(label) = &tuning.label {
+        superblock.label = padded_label(label).map_err(Error::Unfit)?;
+    }
+    if let Some(uuid) = tuning.uuid {
+        superblock = superblock.with_uuid(uuid);
+    }
+    let superblock = superblock.sealed();
+    if superblock.as_bytes() == present.as_bytes() {
+        return Ok(present);
+    }
+    let measures = Measures::of(&superblock);
+    let mut bytes = vec![0; measures.block_bytes as usize];
+    bytes[..512].copy_from_slice(superblock.as_bytes());
+    for block in [measures.last_block(), 0] {
+        device.write(measures.block_byte(block), &[IoSlice::new(&bytes)])?;
+        device.flush()?;
+    }
+    Ok(superblock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{VlfsFormatOptions, VlfsMountOptions, format};
+    use std::ops::ControlFlow;
+    use std::sync::Arc;
+    use varve_device::{Clock, CrashExplorer, Limits, MemoryDevice, RecordingDevice, VirtualClock};
+    use varve_vlog::InOrder;
+
+    #[test]
+    fn a_power_cut_leaves_the_old_name_or_the_new_one() {
+        let device = Arc::new(MemoryDevice::new(16 << 20));
+        let clock: Arc<dyn Clock> = Arc::new(VirtualClock::new(0, 1));
+        let options = VlfsFormatOptions {
+            label: "old".into(),
+            ..VlfsFormatOptions::default()
+        };
+        let before = format(&InOrder(device.clone()), &*clock, &options).unwrap();
+        let base = device.snapshot();
+        let recorder = RecordingDevice::new(MemoryDevice::from_image(&base));
+        let tuning = Tuning {
+            label: Some("new".into()),
+            uuid: Some([8; 16]),
+        };
+        let after = tune(&recorder, &tuning).unwrap();
+        assert_eq!(after.volume_tag(), before.volume_tag());
+        let trace = recorder.take_trace();
+        let mut seen = [0, 0];
+        for unit in [512, 4096] {
+            let mut crashes = CrashExplorer::new(&base, &trace, unit, Limits::default());
+            for stop in crashes.stops().collect::<Vec<_>>() {
+                let _ = crashes.for_each(stop, 1, |image, _| -> ControlFlow<()> {
+                    let device = Arc::new(MemoryDevice::from_image(&image));
+                    let medium = Arc::new(InOrder(device));
+                    let options = VlfsMountOptions::default();
+                    let vlfs = Vlfs::mount(medium, Arc::clone(&clock), options).unwrap();
+                    assert_eq!(vlfs.stopped(), None);
+                    let found = vlfs.superblock().as_bytes();
+                    assert!(found == before.as_bytes() || found == after.as_bytes());
+                    seen[usize::from(found == after.as_bytes())] += 1;
+                    ControlFlow::Continue(())
+                });
+            }
+        }
+        assert!(seen.iter().all(|count| *count > 2), "{seen:?}");
+    }
+
+    #[test]
+    fn a_first_uuid_needs_no_feature() {
+        let device = Arc::new(MemoryDevice::new(16 << 20));
+        let clock = VirtualClock::new(0, 1);
+        let made = format(
+            &InOrder(device.clone()),
+            &clock,
+            &VlfsFormatOptions::default(),
+        );
+        let made = made.unwrap();
+        let named = |uuid| {
+            let tuning = Tuning {
+                label: None,
+                uuid: Some(uuid),
+            };
+            tune(&*device, &tuning).unwrap()
+        };
+        assert_ne!(named([8; 16]).incompat, made.incompat);
+        assert_eq!(named(made.uuid).as_bytes(), made.as_bytes());
+        let label = Some("x".repeat(65));
+        assert!(matches!(
+            tune(&*device, &Tuning { label, uuid: None }),
+            Err(Error::Unfit(_))
+        ));
+    }
+}

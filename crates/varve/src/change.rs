@@ -1,0 +1,190 @@
+//! Another size, label or UUID for a volume that nobody has open.
+//!
+//! What is changed, in which order, and what a power cut leaves is the layout's
+//! affair (`docs/resize.md`). Here the image file is made longer before, and cut
+//! after.
+
+use crate::devices::{Superblock, find_superblock, open_device};
+use crate::error::{Error, Result};
+use crate::host;
+use crate::options::Preallocation;
+use rustix::io::Errno;
+use std::path::Path;
+use std::sync::Arc;
+use varve_device::{Device, DeviceError, FileDevice, HostClock, IoMode, OpenMode, Preallocate};
+use varve_lfs::ResizeOptions;
+
+/// What [`tune`] changes.
+#[derive(Clone, Debug, Default)]
+pub struct Tune {
+    /// Name for people, at most 64 bytes.
+    pub label: Option<String>,
+    /// Identity. What tells the structures of the volume from those of others stays
+    /// what it was.
+    pub uuid: Option<[u8; 16]>,
+}
+
+/// The size that a volume is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewSize {
+    /// So many bytes, or a few less: image files become longer or shorter.
+    Bytes(u64),
+    /// All that the file or block device has now.
+    Max,
+}
+
+/// What [`resize`] is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResizeStage {
+    /// The image is being written, in bytes.
+    Writing,
+    /// What is behind the new end is being moved, in segments.
+    Moving,
+}
+
+/// What became of a size.
+#[derive(Clone, Copy, Debug)]
+pub struct Resized {
+    /// As it was.
+    pub before: varve_lfs::format::Superblock,
+    /// As it is.
+    pub after: varve_lfs::format::Superblock,
+    /// Bytes of the file or block device.
+    pub device_bytes: u64,
+}
+
+/// Changes the label or the UUID of a volume that nobody has open; without either
+/// it only tells. A power cut leaves the old ones or the new ones.
+///
+/// ```
+/// use varve::{Volume, admin::{self, Superblock, Tune}};
+/// # let host = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&host)?;
+/// Volume::create("lake.img", 32 << 20)?.close()?;
+/// let tune = Tune { label: Some("lake".into()), ..Tune::default() };
+/// let Superblock::Log(superblock) = admin::tune("lake.img", &tune)? else { unreachable!() };
+/// assert_eq!(superblock.label_text(), "lake");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `ResourceBusy` if it is in use, `InvalidInput` for a label that is too long,
+/// `InvalidData` if there is no volume, what the host answers.
+pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
+    let mode = match tune.label.is_none() && tune.uuid.is_none() {
+        true => OpenMode::ReadOnly,
+        false => OpenMode::ReadWrite,
+    };
+    let device = open_device(path.as_ref(), mode, IoMode::Direct)?;
+    let found = find_superblock(&device)?;
+    if mode == OpenMode::ReadOnly {
+        return Ok(found);
+    }
+    let Tune { label, uuid } = tune.clone();
+    Ok(match found {
+        Superblock::Log(_) => Superblock::Log(varve_lfs::tune(
+            &device,
+            &varve_lfs::Tuning { label, uuid },
+        )?),
+        Superblock::VirtualLog(_) => {
+            let tuning = varve_vlfs::Tuning { label, uuid };
+            Superblock::VirtualLog(varve_vlfs::tune(&device, &tuning)?)
+        }
+    })
+}
+
+/// Gives a volume that nobody has open another size. A power cut leaves it with
+/// the old size or the new one, and whole; the same call completes it.
+///
+/// ```
+/// use varve::{Preallocation, Volume, admin::{self, NewSize}};
+/// # let host = tempfile::tempdir()?;
+/// # std::env::set_current_dir(&host)?;
+/// Volume::create("lake.img", 32 << 20)?.close()?;
+/// let sparse = Preallocation::Sparse;
+/// admin::resize("lake.img", NewSize::Bytes(64 << 20), sparse, &mut |_, _, _| {})?;
+/// admin::resize("lake.img", NewSize::Bytes(16 << 20), sparse, &mut |_, _, _| {})?;
+/// assert_eq!(std::fs::metadata("lake.img")?.len(), 16 << 20);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// `ResourceBusy` if it is in use, `StorageFull` if what lives does not fit,
+/// `InvalidInput` for a size that cannot be, `Unsupported` on the virtual log,
+/// `InvalidData` if there is no volume, what the host answers.
+pub fn resize(
+    path: impl AsRef<Path>,
+    size: NewSize,
+    preallocate: Preallocation,
+    progress: &mut dyn FnMut(ResizeStage, u64, u64),
+) -> Result<Resized> {
+    let path = path.as_ref();
+    let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
+    let Superblock::Log(before) = find_superblock(&device)? else {
+        let problem = "is a volume on the virtual log (VLFS), whose size cannot be changed";
+        let advice = "make another one and copy";
+        return Err(Error::refused(path, Errno::OPNOTSUPP, problem, advice));
+    };
+    let present = device.geometry().size;
+    let bytes = match size {
+        NewSize::Bytes(bytes) => bytes,
+        NewSize::Max => present,
+    };
+    // Before anything is changed.
+    let planned = varve_lfs::plan_resize(&before, bytes)?.device_bytes.get();
+    if planned > present {
+        lengthen(&device, planned, preallocate, &mut |done, total| {
+            progress(ResizeStage::Writing, done, total);
+        })
+        .map_err(varve_lfs::Error::Device)?;
+    }
+    let told = std::cell::RefCell::new(progress);
+    let options = ResizeOptions {
+        owner: host::identity(),
+        progress: &|done, total| (*told.borrow_mut())(ResizeStage::Moving, done, total),
+        ..ResizeOptions::default()
+    };
+    let shared: Arc<dyn Device> = device.clone();
+    let resized = varve_lfs::resize(&shared, Arc::new(HostClock::default()), bytes, &options);
+    let after = match resized {
+        Ok(after) => after,
+        Err(error) => {
+            // As it was, if no superblock says more already.
+            let said = varve_lfs::newest_bytes(&device);
+            if planned > present && said.is_ok_and(|bytes| bytes <= present) {
+                // The first error is the one worth reporting.
+                let _ = device.set_size(Some(present));
+            }
+            return Err(error.into());
+        }
+    };
+    let shrunk = after.device_bytes.get() <= before.device_bytes.get();
+    if shrunk && size != NewSize::Max {
+        let end = after.device_bytes.get();
+        device
+            .set_size(Some(end))
+            .map_err(varve_lfs::Error::Device)?;
+    }
+    Ok(Resized {
+        before,
+        after,
+        device_bytes: device.geometry().size,
+    })
+}
+
+fn lengthen(
+    device: &FileDevice,
+    size: u64,
+    preallocate: Preallocation,
+    progress: &mut dyn FnMut(u64, u64),
+) -> std::result::Result<u64, DeviceError> {
+    let preallocate = match preallocate {
+        Preallocation::Sparse => Preallocate::Sparse,
+        Preallocation::Reserve => Preallocate::Reserve,
+        Preallocation::Written => Preallocate::Written(progress),
+    };
+    device.set_size_with(Some(size), preallocate)
+}
+
+#[cfg(test)]
+mod tests;
