@@ -59,3 +59,13 @@ fn a_volume_on_the_log_can_always_be_emptied() {
     // after every fourth removal.
     cases(test, &Logs, scaled(12), 3);
 }
+
+/// Drawn by `varve prove --rows space`: files of a few blocks far apart, whose
+/// index nodes were a tenth to a third of what lived.
+#[test]
+fn removed_below_tall_indexes() {
+    for seed in [10146870817692241442, 16982695226642370522] {
+        let report = run(&Case::draw(seed), &Logs).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(report.removed > 0);
+    }
+}
