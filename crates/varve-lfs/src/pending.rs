@@ -31,8 +31,16 @@ impl Pending {
         let ends = 2 * waiting.unwritten.ranges + ENDS * waiting.operations;
         let runs = unlogged.saturating_sub(waiting.unwritten.blocks);
         let coming = waiting.promised.saturating_add(asked) / block_bytes;
+        // A file's attributes are one piece, of half a segment at most: where one
+        // does not fit, as much as it takes may be left at a segment's end.
+        let pieces = (waiting.unwritten.further * block_bytes)
+            .saturating_add(waiting.promised_attributes)
+            .saturating_add(asked.min(waiting.asked_attributes));
         Pending {
-            bytes: waiting.certain().saturating_add(asked),
+            bytes: waiting
+                .certain()
+                .saturating_add(asked)
+                .saturating_add(pieces),
             files: waiting.images(),
             blocks: waiting.unwritten.blocks.saturating_add(ends),
             run_blocks: runs.saturating_add(coming),

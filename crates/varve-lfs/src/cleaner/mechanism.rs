@@ -351,8 +351,8 @@ impl Lfs {
         let folding = committed.frozen.as_ref();
         let changes = |ino| live.changes(ino) || folding.is_some_and(|frozen| frozen.changes(ino));
         let (mut leaves, mut files) = (HashSet::default(), HashSet::default());
-        let (mut blocks, mut stale) = (0, 0);
-        for (item, _) in moves() {
+        let (mut blocks, mut stale, mut pieces) = (0, 0, 0);
+        for (item, length) in moves() {
             let ino = item.file().0;
             match item {
                 LogItem::MovedInode { .. } => stale += u64::from(changes(ino)),
@@ -360,6 +360,12 @@ impl Lfs {
                     blocks += 1;
                     leaves.insert((ino, block / FANOUT));
                     files.insert(ino);
+                }
+                LogItem::Xattrs { .. } => {
+                    files.insert(ino);
+                    // One piece: as much may be left at a segment's end.
+                    let beyond = length.saturating_sub(self.geometry.block_bytes as usize);
+                    pieces += beyond as u64;
                 }
                 _ => {
                     files.insert(ino);
@@ -372,7 +378,7 @@ impl Lfs {
             blocks,
             inodes: files.len() as u64 + stale,
             imap_blocks: live.further_imap_blocks(&self.geometry, all),
-            bytes: live.further_touched(&self.geometry, touched),
+            bytes: live.further_touched(&self.geometry, touched) + pieces,
         }
     }
 
