@@ -12,7 +12,7 @@ mod sources;
 use super::output::{self, Failure, Outcome};
 use super::prometheus;
 use http::{Request, Status};
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex};
 use sources::Source;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -26,6 +26,8 @@ const MOST: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How long mounts may take to answer; Prometheus waits for ten by default.
 const MOUNTS: Duration = Duration::from_secs(4);
+/// How long one that is ended may take to go.
+const PARTING: Duration = Duration::from_secs(1);
 /// How long, and how many bytes, whoever was answered may go on sending.
 const LINGER: Duration = Duration::from_millis(500);
 const LEFTOVER: usize = 64 << 10;
@@ -33,6 +35,8 @@ const LEFTOVER: usize = 64 << 10;
 struct Server {
     sources: Vec<Arc<Source>>,
     connections: Mutex<Connections>,
+    /// One of them has gone.
+    gone: Condvar,
 }
 
 /// Those being served, oldest first.
@@ -64,6 +68,7 @@ pub fn serve(address: &str, directories: &[PathBuf]) -> Outcome {
     let server = Arc::new(Server {
         sources: directories.iter().cloned().map(Source::new).collect(),
         connections: Mutex::default(),
+        gone: Condvar::new(),
     });
     output::line(format_args!("metrics at http://{at}/metrics"));
     loop {
@@ -81,7 +86,7 @@ pub fn serve(address: &str, directories: &[PathBuf]) -> Outcome {
 impl Server {
     fn admit(self: &Arc<Self>, stream: TcpStream) {
         let stream = Arc::new(stream);
-        let Some(number) = self.connections.lock().add(&stream) else {
+        let Some(number) = self.seat(&stream) else {
             // As far as it goes at once.
             let _ = stream.set_nonblocking(true);
             let _ = (&*stream).write(&http::refusal(Status::Busy));
@@ -91,12 +96,32 @@ impl Server {
         let thread = std::thread::Builder::new().spawn(move || {
             // Whoever has gone need not be told.
             let _ = server.converse(&stream, number);
-            server.connections.lock().remove(number);
+            server.remove(number);
         });
         if let Err(error) = thread {
             tracing::warn!(%error, "cannot serve a connection");
-            self.connections.lock().remove(number);
+            self.remove(number);
         }
+    }
+
+    /// A number for a connection; none if all are taken by such that are being
+    /// answered. Waits for who makes room: there are never more threads than
+    /// [`MOST`].
+    fn seat(&self, stream: &Arc<TcpStream>) -> Option<u64> {
+        let mut connections = self.connections.lock();
+        let until = Instant::now() + PARTING;
+        while connections.open.len() >= MOST {
+            connections.end_oldest()?;
+            if self.gone.wait_until(&mut connections, until).timed_out() {
+                return None;
+            }
+        }
+        Some(connections.add(stream))
+    }
+
+    fn remove(&self, number: u64) {
+        self.connections.lock().remove(number);
+        self.gone.notify_one();
     }
 
     fn converse(&self, mut stream: &TcpStream, number: u64) -> std::io::Result<()> {
@@ -127,21 +152,22 @@ impl Server {
 }
 
 impl Connections {
-    /// A number for a connection; none if all are taken by such that are being
-    /// answered.
-    fn add(&mut self, stream: &Arc<TcpStream>) -> Option<u64> {
-        if self.open.len() >= MOST {
-            let oldest = self.open.iter().position(|open| !open.answering)?;
-            // Its thread reads the end of it, and goes.
-            let _ = self.open.remove(oldest).stream.shutdown(Shutdown::Both);
-        }
+    /// Ends the oldest that is not being answered: its thread reads the end of it,
+    /// and goes. `None` if there is none.
+    fn end_oldest(&mut self) -> Option<()> {
+        let oldest = self.open.iter().find(|open| !open.answering)?;
+        let _ = oldest.stream.shutdown(Shutdown::Both);
+        Some(())
+    }
+
+    fn add(&mut self, stream: &Arc<TcpStream>) -> u64 {
         self.next += 1;
         self.open.push(Connection {
             number: self.next,
             stream: Arc::clone(stream),
             answering: false,
         });
-        Some(self.next)
+        self.next
     }
 
     fn answering(&mut self, number: u64, answering: bool) {
