@@ -61,16 +61,19 @@ impl Volumes for Logs {
     /// A log is the same on a drive as anywhere.
     fn of(&self, shape: &Shape) -> Box<dyn Subject> {
         let log = Log::default();
-        let choices: &[u32] = match shape.device_bytes {
-            ..0x400_0000 => &[128 << 10, 256 << 10],
-            // Larger ones are refused: the reserve would be more than 5 %.
-            _ => &[256 << 10, 512 << 10],
+        // Larger segments are refused from 64 MiB on: the reserve would be more
+        // than 5 %. A block is a sixteenth of a segment at most.
+        let (choices, most): ([u32; 2], u32) = match shape.device_bytes {
+            ..0x400_0000 => ([128 << 10, 256 << 10], u32::MAX),
+            0x400_0000..0x1000_0000 => ([128 << 10, 256 << 10], 16 << 10),
+            _ => ([256 << 10, 1 << 20], u32::MAX),
         };
-        let segment_bytes = choices[(shape.variety % 2) as usize].max(shape.block_bytes * 16);
+        let block_bytes = shape.block_bytes.min(most);
+        let segment_bytes = choices[(shape.variety % 2) as usize].max(block_bytes * 16);
         Box::new(Log {
             device_bytes: shape.device_bytes,
             format: FormatOptions {
-                block_bytes: shape.block_bytes,
+                block_bytes,
                 segment_bytes,
                 ..log.format
             },
