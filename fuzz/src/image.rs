@@ -22,7 +22,7 @@ use varve_fsck::repair::{RepairOptions, repair as repair_volume};
 use varve_fsck::salvage::{self, SalvageOptions};
 use varve_lfs::format::superblock::incompat_flags;
 use varve_lfs::format::{SummaryHeader, Superblock, crc32c};
-use varve_lfs::{Lfs, ResizeOptions, Tuning};
+use varve_lfs::{Lfs, ResizeOptions, Tune};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Bits of the first byte of an input.
@@ -162,7 +162,7 @@ pub fn resize_image(data: &[u8]) {
         ..ResizeOptions::default()
     };
     let shared: Arc<dyn Device> = device.clone();
-    let tuning = Tuning {
+    let tuning = Tune {
         label: Some("fuzzed".into()),
         uuid: Some([flags | 1; 16]),
     };

@@ -84,7 +84,7 @@ fn resize_grows_and_shrinks_an_image() {
     file.set_len(32 << 20).unwrap();
     drop(file);
     varve(["fsck", &image]).expect(0, "clean");
-    varve(["resize", &image, "--max"]).expect(0, "32 MiB instead of 24 MiB");
+    varve(["resize", &image, "max"]).expect(0, "32 MiB instead of 24 MiB");
     varve(["resize", &image, "max"]).expect(0, "has 32 MiB already");
     varve(["resize", &image, "40M", "--preallocate"]).expect(0, "40 MiB");
     varve(["resize", &image, "44M", "--reserve"]).expect(0, "44 MiB");
@@ -110,7 +110,7 @@ fn resize_refuses_what_cannot_be() {
     varve(["resize", &image, "17179869183G"]).expect(1, "use larger segments");
     varve(["resize", &image, "much"]).expect(2, "is no size");
     varve(["resize", &image]).expect(2, "--help");
-    varve(["resize", &image, "32M", "--max"]).expect(2, "--help");
+    varve(["resize", &image, "32M", "max"]).expect(2, "--help");
     varve(["resize", &image, "32M", "--preallocate", "--reserve"]).expect(2, "--help");
     varve(["resize", &s.text("none"), "32M"]).expect(1, "No such file");
     varve(["resize", &s.text(""), "32M"]).expect(1, "is no mount of a segmented log");

@@ -13,6 +13,16 @@ pub struct Identity {
     pub hash_seed: u64,
 }
 
+/// What of it is to change, on a volume that nobody has open.
+#[derive(Clone, Debug, Default)]
+pub struct Tune {
+    /// Name for people, at most 64 bytes of UTF-8.
+    pub label: Option<String>,
+    /// Identity. What tells the structures of the volume from those of others stays
+    /// what it was.
+    pub uuid: Option<[u8; 16]>,
+}
+
 /// A new volume's identity; the same for the same seed.
 ///
 /// # Errors

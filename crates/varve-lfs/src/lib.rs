@@ -71,8 +71,9 @@ pub use segment_map::{SegmentUse, Utilisation};
 pub use segments::{Edition, SegmentState};
 pub use statistics::{STEPS, Statistics};
 pub use superblocks::{newest_bytes, superblock_offsets};
-pub use tune::{Tuning, tune};
+pub use tune::tune;
 pub use varve_format::OwnerIdentity;
+pub use varve_format::identity::Tune;
 
 /// What those who look at a volume from outside share with the log, so that there
 /// is one reader of everything on it. It follows the log, and is no interface.

@@ -33,7 +33,8 @@ impl Pending {
         let coming = waiting.promised.saturating_add(asked) / block_bytes;
         // A file's attributes are one piece, of half a segment at most: where one
         // does not fit, as much as it takes may be left at a segment's end.
-        let pieces = (waiting.unwritten.further * block_bytes)
+        let further = waiting.unwritten.further.saturating_mul(block_bytes);
+        let pieces = further
             .saturating_add(waiting.promised_attributes)
             .saturating_add(asked.min(waiting.asked_attributes));
         Pending {
@@ -107,6 +108,21 @@ mod tests {
         assert_eq!(pending.run_blocks, 100 + 3);
         // Three pointers in the inode, each to a leaf of 126 blocks.
         assert_eq!(pending.height, 1);
+        // Attributes in one piece leave as much at a segment's end.
+        let pieces = Waiting {
+            promised_attributes: 5000,
+            asked_attributes: 3000,
+            unwritten: Unwritten {
+                further: 31,
+                ..waiting.unwritten
+            },
+            ..waiting
+        };
+        let more = |asked| {
+            let pieces = Pending::of(&pieces, asked, 110, &geometry);
+            pieces.bytes - Pending::of(&waiting, asked, 110, &geometry).bytes
+        };
+        assert_eq!((more(0), more(4096)), (31 * 4096 + 5000, 31 * 4096 + 8000));
     }
 
     #[test]

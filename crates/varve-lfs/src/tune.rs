@@ -8,16 +8,7 @@ use crate::format::Superblock;
 use crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
 use crate::superblocks;
 use varve_device::Device;
-use varve_format::identity::padded_label;
-
-/// What is to change.
-#[derive(Clone, Debug, Default)]
-pub struct Tuning {
-    /// Name for people, at most 64 bytes of UTF-8.
-    pub label: Option<String>,
-    /// Identity.
-    pub uuid: Option<[u8; 16]>,
-}
+use varve_format::identity::{Tune, padded_label};
 
 /// The superblock that an offline change begins with: of all whole copies one of
 /// the highest generation, so that a change which was interrupted is completed.
@@ -40,12 +31,12 @@ pub(crate) fn to_be_changed(device: &dyn Device) -> Result<Superblock> {
 ///
 /// # Errors
 /// `Unfit` for a label that is too long, `NoVolume`, or device errors.
-pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
+pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let mut superblock = to_be_changed(device)?;
-    if let Some(label) = &tuning.label {
+    if let Some(label) = &tune.label {
         superblock.label = padded_label(label).map_err(Error::Unfit)?;
     }
-    if let Some(uuid) = tuning.uuid {
+    if let Some(uuid) = tune.uuid {
         superblock = superblock.with_uuid(uuid);
     }
     let present = superblocks::find(device)?.superblock;

@@ -28,13 +28,13 @@ use varve_device::{
     CrashExplorer, Device, Geometry, Limits, MemoryDevice, MemoryImage, RecordingDevice,
 };
 use varve_lfs::format::Superblock;
-use varve_lfs::{Error, Lfs, ResizeOptions, Tuning, resize, tune};
+use varve_lfs::{Error, Lfs, ResizeOptions, Tune, resize, tune};
 
 /// What is changed.
 #[derive(Clone, Debug)]
 pub enum Change {
     /// Label or UUID.
-    Name(Tuning),
+    Name(Tune),
     /// The size, in bytes.
     Size(u64),
 }

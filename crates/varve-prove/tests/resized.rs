@@ -2,7 +2,7 @@
 //! is in `resized.rs`.
 
 use varve_device::{Limits, MemoryDevice};
-use varve_lfs::{Lfs, Tuning};
+use varve_lfs::{Lfs, Tune};
 use varve_prove::explorer::Explorer;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::resized::{Change, Counts, Cut, any_order, on_device_of, used};
@@ -87,7 +87,7 @@ fn a_volume_has_its_old_name_or_the_new_one() {
     let seed = announce_seed("a_volume_has_its_old_name_or_the_new_one", 1);
     let subject = Log::default();
     let base = used(&subject, seed, (40, MIXED), false);
-    let tuning = Tuning {
+    let tuning = Tune {
         label: Some("new".into()),
         uuid: Some([9; 16]),
     };

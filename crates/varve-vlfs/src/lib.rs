@@ -62,7 +62,8 @@ pub use mkfs::{VlfsFormatOptions, format, plan};
 pub use mount::VlfsMountOptions;
 pub use recovery::VlfsRecovery;
 pub use statistics::VlfsStatistics;
-pub use tune::{Tuning, tune};
+pub use tune::tune;
+pub use varve_format::identity::Tune;
 
 use compact::Compactor;
 use format::{Measures, Superblock};

@@ -9,17 +9,8 @@ use crate::error::{Error, Result};
 use crate::format::{Measures, Superblock};
 use std::io::IoSlice;
 use varve_device::Device;
-use varve_format::identity::padded_label;
+use varve_format::identity::{Tune, padded_label};
 use zerocopy::IntoBytes;
-
-/// What is to change.
-#[derive(Clone, Debug, Default)]
-pub struct Tuning {
-    /// Name for people, at most 64 bytes of UTF-8.
-    pub label: Option<String>,
-    /// Identity.
-    pub uuid: Option<[u8; 16]>,
-}
 
 /// Changes the label or the UUID. A power cut leaves the old ones or the new
 /// ones.
@@ -27,7 +18,7 @@ pub struct Tuning {
 /// # Errors
 /// `Unfit` for a label that is too long or a volume that this program must not
 /// write, `NoVolume`, or device errors.
-pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
+pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let present = Vlfs::find_superblock(device)?;
     let unknown = present.read_only_compat.get();
     if unknown != 0 {
@@ -36,10 +27,10 @@ pub fn tune(device: &dyn Device, tuning: &Tuning) -> Result<Superblock> {
         )));
     }
     let mut superblock = present;
-    if let Some(label) = &tuning.label {
+    if let Some(label) = &tune.label {
         superblock.label = padded_label(label).map_err(Error::Unfit)?;
     }
-    if let Some(uuid) = tuning.uuid {
+    if let Some(uuid) = tune.uuid {
         superblock = superblock.with_uuid(uuid);
     }
     let superblock = superblock.sealed();
@@ -76,7 +67,7 @@ mod tests {
         let before = format(&InOrder(device.clone()), &*clock, &options).unwrap();
         let base = device.snapshot();
         let recorder = RecordingDevice::new(MemoryDevice::from_image(&base));
-        let tuning = Tuning {
+        let tuning = Tune {
             label: Some("new".into()),
             uuid: Some([8; 16]),
         };
@@ -114,7 +105,7 @@ mod tests {
         );
         let made = made.unwrap();
         let named = |uuid| {
-            let tuning = Tuning {
+            let tuning = Tune {
                 label: None,
                 uuid: Some(uuid),
             };
@@ -124,7 +115,7 @@ mod tests {
         assert_eq!(named(made.uuid).as_bytes(), made.as_bytes());
         let label = Some("x".repeat(65));
         assert!(matches!(
-            tune(&*device, &Tuning { label, uuid: None }),
+            tune(&*device, &Tune { label, uuid: None }),
             Err(Error::Unfit(_))
         ));
     }

@@ -3,7 +3,7 @@
 //!
 //! What is here belongs to the layers below and changes with them.
 
-pub use crate::change::{NewSize, ResizeStage, Resized, Tune, resize, tune};
+pub use crate::change::{NewSize, ResizeStage, Resized, resize, tune};
 pub use crate::devices::{Superblock, layout_of, open_device, read_superblock};
 pub use crate::format::{Progress, format};
 pub use crate::host::{Holder, holder, identity, is_locked};
@@ -12,7 +12,7 @@ pub use crate::signature::{Found, probe};
 pub use crate::statistics::Statistics;
 pub use crate::tree::Tree;
 pub use crate::verifier::{JobStatus, ScrubOptions, Verifier};
-pub use varve_format::identity::{parse_uuid, random_uuid, uuid_text};
+pub use varve_format::identity::{Tune, parse_uuid, random_uuid, uuid_text};
 pub use varve_lfs::cleaner::Pace;
 pub use varve_lfs::policy::PolicyKind;
 

@@ -12,17 +12,8 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Device, DeviceError, FileDevice, HostClock, IoMode, OpenMode, Preallocate};
+use varve_format::identity::Tune;
 use varve_lfs::ResizeOptions;
-
-/// What [`tune`] changes.
-#[derive(Clone, Debug, Default)]
-pub struct Tune {
-    /// Name for people, at most 64 bytes.
-    pub label: Option<String>,
-    /// Identity. What tells the structures of the volume from those of others stays
-    /// what it was.
-    pub uuid: Option<[u8; 16]>,
-}
 
 /// The size that a volume is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,16 +71,9 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
     if mode == OpenMode::ReadOnly {
         return Ok(found);
     }
-    let Tune { label, uuid } = tune.clone();
     Ok(match found {
-        Superblock::Log(_) => Superblock::Log(varve_lfs::tune(
-            &device,
-            &varve_lfs::Tuning { label, uuid },
-        )?),
-        Superblock::VirtualLog(_) => {
-            let tuning = varve_vlfs::Tuning { label, uuid };
-            Superblock::VirtualLog(varve_vlfs::tune(&device, &tuning)?)
-        }
+        Superblock::Log(_) => Superblock::Log(varve_lfs::tune(&device, tune)?),
+        Superblock::VirtualLog(_) => Superblock::VirtualLog(varve_vlfs::tune(&device, tune)?),
     })
 }
 

@@ -24,11 +24,8 @@ pub struct Resize {
     volume: PathBuf,
     /// Bytes that it is to have, such as 64M, 10G; `max` for all that the file or
     /// block device has.
-    #[arg(value_parser = wanted, required_unless_present = "max")]
-    size: Option<Wanted>,
-    /// All that the file or block device has.
-    #[arg(long, conflicts_with = "size")]
-    max: bool,
+    #[arg(value_parser = wanted)]
+    size: Wanted,
     /// Write what the image file becomes longer by, so that the host cannot run
     /// out of space.
     #[arg(long)]
@@ -53,7 +50,7 @@ fn wanted(text: &str) -> Result<Wanted, String> {
 
 impl Resize {
     pub fn run(self) -> Outcome {
-        let wanted = self.size.map_or(NewSize::Max, |Wanted(size)| size);
+        let Wanted(wanted) = self.size;
         if self.volume.is_dir() {
             return self.ask(wanted);
         }

@@ -52,6 +52,10 @@ impl Lfs {
             blocks: dirty.blocks,
             ..Pending::default()
         };
+        let plugs = self.control.plugs.is_expected();
+        if !plugs && self.allowance.covers(Usage::default(), pending) {
+            return false;
+        }
         // What takes most of the room by its price leaves the cleaner none to make
         // room in. Once it is appended, its price is known, and mostly small.
         if !self.may_wait(pending) {
@@ -59,10 +63,6 @@ impl Lfs {
         }
         let segment = u64::from(self.geometry.segment_bytes);
         if dirty_bytes <= segment.max(LEAST_WAITING) {
-            return false;
-        }
-        let plugs = self.control.plugs.is_expected();
-        if !plugs && self.allowance.covers(Usage::default(), pending) {
             return false;
         }
         let threaded = self.control.shared().settings.pace.threaded;

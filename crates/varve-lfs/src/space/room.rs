@@ -77,9 +77,13 @@ impl Lfs {
     }
 
     /// True if what folding `pending` may write leaves most of the room to the
-    /// cleaner.
+    /// cleaner. Asked before each operation, so not under the log's lock: what is
+    /// left of the open segment does not count.
     pub(super) fn may_wait(&self, pending: Pending) -> bool {
-        self.fold_of_waiting(pending) <= self.spare_bytes() / WAITING_PART
+        let next_ino = self.committed.read().live.next_ino;
+        let kept = self.whole_fold_bytes() + self.table_bytes(next_ino);
+        let clean = self.clean_segments_now() * self.dependable_bytes();
+        self.fold_of_waiting(pending) <= clean.saturating_sub(kept) / WAITING_PART
     }
 
     /// The sums that decide whether a removal is admitted, for people.

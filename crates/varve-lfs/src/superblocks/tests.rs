@@ -1,9 +1,10 @@
 //! Which copy counts, whatever an interrupted change left.
 
 use super::*;
+use crate::Tune;
 use crate::format::superblock::incompat_flags;
 use crate::mkfs::{FormatOptions, format};
-use crate::tune::{Tuning, tune};
+use crate::tune::tune;
 use std::sync::Arc;
 use varve_device::{MemoryDevice, VirtualClock};
 
@@ -24,8 +25,8 @@ fn spoil(device: &MemoryDevice, offset: u64) {
         .unwrap();
 }
 
-fn named(label: &str) -> Tuning {
-    Tuning {
+fn named(label: &str) -> Tune {
+    Tune {
         label: Some(label.into()),
         uuid: None,
     }
@@ -99,7 +100,7 @@ fn a_device_that_is_too_short_is_refused_and_a_longer_one_is_not() {
 fn a_new_uuid_keeps_the_tag_and_an_old_one_needs_no_feature() {
     let device = volume();
     let before = find(&*device).unwrap().superblock;
-    let uuid = |uuid| Tuning { label: None, uuid };
+    let uuid = |uuid| Tune { label: None, uuid };
     let changed = tune(&*device, &uuid(Some([7; 16]))).unwrap();
     assert_eq!(changed.uuid, [7; 16]);
     assert_eq!(changed.volume_tag(), before.volume_tag());

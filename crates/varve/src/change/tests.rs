@@ -3,6 +3,7 @@
 use super::*;
 use crate::{Layout, Volume, VolumeOptions};
 use std::io::ErrorKind;
+use std::path::PathBuf;
 
 fn sized(path: &Path, bytes: u64) -> Result<Resized> {
     resize(
@@ -13,16 +14,18 @@ fn sized(path: &Path, bytes: u64) -> Result<Resized> {
     )
 }
 
-fn made(path: &Path, bytes: u64, layout: Layout) {
+/// An image file, in a folder that goes with the first.
+fn made(bytes: u64, layout: Layout) -> (tempfile::TempDir, PathBuf) {
+    let host = tempfile::tempdir().unwrap();
+    let path = host.path().join("image");
     let options = VolumeOptions::new().size(bytes).layout(layout).clone();
-    options.create(path).unwrap().close().unwrap();
+    options.create(&path).unwrap().close().unwrap();
+    (host, path)
 }
 
 #[test]
 fn a_full_volume_is_grown_and_goes_on() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (_host, path) = made(16 << 20, Layout::Log);
     let volume = Volume::open(&path).unwrap();
     let mut files = 0;
     while volume
@@ -60,9 +63,7 @@ fn a_full_volume_is_grown_and_goes_on() {
 
 #[test]
 fn a_device_may_be_longer_than_its_volume() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (_host, path) = made(16 << 20, Layout::Log);
     let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
     file.set_len((24 << 20) + 100).unwrap();
     let same = sized(&path, 16 << 20).unwrap();
@@ -88,9 +89,7 @@ fn a_device_may_be_longer_than_its_volume() {
 
 #[test]
 fn space_is_had_before_the_volume_has_it() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (_host, path) = made(16 << 20, Layout::Log);
     let mut last = (0, 0);
     resize(
         &path,
@@ -115,9 +114,7 @@ fn space_is_had_before_the_volume_has_it() {
 
 #[test]
 fn what_is_in_use_or_not_to_be_written_is_left_alone() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (host, path) = made(16 << 20, Layout::Log);
     let label = Tune {
         label: Some("new".into()),
         uuid: None,
@@ -160,9 +157,7 @@ fn what_is_in_use_or_not_to_be_written_is_left_alone() {
 
 #[test]
 fn the_virtual_log_has_a_name_and_keeps_its_size() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 32 << 20, Layout::VirtualLog);
+    let (_host, path) = made(32 << 20, Layout::VirtualLog);
     let volume = Volume::open(&path).unwrap();
     volume.write("/kept", b"what lives").unwrap();
     volume.close().unwrap();
@@ -201,9 +196,7 @@ fn grow(
 
 #[test]
 fn a_volume_grows_while_it_is_written_and_read() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 24 << 20, Layout::Log);
+    let (_host, path) = made(24 << 20, Layout::Log);
     let volume = Volume::open(&path).unwrap();
     let ending = std::sync::atomic::AtomicBool::new(false);
     let written = |thread: u64, round: u64| vec![(thread * 31 + round) as u8; 200_000];
@@ -280,9 +273,7 @@ fn a_volume_grows_while_it_is_written_and_read() {
 
 #[test]
 fn a_full_volume_grows_while_it_is_open() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (_host, path) = made(16 << 20, Layout::Log);
     let volume = Volume::open(&path).unwrap();
     let mut files = 0;
     while volume
@@ -322,9 +313,7 @@ fn a_full_volume_grows_while_it_is_open() {
 
 #[test]
 fn who_only_reads_does_not_let_a_volume_grow() {
-    let host = tempfile::tempdir().unwrap();
-    let path = host.path().join("image");
-    made(&path, 16 << 20, Layout::Log);
+    let (_host, path) = made(16 << 20, Layout::Log);
     let volume = VolumeOptions::new().read_only(true).open(&path).unwrap();
     let refused = grow(&volume, Some(32 << 20)).unwrap_err();
     assert!(refused.to_string().contains("read-only"), "{refused}");
