@@ -46,5 +46,5 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};
 pub use statistics::FsStatistics;
-pub use types::{FileKind, InodeNo, Timestamp, Version, View};
+pub use types::{FileKind, InodeNo, SnapshotNo, Timestamp, Version, View};
 pub use via::HeldTimes;

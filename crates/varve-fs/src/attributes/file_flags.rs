@@ -26,7 +26,7 @@ use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
 
@@ -188,8 +188,8 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn file_flags(&self, view: View, ino: InodeNo) -> Result<FileFlags> {
-        Ok(self.flags_and_project(view, ino)?.0)
+    pub fn file_flags(&self, ino: InodeNo) -> Result<FileFlags> {
+        Ok(self.flags_and_project(ino)?.0)
     }
 
     /// A file's flags, and the identifier of the project it counts to, 0 if
@@ -197,8 +197,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::file_flags`].
-    pub fn flags_and_project(&self, view: View, ino: InodeNo) -> Result<(FileFlags, u32)> {
-        let View::Live = view;
+    pub fn flags_and_project(&self, ino: InodeNo) -> Result<(FileFlags, u32)> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
@@ -215,13 +214,11 @@ impl<L: Layout> FileSystem<L> {
     /// device errors.
     pub fn set_file_flags(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         new: FileFlags,
         project: Option<u32>,
     ) -> Result<()> {
-        let View::Live = view;
         let (new, vnode) = (new.bits(), self.vnode(ino)?);
         match vnode.kind {
             FileKind::Directory => {}
@@ -300,8 +297,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `NotPermitted`; otherwise as [`Self::file_flags`].
-    pub fn may_open(&self, view: View, ino: InodeNo, access: Access) -> Result<FileFlags> {
-        let View::Live = view;
+    pub fn may_open(&self, ino: InodeNo, access: Access) -> Result<FileFlags> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
@@ -322,7 +318,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::fsync`].
     pub(crate) fn settle(&self, sync: bool, ino: InodeNo) -> Result<()> {
         match sync {
-            true => self.fsync(View::Live, ino, false),
+            true => self.fsync(ino, false),
             false => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,8 +24,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn getattr(&self, view: View, ino: InodeNo) -> Result<Attr> {
-        let View::Live = view;
+    pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
@@ -39,14 +38,7 @@ impl<L: Layout> FileSystem<L> {
     /// flags forbid, `AccessDenied`,
     /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
     /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
-    pub fn setattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        set: &SetAttr,
-    ) -> Result<Attr> {
-        let View::Live = view;
+    pub fn setattr(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
         if let Some(size) = set.size {
             vnode.regular()?;

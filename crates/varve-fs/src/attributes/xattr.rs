@@ -57,14 +57,7 @@ impl<L: Layout> FileSystem<L> {
     /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`,
     /// `security.` and the access control lists, `AccessDenied`, `Stale`,
     /// `Damaged`, device errors.
-    pub fn getxattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        name: &[u8],
-    ) -> Result<Vec<u8>> {
-        let View::Live = view;
+    pub fn getxattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         let space = space(name)?;
         let state = vnode.read();
@@ -84,8 +77,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn listxattr(&self, view: View, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        let View::Live = view;
+    pub fn listxattr(&self, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
@@ -107,10 +99,8 @@ impl<L: Layout> FileSystem<L> {
     /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
     /// name of more than 255 bytes, `NoSpace` if all together exceed what the
     /// layout stores or their names 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn setxattr(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         name: &[u8],
@@ -118,7 +108,6 @@ impl<L: Layout> FileSystem<L> {
         create: bool,
         replace: bool,
     ) -> Result<()> {
-        let View::Live = view;
         if value.len() > VALUE_MAX {
             return Err(Error::Range);
         }
@@ -129,14 +118,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::setxattr`].
-    pub fn removexattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        name: &[u8],
-    ) -> Result<()> {
-        let View::Live = view;
+    pub fn removexattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<()> {
         self.change_xattr(caller, ino, name, None, false, true)
     }
 

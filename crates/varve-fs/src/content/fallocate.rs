@@ -12,7 +12,7 @@ use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{State, Vnode, adjust};
-use crate::types::{InodeNo, Timestamp, View};
+use crate::types::{InodeNo, Timestamp};
 use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;
@@ -33,14 +33,12 @@ impl<L: Layout> FileSystem<L> {
     /// `Stale`, `Damaged`, device errors.
     pub fn fallocate(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         mode: i32,
         offset: u64,
         length: u64,
     ) -> Result<()> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
         if length == 0 {

@@ -15,7 +15,7 @@ use crate::memory::vnode::{ReadState, State, Vnode};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,8 +30,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`,
     /// device errors.
-    pub fn read(&self, view: View, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let View::Live = view;
+    pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
         let done = self.store.read(&vnode, offset, buffer)?;
@@ -49,8 +48,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Invalid` unless it is one; otherwise as [`Self::read`].
-    pub fn readlink(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        let View::Live = view;
+    pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         if vnode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));

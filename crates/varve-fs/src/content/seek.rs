@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
-use crate::types::{InodeNo, View};
+use crate::types::InodeNo;
 
 const LOOK_BLOCKS: u64 = 1024;
 
@@ -16,8 +16,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoData` at or beyond the end of the file, or if only a hole follows;
     /// otherwise as [`Self::read`].
-    pub fn seek(&self, view: View, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
-        let View::Live = view;
+    pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
         let state = vnode.read();

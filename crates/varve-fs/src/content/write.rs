@@ -14,7 +14,7 @@ use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 use crate::via::{HeldTimes, Via};
 use std::sync::Arc;
 
@@ -47,15 +47,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
     /// special files, `Stale`, `Damaged`, device errors.
-    pub fn write(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<usize> {
-        self.write_via(view, caller, ino, offset, data, Via::Caller)
+    pub fn write(&self, caller: &Caller, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_via(caller, ino, offset, data, Via::Caller)
     }
 
     /// [`Self::write`] to a file that was opened before
@@ -65,25 +58,22 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::write`].
     pub fn write_opened(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.write_via(view, caller, ino, offset, data, Via::Opened)
+        self.write_via(caller, ino, offset, data, Via::Opened)
     }
 
     fn write_via(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
         via: Via,
     ) -> Result<usize> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
@@ -109,8 +99,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        let View::Live = view;
+    pub fn append(&self, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         let chunk = self.write_chunk(&vnode, caller, None, data, Via::Caller)?;
         self.dirtied();

@@ -14,7 +14,7 @@ use crate::layout::{Cause, Layout, Position};
 use crate::memory::vnode::Vnode;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{InodeNo, View};
+use crate::types::InodeNo;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -27,8 +27,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// What made a write or flush fail; nothing is written afterwards.
     /// `NotDurable` if that was before.
-    pub fn fsync(&self, view: View, ino: InodeNo, data_only: bool) -> Result<()> {
-        let View::Live = view;
+    pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         self.make_durable(ino, data_only).map_err(too_late)
     }
 

@@ -11,7 +11,7 @@ use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::names::directory_blocks::{Changed, Searched};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,14 +24,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Stale`,
     /// `Damaged`, device errors.
-    pub fn lookup(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-    ) -> Result<Attr> {
-        self.look_up(view, caller, parent, name, 0)
+    pub fn lookup(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.look_up(caller, parent, name, 0)
     }
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
@@ -39,25 +33,11 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::lookup`].
-    pub fn lookup_held(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-    ) -> Result<Attr> {
-        self.look_up(view, caller, parent, name, 1)
+    pub fn lookup_held(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.look_up(caller, parent, name, 1)
     }
 
-    fn look_up(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-        holds: u64,
-    ) -> Result<Attr> {
-        let View::Live = view;
+    fn look_up(&self, caller: &Caller, parent: InodeNo, name: &[u8], holds: u64) -> Result<Attr> {
         count(&self.store.counters.lookups, 1);
         let directory = self.vnode(parent)?;
         directory.directory()?;
@@ -109,8 +89,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.
-    pub fn parent(&self, view: View, ino: InodeNo) -> Result<InodeNo> {
-        let View::Live = view;
+    pub fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
         let state = vnode.read();

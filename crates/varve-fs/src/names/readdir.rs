@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::names::directory_blocks::Searched;
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.
 const BATCH: usize = 128;
@@ -33,12 +33,10 @@ impl<L: Layout> FileSystem<L> {
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.
     pub fn readdir(
         &self,
-        view: View,
         ino: InodeNo,
         after: u64,
         emit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<()> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
         let mut after = after;

@@ -24,7 +24,7 @@ use crate::names::lookup::LINKS_MAX;
 use crate::names::rename_rules::{Names, check_request};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 
 /// Dirty data beyond this is written back before a rename takes its locks.
@@ -58,10 +58,8 @@ impl<L: Layout> FileSystem<L> {
     /// for `.` and `..`, `NotPermitted` by sticky bits and flags, `CrossesProjects`,
     /// `AccessDenied`, `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
     /// `NoSpace` for a whiteout or a new name. Replacing is priced as removing.
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
@@ -69,7 +67,6 @@ impl<L: Layout> FileSystem<L> {
         new_name: &[u8],
         flags: Rename,
     ) -> Result<()> {
-        let View::Live = view;
         check_request(name, new_name, flags)?;
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;

@@ -13,7 +13,7 @@ use crate::memory::vnode::{Life, State, Vnode};
 use crate::names::alone::Taken;
 use crate::names::directory_blocks::Searched;
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 
@@ -61,8 +61,7 @@ impl<L: Layout> FileSystem<L> {
     /// `NotFound`, `IsDirectory`, `NotPermitted` in sticky directories,
     /// `AccessDenied`, `NotDirectory`, `ReadOnly`, `Stale`, `Damaged`, device
     /// errors. A full volume is none.
-    pub fn unlink(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
-        let View::Live = view;
+    pub fn unlink(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsDirectory);
         }
@@ -104,8 +103,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotEmpty`, `NotDirectory`, `Invalid` for `.`, otherwise as
     /// [`Self::unlink`].
-    pub fn rmdir(&self, view: View, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
-        let View::Live = view;
+    pub fn rmdir(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<()> {
         match name {
             b"." => return Err(Error::Invalid("a directory's own name")),
             b".." => return Err(Error::NotEmpty),
