@@ -122,6 +122,17 @@ pub struct Unwritten {
     pub ranges: u64,
 }
 
+impl Unwritten {
+    /// And these.
+    pub(crate) fn add(&mut self, more: &Unwritten) {
+        self.bytes += more.bytes;
+        self.blocks += more.blocks;
+        self.further += more.further;
+        self.images += more.images;
+        self.ranges += more.ranges;
+    }
+}
+
 /// Why an operation asks for room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 use std::sync::{Arc, OnceLock};
 
 /// The largest value, as Linux allows it.
@@ -67,7 +67,7 @@ impl<L: Layout> FileSystem<L> {
             Space::Trusted if !caller.is_root() => return Err(Error::NoAttribute),
             Space::Trusted | Space::Security | Space::Acl => {}
         }
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         value(&blob, name)?
             .map(<[u8]>::to_vec)
             .ok_or(Error::NoAttribute)
@@ -81,7 +81,7 @@ impl<L: Layout> FileSystem<L> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         let mut names = Vec::new();
         for attribute in attributes(&blob) {
             let name = attribute.ok_or_else(damaged)?.name;
@@ -159,7 +159,7 @@ impl<L: Layout> FileSystem<L> {
         state.live()?;
         may_rewrite(&state.inode)?;
         self.permit_xattr(caller, &vnode, &state, space)?;
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         let exists = value(&blob, name)?.is_some();
         if create && exists {
             return Err(Error::Exists);
@@ -211,7 +211,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<(Usage, u64)> {
         let state = vnode.read();
         state.live()?;
-        let bytes = with(&self.blob(vnode, &state)?, name, new)?.len();
+        let bytes = with(&self.store.xattrs(vnode, &state)?, name, new)?.len();
         let before = sectors_of(state.inode.xattr_bytes as usize);
         let growth = Usage {
             inodes: 0,
@@ -244,19 +244,6 @@ impl<L: Layout> FileSystem<L> {
             Space::Acl if vnode.kind == FileKind::Symlink => Err(Error::NotSupported),
             Space::Acl => permit_owner(caller, &state.inode),
         }
-    }
-
-    /// The attribute blob, loaded once.
-    pub(crate) fn blob(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
-        if let Some(blob) = state.xattrs.get() {
-            return Ok(Arc::clone(blob));
-        }
-        let blob = if state.inode.xattr_bytes == 0 {
-            Vec::new()
-        } else {
-            self.store.layout.read_xattrs(View::Live, vnode.ino)?
-        };
-        Ok(Arc::clone(state.xattrs.get_or_init(|| Arc::new(blob))))
     }
 
     /// Replaces the blob. The caller settles the usage and joins the epoch.
@@ -296,7 +283,7 @@ impl<L: Layout> FileSystem<L> {
         if state.inode.xattr_bytes == 0 {
             return Ok(None);
         }
-        let blob = self.blob(vnode, state)?;
+        let blob = self.store.xattrs(vnode, state)?;
         value(&blob, name)?.map(acl::parse).transpose()
     }
 
@@ -312,7 +299,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(None);
         };
         acl::set_mode(&mut entries, mode);
-        let blob = self.blob(vnode, state)?;
+        let blob = self.store.xattrs(vnode, state)?;
         with(&blob, acl::ACCESS, Some(&acl::encode(&entries))).map(Some)
     }
 }

@@ -80,7 +80,7 @@ impl<L: Layout> FileSystem<L> {
         let (mut block, last) = (offset >> self.store.block_shift, self.store.blocks_of(end));
         self.admit_range(vnode, block, last)?;
         while block < last {
-            let to = last.min(block + self.step_blocks);
+            let to = last.min(block.saturating_add(self.step_blocks));
             let reach = if to == last {
                 end
             } else {
@@ -184,7 +184,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    fn reserve_holes(
+    pub(crate) fn reserve_holes(
         &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
@@ -394,6 +394,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// Gives each step of something large a group of its own.
     pub(crate) fn seal_step(&self) -> Result<()> {
+        if self.below.is_some() {
+            return Ok(());
+        }
         let mut writer = self.writer();
         self.capture(&mut writer, Take::Wanted, Cause::WriteBack)?;
         Ok(())

@@ -11,7 +11,7 @@ use crate::inode::flags;
 use crate::layout::Layout;
 use crate::memory::read_ahead::Plan;
 use crate::memory::store::Store;
-use crate::memory::vnode::{ReadState, State, Vnode};
+use crate::memory::vnode::{Ground, ReadState, State, Vnode};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
@@ -38,7 +38,9 @@ impl<L: Layout> FileSystem<L> {
         count(&self.store.counters.read_bytes, done as u64);
         if done > 0 {
             let last = (offset + done as u64 - 1) >> self.store.block_shift;
-            self.read_ahead.progress(&vnode, last);
+            if matches!(vnode.ground, Ground::Layout(_)) {
+                self.read_ahead.progress(&vnode, last);
+            }
         }
         self.touch(&vnode);
         Ok(done)
@@ -97,6 +99,46 @@ impl<L: Layout> FileSystem<L> {
 impl<L: Layout> Store<L> {
     /// See [`FileSystem::read`].
     pub fn read(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match &vnode.ground {
+            Ground::Layout(_) => self.read_over_layout(vnode, offset, buffer),
+            Ground::Vnode(below) => self.read_over(vnode, below, offset, buffer),
+        }
+    }
+
+    /// Reads a file of a private tree: what it does not hide is read below.
+    fn read_over(
+        &self,
+        vnode: &Vnode,
+        below: &Vnode,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let state = vnode.read();
+        state.live()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        let end = end.min(state.inode.size);
+        let mut at = offset;
+        while at < end {
+            at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..]) as u64;
+            let block = at >> self.block_shift;
+            let dirty = state.dirty.range(block..).next().map(|(block, _)| *block);
+            let pending = state.pending.within(block, u64::MAX).next();
+            let own = dirty.into_iter().chain(pending.map(|(start, ..)| start));
+            let to = own
+                .min()
+                .map_or(end, |own| end.min(own << self.block_shift));
+            if at >= to {
+                continue;
+            }
+            let part = &mut buffer[(at - offset) as usize..(to - offset) as usize];
+            let read = self.read(below, at, part)?;
+            part[read..].fill(0);
+            at = to;
+        }
+        Ok(end.saturating_sub(offset) as usize)
+    }
+
+    fn read_over_layout(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut state = vnode.read();
         let mut done = 0;
         let mut overtaken = 0;

@@ -51,7 +51,7 @@ impl<L: Layout> FileSystem<L> {
             let mapped = self
                 .store
                 .mapped(vnode, state, next, LOOK_BLOCKS.min(end - next))?;
-            let written = mapped.iter().find(|m| m.pointer.is_some()).map(|m| m.block);
+            let written = mapped.iter().find(|m| m.is_written()).map(|m| m.block);
             let looked = next.saturating_add(LOOK_BLOCKS);
             let dirty = dirty.filter(|block| *block < looked);
             if let Some(found) = dirty.into_iter().chain(written).min() {
@@ -69,7 +69,7 @@ impl<L: Layout> FileSystem<L> {
             let mapped = self
                 .store
                 .mapped(vnode, state, at, LOOK_BLOCKS.min(end - at))?;
-            let mut mapped = mapped.iter().filter(|m| m.pointer.is_some()).peekable();
+            let mut mapped = mapped.iter().filter(|m| m.is_written()).peekable();
             let looked = at.saturating_add(LOOK_BLOCKS).min(end);
             while at < looked {
                 while mapped.next_if(|m| m.block < at).is_some() {}

@@ -13,7 +13,7 @@
 //!   image can enter behind a change that came and went meanwhile.
 
 use crate::hash::MixBuilder;
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Level, Lock, Ranked};
 use crate::memory::parked::ParkedCounts;
 use crate::memory::vnode::Vnode;
 use crate::types::InodeNo;
@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::fence;
-use varve_device::sync::atomic::{AtomicU64, Ordering};
+use varve_device::sync::atomic::Ordering;
 use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
 const SHARDS: usize = 64;
@@ -47,7 +47,7 @@ pub(crate) struct VnodeTable {
     shards: Box<[RwLock<Shard>]>,
     loading: Box<[Mutex<()>]>,
     shard_bound: usize,
-    births: AtomicU64,
+    level: Level,
 }
 
 /// What [`VnodeTable`] knows of a number.
@@ -64,18 +64,13 @@ pub(crate) enum Known {
 
 impl VnodeTable {
     /// A table that keeps about `bound` vnodes that nobody needs.
-    pub fn new(bound: usize) -> Self {
+    pub fn new(bound: usize, level: Level) -> Self {
         VnodeTable {
             shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
             loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_bound: bound.div_ceil(SHARDS),
-            births: AtomicU64::new(1),
+            level,
         }
-    }
-
-    /// A number no vnode and no cache generation has had.
-    pub fn birth(&self) -> u64 {
-        self.births.fetch_add(1, Ordering::Relaxed)
     }
 
     fn shard(ino: InodeNo) -> usize {
@@ -100,7 +95,7 @@ impl VnodeTable {
     /// Held while an inode is read and entered. Neighbours are read side by side.
     pub fn loading(&self, ino: InodeNo) -> Ranked<MutexGuard<'_, ()>> {
         let lock = &self.loading[ino.0 as usize % SHARDS];
-        Ranked::take(Rank::Load, || lock.lock())
+        Ranked::take(self.level.rank(Lock::Load), || lock.lock())
     }
 
     /// Enters a vnode, replacing one of an earlier life of the number, and
@@ -209,6 +204,17 @@ impl VnodeTable {
             });
             order.retain(|(ino, birth)| vnodes.get(ino).is_some_and(|v| v.birth == *birth));
         }
+    }
+
+    /// Takes every vnode out.
+    pub fn drain(&self) -> Vec<Arc<Vnode>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            shard.order.clear();
+            all.extend(shard.vnodes.drain().map(|(_, vnode)| vnode));
+        }
+        all
     }
 
     pub fn len(&self) -> usize {

@@ -384,7 +384,7 @@ impl<L: Layout> FileSystem<L> {
     /// table and the epoch. Nobody knows of it.
     fn enter_new(&self, inode: Inode, new: &New<'_>, xattrs: Vec<u8>) -> Arc<Vnode> {
         let now = inode.btime;
-        let vnode = Arc::new(Vnode::new(inode, false, self.table.birth()));
+        let vnode = Arc::new(Vnode::new(inode, self.store.birth(), self.level));
         {
             let mut state = vnode.write();
             self.space.settle(Usage::default(), state.usage());

@@ -8,6 +8,7 @@ use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::name_changes::Found;
 use crate::memory::vnode::{State, Vnode};
 use crate::names::directory_blocks::{Changed, Searched};
 use crate::statistics::count;
@@ -17,6 +18,23 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Links a file may have.
 pub(crate) const LINKS_MAX: u32 = u32::MAX / 2;
+
+/// An entry that is perhaps to be removed.
+pub(crate) enum NamedEntry {
+    /// In the directory's blocks.
+    Stored(directory::SearchedEntry),
+    /// In a directory of a private tree.
+    Overlaid(Found),
+}
+
+impl NamedEntry {
+    pub fn leads_to(&self) -> Found {
+        match self {
+            NamedEntry::Stored(entry) => entry.leads_to(),
+            NamedEntry::Overlaid(found) => *found,
+        }
+    }
+}
 
 impl<L: Layout> FileSystem<L> {
     /// What a name leads to; `.` and `..` work.
@@ -151,12 +169,20 @@ impl<L: Layout> FileSystem<L> {
 
     /// Searches a directory.
     #[inline]
-    pub(crate) fn find(
+    pub(crate) fn find(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Found>> {
+        if let Some(private) = &state.private {
+            return self.find_overlaid(vnode, state, private, name);
+        }
+        self.find_stored(vnode, state, name)
+    }
+
+    /// Searches the blocks of a directory.
+    pub(crate) fn find_stored(
         &self,
         vnode: &Vnode,
         state: &State,
         name: &[u8],
-    ) -> Result<Option<(InodeNo, FileKind)>> {
+    ) -> Result<Option<Found>> {
         if state.inode.blocks == 0 {
             return if name.len() > directory::MAX_NAME_BYTES {
                 Err(Error::NameTooLong)
@@ -178,7 +204,11 @@ impl<L: Layout> FileSystem<L> {
         vnode: &Vnode,
         state: &State,
         name: &[u8],
-    ) -> Result<directory::SearchedEntry> {
+    ) -> Result<NamedEntry> {
+        if state.private.is_some() {
+            let found = self.find(vnode, state, name)?;
+            return found.map(NamedEntry::Overlaid).ok_or(Error::NotFound);
+        }
         if state.inode.blocks == 0 {
             return Err(match name.len() > directory::MAX_NAME_BYTES {
                 true => Error::NameTooLong,
@@ -191,7 +221,7 @@ impl<L: Layout> FileSystem<L> {
             state,
         };
         let entry = directory::search(&self.store.key(vnode), &mut blocks, name)?;
-        entry.ok_or(Error::NotFound)
+        entry.map(NamedEntry::Stored).ok_or(Error::NotFound)
     }
 
     /// Removes what [`Self::find_entry`] found; the directory has been locked
@@ -200,13 +230,16 @@ impl<L: Layout> FileSystem<L> {
         &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
-        (name, entry): (&[u8], directory::SearchedEntry),
+        (name, entry): (&[u8], NamedEntry),
         now: Timestamp,
     ) -> Result<()> {
         let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::remove_entry(&key, blocks, entry)
-        })?;
+        match entry {
+            NamedEntry::Overlaid(_) => self.overlay_name(vnode, state, name, None, now)?,
+            NamedEntry::Stored(entry) => self.change_names(vnode, state, now, |blocks| {
+                directory::remove_entry(&key, blocks, entry)
+            })?,
+        }
         state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
         Ok(())
     }
@@ -222,11 +255,38 @@ impl<L: Layout> FileSystem<L> {
         now: Timestamp,
     ) -> Result<()> {
         let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::insert(&key, blocks, name, ino, kind)
-        })?;
+        if state.private.is_some() {
+            directory::allowed(name)?;
+            if self.find(vnode, state, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.overlay_name(vnode, state, name, Some((ino, kind)), now)?;
+        } else {
+            self.change_names(vnode, state, now, |blocks| {
+                directory::insert(&key, blocks, name, ino, kind)
+            })?;
+        }
         state.inode.size += entry_bytes(name);
         Ok(())
+    }
+
+    /// Lets a name lead elsewhere.
+    pub(crate) fn replace_name(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        name: &[u8],
+        (ino, kind): Found,
+        now: Timestamp,
+    ) -> Result<()> {
+        if state.private.is_some() {
+            self.find(vnode, state, name)?.ok_or(Error::NotFound)?;
+            return self.overlay_name(vnode, state, name, Some((ino, kind)), now);
+        }
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::replace(&key, blocks, name, ino, kind).map(|_| ())
+        })
     }
 
     /// Removes a name.
@@ -237,10 +297,15 @@ impl<L: Layout> FileSystem<L> {
         name: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::remove(&key, blocks, name).map(|_| ())
-        })?;
+        if state.private.is_some() {
+            self.find(vnode, state, name)?.ok_or(Error::NotFound)?;
+            self.overlay_name(vnode, state, name, None, now)?;
+        } else {
+            let key = self.store.key(vnode);
+            self.change_names(vnode, state, now, |blocks| {
+                directory::remove(&key, blocks, name).map(|_| ())
+            })?;
+        }
         state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
         Ok(())
     }

@@ -1,11 +1,9 @@
 //! Listing directories.
 
 use crate::attr::Entry;
-use crate::directory;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
-use crate::names::directory_blocks::Searched;
 use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.
@@ -65,21 +63,11 @@ impl<L: Layout> FileSystem<L> {
             batch.entries.clear();
             let listed = {
                 let state = vnode.read_directory();
-                if state.inode.blocks == 0 {
-                    Ok(())
-                } else {
-                    let key = self.store.key(&vnode);
-                    let mut blocks = Searched {
-                        store: &self.store,
-                        vnode: &vnode,
-                        state: &state,
-                    };
-                    directory::list(&key, &mut blocks, after, &mut |name, ino, kind, cookie| {
-                        batch.names.extend_from_slice(name);
-                        batch.entries.push((ino, kind, cookie, batch.names.len()));
-                        batch.entries.len() < BATCH
-                    })
-                }
+                self.list(&vnode, &state, after, &mut |name, ino, kind, cookie| {
+                    batch.names.extend_from_slice(name);
+                    batch.entries.push((ino, kind, cookie, batch.names.len()));
+                    batch.entries.len() < BATCH
+                })
             };
             let mut start = 0;
             for &(ino, kind, cookie, end) in &batch.entries {

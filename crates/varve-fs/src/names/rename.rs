@@ -14,11 +14,10 @@ use crate::account::prices::{NAME_BYTES, REPLACEMENT_BYTES};
 use crate::attr::{Caller, Rename};
 use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
-use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{State, Vnode, WriteState};
 use crate::names::lookup::LINKS_MAX;
 use crate::names::rename_rules::{Names, check_request};
@@ -74,7 +73,8 @@ impl<L: Layout> FileSystem<L> {
         self.write_back_source(&from, name, &to, new_name)?;
         let (operation, makes_name) = self.begin_rename(flags)?;
         let across = from.ino != to.ino;
-        let mutex = across.then(|| Ranked::take(Rank::Rename, || self.rename.lock()));
+        let mutex =
+            across.then(|| Ranked::take(self.level.rank(Lock::Rename), || self.rename.lock()));
         let above = if across {
             Some((self.ancestors(&from)?, self.ancestors(&to)?))
         } else {
@@ -284,12 +284,10 @@ impl<L: Layout> FileSystem<L> {
         if respelled {
             return self.respell(&from, &mut parents.from_state, names, source, now);
         }
-        let key = self.store.key(&to);
         parents.to_state_mut().keep_former();
         let entered = if replaces {
-            self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-                directory::replace(&key, blocks, names.new, source.ino, source.kind).map(|_| ())
-            })
+            let state = parents.to_state_mut();
+            self.replace_name(&to, state, names.new, (source.ino, source.kind), now)
         } else {
             let state = parents.to_state_mut();
             self.add_name(&to, state, names.new, source.ino, source.kind, now)
@@ -297,11 +295,8 @@ impl<L: Layout> FileSystem<L> {
         let both = entered.and_then(|()| match names.whiteout {
             None => self.remove_name(&from, &mut parents.from_state, names.old, now),
             Some(whiteout) => {
-                let (key, ino) = (self.store.key(&from), whiteout.ino);
-                self.change_names(&from, &mut parents.from_state, now, |blocks| {
-                    let device = FileKind::CharDevice;
-                    directory::replace(&key, blocks, names.old, ino, device).map(|_| ())
-                })
+                let device = (whiteout.ino, FileKind::CharDevice);
+                self.replace_name(&from, &mut parents.from_state, names.old, device, now)
             }
         });
         self.keep_or_restore(parents.to_state_mut(), both)
@@ -366,17 +361,11 @@ impl<L: Layout> FileSystem<L> {
         source.turn();
         target.turn();
         let (from, to) = (Arc::clone(parents.from), Arc::clone(parents.to));
-        let (from_key, to_key) = (self.store.key(&from), self.store.key(&to));
         parents.to_state_mut().keep_former();
-        let first = self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-            directory::replace(&to_key, blocks, names.new, source.ino, source.kind).map(|_| ())
-        });
-        let both = first.and_then(|()| {
-            self.change_names(&from, &mut parents.from_state, now, |blocks| {
-                directory::replace(&from_key, blocks, names.old, target.ino, target.kind)
-                    .map(|_| ())
-            })
-        });
+        let (old, new) = ((source.ino, source.kind), (target.ino, target.kind));
+        let first = self.replace_name(&to, parents.to_state_mut(), names.new, old, now);
+        let both = first
+            .and_then(|()| self.replace_name(&from, &mut parents.from_state, names.old, new, now));
         self.keep_or_restore(parents.to_state_mut(), both)?;
         if across {
             move_directory_link(&source, &mut state, parents, true);
@@ -411,6 +400,10 @@ fn move_directory_link(vnode: &Vnode, state: &mut State, parents: &mut Parents<'
     } else {
         to.saturating_sub(1)
     };
+}
+
+fn lock_order(vnode: &Vnode) -> (bool, InodeNo) {
+    (vnode.kind != FileKind::Directory, vnode.ino)
 }
 
 fn lock_parents<'a>(
@@ -452,13 +445,14 @@ fn lock_parents<'a>(
     }
 }
 
-/// Locks what the names lead to, by number.
+/// Locks what the names lead to: directories before others, else by number, as a
+/// commit does that changes many.
 fn lock_children<'a>(
     source: &'a Arc<Vnode>,
     target: Option<&'a Arc<Vnode>>,
 ) -> (WriteState<'a>, Option<WriteState<'a>>) {
     match target {
-        Some(target) if target.ino < source.ino => {
+        Some(target) if lock_order(target) < lock_order(source) => {
             let target_state = target.write();
             (source.write(), Some(target_state))
         }

@@ -8,6 +8,7 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Layout, Usage};
 use crate::memory::changes::ALL;
+use crate::memory::name_changes::Found;
 use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{Life, State, Vnode};
 use crate::names::alone::Taken;
@@ -16,9 +17,6 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-
-/// Where an entry leads.
-pub(crate) type Found = (InodeNo, FileKind);
 
 /// The error of an entry of `directory` that leads to the wrong inode.
 pub(crate) fn wrong_child(directory: InodeNo, ino: InodeNo, what: &str) -> Error {
@@ -149,6 +147,9 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotEmpty` if the directory holds names.
     pub(crate) fn must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+        if state.private.is_some() {
+            return self.overlaid_must_be_empty(vnode, state);
+        }
         if state.inode.blocks == 0 {
             return Ok(());
         }

@@ -5,7 +5,7 @@ use crate::layout::{
 };
 use crate::{
     Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
-    MemoryOptions, MemoryPointer, Options, Result, Version, View, flags,
+    MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, Version, View, flags,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -211,6 +211,12 @@ impl Layout for Recorder {
     }
     fn checkpoint(&self) -> Result<()> {
         self.memory().checkpoint()
+    }
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        self.memory().snapshot()
+    }
+    fn release_snapshot(&self, snapshot: SnapshotNo) {
+        self.memory().release_snapshot(snapshot);
     }
     fn maintain(&self) -> Result<()> {
         self.memory().maintain()

@@ -16,3 +16,4 @@ mod names;
 mod passages;
 mod space;
 mod stress;
+mod transactions;

@@ -1,0 +1,173 @@
+//! Making a private tree, and ending it.
+
+use super::ground::{Below, Snapshot};
+use super::{Isolation, Transaction, TransactionOptions};
+use crate::account::SpaceAccount;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::Layout;
+use crate::memory::passages::Passages;
+use crate::memory::queues::{NOT_WOKEN, Queues};
+use crate::memory::vnode::{Ground, Life};
+use crate::memory::vnode_table::VnodeTable;
+use crate::memory::waits::Waits;
+use crate::memory::writer::Writer;
+use crate::options::Atime;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Weak};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64};
+use varve_device::sync::{Mutex, RwLock};
+
+/// The transactions of a mounted tree.
+pub(crate) struct Open<L: Layout> {
+    trees: Vec<Weak<FileSystem<L>>>,
+    /// The volume is being unmounted.
+    closed: bool,
+}
+
+impl<L: Layout> Default for Open<L> {
+    fn default() -> Self {
+        Open {
+            trees: Vec::new(),
+            closed: false,
+        }
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
+    /// volume is being unmounted, what a group fails to be written with.
+    pub fn begin_transaction(
+        self: &Arc<Self>,
+        options: &TransactionOptions,
+    ) -> Result<Transaction<L>> {
+        self.check_writable()?;
+        let Isolation::Snapshot = options.isolation;
+        let snapshot = self.take_snapshot()?;
+        self.begin_private(Some(snapshot))
+    }
+
+    /// Begins a transaction upon this tree as it is.
+    pub(crate) fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
+        self.check_writable()?;
+        self.begin_private(None)
+    }
+
+    fn begin_private(
+        self: &Arc<Self>,
+        snapshot: Option<Arc<Snapshot<L>>>,
+    ) -> Result<Transaction<L>> {
+        let mut open = self.open.lock();
+        if open.closed {
+            return Err(Error::Aborted);
+        }
+        let tree = Arc::new(self.private(snapshot)?);
+        open.trees.retain(|tree| tree.strong_count() > 0);
+        open.trees.push(Arc::downgrade(&tree));
+        Ok(Transaction { tree })
+    }
+
+    fn private(self: &Arc<Self>, snapshot: Option<Arc<Snapshot<L>>>) -> Result<FileSystem<L>> {
+        let level = self.level.upon();
+        let level = level.ok_or(Error::Invalid("too many transactions within each other"))?;
+        // What stands on a tree keeps what it holds of it.
+        let vnodes = match snapshot {
+            Some(_) => self.read_times_max,
+            None => usize::MAX,
+        };
+        let usage = self.space.present();
+        Ok(FileSystem {
+            store: Arc::clone(&self.store),
+            clock: Arc::clone(&self.clock),
+            level,
+            table: VnodeTable::new(vnodes, level),
+            passages: Passages::new(0),
+            space: SpaceAccount::new(usage),
+            read_ahead: Arc::clone(&self.read_ahead),
+            below: Some(Below {
+                target: Arc::clone(self),
+                snapshot,
+                usage,
+                charged: AtomicU64::new(0),
+                ended: AtomicBool::new(false),
+            }),
+            open: Mutex::default(),
+            snapshots: Mutex::new(Weak::new()),
+            budget: Arc::clone(&self.budget),
+            writer: Mutex::new(Writer::default()),
+            gate: RwLock::new(()),
+            rename: Mutex::new(()),
+            queues: Mutex::new(Queues::default()),
+            waker: RwLock::new(None),
+            write_back_until: AtomicU64::new(NOT_WOKEN),
+            seal_due: AtomicBool::new(false),
+            captures_started: AtomicU64::new(0),
+            captures_finished: AtomicU64::new(0),
+            appended: AtomicU64::new(0),
+            committed: AtomicU64::new(0),
+            waits: Waits::default(),
+            failed: Mutex::new(None),
+            keep_written: self.keep_written,
+            has_failed: AtomicBool::new(false),
+            reaping: AtomicU64::new(0),
+            start_write_bytes: u64::MAX,
+            stop_access_bytes: u64::MAX,
+            strict_order: false,
+            atime: Atime::Never,
+            step_blocks: u64::MAX,
+            read_times_max: self.read_times_max,
+        })
+    }
+
+    /// From now on a private tree takes no change, and none is under way. False if
+    /// that was so already.
+    pub(crate) fn close_private(&self, below: &Below<L>) -> bool {
+        if below.ended.swap(true, SeqCst) {
+            return false;
+        }
+        drop(self.space.crowd.turn());
+        true
+    }
+
+    /// Ends a private tree that has not been committed: nothing of it remains.
+    pub(crate) fn end_private(&self) {
+        let Some(below) = &self.below else { return };
+        if self.close_private(below) {
+            self.give_back(below);
+        }
+    }
+
+    /// Gives back what a closed tree holds of others, and the numbers of its new
+    /// files.
+    pub(crate) fn give_back(&self, below: &Below<L>) {
+        self.end_open();
+        for vnode in self.table.drain() {
+            if let Ground::Vnode(ground) = &vnode.ground {
+                below.target.let_go(ground, 1);
+            }
+            let mut state = vnode.write();
+            let is_new = !state.logged.ever && state.private.is_none();
+            if is_new && state.life == Life::Live {
+                self.store.layout.forget_inode(vnode.ino);
+            }
+            state.life = Life::Freed;
+        }
+        *self.queues() = Queues::default();
+        self.budget.gave_back(below.charged.swap(0, Relaxed));
+    }
+
+    /// Ends all transactions that were begun on this tree; none begins any more.
+    pub(crate) fn end_open(&self) {
+        let trees = {
+            let mut open = self.open.lock();
+            open.closed = true;
+            std::mem::take(&mut open.trees)
+        };
+        for tree in trees.iter().filter_map(Weak::upgrade) {
+            tree.end_private();
+        }
+    }
+}
