@@ -10,6 +10,7 @@ use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
 use crate::price::FoldPrice;
+use std::sync::Arc;
 use varve_fs::{InodeNo, Version, flags};
 
 /// A record: a change that no block expresses.
@@ -270,7 +271,7 @@ impl Delta {
             ..InodeDelta::default()
         };
         self.reprice(geometry, ino, |price| *price = FoldPrice::default());
-        if let Some(former) = self.inodes.insert(ino.0, Box::new(freed)) {
+        if let Some(former) = self.inodes.insert(ino.0, Arc::new(freed)) {
             for (_, pointer) in former.blocks.range(0, u64::MAX) {
                 self.count_block(geometry, &pointer, -1);
             }
@@ -278,7 +279,7 @@ impl Delta {
             if let Some(pointer) = former.xattrs {
                 self.count_block(geometry, &pointer, -1);
             }
-            if let Some(image) = former.image {
+            if let Some(image) = &former.image {
                 self.count(
                     geometry,
                     image.place.sector,

@@ -50,8 +50,11 @@ impl<L: Layout> FileSystem<L> {
         self.begin_private(Some(snapshot))
     }
 
-    /// Begins a transaction upon this tree as it is.
-    pub(crate) fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
+    /// Begins a transaction upon this tree, a transaction's, as it is.
+    ///
+    /// # Errors
+    /// `Aborted` after its end, `Invalid` if too many lie within each other.
+    pub fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
         self.check_writable()?;
         self.begin_private(None)
     }
@@ -89,7 +92,8 @@ impl<L: Layout> FileSystem<L> {
             read_ahead: Arc::clone(&self.read_ahead),
             below: Some(Below {
                 target: Arc::clone(self),
-                snapshot,
+                snapshot: snapshot.as_ref().map(|held| (held.number, held.position)),
+                holds: Mutex::new(snapshot),
                 usage,
                 charged: AtomicU64::new(0),
                 ended: AtomicBool::new(false),
@@ -155,6 +159,7 @@ impl<L: Layout> FileSystem<L> {
             }
             state.life = Life::Freed;
         }
+        drop(below.holds.lock().take());
         *self.queues() = Queues::default();
         self.budget.gave_back(below.charged.swap(0, Relaxed));
     }

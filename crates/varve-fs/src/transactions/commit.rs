@@ -24,7 +24,6 @@ pub(super) struct Pair<'a> {
 }
 
 /// A commit that has been merged: what it waits for.
-#[derive(Debug)]
 #[must_use = "the changes are durable once it has been waited for"]
 pub struct Ticket<L: Layout> {
     target: Arc<FileSystem<L>>,
@@ -39,6 +38,12 @@ enum WaitsFor {
     Position(Position),
     /// A capture behind this one.
     CaptureAfter(u64),
+}
+
+impl<L: Layout> std::fmt::Debug for Ticket<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ticket").field(&self.waits_for).finish()
+    }
 }
 
 impl<L: Layout> Ticket<L> {
@@ -78,9 +83,9 @@ impl<L: Layout> FileSystem<L> {
         let target = &*below.target;
         let changes = self.changed_files();
         if changes.is_empty() {
-            return Ok(match (&target.below, &below.snapshot) {
+            return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
-                (None, Some(snapshot)) => WaitsFor::Position(snapshot.position),
+                (None, Some((_, position))) => WaitsFor::Position(position),
                 (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire)),
             });
         }

@@ -1,7 +1,7 @@
 //! What a private tree stands on.
 
 use crate::epochs::capture::Take;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::{Cause, Layout, Position, Usage};
@@ -18,8 +18,11 @@ use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) struct Below<L: Layout> {
     /// The tree of which a commit makes it a part.
     pub target: Arc<FileSystem<L>>,
-    /// What it stands on; on the target itself, if there is none.
-    pub snapshot: Option<Arc<Snapshot<L>>>,
+    /// The snapshot it stands on, and the last group in that; on the target itself, if
+    /// there is none.
+    pub snapshot: Option<(SnapshotNo, Position)>,
+    /// That snapshot, until the end.
+    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
     /// What the tree took at the beginning.
     pub usage: Usage,
     /// What it counts for in the target's budget.
@@ -80,11 +83,14 @@ impl<L: Layout> FileSystem<L> {
     /// its loading lock is held.
     ///
     /// # Errors
-    /// As [`Self::vnode`].
+    /// `Aborted` after the end; as [`Self::vnode`].
     pub(crate) fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
-        match &below.snapshot {
-            Some(snapshot) => {
-                let view = View::Snapshot(snapshot.number);
+        if below.ended.load(Relaxed) {
+            return Err(Error::Aborted);
+        }
+        match below.snapshot {
+            Some((number, _)) => {
+                let view = View::Snapshot(number);
                 let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
                 Ok(self.copy_of(inode, Ground::Layout(view)))
             }
