@@ -50,6 +50,10 @@ impl Default for LockTableOptions {
     }
 }
 
+/// Who waits where their family held or wanted more before: they may have gone past
+/// others for whom they have to wait now, and so be in a deadlock.
+type Affected<K> = Vec<Arc<Request<K>>>;
+
 /// Hierarchical two-phase locks on objects that a `K` names each.
 ///
 /// Owners are transactions, begun with [`begin`](Self::begin) and ended with
@@ -102,44 +106,49 @@ impl<K: Key> LockTable<K> {
     ///
     /// Those nested in it should have ended. If one has not, its waits fail, and it
     /// keeps its locks until it ends.
-    pub fn end(&self, owner: OwnerId) {
-        self.cancel(owner);
-        self.release_all(owner);
-        let record = self.owners.lock(owner).remove(&owner);
+    pub fn end(&self, id: OwnerId) {
+        let mut affected = self.fail_all(id);
+        affected.extend(self.let_go(id));
+        let record = self.owners.lock(id).remove(&id);
         if let Some(mut record) = record {
             // What another thread of the owner was granted in between.
             let chain = record.take_chain();
-            self.release_chain(&record.owner, chain);
+            affected.extend(self.release_chain(&record.owner, chain));
             self.families.leave(&record.owner);
         }
+        self.search_again(affected);
     }
 
     /// Releases everything that an owner holds. What it waits for it goes on to
     /// wait for.
     pub fn release_all(&self, owner: OwnerId) {
-        let taken = {
-            let mut owners = self.owners.lock(owner);
-            let record = owners.get_mut(&owner);
-            record.map(|record| (Arc::clone(&record.owner), record.take_chain()))
-        };
-        if let Some((owner, chain)) = taken {
-            self.release_chain(&owner, chain);
-        }
+        let affected = self.let_go(owner);
+        self.search_again(affected);
     }
 
-    fn release_chain(&self, owner: &Owner, chain: Vec<K>) {
+    fn let_go(&self, id: OwnerId) -> Affected<K> {
+        let taken = self.take_chain(id);
+        let release = |(owner, chain): (Arc<Owner>, _)| self.release_chain(&owner, chain);
+        taken.map(release).unwrap_or_default()
+    }
+
+    fn take_chain(&self, id: OwnerId) -> Option<(Arc<Owner>, Vec<K>)> {
+        let mut owners = self.owners.lock(id);
+        let record = owners.get_mut(&id)?;
+        Some((Arc::clone(&record.owner), record.take_chain()))
+    }
+
+    fn release_chain(&self, owner: &Owner, chain: Vec<K>) -> Affected<K> {
+        let (id, root) = (owner.id(), owner.root());
+        let mut affected = Affected::new();
         for key in chain {
-            self.release_object(owner, &key);
+            let hash = self.objects.hash(&key);
+            let mut shard = self.objects.lock(hash);
+            let drop_all = |holds: &mut Holds| holds.drop_all(id);
+            let done = shard.lessen(hash, &key, root, &self.families, drop_all);
+            affected.extend(done.into_iter().flat_map(|((), waiting)| waiting));
         }
-    }
-
-    fn release_object(&self, owner: &Owner, key: &K) {
-        let (hash, id) = (self.objects.hash(key), owner.id());
-        let mut shard = self.objects.lock(hash);
-        let drop_all = |holds: &mut Holds| holds.drop_all(id);
-        let done = shard.lessen(hash, key, owner.root(), &self.families, drop_all);
-        drop(shard);
-        self.search_again(done.map(|((), waiting)| waiting));
+        affected
     }
 
     /// A child commits: its locks become its parent's, joined with what the parent
@@ -148,28 +157,29 @@ impl<K: Key> LockTable<K> {
     /// # Panics
     /// If the owner is nested in none.
     pub fn hand_to_parent(&self, child: OwnerId) {
-        let taken = {
-            let mut owners = self.owners.lock(child);
-            let record = owners.get_mut(&child);
-            record.map(|record| (Arc::clone(&record.owner), record.take_chain()))
+        let Some((child, chain)) = self.take_chain(child) else {
+            return;
         };
-        let Some((child, chain)) = taken else { return };
         let parent = child.parent().expect("nested in another");
         let (from, to) = (child.id(), parent.id());
-        let mut new = Vec::new();
+        let (mut new, mut affected) = (Vec::new(), Affected::new());
         for key in chain {
             let hash = self.objects.hash(&key);
             let mut shard = self.objects.lock(hash);
             let hand = |holds: &mut Holds| holds.hand(from, to);
             let done = shard.lessen(hash, &key, child.root(), &self.families, hand);
             drop(shard);
-            if let Some((true, _)) = done {
+            let Some((first, waiting)) = done else {
+                continue;
+            };
+            affected.extend(waiting);
+            if first {
                 new.push(key);
             }
-            self.search_again(done.map(|(_, waiting)| waiting));
         }
         // If the parent has ended, they are released.
         _ = self.adopt(parent, new);
+        self.search_again(affected);
     }
 
     /// Puts objects on the chain of an owner that holds locks on them. If it has
@@ -181,7 +191,8 @@ impl<K: Key> LockTable<K> {
             return Ok(());
         }
         drop(owners);
-        self.release_chain(owner, keys);
+        let affected = self.release_chain(owner, keys);
+        self.search_again(affected);
         Err(LockError::Cancelled)
     }
 
@@ -224,28 +235,31 @@ impl<K: Key> LockTable<K> {
             record.unchain(key);
         }
         drop(owners);
-        self.search_again(done.map(|(_, waiting)| waiting));
+        self.search_again(done.map(|(_, waiting)| waiting).unwrap_or_default());
     }
 
     /// Every wait of the owner, and of those nested in it, fails with
     /// [`LockError::Cancelled`], now and later, until it ends. What can be granted
     /// without a wait is granted still.
     pub fn cancel(&self, owner: OwnerId) {
-        let Some(cancelled) = self.owners.get(owner) else {
-            return;
-        };
-        cancelled.cancel();
-        for request in self.waits.of(owner) {
-            self.fail(&request, LockError::Cancelled);
-        }
+        let affected = self.fail_all(owner);
+        self.search_again(affected);
     }
 
-    /// Ends a request that waits, with an error.
-    fn fail(&self, request: &Arc<Request<K>>, error: LockError) {
+    fn fail_all(&self, id: OwnerId) -> Affected<K> {
+        let Some(owner) = self.owners.get(id) else {
+            return Affected::new();
+        };
+        owner.cancel();
+        let fail = |request| self.fail(&request, LockError::Cancelled);
+        self.waits.of(id).into_iter().flat_map(fail).collect()
+    }
+
+    /// Ends a request, if it waits, with an error.
+    fn fail(&self, request: &Arc<Request<K>>, error: LockError) -> Affected<K> {
         let mut shard = self.objects.lock(request.hash);
         let waiting = shard.fail(request, error, &self.families);
-        drop(shard);
-        self.search_again(waiting);
+        waiting.unwrap_or_default()
     }
 
     /// From now on the owner is never chosen to give way in a deadlock: it is being

@@ -21,6 +21,7 @@ pub(crate) struct Waits<K> {
     pub deadlocks: AtomicU64,
     pub timeouts: AtomicU64,
     pub cancels: AtomicU64,
+    pub searches: AtomicU64,
     pub longest_ns: AtomicU64,
 }
 
@@ -41,6 +42,7 @@ impl<K> Waits<K> {
             deadlocks: AtomicU64::new(0),
             timeouts: AtomicU64::new(0),
             cancels: AtomicU64::new(0),
+            searches: AtomicU64::new(0),
             longest_ns: AtomicU64::new(0),
         }
     }

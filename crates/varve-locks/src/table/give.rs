@@ -136,7 +136,8 @@ impl<K: Key> LockTable<K> {
         let timeout_ns = timeout.map(|timeout| timeout.as_nanos().try_into().unwrap_or(u64::MAX));
         let deadline_ns = timeout_ns.map(|ns: u64| request.since_ns.saturating_add(ns));
         let outcome = request.wait(&*self.clock, deadline_ns).unwrap_or_else(|| {
-            self.fail(request, LockError::Timeout);
+            let affected = self.fail(request, LockError::Timeout);
+            self.search_again(affected);
             request.outcome().expect("failed now or settled before")
         });
         let result = outcome.and_then(|first| match first {

@@ -5,7 +5,7 @@ use crate::mode::Mode;
 use crate::objects::Key;
 use crate::owner::OwnerId;
 use std::ops::Range;
-use std::sync::atomic::Ordering::Relaxed;
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// Counts since the table was made, and what is there now. They are independent of
 /// each other: while requests run they may not add up.
@@ -21,6 +21,8 @@ pub struct Statistics {
     pub timeouts: u64,
     /// Waits that ended with a cancel.
     pub cancels: u64,
+    /// Times that somebody has looked for a deadlock of his own.
+    pub searches: u64,
     /// The longest wait, whether it is over or not.
     pub longest_wait_ns: u64,
     /// Requests that wait now.
@@ -71,6 +73,7 @@ impl<K: Key> LockTable<K> {
             deadlocks: waits.deadlocks.load(Relaxed),
             timeouts: waits.timeouts.load(Relaxed),
             cancels: waits.cancels.load(Relaxed),
+            searches: waits.searches.load(Relaxed),
             longest_wait_ns: waits.longest_ns.load(Relaxed),
             owners: self.owners.count(),
             ..Statistics::default()

@@ -7,7 +7,7 @@
 //! given up early by the branch of one who went past another; in both cases that
 //! request's owner looks for it.
 
-use super::{Detection, LockTable};
+use super::{Affected, Detection, LockTable};
 use crate::deadlock::{Graph, victim};
 use crate::error::LockError;
 use crate::objects::{Key, Shard};
@@ -17,6 +17,7 @@ use crate::request::Request;
 use foldhash::{HashSet, HashSetExt};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 type Shards<'a, K> = BTreeMap<usize, Guard<'a, Shard<K>>>;
 
@@ -28,21 +29,23 @@ impl<K: Key> LockTable<K> {
         self.break_circles(None)
     }
 
-    /// Breaks the circles that a waiting request is in.
+    /// Breaks the circles that a request is in which begins to wait.
     pub(super) fn search(&self, request: &Arc<Request<K>>) {
         let owner = &request.owner;
-        let nobody_waits_for_it =
-            owner.is_alone_with_nothing() && self.waits.of(owner.id()).len() == 1;
-        if !nobody_waits_for_it {
+        // The last of its queue, and nobody can wait for its owner elsewhere.
+        let is_in_none = owner.is_alone_with_nothing() && self.waits.of(owner.id()).len() == 1;
+        if !is_in_none {
             self.break_circles(Some(request));
         }
+        self.waits.searches.fetch_add(1, Relaxed);
     }
 
-    /// What the branch of these waits for may be more, now that it holds less.
-    pub(super) fn search_again(&self, waiting: Option<Vec<Arc<Request<K>>>>) {
+    /// Breaks the circles that these are in, which have waited before.
+    pub(super) fn search_again(&self, affected: Affected<K>) {
         if self.detection == Detection::AtWait {
-            for request in waiting.unwrap_or_default() {
-                self.search(&request);
+            for request in affected {
+                self.break_circles(Some(&request));
+                self.waits.searches.fetch_add(1, Relaxed);
             }
         }
     }

@@ -5,11 +5,12 @@
 //! the table and the model agree on who waits, and on what everybody holds at every
 //! place. The model grants until nothing changes, in any order.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use varve_device::HostClock;
 use varve_locks::{Detection, LockError, LockTable, LockTableOptions, Mode, OwnerId};
 
@@ -143,8 +144,9 @@ impl Model {
     }
 
     fn end(&mut self, owner: OwnerId) {
-        self.held.retain(|(holder, _), _| *holder != owner);
         self.queue.retain(|wish| wish.owner != owner);
+        self.settle();
+        self.held.retain(|(holder, _), _| *holder != owner);
         self.settle();
     }
 
@@ -204,11 +206,28 @@ struct Worker {
     owner: OwnerId,
     wishes: Sender<Wish>,
     answers: Receiver<Answer>,
+    /// One that was looked at before its time.
+    early: Cell<Option<Answer>>,
     thread: JoinHandle<()>,
+}
+
+impl Worker {
+    fn answer(&self) -> Option<Answer> {
+        let patience = Duration::from_secs(20);
+        let early = self.early.take();
+        early.or_else(|| self.answers.recv_timeout(patience).ok())
+    }
+
+    /// Waits for the answer, and leaves it there.
+    fn is_refused(&self) -> bool {
+        self.early.set(self.answer());
+        self.early.get() == Some(Err(LockError::Deadlock))
+    }
 }
 
 /// The table beside its model.
 struct Pair {
+    detection: Detection,
     table: Arc<LockTable<u64>>,
     model: Model,
     workers: Vec<Worker>,
@@ -222,6 +241,7 @@ impl Pair {
         };
         let clock = Arc::new(HostClock::default());
         Pair {
+            detection,
             table: Arc::new(LockTable::with_options(clock, options)),
             model: Model::default(),
             workers: Vec::new(),
@@ -251,6 +271,7 @@ impl Pair {
             owner,
             wishes,
             answers,
+            early: Cell::new(None),
             thread,
         });
     }
@@ -261,16 +282,8 @@ impl Pair {
 
     fn answer(&self, owner: OwnerId) -> Answer {
         let worker = self.workers.iter().find(|worker| worker.owner == owner);
-        let patience = Duration::from_secs(20);
-        let answer = worker.unwrap().answers.recv_timeout(patience);
-        answer.unwrap_or_else(|_| {
-            let Model {
-                held,
-                queue,
-                parents,
-            } = &self.model;
-            panic!("no answer for {owner}: {parents:?} {held:?} {queue:?}")
-        })
+        let answer = worker.unwrap().answer();
+        answer.unwrap_or_else(|| panic!("no answer for {owner}: {:#?}", self.model))
     }
 
     fn is_parent(&self, owner: OwnerId) -> bool {
@@ -292,6 +305,12 @@ impl Pair {
         if !granted {
             self.model.queue.push(wish.clone());
         }
+        // Which thread looks for a deadlock before it waits, if it is to.
+        let count = |table: &LockTable<u64>| match self.detection {
+            Detection::AtWait => table.statistics().searches,
+            Detection::OnCall => table.statistics().waits,
+        };
+        let before_it = count(&self.table);
         let worker = self
             .workers
             .iter()
@@ -302,18 +321,13 @@ impl Pair {
             self.model.settle();
             assert_eq!(before, self.waiting_in_model());
         } else {
-            while !self
-                .table
-                .waiting()
-                .iter()
-                .any(|one| one.owner == wish.owner)
-            {
+            while count(&self.table) == before_it {
                 std::thread::yield_now();
             }
         }
     }
 
-    fn waiting_in_model(&self) -> Vec<OwnerId> {
+    fn waiting_in_model(&self) -> BTreeSet<OwnerId> {
         self.model.queue.iter().map(|wish| wish.owner).collect()
     }
 
@@ -356,11 +370,46 @@ impl Pair {
         assert!(self.model.in_circles().is_empty());
     }
 
-    fn compare(&self) {
-        let waiting: BTreeSet<OwnerId> = self.waiting_in_model().into_iter().collect();
+    /// Waits until one of each circle has given way of itself.
+    fn deadlocks_end(&mut self) {
+        let patience = Instant::now() + Duration::from_secs(20);
+        while !self.model.in_circles().is_empty() || self.waiting() != self.waiting_in_model() {
+            assert!(
+                Instant::now() < patience,
+                "a circle stays: {:#?}",
+                self.model
+            );
+            let waiting = self.waiting();
+            let done =
+                |worker: &&Worker| !waiting.contains(&worker.owner) && self.waits(worker.owner);
+            let refused = self
+                .workers
+                .iter()
+                .filter(done)
+                .filter(|worker| worker.is_refused());
+            let refused: Vec<OwnerId> = refused.map(|worker| worker.owner).collect();
+            let in_circles = self.model.in_circles();
+            let some = refused.iter().any(|owner| in_circles.contains(owner));
+            assert!(some || refused.is_empty(), "{refused:?} are in no circle");
+            for owner in &refused {
+                _ = self.answer(*owner);
+            }
+            self.model
+                .queue
+                .retain(|wish| !refused.contains(&wish.owner));
+            self.then(Model::settle);
+            std::thread::yield_now();
+        }
+    }
+
+    fn waiting(&self) -> BTreeSet<OwnerId> {
         let waits = self.table.waiting().into_iter();
-        let waits: BTreeSet<OwnerId> = waits.map(|one| one.owner).collect();
-        assert_eq!(waits, waiting, "{:#?}", self.model);
+        waits.map(|one| one.owner).collect()
+    }
+
+    fn compare(&self) {
+        let waiting = self.waiting_in_model();
+        assert_eq!(self.waiting(), waiting, "{:#?}", self.model);
         let mut held = Held::new();
         for object in 0..OBJECTS {
             for one in self.table.holders(&object) {
@@ -376,6 +425,18 @@ impl Pair {
                 .collect()
         };
         assert_eq!(all(&held), all(&self.model.held));
+    }
+
+    /// Everybody ends, children before their parents.
+    fn finish(mut self) {
+        while let Some(youngest) = self.workers.iter().map(|worker| worker.owner).max() {
+            self.end(youngest);
+            if self.detection == Detection::AtWait {
+                self.deadlocks_end();
+            }
+        }
+        let now = self.table.statistics();
+        assert_eq!((now.objects, now.owners, now.waiting), (0, 0, 0));
     }
 
     fn step(&mut self, draws: &mut Draws) {
@@ -425,30 +486,44 @@ impl Pair {
     }
 }
 
+const RUNS: u64 = 30;
+
+fn draws(seed: u64, run: u64) -> Draws {
+    eprintln!("run {run}");
+    Draws::new(seed.wrapping_mul(1000) + run)
+}
+
 #[test]
 fn random_steps_do_what_the_rules_say() {
     let seed = seed("random_steps");
-    for run in 0..30 {
-        let mut draws = Draws::new(seed * 1000 + run);
+    for run in 0..RUNS {
+        let mut draws = draws(seed, run);
         let mut pair = Pair::new(Detection::OnCall);
-        for step in 0..200 {
+        for _ in 0..200 {
             pair.step(&mut draws);
-
             pair.compare();
-            if step % 50 == 49 {
-                pair.detect();
-                pair.compare();
-            }
         }
-        // Children before their parents.
-        while let Some(youngest) = pair.workers.iter().map(|worker| worker.owner).max() {
-            pair.end(youngest);
-        }
-        let now = pair.table.statistics();
-        assert_eq!(
-            (now.objects, now.owners, now.waiting),
-            (0, 0, 0),
-            "run {run}"
-        );
+        pair.detect();
+        pair.compare();
+        pair.finish();
     }
+}
+
+#[test]
+fn random_steps_leave_no_circle_where_everybody_looks_before_he_waits() {
+    let seed = seed("random_steps");
+    let mut deadlocks = 0;
+    for run in 0..RUNS {
+        let mut draws = draws(seed, run);
+        let mut pair = Pair::new(Detection::AtWait);
+        for _ in 0..200 {
+            pair.step(&mut draws);
+            pair.deadlocks_end();
+            pair.compare();
+        }
+        assert!(pair.table.detect().is_empty());
+        deadlocks += pair.table.statistics().deadlocks;
+        pair.finish();
+    }
+    assert!(deadlocks > 10, "{deadlocks}");
 }
