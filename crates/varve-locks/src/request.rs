@@ -36,8 +36,8 @@ impl Asker<'_> {
         }
     }
 
-    /// True if it cannot be granted beside the other, held by him or any that he
-    /// is nested in, it does not conflict with.
+    /// True if it cannot be granted beside the other. What he has, or one that he is
+    /// nested in, is not in his way.
     #[inline]
     pub(crate) fn conflicts(&self, other: &Hold) -> bool {
         !self.mode.compatible(other.mode)

@@ -239,6 +239,26 @@ fn a_cancel_meets_a_wait_at_any_moment() {
     });
 }
 
+/// The holder stays, so nothing but the cancel and what follows from it can end these.
+#[test]
+fn a_cancel_ends_a_wait_and_lets_those_behind_it_in() {
+    explore("a_cancel_ends", || {
+        let stage = Stage::new(Detection::AtWait);
+        let [holder, waiter, third] = stage.begin();
+        assert!(stage.table.try_lock(holder, &0, Read));
+        let waiting = spawn(&stage, move |stage| stage.locked(waiter, 0, Write));
+        let behind = spawn(&stage, move |stage| stage.locked(third, 0, Read));
+        let cancel = spawn(&stage, move |stage| stage.table.cancel(waiter));
+        assert_eq!(join(waiting), Err(Cancelled));
+        assert_eq!(join(behind), Ok(()));
+        join(cancel);
+        for owner in [holder, waiter, third] {
+            stage.table.end(owner);
+        }
+        stage.nothing_is_left();
+    });
+}
+
 #[test]
 fn an_end_meets_a_grant_at_any_moment() {
     explore("an_end", || {
