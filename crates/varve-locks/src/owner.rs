@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// A transaction that may hold locks. Never given out twice by a table; the greater
 /// is the younger.
@@ -40,6 +40,8 @@ pub(crate) struct Owner {
     held: AtomicU64,
     /// Others were nested in it.
     is_parent: AtomicBool,
+    /// Requests of its branch that wait.
+    waits: AtomicU64,
 }
 
 impl Owner {
@@ -58,6 +60,7 @@ impl Owner {
             cost: AtomicU64::new(BY_LOCKS),
             held: AtomicU64::new(0),
             is_parent: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
         }
     }
 
@@ -79,14 +82,36 @@ impl Owner {
         self.parent.is_none() && !self.is_parent.load(Relaxed) && self.held.load(Relaxed) == 0
     }
 
+    /// Marks it, before its waits are looked for.
     pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Relaxed);
+        self.cancelled.store(true, SeqCst);
     }
 
     /// It or what it is nested in.
     pub(crate) fn is_cancelled(&self) -> bool {
         let outer = || self.parent.as_ref().is_some_and(|p| p.is_cancelled());
-        self.cancelled.load(Relaxed) || outer()
+        self.cancelled.load(SeqCst) || outer()
+    }
+
+    /// Counts a wait, before it is asked whether it was cancelled: either it is seen
+    /// by who cancels, or he is.
+    pub(crate) fn begin_wait(&self) {
+        self.waits.fetch_add(1, SeqCst);
+        if let Some(parent) = &self.parent {
+            parent.begin_wait();
+        }
+    }
+
+    pub(crate) fn end_wait(&self) {
+        self.waits.fetch_sub(1, SeqCst);
+        if let Some(parent) = &self.parent {
+            parent.end_wait();
+        }
+    }
+
+    /// Requests of its branch that wait, or are about to.
+    pub(crate) fn waits(&self) -> u64 {
+        self.waits.load(SeqCst)
     }
 
     pub(crate) fn pin(&self, pinned: bool) {

@@ -252,7 +252,7 @@ impl<K: Key> LockTable<K> {
         };
         owner.cancel();
         let fail = |request| self.fail(&request, LockError::Cancelled);
-        self.waits.of(id).into_iter().flat_map(fail).collect()
+        self.waits.of(&owner).into_iter().flat_map(fail).collect()
     }
 
     /// Ends a request, if it waits, with an error.

@@ -5,7 +5,7 @@
 //! others of it here.
 
 use crate::error::LockError;
-use crate::owner::OwnerId;
+use crate::owner::Owner;
 use crate::places::{Mutex, Place};
 use crate::request::Request;
 use std::collections::BTreeMap;
@@ -47,11 +47,12 @@ impl<K> Waits<K> {
         }
     }
 
-    /// Enters a request; none if its owner is cancelled. Who cancels marks the owner
-    /// first and looks for its requests after: one of both sees the other.
+    /// Enters a request; none if its owner is cancelled.
     pub(crate) fn enter(&self, request: &Arc<Request<K>>) -> Option<Ticket> {
         let mut entered = self.entered.lock();
+        request.owner.begin_wait();
         if request.owner.is_cancelled() {
+            request.owner.end_wait();
             return None;
         }
         let ticket = entered.next;
@@ -61,7 +62,8 @@ impl<K> Waits<K> {
     }
 
     pub(crate) fn leave(&self, ticket: Ticket) {
-        self.entered.lock().requests.remove(&ticket);
+        let left = self.entered.lock().requests.remove(&ticket);
+        left.expect("entered").owner.end_wait();
     }
 
     /// Those that were entered and have not left, the oldest first. Some may have
@@ -71,10 +73,13 @@ impl<K> Waits<K> {
     }
 
     /// Those of one branch.
-    pub(crate) fn of(&self, branch: OwnerId) -> Vec<Arc<Request<K>>> {
+    pub(crate) fn of(&self, branch: &Owner) -> Vec<Arc<Request<K>>> {
+        if branch.waits() == 0 {
+            return Vec::new();
+        }
         let entered = self.entered.lock();
         let all = entered.requests.values();
-        let its = all.filter(|request| request.owner.line.contains(&branch));
+        let its = all.filter(|request| request.owner.line.contains(&branch.id()));
         its.cloned().collect()
     }
 

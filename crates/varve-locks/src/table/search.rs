@@ -33,7 +33,7 @@ impl<K: Key> LockTable<K> {
     pub(super) fn search(&self, request: &Arc<Request<K>>) {
         let owner = &request.owner;
         // The last of its queue, and nobody can wait for its owner elsewhere.
-        let is_in_none = owner.is_alone_with_nothing() && self.waits.of(owner.id()).len() == 1;
+        let is_in_none = owner.is_alone_with_nothing() && owner.waits() == 1;
         if !is_in_none {
             self.break_circles(Some(request));
         }

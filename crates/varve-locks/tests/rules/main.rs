@@ -1,10 +1,12 @@
 //! Every rule of the lock table, by name; a model of it beside it; many threads.
 
 mod deadlocks;
+mod draws;
 mod ends;
 mod fairness;
 mod model;
 mod nested;
+mod random;
 mod spans;
 mod stress;
 mod upgrades;

@@ -1,6 +1,6 @@
 //! Many threads, random requests: no two hold what conflicts, and all ends.
 
-use super::model::{Draws, seed};
+use super::draws::{Draws, seed};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
