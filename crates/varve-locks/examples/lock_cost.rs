@@ -15,6 +15,8 @@ const ROUNDS: usize = 12;
 const OWNERS: u64 = 2_000;
 const LOCKS: u64 = 10;
 const REPEATS: u64 = 20_000;
+/// Transactions of each thread that has to wait.
+const CONTENDED: u64 = 100;
 
 /// The best time of each measurement, in the order of their first.
 #[derive(Default)]
@@ -114,20 +116,22 @@ fn held_already(times: &mut Times) {
     });
 }
 
-/// Threads that all want one object: a wait for each lock.
-fn contended(times: &mut Times, threads: u64) {
+/// Threads that all want one object: a wait for each lock. Who has locked another
+/// before looks for deadlocks among all who wait.
+fn contended(times: &mut Times, what: &'static str, threads: u64, another: bool) {
     let table = table();
-    let what = match threads {
-        2 => "2 threads, one object: lock and end",
-        _ => "16 threads, one object: lock and end",
-    };
-    times.timed(what, OWNERS * threads, || {
+    times.timed(what, CONTENDED * threads, || {
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    for _ in 0..OWNERS {
+                    for _ in 0..CONTENDED {
                         let owner = table.begin(None);
+                        if another {
+                            lock(&table, owner, (2, owner.0), Mode::Write);
+                        }
                         lock(&table, owner, (1, 1), Mode::Write);
+                        // Long enough for others to come.
+                        std::thread::yield_now();
                         table.end(owner);
                     }
                 });
@@ -152,8 +156,10 @@ fn main() {
             });
         });
         held_already(&mut times);
-        contended(&mut times, 2);
-        contended(&mut times, 16);
+        contended(&mut times, "2 threads, one object", 2, false);
+        contended(&mut times, "16 threads, one object", 16, false);
+        contended(&mut times, "16 threads, another first", 16, true);
+        contended(&mut times, "64 threads, another first", 64, true);
     }
     for (what, ns) in &times.0 {
         println!("{what:<40} {ns:>9.1} ns");

@@ -39,6 +39,11 @@ impl Families {
         }
     }
 
+    /// The outermost transaction around one.
+    pub(crate) fn root(&self, of: OwnerId) -> OwnerId {
+        self.branch(of, &[])
+    }
+
     /// The branch which has to end before a lock of `of` is gone, or concerns no
     /// more whom `line` leads to: the outermost transaction around `of` that `line`
     /// is not part of.
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!(branch(2, 0), 1, "a parent waits for its child's branch");
         assert_eq!(branch(2, 1), 2);
         assert_eq!(branch(4, 2), 4);
+        assert_eq!([2, 3, 4].map(|of| families.root(OwnerId(of)).0), [0, 0, 4]);
         for owner in &made {
             families.leave(owner);
         }

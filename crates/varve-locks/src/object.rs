@@ -132,6 +132,12 @@ impl<K> Object<K> {
         all.filter(move |request| request.owner.root() == root)
     }
 
+    /// True if nobody came after a waiting request.
+    pub(crate) fn is_last(&self, request: &Arc<Request<K>>) -> bool {
+        let last = self.queue.last();
+        last.is_some_and(|last| Arc::ptr_eq(last, request))
+    }
+
     /// Everybody who waits, and the branches that he waits for.
     pub(crate) fn waits(&self, families: &Families) -> Vec<(&Arc<Request<K>>, Branches)> {
         let mut seen = Seen::new();

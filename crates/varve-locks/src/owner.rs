@@ -109,6 +109,12 @@ impl Owner {
         }
     }
 
+    /// Requests of its family that wait, or are about to.
+    pub(crate) fn family_waits(&self) -> u64 {
+        let parent = self.parent.as_ref();
+        parent.map_or_else(|| self.waits(), |parent| parent.family_waits())
+    }
+
     /// Requests of its branch that wait, or are about to.
     pub(crate) fn waits(&self) -> u64 {
         self.waits.load(SeqCst)

@@ -10,6 +10,7 @@
 use super::{Affected, Detection, LockTable};
 use crate::deadlock::{Graph, victim};
 use crate::error::LockError;
+use crate::object::Object;
 use crate::objects::{Key, Shard};
 use crate::owner::OwnerId;
 use crate::places::Guard;
@@ -54,6 +55,9 @@ impl<K: Key> LockTable<K> {
     fn break_circles(&self, through: Option<&Arc<Request<K>>>) -> Vec<OwnerId> {
         let all = self.waits.all();
         let mut shards = self.shards_of(&all);
+        if through.is_some_and(|request| !self.is_waited_for(request, &all, &shards)) {
+            return Vec::new();
+        }
         let mut graph = self.graph(&all, &shards);
         let mut victims = Vec::new();
         let mut next: VecDeque<Arc<Request<K>>> = match through {
@@ -77,6 +81,25 @@ impl<K: Key> LockTable<K> {
         victims
     }
 
+    /// False if nobody can wait for the family of a request: it has no other, nobody
+    /// came behind this one, and nobody wants what it holds. Much cheaper to know than
+    /// who waits for whom, and mostly so.
+    fn is_waited_for(
+        &self,
+        request: &Arc<Request<K>>,
+        known: &[Arc<Request<K>>],
+        shards: &Shards<'_, K>,
+    ) -> bool {
+        let root = request.owner.root();
+        let objects = self.objects_of(known, shards);
+        request.owner.family_waits() > 1
+            || objects.into_iter().any(|object| {
+                let is_its = object.key == request.key && !object.is_last(request);
+                let mut holds = object.holds().iter();
+                is_its || holds.any(|hold| self.families.root(hold.owner) == root)
+            })
+    }
+
     fn shards_of(&self, waiting: &[Arc<Request<K>>]) -> Shards<'_, K> {
         let shard_of = |request: &Arc<Request<K>>| self.objects.shard_of(request.hash);
         let mut shards: Vec<usize> = waiting.iter().map(shard_of).collect();
@@ -90,19 +113,26 @@ impl<K: Key> LockTable<K> {
     /// locked, some are in it; they look for themselves.
     fn graph(&self, known: &[Arc<Request<K>>], shards: &Shards<'_, K>) -> Graph<Arc<Request<K>>> {
         let mut graph = Graph::new();
-        let mut seen = HashSet::new();
-        for request in known {
-            if !seen.insert(&request.key) {
-                continue;
-            }
-            let shard = &shards[&self.objects.shard_of(request.hash)];
-            let Some(object) = shard.get(request.hash, &request.key) else {
-                continue;
-            };
+        for object in self.objects_of(known, shards) {
             for (request, branches) in object.waits(&self.families) {
                 graph.add(Arc::clone(request), &request.owner.line, branches);
             }
         }
         graph
+    }
+
+    /// The objects that these wait for, each once.
+    fn objects_of<'a>(
+        &self,
+        known: &[Arc<Request<K>>],
+        shards: &'a Shards<'_, K>,
+    ) -> Vec<&'a Object<K>> {
+        let mut seen = HashSet::new();
+        let new = known.iter().filter(|request| seen.insert(&request.key));
+        let found = new.filter_map(|request| {
+            let shard = &shards[&self.objects.shard_of(request.hash)];
+            shard.get(request.hash, &request.key)
+        });
+        found.collect()
     }
 }
