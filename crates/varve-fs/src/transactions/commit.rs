@@ -23,11 +23,21 @@ pub(super) struct Pair<'a> {
     pub plan: FilePlan,
 }
 
+/// What a commit changed, for whoever keeps copies of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Files and directories of which content or attributes are others.
+    pub files: Vec<InodeNo>,
+    /// Names that lead elsewhere, and the directories they are in.
+    pub names: Vec<(InodeNo, Vec<u8>)>,
+}
+
 /// A commit that has been merged: what it waits for.
 #[must_use = "the changes are durable once it has been waited for"]
 pub struct Ticket<L: Layout> {
     target: Arc<FileSystem<L>>,
     waits_for: WaitsFor,
+    changed: Changed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +57,11 @@ impl<L: Layout> std::fmt::Debug for Ticket<L> {
 }
 
 impl<L: Layout> Ticket<L> {
+    /// What it changed that had been there before, files that are gone included.
+    pub fn changed(&self) -> &Changed {
+        &self.changed
+    }
+
     /// Waits until the changes are durable.
     ///
     /// # Errors
@@ -71,17 +86,19 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Aborted);
         }
         self.end_open();
-        let merged = self.merge_all(below);
+        let changes = self.changed_files();
+        let merged = self.merge_all(below, &changes);
+        let changed = changes.told();
         self.give_back(below);
         Ok(Ticket {
             target: Arc::clone(&below.target),
             waits_for: merged?,
+            changed,
         })
     }
 
-    fn merge_all(&self, below: &Below<L>) -> Result<WaitsFor> {
+    fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {
         let target = &*below.target;
-        let changes = self.changed_files();
         if changes.is_empty() {
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
@@ -99,7 +116,7 @@ impl<L: Layout> FileSystem<L> {
                 }
             }
             let merge = target.promise_merge(&price)?;
-            if let Some(before) = self.merge(below, merge, &changes, &theirs)? {
+            if let Some(before) = self.merge(below, merge, changes, &theirs)? {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,

@@ -33,7 +33,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 pub(crate) use begin::Open;
-pub use commit::Ticket;
+pub use commit::{Changed, Ticket};
 pub(crate) use ground::{Below, Snapshots};
 pub(crate) use room::Budget;
 
