@@ -38,6 +38,8 @@ mod stats;
 mod top;
 mod top_server;
 mod tune;
+mod txn;
+mod txn_server;
 mod umount;
 mod vld;
 mod vlfs;
@@ -69,6 +71,7 @@ enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Coalesce(coalesce::Coalesce),
+    Txn(txn::Txn),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
     Vld(vld::Vld),
@@ -108,6 +111,7 @@ pub fn main() -> ExitCode {
         Command::Stats(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Coalesce(command) => command.run(),
+        Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Vld(command) => command.run(),

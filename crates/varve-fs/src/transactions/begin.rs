@@ -13,6 +13,7 @@ use crate::memory::vnode_table::VnodeTable;
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
+use crate::statistics::count;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
@@ -70,7 +71,21 @@ impl<L: Layout> FileSystem<L> {
         let tree = Arc::new(self.private(snapshot)?);
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
+        count(&self.store.counters.transactions, 1);
         Ok(Transaction { tree })
+    }
+
+    /// Transactions on this tree that have not ended.
+    pub(crate) fn open_transactions(&self) -> u64 {
+        let open = self.open.lock();
+        let trees = open.trees.iter().filter_map(Weak::upgrade);
+        trees.filter(|tree| !tree.has_ended()).count() as u64
+    }
+
+    /// A transaction's tree that takes no more changes.
+    pub fn has_ended(&self) -> bool {
+        let below = self.below.as_ref();
+        below.is_some_and(|below| below.ended.load(Relaxed))
     }
 
     fn private(self: &Arc<Self>, snapshot: Option<Arc<Snapshot<L>>>) -> Result<FileSystem<L>> {
@@ -141,6 +156,7 @@ impl<L: Layout> FileSystem<L> {
         let Some(below) = &self.below else { return };
         if self.close_private(below) {
             self.give_back(below);
+            count(&self.store.counters.transaction_aborts, 1);
         }
     }
 

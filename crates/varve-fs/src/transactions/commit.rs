@@ -11,6 +11,7 @@ use crate::inode::flags;
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Vnode, WriteState};
+use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
@@ -83,13 +84,20 @@ impl<L: Layout> FileSystem<L> {
             .as_ref()
             .expect("only private trees are committed");
         if !self.close_private(below) {
-            return Err(Error::Aborted);
+            return Err(Error::Aborted); // counted when it ended
         }
         self.end_open();
         let changes = self.changed_files();
         let merged = self.merge_all(below, &changes);
         let changed = changes.told();
         self.give_back(below);
+        let counters = &self.store.counters;
+        let outcome = match &merged {
+            Ok(_) => &counters.transaction_commits,
+            Err(Error::Conflict(_)) => &counters.transaction_conflicts,
+            Err(_) => &counters.transaction_refusals,
+        };
+        count(outcome, 1);
         Ok(Ticket {
             target: Arc::clone(&below.target),
             waits_for: merged?,
