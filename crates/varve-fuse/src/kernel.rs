@@ -31,6 +31,20 @@ impl<L: Layout> Clone for Kernel<L> {
 }
 
 impl<L: Layout> Kernel<L> {
+    /// Has it write back everything that it holds of the mount.
+    ///
+    /// # Errors
+    /// Those of open(2) and syncfs(2).
+    pub fn sync(&self) -> io::Result<()> {
+        let root = self.mountpoint.as_ref();
+        let root = root.ok_or_else(|| io::Error::other("another process mounted it"))?;
+        apart::run(|| {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let root = rustix::fs::open(root, flags, Mode::empty())?;
+            Ok(rustix::fs::syncfs(root)?)
+        })
+    }
+
     /// Has it write back what it holds of these files, and drop it. True if it
     /// knows any of them.
     pub fn write_back(&self, files: &[InodeNo]) -> bool {
@@ -121,5 +135,10 @@ fn settle(mountpoint: &Path, path: &Path, attr: &Attr) -> io::Result<()> {
             tv_nsec: attr.mtime.nanos.into(),
         },
     };
-    Ok(rustix::fs::utimensat(&file, "", &times, AtFlags::EMPTY_PATH)?)
+    Ok(rustix::fs::utimensat(
+        &file,
+        "",
+        &times,
+        AtFlags::EMPTY_PATH,
+    )?)
 }

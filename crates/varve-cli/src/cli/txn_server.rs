@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}` | `{"begun": 3}`; `{"refused": "..."}` |
 //! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}` |
-//! | `{"abort": "command"}`, also `timeout` and `told` | `{"aborted": "..."}` |
+//! | `{"abort": "command"}`, also `timeout`, `told`, `lost_write` | `{"aborted": "..."}` |
 //!
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
 //! somebody else ended it.
@@ -45,7 +45,14 @@ const UNMOUNTED: Duration = Duration::from_secs(1);
 const LINE_BYTES: u64 = 4096;
 
 /// What ended a transaction without a commit.
-const CAUSES: [&str; 6] = ["command", "timeout", "told", "operator", "lost_client", "lost_write"];
+const CAUSES: [&str; 6] = [
+    "command",
+    "timeout",
+    "told",
+    "operator",
+    "lost_client",
+    "lost_write",
+];
 
 /// The transactions of a mount that other programs are in.
 pub struct Transactions {
@@ -257,11 +264,14 @@ impl Transactions {
     }
 
     fn begin(&self, device: std::os::fd::OwnedFd, asked: &Value) -> Result<View, Refusal> {
-        let (_, options) = self.mount.get().ok_or("it is not mounted yet")?;
+        let (base, options) = self.mount.get().ok_or("it is not mounted yet")?;
         let isolation = match asked["isolation"].as_str() {
             Some("snapshot") => Isolation::Snapshot,
             other => return Err(format!("no isolation {}", other.unwrap_or("is named"))),
         };
+        // What the kernel holds dirty belongs into the snapshot.
+        let synced = base.sync();
+        synced.map_err(|error| format!("the mount cannot be synced: {error}"))?;
         let begun = self.fs.begin_transaction(&TransactionOptions { isolation });
         let transaction = begun.map_err(|error| error.to_string())?;
         let options = MountOptions {

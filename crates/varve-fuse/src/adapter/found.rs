@@ -141,7 +141,10 @@ mod tests {
             found.forget(ino);
         }
         assert_eq!(found.name_of(file), Some((directory, b"f".to_vec())));
-        assert_eq!(found.name_of(directory), Some((InodeNo::ROOT, b"d".to_vec())));
+        assert_eq!(
+            found.name_of(directory),
+            Some((InodeNo::ROOT, b"d".to_vec()))
+        );
         assert_eq!(found.name_of(other), None);
     }
 }

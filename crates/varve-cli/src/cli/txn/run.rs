@@ -101,8 +101,6 @@ impl Run {
         let working = std::env::current_dir().ok();
         let socket = ask(&base.directory, &json!({"socket": true})).map_err(&failed)?;
         let socket = socket["socket"].as_str().unwrap_or_default().to_owned();
-        // What the kernel holds dirty belongs into the snapshot.
-        sync(&base.directory).map_err(&failed)?;
         leave(&base).map_err(&failed)?;
         let told = Told::watch().map_err(Failure::with(FAILED))?;
         let end = self.timeout.map(|time| Instant::now() + time);
@@ -124,7 +122,6 @@ impl Run {
             tracing::info!(what, "a conflict; once more");
             std::thread::sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
             pause = (2 * pause).min(PAUSES[1]);
-            sync(&base.directory).map_err(&failed)?;
         }
     }
 
@@ -163,14 +160,21 @@ impl Run {
         if let Some(working) = working {
             command.current_dir(working);
         }
-        let child = command.spawn().map_err(|error| {
-            let code = match error.kind() {
-                ErrorKind::NotFound => NOT_FOUND,
-                _ => NOT_STARTED,
-            };
-            let shown = self.command[0].display();
-            Failure::new(code, format_args!("cannot run {shown}: {error}"))
-        })?;
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                view.abort("command");
+                let code = match error.kind() {
+                    ErrorKind::NotFound => NOT_FOUND,
+                    _ => NOT_STARTED,
+                };
+                let shown = self.command[0].display();
+                return Err(Failure::new(
+                    code,
+                    format_args!("cannot run {shown}: {error}"),
+                ));
+            }
+        };
         let left = watch(child, &mut view, told, end)
             .map_err(|error| Failure::new(FAILED, format_args!("cannot watch it: {error}")))?;
         let status = match left {
@@ -181,13 +185,22 @@ impl Run {
                 return Err(Failure::new(TIMED_OUT, text));
             }
             Left::Lost(why) => {
-                return Err(Failure::new(FAILED, format_args!("{why}; nothing was changed")));
+                return Err(Failure::new(
+                    FAILED,
+                    format_args!("{why}; nothing was changed"),
+                ));
             }
         };
         if !status.success() {
-            view.abort(if told.signal() != 0 { "told" } else { "command" });
+            view.abort(if told.signal() != 0 {
+                "told"
+            } else {
+                "command"
+            });
             let code = status.code().or(status.signal().map(|signal| 128 + signal));
-            return Ok(Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(FAILED)));
+            return Ok(Ok(code
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(FAILED)));
         }
         match view.commit() {
             Ended::Committed => Ok(Ok(0)),
@@ -215,21 +228,17 @@ fn leave(base: &Entry) -> Result<(), String> {
              and what the system restricts them by)"
         )
     })?;
-    // Nobody is to be kept from unmounting.
+    // Nobody is to be kept from unmounting. What a user namespace came with cannot be
+    // taken away in it.
     std::env::set_current_dir("/").map_err(|error| error.to_string())?;
+    if let Err(error) = varve_fuse::detach(&base.directory) {
+        tracing::debug!(%error, "the mount stays below its view");
+    }
     // Without it, what is killed may leave children of its own.
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::debug!(%error, "not the reaper of what is run");
     }
     Ok(())
-}
-
-/// Has the kernel write back what it holds.
-fn sync(root: &Path) -> Result<(), String> {
-    let failed = |error| format!("cannot sync {}: {error}", root.display());
-    let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-    let root = rustix::fs::open(root, flags, rustix::fs::Mode::empty()).map_err(failed)?;
-    rustix::fs::syncfs(root).map_err(failed)
 }
 
 /// Signals: passed on to the command, and noted if they ask for the end.

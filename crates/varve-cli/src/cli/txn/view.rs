@@ -36,10 +36,16 @@ impl View {
     ///
     /// # Errors
     /// Says why it cannot be.
-    pub fn begin(base: &Entry, socket: &str, isolation: &str, command: &str) -> Result<Self, String> {
+    pub fn begin(
+        base: &Entry,
+        socket: &str,
+        isolation: &str,
+        command: &str,
+    ) -> Result<Self, String> {
         let root = base.directory.clone();
         let shown = base.directory.display();
-        let failed = |error: std::io::Error| format!("no connection to the server of {shown}: {error}");
+        let failed =
+            |error: std::io::Error| format!("no connection to the server of {shown}: {error}");
         let address = SocketAddr::from_abstract_name(socket).map_err(failed)?;
         let connection = UnixStream::connect_addr(&address).map_err(|error| {
             format!(
@@ -90,8 +96,9 @@ impl View {
 
     /// Writes everything back, and commits.
     pub fn commit(mut self) -> Ended {
-        if let Err(why) = self.write_back() {
-            return Ended::Failed(why);
+        if let Err(error) = self.write_back() {
+            self.abort("lost_write");
+            return Ended::Failed(format!("a write came to nothing: {error}"));
         }
         if say(&mut self.connection, &json!({"commit": true})).is_err() {
             // It may have said why before.
@@ -112,12 +119,10 @@ impl View {
         let _ = self.answer();
     }
 
-    fn write_back(&mut self) -> Result<(), String> {
-        let failed = |error: std::io::Error| format!("the view cannot be written back: {error}");
+    fn write_back(&mut self) -> std::io::Result<()> {
         let flags = rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
-        let root = rustix::fs::open(&self.root, flags, rustix::fs::Mode::empty());
-        let root = root.map_err(|error| failed(error.into()))?;
-        rustix::fs::syncfs(&root).map_err(|error| failed(error.into()))?;
+        let root = rustix::fs::open(&self.root, flags, rustix::fs::Mode::empty())?;
+        rustix::fs::syncfs(&root)?;
         drop(root);
         self.unmount();
         Ok(())
