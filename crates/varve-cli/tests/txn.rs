@@ -237,6 +237,10 @@ fn whoever_is_killed_leaves_nothing() {
     let held = Held::new(&mount, &[], "trap 'exit 9' TERM; echo x > x", "");
     kill("-TERM", &held.client.id().to_string());
     held.end().expect(9, "");
+    let mut ignores = Command::new("nohup");
+    ignores.args([VARVE, "txn", "run", &mount.dir, "--", "sh", "-c"]);
+    ignores.args(["kill -HUP $PPID; kill -HUP $$; exit 8"]);
+    assert_eq!(ignores.output().unwrap().status.code(), Some(8));
     assert_eq!(names(&mount), [""; 0]);
     let held = Held::new(&mount, &[], "echo x > x", "");
     kill("-KILL", &mount.server());
@@ -244,6 +248,72 @@ fn whoever_is_killed_leaves_nothing() {
     shell(&format!("umount -l {}", mount.dir));
     mount.mount();
     assert_eq!(names(&mount), [""; 0]);
+    mount.finish();
+}
+
+/// Generation after generation is written to twenty files, until the server is
+/// killed.
+#[test]
+fn a_server_that_is_killed_leaves_all_of_the_last_one_or_nothing() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("128M");
+    fs::create_dir(mount.path("g")).unwrap();
+    let done = mount.scratch.text("done");
+    let generation = mount.scratch.path("generation.sh");
+    let script = "cd \"$1\"; for k in $(seq 20); do echo $2 > g/$k; done; mv g/1 g/x; mv g/x g/1\n";
+    fs::write(&generation, script).unwrap();
+    for round in 0..5 {
+        fs::write(&done, "0").unwrap();
+        let script = format!(
+            "n={round}000; while :; do n=$((n + 1)); \
+             {VARVE} txn run {dir} -- bash -eu {} {dir} $n || exit 0; echo $n > {done}; done",
+            generation.display(),
+            dir = mount.dir
+        );
+        let mut writer = Command::new("bash");
+        writer.args(["-c", &script]).stderr(Stdio::null());
+        let mut writer = writer.spawn().unwrap();
+        wait_for("a commit", || fs::read_to_string(&done).unwrap().len() > 2);
+        std::thread::sleep(Duration::from_millis(37 * round));
+        kill("-KILL", &mount.server());
+        writer.wait().unwrap();
+        shell(&format!("umount -l {}", mount.dir));
+        mount.mount();
+        let number = |text: &str| text.trim().parse::<u64>().unwrap();
+        let found = (1..=20).map(|k| number(&text(&mount, &format!("g/{k}"))));
+        let found: std::collections::BTreeSet<u64> = found.collect();
+        let last = number(&fs::read_to_string(&done).unwrap());
+        let either = [[last].into(), [last + 1].into()];
+        assert!(either.contains(&found), "{last}: {found:?}");
+    }
+    mount.finish();
+}
+
+#[test]
+fn nobodys_addition_is_lost() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    fs::write(mount.path("sum"), "000").unwrap();
+    std::thread::scope(|scope| {
+        let adder = || {
+            for _ in 0..6 {
+                let add = "n=$(cat sum); printf %03d $((10#$n + 1)) > sum";
+                run(&mount, &["--retries", "1000"], add).expect(0, "");
+            }
+        };
+        let adders = [(); 4].map(|()| scope.spawn(adder));
+        let mut last = 0;
+        while !adders.iter().all(|adder| adder.is_finished()) {
+            let now: u32 = text(&mount, "sum").parse().unwrap();
+            assert!(now >= last, "{last}, then {now}");
+            last = now;
+        }
+    });
+    assert_eq!(text(&mount, "sum"), "024");
     mount.finish();
 }
 

@@ -68,21 +68,22 @@ impl<L: Layout> Kernel<L> {
             self.forget_name(*parent, name);
         }
         for &ino in &changed.files {
-            if !self.drop_pages(ino) {
-                continue;
-            }
-            let Ok(attr) = self.adapter.file_system().getattr(ino) else {
-                continue;
-            };
-            if attr.kind != FileKind::Regular || !self.adapter.write_back() {
-                continue;
-            }
-            // Size and times are the kernel's own: it must not know the file.
-            if let Some((parent, name)) = view.name_of(ino) {
+            // Size and times of files are the kernel's own under write-back: it must
+            // not know the file. The name goes first, so that nobody comes upon new
+            // content in an inode with the old size, unless he has it open.
+            if self.adapter.write_back()
+                && let Some((parent, name)) = view.name_of(ino)
+            {
                 self.forget_name(parent, &name);
             }
-            if self.drop_pages(ino) {
-                self.settle(&attr, view.path_of(ino));
+            if !self.drop_pages(ino) || !self.adapter.write_back() {
+                continue;
+            }
+            match self.adapter.file_system().getattr(ino) {
+                Ok(attr) if attr.kind == FileKind::Regular => {
+                    self.settle(&attr, view.path_of(ino));
+                }
+                _ => {}
             }
         }
     }

@@ -14,7 +14,7 @@
 //! | line | answer |
 //! |---|---|
 //! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}` | `{"begun": 3}`; `{"refused": "..."}` |
-//! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}` |
+//! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is there and its flush failed |
 //! | `{"abort": "command"}`, also `timeout`, `told`, `lost_write` | `{"aborted": "..."}` |
 //!
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
@@ -375,7 +375,7 @@ impl Transactions {
         let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
         match ticket.wait() {
             Ok(()) => json!({"committed": {"files": files, "names": names}}),
-            Err(error) => json!({"refused": format!("it is visible, but not durable: {error}")}),
+            Err(error) => json!({"undurable": error.to_string()}),
         }
     }
 }

@@ -14,7 +14,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// EX_TEMPFAIL of sysexits.h.
@@ -206,7 +206,7 @@ impl Run {
             Ended::Committed => Ok(Ok(0)),
             Ended::Conflict(what) => Ok(Err(what)),
             Ended::Failed(why) => {
-                let text = format_args!("it cannot be committed: {why}");
+                let text = format_args!("not committed: {why}");
                 Err(Failure::new(FAILED, text))
             }
         }
@@ -250,7 +250,12 @@ struct Told {
 
 impl Told {
     fn watch() -> std::io::Result<Self> {
+        // What is ignored, as under nohup(1), is ignored by the command, too.
+        let ignored = ignored();
         let signals = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+        let signals = signals
+            .into_iter()
+            .filter(|signal| ignored & (1 << (signal - 1)) == 0);
         let mut signals = signal_hook::iterator::Signals::new(signals)?;
         let told = Told {
             child: Arc::default(),
@@ -262,13 +267,13 @@ impl Told {
             .spawn(move || {
                 for signal in signals.forever() {
                     if ![SIGUSR1, SIGUSR2].contains(&signal) {
-                        noted.store(signal, Relaxed);
+                        noted.store(signal, SeqCst);
                     }
                     // A terminal sends these to everybody in front of it.
                     if [SIGINT, SIGQUIT].contains(&signal) && in_front() {
                         continue;
                     }
-                    let child = Pid::from_raw(child.load(Relaxed));
+                    let child = Pid::from_raw(child.load(SeqCst));
                     if let (Some(child), Some(signal)) = (child, Signal::from_named_raw(signal)) {
                         let _ = rustix::process::kill_process(child, signal);
                     }
@@ -279,8 +284,16 @@ impl Told {
 
     /// The last one that asked for the end, or 0.
     fn signal(&self) -> i32 {
-        self.signal.load(Relaxed)
+        self.signal.load(SeqCst)
     }
+}
+
+/// The signals that this process ignores, a bit each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
 }
 
 /// True if what is typed on the terminal reaches this process.
@@ -297,7 +310,11 @@ fn watch(
     end: Option<Instant>,
 ) -> std::io::Result<Left> {
     let pid = Pid::from_child(&child);
-    told.child.store(pid.as_raw_nonzero().get(), Relaxed);
+    told.child.store(pid.as_raw_nonzero().get(), SeqCst);
+    // One that came before the command was there.
+    if let Some(signal) = Signal::from_named_raw(told.signal()) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
     let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
     let left = loop {
         let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
@@ -320,11 +337,11 @@ fn watch(
             break Left::Lost(view.why_ended());
         }
         if ended {
-            told.child.store(0, Relaxed);
+            told.child.store(0, SeqCst);
             return Ok(Left::Ended(child.wait()?));
         }
     };
-    told.child.store(0, Relaxed);
+    told.child.store(0, SeqCst);
     kill_all(&mut child);
     Ok(left)
 }

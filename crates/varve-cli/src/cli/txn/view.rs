@@ -11,6 +11,9 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use varve_fuse::MountOptions;
 
+/// Nobody is at the other end any more.
+const GONE: &str = "the server ended, and the transaction with it";
+
 /// What became of a commit.
 #[derive(Debug)]
 pub enum Ended {
@@ -98,18 +101,27 @@ impl View {
     pub fn commit(mut self) -> Ended {
         if let Err(error) = self.write_back() {
             self.abort("lost_write");
-            return Ended::Failed(format!("a write came to nothing: {error}"));
+            return Ended::Failed(format!(
+                "a write came to nothing: {error}; nothing was changed"
+            ));
         }
         if say(&mut self.connection, &json!({"commit": true})).is_err() {
             // It may have said why before.
             return Ended::Failed(self.why_ended());
         }
         match self.answer() {
-            Ok(answer) => match answer["conflict"].as_str() {
-                Some(what) => Ended::Conflict(what.into()),
-                None => Ended::Committed,
+            Ok(answer) => match (answer["conflict"].as_str(), answer["undurable"].as_str()) {
+                (Some(what), _) => Ended::Conflict(what.into()),
+                (_, Some(why)) => Ended::Failed(format!(
+                    "it was made, but it is not durable, and the volume takes no more \
+                     changes: {why}"
+                )),
+                _ => Ended::Committed,
             },
-            Err(why) => Ended::Failed(why),
+            Err(why) if why == GONE => {
+                Ended::Failed("the server ended meanwhile; all of it is there, or nothing".into())
+            }
+            Err(why) => Ended::Failed(format!("{why}; nothing was changed")),
         }
     }
 
@@ -141,8 +153,9 @@ impl View {
 
     fn answer(&mut self) -> Result<Value, String> {
         let answer = hear(&mut self.lines);
-        let answer = answer.map_err(|error| format!("the server cannot be heard: {error}"))?;
-        let answer = answer.ok_or("the server ended, and the transaction with it")?;
+        // A connection that is reset is one that has ended.
+        let answer = answer.unwrap_or(None);
+        let answer = answer.ok_or(GONE)?;
         if let Some(why) = answer["refused"].as_str() {
             return Err(why.into());
         }
