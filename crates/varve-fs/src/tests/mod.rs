@@ -17,3 +17,5 @@ mod passages;
 mod space;
 mod stress;
 mod transactions;
+mod transactions_model;
+mod tree_model;

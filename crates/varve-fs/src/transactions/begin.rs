@@ -35,7 +35,7 @@ impl<L: Layout> Default for Open<L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Begins a transaction.
+    /// Begins a transaction; one within it, in a transaction's tree.
     ///
     /// # Errors
     /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
@@ -45,6 +45,9 @@ impl<L: Layout> FileSystem<L> {
         options: &TransactionOptions,
     ) -> Result<Transaction<L>> {
         self.check_writable()?;
+        if self.below.is_some() {
+            return self.begin_private(None);
+        }
         let Isolation::Snapshot = options.isolation;
         let snapshot = self.take_snapshot()?;
         self.begin_private(Some(snapshot))
@@ -93,6 +96,7 @@ impl<L: Layout> FileSystem<L> {
                 usage,
                 charged: AtomicU64::new(0),
                 ended: AtomicBool::new(false),
+                put_aside: Mutex::default(),
             }),
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
@@ -156,6 +160,9 @@ impl<L: Layout> FileSystem<L> {
             state.life = Life::Freed;
         }
         *self.queues() = Queues::default();
+        for ino in std::mem::take(&mut *below.put_aside.lock()) {
+            self.store.layout.forget_inode(ino);
+        }
         self.budget.gave_back(below.charged.swap(0, Relaxed));
     }
 

@@ -1,14 +1,14 @@
 //! What a private tree stands on.
 
 use crate::epochs::capture::Take;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::{Cause, Layout, Position, Usage};
 use crate::memory::private::Private;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::types::{InodeNo, SnapshotNo, View};
+use crate::types::{InodeNo, SnapshotNo, Version, View};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
@@ -26,6 +26,8 @@ pub(crate) struct Below<L: Layout> {
     pub charged: AtomicU64,
     /// It takes no more changes.
     pub ended: AtomicBool,
+    /// Numbers that were free, and are another file's in the snapshot.
+    pub put_aside: Mutex<Vec<InodeNo>>,
 }
 
 /// A state of the layout that is held.
@@ -74,6 +76,43 @@ impl<L: Layout> FileSystem<L> {
     fn relieve_to_one_group(&self) -> Result<()> {
         let group_bytes = self.store.geometry.group_bytes;
         self.write_back_while(|| self.waits.bytes() > group_bytes)
+    }
+
+    /// A number for a new file. A number that has become free since the snapshot is
+    /// still that file's here, and put aside.
+    ///
+    /// # Errors
+    /// `NoSpace`; what the snapshot fails to be read with.
+    pub(crate) fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        let layout = &self.store.layout;
+        loop {
+            let (ino, version) = layout.allocate_inode()?;
+            let shown = self.shows(ino);
+            match (shown, &self.below) {
+                (Ok(true), Some(below)) => below.put_aside.lock().push(ino),
+                (Ok(_), _) => return Ok((ino, version)),
+                (Err(error), _) => {
+                    layout.forget_inode(ino);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The snapshot on which this tree stands has a file of this number.
+    fn shows(&self, ino: InodeNo) -> Result<bool> {
+        let Some(below) = &self.below else {
+            return Ok(false);
+        };
+        let Some(snapshot) = &below.snapshot else {
+            return below.target.shows(ino);
+        };
+        let view = View::Snapshot(snapshot.number);
+        match self.store.layout.read_inode(view, ino) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A private tree's vnode of an inode that is not in memory and has not ended;

@@ -48,15 +48,19 @@ impl<L: Layout> FileSystem<L> {
                 of,
             }))
         };
+        let is_directory = pair.vnode.kind == FileKind::Directory;
         let origin = &mine.origin().origin;
         let gone = theirs.life != Life::Live || (theirs.inode.nlink == 0) != (origin.nlink == 0);
-        if gone || links_after(origin, &mine.inode, &theirs.inode) < 0 {
+        let links = links_after(origin, &mine.inode, &theirs.inode);
+        // What was changed in one that ended is gone, and it got another name.
+        let revived = mine.life != Life::Live && links > 0 && !is_directory;
+        if gone || links < 0 || revived {
             return conflict(Contended::File);
         }
-        if !same_rights(origin, &theirs.inode) || !self.same_xattrs(pair)? {
+        if !same_rights(origin, &theirs.inode) || !self.same_xattrs(below, pair)? {
             return conflict(Contended::Attributes);
         }
-        if pair.vnode.kind == FileKind::Directory {
+        if is_directory {
             return self.validate_directory(below, pair);
         }
         if mine.life == Life::Freed || !mine.has_new_content() {
@@ -79,7 +83,10 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    fn same_xattrs(&self, pair: &Pair<'_>) -> Result<bool> {
+    fn same_xattrs(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
+        if below.snapshot.is_none() {
+            return Ok(true); // it stands on this very file, which is locked
+        }
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let bytes = mine.origin().origin.xattr_bytes;
         if bytes != theirs.inode.xattr_bytes {
@@ -152,6 +159,9 @@ impl<L: Layout> FileSystem<L> {
     /// The first block that this file changed and that is not as it was.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>> {
         let mine = &*pair.mine.state;
+        if mine.is_inline() {
+            return self.difference_within(pair, 0, u64::MAX);
+        }
         let mut blocks = mine.dirty.keys().peekable();
         while let Some(&first) = blocks.next() {
             let mut last = first;
@@ -162,13 +172,19 @@ impl<L: Layout> FileSystem<L> {
                 return Ok(Some(block));
             }
         }
-        let ranges: Vec<_> = mine.pending.within(0, u64::MAX).collect();
-        for (from, to, _) in ranges {
+        for (from, to, _) in mine.pending.within(0, u64::MAX) {
             if let Some(block) = self.difference_within(pair, from, to)? {
                 return Ok(Some(block));
             }
         }
-        Ok(None)
+        // A cut within a block leaves no other mark.
+        match mine.inode.size < mine.origin().origin.size {
+            true => {
+                let last = mine.inode.size >> self.store.block_shift;
+                self.difference_within(pair, last, last + 1)
+            }
+            false => Ok(None),
+        }
     }
 
     fn difference_within(&self, pair: &Pair<'_>, from: u64, to: u64) -> Result<Option<u64>> {
