@@ -60,10 +60,6 @@ pub(crate) struct NameChanges {
 }
 
 impl NameChanges {
-    pub fn is_empty(&self) -> bool {
-        self.by_cookie.is_empty()
-    }
-
     /// All, by cookie.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &NameChange)> {
         self.by_cookie

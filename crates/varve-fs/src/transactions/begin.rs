@@ -13,7 +13,7 @@ use crate::memory::vnode_table::VnodeTable;
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
@@ -163,7 +163,7 @@ impl<L: Layout> FileSystem<L> {
         for ino in std::mem::take(&mut *below.put_aside.lock()) {
             self.store.layout.forget_inode(ino);
         }
-        self.budget.gave_back(below.charged.swap(0, Relaxed));
+        self.budget.gave_back(below.charged.swap(0, SeqCst));
     }
 
     /// Ends all transactions that were begun on this tree; none begins any more.
