@@ -26,6 +26,7 @@ use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
+use crate::transactions::{self, Part};
 use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
@@ -199,6 +200,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::file_flags`].
     pub fn flags_and_project(&self, ino: InodeNo) -> Result<(FileFlags, u32)> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, transactions::Access::Read)?;
         let state = vnode.read();
         state.live()?;
         Ok((FileFlags::from_bits(state.inode.flags), state.inode.project))
@@ -220,6 +222,7 @@ impl<L: Layout> FileSystem<L> {
         project: Option<u32>,
     ) -> Result<()> {
         let (new, vnode) = (new.bits(), self.vnode(ino)?);
+        self.uses(&vnode, Part::Attributes, transactions::Access::Write)?;
         match vnode.kind {
             FileKind::Directory => {}
             FileKind::Regular if new & OF_DIRECTORIES == 0 => {}

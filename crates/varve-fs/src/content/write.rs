@@ -179,6 +179,7 @@ impl<L: Layout> FileSystem<L> {
         via: Via,
     ) -> Result<Chunk> {
         vnode.regular()?;
+        self.uses_for_write(vnode, at, data.len() as u64)?;
         loop {
             let operation = self.begin_write(vnode, at, data.len(), via)?;
             let mut state = vnode.write();

@@ -2,6 +2,8 @@
 
 use super::name_changes::NameChanges;
 use crate::inode::Inode;
+use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// See the module's head.
 #[derive(Clone, Debug)]
@@ -10,6 +12,8 @@ pub(crate) struct Private {
     pub origin: Inode,
     /// Of a directory.
     pub names: NameChanges,
+    /// Of blocks of which not all is this tree's: the bytes that are.
+    pub spans: BTreeMap<u64, Vec<Range<u32>>>,
 }
 
 impl Private {
@@ -18,6 +22,7 @@ impl Private {
         Box::new(Private {
             origin,
             names: NameChanges::default(),
+            spans: BTreeMap::new(),
         })
     }
 }

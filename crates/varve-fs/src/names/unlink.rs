@@ -14,6 +14,7 @@ use crate::memory::vnode::{Life, State, Vnode};
 use crate::names::alone::Taken;
 use crate::names::directory_blocks::Searched;
 use crate::statistics::count;
+use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -76,6 +77,7 @@ impl<L: Layout> FileSystem<L> {
             match self.take_up(found.0).map_err(lost_child(parent, found.0))? {
                 Taken::Vnode(vnode) => {
                     must_be_as_named(&vnode, parent, found)?;
+                    self.uses_for_end(&vnode)?;
                     let mut state = vnode.write();
                     state.live()?;
                     self.permit_removal(caller, &above.inode, &state.inode)?;
@@ -118,6 +120,7 @@ impl<L: Layout> FileSystem<L> {
                 return Err(Error::NotDirectory);
             }
             let vnode = self.named(parent, found)?;
+            self.uses(&vnode, Part::All, Access::Write)?;
             let mut state = vnode.write();
             state.live()?;
             self.permit_removal(caller, &above.inode, &state.inode)?;
@@ -146,7 +149,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// # Errors
     /// `NotEmpty` if the directory holds names.
-    pub(crate) fn must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+    pub(crate) fn must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         if state.private.is_some() {
             return self.overlaid_must_be_empty(vnode, state);
         }
@@ -164,6 +167,14 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Err(Error::NotEmpty)
         }
+    }
+
+    /// A name is about to be removed: perhaps the last.
+    pub(crate) fn uses_for_end(&self, vnode: &Arc<Vnode>) -> Result<()> {
+        if self.below.is_some() && vnode.read().inode.nlink <= 1 {
+            self.uses(vnode, Part::All, Access::Write)?;
+        }
+        Ok(())
     }
 
     /// One name fewer.

@@ -2,7 +2,9 @@
 
 use super::changes::{Changes, Mine};
 use super::ground::Below;
+use super::isolation::Kind;
 use super::merge::FilePlan;
+use super::reads::FileReads;
 use super::room::Merge;
 use crate::epochs::capture::Take;
 use crate::error::{Conflict, Contended, Error, Result};
@@ -10,8 +12,9 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
-use crate::memory::vnode::{Vnode, WriteState};
+use crate::memory::vnode::{Ground, Life, Vnode, WriteState};
 use crate::types::{FileKind, InodeNo};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -21,6 +24,8 @@ pub(super) struct Pair<'a> {
     pub vnode: &'a Arc<Vnode>,
     pub state: WriteState<'a>,
     pub plan: FilePlan,
+    /// What a serializable transaction read of it.
+    pub reads: Option<FileReads>,
 }
 
 /// What a commit changed, for whoever keeps copies of it.
@@ -86,6 +91,14 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Aborted);
         }
         self.end_open();
+        if below.is_doomed() {
+            self.give_back(below);
+            return Err(Error::Aborted);
+        }
+        if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
+            // Before the parent is asked anything: it would wait for its child.
+            locking.table.hand_to_parent(locking.owner);
+        }
         let changes = self.changed_files();
         let merged = self.merge_all(below, &changes);
         let changed = changes.told();
@@ -99,6 +112,7 @@ impl<L: Layout> FileSystem<L> {
 
     fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {
         let target = &*below.target;
+        self.want_what_was_read(below);
         if changes.is_empty() {
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
@@ -107,8 +121,17 @@ impl<L: Layout> FileSystem<L> {
             });
         }
         let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
-        let theirs = changes.known.iter().map(|mine| same_file(target, mine));
+        let reads = match &below.kind {
+            Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
+            _ => BTreeMap::new(),
+        };
+        let changed = |ino: &InodeNo| changes.known.iter().any(|mine| mine.ino == *ino);
+        let only_read = reads.iter().filter(|(ino, _)| !changed(ino));
+        let only_read: Vec<_> = only_read.map(|(_, read)| Arc::clone(&read.vnode)).collect();
+        let files = changes.known.iter().chain(&only_read);
+        let theirs = files.clone().map(|mine| same_file(target, mine));
         let theirs = theirs.collect::<Result<Vec<_>>>()?;
+        let files: Vec<_> = files.cloned().collect();
         loop {
             for vnode in &theirs {
                 if vnode.read().inode.flags & flags::TRUNCATING != 0 {
@@ -116,7 +139,9 @@ impl<L: Layout> FileSystem<L> {
                 }
             }
             let merge = target.promise_merge(&price)?;
-            if let Some(before) = self.merge(below, merge, changes, &theirs)? {
+            if let Some(before) =
+                self.merge(below, merge, (&files, &changes.new), &theirs, &reads)?
+            {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
@@ -132,12 +157,13 @@ impl<L: Layout> FileSystem<L> {
         &self,
         below: &Below<L>,
         merge: Merge<'_>,
-        changes: &Changes,
+        (files, new): (&[Arc<Vnode>], &[Arc<Vnode>]),
         theirs: &[Arc<Vnode>],
+        reads: &BTreeMap<InodeNo, FileReads>,
     ) -> Result<Option<u64>> {
         let target = &*below.target;
-        let mine = lock(&changes.known);
-        let new = lock(&changes.new);
+        let mine = lock(files);
+        let new = lock(new);
         let _operation = merge.enter(target);
         let directories = theirs.iter().filter(|v| v.kind == FileKind::Directory);
         let many = directories.count() > 1;
@@ -150,9 +176,11 @@ impl<L: Layout> FileSystem<L> {
         {
             return Ok(None);
         }
-        for pair in &pairs {
+        for pair in &mut pairs {
+            pair.reads = reads.get(&pair.vnode.ino).cloned();
             self.validate(below, pair)?;
         }
+        pairs.retain(Pair::is_changed);
         self.validate_moves(target, &pairs, &new)?;
         for pair in &mut pairs {
             pair.plan = target.plan_file(pair)?;
@@ -194,6 +222,7 @@ impl<L: Layout> FileSystem<L> {
                 _ => vnode.write(),
             },
             plan: FilePlan::default(),
+            reads: None,
         };
         Ok(order.into_iter().map(pair).collect())
     }
@@ -219,6 +248,21 @@ impl<L: Layout> FileSystem<L> {
         Ok(depth)
     }
 
+    /// What a locking transaction read and is not logged yet goes into the group that
+    /// it waits for: nothing that is durable rests on what a crash takes back.
+    fn want_what_was_read(&self, below: &Below<L>) {
+        if below.target.below.is_some() || below.snapshot.is_some() {
+            return;
+        }
+        for vnode in self.table.all() {
+            if let Ground::Vnode(ground) = &vnode.ground
+                && ground.read().has_data()
+            {
+                below.target.queues().wanted.push(Arc::clone(ground));
+            }
+        }
+    }
+
     /// Makes durable what was merged while so many captures had begun.
     fn make_merged_durable(&self, before: u64) -> Result<()> {
         let position = {
@@ -229,6 +273,14 @@ impl<L: Layout> FileSystem<L> {
             }
         };
         self.commit(position)
+    }
+}
+
+impl Pair<'_> {
+    /// It was not only read.
+    pub(super) fn is_changed(&self) -> bool {
+        let state = &self.mine.state;
+        state.life != Life::Live || state.in_epoch || state.queued != 0
     }
 }
 

@@ -1,5 +1,6 @@
 //! What a private tree stands on.
 
+use super::isolation::Kind;
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -9,7 +10,7 @@ use crate::memory::private::Private;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
 use crate::types::{InodeNo, SnapshotNo, View};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
@@ -27,8 +28,25 @@ pub(crate) struct Below<L: Layout> {
     pub usage: Usage,
     /// What it counts for in the target's budget.
     pub charged: AtomicU64,
+    /// How it is isolated.
+    pub kind: Kind,
     /// It takes no more changes.
     pub ended: AtomicBool,
+}
+
+impl<L: Layout> Below<L> {
+    /// Nothing more is done in it.
+    pub fn is_over(&self) -> bool {
+        self.ended.load(SeqCst) || self.is_doomed()
+    }
+
+    /// It has not got a lock.
+    pub fn is_doomed(&self) -> bool {
+        match &self.kind {
+            Kind::Locking(locking) => locking.doomed.load(SeqCst),
+            Kind::Snapshot | Kind::Serializable(_) => false,
+        }
+    }
 }
 
 /// A state of the layout that is held.
@@ -85,7 +103,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `Aborted` after the end; as [`Self::vnode`].
     pub(crate) fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
-        if below.ended.load(Relaxed) {
+        if below.is_over() {
             return Err(Error::Aborted);
         }
         match below.snapshot {

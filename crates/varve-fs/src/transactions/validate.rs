@@ -7,6 +7,7 @@
 use super::changes::Mine;
 use super::commit::Pair;
 use super::ground::Below;
+use super::reads::FileReads;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const CHUNK_BLOCKS: u64 = 1024;
 
 /// Flags that are about how a file is stored.
-const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
+pub(super) const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
 
 impl State {
     /// What a private tree knows of a file of its ground.
@@ -53,7 +54,19 @@ impl<L: Layout> FileSystem<L> {
         if gone || links_after(origin, &mine.inode, &theirs.inode) < 0 {
             return conflict(Contended::File);
         }
-        if !same_rights(origin, &theirs.inode) || !self.same_xattrs(pair)? {
+        let same_rights = || -> Result<bool> {
+            Ok(same_rights(origin, &theirs.inode) && self.same_xattrs(pair)?)
+        };
+        if let Some(reads) = &pair.reads {
+            if reads.attributes && !same_rights()? {
+                return conflict(Contended::Attributes);
+            }
+            self.validate_reads(below, pair, reads)?;
+            if !pair.is_changed() {
+                return Ok(());
+            }
+        }
+        if !same_rights()? {
             return conflict(Contended::Attributes);
         }
         if pair.vnode.kind == FileKind::Directory {
@@ -77,6 +90,59 @@ impl<L: Layout> FileSystem<L> {
             Some(block) => conflict(Contended::Content(block << self.store.block_shift)),
             None => Ok(()),
         }
+    }
+
+    /// What was read is what it was.
+    fn validate_reads(&self, below: &Below<L>, pair: &Pair<'_>, reads: &FileReads) -> Result<()> {
+        let theirs = &*pair.state;
+        let origin = &pair.mine.state.origin().origin;
+        let conflict = |of| {
+            Err(Error::Conflict(Conflict {
+                ino: pair.vnode.ino,
+                of,
+            }))
+        };
+        if reads.size && origin.size != theirs.inode.size {
+            return conflict(Contended::Size);
+        }
+        if !reads.blocks.is_empty() && origin.inline != theirs.inode.inline {
+            return conflict(Contended::Content(0));
+        }
+        for (&from, &to) in &reads.blocks {
+            if let Some(block) = self.difference_within(pair, from, to)? {
+                return conflict(Contended::Content(block << self.store.block_shift));
+            }
+        }
+        for name in reads.names.values().flatten() {
+            let before = self.find_stored(pair.mine.vnode, &pair.mine.state, name)?;
+            if below.target.find(pair.vnode, theirs, name)? != before {
+                return conflict(Contended::Name(name.to_vec()));
+            }
+        }
+        if reads.listed && !self.same_names(below, pair)? {
+            return conflict(Contended::Directory);
+        }
+        Ok(())
+    }
+
+    fn same_names(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
+        let (mut before, mut now) = (Vec::new(), Vec::new());
+        self.list_stored(
+            pair.mine.vnode,
+            &pair.mine.state,
+            0,
+            &mut |name, ino, kind, _| {
+                before.push((name.to_vec(), ino, kind));
+                true
+            },
+        )?;
+        below
+            .target
+            .list(pair.vnode, &pair.state, 0, &mut |name, ino, kind, _| {
+                now.push((name.to_vec(), ino, kind));
+                true
+            })?;
+        Ok(before == now)
     }
 
     fn same_xattrs(&self, pair: &Pair<'_>) -> Result<bool> {
