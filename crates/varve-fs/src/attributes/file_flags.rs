@@ -49,13 +49,16 @@ pub struct FileFlags {
     /// `P`, of directories: what is made in it has its project, and only what
     /// has may be linked or moved into it.
     pub project_inherit: bool,
+    /// `j`: transaction-protected. Whoever uses it outside a transaction waits for the
+    /// locks that transactions hold on it. New files inherit it.
+    pub protected: bool,
 }
 
 /// Where a flag is.
 type Field = fn(&mut FileFlags) -> &mut bool;
 
 /// Each flag's bit on the volume.
-const BITS: [(u32, Field); 7] = [
+const BITS: [(u32, Field); 8] = [
     (flags::IMMUTABLE, |f| &mut f.immutable),
     (flags::APPEND_ONLY, |f| &mut f.append_only),
     (flags::NO_ATIME, |f| &mut f.no_atime),
@@ -63,10 +66,11 @@ const BITS: [(u32, Field); 7] = [
     (flags::SYNC, |f| &mut f.sync),
     (flags::DIR_SYNC, |f| &mut f.dir_sync),
     (flags::PROJECT_INHERIT, |f| &mut f.project_inherit),
+    (flags::PROTECTED, |f| &mut f.protected),
 ];
 
 /// What a new file has of its directory.
-const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC;
+const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC | flags::PROTECTED;
 /// And a new directory, beside that.
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIR_SYNC | flags::PROJECT_INHERIT;
 /// What only directories have.
@@ -355,7 +359,8 @@ const FLAGS: u32 = flags::IMMUTABLE
     | flags::NO_DUMP
     | flags::SYNC
     | flags::DIR_SYNC
-    | flags::PROJECT_INHERIT;
+    | flags::PROJECT_INHERIT
+    | flags::PROTECTED;
 
 #[cfg(test)]
 mod tests {

@@ -29,6 +29,10 @@ impl<L: Layout> FileSystem<L> {
         let vnode = self.vnode(ino)?;
         self.uses(&vnode, Part::Attributes, Access::Read)?;
         self.uses(&vnode, Part::Size, Access::Read)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Attributes, Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let state = vnode.read();
         state.live()?;
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
@@ -52,6 +56,11 @@ impl<L: Layout> FileSystem<L> {
             self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
         }
         self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let part = match set.size {
+            Some(_) => Part::All,
+            None => Part::Attributes,
+        };
+        let _outside = self.as_outsider(&[(&vnode, part, Access::Write)])?;
         loop {
             let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
             let operation = if grows {

@@ -136,6 +136,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
         self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Attributes, Access::Write)])?;
         let space = space(name)?;
         let sectors = sectors_of(new.map_or(0, <[u8]>::len) + name.len() + 5) + 1;
         let growth = Usage {

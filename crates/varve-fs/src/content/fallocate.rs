@@ -51,6 +51,10 @@ impl<L: Layout> FileSystem<L> {
         }
         self.uses(&vnode, Part::Size, Access::Write)?;
         self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Size, Access::Write),
+            (&vnode, Part::Content(0..u64::MAX), Access::Write),
+        ])?;
         let keep_size = mode & KEEP_SIZE != 0;
         // What is refused for its flags is refused before anything of it is done.
         match mode & !KEEP_SIZE {

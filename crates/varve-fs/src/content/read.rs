@@ -36,6 +36,10 @@ impl<L: Layout> FileSystem<L> {
         vnode.regular()?;
         let end = offset.saturating_add(buffer.len() as u64);
         self.uses_for_read(&vnode, offset..end)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Content(offset..end), Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let done = self.store.read(&vnode, offset, buffer)?;
         count(&self.store.counters.reads, 1);
         count(&self.store.counters.read_bytes, done as u64);

@@ -60,6 +60,7 @@ impl<L: Layout> FileSystem<L> {
         count(&self.store.counters.lookups, 1);
         let directory = self.vnode(parent)?;
         directory.directory()?;
+        let outside = self.as_outsider(&[(&directory, Part::Name(name), Access::Read)])?;
         let vnode = {
             let state = directory.read_directory();
             state.live()?;
@@ -76,6 +77,7 @@ impl<L: Layout> FileSystem<L> {
             vnode.refs.fetch_add(holds, Relaxed);
             vnode
         };
+        drop(outside);
         let used = self.uses(&vnode, Part::Attributes, Access::Read);
         let used = used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read));
         used.inspect_err(|_| {

@@ -71,6 +71,7 @@ impl<L: Layout> FileSystem<L> {
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;
         to.directory()?;
+        let _outside = self.outside_names(&[(parent, name), (new_parent, new_name)])?;
         self.write_back_source(&from, name, &to, new_name)?;
         let (operation, makes_name) = self.begin_rename(flags)?;
         let across = from.ino != to.ino;

@@ -2,8 +2,8 @@
 
 use super::harness::*;
 use crate::{
-    Caller, Contended, Error, InodeNo, Isolation, MemoryOptions, Options, Rename, Result, SetAttr,
-    Transaction, TransactionOptions,
+    Caller, Contended, Error, InodeNo, Isolation, Layout, MemoryOptions, Options, Rename, Result,
+    SetAttr, Transaction, TransactionOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -394,4 +394,56 @@ fn transfers(bytes: usize) {
             .map(|file| u64::from(fs.t_read(*file)[bytes - 8 + at]));
         assert_eq!(sum.sum::<u64>() % 256, 400 % 256);
     }
+}
+
+#[test]
+fn whoever_uses_a_protected_file_waits_for_its_transactions() {
+    let fs = real_clock();
+    let root = Caller::root();
+    let home = fs.t_mkdir(ROOT, "home");
+    let protected = crate::FileFlags {
+        protected: true,
+        ..crate::FileFlags::default()
+    };
+    fs.set_file_flags(&root, home, protected, None).unwrap();
+    let file = fs.t_create(home, "file").ino;
+    assert!(fs.file_flags(file).unwrap().protected, "inherited");
+    fs.t_write(file, 0, &pattern(9000, 1));
+    let plain = fs.t_file("plain", &pattern(9000, 1));
+    let options = TransactionOptions {
+        isolation: Isolation::Locking,
+        ..TransactionOptions::default()
+    };
+    let txn = fs.begin_transaction(&options).unwrap();
+    for ino in [file, plain] {
+        txn.t_write(ino, 0, &pattern(9000, 2));
+    }
+    txn.t_create(home, "new");
+    // Of a file that is not, nobody waits.
+    fs.t_write(plain, 5000, b"outside");
+    let pause = Duration::from_millis(20);
+    std::thread::scope(|scope| {
+        let reads = scope.spawn(|| fs.t_read(file));
+        let writes = scope.spawn(|| fs.write(&root, file, 8000, b"late"));
+        let lists = scope.spawn(|| fs.t_names(home));
+        let makes = scope.spawn(|| fs.mknod(&root, home, b"new", 0o644, 0));
+        let removes = scope.spawn(|| fs.unlink(&root, home, b"file"));
+        std::thread::sleep(pause);
+        let waiting = [
+            reads.is_finished(),
+            writes.is_finished(),
+            lists.is_finished(),
+            makes.is_finished(),
+            removes.is_finished(),
+        ];
+        assert_eq!(waiting, [false; 5]);
+        txn.commit().unwrap();
+        drop(writes.join().unwrap());
+        drop(reads.join());
+        assert!(matches!(makes.join().unwrap(), Err(Error::Exists)));
+        removes.join().unwrap().unwrap();
+        assert!(lists.join().unwrap().contains(&"new".to_owned()));
+    });
+    fs.sync().unwrap();
+    assert_eq!(fs.layout().usage(), fs.usage());
 }

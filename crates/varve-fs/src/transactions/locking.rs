@@ -68,7 +68,7 @@ impl Locking {
     }
 
     /// The locks of a part.
-    fn take<L: Layout>(
+    pub(super) fn take<L: Layout>(
         &self,
         fs: &FileSystem<L>,
         vnode: &Vnode,

@@ -11,6 +11,7 @@
 //! | `isolation.rs` | what operations tell of what they use |
 //! | `reads.rs` | what a serializable one has read |
 //! | `locking.rs` | locks |
+//! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | what a private tree may take |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
@@ -28,6 +29,7 @@ mod isolation;
 mod locking;
 mod merge;
 mod names;
+mod outsider;
 mod reads;
 mod room;
 mod validate;
@@ -44,6 +46,7 @@ pub use commit::{Changed, Ticket};
 pub(crate) use ground::{Below, Snapshots};
 pub(crate) use isolation::{Access, Part};
 pub(crate) use locking::Object;
+pub(crate) use outsider::Outsider;
 pub(crate) use room::Budget;
 
 /// How a transaction is isolated.
