@@ -1,6 +1,7 @@
 //! Transactions: changes of any number of files that happen together.
 
 use crate::error::{Cause, Error, Result};
+use crate::file::File;
 use crate::tree::Tree;
 use crate::volume::Volume;
 use std::ops::Deref;
@@ -254,6 +255,26 @@ impl Transaction {
     /// `ECANCELED` once this one has been ended.
     pub fn savepoint(&self) -> Result<Transaction> {
         self.volume.begin_within()
+    }
+
+    /// A file of the volume that is open, as this transaction has it: without another
+    /// look at its path.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let accounts = volume.create_file("/accounts")?;
+    /// let transaction = volume.begin()?;
+    /// transaction.file(&accounts)?.write_all_at(b"100", 0)?;
+    /// transaction.commit()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `ESTALE` if the file was made or removed since the transaction began, `ECANCELED`
+    /// after its end.
+    pub fn file(&self, file: &File) -> Result<File> {
+        file.within(self.volume.mounted())
     }
 
     /// Makes the changes part of the volume, and waits until they are durable.
