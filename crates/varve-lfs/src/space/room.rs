@@ -173,7 +173,7 @@ impl Lfs {
             blocks,
             inodes: pending.files,
             imap_blocks: pending.files,
-            bytes: 0,
+            ..Further::default()
         };
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
@@ -206,13 +206,12 @@ impl Lfs {
     /// together.
     pub(crate) fn fold_of_run(&self, blocks: u64) -> Further {
         let leaves = blocks.div_ceil(FANOUT) + 1;
-        let nodes = leaves * u64::from(self.tallest());
         Further {
-            nodes,
+            existing: leaves * u64::from(self.tallest()),
             blocks,
             inodes: 1,
             imap_blocks: 1,
-            bytes: 0,
+            ..Further::default()
         }
     }
 
