@@ -220,12 +220,16 @@ impl Lfs {
     pub(crate) fn base_nodes(&self, base: &Base) -> u64 {
         let each = self.geometry.node_growth();
         let growth = base.usage.blocks.saturating_mul(each);
+        self.stored_nodes(base).saturating_add(growth)
+    }
+
+    /// Bytes that these take as they are.
+    pub(super) fn stored_nodes(&self, base: &Base) -> u64 {
         let geometry = &self.geometry;
         let map = geometry.entry_blocks(base.next_ino);
         let table = geometry.entry_blocks(geometry.segment_count.into());
         let ifile = (map + table) * u64::from(geometry.block_bytes);
-        let nodes = base.metadata_bytes.saturating_sub(ifile);
-        nodes.saturating_add(growth)
+        base.metadata_bytes.saturating_sub(ifile)
     }
 
     /// The same of all nodes that the live delta can find below it: those of the
