@@ -35,12 +35,13 @@ use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
-use crate::transactions::{Below, Budget, Open, Snapshots};
+use crate::transactions::{Below, Budget, Object, Open, Snapshots};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Mutex, RwLock};
+use varve_locks::LockTable;
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
@@ -60,6 +61,8 @@ pub struct FileSystem<L: Layout> {
     /// Those that stand on this one.
     pub(crate) open: Mutex<Open<L>>,
     pub(crate) snapshots: Snapshots<L>,
+    /// The locks of transactions, once there are any.
+    pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
     pub(crate) budget: Arc<Budget>,
 
     pub(crate) writer: Mutex<Writer>,
@@ -178,6 +181,7 @@ impl<L: Layout> FileSystem<L> {
             below: None,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            locks: OnceLock::new(),
             budget: Arc::new(Budget::new(options.stop_access_bytes())),
             store,
             writer: Mutex::new(Writer::new(usage)),

@@ -350,7 +350,7 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
     /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
-    /// room is short, the layout may give it up, and its reads answer `Stale` then.
+    /// room is short, the layout may give it up, and its reads answer `Aborted` then.
     ///
     /// # Errors
     /// `NotSupported`, which is the default.

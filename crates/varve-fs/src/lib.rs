@@ -47,6 +47,6 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};
 pub use statistics::FsStatistics;
-pub use transactions::{Isolation, Ticket, Transaction, TransactionOptions};
+pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, Timestamp, Version, View};
 pub use via::HeldTimes;

@@ -128,7 +128,7 @@ impl Volume {
     fn state(&self, view: View) -> Result<&State> {
         match view {
             View::Live => Ok(&self.live),
-            View::Snapshot(number) => self.snapshots.get(&number).ok_or(Error::Stale),
+            View::Snapshot(number) => self.snapshots.get(&number).ok_or(Error::Aborted),
         }
     }
 }

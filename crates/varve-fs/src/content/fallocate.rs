@@ -12,6 +12,7 @@ use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{State, Vnode, adjust};
+use crate::transactions::{Access, Part};
 use crate::types::{InodeNo, Timestamp};
 use std::sync::Arc;
 
@@ -48,6 +49,12 @@ impl<L: Layout> FileSystem<L> {
         if end > self.store.geometry.max_file_bytes {
             return Err(Error::TooLarge);
         }
+        self.uses(&vnode, Part::Size, Access::Write)?;
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Size, Access::Write),
+            (&vnode, Part::Content(0..u64::MAX), Access::Write),
+        ])?;
         let keep_size = mode & KEEP_SIZE != 0;
         // What is refused for its flags is refused before anything of it is done.
         match mode & !KEEP_SIZE {

@@ -15,6 +15,7 @@ use crate::memory::vnode::{Ground, ReadState, State, Vnode};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
+use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,6 +34,12 @@ impl<L: Layout> FileSystem<L> {
     pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        self.uses_for_read(&vnode, offset..end)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Content(offset..end), Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let done = self.store.read(&vnode, offset, buffer)?;
         count(&self.store.counters.reads, 1);
         count(&self.store.counters.read_bytes, done as u64);
@@ -55,6 +62,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Read)?;
         let size = vnode.read().inode.size;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut target = vec![0; size.min(self.store.block_bytes)];

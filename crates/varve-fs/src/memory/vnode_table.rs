@@ -206,6 +206,14 @@ impl VnodeTable {
         }
     }
 
+    /// Every vnode.
+    pub fn all(&self) -> Vec<Arc<Vnode>> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.read().vnodes.values().cloned().collect::<Vec<_>>())
+            .collect()
+    }
+
     /// Takes every vnode out.
     pub fn drain(&self) -> Vec<Arc<Vnode>> {
         let mut all = Vec::new();

@@ -174,6 +174,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
@@ -272,6 +273,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: u64::from(!new.target.is_empty()),
             sectors: sectors_of(new.target.len()),
         };
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, target)?;
         let now = self.now();
         let mut above = directory.write_directory();

@@ -8,17 +8,19 @@ use crate::memory::name_changes::{Below, Found, NameChange};
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, State, Vnode};
 use crate::names::directory_blocks::Searched;
+use crate::transactions::{Access, Part};
 use crate::types::Timestamp;
 use std::sync::Arc;
 
 impl<L: Layout> FileSystem<L> {
     pub(crate) fn find_overlaid(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         private: &Private,
         name: &[u8],
     ) -> Result<Option<Found>> {
+        self.uses(vnode, Part::Name(name), Access::Read)?;
         match private.names.get(&self.store.key(vnode), name) {
             Some((_, change)) => Ok(change.after),
             None => self.find_below(vnode, state, name),
@@ -26,7 +28,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Searches the ground's directory.
-    fn find_below(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Found>> {
+    fn find_below(&self, vnode: &Arc<Vnode>, state: &State, name: &[u8]) -> Result<Option<Found>> {
         match &vnode.ground {
             Ground::Layout(_) => self.find_stored(vnode, state, name),
             Ground::Vnode(below) => self.find(below, &below.read(), name),
@@ -77,6 +79,7 @@ impl<L: Layout> FileSystem<L> {
         after: Option<Found>,
         now: Timestamp,
     ) -> Result<()> {
+        self.uses(vnode, Part::Name(name), Access::Write)?;
         let key = self.store.key(vnode);
         let private = state.private.as_ref().expect("a directory of the ground");
         let before = match private.names.get(&key, name) {
@@ -95,7 +98,7 @@ impl<L: Layout> FileSystem<L> {
     /// [`directory::list`] of any directory, which is locked.
     pub(crate) fn list(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         after: u64,
         emit: &mut Emit<'_>,
@@ -103,6 +106,7 @@ impl<L: Layout> FileSystem<L> {
         let Some(private) = &state.private else {
             return self.list_stored(vnode, state, after, emit);
         };
+        self.uses(vnode, Part::Names, Access::Read)?;
         let key = self.store.key(vnode);
         let mut own = private.names.behind(after).peekable();
         let mut goes_on = true;
@@ -125,7 +129,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    fn list_stored(
+    pub(crate) fn list_stored(
         &self,
         vnode: &Vnode,
         state: &State,
@@ -145,7 +149,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// # Errors
     /// `NotEmpty` if the directory holds names.
-    pub(crate) fn overlaid_must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+    pub(crate) fn overlaid_must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         let mut is_empty = true;
         self.list(vnode, state, 0, &mut |_, _, _, _| {
             is_empty = false;

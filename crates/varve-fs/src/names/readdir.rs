@@ -4,6 +4,7 @@ use crate::attr::Entry;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
+use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.
@@ -37,6 +38,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Names, Access::Read)])?;
         let mut after = after;
         let parent = {
             let state = vnode.read_directory();

@@ -11,6 +11,7 @@ mod durability;
 mod failures;
 mod file_flags;
 mod harness;
+mod isolation;
 mod model;
 mod names;
 mod passages;

@@ -3,8 +3,8 @@
 use super::harness::*;
 use super::transactions_model::no_number_is_lost;
 use crate::{
-    Caller, Conflict, Contended, Error, InodeNo, Layout, MemoryOptions, Options, Rename, Result,
-    SetAttr, Transaction, TransactionOptions,
+    Caller, Conflict, Contended, Error, InodeNo, Isolation, Layout, MemoryOptions, Options, Rename,
+    Result, SetAttr, Transaction, TransactionOptions,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -81,6 +81,52 @@ fn a_nested_commit_does_not_wait_for_itself() {
     txn.commit().unwrap();
     assert_eq!(fs.getxattr(&root, file, b"user.a").unwrap(), b"outside");
     assert_eq!(fs.getxattr(&root, file, b"user.b").unwrap(), b"child");
+    settled(&fs);
+}
+
+#[test]
+fn locking_ones_meet_outsiders_who_lock_nothing() {
+    let fs = Arc::new(fresh());
+    let root = Caller::root();
+    let file = fs.t_file("file", &pattern(20_000, 1));
+    let set = |fs: &Fs, value: &[u8]| {
+        fs.setxattr(&root, file, b"user.a", value, false, false)
+            .unwrap();
+    };
+    set(&fs, b"1");
+    let begin = || {
+        fs.begin_transaction(&TransactionOptions {
+            isolation: Isolation::Locking,
+            ..TransactionOptions::default()
+        })
+        .unwrap()
+    };
+    let txn = begin();
+    txn.t_write(file, 0, b"mine");
+    set(&txn, b"2");
+    txn.commit().unwrap();
+    assert_eq!(fs.getxattr(&root, file, b"user.a").unwrap(), b"2");
+    // What was written has no place any more.
+    let txn = begin();
+    txn.t_write(file, 15_000, b"mine");
+    fs.t_truncate(file, 100);
+    assert_eq!(conflict(txn.commit()).of, Contended::Size);
+    let txn = begin();
+    txn.t_write(file, 50, b"mine");
+    fs.t_truncate(file, 0);
+    fs.t_write(file, 0, &pattern(100, 2));
+    assert_eq!(conflict(txn.commit()).of, Contended::Content(0));
+    // A value as long as the one that it replaces.
+    let txn = begin();
+    set(&txn, b"3");
+    set(&fs, b"4");
+    assert_eq!(conflict(txn.commit()).of, Contended::Attributes);
+    let txn = begin();
+    let child = txn.nested().unwrap();
+    set(&child, b"5");
+    child.commit().unwrap();
+    set(&fs, b"6");
+    assert_eq!(conflict(txn.commit()).of, Contended::Attributes);
     settled(&fs);
 }
 

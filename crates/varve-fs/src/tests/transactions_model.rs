@@ -8,8 +8,8 @@
 use super::harness::*;
 use super::tree_model::{Id, Node, TOP, Tree, judge};
 use crate::{
-    Caller, Contended, Error, FileKind, InodeNo, Layout, MemoryOptions, Options, Position, Rename,
-    SetAttr, Transaction, TransactionOptions,
+    Caller, Contended, Error, FileKind, InodeNo, Isolation, Layout, MemoryOptions, Options,
+    Position, Rename, SetAttr, Transaction, TransactionOptions,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -31,6 +31,7 @@ struct Open {
     /// Files of which others have changed bytes since, if only for a while.
     others: BTreeSet<Id>,
     salt: u64,
+    isolation: Isolation,
 }
 
 /// What is known of a view.
@@ -410,10 +411,15 @@ impl Run {
     }
 
     fn begin(&mut self) {
-        let txn = self
-            .fs
-            .begin_transaction(&TransactionOptions::default())
-            .unwrap();
+        let isolation = match self.rng.random_range(0..4) {
+            0 => Isolation::Serializable,
+            _ => Isolation::Snapshot,
+        };
+        let options = TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        };
+        let txn = self.fs.begin_transaction(&options).unwrap();
         let tree = self.now.tree.clone();
         let view = View::of(tree.clone());
         self.open.push(vec![Open {
@@ -422,6 +428,7 @@ impl Run {
             origin: tree,
             others: BTreeSet::new(),
             salt: self.rng.random_range(0..4),
+            isolation,
         }]);
     }
 
@@ -437,6 +444,7 @@ impl Run {
             origin,
             others,
             salt: 0,
+            isolation: Isolation::Snapshot,
         });
     }
 
@@ -465,6 +473,7 @@ impl Run {
             view,
             origin,
             others,
+            isolation,
             ..
         } = open;
         let verdict = judge(
@@ -474,6 +483,9 @@ impl Run {
             &view.touched,
             &view.names,
         );
+        // It has compared all that it has ever looked at, this test's looks included.
+        let read =
+            isolation == Isolation::Serializable && (origin != self.now.tree || !others.is_empty());
         let before = self.moment();
         let group = self.group();
         let outcome = txn.commit_async();
@@ -498,7 +510,7 @@ impl Run {
                 // What others changed and changed back may be stored otherwise now.
                 let stored = matches!(conflict.of, Contended::Content(_))
                     && others.iter().any(|id| id.0 == conflict.ino.0);
-                let may = verdict.may || stored;
+                let may = verdict.may || stored || read;
                 assert!(may, "nothing was in its way: {conflict:?}");
             }
             Err(error) => panic!("{error:?}"),

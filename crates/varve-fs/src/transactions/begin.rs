@@ -1,6 +1,8 @@
 //! Making a private tree, and ending it.
 
 use super::ground::{Below, Snapshot};
+use super::isolation::Kind;
+use super::locking::Locking;
 use super::{Isolation, Transaction, TransactionOptions};
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
@@ -14,9 +16,10 @@ use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
 use std::sync::atomic::Ordering::SeqCst;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
+use varve_locks::LockTable;
 
 /// The transactions of a mounted tree.
 pub(crate) struct Open<L: Layout> {
@@ -46,34 +49,73 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Transaction<L>> {
         self.check_writable()?;
         if self.below.is_some() {
-            return self.begin_private(None);
+            return self.begin_upon_this();
         }
-        let Isolation::Snapshot = options.isolation;
-        let snapshot = self.take_snapshot()?;
-        self.begin_private(Some(snapshot))
+        let (snapshot, kind) = match options.isolation {
+            Isolation::Snapshot => (Some(self.take_snapshot()?), Kind::Snapshot),
+            Isolation::Serializable => {
+                let reads = Kind::Serializable(Arc::default());
+                (Some(self.take_snapshot()?), reads)
+            }
+            Isolation::Locking => (None, Kind::Locking(self.locking(options))),
+        };
+        self.begin_private(snapshot, kind)
     }
 
-    /// Begins a transaction upon this tree as it is.
-    pub(crate) fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
+    fn locking(&self, options: &TransactionOptions) -> Locking {
+        let table = self
+            .locks
+            .get_or_init(|| Arc::new(LockTable::new(Arc::clone(&self.clock))));
+        Locking {
+            table: Arc::clone(table),
+            owner: table.begin(None),
+            timeout: options.timeout,
+            subpage: options.subpage,
+            doomed: AtomicBool::new(false),
+        }
+    }
+
+    /// Begins a transaction upon this tree, a transaction's, as it is.
+    ///
+    /// # Errors
+    /// `Aborted` after its end, `Invalid` if too many lie within each other.
+    pub fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
         self.check_writable()?;
-        self.begin_private(None)
+        let below = self.below.as_ref();
+        let kind = match below.map(|below| &below.kind) {
+            None | Some(Kind::Snapshot) => Kind::Snapshot,
+            Some(Kind::Serializable(reads)) => Kind::Serializable(Arc::clone(reads)),
+            Some(Kind::Locking(parent)) => Kind::Locking(Locking {
+                table: Arc::clone(&parent.table),
+                owner: parent.table.begin(Some(parent.owner)),
+                timeout: parent.timeout,
+                subpage: parent.subpage,
+                doomed: AtomicBool::new(false),
+            }),
+        };
+        self.begin_private(None, kind)
     }
 
     fn begin_private(
         self: &Arc<Self>,
         snapshot: Option<Arc<Snapshot<L>>>,
+        kind: Kind,
     ) -> Result<Transaction<L>> {
         let mut open = self.open.lock();
         if open.closed {
             return Err(Error::Aborted);
         }
-        let tree = Arc::new(self.private(snapshot)?);
+        let tree = Arc::new(self.private(snapshot, kind)?);
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
         Ok(Transaction { tree })
     }
 
-    fn private(self: &Arc<Self>, snapshot: Option<Arc<Snapshot<L>>>) -> Result<FileSystem<L>> {
+    fn private(
+        self: &Arc<Self>,
+        snapshot: Option<Arc<Snapshot<L>>>,
+        kind: Kind,
+    ) -> Result<FileSystem<L>> {
         let level = self.level.upon();
         let level = level.ok_or(Error::Invalid("too many transactions within each other"))?;
         // What stands on a tree keeps what it holds of it.
@@ -92,14 +134,17 @@ impl<L: Layout> FileSystem<L> {
             read_ahead: Arc::clone(&self.read_ahead),
             below: Some(Below {
                 target: Arc::clone(self),
-                snapshot,
+                snapshot: snapshot.as_ref().map(|held| (held.number, held.position)),
+                holds: Mutex::new(snapshot),
                 usage,
                 charged: AtomicU64::new(0),
+                kind,
                 ended: AtomicBool::new(false),
                 put_aside: Mutex::default(),
             }),
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            locks: OnceLock::new(),
             budget: Arc::clone(&self.budget),
             writer: Mutex::new(Writer::default()),
             gate: RwLock::new(()),
@@ -132,6 +177,10 @@ impl<L: Layout> FileSystem<L> {
         if below.ended.swap(true, SeqCst) {
             return false;
         }
+        if let Kind::Locking(locking) = &below.kind {
+            // Who waits for a lock does not hold up the end.
+            locking.table.cancel(locking.owner);
+        }
         drop(self.space.crowd.turn());
         true
     }
@@ -158,6 +207,10 @@ impl<L: Layout> FileSystem<L> {
                 self.store.layout.forget_inode(vnode.ino);
             }
             state.life = Life::Freed;
+        }
+        drop(below.holds.lock().take());
+        if let Kind::Locking(locking) = &below.kind {
+            locking.table.end(locking.owner);
         }
         *self.queues() = Queues::default();
         for ino in std::mem::take(&mut *below.put_aside.lock()) {

@@ -1,5 +1,6 @@
 //! What a private tree changed, and what that takes in its target.
 
+use super::commit::Changed;
 use crate::account::{difference, sum};
 use crate::directory;
 use crate::file_system::FileSystem;
@@ -20,6 +21,22 @@ pub(crate) struct Changes {
 impl Changes {
     pub fn is_empty(&self) -> bool {
         self.known.is_empty() && self.new.is_empty()
+    }
+}
+
+impl Changes {
+    /// What was changed of what the target has.
+    pub fn told(&self) -> Changed {
+        let mut told = Changed::default();
+        for vnode in &self.known {
+            told.files.push(vnode.ino);
+            let state = vnode.read();
+            let names = state.private.as_ref().map(|private| &private.names);
+            for (_, change) in names.into_iter().flat_map(|names| names.iter()) {
+                told.names.push((vnode.ino, change.name.to_vec()));
+            }
+        }
+        told
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::changes::{Changes, Mine};
 use super::ground::Below;
+use super::isolation::Kind;
 use super::merge::FilePlan;
+use super::reads::FileReads;
 use super::room::Merge;
 use crate::epochs::capture::Take;
 use crate::error::{Conflict, Contended, Error, Result};
@@ -10,8 +12,9 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
-use crate::memory::vnode::{Life, State, Vnode, WriteState};
+use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::types::{FileKind, InodeNo};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
@@ -21,14 +24,25 @@ pub(super) struct Pair<'a> {
     pub vnode: &'a Arc<Vnode>,
     pub state: WriteState<'a>,
     pub plan: FilePlan,
+    /// What a serializable transaction read of it.
+    pub reads: Option<FileReads>,
+}
+
+/// What a commit changed, for whoever keeps copies of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Files and directories of which content or attributes are others.
+    pub files: Vec<InodeNo>,
+    /// Names that lead elsewhere, and the directories they are in.
+    pub names: Vec<(InodeNo, Vec<u8>)>,
 }
 
 /// A commit that has been merged: what it waits for.
-#[derive(Debug)]
 #[must_use = "the changes are durable once it has been waited for"]
 pub struct Ticket<L: Layout> {
     target: Arc<FileSystem<L>>,
     waits_for: WaitsFor,
+    changed: Changed,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +55,18 @@ enum WaitsFor {
     CaptureAfter(u64),
 }
 
+impl<L: Layout> std::fmt::Debug for Ticket<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ticket").field(&self.waits_for).finish()
+    }
+}
+
 impl<L: Layout> Ticket<L> {
+    /// What it changed that had been there before, files that are gone included.
+    pub fn changed(&self) -> &Changed {
+        &self.changed
+    }
+
     /// Waits until the changes are durable.
     ///
     /// # Errors
@@ -66,27 +91,47 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Aborted);
         }
         self.end_open();
-        let merged = self.merge_all(below);
+        if below.is_doomed() {
+            self.give_back(below);
+            return Err(Error::Aborted);
+        }
+        if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
+            // Before the parent is asked anything: it would wait for its child.
+            locking.table.hand_to_parent(locking.owner);
+        }
+        let changes = self.changed_files();
+        let merged = self.merge_all(below, &changes);
+        let changed = changes.told();
         self.give_back(below);
         Ok(Ticket {
             target: Arc::clone(&below.target),
             waits_for: merged?,
+            changed,
         })
     }
 
-    fn merge_all(&self, below: &Below<L>) -> Result<WaitsFor> {
+    fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {
         let target = &*below.target;
-        let changes = self.changed_files();
+        self.want_what_was_read(below);
         if changes.is_empty() {
-            return Ok(match (&target.below, &below.snapshot) {
+            return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
-                (None, Some(snapshot)) => WaitsFor::Position(snapshot.position),
+                (None, Some((_, position))) => WaitsFor::Position(position),
                 (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire)),
             });
         }
         let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
-        let theirs = changes.known.iter().map(|mine| same_file(target, mine));
+        let reads = match &below.kind {
+            Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
+            _ => BTreeMap::new(),
+        };
+        let changed = |ino: &InodeNo| changes.known.iter().any(|mine| mine.ino == *ino);
+        let only_read = reads.iter().filter(|(ino, _)| !changed(ino));
+        let only_read: Vec<_> = only_read.map(|(_, read)| Arc::clone(&read.vnode)).collect();
+        let files = changes.known.iter().chain(&only_read);
+        let theirs = files.clone().map(|mine| same_file(target, mine));
         let theirs = theirs.collect::<Result<Vec<_>>>()?;
+        let files: Vec<_> = files.cloned().collect();
         loop {
             for vnode in &theirs {
                 let truncating = is_truncating(&vnode.read());
@@ -95,7 +140,9 @@ impl<L: Layout> FileSystem<L> {
                 }
             }
             let merge = target.promise_merge(&price)?;
-            if let Some(before) = self.merge(below, merge, &changes, &theirs)? {
+            if let Some(before) =
+                self.merge(below, merge, (&files, &changes.new), &theirs, &reads)?
+            {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
@@ -111,12 +158,13 @@ impl<L: Layout> FileSystem<L> {
         &self,
         below: &Below<L>,
         merge: Merge<'_>,
-        changes: &Changes,
+        (files, new): (&[Arc<Vnode>], &[Arc<Vnode>]),
         theirs: &[Arc<Vnode>],
+        reads: &BTreeMap<InodeNo, FileReads>,
     ) -> Result<Option<u64>> {
         let target = &*below.target;
-        let mine = lock(&changes.known);
-        let new = lock(&changes.new);
+        let mine = lock(files);
+        let new = lock(new);
         let _operation = merge.enter(target);
         let directories = theirs.iter().filter(|v| v.kind == FileKind::Directory);
         let many = directories.count() > 1;
@@ -126,9 +174,11 @@ impl<L: Layout> FileSystem<L> {
         if pairs.iter().any(|pair| is_truncating(&pair.state)) {
             return Ok(None);
         }
-        for pair in &pairs {
+        for pair in &mut pairs {
+            pair.reads = reads.get(&pair.vnode.ino).cloned();
             self.validate(below, pair)?;
         }
+        pairs.retain(Pair::is_changed);
         self.validate_moves(target, &pairs, &new)?;
         for pair in &mut pairs {
             pair.plan = target.plan_file(pair)?;
@@ -171,6 +221,7 @@ impl<L: Layout> FileSystem<L> {
                 _ => vnode.write(),
             },
             plan: FilePlan::default(),
+            reads: None,
         };
         Ok(order.into_iter().map(pair).collect())
     }
@@ -191,6 +242,21 @@ impl<L: Layout> FileSystem<L> {
         Ok(seen.len())
     }
 
+    /// What a locking transaction read and is not logged yet goes into the group that
+    /// it waits for: nothing that is durable rests on what a crash takes back.
+    fn want_what_was_read(&self, below: &Below<L>) {
+        if below.target.below.is_some() || below.snapshot.is_some() {
+            return;
+        }
+        for vnode in self.table.all() {
+            if let Ground::Vnode(ground) = &vnode.ground
+                && ground.read().has_data()
+            {
+                below.target.queues().wanted.push(Arc::clone(ground));
+            }
+        }
+    }
+
     /// Makes durable what was merged while so many captures had begun.
     fn make_merged_durable(&self, before: u64) -> Result<()> {
         let position = {
@@ -207,6 +273,14 @@ impl<L: Layout> FileSystem<L> {
 /// One that has ended since keeps the flag, and is no file to wait for.
 fn is_truncating(state: &State) -> bool {
     state.life == Life::Live && state.inode.flags & flags::TRUNCATING != 0
+}
+
+impl Pair<'_> {
+    /// It was not only read.
+    pub(super) fn is_changed(&self) -> bool {
+        let state = &self.mine.state;
+        state.life != Life::Live || state.in_epoch || state.queued != 0
+    }
 }
 
 fn lock(files: &[Arc<Vnode>]) -> Vec<Mine<'_>> {

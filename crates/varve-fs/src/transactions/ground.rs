@@ -1,5 +1,6 @@
 //! What a private tree stands on.
 
+use super::isolation::Kind;
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
@@ -9,7 +10,7 @@ use crate::memory::private::Private;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
 use crate::types::{InodeNo, SnapshotNo, Version, View};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
@@ -18,16 +19,36 @@ use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 pub(crate) struct Below<L: Layout> {
     /// The tree of which a commit makes it a part.
     pub target: Arc<FileSystem<L>>,
-    /// What it stands on; on the target itself, if there is none.
-    pub snapshot: Option<Arc<Snapshot<L>>>,
+    /// The snapshot it stands on, and the last group in that; on the target itself, if
+    /// there is none.
+    pub snapshot: Option<(SnapshotNo, Position)>,
+    /// That snapshot, until the end.
+    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
     /// What the tree took at the beginning.
     pub usage: Usage,
     /// What it counts for in the target's budget.
     pub charged: AtomicU64,
+    /// How it is isolated.
+    pub kind: Kind,
     /// It takes no more changes.
     pub ended: AtomicBool,
     /// Numbers that were free, and are another file's in the snapshot.
     pub put_aside: Mutex<Vec<InodeNo>>,
+}
+
+impl<L: Layout> Below<L> {
+    /// Nothing more is done in it.
+    pub fn is_over(&self) -> bool {
+        self.ended.load(SeqCst) || self.is_doomed()
+    }
+
+    /// It has not got a lock.
+    pub fn is_doomed(&self) -> bool {
+        match &self.kind {
+            Kind::Locking(locking) => locking.doomed.load(SeqCst),
+            Kind::Snapshot | Kind::Serializable(_) => false,
+        }
+    }
 }
 
 /// A state of the layout that is held.
@@ -104,10 +125,10 @@ impl<L: Layout> FileSystem<L> {
         let Some(below) = &self.below else {
             return Ok(false);
         };
-        let Some(snapshot) = &below.snapshot else {
+        let Some((snapshot, _)) = below.snapshot else {
             return below.target.shows(ino);
         };
-        let view = View::Snapshot(snapshot.number);
+        let view = View::Snapshot(snapshot);
         match self.store.layout.read_inode(view, ino) {
             Ok(_) => Ok(true),
             Err(Error::NotFound) => Ok(false),
@@ -119,11 +140,14 @@ impl<L: Layout> FileSystem<L> {
     /// its loading lock is held.
     ///
     /// # Errors
-    /// As [`Self::vnode`].
+    /// `Aborted` after the end; as [`Self::vnode`].
     pub(crate) fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
-        match &below.snapshot {
-            Some(snapshot) => {
-                let view = View::Snapshot(snapshot.number);
+        if below.is_over() {
+            return Err(Error::Aborted);
+        }
+        match below.snapshot {
+            Some((number, _)) => {
+                let view = View::Snapshot(number);
                 let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
                 Ok(self.copy_of(inode, Ground::Layout(view)))
             }

@@ -14,6 +14,7 @@ use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
 use crate::types::{FileKind, Timestamp};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What had to be looked up before a file is changed.
@@ -27,6 +28,8 @@ pub(super) struct FilePlan {
     sectors: BTreeMap<u64, u64>,
     /// What must not show when the size passes it.
     tail: Option<Tail>,
+    /// Blocks of which only spans were written, laid over what is there.
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl FilePlan {
@@ -83,6 +86,7 @@ impl<L: Layout> FileSystem<L> {
             let sectors = mapped.iter().map(|m| (m.block, m.sectors));
             plan.sectors.extend(sectors);
         }
+        self.plan_pages(pair, &mut plan)?;
         Ok(plan)
     }
 
@@ -109,6 +113,20 @@ impl<L: Layout> FileSystem<L> {
         self.plan_hole(pair, hole, plan)
     }
 
+    fn plan_pages(&self, pair: &Pair<'_>, plan: &mut FilePlan) -> Result<()> {
+        let (mine, theirs) = (&*pair.mine.state, &*pair.state);
+        for (&block, spans) in &mine.origin().spans {
+            let Some(dirty) = mine.dirty.get(&block) else {
+                continue;
+            };
+            let there = self.store.load_of(pair.vnode, theirs, block)?;
+            let there = there.as_ref().map_or(&[][..], |loaded| &loaded.data);
+            plan.pages
+                .insert(block, lay_spans(there, &dirty.data, spans));
+        }
+        Ok(())
+    }
+
     fn plan_hole(
         &self,
         pair: &Pair<'_>,
@@ -129,6 +147,7 @@ impl<L: Layout> FileSystem<L> {
             vnode,
             state,
             plan,
+            reads: _,
         } = pair;
         let (mine, theirs) = (&*mine.state, &mut **state);
         let origin = &mine.origin().origin;
@@ -190,7 +209,8 @@ impl<L: Layout> FileSystem<L> {
         let before = theirs.usage();
         for (&block, dirty) in &mine.dirty {
             let sectors = plan.sectors_now(block, self.store.sectors_per_block());
-            self.lay_block(theirs, block, dirty, sectors);
+            let page = plan.pages.get(&block).unwrap_or(&dirty.data);
+            self.lay_block(theirs, block, (page, dirty.written), sectors);
         }
         let size = mine.inode.size;
         if size != mine.origin().origin.size {
@@ -223,8 +243,14 @@ impl<L: Layout> FileSystem<L> {
 
     /// Puts a block in place of what is there, which occupies so many sectors of the
     /// layout.
-    fn lay_block(&self, state: &mut State, block: u64, mine: &Dirty, mapped: u64) {
-        let data = Arc::clone(&mine.data);
+    fn lay_block(
+        &self,
+        state: &mut State,
+        block: u64,
+        (data, written): (&Arc<Vec<u8>>, Timestamp),
+        mapped: u64,
+    ) {
+        let data = Arc::clone(data);
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
@@ -237,7 +263,7 @@ impl<L: Layout> FileSystem<L> {
                 self.waits.block_changed(before, after);
                 dirty.data = data;
                 dirty.flying = false;
-                dirty.written = mine.written;
+                dirty.written = written;
             }
             Entry::Vacant(entry) => {
                 self.store.cache.take(&state.generation, block);
@@ -247,12 +273,26 @@ impl<L: Layout> FileSystem<L> {
                 entry.insert(Dirty {
                     data,
                     logged_sectors: mapped,
-                    written: mine.written,
+                    written,
                     flying: false,
                 });
             }
         }
     }
+}
+
+/// A page with these bytes of `mine` in it.
+pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Vec<u8>> {
+    let mut page = there.to_vec();
+    for span in spans {
+        let end = (span.end as usize).min(mine.len());
+        let start = (span.start as usize).min(end);
+        if page.len() < end {
+            page.resize(end, 0);
+        }
+        page[start..end].copy_from_slice(&mine[start..end]);
+    }
+    Arc::new(page)
 }
 
 /// What was set is set; times that were not set since are the later ones.

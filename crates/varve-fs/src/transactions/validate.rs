@@ -7,6 +7,7 @@
 use super::changes::Mine;
 use super::commit::Pair;
 use super::ground::Below;
+use super::reads::FileReads;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const CHUNK_BLOCKS: u64 = 1024;
 
 /// Flags that are about how a file is stored.
-const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
+pub(super) const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
 
 impl State {
     /// What a private tree knows of a file of its ground.
@@ -57,7 +58,19 @@ impl<L: Layout> FileSystem<L> {
         if gone || links < 0 || revived {
             return conflict(Contended::File);
         }
-        if !same_rights(origin, &theirs.inode) || !self.same_xattrs(below, pair)? {
+        let same_rights = || -> Result<bool> {
+            Ok(same_rights(origin, &theirs.inode) && self.same_xattrs(below, pair)?)
+        };
+        if let Some(reads) = &pair.reads {
+            if reads.attributes && !same_rights()? {
+                return conflict(Contended::Attributes);
+            }
+            self.validate_reads(below, pair, reads)?;
+            if !pair.is_changed() {
+                return Ok(());
+            }
+        }
+        if !same_rights()? {
             return conflict(Contended::Attributes);
         }
         if is_directory {
@@ -69,12 +82,17 @@ impl<L: Layout> FileSystem<L> {
         if mine.inode.size != origin.size && theirs.inode.size != origin.size {
             return conflict(Contended::Size);
         }
+        let stored_otherwise = (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0;
         if below.snapshot.is_none() {
-            return Ok(()); // it stands on this very file
+            // It stands on this very file. Who locks nothing may have changed it all the
+            // same, but what was changed here must have a place in it.
+            return match theirs.inode.size < origin.size {
+                true => conflict(Contended::Size),
+                false if stored_otherwise => conflict(Contended::Content(0)),
+                false => Ok(()),
+            };
         }
-        if (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0
-            || origin.inline != theirs.inode.inline
-        {
+        if stored_otherwise || origin.inline != theirs.inode.inline {
             return conflict(Contended::Content(0));
         }
         match self.first_difference(pair)? {
@@ -83,10 +101,60 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    fn same_xattrs(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
-        if below.snapshot.is_none() {
-            return Ok(true); // it stands on this very file, which is locked
+    /// What was read is what it was.
+    fn validate_reads(&self, below: &Below<L>, pair: &Pair<'_>, reads: &FileReads) -> Result<()> {
+        let theirs = &*pair.state;
+        let origin = &pair.mine.state.origin().origin;
+        let conflict = |of| {
+            Err(Error::Conflict(Conflict {
+                ino: pair.vnode.ino,
+                of,
+            }))
+        };
+        if reads.size && origin.size != theirs.inode.size {
+            return conflict(Contended::Size);
         }
+        if !reads.blocks.is_empty() && origin.inline != theirs.inode.inline {
+            return conflict(Contended::Content(0));
+        }
+        for (&from, &to) in &reads.blocks {
+            if let Some(block) = self.difference_within(pair, from, to)? {
+                return conflict(Contended::Content(block << self.store.block_shift));
+            }
+        }
+        for name in reads.names.values().flatten() {
+            let before = self.find_stored(pair.mine.vnode, &pair.mine.state, name)?;
+            if below.target.find(pair.vnode, theirs, name)? != before {
+                return conflict(Contended::Name(name.to_vec()));
+            }
+        }
+        if reads.listed && !self.same_names(below, pair)? {
+            return conflict(Contended::Directory);
+        }
+        Ok(())
+    }
+
+    fn same_names(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
+        let (mut before, mut now) = (Vec::new(), Vec::new());
+        self.list_stored(
+            pair.mine.vnode,
+            &pair.mine.state,
+            0,
+            &mut |name, ino, kind, _| {
+                before.push((name.to_vec(), ino, kind));
+                true
+            },
+        )?;
+        below
+            .target
+            .list(pair.vnode, &pair.state, 0, &mut |name, ino, kind, _| {
+                now.push((name.to_vec(), ino, kind));
+                true
+            })?;
+        Ok(before == now)
+    }
+
+    fn same_xattrs(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let bytes = mine.origin().origin.xattr_bytes;
         if bytes != theirs.inode.xattr_bytes {
@@ -94,6 +162,12 @@ impl<L: Layout> FileSystem<L> {
         }
         if bytes == 0 {
             return Ok(true);
+        }
+        if below.snapshot.is_none() {
+            // It stands on this very file, which is locked.
+            let now = || self.store.xattrs(pair.vnode, theirs);
+            let before = mine.origin().xattrs.as_ref();
+            return before.map_or(Ok(true), |before| Ok(*before == now()?));
         }
         let before = self.store.xattrs_below(pair.mine.vnode);
         Ok(before? == self.store.xattrs(pair.vnode, theirs)?)

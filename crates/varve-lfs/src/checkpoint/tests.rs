@@ -105,7 +105,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         .write()
         .live
         .inodes
-        .insert(ino.0, Box::default());
+        .insert(ino.0, Arc::default());
     assert!(lfs.checkpoint_due(old, 0) && !lfs.checkpoint_due(old, old));
     fresh();
 }
