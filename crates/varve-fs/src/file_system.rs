@@ -24,12 +24,12 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::locks::Level;
-use crate::memory::passages::Passages;
+use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
 use crate::memory::read_ahead::ReadAhead;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::memory::vnode_table::{Known, VnodeTable};
+use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
@@ -173,8 +173,8 @@ impl<L: Layout> FileSystem<L> {
         let fs = FileSystem {
             clock,
             level: Level::MOUNTED,
-            table: VnodeTable::new(vnodes, Level::MOUNTED),
-            passages: Passages::new(vnodes),
+            table: VnodeTable::new(vnodes, vnode_table::SHARDS, Level::MOUNTED),
+            passages: Passages::new(vnodes, passages::SHARDS),
             read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
             read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
