@@ -1,8 +1,9 @@
 //! What the on-disk formats of the layouts share: sectors, checksums, pointers,
-//! inodes, the owner record, what makes a volume this one and no other. Bytes
-//! only: no I/O.
+//! inodes, indexes, the owner record, what makes a volume this one and no other.
+//! Bytes only: no I/O.
 
 pub mod identity;
+pub mod index;
 pub mod inode;
 pub mod owner;
 pub mod pointer;

@@ -1,6 +1,7 @@
 //! The seam: [`varve_fs::Layout`] for the log.
 
 use crate::apply::Record;
+use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;

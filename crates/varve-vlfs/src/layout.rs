@@ -7,6 +7,7 @@ use crate::prices::FILE_BYTES_MAX;
 use crate::walk::{Tree, attributes};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{

@@ -203,7 +203,7 @@ impl Vlfs {
             .sectors
             .min(measures.blocks * measures.block_sectors());
         let unfinished = |ino: &u64| match tables.images.get(ino) {
-            Some(image) => image.unfinished(),
+            Some(image) => image.inode.is_unfinished(),
             None => tables.entry(*ino).unfinished(),
         };
         let unfinished = (0..tables.end()).filter(unfinished).collect();

@@ -27,7 +27,8 @@ pub(crate) struct Prices {
 impl Prices {
     pub fn of(measures: &Measures) -> Self {
         let last = FILE_BYTES_MAX / u64::from(measures.block_bytes) - 1;
-        let nodes = (0..).find(|&height| measures.reach(height) > last);
+        let (index, slots) = (measures.index(), measures.root_slots());
+        let nodes = (0..).find(|&height| index.capacity(slots, height) > last);
         Prices {
             nodes: nodes.expect("an index grows until it reaches").into(),
             units_per_block: measures.units_per_block().into(),

@@ -11,7 +11,7 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::Root;
 use varve_lfs::format::node::NodeId;
-use varve_lfs::internal::{Answer, ChainItem, InodeDelta};
+use varve_lfs::internal::{Answer, ChainItem, Index, InodeDelta};
 
 /// Blocks of one file that are looked at.
 const MAX_BLOCKS: usize = 1 << 22;
@@ -280,7 +280,7 @@ impl Inspector {
                 let ino = id.ino;
                 root.and_then(|root| {
                     varve_lfs::internal::Tree { reader, ino, root }
-                        .node_at(id)
+                        .find(id.spot())
                         .ok()?
                 })
                 .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()))

@@ -14,6 +14,7 @@
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
 use varve_format::identity::tag_of;
+use varve_format::index::Fanout;
 use varve_format::inode::MAX_XATTR_BYTES;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -377,14 +378,9 @@ impl Measures {
         super::image::root_slots(self.unit_bytes)
     }
 
-    /// Data blocks below one place at `height`.
-    pub fn span(&self, height: u8) -> u64 {
-        (self.fanout() as u64).saturating_pow(height.into())
-    }
-
-    /// Data blocks that a root of `height` reaches.
-    pub fn reach(&self, height: u8) -> u64 {
-        self.span(height).saturating_mul(self.root_slots() as u64)
+    /// The shape of every index.
+    pub fn index(&self) -> Fanout {
+        Fanout(self.fanout() as u64)
     }
 
     /// The units that what has so many sectors is stored in: those that it
