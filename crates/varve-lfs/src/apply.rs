@@ -10,7 +10,7 @@ use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
 use crate::price::FoldPrice;
-use varve_fs::{InodeNo, Version, flags};
+use varve_fs::{InodeNo, Version};
 
 /// A record: a change that no block expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl Delta {
     pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, cause: Cause) {
         let inode = &placed.image.inode;
         let (ino, version) = (inode.ino, inode.version);
-        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let unfinished = inode.is_unfinished();
         let bytes = i64::from(geometry.inode_bytes);
         let without_xattrs = inode.xattr_bytes == 0;
         let complete: Option<u8> = placed.image.root.as_ref().map(|root| root.height);
