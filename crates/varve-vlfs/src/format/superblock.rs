@@ -13,7 +13,7 @@
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
-use varve_format::identity::tag_of;
+use varve_format::identity::{keeping_tag, padded_text, tag_of};
 use varve_format::index::Fanout;
 use varve_format::inode::MAX_XATTR_BYTES;
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -129,9 +129,7 @@ impl Superblock {
 
     /// The label as text.
     pub fn label_text(&self) -> String {
-        let end = self.label.iter().position(|&byte| byte == 0);
-        let label = &self.label[..end.unwrap_or(self.label.len())];
-        String::from_utf8_lossy(label).into_owned()
+        padded_text(&self.label)
     }
 
     /// The tag in every other structure: the first eight bytes of the UUID that
@@ -144,13 +142,8 @@ impl Superblock {
     /// With another UUID; the tag stays.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
-        let own = tag_of(&uuid, None) != tag;
-        let others = self.incompat.get() & !OWN_TAG;
-        self.uuid = uuid;
-        (self.incompat, self.tag) = match own {
-            true => ((others | OWN_TAG).into(), tag.into()),
-            false => (others.into(), 0.into()),
-        };
+        let (incompat, kept) = keeping_tag(tag, &uuid, self.incompat.get(), OWN_TAG);
+        (self.uuid, self.incompat, self.tag) = (uuid, incompat.into(), kept.into());
         self
     }
 }
