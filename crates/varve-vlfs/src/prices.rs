@@ -1,4 +1,8 @@
 //! What changes take at worst, and the limits that it follows from.
+//!
+//! The log prices what a checkpoint is going to write of the nodes that it has seen
+//! change, in bytes (`varve-lfs/src/price`). Here the next transaction writes them,
+//! before they are known, and what is short is whole blocks.
 
 use crate::format::Measures;
 use varve_fs::Unwritten;

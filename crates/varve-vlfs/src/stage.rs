@@ -1,5 +1,9 @@
 //! One group's changes, built beside what readers see: all of them take effect
 //! at once, or none does.
+//!
+//! They are made in nodes and inodes, which the log does only when it folds (its
+//! `delta.rs` holds pointers by block): what a group gives up here is free with the
+//! next transaction, so it must be known when the group is appended.
 
 use crate::error::Result;
 use crate::format::{Extent, Fork, Image, Node, NodeId, Place};

@@ -1,4 +1,7 @@
 //! What lives in a region, whose it is, and its bytes.
+//!
+//! No claims among cleaners, as the log has (`varve-lfs/src/control/claims.rs`): there
+//! is one compactor. A claim is what it has seen, to be compared before the move.
 
 use crate::Vlfs;
 use crate::error::Result;

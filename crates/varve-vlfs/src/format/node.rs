@@ -2,6 +2,10 @@
 //! the height below above that. It names its owner and its place in the tree.
 //!
 //! A file has two indexes, its forks, that are alike but for their roots.
+//!
+//! The log's nodes (`varve-lfs/src/format/node.rs`) are packed, as short as their
+//! pointers allow; here a unit is the least that is written, and a place needs no
+//! birth and no incarnation: nothing is overwritten that the tree leads to.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Malformed, Measures, Place, entries};

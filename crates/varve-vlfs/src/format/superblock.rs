@@ -10,6 +10,9 @@
 //!      ..    the eager space: data, index nodes, inodes; records without a zone
 //! last       superblock, again
 //! ```
+//!
+//! Up to the block size it is laid out as the log's (`varve-lfs/src/format`); what
+//! follows says where things are, and so has nothing in common with that.
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
