@@ -64,8 +64,13 @@ impl OwnerRecord {
         };
         fill(&mut record.boot_id, &owner.boot_id);
         fill(&mut record.host, &owner.host);
-        record.crc = crc32c(&record.as_bytes()[8..]).into();
-        record
+        record.sealed()
+    }
+
+    /// With its checksum filled in.
+    pub fn sealed(mut self) -> Self {
+        self.crc = crc32c(&self.as_bytes()[8..]).into();
+        self
     }
 
     /// Parses the record.
