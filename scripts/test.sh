@@ -53,7 +53,7 @@ VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
 cargo test --workspace --features varve-prove/planted --test planted_log --test virtual_log
 step "schedules of threads"
-cargo test --workspace --features varve-prove/planted,varve-prove/shuttle --test schedules
+cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle --test schedules
 if [ -d fuzz ]; then
   step "fuzz, compiled"
   cargo build --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke

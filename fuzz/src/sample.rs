@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, MemoryDevice, MemoryImage, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, Result, SetAttr, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, Result, SetAttr};
 use varve_lfs::format::map::{self, MapEntry, MapHeader};
 use varve_lfs::format::node::{FANOUT, Node, NodeId};
 use varve_lfs::format::{Pointer, Superblock, crc32c};
@@ -18,8 +18,6 @@ pub const SEGMENT_BYTES: u32 = 128 << 10;
 
 /// A mounted file system on the layout.
 pub type Mounted = FileSystem<Arc<Lfs>>;
-
-const LIVE: View = View::Live;
 
 /// A clock that moves by a microsecond at every reading.
 pub fn clock() -> Arc<dyn Clock> {
@@ -102,7 +100,7 @@ const FILE: u32 = 0o100_644;
 
 fn make(system: &Mounted, parent: InodeNo, name: &str) -> Result<InodeNo> {
     let root = Caller::root();
-    let attr = system.mknod(LIVE, &root, parent, name.as_bytes(), FILE, 0)?;
+    let attr = system.mknod(&root, parent, name.as_bytes(), FILE, 0)?;
     Ok(attr.ino)
 }
 
@@ -110,53 +108,53 @@ fn before_checkpoint(system: &Mounted) -> Result<()> {
     let root = &Caller::root();
     let top = InodeNo::ROOT;
     let tiny = make(system, top, "tiny")?;
-    system.write(LIVE, root, tiny, 0, b"held by the inode")?;
+    system.write(root, tiny, 0, b"held by the inode")?;
     let packed = make(system, top, "packed")?;
-    system.write(LIVE, root, packed, 0, &[0x5a; 5000])?;
+    system.write(root, packed, 0, &[0x5a; 5000])?;
     let sparse = make(system, top, "sparse")?;
     for block in [0u64, 3, 500, 1 << 20, 1 << 35] {
-        system.write(LIVE, root, sparse, block * 4096, &block.to_le_bytes())?;
+        system.write(root, sparse, block * 4096, &block.to_le_bytes())?;
     }
-    system.fallocate(LIVE, root, sparse, 0, 40 << 12, 8 << 12)?;
+    system.fallocate(root, sparse, 0, 40 << 12, 8 << 12)?;
     // Enough pointers for a packed index node.
-    system.fallocate(LIVE, root, sparse, 0, 150 << 12, 60 << 12)?;
-    system.symlink(LIVE, root, top, b"short", b"tiny")?;
-    system.symlink(LIVE, root, top, b"long", &[b'x'; 300])?;
-    system.mknod(LIVE, root, top, b"pipe", 0o010_600, 0)?;
-    system.link(LIVE, root, tiny, top, b"second name")?;
-    system.setxattr(LIVE, root, tiny, b"user.note", b"kept", false, false)?;
-    system.setxattr(LIVE, root, packed, b"user.large", &[1; 3000], false, false)?;
-    let many = system.mkdir(LIVE, root, top, b"many", 0o755)?.ino;
+    system.fallocate(root, sparse, 0, 150 << 12, 60 << 12)?;
+    system.symlink(root, top, b"short", b"tiny")?;
+    system.symlink(root, top, b"long", &[b'x'; 300])?;
+    system.mknod(root, top, b"pipe", 0o010_600, 0)?;
+    system.link(root, tiny, top, b"second name")?;
+    system.setxattr(root, tiny, b"user.note", b"kept", false, false)?;
+    system.setxattr(root, packed, b"user.large", &[1; 3000], false, false)?;
+    let many = system.mkdir(root, top, b"many", 0o755)?.ino;
     for n in 0..150 {
         make(system, many, &format!("entry-{n:04}"))?;
     }
     for n in 0..10 {
-        system.unlink(LIVE, root, many, format!("entry-{:04}", n * 7).as_bytes())?;
+        system.unlink(root, many, format!("entry-{:04}", n * 7).as_bytes())?;
     }
-    system.mkdir(LIVE, root, many, b"below", 0o700)?;
+    system.mkdir(root, many, b"below", 0o700)?;
     Ok(())
 }
 
 fn after_checkpoint(system: &Mounted) -> Result<()> {
     let root = &Caller::root();
     let top = InodeNo::ROOT;
-    let find = |name: &[u8]| -> Result<InodeNo> { Ok(system.lookup(LIVE, root, top, name)?.ino) };
+    let find = |name: &[u8]| -> Result<InodeNo> { Ok(system.lookup(root, top, name)?.ino) };
     let late = make(system, top, "late")?;
-    system.write(LIVE, root, late, 0, &[0xa5; 9000])?;
+    system.write(root, late, 0, &[0xa5; 9000])?;
     let sparse = find(b"sparse")?;
-    system.write(LIVE, root, sparse, 501 * 4096, b"later")?;
-    system.fallocate(LIVE, root, sparse, 3, 3 << 12, 2 << 12)?;
-    system.rename(LIVE, root, top, b"packed", top, b"late", Rename::default())?;
+    system.write(root, sparse, 501 * 4096, b"later")?;
+    system.fallocate(root, sparse, 3, 3 << 12, 2 << 12)?;
+    system.rename(root, top, b"packed", top, b"late", Rename::default())?;
     let cut = SetAttr {
         size: Some(100),
         ..SetAttr::default()
     };
-    system.setattr(LIVE, root, late, &cut).ok();
-    system.removexattr(LIVE, root, find(b"tiny")?, b"user.note")?;
+    system.setattr(root, late, &cut).ok();
+    system.removexattr(root, find(b"tiny")?, b"user.note")?;
     let orphan = make(system, top, "orphan")?;
-    system.write(LIVE, root, orphan, 0, &[7; 4096])?;
+    system.write(root, orphan, 0, &[7; 4096])?;
     system.retain(orphan)?;
-    system.unlink(LIVE, root, top, b"orphan")?;
+    system.unlink(root, top, b"orphan")?;
     system.sync()
 }
 

@@ -5,7 +5,7 @@ use crate::input::Input;
 use crate::mutate::EXTREMES;
 use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, Device, Geometry, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::format::crc32c;
 use varve_vlfs::format::{
     CheckpointHeader, Delta, Fork, Image, Measures, Node, NodeId, Record, Superblock,
@@ -74,20 +74,19 @@ fn samples(unit: u32) -> &'static [Vec<u8>; 2] {
         for nth in 0..40u64 {
             let name = format!("file {nth}");
             let root = InodeNo::ROOT;
-            let made = system.mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0);
+            let made = system.mknod(&caller, root, name.as_bytes(), 0o100_644, 0);
             let ino = made.expect("room").ino;
             let bytes = vec![nth as u8; 100 + 700 * nth as usize];
             let at = if nth % 8 == 0 { 1 << 40 } else { 0 };
-            let written = system.write(View::Live, &caller, ino, at, &bytes);
+            let written = system.write(&caller, ino, at, &bytes);
             written.expect("room");
             if nth % 10 == 5 {
                 let value = vec![nth as u8; 300 + 1800 * nth as usize];
-                let set =
-                    system.setxattr(View::Live, &caller, ino, b"user.note", &value, false, false);
+                let set = system.setxattr(&caller, ino, b"user.note", &value, false, false);
                 set.expect("room");
             }
             if nth % 4 == 0 {
-                system.fsync(View::Live, ino, false).expect("memory");
+                system.fsync(ino, false).expect("memory");
             }
             if nth == 20 {
                 system.checkpoint().expect("memory");
@@ -203,17 +202,17 @@ pub fn image(data: &[u8]) {
 fn use_all(layout: &Vlfs, system: &FileSystem<Arc<Vlfs>>) {
     let caller = Caller::root();
     let mut names = Vec::new();
-    let _ = system.readdir(View::Live, InodeNo::ROOT, 0, &mut |entry| {
+    let _ = system.readdir(InodeNo::ROOT, 0, &mut |entry| {
         names.push((entry.name.to_vec(), entry.ino));
         names.len() < 200
     });
     let mut buffer = vec![0; 8192];
     for (name, ino) in &names {
-        let _ = system.read(View::Live, *ino, 0, &mut buffer);
-        let _ = system.read(View::Live, *ino, 1 << 40, &mut buffer);
-        let _ = system.write(View::Live, &caller, *ino, 5000, &buffer);
+        let _ = system.read(*ino, 0, &mut buffer);
+        let _ = system.read(*ino, 1 << 40, &mut buffer);
+        let _ = system.write(&caller, *ino, 5000, &buffer);
         if ino.0 % 3 == 0 {
-            let _ = system.unlink(View::Live, &caller, InodeNo::ROOT, name);
+            let _ = system.unlink(&caller, InodeNo::ROOT, name);
         }
     }
     let _ = system.sync();

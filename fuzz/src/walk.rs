@@ -48,13 +48,13 @@ pub fn walk(system: &Mounted) -> Vec<(InodeNo, FileKind)> {
             look(system, ino);
         }
         let mut found = Vec::new();
-        let _ = system.readdir(LIVE, ino, 2, &mut |entry| {
+        let _ = system.readdir(ino, 2, &mut |entry| {
             found.push((entry.name.to_vec(), entry.ino, entry.kind));
             found.len() < NAMES_MAX
         });
         for (name, ino, kind) in found {
             if seen.len() < NAMES_MAX && seen.insert(ino) {
-                let _ = system.lookup(LIVE, &Caller::root(), all[all.len() - 1].0, &name);
+                let _ = system.lookup(&Caller::root(), all[all.len() - 1].0, &name);
                 queue.push((ino, kind));
             }
         }
@@ -65,23 +65,23 @@ pub fn walk(system: &Mounted) -> Vec<(InodeNo, FileKind)> {
 /// Attributes and content of one inode.
 fn look(system: &Mounted, ino: InodeNo) {
     let root = &Caller::root();
-    let Ok(attr) = system.getattr(LIVE, ino) else {
+    let Ok(attr) = system.getattr(ino) else {
         return;
     };
-    let _ = system.readlink(LIVE, ino);
-    let _ = system.access(LIVE, root, ino, 7);
-    for name in system.listxattr(LIVE, root, ino).unwrap_or_default() {
-        let _ = system.getxattr(LIVE, root, ino, &name);
+    let _ = system.readlink(ino);
+    let _ = system.access(root, ino, 7);
+    for name in system.listxattr(root, ino).unwrap_or_default() {
+        let _ = system.getxattr(root, ino, &name);
     }
     let mut buffer = vec![0; 16 << 10];
-    let _ = system.read(LIVE, ino, 0, &mut buffer);
-    let _ = system.read(LIVE, ino, attr.size.saturating_sub(100), &mut buffer);
+    let _ = system.read(ino, 0, &mut buffer);
+    let _ = system.read(ino, attr.size.saturating_sub(100), &mut buffer);
     let mut at = 0;
     for whence in [Whence::Data, Whence::Hole].repeat(8) {
-        let Ok(next) = system.seek(LIVE, ino, at, whence) else {
+        let Ok(next) = system.seek(ino, at, whence) else {
             break;
         };
-        let _ = system.read(LIVE, ino, next, &mut buffer);
+        let _ = system.read(ino, next, &mut buffer);
         at = next;
     }
 }
@@ -90,32 +90,32 @@ fn look(system: &Mounted, ino: InodeNo) {
 fn change(system: &Mounted, seen: &[(InodeNo, FileKind)]) {
     let root = &Caller::root();
     let top = InodeNo::ROOT;
-    if let Ok(made) = system.mknod(LIVE, root, top, b"new", 0o100_644, 0) {
-        let _ = system.write(LIVE, root, made.ino, 3000, &[9; 6000]);
-        let _ = system.fsync(LIVE, made.ino, false);
-        let _ = system.link(LIVE, root, made.ino, top, b"newer");
+    if let Ok(made) = system.mknod(root, top, b"new", 0o100_644, 0) {
+        let _ = system.write(root, made.ino, 3000, &[9; 6000]);
+        let _ = system.fsync(made.ino, false);
+        let _ = system.link(root, made.ino, top, b"newer");
     }
     let few = seen.iter().rev().take(6).chain(seen.iter().take(3));
     for &(ino, _) in few {
-        let _ = system.write(LIVE, root, ino, 70_000, &[8; 700]);
-        let _ = system.fallocate(LIVE, root, ino, 0, 1 << 20, 64 << 10);
-        let _ = system.fallocate(LIVE, root, ino, 3, 0, 8192);
-        let _ = system.setxattr(LIVE, root, ino, b"user.new", &[1; 200], false, false);
+        let _ = system.write(root, ino, 70_000, &[8; 700]);
+        let _ = system.fallocate(root, ino, 0, 1 << 20, 64 << 10);
+        let _ = system.fallocate(root, ino, 3, 0, 8192);
+        let _ = system.setxattr(root, ino, b"user.new", &[1; 200], false, false);
         let cut = SetAttr {
             size: Some(50),
             mode: Some(0o700),
             ..SetAttr::default()
         };
-        let _ = system.setattr(LIVE, root, ino, &cut);
-        let _ = system.mkdir(LIVE, root, ino, b"made", 0o755);
+        let _ = system.setattr(root, ino, &cut);
+        let _ = system.mkdir(root, ino, b"made", 0o755);
     }
     let _ = system.sync();
     let _ = system.checkpoint();
     for name in [&b"tiny"[..], b"sparse", b"late", b"long", b"many", b"new"] {
-        let _ = system.rename(LIVE, root, top, name, top, b"moved", Rename::default());
-        let _ = system.unlink(LIVE, root, top, b"moved");
-        let _ = system.unlink(LIVE, root, top, name);
-        let _ = system.rmdir(LIVE, root, top, name);
+        let _ = system.rename(root, top, name, top, b"moved", Rename::default());
+        let _ = system.unlink(root, top, b"moved");
+        let _ = system.unlink(root, top, name);
+        let _ = system.rmdir(root, top, name);
     }
     let _ = system.write_back();
     let _ = system.sync();

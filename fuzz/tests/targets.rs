@@ -73,6 +73,6 @@ fn a_repaired_change_of_an_inode_is_seen_by_mount() {
     image::repair(sample, &mut bytes);
     let device = varve_device::MemoryDevice::from_image(&image::assemble(sample, &bytes));
     let (_, system) = sample::mount(device.into(), true).expect("checksums are right");
-    let root = system.getattr(varve_fs::View::Live, varve_fs::InodeNo::ROOT);
+    let root = system.getattr(varve_fs::InodeNo::ROOT);
     assert_eq!(root.expect("the root").size, 12345);
 }

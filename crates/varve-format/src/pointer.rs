@@ -210,4 +210,9 @@ impl varve_fs::BlockPointer for Pointer {
             && !previous.is_unwritten()
             && (behind..=behind + GAP_SECTORS).contains(&self.sector())
     }
+
+    fn same_write(&self, other: &Self) -> bool {
+        let written = |p: &Pointer| (p.birth(), p.crc(), Pointer::sectors(p), p.flags());
+        written(self) == written(other)
+    }
 }

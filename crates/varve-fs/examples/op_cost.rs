@@ -7,9 +7,8 @@ use std::sync::Arc;
 use std::sync::LazyLock;
 use std::time::Instant;
 use varve_device::HostClock;
-use varve_fs::{Caller, FileSystem, InodeNo, MemoryLayout, MemoryOptions, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, MemoryLayout, MemoryOptions, Options};
 
-const LIVE: View = View::Live;
 const DIRECTORIES: usize = 100;
 const FILES: usize = 10_000;
 
@@ -51,15 +50,7 @@ fn main() -> varve_fs::Result<()> {
     let fs = FileSystem::mount(layout, Arc::new(HostClock::default()), options)?;
     let root = Caller::root();
     let directories: Vec<InodeNo> = (0..DIRECTORIES)
-        .map(|n| {
-            fs.mkdir(
-                LIVE,
-                &root,
-                InodeNo::ROOT,
-                format!("d{n}").as_bytes(),
-                0o755,
-            )
-        })
+        .map(|n| fs.mkdir(&root, InodeNo::ROOT, format!("d{n}").as_bytes(), 0o755))
         .map(|made| made.map(|attr| attr.ino))
         .collect::<Result<_, _>>()?;
     let names: Vec<String> = (0..FILES).map(|n| format!("file-{n:05}")).collect();
@@ -72,9 +63,9 @@ fn main() -> varve_fs::Result<()> {
             || -> varve_fs::Result<()> {
                 for (n, name) in names.iter().enumerate() {
                     let d = directories[n % DIRECTORIES];
-                    let file = fs.mknod(LIVE, &root, d, name.as_bytes(), 0o644, 0)?;
+                    let file = fs.mknod(&root, d, name.as_bytes(), 0o644, 0)?;
                     fs.retain(file.ino)?;
-                    fs.write(LIVE, &root, file.ino, 0, &data)?;
+                    fs.write(&root, file.ino, 0, &data)?;
                     fs.release(file.ino, 1);
                 }
                 Ok(())
@@ -82,7 +73,7 @@ fn main() -> varve_fs::Result<()> {
         )?;
         let find = |(n, name): (usize, &String)| {
             let d = directories[n % DIRECTORIES];
-            let found = fs.lookup(LIVE, &root, d, name.as_bytes());
+            let found = fs.lookup(&root, d, name.as_bytes());
             found.map(|attr| attr.ino)
         };
         let inos: Vec<InodeNo> = names
@@ -100,23 +91,21 @@ fn main() -> varve_fs::Result<()> {
             (0..REPEATS).try_for_each(|_| lookup_all())
         })?;
         times.timed("getattr", FILES * REPEATS, || {
-            (0..REPEATS).try_for_each(|_| {
-                inos.iter()
-                    .try_for_each(|ino| fs.getattr(LIVE, *ino).map(|_| ()))
-            })
+            (0..REPEATS)
+                .try_for_each(|_| inos.iter().try_for_each(|ino| fs.getattr(*ino).map(|_| ())))
         })?;
         let mut buffer = [0; 1024];
         let mut read_all = || {
             (0..REPEATS).try_for_each(|_| {
                 inos.iter()
-                    .try_for_each(|ino| fs.read(LIVE, *ino, 0, &mut buffer).map(|_| ()))
+                    .try_for_each(|ino| fs.read(*ino, 0, &mut buffer).map(|_| ()))
             })
         };
         times.timed("read 1 KiB, dirty", FILES * REPEATS, &mut read_all)?;
         times.timed("overwrite 1 KiB", FILES * REPEATS, || {
             (0..REPEATS).try_for_each(|_| {
                 inos.iter()
-                    .try_for_each(|ino| fs.write(LIVE, &root, *ino, 0, &data).map(|_| ()))
+                    .try_for_each(|ino| fs.write(&root, *ino, 0, &data).map(|_| ()))
             })
         })?;
         times.timed("sync, the layout's part included, per file", FILES, || {
@@ -128,7 +117,7 @@ fn main() -> varve_fs::Result<()> {
         times.timed("read 1 KiB, cached", FILES * REPEATS, &mut read_all)?;
         times.timed("unlink", FILES, || -> varve_fs::Result<()> {
             for (n, name) in names.iter().enumerate() {
-                fs.unlink(LIVE, &root, directories[n % DIRECTORIES], name.as_bytes())?;
+                fs.unlink(&root, directories[n % DIRECTORIES], name.as_bytes())?;
             }
             Ok(())
         })?;
@@ -147,8 +136,8 @@ fn sequential(
     times: &mut Times,
 ) -> varve_fs::Result<()> {
     const BLOCKS: usize = 8192;
-    let file = fs.mknod(LIVE, root, InodeNo::ROOT, b"large", 0o644, 0)?.ino;
-    let small = fs.mknod(LIVE, root, InodeNo::ROOT, b"small", 0o644, 0)?.ino;
+    let file = fs.mknod(root, InodeNo::ROOT, b"large", 0o644, 0)?.ino;
+    let small = fs.mknod(root, InodeNo::ROOT, b"small", 0o644, 0)?.ino;
     let data = vec![3; 128 << 10];
     let steps = BLOCKS * 4096 / data.len();
     times.timed(
@@ -156,7 +145,7 @@ fn sequential(
         BLOCKS,
         || -> varve_fs::Result<()> {
             for step in 0..steps {
-                fs.write(LIVE, root, file, (step * data.len()) as u64, &data)?;
+                fs.write(root, file, (step * data.len()) as u64, &data)?;
             }
             Ok(())
         },
@@ -169,7 +158,7 @@ fn sequential(
     ] {
         times.timed(what, BLOCKS, || -> varve_fs::Result<()> {
             for step in 0..steps {
-                fs.read(LIVE, file, (step * buffer.len()) as u64, &mut buffer)?;
+                fs.read(file, (step * buffer.len()) as u64, &mut buffer)?;
             }
             Ok(())
         })?;
@@ -180,8 +169,8 @@ fn sequential(
         1_000,
         || -> varve_fs::Result<()> {
             for step in 0..10_000 {
-                fs.write(LIVE, root, small, step % 16 * 4096, &data[..4096])?;
-                fs.fsync(LIVE, small, false)?;
+                fs.write(root, small, step % 16 * 4096, &data[..4096])?;
+                fs.fsync(small, false)?;
             }
             Ok(())
         },

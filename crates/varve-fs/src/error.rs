@@ -75,6 +75,21 @@ pub enum Error {
     /// which passes its own on.
     #[error("the file belongs to another project than the directory")]
     CrossesProjects,
+    /// A transaction met what another changed since it began: nothing of it was done.
+    #[error("a conflict with another change: {0}")]
+    Conflict(Conflict),
+    /// The transaction has ended: aborted, or the volume was closed.
+    #[error("the transaction has been aborted")]
+    Aborted,
+    /// The transaction was part of a deadlock, and the cheapest to abort.
+    #[error("aborted to end a deadlock of transactions")]
+    Deadlock,
+    /// A lock was not to be had within the transaction's time.
+    #[error("aborted: a lock was not to be had in time")]
+    TimedOut,
+    /// The transaction would take more memory than transactions may.
+    #[error("the transaction is too large for the cache")]
+    TransactionTooLarge,
     /// The object is in use.
     #[error("busy")]
     Busy,
@@ -89,6 +104,48 @@ pub enum Error {
     /// The device failed.
     #[error("{0}")]
     Device(std::sync::Arc<DeviceError>),
+}
+
+/// What two transactions changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    /// The file or directory.
+    pub ino: InodeNo,
+    /// What of it.
+    pub of: Contended,
+}
+
+/// Something that a transaction changed or relied on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Contended {
+    /// The file is gone.
+    File,
+    /// Content, from this byte on.
+    Content(u64),
+    /// The size.
+    Size,
+    /// Owner, permissions, flags or extended attributes.
+    Attributes,
+    /// A name in the directory.
+    Name(Vec<u8>),
+    /// The directory's place in the tree, or its being empty.
+    Directory,
+}
+
+impl std::fmt::Display for Conflict {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ino = self.ino;
+        match &self.of {
+            Contended::File => write!(f, "{ino} is gone"),
+            Contended::Content(at) => write!(f, "the content of {ino} at byte {at}"),
+            Contended::Size => write!(f, "the size of {ino}"),
+            Contended::Attributes => write!(f, "the attributes of {ino}"),
+            Contended::Name(name) => {
+                write!(f, "the name {} in {ino}", String::from_utf8_lossy(name))
+            }
+            Contended::Directory => write!(f, "the place or the names of directory {ino}"),
+        }
+    }
 }
 
 impl From<DeviceError> for Error {
@@ -122,6 +179,11 @@ impl Error {
             Error::NoData => 6,
             Error::CrossesProjects => 18,
             Error::Busy => 16,
+            Error::Conflict(_) => 11,
+            Error::Aborted => 125,
+            Error::Deadlock => 35,
+            Error::TimedOut => 110,
+            Error::TransactionTooLarge => 12,
             Error::NotDurable(_) | Error::Damaged { .. } | Error::Device(_) => 5,
         }
     }

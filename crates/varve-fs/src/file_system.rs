@@ -13,6 +13,7 @@
 //! | `content` | reading, writing, cutting, reserving, copying |
 //! | `names` | looking up, making, removing, moving, listing |
 //! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
+//! | `transactions` | trees of their own, and how they become part of another |
 //!
 //! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
 //! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
@@ -22,22 +23,25 @@ use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
-use crate::memory::passages::Passages;
+use crate::locks::Level;
+use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
 use crate::memory::read_ahead::ReadAhead;
 use crate::memory::store::Store;
-use crate::memory::vnode::Vnode;
-use crate::memory::vnode_table::{Known, VnodeTable};
+use crate::memory::vnode::{Ground, Vnode};
+use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
+use crate::transactions::{Below, Budget, Object, Open, Snapshots};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
+use varve_locks::LockTable;
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
@@ -46,10 +50,20 @@ type Waker = Box<dyn Fn() + Send + Sync>;
 pub struct FileSystem<L: Layout> {
     pub(crate) store: Arc<Store<L>>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Its place among the trees that stand on each other.
+    pub(crate) level: Level,
     pub(crate) table: VnodeTable,
     pub(crate) passages: Passages,
     pub(crate) space: SpaceAccount,
-    pub(crate) read_ahead: ReadAhead,
+    pub(crate) read_ahead: Arc<ReadAhead>,
+    /// What a private tree stands on; nothing for the mounted one.
+    pub(crate) below: Option<Below<L>>,
+    /// Those that stand on this one.
+    pub(crate) open: Mutex<Open<L>>,
+    pub(crate) snapshots: Snapshots<L>,
+    /// The locks of transactions, once there are any.
+    pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
+    pub(crate) budget: Arc<Budget>,
 
     pub(crate) writer: Mutex<Writer>,
     pub(crate) gate: RwLock<()>,
@@ -143,11 +157,17 @@ impl<L: Layout> FileSystem<L> {
         let vnodes = options.idle_vnodes();
         let fs = FileSystem {
             clock,
-            table: VnodeTable::new(vnodes),
-            passages: Passages::new(vnodes),
+            level: Level::MOUNTED,
+            table: VnodeTable::new(vnodes, vnode_table::SHARDS, Level::MOUNTED),
+            passages: Passages::new(vnodes, passages::SHARDS),
             read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
-            read_ahead: ReadAhead::new(&store, options.read_ahead_threads),
+            read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
+            below: None,
+            open: Mutex::default(),
+            snapshots: Mutex::new(Weak::new()),
+            locks: OnceLock::new(),
+            budget: Arc::new(Budget::new(options.stop_access_bytes())),
             store,
             writer: Mutex::new(Writer::new(usage)),
             gate: RwLock::new(()),
@@ -188,12 +208,14 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Makes everything durable, frees what waits to be freed, and lets the
-    /// layout write its checkpoint. The file system stays usable.
+    /// layout write its checkpoint. Open transactions are aborted. The file system
+    /// stays usable, but for new ones.
     ///
     /// # Errors
     /// What made a write fail, now or before.
     pub fn unmount(&self) -> Result<()> {
         self.check_failed()?;
+        self.end_open();
         self.sync()?;
         self.reap_all()?;
         self.checkpoint()
@@ -252,10 +274,24 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Self::vnode`].
     pub(crate) fn enter_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
-        let inode = self.checked_inode(ino, |layout| layout.read_inode(View::Live, ino))?;
-        let vnode = Arc::new(Vnode::new(inode, true, self.table.birth()));
+        let vnode = Arc::new(match &self.below {
+            None => self.vnode_of_layout(ino, View::Live)?,
+            Some(below) => self.vnode_of_ground(ino, below)?,
+        });
         self.table.insert(Arc::clone(&vnode));
         Ok(vnode)
+    }
+
+    /// A vnode of an inode as the layout has it.
+    pub(crate) fn vnode_of_layout(&self, ino: InodeNo, view: View) -> Result<Vnode> {
+        let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
+        Ok(Vnode::of(
+            inode,
+            self.store.birth(),
+            Ground::Layout(view),
+            self.level,
+            None,
+        ))
     }
 
     /// An inode that is not in memory and has not ended, as `read` gets it from

@@ -28,8 +28,10 @@ pub mod flags {
     /// Of the root directory: some regular file may have, or have had, a flag
     /// that matters when it is opened.
     pub const GUARDED: u32 = 1 << 9;
+    /// Locking transactions keep others out, too, who are in none.
+    pub const PROTECTED: u32 = 1 << 10;
     /// All of these.
-    pub const KNOWN: u32 = (1 << 10) - 1;
+    pub const KNOWN: u32 = (1 << 11) - 1;
 }
 
 /// Attributes and inline content of one file.

@@ -21,7 +21,7 @@
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::types::{InodeNo, Timestamp, Version, View};
+use crate::types::{InodeNo, SnapshotNo, Timestamp, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -120,6 +120,17 @@ pub struct Unwritten {
     pub images: u64,
     /// Ranges of blocks that are gone or reserved.
     pub ranges: u64,
+}
+
+impl Unwritten {
+    /// And these.
+    pub(crate) fn add(&mut self, more: &Unwritten) {
+        self.bytes += more.bytes;
+        self.blocks += more.blocks;
+        self.further += more.further;
+        self.images += more.images;
+        self.ranges += more.ranges;
+    }
 }
 
 /// Why an operation asks for room.
@@ -263,6 +274,8 @@ pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'stat
     /// `self` lies so closely behind `previous` that one request reads both
     /// with what is between them.
     fn follows(&self, previous: &Self) -> bool;
+    /// Both lead to what one write wrote, wherever it has been moved since.
+    fn same_write(&self, other: &Self) -> bool;
 }
 
 /// A block that exists, and where.
@@ -350,6 +363,19 @@ pub trait Layout: Send + Sync + 'static {
     /// `Damaged` names the block; device errors. A block that moved since it
     /// was mapped also fails so: map again, and retry if the pointer changed.
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>>;
+
+    /// Keeps what has been appended so far readable, as [`View::Snapshot`], until
+    /// [`Layout::release_snapshot`]. It holds no room against those who remove: when
+    /// room is short, the layout may give it up, and its reads answer `Aborted` then.
+    ///
+    /// # Errors
+    /// `NotSupported`, which is the default.
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        Err(Error::NotSupported)
+    }
+
+    /// Nobody reads a snapshot any more.
+    fn release_snapshot(&self, _snapshot: SnapshotNo) {}
 
     /// Asks whether the volume may hold `total` while `waiting` changes are in
     /// memory. Waits for the cleaner where that helps. Call it before taking
@@ -454,6 +480,12 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Self::Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
         (**self).read(ino, blocks)
+    }
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        (**self).snapshot()
+    }
+    fn release_snapshot(&self, snapshot: SnapshotNo) {
+        (**self).release_snapshot(snapshot);
     }
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         (**self).admit(total, waiting, purpose)

@@ -27,6 +27,7 @@ mod options;
 pub mod planted;
 mod space;
 mod statistics;
+mod transactions;
 mod types;
 mod via;
 
@@ -36,7 +37,7 @@ mod tests;
 pub use attr::{Attr, Caller, Entry, Rename, SetAttr, SetTime, Whence};
 pub use attributes::file_flags::{Access, FileFlags};
 pub use content::held::HeldWrite;
-pub use error::{Error, Result};
+pub use error::{Conflict, Contended, Error, Result};
 pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
@@ -46,5 +47,6 @@ pub use layout::{
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, Options};
 pub use statistics::FsStatistics;
-pub use types::{FileKind, InodeNo, Timestamp, Version, View};
+pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
+pub use types::{FileKind, InodeNo, SnapshotNo, Timestamp, Version, View};
 pub use via::HeldTimes;

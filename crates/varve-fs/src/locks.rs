@@ -14,13 +14,15 @@
 //! Shards of the vnode table, the cache and a vnode's read-ahead state lie
 //! below all these and hold nothing else; the layout's locks are below those.
 //! Reads and look-ups take only `Directory` and `Child`, shared, and no gate.
+//!
+//! A private tree's locks come before those of the tree that it stands on.
 
 use std::cell::RefCell;
 use varve_device::sync;
 
 /// See the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Rank {
+pub(crate) enum Lock {
     Writer,
     Gate,
     Rename,
@@ -30,13 +32,38 @@ pub(crate) enum Rank {
     Queue,
 }
 
+/// A tree among those that stand on each other: the lesser stands on the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Level(pub u8);
+
+impl Level {
+    /// The tree that stands on the layout.
+    pub const MOUNTED: Level = Level(u8::MAX);
+
+    /// That of a tree upon this one, if there may be another.
+    pub fn upon(self) -> Option<Level> {
+        self.0.checked_sub(1).map(Level)
+    }
+
+    pub fn rank(self, lock: Lock) -> Rank {
+        Rank { level: self, lock }
+    }
+}
+
+/// A lock of one of the trees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rank {
+    level: Level,
+    lock: Lock,
+}
+
 varve_device::sync::thread_local! {
     static HELD: RefCell<Vec<Rank>> = const { RefCell::new(Vec::new()) };
 }
 
 impl sync::Rank for Rank {
     fn nests(self) -> bool {
-        matches!(self, Rank::Directory | Rank::Child)
+        matches!(self.lock, Lock::Directory | Lock::Child)
     }
 
     fn with_held<T>(look: impl FnOnce(&RefCell<Vec<Self>>) -> T) -> T {
@@ -56,13 +83,16 @@ pub(crate) fn assert_none() {
 mod tests {
     use super::*;
 
+    fn take(lock: Lock) -> Ranked<()> {
+        Ranked::take(Level::MOUNTED.rank(lock), || ())
+    }
+
     #[test]
     fn equal_vnode_ranks_nest() {
-        let take = |rank| Ranked::take(rank, || ());
         let (a, b, c) = (
-            take(Rank::Directory),
-            take(Rank::Directory),
-            take(Rank::Child),
+            take(Lock::Directory),
+            take(Lock::Directory),
+            take(Lock::Child),
         );
         drop(a);
         drop(c);
@@ -73,7 +103,22 @@ mod tests {
     #[test]
     #[should_panic(expected = "taken while")]
     fn the_gate_after_a_vnode_is_refused() {
-        let _child = Ranked::take(Rank::Child, || ());
-        let _gate = Ranked::take(Rank::Gate, || ());
+        let _child = take(Lock::Child);
+        let _gate = take(Lock::Gate);
+    }
+
+    #[test]
+    fn what_is_below_may_be_asked_from_above() {
+        let above = Level::MOUNTED.upon().expect("there are many");
+        let _child = Ranked::take(above.rank(Lock::Child), || ());
+        let _directory = take(Lock::Directory);
+    }
+
+    #[test]
+    #[should_panic(expected = "taken while")]
+    fn what_is_above_may_not_be_asked_from_below() {
+        let _child = take(Lock::Child);
+        let above = Level::MOUNTED.upon().expect("there are many");
+        let _directory = Ranked::take(above.rank(Lock::Directory), || ());
     }
 }

@@ -20,7 +20,7 @@ use crate::layout::{
     BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
     Waiting,
 };
-use crate::types::{InodeNo, Timestamp, Version, View};
+use crate::types::{InodeNo, SnapshotNo, Timestamp, Version, View};
 use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -76,6 +76,8 @@ impl Default for MemoryOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPointer {
     id: u64,
+    /// The first it had.
+    birth: u64,
     sectors: u32,
     unwritten: bool,
 }
@@ -91,6 +93,10 @@ impl BlockPointer for MemoryPointer {
 
     fn follows(&self, previous: &Self) -> bool {
         previous.id.checked_add(1) == Some(self.id)
+    }
+
+    fn same_write(&self, other: &Self) -> bool {
+        self.birth == other.birth
     }
 }
 
@@ -113,7 +119,18 @@ struct Volume {
     appended: Position,
     committed: Position,
     numbers: Numbers,
+    snapshots: BTreeMap<SnapshotNo, State>,
+    next_snapshot: u64,
     read_only: Option<String>,
+}
+
+impl Volume {
+    fn state(&self, view: View) -> Result<&State> {
+        match view {
+            View::Live => Ok(&self.live),
+            View::Snapshot(number) => self.snapshots.get(&number).ok_or(Error::Aborted),
+        }
+    }
 }
 
 /// See the module's head.
@@ -215,6 +232,8 @@ impl MemoryLayout {
                 taken: BTreeMap::new(),
                 fresh,
             },
+            snapshots: BTreeMap::new(),
+            next_snapshot: 1,
             read_only: None,
         };
         MemoryLayout {
@@ -224,10 +243,21 @@ impl MemoryLayout {
         }
     }
 
-    /// Runs `look` on a file of the live state.
-    fn with_file<T>(&self, ino: InodeNo, look: impl FnOnce(&File) -> T) -> Result<T> {
+    /// Gives up every snapshot, as when room is short.
+    pub fn break_snapshots(&self) {
+        self.volume.lock().snapshots.clear();
+    }
+
+    /// Snapshots that are held.
+    pub fn snapshots(&self) -> usize {
+        self.volume.lock().snapshots.len()
+    }
+
+    /// Runs `look` on a file.
+    fn with_file<T>(&self, view: View, ino: InodeNo, look: impl FnOnce(&File) -> T) -> Result<T> {
         let volume = self.volume.lock();
-        volume.live.files.get(&ino).map(look).ok_or(Error::NotFound)
+        let file = volume.state(view)?.files.get(&ino);
+        file.map(look).ok_or(Error::NotFound)
     }
 }
 
@@ -276,12 +306,12 @@ impl Layout for MemoryLayout {
         numbers.free.insert(ino, version.wrapping_add(1));
     }
 
-    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
-        self.with_file(ino, |file| file.inode.clone())
+    fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
+        self.with_file(view, ino, |file| file.inode.clone())
     }
 
-    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        self.with_file(ino, |file| (*file.xattrs).clone())
+    fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        self.with_file(view, ino, |file| (*file.xattrs).clone())
     }
 
     fn unfinished(&self) -> Result<Vec<InodeNo>> {
@@ -290,12 +320,12 @@ impl Layout for MemoryLayout {
 
     fn map(
         &self,
-        _view: View,
+        view: View,
         ino: InodeNo,
         first: u64,
         count: u64,
     ) -> Result<Vec<Mapping<MemoryPointer>>> {
-        self.with_file(ino, |file| {
+        self.with_file(view, ino, |file| {
             let blocks = file.blocks.range(first..first.saturating_add(count));
             blocks
                 .map(|(&block, stored)| Mapping {
@@ -306,26 +336,43 @@ impl Layout for MemoryLayout {
         })
     }
 
-    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
-        self.with_file(ino, |file| {
+    fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+        self.with_file(view, ino, |file| {
             file.blocks.range(from..).next().map(|(b, _)| *b)
         })
     }
 
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        let volume = &mut *self.volume.lock();
+        let number = SnapshotNo(volume.next_snapshot);
+        volume.next_snapshot += 1;
+        volume.snapshots.insert(number, volume.live.clone());
+        Ok(number)
+    }
+
+    fn release_snapshot(&self, snapshot: SnapshotNo) {
+        self.volume.lock().snapshots.remove(&snapshot);
+    }
+
     fn read(&self, ino: InodeNo, blocks: &[Mapping<MemoryPointer>]) -> Result<Vec<Arc<Vec<u8>>>> {
-        self.with_file(ino, |file| {
-            let read_one = |wanted: &Mapping<MemoryPointer>| {
-                let found = file.blocks.get(&wanted.block);
-                let found = found.filter(|stored| stored.pointer == wanted.pointer);
-                let stored = found.ok_or_else(|| Error::Damaged {
-                    ino: Some(ino),
-                    detail: format!("block {} is no longer at {wanted:?}", wanted.block),
-                })?;
-                let zeros = || Arc::new(vec![0; stored.pointer.sectors as usize * SECTOR_BYTES]);
-                Ok(stored.data.clone().unwrap_or_else(zeros))
-            };
-            blocks.iter().map(read_one).collect()
-        })?
+        let volume = self.volume.lock();
+        let states = || std::iter::once(&volume.live).chain(volume.snapshots.values());
+        if states().all(|state| !state.files.contains_key(&ino)) {
+            return Err(Error::NotFound);
+        }
+        let read_one = |wanted: &Mapping<MemoryPointer>| {
+            let files = states().filter_map(|state| state.files.get(&ino));
+            let found = files
+                .filter_map(|file| file.blocks.get(&wanted.block))
+                .find(|stored| stored.pointer == wanted.pointer);
+            let stored = found.ok_or_else(|| Error::Damaged {
+                ino: Some(ino),
+                detail: format!("block {} is no longer at {wanted:?}", wanted.block),
+            })?;
+            let zeros = || Arc::new(vec![0; stored.pointer.sectors as usize * SECTOR_BYTES]);
+            Ok(stored.data.clone().unwrap_or_else(zeros))
+        };
+        blocks.iter().map(read_one).collect()
     }
 
     fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {

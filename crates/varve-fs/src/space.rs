@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Purpose, StatFs, Usage, Waiting};
-use crate::locks::{Rank, Ranked, assert_none};
+use crate::locks::{Lock, Ranked, assert_none};
 use crate::memory::vnode::Life;
 use crate::statistics::count;
 use std::cell::Cell;
@@ -74,6 +74,9 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
         keep: Usage,
     ) -> Result<Operation<'_>> {
+        if let Some(below) = &self.below {
+            return self.promise_private(below, growth, coming.into(), purpose);
+        }
         self.prepare()?;
         let purpose = match purpose {
             Purpose::Grow if growth == Usage::default() => Purpose::Rewrite,
@@ -96,6 +99,9 @@ impl<L: Layout> FileSystem<L> {
         bytes: u64,
         keep: Usage,
     ) -> Result<Operation<'_>> {
+        if let Some(below) = &self.below {
+            return self.promise_private(below, growth, bytes.into(), Purpose::Grow);
+        }
         self.prepare()?;
         self.ask(&Demand {
             growth,
@@ -227,7 +233,10 @@ impl<L: Layout> FileSystem<L> {
             Purpose::Shrink => (demand.growth, demand.coming),
         };
         let total = sum(sum(account.present.get(), account.promised.get()), asked);
-        let unwritten = self.waits.now();
+        let mut unwritten = self.waits.now();
+        if account.merging.bytes() > 0 {
+            unwritten.add(&account.merging.now());
+        }
         let promised = account.promised_coming.get();
         let waiting = Waiting {
             unwritten,
@@ -244,7 +253,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// The second half of [`Self::begin`].
     pub(crate) fn enter<'a>(&'a self, mut operation: Operation<'a>) -> Operation<'a> {
-        operation.gate = Some(Ranked::take(Rank::Gate, || self.gate.read()));
+        operation.gate = Some(Ranked::take(self.level.rank(Lock::Gate), || {
+            self.gate.read()
+        }));
         operation
     }
 
@@ -261,6 +272,12 @@ impl<L: Layout> FileSystem<L> {
     pub(crate) fn check_writable(&self) -> Result<()> {
         if let Some(reason) = &self.store.geometry.read_only {
             return Err(Error::ReadOnly(reason.clone()));
+        }
+        if let Some(below) = &self.below {
+            if below.is_over() {
+                return Err(Error::Aborted);
+            }
+            return below.target.check_writable();
         }
         if self.has_failed.load(Relaxed) {
             let reason = match &*self.failed.lock() {

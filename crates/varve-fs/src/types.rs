@@ -104,15 +104,17 @@ impl FileKind {
     }
 }
 
-/// Which tree an operation looks at.
-///
-/// Every vnode operation takes one. Today there is the live tree; snapshots
-/// and transactions become further variants, each a tree of its own that
-/// shares no cached page with the others.
+/// A moment of a layout that is kept readable; see [`crate::Layout::snapshot`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotNo(pub u64);
+
+/// Which state of a layout is read. A tree reads one and the same for as long as it
+/// lives (`docs/transactions.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
 pub enum View {
-    /// The tree as the newest operation left it.
+    /// What the last group left.
     #[default]
     Live,
+    /// What had been appended when the snapshot was taken.
+    Snapshot(SnapshotNo),
 }

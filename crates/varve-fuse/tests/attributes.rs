@@ -20,7 +20,7 @@ fn mode_of(m: &Mounted, name: &str) -> u32 {
 
 fn held_mode(m: &Mounted, name: &str) -> u32 {
     let ino = varve_fs::InodeNo(fs::metadata(m.path(name)).unwrap().ino());
-    m.fs.getattr(varve_fs::View::Live, ino).unwrap().mode & 0o7777
+    m.fs.getattr(ino).unwrap().mode & 0o7777
 }
 
 fn as_user(m: &Mounted, script: &str) -> bool {
@@ -68,7 +68,7 @@ fn a_write_moves_the_modification_time_and_reaches_the_server() {
     assert!(after > before);
     file.sync_all().unwrap();
     let ino = varve_fs::InodeNo(file.metadata().unwrap().ino());
-    let held = m.fs.getattr(varve_fs::View::Live, ino).unwrap().mtime;
+    let held = m.fs.getattr(ino).unwrap().mtime;
     let shown = after.duration_since(SystemTime::UNIX_EPOCH).unwrap();
     assert_eq!(
         (held.seconds as u64, held.nanos),

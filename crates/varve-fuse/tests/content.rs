@@ -49,10 +49,7 @@ fn large_files_read_back_with_and_without_write_back() {
             fs::read(m.path("g")).unwrap() == data,
             "strict_order {strict_order}"
         );
-        assert_eq!(
-            m.fs.getattr(Default::default(), ino(&m, "g")).unwrap().size,
-            data.len() as u64
-        );
+        assert_eq!(m.fs.getattr(ino(&m, "g")).unwrap().size, data.len() as u64);
     }
 }
 
@@ -330,11 +327,8 @@ fn fsync_works_through_read_only_descriptors_and_directories() {
     let clock = std::sync::Arc::new(varve_device::HostClock::default());
     let fs = varve_fs::FileSystem::mount(survivor, clock, varve_fs::Options::default()).unwrap();
     let caller = varve_fs::Caller::root();
-    let view = varve_fs::View::Live;
-    let found = fs
-        .lookup(view, &caller, varve_fs::InodeNo::ROOT, b"f")
-        .unwrap();
+    let found = fs.lookup(&caller, varve_fs::InodeNo::ROOT, b"f").unwrap();
     let mut got = [0; 7];
-    fs.read(view, found.ino, 0, &mut got).unwrap();
+    fs.read(found.ino, 0, &mut got).unwrap();
     assert_eq!(&got, b"durable");
 }

@@ -38,7 +38,7 @@ fn unmounting_brings_everything_to_the_file_system() {
     assert!(!is_mounted(&root));
     let caller = varve_fs::Caller::root();
     let found = behind
-        .lookup(varve_fs::View::Live, &caller, varve_fs::InodeNo::ROOT, b"f")
+        .lookup(&caller, varve_fs::InodeNo::ROOT, b"f")
         .unwrap();
     assert_eq!(found.size, 3 << 20);
 }
@@ -61,7 +61,7 @@ fn a_mount_in_use_is_busy_and_then_cut_off() {
     // What the kernel held when the grace ended was written first.
     let caller = varve_fs::Caller::root();
     let found = behind
-        .lookup(varve_fs::View::Live, &caller, varve_fs::InodeNo::ROOT, b"f")
+        .lookup(&caller, varve_fs::InodeNo::ROOT, b"f")
         .unwrap();
     assert_eq!(found.size, 4);
 }

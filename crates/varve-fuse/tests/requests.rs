@@ -246,8 +246,7 @@ fn strict_order_writes_through() {
     assert_eq!((cost.of("write"), cost.total()), (1, 1), "{cost:?}");
     let ino = std::os::unix::fs::MetadataExt::ino(&file.metadata().unwrap());
     let mut held = [0; 6];
-    m.fs.read(varve_fs::View::Live, varve_fs::InodeNo(ino), 0, &mut held)
-        .unwrap();
+    m.fs.read(varve_fs::InodeNo(ino), 0, &mut held).unwrap();
     assert_eq!(&held, b"second");
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use varve_device::{Clock, HostClock, MemoryDevice};
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 type Fs = FileSystem<Lfs>;
@@ -23,20 +23,13 @@ const MIB: usize = 1 << 20;
 
 fn create(fs: &Fs, name: &str) -> Result<InodeNo, Error> {
     let root = Caller::root();
-    fs.mknod(
-        View::Live,
-        &root,
-        InodeNo::ROOT,
-        name.as_bytes(),
-        0o100_644,
-        0,
-    )
-    .map(|attr| attr.ino)
+    fs.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0)
+        .map(|attr| attr.ino)
 }
 
 fn unlink(fs: &Fs, name: &str) {
     let root = Caller::root();
-    fs.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes())
+    fs.unlink(&root, InodeNo::ROOT, name.as_bytes())
         .unwrap_or_else(|error| panic!("unlink {name}: {error}"));
 }
 
@@ -45,7 +38,7 @@ fn append(fs: &Fs, ino: InodeNo, piece: usize, bytes: u64) -> u64 {
     let data = vec![b'z'; piece];
     let mut written = 0;
     while written < bytes {
-        match fs.write(View::Live, &Caller::root(), ino, written, &data) {
+        match fs.write(&Caller::root(), ino, written, &data) {
             Ok(count) => written += count as u64,
             Err(Error::NoSpace) => break,
             Err(error) => panic!("write at {written}: {error}"),
@@ -100,7 +93,7 @@ fn random(fs: &Fs, volume: u64, percent: u64, hot: bool) {
             blocks
         };
         let block = (x >> 8) % among;
-        match fs.write(View::Live, &Caller::root(), ino, block * 4096, &data) {
+        match fs.write(&Caller::root(), ino, block * 4096, &data) {
             Ok(_) => done += 1,
             Err(Error::NoSpace) => {
                 refused += 1;
@@ -192,7 +185,7 @@ fn main() {
             let mut count = 0;
             let data = vec![b's'; 4096];
             while let Ok(ino) = create(&fs, &format!("s{count}")) {
-                match fs.write(View::Live, &Caller::root(), ino, 0, &data) {
+                match fs.write(&Caller::root(), ino, 0, &data) {
                     Ok(_) => count += 1,
                     Err(Error::NoSpace) => {
                         unlink(&fs, &format!("s{count}"));

@@ -44,13 +44,14 @@ impl Delta {
                     pointer,
                     written_ns: i64::MIN,
                     below,
+                    moved: false,
                 };
                 self.apply_block(geometry, change);
             }
             if let Some(pointer) = entry.xattrs {
                 self.apply_xattrs(geometry, ino, version, pointer);
             }
-            if let Some(placed) = entry.image {
+            if let Some(placed) = entry.image.clone() {
                 self.apply_image(geometry, placed, Cause::Move { stale: true });
             }
             // Whatever its image says: a bound, and the dear side of it.

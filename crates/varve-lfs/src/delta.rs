@@ -23,6 +23,7 @@ use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
 use foldhash::{HashMap, HashSet};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{InodeNo, Version};
 
@@ -205,8 +206,9 @@ const BLOCK_MEMORY: u64 = 64;
 /// The changes of one span of the log.
 #[derive(Clone, Debug, Default)]
 pub struct Delta {
-    /// By inode number. Boxed, as the table moves its entries when it grows.
-    pub inodes: HashMap<u64, Box<InodeDelta>>,
+    /// By inode number. Shared with the snapshots that were taken since an entry
+    /// changed last: whoever changes one that is, changes a copy.
+    pub inodes: HashMap<u64, Arc<InodeDelta>>,
     /// Net live bytes this delta added to each segment.
     pub usage: HashMap<u32, i64>,
     /// Youngest user write this delta put into each segment.
@@ -243,6 +245,8 @@ pub struct Delta {
     pub file_fold_bytes: u64,
     /// Index nodes among them that may have been there before.
     pub old_nodes: u64,
+    /// Of these, nodes that may not.
+    pub perhaps_new: u64,
     /// Leaves that reservations covered: what they store says nothing of what
     /// they may grow to.
     pub reserved_leaves: u64,
@@ -266,6 +270,16 @@ impl Delta {
         }
     }
 
+    /// What it knows of each inode, and nothing else: for who only looks things up.
+    /// The entries are shared until they change here.
+    pub(crate) fn readable(&self) -> Self {
+        Delta {
+            inodes: self.inodes.clone(),
+            next_ino: self.next_ino,
+            ..Delta::default()
+        }
+    }
+
     /// The image below has come to know the numbers up to `next_ino`: fewer than
     /// before if it has begun its inode map anew. The blocks of those that this
     /// delta has beyond change with the next.
@@ -280,7 +294,7 @@ impl Delta {
 
     /// What it knows of an inode.
     pub fn inode(&self, ino: u64) -> Option<&InodeDelta> {
-        self.inodes.get(&ino).map(Box::as_ref)
+        self.inodes.get(&ino).map(Arc::as_ref)
     }
 
     /// True if the number's present life, or its next, begins in this delta: no
@@ -362,10 +376,14 @@ impl Delta {
         change: impl FnOnce(&mut FoldPrice),
     ) {
         if let Some(entry) = self.inodes.get_mut(&ino.0) {
-            let before = (entry.price.bytes(geometry), entry.price.old_nodes());
-            change(&mut entry.price);
-            self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before.0;
-            self.old_nodes = self.old_nodes + entry.price.old_nodes() - before.1;
+            let entry = Arc::make_mut(entry);
+            let price = &mut entry.price;
+            let (bytes, (old, new)) = (price.bytes(geometry), price.old_nodes());
+            change(price);
+            let now = price.old_nodes();
+            self.file_fold_bytes = self.file_fold_bytes + price.bytes(geometry) - bytes;
+            self.old_nodes = self.old_nodes + now.0 - old;
+            self.perhaps_new = self.perhaps_new + now.1 - new;
             self.tallest = self.tallest.max(entry.price.height());
         }
     }
@@ -389,14 +407,15 @@ impl Delta {
     /// older version is one whose number was freed: it starts anew.
     pub fn inode_mut(&mut self, ino: InodeNo, version: Version) -> &mut InodeDelta {
         let entry = self.inodes.entry(ino.0).or_insert_with(|| {
-            Box::new(InodeDelta {
+            Arc::new(InodeDelta {
                 version,
                 ..InodeDelta::default()
             })
         });
+        let entry = Arc::make_mut(entry);
         if entry.freed.is_some() {
             // A freed entry has no price.
-            **entry = InodeDelta {
+            *entry = InodeDelta {
                 version,
                 reborn: !planted::is(Planted::StaleVersion),
                 ..InodeDelta::default()

@@ -13,7 +13,7 @@ use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    StatFs, Unwritten, Usage, Version, View, Waiting,
+    SnapshotNo, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {
@@ -51,8 +51,12 @@ impl Layout for Lfs {
         self.allocator.lock().give_back(ino);
     }
 
-    fn read_inode(&self, _view: View, ino: InodeNo) -> Result<Inode> {
+    fn read_inode(&self, view: View, ino: InodeNo) -> Result<Inode> {
         self.control.asked();
+        if let View::Snapshot(_) = view {
+            let image = self.look_in(view, |lookup| lookup.inode(ino))?.0;
+            return Ok(self.sane_inode(&image));
+        }
         if ino == InodeNo::IFILE {
             return Ok(self.committed.read().base.ifile.inode.clone());
         }
@@ -68,20 +72,24 @@ impl Layout for Lfs {
         Ok(self.sane_inode(&self.lookup().inode(ino)?.0))
     }
 
-    fn read_xattrs(&self, _view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        let bytes = self.image(ino)?.inode.xattr_bytes as usize;
+    fn read_xattrs(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
+        let bytes = match view {
+            View::Live => self.image(ino)?.inode.xattr_bytes,
+            View::Snapshot(_) => self.read_inode(view, ino)?.xattr_bytes,
+        };
+        let place = || self.look_in(view, |lookup| lookup.xattrs(ino));
         loop {
-            let pointer = self.lookup().xattrs(ino)?;
+            let pointer = place()?;
             if pointer.is_none() {
                 return Ok(Vec::new());
             }
             match self.reader.block(&pointer, ino, 0) {
                 Ok(mut blob) => {
-                    blob.truncate(bytes);
+                    blob.truncate(bytes as usize);
                     return Ok(blob);
                 }
                 // The cleaner may have moved them meanwhile.
-                Err(error) if self.lookup().xattrs(ino)? == pointer => return Err(error.into()),
+                Err(error) if place()? == pointer => return Err(error.into()),
                 Err(_) => {}
             }
         }
@@ -93,7 +101,7 @@ impl Layout for Lfs {
 
     fn map(
         &self,
-        _view: View,
+        view: View,
         ino: InodeNo,
         first: u64,
         count: u64,
@@ -103,7 +111,8 @@ impl Layout for Lfs {
         let blocks = if ino == InodeNo::IFILE {
             self.ifile_blocks(first, to)?
         } else {
-            self.lookup().blocks(ino, first, to)?.0
+            self.look_in(view, |lookup| lookup.blocks(ino, first, to))?
+                .0
         };
         Ok(blocks
             .into_iter()
@@ -111,7 +120,7 @@ impl Layout for Lfs {
             .collect())
     }
 
-    fn next_mapped(&self, _view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
+    fn next_mapped(&self, view: View, ino: InodeNo, from: u64) -> Result<Option<u64>> {
         if ino == InodeNo::IFILE {
             let mut next = None;
             let base = Arc::clone(&self.committed.read().base);
@@ -122,7 +131,15 @@ impl Layout for Lfs {
             })?;
             return Ok(next);
         }
-        Ok(self.lookup().next_block(ino, from)?)
+        self.look_in(view, |lookup| lookup.next_block(ino, from))
+    }
+
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        Ok(self.take_snapshot())
+    }
+
+    fn release_snapshot(&self, snapshot: SnapshotNo) {
+        self.let_go_of_snapshot(snapshot);
     }
 
     fn read(&self, ino: InodeNo, blocks: &[Mapping<Pointer>]) -> Result<Vec<Arc<Vec<u8>>>> {

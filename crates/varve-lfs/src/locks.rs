@@ -8,6 +8,7 @@
 //! | `Checkpointing` | one checkpoint |
 //! | `Allocator` | inode numbers |
 //! | `Log` | the head of the log, one append at a time |
+//! | `Snapshots` | which are held |
 //! | `Committed` | the three layers |
 //! | `Segments` | the usage table |
 //! | `Claims` | who cleans which segment, and how |
@@ -29,6 +30,7 @@ pub(crate) enum Rank {
     Checkpointing,
     Allocator,
     Log,
+    Snapshots,
     Committed,
     Segments,
     Claims,

@@ -16,6 +16,7 @@ use crate::newest::Newest;
 use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
+use crate::snapshots::Snapshots;
 use crate::statistics::Counters;
 use crate::superblocks;
 use quick_cache::sync::Cache;
@@ -209,6 +210,7 @@ impl Lfs {
             fragments: Mutex::default(),
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
+            snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),
             base_images: Cache::new(BASE_IMAGES),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,

@@ -13,6 +13,7 @@ mod early;
 mod fence;
 mod hold;
 mod holes;
+mod pins;
 mod plugs;
 mod table;
 
@@ -25,6 +26,7 @@ use crate::heads::{LogEnd, is_entered};
 use crate::pending::Pending;
 use early::Records;
 use fence::Fence;
+use pins::Pins;
 use plugs::Mapped;
 
 use std::collections::BTreeSet;
@@ -172,6 +174,7 @@ pub struct SegmentTable {
     folded: u64,
     /// Where the volume is going to end.
     fence: Option<Fence>,
+    pins: Pins,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
     pub(crate) waiting: Pending,
@@ -235,6 +238,7 @@ impl SegmentTable {
             overtaken: 0,
             folded: newest.serial(),
             fence: None,
+            pins: Pins::default(),
             waiting: Pending::default(),
         }
     }
@@ -275,6 +279,9 @@ impl SegmentTable {
     /// # Errors
     /// `OutOfSegments`.
     pub fn take(&mut self, after: u32) -> Result<u32> {
+        if self.clean.is_empty() {
+            self.break_snapshots();
+        }
         let segment = self.next_clean(after).ok_or(Error::OutOfSegments)?;
         self.claim(segment);
         Ok(segment)

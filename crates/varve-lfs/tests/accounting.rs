@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use varve_device::{Clock, CounterSnapshot, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::policy::Coalescing;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 
@@ -60,18 +60,16 @@ impl Volume {
 
     fn file(&self, name: &str, blocks: usize) -> InodeNo {
         let (caller, root) = (Caller::root(), InodeNo::ROOT);
-        let made = self
-            .fs
-            .mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0);
+        let made = self.fs.mknod(&caller, root, name.as_bytes(), 0o100_644, 0);
         let ino = made.unwrap().ino;
         let data = vec![ino.0 as u8; blocks * BLOCK];
-        self.fs.write(View::Live, &caller, ino, 0, &data).unwrap();
+        self.fs.write(&caller, ino, 0, &data).unwrap();
         ino
     }
 
     fn remove(&self, name: &str) {
         self.fs
-            .unlink(View::Live, &Caller::root(), InodeNo::ROOT, name.as_bytes())
+            .unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes())
             .unwrap();
     }
 
@@ -117,9 +115,8 @@ fn bytes_by_cause_are_what_the_device_counted() {
         for block in (0..20).rev() {
             let at = (block * BLOCK) as u64;
             let caller = Caller::root();
-            v.fs.write(View::Live, &caller, large, at, &[9; BLOCK])
-                .unwrap();
-            v.fs.fsync(View::Live, large, true).unwrap();
+            v.fs.write(&caller, large, at, &[9; BLOCK]).unwrap();
+            v.fs.fsync(large, true).unwrap();
         }
         v.lfs
             .coalesce(&Coalescing::thorough(), large, 0, u64::MAX)
@@ -149,10 +146,9 @@ fn bytes_by_cause_are_what_the_device_counted() {
     let Volume { device, clock, .. } = v;
     let v = Volume::mount(device, clock, false);
     let root = InodeNo::ROOT;
-    let attr = v.fs.lookup(View::Live, &Caller::root(), root, b"large 3");
+    let attr = v.fs.lookup(&Caller::root(), root, b"large 3");
     let mut data = vec![0; 200 * BLOCK];
-    v.fs.read(View::Live, attr.unwrap().ino, 0, &mut data)
-        .unwrap();
+    v.fs.read(attr.unwrap().ino, 0, &mut data).unwrap();
     let s = v.adds_up();
     assert!(s.data_read_bytes >= 200 * BLOCK as u64 && s.metadata_read_bytes > 0);
 }

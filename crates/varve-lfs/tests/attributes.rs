@@ -6,7 +6,7 @@ use std::sync::Arc;
 use varve_device::{
     Clock, CrashExplorer, Device, Limits, MemoryDevice, RecordingDevice, VirtualClock,
 };
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Options, Result, View};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Layout, Options, Result};
 use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::format::Superblock;
 use varve_lfs::format::superblock::incompat_flags;
@@ -46,36 +46,21 @@ fn unmount(fs: Fs) {
 
 fn create(fs: &Fs, name: &str) -> Result<InodeNo> {
     let root = Caller::root();
-    fs.mknod(
-        View::Live,
-        &root,
-        InodeNo::ROOT,
-        name.as_bytes(),
-        0o100_644,
-        0,
-    )
-    .map(|inode| inode.ino)
+    fs.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0)
+        .map(|inode| inode.ino)
 }
 
 fn set(fs: &Fs, ino: InodeNo, name: &str, byte: u8, bytes: usize) -> Result<()> {
     let value = vec![byte; bytes];
-    fs.setxattr(
-        View::Live,
-        &Caller::root(),
-        ino,
-        name.as_bytes(),
-        &value,
-        false,
-        false,
-    )
+    fs.setxattr(&Caller::root(), ino, name.as_bytes(), &value, false, false)
 }
 
 fn get(fs: &Fs, ino: InodeNo, name: &str) -> Result<Vec<u8>> {
-    fs.getxattr(View::Live, &Caller::root(), ino, name.as_bytes())
+    fs.getxattr(&Caller::root(), ino, name.as_bytes())
 }
 
 fn remove(fs: &Fs, ino: InodeNo, name: &str) -> Result<()> {
-    fs.removexattr(View::Live, &Caller::root(), ino, name.as_bytes())
+    fs.removexattr(&Caller::root(), ino, name.as_bytes())
 }
 
 fn is_sound(device: &Arc<MemoryDevice>) {
@@ -157,14 +142,13 @@ fn files(fs: &Fs) -> Vec<(Vec<u8>, InodeNo)> {
         }
         true
     };
-    fs.readdir(View::Live, InodeNo::ROOT, 0, &mut take).unwrap();
+    fs.readdir(InodeNo::ROOT, 0, &mut take).unwrap();
     all
 }
 
 fn unlink_all(fs: &Fs) {
     for (name, _) in files(fs) {
-        fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, &name)
-            .unwrap();
+        fs.unlink(&Caller::root(), InodeNo::ROOT, &name).unwrap();
     }
     fs.checkpoint().unwrap();
     let room = fs.statfs();

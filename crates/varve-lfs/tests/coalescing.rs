@@ -46,9 +46,7 @@ impl Volume {
 
     fn file(&self, name: &str, data: &[u8]) -> InodeNo {
         let (caller, root) = (Caller::root(), InodeNo::ROOT);
-        let made = self
-            .fs
-            .mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0);
+        let made = self.fs.mknod(&caller, root, name.as_bytes(), 0o100_644, 0);
         let ino = made.unwrap().ino;
         for (at, chunk) in data.chunks(1 << 20).enumerate() {
             self.write(ino, at << 8, chunk);
@@ -58,9 +56,7 @@ impl Volume {
 
     fn write(&self, ino: InodeNo, block: usize, data: &[u8]) {
         let at = (block * BLOCK) as u64;
-        self.fs
-            .write(View::Live, &Caller::root(), ino, at, data)
-            .unwrap();
+        self.fs.write(&Caller::root(), ino, at, data).unwrap();
     }
 
     /// Updates blocks at random, with an fsync now and then, in `data` too.
@@ -76,7 +72,7 @@ impl Volume {
             data[block * BLOCK..][..BLOCK].copy_from_slice(&bytes);
             self.write(ino, block, &bytes);
             if update % 256 == 255 {
-                self.fs.fsync(View::Live, ino, true).unwrap();
+                self.fs.fsync(ino, true).unwrap();
             }
         }
         self.fs.sync().unwrap();
@@ -98,9 +94,7 @@ impl Volume {
         let mut chunk = vec![0; 1 << 20];
         for (at, expected) in data.chunks(1 << 20).enumerate() {
             let part = &mut chunk[..expected.len()];
-            self.fs
-                .read(View::Live, ino, (at as u64) << 20, part)
-                .unwrap();
+            self.fs.read(ino, (at as u64) << 20, part).unwrap();
             assert!(part == expected, "mebibyte {at}");
         }
         self.device.counters().snapshot().reads - before
@@ -207,7 +201,7 @@ fn what_does_not_pay_or_has_no_room_is_left_alone() {
     // Room comes back, and so does order.
     for number in 0..filled {
         let name = format!("filler {number}");
-        v.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, name.as_bytes())
+        v.fs.unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes())
             .unwrap();
     }
     for _ in 0..4 {
@@ -246,7 +240,7 @@ fn folding_finds_files_in_pieces() {
     v.update(file, &mut data, 2000);
     v.lfs.checkpoint().unwrap();
     let (caller, root) = (Caller::root(), InodeNo::ROOT);
-    v.fs.unlink(View::Live, &caller, root, b"file").unwrap();
+    v.fs.unlink(&caller, root, b"file").unwrap();
     v.fs.sync().unwrap();
     while v.lfs.coalesce_found(&eager, 1 << 20).unwrap().is_some() {}
     v.finish();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use varve_device::{
     Fault, FaultDevice, FaultKind, MemoryDevice, MemoryImage, Repeat, VirtualClock,
 };
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::{FailureKind, FailureOutcome, FormatOptions, Lfs, MountOptions};
 
 type Device = FaultDevice<MemoryDevice>;
@@ -40,19 +40,15 @@ fn volume() -> Volume {
 impl Volume {
     fn file(&self, name: &str, data: &[u8]) -> InodeNo {
         let (root, caller) = (InodeNo::ROOT, Caller::root());
-        let made = self
-            .system
-            .mknod(View::Live, &caller, root, name.as_bytes(), 0o644, 0);
+        let made = self.system.mknod(&caller, root, name.as_bytes(), 0o644, 0);
         let ino = made.unwrap().ino;
-        self.system
-            .write(View::Live, &caller, ino, 0, data)
-            .unwrap();
+        self.system.write(&caller, ino, 0, data).unwrap();
         ino
     }
 
     fn read(&self, ino: InodeNo, length: usize) -> varve_fs::Result<Vec<u8>> {
         let mut buffer = vec![0; length];
-        let read = self.system.read(View::Live, ino, 0, &mut buffer)?;
+        let read = self.system.read(ino, 0, &mut buffer)?;
         buffer.truncate(read);
         Ok(buffer)
     }
@@ -128,7 +124,7 @@ fn a_write_that_fails_once_is_cured_and_one_that_keeps_failing_goes_elsewhere() 
     let v = volume();
     let a = v.file("a", &[1; 5000]);
     v.inject(FaultKind::WriteError, Repeat::Times(1));
-    v.system.fsync(View::Live, a, false).unwrap();
+    v.system.fsync(a, false).unwrap();
     let s = v.lfs.statistics();
     assert_eq!(
         (s.write_retries, s.writes_cured, s.writes_failed),
@@ -136,7 +132,7 @@ fn a_write_that_fails_once_is_cured_and_one_that_keeps_failing_goes_elsewhere() 
     );
     let b = v.file("b", &[2; 5000]);
     v.inject(FaultKind::WriteError, Repeat::Times(3));
-    v.system.fsync(View::Live, b, false).unwrap();
+    v.system.fsync(b, false).unwrap();
     let s = v.lfs.statistics();
     assert_eq!((s.writes_failed, s.relocated_partials), (1, 1));
     v.forget();
@@ -174,7 +170,7 @@ fn a_failed_flush_is_reported_and_stops_the_volume() {
     let v = volume();
     let a = v.file("a", &[1; 5000]);
     v.inject(FaultKind::FlushFails, Repeat::Times(1));
-    assert!(v.system.fsync(View::Live, a, false).is_err());
+    assert!(v.system.fsync(a, false).is_err());
     assert_eq!(v.lfs.statistics().flushes_failed, 1);
     assert!(v.lfs.stopped().unwrap().contains("never retried"));
     let failure = v.lfs.failures().pop().unwrap();
@@ -187,7 +183,7 @@ fn a_misread_at_the_logs_end_loses_nothing() {
     // Every read of a mount in turn has a bit wrong, once.
     let v = volume();
     let a = v.file("a", &[1; 5000]);
-    v.system.fsync(View::Live, a, false).unwrap();
+    v.system.fsync(a, false).unwrap();
     let image = v.device.inner().snapshot();
     for nth in 0..200 {
         let device = Arc::new(FaultDevice::new(MemoryDevice::from_image(&image), nth));
@@ -199,7 +195,7 @@ fn a_misread_at_the_logs_end_loses_nothing() {
         assert_eq!(lfs.stopped(), None, "read {nth}");
         let system = FileSystem::mount(lfs, clock, Options::default()).unwrap();
         let mut buffer = vec![0; 5000];
-        let read = system.read(View::Live, a, 0, &mut buffer).unwrap();
+        let read = system.read(a, 0, &mut buffer).unwrap();
         assert!(read == 5000 && buffer == vec![1; 5000], "read {nth}");
         if !struck {
             assert!(nth > 5, "only {nth} reads");
@@ -217,15 +213,9 @@ fn worn() -> (MemoryImage, Vec<(String, Vec<u8>)>) {
         let ino = v.file(&name, &data);
         if nth % 3 == 0 {
             let value = vec![nth; 700];
-            let set = v.system.setxattr(
-                View::Live,
-                &Caller::root(),
-                ino,
-                b"user.x",
-                &value,
-                false,
-                false,
-            );
+            let set = v
+                .system
+                .setxattr(&Caller::root(), ino, b"user.x", &value, false, false);
             set.unwrap();
         }
         if nth % 6 == 5 {
@@ -238,7 +228,7 @@ fn worn() -> (MemoryImage, Vec<(String, Vec<u8>)>) {
         if !keep {
             let gone = v
                 .system
-                .unlink(View::Live, &Caller::root(), InodeNo::ROOT, name.as_bytes());
+                .unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes());
             gone.unwrap();
         }
         keep
@@ -301,10 +291,10 @@ fn a_device_that_fails_anywhere_in_cleaning_and_checkpoints() {
             assert!(damage.is_empty(), "{fault:?}, request {nth}: {damage:?}");
             let system = FileSystem::mount(lfs, clock(), Options::default()).unwrap();
             for (name, data) in &files {
-                let (live, caller) = (View::Live, Caller::root());
-                let attr = system.lookup(live, &caller, InodeNo::ROOT, name.as_bytes());
+                let caller = Caller::root();
+                let attr = system.lookup(&caller, InodeNo::ROOT, name.as_bytes());
                 let mut found = vec![0; data.len() + 1];
-                let read = system.read(live, attr.unwrap().ino, 0, &mut found).unwrap();
+                let read = system.read(attr.unwrap().ino, 0, &mut found).unwrap();
                 assert!(
                     found[..read] == data[..],
                     "{fault:?}, request {nth}: {name}"
@@ -347,10 +337,10 @@ fn segments_that_become_clean_are_discarded_and_may_refuse() {
         assert_eq!(lfs.stopped(), None);
         let system = FileSystem::mount(lfs, clock, Options::default()).unwrap();
         for (name, data) in &files {
-            let (live, caller) = (View::Live, Caller::root());
-            let attr = system.lookup(live, &caller, InodeNo::ROOT, name.as_bytes());
+            let caller = Caller::root();
+            let attr = system.lookup(&caller, InodeNo::ROOT, name.as_bytes());
             let mut found = vec![0; data.len() + 1];
-            let read = system.read(live, attr.unwrap().ino, 0, &mut found).unwrap();
+            let read = system.read(attr.unwrap().ino, 0, &mut found).unwrap();
             assert!(found[..read] == data[..], "{name}");
         }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_device::{
     Clock, CrashExplorer, Device, Limits, MemoryDevice, RecordingDevice, VirtualClock,
 };
-use varve_fs::{Caller, Error, FileKind, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, Error, FileKind, FileSystem, InodeNo, Options};
 use varve_fsck::check::{CheckOptions, check};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -59,7 +59,7 @@ fn list(fs: &Fs, directory: InodeNo) -> Vec<(Vec<u8>, FileKind, InodeNo)> {
         }
         true
     };
-    fs.readdir(View::Live, directory, 0, &mut take).unwrap();
+    fs.readdir(directory, 0, &mut take).unwrap();
     all
 }
 
@@ -71,9 +71,9 @@ fn remove_all(fs: &Fs, directory: InodeNo) -> u64 {
         let gone = match kind {
             FileKind::Directory => {
                 removed += remove_all(fs, ino);
-                fs.rmdir(View::Live, &caller, directory, &name)
+                fs.rmdir(&caller, directory, &name)
             }
-            _ => fs.unlink(View::Live, &caller, directory, &name),
+            _ => fs.unlink(&caller, directory, &name),
         };
         gone.unwrap_or_else(|error| panic!("after {removed} removals: {error}"));
         removed += 1;
@@ -136,7 +136,7 @@ fn directories_until_nothing_fits_are_removed_in_the_order_of_the_listing() {
     let mut made = 0;
     loop {
         let name = format!("d{made}");
-        match fs.mkdir(View::Live, &caller, InodeNo::ROOT, name.as_bytes(), 0o755) {
+        match fs.mkdir(&caller, InodeNo::ROOT, name.as_bytes(), 0o755) {
             Ok(_) => made += 1,
             Err(Error::NoSpace) => break,
             Err(error) => panic!("directory {made}: {error}"),
@@ -160,7 +160,7 @@ fn an_emptied_volume_begins_its_inode_map_anew_and_versions_go_on() {
     let fs = mount(&device);
     let caller = Caller::root();
     let make = |fs: &Fs, name: &[u8]| {
-        let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
+        let made = fs.mknod(&caller, InodeNo::ROOT, name, 0o100_644, 0);
         made.unwrap()
     };
     let mut newest = HashMap::new();
@@ -197,14 +197,7 @@ fn a_power_cut_while_the_map_begins_anew_leaves_the_one_or_the_other() {
     let mut versions = HashMap::new();
     for i in 0..300 {
         let name = format!("{i}");
-        let made = fs.mknod(
-            View::Live,
-            &caller,
-            InodeNo::ROOT,
-            name.as_bytes(),
-            0o100_644,
-            0,
-        );
+        let made = fs.mknod(&caller, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0);
         let made = made.unwrap();
         versions.insert(made.ino, made.version);
     }
@@ -218,14 +211,7 @@ fn a_power_cut_while_the_map_begins_anew_leaves_the_one_or_the_other() {
     for i in 0..3 {
         fs.checkpoint().unwrap();
         let name = format!("new {i}");
-        let made = fs.mknod(
-            View::Live,
-            &caller,
-            InodeNo::ROOT,
-            name.as_bytes(),
-            0o100_644,
-            0,
-        );
+        let made = fs.mknod(&caller, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0);
         assert!(made.unwrap().ino.0 < 10, "the map begins anew");
         fs.sync().unwrap();
     }
@@ -258,7 +244,7 @@ fn a_power_cut_while_the_map_begins_anew_leaves_the_one_or_the_other() {
             for i in 0..5 {
                 let name = format!("later {i}");
                 let mode = 0o100_644;
-                let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name.as_bytes(), mode, 0);
+                let made = fs.mknod(&caller, InodeNo::ROOT, name.as_bytes(), mode, 0);
                 let made = made.unwrap();
                 let before = versions.get(&made.ino);
                 if known.contains(&made.ino) || before >= Some(&made.version) {

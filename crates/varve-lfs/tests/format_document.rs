@@ -10,7 +10,7 @@ use std::mem::offset_of;
 use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
 use varve_fs::directory::{self, DirectoryBlocks, Key};
-use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Options};
 use varve_lfs::format::checkpoint::HeadPlace;
 use varve_lfs::format::checkpoint::{CheckpointHeader, checkpoint_flags};
 use varve_lfs::format::ifile::{ImapState, InodePlace, usage_flags};
@@ -383,6 +383,7 @@ fn every_number_is_what_the_document_says() {
             varve_fs::flags::PROJECT_INHERIT.into(),
         ),
         ("inode.GUARDED", varve_fs::flags::GUARDED.into()),
+        ("inode.PROTECTED", varve_fs::flags::PROTECTED.into()),
         ("inode.ROOT", inode_flags::ROOT.into()),
         ("usage.SUSPECT", usage_flags::SUSPECT.into()),
         ("usage.DATA_ONLY", usage_flags::DATA_ONLY.into()),
@@ -454,13 +455,13 @@ fn example() -> varve_fs::Result<MemoryDevice> {
     let lfs = Lfs::mount(device.clone(), clock.clone(), options)?;
     FileSystem::format(&lfs, &*clock, (1000, 1000))?;
     let system = FileSystem::mount(lfs, clock, Options::default())?;
-    let (view, caller, top) = (View::Live, Caller::root(), InodeNo::ROOT);
+    let (caller, top) = (Caller::root(), InodeNo::ROOT);
     for (name, content) in [
         (&b"hello"[..], b"hello, world\n".to_vec()),
         (b"data", (0..=255).cycle().take(600).collect()),
     ] {
-        let made = system.mknod(view, &caller, top, name, 0o100_644, 0)?;
-        system.write(view, &caller, made.ino, 0, &content)?;
+        let made = system.mknod(&caller, top, name, 0o100_644, 0)?;
+        system.write(&caller, made.ino, 0, &content)?;
     }
     system.sync()?;
     Ok(MemoryDevice::from_image(&device.snapshot()))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 type Fs = FileSystem<Lfs>;
@@ -61,16 +61,15 @@ fn content(i: u64, round: u64, bytes: usize) -> Vec<u8> {
 fn fill(fs: &Fs, round: u64, bytes: usize) -> u64 {
     let caller = Caller::root();
     for i in 0.. {
-        let attr = match fs.mknod(View::Live, &caller, InodeNo::ROOT, &name(i), 0o100_644, 0) {
+        let attr = match fs.mknod(&caller, InodeNo::ROOT, &name(i), 0o100_644, 0) {
             Ok(attr) => attr,
             Err(Error::NoSpace | Error::Exists) => return i,
             Err(error) => panic!("create {i}: {error}"),
         };
-        match fs.write(View::Live, &caller, attr.ino, 0, &content(i, round, bytes)) {
+        match fs.write(&caller, attr.ino, 0, &content(i, round, bytes)) {
             Ok(written) if written == bytes => {}
             Ok(_) | Err(Error::NoSpace) => {
-                fs.unlink(View::Live, &caller, InodeNo::ROOT, &name(i))
-                    .unwrap();
+                fs.unlink(&caller, InodeNo::ROOT, &name(i)).unwrap();
                 return i;
             }
             Err(error) => panic!("write {i}: {error}"),
@@ -84,13 +83,8 @@ fn verify(fs: &Fs, from: u64, to: u64, round: u64, bytes: usize) {
     let caller = Caller::root();
     let mut buffer = vec![0; bytes + 1];
     for i in from..to {
-        let attr = fs
-            .lookup(View::Live, &caller, InodeNo::ROOT, &name(i))
-            .unwrap();
-        assert_eq!(
-            fs.read(View::Live, attr.ino, 0, &mut buffer).unwrap(),
-            bytes
-        );
+        let attr = fs.lookup(&caller, InodeNo::ROOT, &name(i)).unwrap();
+        assert_eq!(fs.read(attr.ino, 0, &mut buffer).unwrap(), bytes);
         assert!(
             buffer[..bytes] == content(i, round, bytes),
             "file {i} of round {round}"
@@ -129,8 +123,7 @@ fn cycle(volume_bytes: u64, file_bytes: usize) {
         verify(&fs, 0, count, round, file_bytes);
         // Half goes; what it held can be written again at once.
         for i in 0..count / 2 {
-            fs.unlink(View::Live, &caller, InodeNo::ROOT, &name(i))
-                .unwrap();
+            fs.unlink(&caller, InodeNo::ROOT, &name(i)).unwrap();
         }
         let again = fill(&fs, round + 100, file_bytes);
         assert!(
@@ -142,7 +135,7 @@ fn cycle(volume_bytes: u64, file_bytes: usize) {
         verify(&fs, 0, again, round + 100, file_bytes);
         verify(&fs, count / 2, count, round, file_bytes);
         for i in (0..again).chain(count / 2..count) {
-            match fs.unlink(View::Live, &caller, InodeNo::ROOT, &name(i)) {
+            match fs.unlink(&caller, InodeNo::ROOT, &name(i)) {
                 Ok(()) | Err(Error::NotFound) => {}
                 Err(error) => panic!("unlink {i}: {error}"),
             }
@@ -176,11 +169,9 @@ fn a_full_volume_takes_overwrites_renames_and_deletes() {
     fs.sync().unwrap();
     for round in 1..6 {
         for i in 0..count {
-            let attr = fs
-                .lookup(View::Live, &caller, InodeNo::ROOT, &name(i))
-                .unwrap();
+            let attr = fs.lookup(&caller, InodeNo::ROOT, &name(i)).unwrap();
             let data = content(i, round, 20_000);
-            match fs.write(View::Live, &caller, attr.ino, 0, &data) {
+            match fs.write(&caller, attr.ino, 0, &data) {
                 Ok(20_000) => {}
                 other => panic!("round {round}, file {i}: {other:?}"),
             }
@@ -192,7 +183,6 @@ fn a_full_volume_takes_overwrites_renames_and_deletes() {
     for i in 0..count {
         let target = name(i + 50_000);
         fs.rename(
-            View::Live,
             &caller,
             InodeNo::ROOT,
             &name(i),
@@ -204,7 +194,7 @@ fn a_full_volume_takes_overwrites_renames_and_deletes() {
         fs.sync().unwrap();
     }
     for i in 0..count {
-        fs.unlink(View::Live, &caller, InodeNo::ROOT, &name(i + 50_000))
+        fs.unlink(&caller, InodeNo::ROOT, &name(i + 50_000))
             .unwrap();
         fs.sync().unwrap();
     }
@@ -220,12 +210,10 @@ fn write_and_shrink(fs: &Fs, thread: u64, rounds: u64) -> u64 {
     let mut refused = 0;
     let file = name(thread);
     for _ in 0..rounds {
-        let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, &file, 0o100_644, 0);
+        let made = fs.mknod(&caller, InodeNo::ROOT, &file, 0o100_644, 0);
         let attr = match made {
             Ok(attr) => attr,
-            Err(Error::Exists) => fs
-                .lookup(View::Live, &caller, InodeNo::ROOT, &file)
-                .unwrap(),
+            Err(Error::Exists) => fs.lookup(&caller, InodeNo::ROOT, &file).unwrap(),
             Err(Error::NoSpace) => {
                 refused += 1;
                 continue;
@@ -235,7 +223,7 @@ fn write_and_shrink(fs: &Fs, thread: u64, rounds: u64) -> u64 {
         let mut size = attr.size;
         for _ in 0..random.below(40) {
             let bytes = [100, 5000, 1 << 20][random.below(3) as usize];
-            match fs.write(View::Live, &caller, attr.ino, size, &data[..bytes]) {
+            match fs.write(&caller, attr.ino, size, &data[..bytes]) {
                 Ok(written) => size += written as u64,
                 Err(Error::NoSpace) => {
                     refused += 1;
@@ -250,15 +238,15 @@ fn write_and_shrink(fs: &Fs, thread: u64, rounds: u64) -> u64 {
                     size: Some(random.below(1 << 20).min(size)),
                     ..varve_fs::SetAttr::default()
                 };
-                fs.setattr(View::Live, &caller, attr.ino, &cut).map(|_| ())
+                fs.setattr(&caller, attr.ino, &cut).map(|_| ())
             }
-            1 => fs.fsync(View::Live, attr.ino, false),
+            1 => fs.fsync(attr.ino, false),
             2 => {
                 let root = InodeNo::ROOT;
                 let how = varve_fs::Rename::default();
-                fs.rename(View::Live, &caller, root, &file, root, &file, how)
+                fs.rename(&caller, root, &file, root, &file, how)
             }
-            _ => fs.unlink(View::Live, &caller, InodeNo::ROOT, &file),
+            _ => fs.unlink(&caller, InodeNo::ROOT, &file),
         };
         shrunk.unwrap_or_else(|error| panic!("thread {thread}, shrinking: {error}"));
     }
@@ -305,12 +293,7 @@ fn twelve_writers_on_a_full_volume_are_refused_nothing_that_shrinks() {
         });
         assert!(refused > 0, "the volume was never full");
         for i in 0..12 {
-            let gone = fs.unlink(
-                View::Live,
-                &caller,
-                InodeNo::ROOT,
-                &name(cycle * 12 + i + 1),
-            );
+            let gone = fs.unlink(&caller, InodeNo::ROOT, &name(cycle * 12 + i + 1));
             assert!(matches!(gone, Ok(()) | Err(Error::NotFound)), "{gone:?}");
         }
         fs.sync().unwrap();
@@ -342,24 +325,24 @@ fn what_statfs_offers_can_be_had() {
         let volume = Volume::new(mebibytes << 20);
         let fs = volume.mount();
         let file = |name: &[u8]| {
-            let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
+            let made = fs.mknod(&caller, InodeNo::ROOT, name, 0o100_644, 0);
             made.unwrap().ino
         };
         let remove = |name: &[u8]| {
-            fs.unlink(View::Live, &caller, InodeNo::ROOT, name).unwrap();
+            fs.unlink(&caller, InodeNo::ROOT, name).unwrap();
             fs.checkpoint().unwrap();
         };
         let offered = || fs.available() * 4096 / 100 * 99;
         let reserved = file(b"reserved");
         let bytes = offered();
-        fs.fallocate(View::Live, &caller, reserved, 0, 0, bytes)
+        fs.fallocate(&caller, reserved, 0, 0, bytes)
             .unwrap_or_else(|error| panic!("{mebibytes} MiB: {bytes} reserved: {error}"));
         remove(b"reserved");
         for chunk in [4096, 1 << 20] {
             let written = file(b"written");
             let (bytes, data) = (offered(), vec![7; chunk]);
             for offset in (0..bytes - chunk as u64).step_by(chunk) {
-                let done = fs.write(View::Live, &caller, written, offset, &data);
+                let done = fs.write(&caller, written, offset, &data);
                 let done = done.unwrap_or_else(|error| {
                     panic!("{mebibytes} MiB: {offset} of {bytes} by {chunk}: {error}")
                 });

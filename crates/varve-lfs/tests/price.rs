@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, SetAttr, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, SetAttr};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const RESERVE: i32 = 0;
@@ -47,31 +47,27 @@ impl Volume {
 
     fn create(&self, name: &str) -> InodeNo {
         let root = InodeNo::ROOT;
-        let made = self
-            .fs
-            .mknod(View::Live, &self.caller, root, name.as_bytes(), 0o644, 0);
+        let made = self.fs.mknod(&self.caller, root, name.as_bytes(), 0o644, 0);
         made.unwrap().ino
     }
 
     fn unlink(&self, name: &str) {
         let root = InodeNo::ROOT;
-        self.fs
-            .unlink(View::Live, &self.caller, root, name.as_bytes())
-            .unwrap();
+        self.fs.unlink(&self.caller, root, name.as_bytes()).unwrap();
     }
 
     /// Writes `blocks` blocks from `block` on.
     fn write(&self, file: InodeNo, block: u64, blocks: u64) {
         let data = vec![block as u8 | 1; (blocks * self.block) as usize];
         self.fs
-            .write(View::Live, &self.caller, file, block * self.block, &data)
+            .write(&self.caller, file, block * self.block, &data)
             .unwrap();
     }
 
     fn range(&self, file: InodeNo, mode: i32, block: u64, blocks: u64) {
         let (at, length) = (block * self.block, blocks * self.block);
         self.fs
-            .fallocate(View::Live, &self.caller, file, mode, at, length)
+            .fallocate(&self.caller, file, mode, at, length)
             .unwrap();
     }
 
@@ -80,9 +76,7 @@ impl Volume {
             size: Some(block * self.block),
             ..SetAttr::default()
         };
-        self.fs
-            .setattr(View::Live, &self.caller, file, &size)
-            .unwrap();
+        self.fs.setattr(&self.caller, file, &size).unwrap();
     }
 
     fn checkpoint(&self) {
@@ -181,16 +175,8 @@ fn the_cleaner_moves_the_attributes_of_many_files() {
     let name = |nth: u64| format!("file {nth}");
     for nth in 0..2500 {
         let file = v.create(&name(nth));
-        v.fs.setxattr(
-            View::Live,
-            &v.caller,
-            file,
-            b"user.x",
-            &[7; 700],
-            false,
-            false,
-        )
-        .unwrap();
+        v.fs.setxattr(&v.caller, file, b"user.x", &[7; 700], false, false)
+            .unwrap();
     }
     v.checkpoint();
     (0..2500).step_by(2).for_each(|nth| v.unlink(&name(nth)));
@@ -259,7 +245,7 @@ fn thousands_without_a_name() {
     for nth in 0..5000 {
         let file = v.create(&name(nth));
         // Somebody has it open.
-        v.fs.lookup_held(View::Live, &v.caller, InodeNo::ROOT, name(nth).as_bytes())
+        v.fs.lookup_held(&v.caller, InodeNo::ROOT, name(nth).as_bytes())
             .unwrap();
         if nth % 10 == 0 {
             v.write(file, 0, 1);

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use varve_device::{Clock, Fault, FaultDevice, FaultKind, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const FILES: u64 = 3000;
@@ -39,10 +39,10 @@ fn volume() -> (
     let (root, caller) = (InodeNo::ROOT, Caller::root());
     let make = |number: u64| {
         let name = format!("f{number}");
-        let made = fs.mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0);
+        let made = fs.mknod(&caller, root, name.as_bytes(), 0o100_644, 0);
         let file = made.unwrap().ino;
         let data = content(number);
-        fs.write(View::Live, &caller, file, 0, &data).unwrap();
+        fs.write(&caller, file, 0, &data).unwrap();
         file
     };
     let files = (0..FILES).map(make).collect();
@@ -57,7 +57,7 @@ fn lost(fs: &FileSystem<Lfs>, files: &[InodeNo]) -> usize {
     let mut read = vec![0; 4096];
     let mut lost = 0;
     for (number, file) in (0..).zip(files) {
-        match fs.read(View::Live, *file, 0, &mut read) {
+        match fs.read(*file, 0, &mut read) {
             Ok(n) => assert!(read[..n] == content(number), "file {number}"),
             Err(error) => {
                 assert_eq!(error.errno(), 5, "file {number}: {error}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use varve_device::{
     Clock, Device, Fault, FaultDevice, FaultKind, MemoryDevice, Repeat, VirtualClock,
 };
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_fsck::check::CheckOptions;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -46,19 +46,17 @@ fn content(file: u64, bytes: usize) -> Vec<u8> {
 fn put(fs: &FileSystem<Lfs>, file: u64, bytes: usize) -> varve_fs::Result<()> {
     let (root, caller) = (InodeNo::ROOT, Caller::root());
     let name = format!("f{file}");
-    let attr = fs.mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0)?;
-    fs.write(View::Live, &caller, attr.ino, 0, &content(file, bytes))?;
-    fs.fsync(View::Live, attr.ino, false)
+    let attr = fs.mknod(&caller, root, name.as_bytes(), 0o100_644, 0)?;
+    fs.write(&caller, attr.ino, 0, &content(file, bytes))?;
+    fs.fsync(attr.ino, false)
 }
 
 fn check(fs: &FileSystem<Lfs>, file: u64, bytes: usize) {
     let (root, caller) = (InodeNo::ROOT, Caller::root());
     let name = format!("f{file}");
-    let attr = fs
-        .lookup(View::Live, &caller, root, name.as_bytes())
-        .unwrap();
+    let attr = fs.lookup(&caller, root, name.as_bytes()).unwrap();
     let mut read = vec![0; bytes + 1];
-    let got = fs.read(View::Live, attr.ino, 0, &mut read).unwrap();
+    let got = fs.read(attr.ino, 0, &mut read).unwrap();
     assert!(read[..got] == content(file, bytes), "{name}");
 }
 
@@ -152,10 +150,9 @@ fn life(seed: u64) {
     }
     // Begun and not acknowledged: nothing may lean on it.
     let (root, caller) = (InodeNo::ROOT, Caller::root());
-    let late = fs.mknod(View::Live, &caller, root, b"late", 0o100_644, 0);
+    let late = fs.mknod(&caller, root, b"late", 0o100_644, 0);
     let late = late.unwrap().ino;
-    fs.write(View::Live, &caller, late, 0, &content(1, 30_000))
-        .unwrap();
+    fs.write(&caller, late, 0, &content(1, 30_000)).unwrap();
     fs.write_back().unwrap();
     device.power_cut();
     check_after_crash(&device, files, bytes);

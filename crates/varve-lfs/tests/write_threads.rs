@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use varve_device::{Clock, Device, Fault, FaultDevice, FaultKind, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const MEGABYTE: usize = 1 << 20;
@@ -39,9 +39,7 @@ fn content(megabyte: u64) -> Vec<u8> {
 
 fn create(fs: &FileSystem<Lfs>) -> InodeNo {
     let (root, caller) = (InodeNo::ROOT, Caller::root());
-    fs.mknod(View::Live, &caller, root, b"f", 0o100_644, 0)
-        .unwrap()
-        .ino
+    fs.mknod(&caller, root, b"f", 0o100_644, 0).unwrap().ino
 }
 
 #[test]
@@ -53,19 +51,18 @@ fn what_is_on_its_way_is_read_and_survives_a_commit() {
     for megabyte in 0..MEGABYTES {
         let at = megabyte << 20;
         let (data, caller) = (content(megabyte), Caller::root());
-        fs.write(View::Live, &caller, file, at, &data).unwrap();
+        fs.write(&caller, file, at, &data).unwrap();
         fs.write_back().unwrap();
         fs.drop_caches();
         let back = megabyte / 2;
-        fs.read(View::Live, file, back << 20, &mut read).unwrap();
+        fs.read(file, back << 20, &mut read).unwrap();
         assert!(read == content(back), "megabyte {back} after {megabyte}");
     }
-    fs.fsync(View::Live, file, false).unwrap();
+    fs.fsync(file, false).unwrap();
     // A crash: the next mount has the device alone.
     let fs = mount(Arc::new(MemoryDevice::from_image(&device.snapshot())));
     for megabyte in 0..MEGABYTES {
-        fs.read(View::Live, file, megabyte << 20, &mut read)
-            .unwrap();
+        fs.read(file, megabyte << 20, &mut read).unwrap();
         assert!(read == content(megabyte), "megabyte {megabyte}");
     }
 }
@@ -79,11 +76,11 @@ fn a_failing_device_is_reported_to_whoever_waits() {
     device.inject(Fault::sticky(FaultKind::WriteError));
     let outcome = (0..MEGABYTES).try_for_each(|megabyte| {
         let (at, caller) = (megabyte << 20, Caller::root());
-        fs.write(View::Live, &caller, file, at, &content(megabyte))?;
+        fs.write(&caller, file, at, &content(megabyte))?;
         fs.write_back().map(drop)
     });
     // Writers learn of it sooner or later; whoever wants durability does.
     drop(outcome);
-    assert!(fs.fsync(View::Live, file, false).is_err());
+    assert!(fs.fsync(file, false).is_err());
     assert!(fs.layout().stopped().is_some());
 }

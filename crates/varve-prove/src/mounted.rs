@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Clock, Device, MemoryImage};
 use varve_fs::{
     Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, StatFs, Usage,
-    View, Whence,
+    Whence,
 };
 
 /// One name of a directory, owned.
@@ -152,54 +152,51 @@ impl<L: Layout> Handle<L> {
     }
 }
 
-const LIVE: View = View::Live;
-
 impl<L: Layout> Mounted for Handle<L> {
     fn lookup(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
-        self.system.lookup(LIVE, &self.caller, parent, name)
+        self.system.lookup(&self.caller, parent, name)
     }
 
     fn mknod(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
-        self.system.mknod(LIVE, &self.caller, parent, name, mode, 0)
+        self.system.mknod(&self.caller, parent, name, mode, 0)
     }
 
     fn mkdir(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
-        self.system.mkdir(LIVE, &self.caller, parent, name, mode)
+        self.system.mkdir(&self.caller, parent, name, mode)
     }
 
     fn symlink(&self, parent: InodeNo, name: &[u8], target: &[u8]) -> Result<Attr> {
-        self.system
-            .symlink(LIVE, &self.caller, parent, name, target)
+        self.system.symlink(&self.caller, parent, name, target)
     }
 
     fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<Attr> {
-        self.system.link(LIVE, &self.caller, ino, parent, name)
+        self.system.link(&self.caller, ino, parent, name)
     }
 
     fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.system.unlink(LIVE, &self.caller, parent, name)
+        self.system.unlink(&self.caller, parent, name)
     }
 
     fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        self.system.rmdir(LIVE, &self.caller, parent, name)
+        self.system.rmdir(&self.caller, parent, name)
     }
 
     fn rename(&self, from: (InodeNo, &[u8]), to: (InodeNo, &[u8]), flags: Rename) -> Result<()> {
         self.system
-            .rename(LIVE, &self.caller, from.0, from.1, to.0, to.1, flags)
+            .rename(&self.caller, from.0, from.1, to.0, to.1, flags)
     }
 
     fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
-        self.system.readlink(LIVE, ino)
+        self.system.readlink(ino)
     }
 
     fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
-        self.system.parent(LIVE, ino)
+        self.system.parent(ino)
     }
 
     fn readdir(&self, ino: InodeNo, after: u64, limit: usize) -> Result<Vec<Name>> {
         let mut names = Vec::new();
-        self.system.readdir(LIVE, ino, after, &mut |entry| {
+        self.system.readdir(ino, after, &mut |entry| {
             if names.len() == limit {
                 return false;
             }
@@ -215,54 +212,54 @@ impl<L: Layout> Mounted for Handle<L> {
     }
 
     fn getattr(&self, ino: InodeNo) -> Result<Attr> {
-        self.system.getattr(LIVE, ino)
+        self.system.getattr(ino)
     }
 
     fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
-        self.system.setattr(LIVE, &self.caller, ino, set)
+        self.system.setattr(&self.caller, ino, set)
     }
 
     fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        self.system.getxattr(LIVE, &self.caller, ino, name)
+        self.system.getxattr(&self.caller, ino, name)
     }
 
     fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()> {
         self.system
-            .setxattr(LIVE, &self.caller, ino, name, value, false, false)
+            .setxattr(&self.caller, ino, name, value, false, false)
     }
 
     fn listxattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        self.system.listxattr(LIVE, &self.caller, ino)
+        self.system.listxattr(&self.caller, ino)
     }
 
     fn removexattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
-        self.system.removexattr(LIVE, &self.caller, ino, name)
+        self.system.removexattr(&self.caller, ino, name)
     }
 
     fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        self.system.read(LIVE, ino, offset, buffer)
+        self.system.read(ino, offset, buffer)
     }
 
     fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        self.system.write(LIVE, &self.caller, ino, offset, data)
+        self.system.write(&self.caller, ino, offset, data)
     }
 
     fn fallocate(&self, ino: InodeNo, mode: i32, offset: u64, length: u64) -> Result<()> {
         self.system
-            .fallocate(LIVE, &self.caller, ino, mode, offset, length)
+            .fallocate(&self.caller, ino, mode, offset, length)
     }
 
     fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
-        self.system.seek(LIVE, ino, offset, whence)
+        self.system.seek(ino, offset, whence)
     }
 
     fn copy_range(&self, from: (InodeNo, u64), to: (InodeNo, u64), length: u64) -> Result<u64> {
         self.system
-            .copy_range(LIVE, &self.caller, from.0, from.1, to.0, to.1, length)
+            .copy_range(&self.caller, from.0, from.1, to.0, to.1, length)
     }
 
     fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
-        self.system.fsync(LIVE, ino, data_only)
+        self.system.fsync(ino, data_only)
     }
 
     fn sync(&self) -> Result<()> {

@@ -14,7 +14,7 @@ use crate::subjects::Log;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use varve_device::{CrashExplorer, Limits, MemoryDevice, MemoryImage, RecordingDevice};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
 const BLOCK: u64 = 4096;
@@ -85,7 +85,7 @@ impl Volume {
         let lfs = Lfs::mount(device.clone(), clock.clone(), mount).map_err(|error| told(&error))?;
         let fs = FileSystem::mount(lfs, clock, log.options.clone()).map_err(|e| told(&e))?;
         let (root, caller) = (InodeNo::ROOT, Caller::root());
-        let made = fs.mknod(View::Live, &caller, root, b"blocks", 0o100_644, 0);
+        let made = fs.mknod(&caller, root, b"blocks", 0o100_644, 0);
         let ino = made.map_err(|error| told(&error))?.ino;
         let free = fs.statfs().free;
         let mut volume = Volume {
@@ -104,9 +104,7 @@ impl Volume {
         let version = self.versions[block as usize] + 1;
         let data = content(block, version);
         let caller = Caller::root();
-        let written = self
-            .fs
-            .write(View::Live, &caller, self.ino, block * BLOCK, &data);
+        let written = self.fs.write(&caller, self.ino, block * BLOCK, &data);
         written.map_err(|error| format!("block {block}: {error}"))?;
         self.versions[block as usize] = version;
         Ok(())
@@ -155,11 +153,11 @@ fn look(log: &Log, image: &MemoryImage, least: &[u32], most: &[u32]) -> Result<(
     let lfs = Lfs::mount(device, clock.clone(), options).map_err(|error| error.to_string())?;
     let fs = FileSystem::mount(lfs, clock, log.options.clone()).map_err(|e| e.to_string())?;
     let caller = Caller::root();
-    let found = fs.lookup(View::Live, &caller, InodeNo::ROOT, b"blocks");
+    let found = fs.lookup(&caller, InodeNo::ROOT, b"blocks");
     let ino = found.map_err(|error| format!("the file: {error}"))?.ino;
     let mut bytes = vec![0; BLOCK as usize];
     for (block, (&least, &most)) in (0..).zip(least.iter().zip(most)) {
-        let read = fs.read(View::Live, ino, block * BLOCK, &mut bytes);
+        let read = fs.read(ino, block * BLOCK, &mut bytes);
         read.map_err(|error| format!("block {block}: {error}"))?;
         let version = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);
         if !(least..=most).contains(&version) || bytes != content(block, version) {

@@ -360,7 +360,7 @@ impl Subject for Log {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use varve_fs::{Caller, View};
+    use varve_fs::Caller;
 
     #[test]
     fn coalescing_has_something_to_move_in_small_workloads() {
@@ -369,12 +369,12 @@ mod tests {
         log.format(Arc::clone(&device), new_clock()).unwrap();
         let system = log.system(device, new_clock(), 1).unwrap();
         let (caller, root) = (Caller::root(), InodeNo::ROOT);
-        let made = system.mknod(View::Live, &caller, root, b"a", 0o100_644, 0);
+        let made = system.mknod(&caller, root, b"a", 0o100_644, 0);
         let file = made.unwrap().ino;
         for block in [1, 0] {
             let (at, data) = (block * 4096, [1; 4096]);
-            system.write(View::Live, &caller, file, at, &data).unwrap();
-            system.fsync(View::Live, file, true).unwrap();
+            system.write(&caller, file, at, &data).unwrap();
+            system.fsync(file, true).unwrap();
         }
         coalesce(&system).unwrap();
         assert_eq!(system.layout().statistics().coalesced_bytes, 2 * 4096);

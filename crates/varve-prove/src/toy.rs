@@ -116,6 +116,10 @@ impl BlockPointer for ToyPointer {
     fn follows(&self, previous: &Self) -> bool {
         self.id == previous.id + 1
     }
+
+    fn same_write(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
 }
 
 struct Journal {

@@ -15,7 +15,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use varve_device::{Clock, VirtualClock};
 use varve_disk::{SimulatedDisk, drives};
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Options};
 use varve_vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, format};
 use varve_vlog::{InDrive, Medium};
 
@@ -38,13 +38,13 @@ impl Full {
         let (caller, name) = (Caller::root(), format!("file{}", self.files));
         self.files += 1;
         let name = name.as_bytes();
-        let made = (self.fs).mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0);
+        let made = (self.fs).mknod(&caller, InodeNo::ROOT, name, 0o100_644, 0);
         Ok(made?.ino)
     }
 
     fn put(&self, Item(ino, at, bytes): Item, fill: u8) -> Result<usize, Error> {
         let caller = Caller::root();
-        (self.fs).write(View::Live, &caller, ino, at, &vec![fill; bytes])
+        (self.fs).write(&caller, ino, at, &vec![fill; bytes])
     }
 
     fn add(&mut self, shape: &str) -> Result<(), Error> {
@@ -137,10 +137,7 @@ fn main() {
         let item = full.items[nth];
         let begun = clock.monotonic_ns();
         match full.put(item, 2) {
-            Ok(_) => full
-                .fs
-                .fsync(View::Live, item.0, true)
-                .expect("a sound drive"),
+            Ok(_) => full.fs.fsync(item.0, true).expect("a sound drive"),
             Err(Error::NoSpace) => refused += 1,
             Err(error) => panic!("{error}"),
         }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, VirtualClock};
 use varve_disk::{SimulatedDisk, drives};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_vlfs::{Vlfs, VlfsFormatOptions, VlfsMountOptions, VlfsStatistics, Watermarks, format};
 use varve_vlog::{FormatOptions, Granularity, InDrive, Medium, Vld};
 
@@ -145,23 +145,22 @@ fn vlfs(blocks: u64, load: Load) -> (f64, VlfsStatistics) {
     };
     let fs = FileSystem::mount(Arc::clone(&layout), shared, options).expect("a tree");
     let caller = Caller::root();
-    let made = fs.mknod(View::Live, &caller, InodeNo::ROOT, b"file", 0o100_644, 0);
+    let made = fs.mknod(&caller, InodeNo::ROOT, b"file", 0o100_644, 0);
     let file = made.expect("room").ino;
     let mut bytes = 0;
     while layout.statistics().blocks_live < blocks {
         let left = (blocks - layout.statistics().blocks_live) * BLOCK;
         let chunk = vec![7; CHUNK.min(left) as usize];
-        fs.write(View::Live, &caller, file, bytes, &chunk)
-            .expect("room");
-        fs.fsync(View::Live, file, false).expect("a sound drive");
+        fs.write(&caller, file, bytes, &chunk).expect("room");
+        fs.fsync(file, false).expect("a sound drive");
         bytes += chunk.len() as u64;
     }
     let mut draw = Draw(SEED);
     let update = || {
         let at = draw.below(bytes / BLOCK) * BLOCK;
-        fs.write(View::Live, &caller, file, at, &[3; BLOCK as usize])
+        fs.write(&caller, file, at, &[3; BLOCK as usize])
             .expect("room");
-        fs.fsync(View::Live, file, true).expect("a sound drive");
+        fs.fsync(file, true).expect("a sound drive");
     };
     let ms = load.mean_ms(&clock, update, |until_ns| {
         let may = |ns| clock.monotonic_ns() + ns < until_ns;

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_format::index::Index;
-use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage, View};
+use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage};
 use varve_vlog::Medium;
 
 /// Most problems that are told one by one.
@@ -185,7 +185,7 @@ fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, chec
     let mut rest = vec![InodeNo::ROOT];
     while let Some(directory) = rest.pop() {
         let mut below = Vec::new();
-        let read = system.readdir(View::Live, directory, 0, &mut |entry| {
+        let read = system.readdir(directory, 0, &mut |entry| {
             if entry.name != b"." && entry.name != b".." {
                 below.push((entry.name.to_vec(), entry.ino, entry.kind));
             }

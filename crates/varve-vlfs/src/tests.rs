@@ -94,24 +94,17 @@ fn sound(medium: &Arc<dyn Medium>) {
 
 fn create(system: &System, name: &str) -> InodeNo {
     let root = Caller::root();
-    let made = system.mknod(
-        View::Live,
-        &root,
-        InodeNo::ROOT,
-        name.as_bytes(),
-        0o100644,
-        0,
-    );
+    let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
     made.unwrap().ino
 }
 
 fn write(system: &System, ino: InodeNo, offset: u64, data: &[u8]) -> varve_fs::Result<usize> {
-    system.write(View::Live, &Caller::root(), ino, offset, data)
+    system.write(&Caller::root(), ino, offset, data)
 }
 
 fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
-    let got = system.read(View::Live, ino, offset, &mut bytes).unwrap();
+    let got = system.read(ino, offset, &mut bytes).unwrap();
     bytes.truncate(got);
     bytes
 }
@@ -163,14 +156,7 @@ fn a_full_volume_is_emptied_and_filled_again() {
             let mut bytes = 0;
             'full: for nth in 0.. {
                 let name = format!("file{nth}");
-                let found = system.mknod(
-                    View::Live,
-                    &root,
-                    InodeNo::ROOT,
-                    name.as_bytes(),
-                    0o100644,
-                    0,
-                );
+                let found = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
                 let Ok(made) = found else {
                     break;
                 };
@@ -191,7 +177,7 @@ fn a_full_volume_is_emptied_and_filled_again() {
             system.sync().unwrap();
             for name in names {
                 system
-                    .unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes())
+                    .unlink(&root, InodeNo::ROOT, name.as_bytes())
                     .unwrap();
             }
             while system.write_back().unwrap() {}
@@ -216,13 +202,13 @@ fn a_damaged_checkpoint_costs_a_walk_at_most() {
     let file = create(&system, "file");
     for round in 0..40u8 {
         write(&system, file, u64::from(round) * 4096, &[round; 4096]).unwrap();
-        system.fsync(View::Live, file, false).unwrap();
+        system.fsync(file, false).unwrap();
         if round % 10 == 9 {
             system.checkpoint().unwrap();
         }
     }
     write(&system, file, 0, &[99; 4096]).unwrap();
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     let layout = system.layout();
     let newest = layout.writer.lock().checkpoints;
     let region = usize::from(newest[1] > newest[0]);
@@ -255,7 +241,7 @@ fn recovery_reads_what_has_changed_and_nothing_else() {
     }
     system.checkpoint().unwrap();
     let file = create(&system, "one more");
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     drop(system);
     let layout = mounted(&medium);
     let report = layout.recovery_report();
@@ -274,7 +260,7 @@ fn room_waits_for_flush_and_checkpoint() {
     let place = |layout: &Vlfs| layout.map(View::Live, file, 0, 1).unwrap()[0].pointer;
     let first = place(layout);
     write(&system, file, 0, &[2; 4096]).unwrap();
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     assert_ne!(place(layout), first);
     let extent: Extent = layout.measures().extent_of(&first);
     assert!(!layout.writer.lock().space.tree.any(extent));
@@ -321,9 +307,9 @@ fn writing_stops_after_a_failed_flush_and_reads_go_on() {
     system.sync().unwrap();
     failing.1.store(true, std::sync::atomic::Ordering::Relaxed);
     write(&system, file, 0, b"lost").unwrap();
-    assert!(system.fsync(View::Live, file, false).is_err());
+    assert!(system.fsync(file, false).is_err());
     failing.1.store(false, std::sync::atomic::Ordering::Relaxed);
-    assert!(system.fsync(View::Live, file, false).is_err());
+    assert!(system.fsync(file, false).is_err());
     assert!(system.layout().stopped().is_some());
     assert_eq!(read(&system, file, 0, 4).len(), 4);
     let usage: Usage = system.usage();

@@ -156,6 +156,7 @@ impl Error {
     /// | `AlreadyExists` | making a volume where something is |
     /// | `InvalidData` | opening what holds no volume, and [`crate::Volume::read_to_string`] |
     /// | `NotConnected` | whatever is left of a volume that was closed |
+    /// | `WouldBlock` | a transaction that met another change; see [`Error::is_conflict`] |
     pub fn kind(&self) -> io::ErrorKind {
         match &*self.0 {
             Failure::Path {
@@ -190,6 +191,21 @@ impl Error {
             Failure::Refused { errno, .. } => *errno,
         };
         errno.raw_os_error()
+    }
+
+    /// True if a transaction met what another change had done, or was aborted to end a
+    /// deadlock: begun again, it may commit.
+    pub fn is_conflict(&self) -> bool {
+        let (Failure::Path { cause, .. } | Failure::Volume { cause, .. }) = &*self.0 else {
+            return false;
+        };
+        let Cause::Tree(error) = cause else {
+            return false;
+        };
+        matches!(
+            error,
+            varve_fs::Error::Conflict(_) | varve_fs::Error::Deadlock
+        )
     }
 
     /// The path that the call was about, as it was given: one of the volume's

@@ -39,6 +39,7 @@
 //! | `fs::Permissions`, `io::ErrorKind` | those of `std` |
 //! | `io::Error` | [`Error`], which turns into one |
 //! | | [`Volume::walk`], [`Volume::exchange`], extended attributes, holes |
+//! | | [`Volume::begin`], [`Volume::transact`]: transactions |
 //!
 //! Sizes and offsets are in bytes. Examples are in `examples/`; what `sync` and
 //! `rename` promise is in `docs/semantics.md`.
@@ -56,6 +57,7 @@ mod mounted;
 mod options;
 mod signature;
 mod statistics;
+mod transaction;
 mod tree;
 mod unlocked;
 mod verifier;
@@ -65,8 +67,9 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
+pub use transaction::{Ticket, Transaction, TransactionOptions};
 pub use varve_device::IoMode;
-pub use varve_fs::{Atime, FileFlags, StatFs};
+pub use varve_fs::{Atime, FileFlags, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Every handle may be used from any thread, and sent to another.
@@ -78,6 +81,8 @@ const _: () = {
     shared::<ReadDir>();
     shared::<Walk>();
     shared::<DirEntry>();
+    shared::<Transaction>();
+    shared::<Ticket>();
     shared::<Error>();
     cloned::<Volume>();
 };

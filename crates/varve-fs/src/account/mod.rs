@@ -6,6 +6,7 @@ pub(crate) mod prices;
 use crate::account::crowd::Crowd;
 use crate::layout::Usage;
 use crate::locks::Ranked;
+use crate::memory::waits::Waits;
 use varve_device::sync::RwLockReadGuard;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -82,6 +83,8 @@ pub(crate) struct SpaceAccount {
     pub asked_coming: ComingSum,
     /// The highest block that an operation was to reach.
     pub highest_block: AtomicU64,
+    /// What merges of private trees that are under way make wait.
+    pub merging: Waits,
     /// See `content/held.rs`.
     pub kept_bytes: AtomicU64,
     pub crowd: Crowd,

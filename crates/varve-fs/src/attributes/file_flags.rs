@@ -26,7 +26,8 @@ use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
-use crate::types::{FileKind, InodeNo, View};
+use crate::transactions::{self, Part};
+use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
 
@@ -48,13 +49,16 @@ pub struct FileFlags {
     /// `P`, of directories: what is made in it has its project, and only what
     /// has may be linked or moved into it.
     pub project_inherit: bool,
+    /// `j`: transaction-protected. Whoever uses it outside a transaction waits for the
+    /// locks that transactions hold on it. New files inherit it.
+    pub protected: bool,
 }
 
 /// Where a flag is.
 type Field = fn(&mut FileFlags) -> &mut bool;
 
 /// Each flag's bit on the volume.
-const BITS: [(u32, Field); 7] = [
+const BITS: [(u32, Field); 8] = [
     (flags::IMMUTABLE, |f| &mut f.immutable),
     (flags::APPEND_ONLY, |f| &mut f.append_only),
     (flags::NO_ATIME, |f| &mut f.no_atime),
@@ -62,10 +66,11 @@ const BITS: [(u32, Field); 7] = [
     (flags::SYNC, |f| &mut f.sync),
     (flags::DIR_SYNC, |f| &mut f.dir_sync),
     (flags::PROJECT_INHERIT, |f| &mut f.project_inherit),
+    (flags::PROTECTED, |f| &mut f.protected),
 ];
 
 /// What a new file has of its directory.
-const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC;
+const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC | flags::PROTECTED;
 /// And a new directory, beside that.
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIR_SYNC | flags::PROJECT_INHERIT;
 /// What only directories have.
@@ -188,8 +193,8 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn file_flags(&self, view: View, ino: InodeNo) -> Result<FileFlags> {
-        Ok(self.flags_and_project(view, ino)?.0)
+    pub fn file_flags(&self, ino: InodeNo) -> Result<FileFlags> {
+        Ok(self.flags_and_project(ino)?.0)
     }
 
     /// A file's flags, and the identifier of the project it counts to, 0 if
@@ -197,9 +202,9 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::file_flags`].
-    pub fn flags_and_project(&self, view: View, ino: InodeNo) -> Result<(FileFlags, u32)> {
-        let View::Live = view;
+    pub fn flags_and_project(&self, ino: InodeNo) -> Result<(FileFlags, u32)> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, transactions::Access::Read)?;
         let state = vnode.read();
         state.live()?;
         Ok((FileFlags::from_bits(state.inode.flags), state.inode.project))
@@ -215,14 +220,13 @@ impl<L: Layout> FileSystem<L> {
     /// device errors.
     pub fn set_file_flags(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         new: FileFlags,
         project: Option<u32>,
     ) -> Result<()> {
-        let View::Live = view;
         let (new, vnode) = (new.bits(), self.vnode(ino)?);
+        self.uses(&vnode, Part::Attributes, transactions::Access::Write)?;
         match vnode.kind {
             FileKind::Directory => {}
             FileKind::Regular if new & OF_DIRECTORIES == 0 => {}
@@ -300,8 +304,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `NotPermitted`; otherwise as [`Self::file_flags`].
-    pub fn may_open(&self, view: View, ino: InodeNo, access: Access) -> Result<FileFlags> {
-        let View::Live = view;
+    pub fn may_open(&self, ino: InodeNo, access: Access) -> Result<FileFlags> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;
@@ -322,7 +325,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::fsync`].
     pub(crate) fn settle(&self, sync: bool, ino: InodeNo) -> Result<()> {
         match sync {
-            true => self.fsync(View::Live, ino, false),
+            true => self.fsync(ino, false),
             false => Ok(()),
         }
     }
@@ -356,7 +359,8 @@ const FLAGS: u32 = flags::IMMUTABLE
     | flags::NO_DUMP
     | flags::SYNC
     | flags::DIR_SYNC
-    | flags::PROJECT_INHERIT;
+    | flags::PROJECT_INHERIT
+    | flags::PROTECTED;
 
 #[cfg(test)]
 mod tests {

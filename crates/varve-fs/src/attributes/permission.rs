@@ -8,7 +8,7 @@ use crate::file_system::FileSystem;
 use crate::inode::Inode;
 use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 
 /// May read.
 pub(crate) const READ: u32 = 4;
@@ -23,8 +23,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `AccessDenied`, `ReadOnly` for writing on such a volume, `Stale`.
-    pub fn access(&self, view: View, caller: &Caller, ino: InodeNo, mask: u32) -> Result<()> {
-        let View::Live = view;
+    pub fn access(&self, caller: &Caller, ino: InodeNo, mask: u32) -> Result<()> {
         let vnode = self.vnode(ino)?;
         let state = vnode.read();
         state.live()?;

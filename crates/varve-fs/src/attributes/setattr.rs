@@ -10,7 +10,8 @@ use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -24,9 +25,14 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn getattr(&self, view: View, ino: InodeNo) -> Result<Attr> {
-        let View::Live = view;
+    pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
+        self.uses(&vnode, Part::Size, Access::Read)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Attributes, Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let state = vnode.read();
         state.live()?;
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
@@ -39,21 +45,22 @@ impl<L: Layout> FileSystem<L> {
     /// flags forbid, `AccessDenied`,
     /// `IsDirectory` or `Invalid` for the size of anything but a regular file,
     /// `TooLarge`, `NoSpace`, `ReadOnly`, `Stale`, `Damaged`, device errors.
-    pub fn setattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        set: &SetAttr,
-    ) -> Result<Attr> {
-        let View::Live = view;
+    pub fn setattr(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
         if let Some(size) = set.size {
             vnode.regular()?;
             if size > self.store.geometry.max_file_bytes {
                 return Err(Error::TooLarge);
             }
+            self.uses(&vnode, Part::Size, Access::Write)?;
+            self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
         }
+        self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let part = match set.size {
+            Some(_) => Part::All,
+            None => Part::Attributes,
+        };
+        let _outside = self.as_outsider(&[(&vnode, part, Access::Write)])?;
         loop {
             let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
             let operation = if grows {

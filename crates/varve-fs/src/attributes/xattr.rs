@@ -9,7 +9,8 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
-use crate::types::{FileKind, InodeNo, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo};
 use std::sync::{Arc, OnceLock};
 
 /// The largest value, as Linux allows it.
@@ -57,16 +58,10 @@ impl<L: Layout> FileSystem<L> {
     /// `NoAttribute`, `NotSupported` for a name outside `user.`, `trusted.`,
     /// `security.` and the access control lists, `AccessDenied`, `Stale`,
     /// `Damaged`, device errors.
-    pub fn getxattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        name: &[u8],
-    ) -> Result<Vec<u8>> {
-        let View::Live = view;
+    pub fn getxattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         let space = space(name)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
         let state = vnode.read();
         state.live()?;
         match space {
@@ -74,7 +69,7 @@ impl<L: Layout> FileSystem<L> {
             Space::Trusted if !caller.is_root() => return Err(Error::NoAttribute),
             Space::Trusted | Space::Security | Space::Acl => {}
         }
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         value(&blob, name)?
             .map(<[u8]>::to_vec)
             .ok_or(Error::NoAttribute)
@@ -84,12 +79,12 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Stale`, `Damaged`, device errors.
-    pub fn listxattr(&self, view: View, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        let View::Live = view;
+    pub fn listxattr(&self, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
         let state = vnode.read();
         state.live()?;
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         let mut names = Vec::new();
         for attribute in attributes(&blob) {
             let name = attribute.ok_or_else(damaged)?.name;
@@ -107,10 +102,8 @@ impl<L: Layout> FileSystem<L> {
     /// `Exists`, `NoAttribute`, `Range` for a value of more than 64 KiB or a
     /// name of more than 255 bytes, `NoSpace` if all together exceed what the
     /// layout stores or their names 64 KiB, `NotPermitted`, and as [`Self::getxattr`].
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn setxattr(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         name: &[u8],
@@ -118,7 +111,6 @@ impl<L: Layout> FileSystem<L> {
         create: bool,
         replace: bool,
     ) -> Result<()> {
-        let View::Live = view;
         if value.len() > VALUE_MAX {
             return Err(Error::Range);
         }
@@ -129,14 +121,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::setxattr`].
-    pub fn removexattr(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        name: &[u8],
-    ) -> Result<()> {
-        let View::Live = view;
+    pub fn removexattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<()> {
         self.change_xattr(caller, ino, name, None, false, true)
     }
 
@@ -150,6 +135,8 @@ impl<L: Layout> FileSystem<L> {
         replace: bool,
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Attributes, Access::Write)])?;
         let space = space(name)?;
         let sectors = sectors_of(new.map_or(0, <[u8]>::len) + name.len() + 5) + 1;
         let growth = Usage {
@@ -177,7 +164,7 @@ impl<L: Layout> FileSystem<L> {
         state.live()?;
         may_rewrite(&state.inode)?;
         self.permit_xattr(caller, &vnode, &state, space)?;
-        let blob = self.blob(&vnode, &state)?;
+        let blob = self.store.xattrs(&vnode, &state)?;
         let exists = value(&blob, name)?.is_some();
         if create && exists {
             return Err(Error::Exists);
@@ -229,7 +216,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<(Usage, u64)> {
         let state = vnode.read();
         state.live()?;
-        let bytes = with(&self.blob(vnode, &state)?, name, new)?.len();
+        let bytes = with(&self.store.xattrs(vnode, &state)?, name, new)?.len();
         let before = sectors_of(state.inode.xattr_bytes as usize);
         let growth = Usage {
             inodes: 0,
@@ -262,19 +249,6 @@ impl<L: Layout> FileSystem<L> {
             Space::Acl if vnode.kind == FileKind::Symlink => Err(Error::NotSupported),
             Space::Acl => permit_owner(caller, &state.inode),
         }
-    }
-
-    /// The attribute blob, loaded once.
-    pub(crate) fn blob(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
-        if let Some(blob) = state.xattrs.get() {
-            return Ok(Arc::clone(blob));
-        }
-        let blob = if state.inode.xattr_bytes == 0 {
-            Vec::new()
-        } else {
-            self.store.layout.read_xattrs(View::Live, vnode.ino)?
-        };
-        Ok(Arc::clone(state.xattrs.get_or_init(|| Arc::new(blob))))
     }
 
     /// Replaces the blob. The caller settles the usage and joins the epoch.
@@ -314,7 +288,7 @@ impl<L: Layout> FileSystem<L> {
         if state.inode.xattr_bytes == 0 {
             return Ok(None);
         }
-        let blob = self.blob(vnode, state)?;
+        let blob = self.store.xattrs(vnode, state)?;
         value(&blob, name)?.map(acl::parse).transpose()
     }
 
@@ -330,7 +304,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(None);
         };
         acl::set_mode(&mut entries, mode);
-        let blob = self.blob(vnode, state)?;
+        let blob = self.store.xattrs(vnode, state)?;
         with(&blob, acl::ACCESS, Some(&acl::encode(&entries))).map(Some)
     }
 }

@@ -4,7 +4,7 @@ use crate::attr::Caller;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
-use crate::types::{InodeNo, View};
+use crate::types::InodeNo;
 
 const BUFFER_BYTES: u64 = 1 << 20;
 
@@ -16,10 +16,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `Invalid` for ranges that overlap before the source's end; otherwise as [`Self::read`] and
     /// [`Self::write`].
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn copy_range(
         &self,
-        view: View,
         caller: &Caller,
         from: InodeNo,
         from_offset: u64,
@@ -44,8 +42,8 @@ impl<L: Layout> FileSystem<L> {
         while done < length {
             let want = (length - done).min(BUFFER_BYTES) as usize;
             let at = to_offset.checked_add(done).ok_or(Error::TooLarge)?;
-            let read = self.read(view, from, from_offset + done, &mut buffer[..want]);
-            match read.and_then(|read| self.write(view, caller, to, at, &buffer[..read])) {
+            let read = self.read(from, from_offset + done, &mut buffer[..want]);
+            match read.and_then(|read| self.write(caller, to, at, &buffer[..read])) {
                 Ok(0) => break,
                 Ok(copied) => done += copied as u64,
                 Err(_) if done > 0 => break,

@@ -12,7 +12,8 @@ use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{State, Vnode, adjust};
-use crate::types::{InodeNo, Timestamp, View};
+use crate::transactions::{Access, Part};
+use crate::types::{InodeNo, Timestamp};
 use std::sync::Arc;
 
 const KEEP_SIZE: i32 = 1;
@@ -33,14 +34,12 @@ impl<L: Layout> FileSystem<L> {
     /// `Stale`, `Damaged`, device errors.
     pub fn fallocate(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         mode: i32,
         offset: u64,
         length: u64,
     ) -> Result<()> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
         if length == 0 {
@@ -50,6 +49,12 @@ impl<L: Layout> FileSystem<L> {
         if end > self.store.geometry.max_file_bytes {
             return Err(Error::TooLarge);
         }
+        self.uses(&vnode, Part::Size, Access::Write)?;
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Size, Access::Write),
+            (&vnode, Part::Content(0..u64::MAX), Access::Write),
+        ])?;
         let keep_size = mode & KEEP_SIZE != 0;
         // What is refused for its flags is refused before anything of it is done.
         match mode & !KEEP_SIZE {
@@ -82,7 +87,7 @@ impl<L: Layout> FileSystem<L> {
         let (mut block, last) = (offset >> self.store.block_shift, self.store.blocks_of(end));
         self.admit_range(vnode, block, last)?;
         while block < last {
-            let to = last.min(block + self.step_blocks);
+            let to = last.min(block.saturating_add(self.step_blocks));
             let reach = if to == last {
                 end
             } else {
@@ -186,7 +191,7 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    fn reserve_holes(
+    pub(crate) fn reserve_holes(
         &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
@@ -396,6 +401,9 @@ impl<L: Layout> FileSystem<L> {
 
     /// Gives each step of something large a group of its own.
     pub(crate) fn seal_step(&self) -> Result<()> {
+        if self.below.is_some() {
+            return Ok(());
+        }
         let mut writer = self.writer();
         self.capture(&mut writer, Take::Wanted, Cause::WriteBack)?;
         Ok(())

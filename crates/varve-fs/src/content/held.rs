@@ -13,7 +13,7 @@ use crate::attr::Caller;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Usage};
-use crate::types::{InodeNo, View};
+use crate::types::InodeNo;
 use crate::via::{HeldTimes, Via};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -41,14 +41,12 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::write`], also for what stopped it when a part was there.
     pub fn write_held(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
         times: HeldTimes,
     ) -> Result<HeldWrite> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         let written = self.write_or_over(&vnode, caller, offset, data, Via::Held(times))?;
         self.dirtied();

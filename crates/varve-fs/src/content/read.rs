@@ -11,11 +11,12 @@ use crate::inode::flags;
 use crate::layout::Layout;
 use crate::memory::read_ahead::Plan;
 use crate::memory::store::Store;
-use crate::memory::vnode::{ReadState, State, Vnode};
+use crate::memory::vnode::{Ground, ReadState, State, Vnode};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -30,16 +31,23 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`,
     /// device errors.
-    pub fn read(&self, view: View, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        let View::Live = view;
+    pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        self.uses_for_read(&vnode, offset..end)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Content(offset..end), Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let done = self.store.read(&vnode, offset, buffer)?;
         count(&self.store.counters.reads, 1);
         count(&self.store.counters.read_bytes, done as u64);
         if done > 0 {
             let last = (offset + done as u64 - 1) >> self.store.block_shift;
-            self.read_ahead.progress(&vnode, last);
+            if matches!(vnode.ground, Ground::Layout(_)) {
+                self.read_ahead.progress(&vnode, last);
+            }
         }
         self.touch(&vnode);
         Ok(done)
@@ -49,12 +57,12 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `Invalid` unless it is one; otherwise as [`Self::read`].
-    pub fn readlink(&self, view: View, ino: InodeNo) -> Result<Vec<u8>> {
-        let View::Live = view;
+    pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         if vnode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Read)?;
         let size = vnode.read().inode.size;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut target = vec![0; size.min(self.store.block_bytes)];
@@ -99,6 +107,46 @@ impl<L: Layout> FileSystem<L> {
 impl<L: Layout> Store<L> {
     /// See [`FileSystem::read`].
     pub fn read(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        match &vnode.ground {
+            Ground::Layout(_) => self.read_over_layout(vnode, offset, buffer),
+            Ground::Vnode(below) => self.read_over(vnode, below, offset, buffer),
+        }
+    }
+
+    /// Reads a file of a private tree: what it does not hide is read below.
+    fn read_over(
+        &self,
+        vnode: &Vnode,
+        below: &Vnode,
+        offset: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
+        let state = vnode.read();
+        state.live()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        let end = end.min(state.inode.size);
+        let mut at = offset;
+        while at < end {
+            at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..]) as u64;
+            let block = at >> self.block_shift;
+            let dirty = state.dirty.range(block..).next().map(|(block, _)| *block);
+            let pending = state.pending.within(block, u64::MAX).next();
+            let own = dirty.into_iter().chain(pending.map(|(start, ..)| start));
+            let to = own
+                .min()
+                .map_or(end, |own| end.min(own << self.block_shift));
+            if at >= to {
+                continue;
+            }
+            let part = &mut buffer[(at - offset) as usize..(to - offset) as usize];
+            let read = self.read(below, at, part)?;
+            part[read..].fill(0);
+            at = to;
+        }
+        Ok(end.saturating_sub(offset) as usize)
+    }
+
+    fn read_over_layout(&self, vnode: &Vnode, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let mut state = vnode.read();
         let mut done = 0;
         let mut overtaken = 0;

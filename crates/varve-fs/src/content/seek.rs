@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
-use crate::types::{InodeNo, View};
+use crate::transactions::{Access, Part};
+use crate::types::InodeNo;
 
 const LOOK_BLOCKS: u64 = 1024;
 
@@ -16,10 +17,11 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoData` at or beyond the end of the file, or if only a hole follows;
     /// otherwise as [`Self::read`].
-    pub fn seek(&self, view: View, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
-        let View::Live = view;
+    pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
+        self.uses(&vnode, Part::Size, Access::Read)?;
+        self.uses(&vnode, Part::Content(offset..u64::MAX), Access::Read)?;
         let state = vnode.read();
         state.live()?;
         let size = state.inode.size;
@@ -52,7 +54,7 @@ impl<L: Layout> FileSystem<L> {
             let mapped = self
                 .store
                 .mapped(vnode, state, next, LOOK_BLOCKS.min(end - next))?;
-            let written = mapped.iter().find(|m| m.pointer.is_some()).map(|m| m.block);
+            let written = mapped.iter().find(|m| m.is_written()).map(|m| m.block);
             let looked = next.saturating_add(LOOK_BLOCKS);
             let dirty = dirty.filter(|block| *block < looked);
             if let Some(found) = dirty.into_iter().chain(written).min() {
@@ -70,7 +72,7 @@ impl<L: Layout> FileSystem<L> {
             let mapped = self
                 .store
                 .mapped(vnode, state, at, LOOK_BLOCKS.min(end - at))?;
-            let mut mapped = mapped.iter().filter(|m| m.pointer.is_some()).peekable();
+            let mut mapped = mapped.iter().filter(|m| m.is_written()).peekable();
             let looked = at.saturating_add(LOOK_BLOCKS).min(end);
             while at < looked {
                 while mapped.next_if(|m| m.block < at).is_some() {}

@@ -239,7 +239,7 @@ impl<L: Layout> FileSystem<L> {
                 self.store.cache.take(&state.generation, block);
             }
         } else {
-            state.generation = Generation::new(self.table.birth());
+            state.generation = Generation::new(self.store.birth());
         }
     }
 }

@@ -14,7 +14,8 @@ use crate::inode::flags;
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, View};
+use crate::transactions::{Access, Outsider, Part};
+use crate::types::{FileKind, InodeNo};
 use crate::via::{HeldTimes, Via};
 use std::sync::Arc;
 
@@ -47,15 +48,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoSpace`, `TooLarge`, `ReadOnly`, `IsDirectory`, `Invalid` for other
     /// special files, `Stale`, `Damaged`, device errors.
-    pub fn write(
-        &self,
-        view: View,
-        caller: &Caller,
-        ino: InodeNo,
-        offset: u64,
-        data: &[u8],
-    ) -> Result<usize> {
-        self.write_via(view, caller, ino, offset, data, Via::Caller)
+    pub fn write(&self, caller: &Caller, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
+        self.write_via(caller, ino, offset, data, Via::Caller)
     }
 
     /// [`Self::write`] to a file that was opened before
@@ -65,25 +59,22 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::write`].
     pub fn write_opened(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
     ) -> Result<usize> {
-        self.write_via(view, caller, ino, offset, data, Via::Opened)
+        self.write_via(caller, ino, offset, data, Via::Opened)
     }
 
     fn write_via(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         offset: u64,
         data: &[u8],
         via: Via,
     ) -> Result<usize> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         let mut done = 0;
         for chunk in data.chunks(CHUNK_BYTES) {
@@ -109,8 +100,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::write`].
-    pub fn append(&self, view: View, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        let View::Live = view;
+    pub fn append(&self, caller: &Caller, ino: InodeNo, data: &[u8]) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         let chunk = self.write_chunk(&vnode, caller, None, data, Via::Caller)?;
         self.dirtied();
@@ -190,6 +180,8 @@ impl<L: Layout> FileSystem<L> {
         via: Via,
     ) -> Result<Chunk> {
         vnode.regular()?;
+        self.uses_for_write(vnode, at, data.len() as u64)?;
+        let outside = self.outside_write(vnode, at, data.len() as u64)?;
         loop {
             let operation = self.begin_write(vnode, at, data.len(), via)?;
             let mut state = vnode.write();
@@ -224,6 +216,11 @@ impl<L: Layout> FileSystem<L> {
             let grew = after.sectors > before.sectors || after.blocks > before.blocks;
             let longer = state.inode.size > size;
             let waiting = state.dirty.len() * self.store.block_bytes;
+            if outside.is_some() {
+                // As a commit: whoever reads it and commits is not durable before it.
+                state.join_epoch = true;
+                self.join(vnode, &mut state);
+            }
             drop(state);
             drop(operation);
             if longer {
@@ -231,6 +228,24 @@ impl<L: Layout> FileSystem<L> {
             }
             return Ok(Chunk { offset, grew });
         }
+    }
+
+    /// Where a write to a protected file may go; as one that is not in a transaction
+    /// does not know whether the file will end before or behind it, it has the size.
+    fn outside_write(
+        &self,
+        vnode: &Arc<Vnode>,
+        at: Option<u64>,
+        bytes: u64,
+    ) -> Result<Option<Outsider>> {
+        let content = match at {
+            Some(at) => at..at.saturating_add(bytes),
+            None => 0..u64::MAX,
+        };
+        self.as_outsider(&[
+            (vnode, Part::Content(content), Access::Write),
+            (vnode, Part::Size, Access::Write),
+        ])
     }
 
     /// Admits a write for its worst growth, or, where that does not fit, for

@@ -310,6 +310,25 @@ pub fn is_empty(key: &Key, blocks: &mut (impl DirectoryBlocks + ?Sized)) -> Resu
     Ok(false)
 }
 
+/// The cookies that a name may have.
+pub(crate) fn cookies(key: &Key, name: &[u8]) -> std::ops::RangeInclusive<u64> {
+    let run = name::Run::of(key, name);
+    run.first..=run.last
+}
+
+/// True if a directory cannot hold both names.
+pub(crate) fn is_same(key: &Key, a: &[u8], b: &[u8]) -> bool {
+    name::same(key, a, b)
+}
+
+/// Refuses what no entry may be called.
+///
+/// # Errors
+/// `NameTooLong`, `Invalid`.
+pub(crate) fn allowed(name: &[u8]) -> Result<()> {
+    name::allowed(name)
+}
+
 /// Takes an entry's name, inode, kind and cookie; false ends the listing.
 pub type Emit<'a> = dyn FnMut(&[u8], InodeNo, FileKind, u64) -> bool + 'a;
 

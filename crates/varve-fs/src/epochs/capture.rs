@@ -18,7 +18,7 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Lock, Ranked};
 use crate::memory::overlay::Overlay;
 use crate::memory::queues::Ended;
 use crate::memory::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
@@ -94,7 +94,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<Position> {
         self.check_failed()?;
         let take = if self.strict_order { Take::All } else { take };
-        let gate = Ranked::take(Rank::Gate, || self.gate.write());
+        let gate = Ranked::take(self.level.rank(Lock::Gate), || self.gate.write());
         let number = self.captures_started.fetch_add(1, Relaxed) + 1;
         let mut capture = Capture {
             fs: self,

@@ -14,7 +14,7 @@ use crate::layout::{Cause, Layout, Position};
 use crate::memory::vnode::Vnode;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{InodeNo, View};
+use crate::types::InodeNo;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};
 
@@ -27,14 +27,18 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// What made a write or flush fail; nothing is written afterwards.
     /// `NotDurable` if that was before.
-    pub fn fsync(&self, view: View, ino: InodeNo, data_only: bool) -> Result<()> {
-        let View::Live = view;
+    pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         self.make_durable(ino, data_only).map_err(too_late)
+    }
+
+    /// Nothing is made durable here: nothing changes, or it comes with a commit.
+    fn is_settled(&self) -> bool {
+        self.store.geometry.read_only.is_some() || self.below.is_some()
     }
 
     fn make_durable(&self, ino: InodeNo, data_only: bool) -> Result<()> {
         count(&self.store.counters.fsyncs, 1);
-        if self.store.geometry.read_only.is_some() {
+        if self.is_settled() {
             return Ok(());
         }
         let vnode = self.vnode(ino)?;
@@ -85,6 +89,9 @@ impl<L: Layout> FileSystem<L> {
     /// that carries the rest stays small.
     pub(crate) fn shrink_to_group(&self, vnode: &Arc<Vnode>) -> Result<()> {
         let group_bytes = self.store.geometry.group_bytes;
+        if self.below.is_some() {
+            return Ok(());
+        }
         let mut bytes = (vnode.read().dirty.len() * self.store.block_bytes) as u64;
         while bytes > group_bytes && !self.strict_order {
             let mut writer = self.writer();
@@ -99,7 +106,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Self::fsync`].
     pub fn sync(&self) -> Result<()> {
-        if self.store.geometry.read_only.is_some() {
+        if self.is_settled() {
             return Ok(());
         }
         let position = self.append_all(Cause::SyncAll).map_err(too_late)?;
@@ -111,7 +118,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Self::fsync`].
     pub fn checkpoint(&self) -> Result<()> {
-        if self.store.geometry.read_only.is_some() {
+        if self.is_settled() {
             return Ok(());
         }
         self.join_read_times();
@@ -120,7 +127,7 @@ impl<L: Layout> FileSystem<L> {
         made.inspect_err(|error| self.fail(error))
     }
 
-    fn commit(&self, position: Position) -> Result<()> {
+    pub(crate) fn commit(&self, position: Position) -> Result<()> {
         if self.committed.load(Acquire) >= position.0 {
             return self.check_failed();
         }

@@ -7,7 +7,7 @@
 
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Lock, Ranked};
 use crate::memory::queues::{EPOCH_MEMBERS, Queues};
 use crate::memory::vnode::{State, Vnode};
 use crate::types::Timestamp;
@@ -17,7 +17,7 @@ use varve_device::sync::MutexGuard;
 
 impl<L: Layout> FileSystem<L> {
     pub(crate) fn queues(&self) -> Ranked<MutexGuard<'_, Queues>> {
-        Ranked::take(Rank::Queue, || self.queues.lock())
+        Ranked::take(self.level.rank(Lock::Queue), || self.queues.lock())
     }
 
     /// Makes the vnode a member of the epoch.

@@ -17,7 +17,7 @@ impl<L: Layout> FileSystem<L> {
     /// One step for the file that has waited longest. Returns whether anything
     /// was done: not if none waits, nor if the layout has no room for the step.
     pub(crate) fn reap_step(&self) -> Result<bool> {
-        if self.check_writable().is_err() {
+        if self.below.is_some() || self.check_writable().is_err() {
             return Ok(false);
         }
         self.reaping.fetch_add(1, Relaxed);

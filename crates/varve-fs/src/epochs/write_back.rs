@@ -13,7 +13,7 @@ use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position, Purpose, Usage};
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Lock, Ranked};
 use crate::memory::queues::{EPOCH_CHARGE_BYTES, EPOCH_MEMBERS, NOT_WOKEN};
 use crate::memory::writer::Writer;
 use std::sync::atomic::Ordering::Relaxed;
@@ -31,7 +31,7 @@ const AGE_NS_MAX: u64 = 30_000_000_000;
 
 impl<L: Layout> FileSystem<L> {
     pub(crate) fn writer(&self) -> Ranked<MutexGuard<'_, Writer>> {
-        Ranked::take(Rank::Writer, || self.writer.lock())
+        Ranked::take(self.level.rank(Lock::Writer), || self.writer.lock())
     }
 
     /// Calls `waker` whenever the start-write threshold is passed, so that a
@@ -84,7 +84,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// What the layout fails with.
     pub fn write_back(&self) -> Result<bool> {
-        if self.check_writable().is_err() {
+        if self.below.is_some() || self.check_writable().is_err() {
             return Ok(false);
         }
         let until = self.write_back_until.load(Relaxed);
@@ -121,9 +121,13 @@ impl<L: Layout> FileSystem<L> {
 
     /// Writes back until less is dirty than stops access.
     pub(crate) fn relieve(&self) -> Result<()> {
-        let stops = || self.waits.bytes() > self.stop_access_bytes;
-        while stops() {
-            self.write_back_if(stops)?;
+        self.write_back_while(|| self.waits.bytes() > self.stop_access_bytes)
+    }
+
+    /// Writes back as long as that is wanted.
+    pub(crate) fn write_back_while(&self, wanted: impl Fn() -> bool) -> Result<()> {
+        while wanted() {
+            self.write_back_if(&wanted)?;
         }
         Ok(())
     }
@@ -177,6 +181,9 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// What the layout fails with.
     pub fn maintain(&self) -> Result<()> {
+        if self.below.is_some() {
+            return Ok(());
+        }
         for _ in 0..self.groups_waiting() {
             if !self.write_back()? {
                 break;

@@ -1,5 +1,6 @@
 //! What a directory was before changes that may be undone.
 
+use super::name_changes::NameChange;
 use super::overlay::Overlay;
 use super::vnode::{Dirty, State};
 use crate::inode::Inode;
@@ -15,6 +16,8 @@ pub(crate) struct Former {
     /// What each block was that a change touched: dirty, or as the layout has
     /// it.
     pub blocks: Vec<(u64, Option<Dirty>)>,
+    /// Of a private tree's directory: each name that was changed, by its cookie.
+    pub names: Vec<(u64, Option<NameChange>)>,
 }
 
 impl State {
@@ -26,7 +29,16 @@ impl State {
             logged_sectors: self.logged.sectors,
             pending: self.pending.clone(),
             blocks: Vec::new(),
+            names: Vec::new(),
         }));
+    }
+
+    /// To be called after each change of a private tree's name, with what was known
+    /// of it.
+    pub fn keep_name(&mut self, cookie: u64, name: Option<NameChange>) {
+        if let Some(former) = &mut self.former {
+            former.names.push((cookie, name));
+        }
     }
 
     /// To be called before each change of a block.

@@ -4,9 +4,11 @@
 pub(crate) mod cache;
 pub(crate) mod changes;
 pub(crate) mod former;
+pub(crate) mod name_changes;
 pub(crate) mod overlay;
 pub(crate) mod parked;
 pub(crate) mod passages;
+pub(crate) mod private;
 pub(crate) mod queues;
 pub(crate) mod read_ahead;
 pub(crate) mod store;

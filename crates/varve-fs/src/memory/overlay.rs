@@ -50,18 +50,21 @@ impl Overlay {
         (span.end > block).then_some((span.cover, span.end))
     }
 
-    /// Reserved ranges that overlap `from..to`, cut to it.
-    pub fn reserved(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let first = self
-            .spans
-            .range(..=from)
-            .next_back()
-            .map_or(from, |(start, _)| *start);
+    /// Ranges that overlap `from..to`, cut to it.
+    pub fn within(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64, Cover)> + '_ {
+        let first = self.spans.range(..=from).next_back();
+        let first = first.map_or(from, |(start, _)| *start);
         self.spans
             .range(first..to.max(first))
-            .filter(|(_, span)| span.cover != Cover::Hole)
-            .map(move |(start, span)| ((*start).max(from), span.end.min(to)))
-            .filter(|(start, end)| start < end)
+            .map(move |(start, span)| ((*start).max(from), span.end.min(to), span.cover))
+            .filter(|(start, end, _)| start < end)
+    }
+
+    /// Reserved ranges that overlap `from..to`, cut to it.
+    pub fn reserved(&self, from: u64, to: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.within(from, to)
+            .filter(|(_, _, cover)| *cover != Cover::Hole)
+            .map(|(start, end, _)| (start, end))
     }
 
     /// Makes a span begin at `block` if one runs across it.

@@ -138,10 +138,10 @@ impl<L: Layout> Store<L> {
     ) -> crate::Result<Plan<L::Pointer>> {
         let mapped = self.mapped(vnode, state, block, look)?;
         let mut fetch: Vec<Mapping<L::Pointer>> = Vec::new();
-        let stored = mapped.iter().find(|m| m.pointer.is_some());
+        let stored = mapped.iter().find(|m| m.is_written());
         let mut zeros_to = stored.map_or(block + look, |m| m.block);
         for m in mapped {
-            let Some(pointer) = m.pointer else { continue };
+            let Some(pointer) = m.pointer() else { continue };
             let behind = fetch
                 .last()
                 .is_some_and(|last| pointer.follows(&last.pointer));

@@ -1,16 +1,17 @@
 //! Blocks as the layout and the cache have them, under a vnode's overlays.
 //!
-//! Shared by the operations and the read-ahead threads.
+//! Shared by all trees, their operations and the read-ahead threads.
 
 use crate::error::{Error, Result};
 use crate::layout::{BlockPointer, Layout, LayoutGeometry, Mapping};
 use crate::memory::cache::BlockCache;
 use crate::memory::overlay::Cover;
-use crate::memory::vnode::{SECTOR_BYTES, State, Vnode};
+use crate::memory::vnode::{Ground, SECTOR_BYTES, State, Vnode, sectors_of};
 use crate::statistics::{Counters, count};
-use crate::types::View;
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Lanes;
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How often a block that moved while it was read is looked up again.
 const MOVED_TRIES: usize = 4;
@@ -23,6 +24,7 @@ pub(crate) struct Store<L: Layout> {
     pub geometry: LayoutGeometry,
     pub block_bytes: usize,
     pub block_shift: u32,
+    births: AtomicU64,
 }
 
 /// A block that exists besides the dirty ones.
@@ -30,17 +32,45 @@ pub(crate) struct Store<L: Layout> {
 pub(crate) struct Mapped<P> {
     pub block: u64,
     pub sectors: u64,
-    /// Where its content is; nowhere if it reads as zeros.
-    pub pointer: Option<P>,
+    pub content: Content<P>,
+}
+
+/// Where a block's content is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content<P> {
+    /// It reads as zeros.
+    Zeros,
+    /// In the layout.
+    At(P),
+    /// In the memory of the tree below.
+    Below,
+}
+
+impl<P: Copy> Mapped<P> {
+    /// Somebody has written it.
+    pub fn is_written(&self) -> bool {
+        !matches!(self.content, Content::Zeros)
+    }
+
+    /// Its place in the layout.
+    pub fn pointer(&self) -> Option<P> {
+        match self.content {
+            Content::At(pointer) => Some(pointer),
+            Content::Zeros | Content::Below => None,
+        }
+    }
 }
 
 impl<P: BlockPointer> Mapped<P> {
     fn of(mapping: Mapping<P>) -> Self {
-        let pointer = (!mapping.pointer.unwritten()).then_some(mapping.pointer);
+        let content = match mapping.pointer.unwritten() {
+            true => Content::Zeros,
+            false => Content::At(mapping.pointer),
+        };
         Mapped {
             block: mapping.block,
             sectors: u64::from(mapping.pointer.sectors()),
-            pointer,
+            content,
         }
     }
 }
@@ -60,8 +90,14 @@ impl<L: Layout> Store<L> {
             counters: Lanes::default(),
             block_bytes: geometry.block_bytes as usize,
             block_shift: geometry.block_bytes.trailing_zeros(),
+            births: AtomicU64::new(1),
             geometry,
         }
+    }
+
+    /// A number no vnode and no cache generation of any tree has had.
+    pub fn birth(&self) -> u64 {
+        self.births.fetch_add(1, Relaxed)
     }
 
     pub fn sectors_per_block(&self) -> u64 {
@@ -71,6 +107,13 @@ impl<L: Layout> Store<L> {
     /// Blocks that `bytes` reach into.
     pub fn blocks_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block_bytes as u64)
+    }
+
+    /// The part of `bytes`, of a file, that lies in a block, counted from its start.
+    pub fn within(&self, block: u64, bytes: &Range<u64>) -> Range<u64> {
+        let start = block << self.block_shift;
+        let place = |at: u64| at.saturating_sub(start).min(self.block_bytes as u64);
+        place(bytes.start)..place(bytes.end)
     }
 
     /// The blocks in `first..first + count` that exist according to overlays
@@ -86,22 +129,17 @@ impl<L: Layout> Store<L> {
         if state.logged.blocks == 0 || state.mapped_end.is_some_and(|end| first >= end) {
             return Ok(Vec::new());
         }
-        let found = match self.layout.map(View::Live, vnode.ino, first, count) {
-            Ok(found) => found,
-            Err(Error::NotFound) => Vec::new(), // its first group is on its way
-            Err(error) => return Err(error),
-        };
-        let found = found.into_iter().map(Mapped::of);
+        let mut all = self.mapped_below(vnode, first, count)?;
         if state.pending.is_empty() && state.flying.is_empty() {
-            return Ok(found.collect());
+            return Ok(all);
         }
         let covered = |block| state.pending.at(block).or_else(|| state.flying.at(block));
-        let mut all: Vec<_> = found.filter(|m| covered(m.block).is_none()).collect();
+        all.retain(|m| covered(m.block).is_none());
         let to = first.saturating_add(count);
         let reserved = |block| Mapped {
             block,
             sectors: self.sectors_per_block(),
-            pointer: None,
+            content: Content::Zeros,
         };
         for (start, end) in state.pending.reserved(first, to) {
             all.extend((start..end).map(reserved));
@@ -115,6 +153,111 @@ impl<L: Layout> Store<L> {
         }
         all.sort_unstable_by_key(|m| m.block);
         Ok(all)
+    }
+
+    /// The blocks that exist in the ground.
+    pub fn mapped_below(
+        &self,
+        vnode: &Vnode,
+        first: u64,
+        count: u64,
+    ) -> Result<Vec<Mapped<L::Pointer>>> {
+        let below = match &vnode.ground {
+            Ground::Vnode(below) => below,
+            Ground::Layout(view) => {
+                return match self.layout.map(*view, vnode.ino, first, count) {
+                    Ok(found) => Ok(found.into_iter().map(Mapped::of).collect()),
+                    Err(Error::NotFound) => Ok(Vec::new()), // its first group is on its way
+                    Err(error) => Err(error),
+                };
+            }
+        };
+        let state = below.read();
+        let mut all = self.mapped(below, &state, first, count)?;
+        let dirty = state.dirty.range(first..first.saturating_add(count));
+        let dirty = dirty.map(|(block, dirty)| Mapped {
+            block: *block,
+            sectors: sectors_of(dirty.data.len()),
+            content: Content::Below,
+        });
+        all.retain(|m| !state.dirty.contains_key(&m.block));
+        all.extend(dirty);
+        all.sort_unstable_by_key(|m| m.block);
+        Ok(all)
+    }
+
+    /// The first block at or after `from` that exists in the ground.
+    fn next_below(&self, vnode: &Vnode, from: u64) -> Result<Option<u64>> {
+        match &vnode.ground {
+            Ground::Vnode(below) => self.next_existing(below, &below.read(), from),
+            Ground::Layout(view) => match self.layout.next_mapped(*view, vnode.ino, from) {
+                Err(Error::NotFound) => Ok(None),
+                answer => answer,
+            },
+        }
+    }
+
+    /// What a block holds in the ground; it is not kept.
+    pub fn load_below(&self, vnode: &Vnode, block: u64) -> Result<Option<Loaded>> {
+        if let Ground::Vnode(below) = &vnode.ground {
+            return self.load_newest(below, block);
+        }
+        let Some(mapped) = self.mapped_below(vnode, block, 1)?.pop() else {
+            return Ok(None);
+        };
+        let Some(pointer) = mapped.pointer() else {
+            return Ok(Some(self.zeros()));
+        };
+        let mut data = self.fetch(vnode, &[Mapping { block, pointer }])?;
+        let data = data.pop().expect("one block was asked for");
+        Ok(Some(Loaded {
+            data,
+            sectors: mapped.sectors,
+        }))
+    }
+
+    /// What a block holds in the tree below.
+    pub fn load_newest(&self, below: &Vnode, block: u64) -> Result<Option<Loaded>> {
+        self.load_of(below, &below.read(), block)
+    }
+
+    /// What a block of a file holds, cut at its size.
+    pub fn load_of(&self, below: &Vnode, state: &State, block: u64) -> Result<Option<Loaded>> {
+        let loaded = match state.dirty.get(&block) {
+            Some(dirty) => Some(Loaded {
+                data: Arc::clone(&dirty.data),
+                sectors: sectors_of(dirty.data.len()),
+            }),
+            None => self.load(below, state, block)?,
+        };
+        // What lies beyond the size there must not show here.
+        let keep = state.inode.size.saturating_sub(block << self.block_shift);
+        Ok(loaded.map(|mut loaded| {
+            if loaded.data.len() as u64 > keep {
+                loaded.data = Arc::new(loaded.data[..keep as usize].to_vec());
+            }
+            loaded
+        }))
+    }
+
+    /// The attributes of a file of which none are in memory.
+    pub fn xattrs_below(&self, vnode: &Vnode) -> Result<Arc<Vec<u8>>> {
+        match &vnode.ground {
+            Ground::Layout(view) => self.layout.read_xattrs(*view, vnode.ino).map(Arc::new),
+            Ground::Vnode(below) => self.xattrs(below, &below.read()),
+        }
+    }
+
+    /// The attribute blob, loaded once.
+    pub fn xattrs(&self, vnode: &Vnode, state: &State) -> Result<Arc<Vec<u8>>> {
+        if let Some(blob) = state.xattrs.get() {
+            return Ok(Arc::clone(blob));
+        }
+        let blob = match state.inode.xattr_bytes {
+            0 => Arc::default(),
+            _ => self.xattrs_below(vnode)?,
+        };
+        Ok(Arc::clone(state.xattrs.get_or_init(|| blob)))
     }
 
     /// The one block, if it exists besides the dirty ones.
@@ -147,12 +290,9 @@ impl<L: Layout> Store<L> {
         }
         let mut at = from;
         loop {
-            let found = match self.layout.next_mapped(View::Live, vnode.ino, at) {
-                Ok(found) => found,
-                Err(Error::NotFound) => None,
-                Err(error) => return Err(error),
+            let Some(block) = self.next_below(vnode, at)? else {
+                return Ok(next);
             };
-            let Some(block) = found else { return Ok(next) };
             if next.is_some_and(|n| n <= block) {
                 return Ok(next);
             }
@@ -191,11 +331,14 @@ impl<L: Layout> Store<L> {
             Some((Cover::Hole, _)) => return Ok(None),
             Some((Cover::Reserved { .. }, _)) => return Ok(Some(self.zeros())),
         }
+        if let Ground::Vnode(below) = &vnode.ground {
+            return self.load_newest(below, block);
+        }
         for attempt in 1.. {
             let Some(mapped) = self.mapped_one(vnode, state, block)? else {
                 return Ok(None);
             };
-            let Some(pointer) = mapped.pointer else {
+            let Some(pointer) = mapped.pointer() else {
                 return Ok(Some(Loaded {
                     sectors: mapped.sectors,
                     ..self.zeros()
@@ -221,7 +364,7 @@ impl<L: Layout> Store<L> {
                 }
                 Err(error) => {
                     let now = self.mapped_one(vnode, state, block)?;
-                    if attempt == MOVED_TRIES || now.is_some_and(|m| m.pointer == Some(pointer)) {
+                    if attempt == MOVED_TRIES || now.is_some_and(|m| m.pointer() == Some(pointer)) {
                         self.report(vnode, block, &error);
                         return Err(error);
                     }

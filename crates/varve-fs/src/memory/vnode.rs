@@ -9,22 +9,25 @@
 //!   always preceded by those records, so it may state these counts.
 //! - A block that is dirty hides what the overlays say, those hide the cache
 //!   and the layout, `pending` before `flying`.
+//! - In a private tree (`docs/transactions.md`) the ground takes the layout's place:
+//!   `logged` and `pending` speak of it.
 //! - Dirty data never reaches beyond the size. What the layout holds may:
 //!   readers cut it, and whoever moves the size past it cuts it for good.
 
 use super::former::Former;
 use crate::inode::{Inode, flags};
 use crate::layout::Usage;
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Level, Lock, Rank, Ranked};
 use crate::memory::cache::Generation;
 use crate::memory::changes::Changes;
 use crate::memory::overlay::Overlay;
+use crate::memory::private::Private;
 use crate::memory::read_ahead::Ahead;
-use crate::types::{FileKind, InodeNo, Timestamp, Version};
+use crate::types::{FileKind, InodeNo, Timestamp, Version, View};
 use crate::{Attr, Error, Result};
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
-use varve_device::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use varve_device::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
 use varve_device::sync::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 pub(crate) const SECTOR_BYTES: u64 = 512;
@@ -92,6 +95,15 @@ pub(crate) enum Life {
     Freed,
 }
 
+/// What a file's blocks that are not in memory are asked of.
+#[derive(Clone, Debug)]
+pub(crate) enum Ground {
+    /// The layout, which knows nothing of a file that is new.
+    Layout(View),
+    /// The file in the tree below.
+    Vnode(Arc<Vnode>),
+}
+
 /// The changing part of a vnode.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -123,6 +135,8 @@ pub(crate) struct State {
     pub captured: u64,
     /// What a directory was, while a rename may have to undo its changes.
     pub former: Option<Box<Former>>,
+    /// In a private tree, of a file that exists in the ground.
+    pub private: Option<Box<Private>>,
 }
 
 impl State {
@@ -198,6 +212,10 @@ pub(crate) struct Vnode {
     pub atime_listed: AtomicBool,
     /// Where the reader is.
     pub ahead: Ahead,
+    /// What lies below it.
+    pub ground: Ground,
+    /// The [`Level`] of its tree.
+    pub level: AtomicU8,
     state: RwLock<State>,
 }
 
@@ -205,8 +223,30 @@ pub(crate) type ReadState<'a> = Ranked<RwLockReadGuard<'a, State>>;
 pub(crate) type WriteState<'a> = Ranked<RwLockWriteGuard<'a, State>>;
 
 impl Vnode {
-    /// A vnode for an inode of the layout (`logged`), or a new one.
-    pub fn new(inode: Inode, logged: bool, birth: u64) -> Self {
+    /// A vnode for a new file.
+    pub fn new(inode: Inode, birth: u64, level: Level) -> Self {
+        Self::make(inode, false, birth, Ground::Layout(View::Live), level, None)
+    }
+
+    /// A vnode for an inode that the ground has.
+    pub fn of(
+        inode: Inode,
+        birth: u64,
+        ground: Ground,
+        level: Level,
+        private: Option<Box<Private>>,
+    ) -> Self {
+        Self::make(inode, true, birth, ground, level, private)
+    }
+
+    fn make(
+        inode: Inode,
+        logged: bool,
+        birth: u64,
+        ground: Ground,
+        level: Level,
+        private: Option<Box<Private>>,
+    ) -> Self {
         let mut state = State {
             life: Life::Live,
             generation: Generation::new(birth),
@@ -225,6 +265,7 @@ impl Vnode {
             queued: 0,
             captured: 0,
             former: None,
+            private,
             inode,
         };
         if logged {
@@ -249,32 +290,39 @@ impl Vnode {
             atime_ns: AtomicI64::new(0),
             atime_listed: AtomicBool::new(false),
             ahead: Ahead::default(),
+            ground,
+            level: AtomicU8::new(level.0),
             state: RwLock::new(state),
         }
+    }
+
+    #[inline]
+    fn rank(&self, lock: Lock) -> Rank {
+        Level(self.level.load(Ordering::Relaxed)).rank(lock)
     }
 
     /// Shared access to a vnode that an entry leads to, or to a lone one.
     #[inline]
     pub fn read(&self) -> ReadState<'_> {
-        Ranked::take(Rank::Child, || self.state.read())
+        Ranked::take(self.rank(Lock::Child), || self.state.read())
     }
 
     /// Exclusive access, as [`Self::read`].
     #[inline]
     pub fn write(&self) -> WriteState<'_> {
-        Ranked::take(Rank::Child, || self.state.write())
+        Ranked::take(self.rank(Lock::Child), || self.state.write())
     }
 
     /// Shared access to a directory that is searched.
     #[inline]
     pub fn read_directory(&self) -> ReadState<'_> {
-        Ranked::take(Rank::Directory, || self.state.read())
+        Ranked::take(self.rank(Lock::Directory), || self.state.read())
     }
 
     /// Exclusive access to a directory whose entries change.
     #[inline]
     pub fn write_directory(&self) -> WriteState<'_> {
-        Ranked::take(Rank::Directory, || self.state.write())
+        Ranked::take(self.rank(Lock::Directory), || self.state.write())
     }
 
     /// Whether it could be read again, if nobody uses it. A file that is held

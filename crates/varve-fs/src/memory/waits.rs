@@ -38,6 +38,30 @@ impl Waits {
         }
     }
 
+    /// All of these wait, too.
+    pub fn add(&self, more: &Unwritten) {
+        for (sum, by) in self.parts(more) {
+            sum.fetch_add(by, Relaxed);
+        }
+    }
+
+    /// They do not any more, or are counted otherwise.
+    pub fn subtract(&self, less: &Unwritten) {
+        for (sum, by) in self.parts(less) {
+            sum.fetch_sub(by, Relaxed);
+        }
+    }
+
+    fn parts(&self, of: &Unwritten) -> [(&AtomicU64, u64); 5] {
+        [
+            (&self.bytes, of.bytes),
+            (&self.blocks, of.blocks),
+            (&self.further, of.further),
+            (&self.images, of.images),
+            (&self.ranges, of.ranges),
+        ]
+    }
+
     /// A block so long is dirty.
     #[inline]
     pub fn block_came(&self, bytes: usize) {

@@ -261,6 +261,7 @@ fn pointer(next_id: &mut u64, sectors: u32, unwritten: bool) -> MemoryPointer {
     *next_id += 1;
     MemoryPointer {
         id,
+        birth: id,
         sectors,
         unwritten,
     }

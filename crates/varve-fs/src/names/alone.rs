@@ -70,6 +70,9 @@ impl<L: Layout> FileSystem<L> {
             Known::Vnode(vnode) => return Ok(Taken::Vnode(vnode)),
             Known::Ended => return Err(Error::Stale),
             Known::Held => return Ok(Taken::Vnode(self.enter_vnode(ino)?)),
+            Known::Nothing if self.below.is_some() => {
+                return Ok(Taken::Vnode(self.enter_vnode(ino)?));
+            }
             Known::Nothing => {}
         }
         let inode = self.checked_inode(ino, |layout| layout.read_inode_once(View::Live, ino))?;

@@ -11,7 +11,7 @@ use crate::layout::{Layout, Usage};
 use crate::memory::vnode::{Dirty, State, Vnode, sectors_of};
 use crate::names::lookup::{LINKS_MAX, new_name};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -53,14 +53,13 @@ impl<L: Layout> FileSystem<L> {
     /// other than root, `NoSpace`, and as [`Self::lookup`].
     pub fn mknod(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
         mode: u32,
         rdev: u64,
     ) -> Result<Attr> {
-        self.make_node(view, caller, parent, name, mode, rdev, 0)
+        self.make_node(caller, parent, name, mode, rdev, 0)
     }
 
     /// [`Self::mknod`], held once on the caller's behalf: [`Self::release`] it.
@@ -70,20 +69,17 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::mknod`].
     pub fn mknod_held(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
         mode: u32,
         rdev: u64,
     ) -> Result<Attr> {
-        self.make_node(view, caller, parent, name, mode, rdev, 1)
+        self.make_node(caller, parent, name, mode, rdev, 1)
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     fn make_node(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
@@ -102,7 +98,6 @@ impl<L: Layout> FileSystem<L> {
         }
         let rdev = if device { rdev } else { 0 };
         self.make(
-            view,
             caller,
             parent,
             name,
@@ -121,14 +116,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `TooManyLinks`, otherwise as [`Self::mknod`].
-    pub fn mkdir(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-        mode: u32,
-    ) -> Result<Attr> {
+    pub fn mkdir(&self, caller: &Caller, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
         let new = New {
             kind: FileKind::Directory,
             mode,
@@ -137,7 +125,7 @@ impl<L: Layout> FileSystem<L> {
             nlink: 2,
             holds: 0,
         };
-        self.make(view, caller, parent, name, new)
+        self.make(caller, parent, name, new)
     }
 
     /// Makes a symbolic link.
@@ -147,7 +135,6 @@ impl<L: Layout> FileSystem<L> {
     /// empty one, otherwise as [`Self::mknod`].
     pub fn symlink(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
@@ -166,7 +153,7 @@ impl<L: Layout> FileSystem<L> {
             nlink: 1,
             holds: 0,
         };
-        self.make(view, caller, parent, name, new)
+        self.make(caller, parent, name, new)
     }
 
     /// Gives a file another name.
@@ -177,18 +164,17 @@ impl<L: Layout> FileSystem<L> {
     /// lost its last name, otherwise as [`Self::mknod`].
     pub fn link(
         &self,
-        view: View,
         caller: &Caller,
         ino: InodeNo,
         parent: InodeNo,
         name: &[u8],
     ) -> Result<Attr> {
-        let View::Live = view;
         new_name(name)?;
         let vnode = self.vnode(ino)?;
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
@@ -234,8 +220,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::mknod`].
-    pub fn tmpfile(&self, view: View, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
-        let View::Live = view;
+    pub fn tmpfile(&self, caller: &Caller, parent: InodeNo, mode: u32) -> Result<Attr> {
         let (directory, _operation) = self.begin_in(parent, ONE_INODE)?;
         let above = directory.write_directory();
         self.may_enter(caller, &directory, &above)?;
@@ -281,21 +266,14 @@ impl<L: Layout> FileSystem<L> {
         self.enter_new(inode, &new, Vec::new());
     }
 
-    fn make(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-        new: New<'_>,
-    ) -> Result<Attr> {
-        let View::Live = view;
+    fn make(&self, caller: &Caller, parent: InodeNo, name: &[u8], new: New<'_>) -> Result<Attr> {
         new_name(name)?;
         let target = Usage {
             inodes: 1,
             blocks: u64::from(!new.target.is_empty()),
             sectors: sectors_of(new.target.len()),
         };
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, target)?;
         let now = self.now();
         let mut above = directory.write_directory();
@@ -397,7 +375,7 @@ impl<L: Layout> FileSystem<L> {
     /// table and the epoch. Nobody knows of it.
     fn enter_new(&self, inode: Inode, new: &New<'_>, xattrs: Vec<u8>) -> Arc<Vnode> {
         let now = inode.btime;
-        let vnode = Arc::new(Vnode::new(inode, false, self.table.birth()));
+        let vnode = Arc::new(Vnode::new(inode, self.store.birth(), self.level));
         {
             let mut state = vnode.write();
             self.space.settle(Usage::default(), state.usage());

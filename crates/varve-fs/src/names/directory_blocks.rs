@@ -102,6 +102,11 @@ impl<L: Layout> FileSystem<L> {
                 self.waits.block_went(changed.data.len());
             }
         }
+        if let Some(private) = &mut state.private {
+            for (cookie, name) in former.names.into_iter().rev() {
+                private.names.restore(cookie, name);
+            }
+        }
         state.inode = former.inode;
         state.logged.blocks = former.logged_blocks;
         state.logged.sectors = former.logged_sectors;

@@ -8,15 +8,34 @@ use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
+use crate::memory::name_changes::Found;
 use crate::memory::vnode::{State, Vnode};
 use crate::names::directory_blocks::{Changed, Searched};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Links a file may have.
 pub(crate) const LINKS_MAX: u32 = u32::MAX / 2;
+
+/// An entry that is perhaps to be removed.
+pub(crate) enum NamedEntry {
+    /// In the directory's blocks.
+    Stored(directory::SearchedEntry),
+    /// In a directory of a private tree.
+    Overlaid(Found),
+}
+
+impl NamedEntry {
+    pub fn leads_to(&self) -> Found {
+        match self {
+            NamedEntry::Stored(entry) => entry.leads_to(),
+            NamedEntry::Overlaid(found) => *found,
+        }
+    }
+}
 
 impl<L: Layout> FileSystem<L> {
     /// What a name leads to; `.` and `..` work.
@@ -24,14 +43,8 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Stale`,
     /// `Damaged`, device errors.
-    pub fn lookup(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-    ) -> Result<Attr> {
-        self.look_up(view, caller, parent, name, 0)
+    pub fn lookup(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.look_up(caller, parent, name, 0)
     }
 
     /// [`Self::lookup`], held once on the caller's behalf: [`Self::release`]
@@ -39,28 +52,15 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// As [`Self::lookup`].
-    pub fn lookup_held(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-    ) -> Result<Attr> {
-        self.look_up(view, caller, parent, name, 1)
+    pub fn lookup_held(&self, caller: &Caller, parent: InodeNo, name: &[u8]) -> Result<Attr> {
+        self.look_up(caller, parent, name, 1)
     }
 
-    fn look_up(
-        &self,
-        view: View,
-        caller: &Caller,
-        parent: InodeNo,
-        name: &[u8],
-        holds: u64,
-    ) -> Result<Attr> {
-        let View::Live = view;
+    fn look_up(&self, caller: &Caller, parent: InodeNo, name: &[u8], holds: u64) -> Result<Attr> {
         count(&self.store.counters.lookups, 1);
         let directory = self.vnode(parent)?;
         directory.directory()?;
+        let outside = self.as_outsider(&[(&directory, Part::Name(name), Access::Read)])?;
         let vnode = {
             let state = directory.read_directory();
             state.live()?;
@@ -77,6 +77,12 @@ impl<L: Layout> FileSystem<L> {
             vnode.refs.fetch_add(holds, Relaxed);
             vnode
         };
+        drop(outside);
+        let used = self.uses(&vnode, Part::Attributes, Access::Read);
+        let used = used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read));
+        used.inspect_err(|_| {
+            vnode.refs.fetch_sub(holds, Relaxed);
+        })?;
         let state = vnode.read();
         if state.live().is_err() {
             // Not held, and removed since; or damage counted too few names.
@@ -109,8 +115,7 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.
-    pub fn parent(&self, view: View, ino: InodeNo) -> Result<InodeNo> {
-        let View::Live = view;
+    pub fn parent(&self, ino: InodeNo) -> Result<InodeNo> {
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
         let state = vnode.read();
@@ -174,10 +179,23 @@ impl<L: Layout> FileSystem<L> {
     #[inline]
     pub(crate) fn find(
         &self,
+        vnode: &Arc<Vnode>,
+        state: &State,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
+        if let Some(private) = &state.private {
+            return self.find_overlaid(vnode, state, private, name);
+        }
+        self.find_stored(vnode, state, name)
+    }
+
+    /// Searches the blocks of a directory.
+    pub(crate) fn find_stored(
+        &self,
         vnode: &Vnode,
         state: &State,
         name: &[u8],
-    ) -> Result<Option<(InodeNo, FileKind)>> {
+    ) -> Result<Option<Found>> {
         if state.inode.blocks == 0 {
             return if name.len() > directory::MAX_NAME_BYTES {
                 Err(Error::NameTooLong)
@@ -196,10 +214,14 @@ impl<L: Layout> FileSystem<L> {
     /// Searches a directory for a name that is to be removed.
     pub(crate) fn find_entry(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         name: &[u8],
-    ) -> Result<directory::SearchedEntry> {
+    ) -> Result<NamedEntry> {
+        if state.private.is_some() {
+            let found = self.find(vnode, state, name)?;
+            return found.map(NamedEntry::Overlaid).ok_or(Error::NotFound);
+        }
         if state.inode.blocks == 0 {
             return Err(match name.len() > directory::MAX_NAME_BYTES {
                 true => Error::NameTooLong,
@@ -212,7 +234,7 @@ impl<L: Layout> FileSystem<L> {
             state,
         };
         let entry = directory::search(&self.store.key(vnode), &mut blocks, name)?;
-        entry.ok_or(Error::NotFound)
+        entry.map(NamedEntry::Stored).ok_or(Error::NotFound)
     }
 
     /// Removes what [`Self::find_entry`] found; the directory has been locked
@@ -221,13 +243,16 @@ impl<L: Layout> FileSystem<L> {
         &self,
         vnode: &Arc<Vnode>,
         state: &mut State,
-        (name, entry): (&[u8], directory::SearchedEntry),
+        (name, entry): (&[u8], NamedEntry),
         now: Timestamp,
     ) -> Result<()> {
         let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::remove_entry(&key, blocks, entry)
-        })?;
+        match entry {
+            NamedEntry::Overlaid(_) => self.overlay_name(vnode, state, name, None, now)?,
+            NamedEntry::Stored(entry) => self.change_names(vnode, state, now, |blocks| {
+                directory::remove_entry(&key, blocks, entry)
+            })?,
+        }
         state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
         Ok(())
     }
@@ -243,11 +268,38 @@ impl<L: Layout> FileSystem<L> {
         now: Timestamp,
     ) -> Result<()> {
         let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::insert(&key, blocks, name, ino, kind)
-        })?;
+        if state.private.is_some() {
+            directory::allowed(name)?;
+            if self.find(vnode, state, name)?.is_some() {
+                return Err(Error::Exists);
+            }
+            self.overlay_name(vnode, state, name, Some((ino, kind)), now)?;
+        } else {
+            self.change_names(vnode, state, now, |blocks| {
+                directory::insert(&key, blocks, name, ino, kind)
+            })?;
+        }
         state.inode.size += entry_bytes(name);
         Ok(())
+    }
+
+    /// Lets a name lead elsewhere.
+    pub(crate) fn replace_name(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &mut State,
+        name: &[u8],
+        (ino, kind): Found,
+        now: Timestamp,
+    ) -> Result<()> {
+        if state.private.is_some() {
+            self.find(vnode, state, name)?.ok_or(Error::NotFound)?;
+            return self.overlay_name(vnode, state, name, Some((ino, kind)), now);
+        }
+        let key = self.store.key(vnode);
+        self.change_names(vnode, state, now, |blocks| {
+            directory::replace(&key, blocks, name, ino, kind).map(|_| ())
+        })
     }
 
     /// Removes a name.
@@ -258,10 +310,15 @@ impl<L: Layout> FileSystem<L> {
         name: &[u8],
         now: Timestamp,
     ) -> Result<()> {
-        let key = self.store.key(vnode);
-        self.change_names(vnode, state, now, |blocks| {
-            directory::remove(&key, blocks, name).map(|_| ())
-        })?;
+        if state.private.is_some() {
+            self.find(vnode, state, name)?.ok_or(Error::NotFound)?;
+            self.overlay_name(vnode, state, name, None, now)?;
+        } else {
+            let key = self.store.key(vnode);
+            self.change_names(vnode, state, now, |blocks| {
+                directory::remove(&key, blocks, name).map(|_| ())
+            })?;
+        }
         state.inode.size = state.inode.size.saturating_sub(entry_bytes(name));
         Ok(())
     }

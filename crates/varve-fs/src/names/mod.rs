@@ -4,6 +4,7 @@ mod alone;
 mod create;
 mod directory_blocks;
 pub(crate) mod lookup;
+mod overlaid;
 mod passages;
 mod readdir;
 mod rename;

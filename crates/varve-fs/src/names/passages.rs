@@ -7,7 +7,7 @@ use crate::layout::Layout;
 use crate::memory::passages::{Step, Trail};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, View};
+use crate::types::{FileKind, InodeNo};
 use crate::{Error, Result};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -20,13 +20,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NotFound`, `NotDirectory`, `AccessDenied`, `NameTooLong`, `Damaged`,
     /// device errors.
-    pub fn directory_at(
-        &self,
-        view: View,
-        caller: &Caller,
-        path: &[u8],
-    ) -> Result<Option<InodeNo>> {
-        let View::Live = view;
+    pub fn directory_at(&self, caller: &Caller, path: &[u8]) -> Result<Option<InodeNo>> {
         if path.iter().all(|byte| *byte == b'/') {
             return Ok(Some(InodeNo::ROOT));
         }

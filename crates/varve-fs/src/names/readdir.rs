@@ -1,12 +1,11 @@
 //! Listing directories.
 
 use crate::attr::Entry;
-use crate::directory;
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
-use crate::names::directory_blocks::Searched;
-use crate::types::{FileKind, InodeNo, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.
 const BATCH: usize = 128;
@@ -33,14 +32,13 @@ impl<L: Layout> FileSystem<L> {
     /// `NotDirectory`, `Stale`, `Damaged`, device errors.
     pub fn readdir(
         &self,
-        view: View,
         ino: InodeNo,
         after: u64,
         emit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<()> {
-        let View::Live = view;
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Names, Access::Read)])?;
         let mut after = after;
         let parent = {
             let state = vnode.read_directory();
@@ -67,21 +65,11 @@ impl<L: Layout> FileSystem<L> {
             batch.entries.clear();
             let listed = {
                 let state = vnode.read_directory();
-                if state.inode.blocks == 0 {
-                    Ok(())
-                } else {
-                    let key = self.store.key(&vnode);
-                    let mut blocks = Searched {
-                        store: &self.store,
-                        vnode: &vnode,
-                        state: &state,
-                    };
-                    directory::list(&key, &mut blocks, after, &mut |name, ino, kind, cookie| {
-                        batch.names.extend_from_slice(name);
-                        batch.entries.push((ino, kind, cookie, batch.names.len()));
-                        batch.entries.len() < BATCH
-                    })
-                }
+                self.list(&vnode, &state, after, &mut |name, ino, kind, cookie| {
+                    batch.names.extend_from_slice(name);
+                    batch.entries.push((ino, kind, cookie, batch.names.len()));
+                    batch.entries.len() < BATCH
+                })
             };
             let mut start = 0;
             for &(ino, kind, cookie, end) in &batch.entries {

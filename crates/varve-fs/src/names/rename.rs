@@ -14,17 +14,17 @@ use crate::account::prices::{NAME_BYTES, REPLACEMENT_BYTES};
 use crate::attr::{Caller, Rename};
 use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
-use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Usage};
-use crate::locks::{Rank, Ranked};
+use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{State, Vnode, WriteState};
 use crate::names::lookup::LINKS_MAX;
 use crate::names::rename_rules::{Names, check_request};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::types::{FileKind, InodeNo, Timestamp, View};
+use crate::transactions::{Access, Part};
+use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 
 /// Dirty data beyond this is written back before a rename takes its locks.
@@ -58,10 +58,8 @@ impl<L: Layout> FileSystem<L> {
     /// for `.` and `..`, `NotPermitted` by sticky bits and flags, `CrossesProjects`,
     /// `AccessDenied`, `NameTooLong`, `ReadOnly`, `Stale`, `Damaged`, device errors;
     /// `NoSpace` for a whiteout or a new name. Replacing is priced as removing.
-    #[expect(clippy::too_many_arguments, reason = "the system call's arguments")]
     pub fn rename(
         &self,
-        view: View,
         caller: &Caller,
         parent: InodeNo,
         name: &[u8],
@@ -69,15 +67,16 @@ impl<L: Layout> FileSystem<L> {
         new_name: &[u8],
         flags: Rename,
     ) -> Result<()> {
-        let View::Live = view;
         check_request(name, new_name, flags)?;
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;
         to.directory()?;
+        let _outside = self.outside_names(&[(parent, name), (new_parent, new_name)])?;
         self.write_back_source(&from, name, &to, new_name)?;
         let (operation, makes_name) = self.begin_rename(flags)?;
         let across = from.ino != to.ino;
-        let mutex = across.then(|| Ranked::take(Rank::Rename, || self.rename.lock()));
+        let mutex =
+            across.then(|| Ranked::take(self.level.rank(Lock::Rename), || self.rename.lock()));
         let above = if across {
             Some((self.ancestors(&from)?, self.ancestors(&to)?))
         } else {
@@ -163,9 +162,9 @@ impl<L: Layout> FileSystem<L> {
     /// so that what goes with the rename's group is little.
     fn write_back_source(
         &self,
-        from: &Vnode,
+        from: &Arc<Vnode>,
         name: &[u8],
-        to: &Vnode,
+        to: &Arc<Vnode>,
         new_name: &[u8],
     ) -> Result<()> {
         let source = self.find(from, &from.read_directory(), name)?;
@@ -220,6 +219,12 @@ impl<L: Layout> FileSystem<L> {
         let target = target
             .map(|found| self.named(parents.to.ino, found))
             .transpose()?;
+        if source.kind == FileKind::Directory {
+            self.uses(&source, Part::Place, Access::Write)?;
+        }
+        if let Some(target) = &target {
+            self.uses_for_end(target)?;
+        }
         let (mut state, mut target_state) = lock_children(&source, target.as_ref());
         state.live()?;
         target_state
@@ -287,12 +292,10 @@ impl<L: Layout> FileSystem<L> {
         if respelled {
             return self.respell(&from, &mut parents.from_state, names, source, now);
         }
-        let key = self.store.key(&to);
         parents.to_state_mut().keep_former();
         let entered = if replaces {
-            self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-                directory::replace(&key, blocks, names.new, source.ino, source.kind).map(|_| ())
-            })
+            let state = parents.to_state_mut();
+            self.replace_name(&to, state, names.new, (source.ino, source.kind), now)
         } else {
             let state = parents.to_state_mut();
             self.add_name(&to, state, names.new, source.ino, source.kind, now)
@@ -300,11 +303,8 @@ impl<L: Layout> FileSystem<L> {
         let both = entered.and_then(|()| match names.whiteout {
             None => self.remove_name(&from, &mut parents.from_state, names.old, now),
             Some(whiteout) => {
-                let (key, ino) = (self.store.key(&from), whiteout.ino);
-                self.change_names(&from, &mut parents.from_state, now, |blocks| {
-                    let device = FileKind::CharDevice;
-                    directory::replace(&key, blocks, names.old, ino, device).map(|_| ())
-                })
+                let device = (whiteout.ino, FileKind::CharDevice);
+                self.replace_name(&from, &mut parents.from_state, names.old, device, now)
             }
         });
         self.keep_or_restore(parents.to_state_mut(), both)
@@ -369,17 +369,11 @@ impl<L: Layout> FileSystem<L> {
         source.turn();
         target.turn();
         let (from, to) = (Arc::clone(parents.from), Arc::clone(parents.to));
-        let (from_key, to_key) = (self.store.key(&from), self.store.key(&to));
         parents.to_state_mut().keep_former();
-        let first = self.change_names(&to, parents.to_state_mut(), now, |blocks| {
-            directory::replace(&to_key, blocks, names.new, source.ino, source.kind).map(|_| ())
-        });
-        let both = first.and_then(|()| {
-            self.change_names(&from, &mut parents.from_state, now, |blocks| {
-                directory::replace(&from_key, blocks, names.old, target.ino, target.kind)
-                    .map(|_| ())
-            })
-        });
+        let (old, new) = ((source.ino, source.kind), (target.ino, target.kind));
+        let first = self.replace_name(&to, parents.to_state_mut(), names.new, old, now);
+        let both = first
+            .and_then(|()| self.replace_name(&from, &mut parents.from_state, names.old, new, now));
         self.keep_or_restore(parents.to_state_mut(), both)?;
         if across {
             move_directory_link(&source, &mut state, parents, true);
@@ -414,6 +408,10 @@ fn move_directory_link(vnode: &Vnode, state: &mut State, parents: &mut Parents<'
     } else {
         to.saturating_sub(1)
     };
+}
+
+fn lock_order(vnode: &Vnode) -> (bool, InodeNo) {
+    (vnode.kind != FileKind::Directory, vnode.ino)
 }
 
 fn lock_parents<'a>(
@@ -455,13 +453,14 @@ fn lock_parents<'a>(
     }
 }
 
-/// Locks what the names lead to, by number.
+/// Locks what the names lead to: directories before others, else by number, as a
+/// commit does that changes many.
 fn lock_children<'a>(
     source: &'a Arc<Vnode>,
     target: Option<&'a Arc<Vnode>>,
 ) -> (WriteState<'a>, Option<WriteState<'a>>) {
     match target {
-        Some(target) if target.ino < source.ino => {
+        Some(target) if lock_order(target) < lock_order(source) => {
             let target_state = target.write();
             (source.write(), Some(target_state))
         }

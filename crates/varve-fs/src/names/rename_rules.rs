@@ -2,8 +2,8 @@
 
 use crate::attr::Rename;
 use crate::error::{Error, Result};
+use crate::memory::name_changes::Found;
 use crate::names::create::Whiteout;
-use crate::names::unlink::Found;
 use crate::types::InodeNo;
 
 /// The two names of a rename and what they lead to.

@@ -45,7 +45,7 @@ fn assert_accounted(fs: &Fs) {
 fn a_file_that_nobody_has_is_removed_without_a_vnode() {
     let fs = fresh();
     let a = cold_file(&fs, "a");
-    let found = fs.lookup(LIVE, &root(), ROOT, b"a").unwrap();
+    let found = fs.lookup(&root(), ROOT, b"a").unwrap();
     fs.drop_caches();
     let vnodes = fs.statistics().vnodes;
     fs.t_unlink("a");
@@ -53,7 +53,7 @@ fn a_file_that_nobody_has_is_removed_without_a_vnode() {
     assert_eq!(fs.usage().inodes, 1);
     assert!(matches!(fs.t_lookup("a"), Err(Error::NotFound)));
     let gone = |when: &str| {
-        assert!(is_stale(fs.getattr(LIVE, a)), "{when}");
+        assert!(is_stale(fs.getattr(a)), "{when}");
         assert!(is_stale(fs.retain(a)), "{when}");
         assert!(is_stale(fs.hold(&found)), "{when}");
     };
@@ -70,7 +70,7 @@ fn a_file_that_nobody_has_is_removed_without_a_vnode() {
     assert_eq!((again.ino, again.version), (a, found.version + 1));
     fs.sync().unwrap();
     fs.drop_caches();
-    assert_eq!(fs.getattr(LIVE, a).unwrap().version, again.version);
+    assert_eq!(fs.getattr(a).unwrap().version, again.version);
     assert!(is_stale(fs.hold(&found)));
 }
 
@@ -78,22 +78,22 @@ fn a_file_that_nobody_has_is_removed_without_a_vnode() {
 fn one_of_several_names_leaves_the_file() {
     let fs = fresh();
     let a = cold_file(&fs, "a");
-    fs.link(LIVE, &root(), a, ROOT, b"b").unwrap();
+    fs.link(&root(), a, ROOT, b"b").unwrap();
     fs.sync().unwrap();
     fs.drop_caches();
-    let before = fs.getattr(LIVE, a).unwrap();
+    let before = fs.getattr(a).unwrap();
     fs.drop_caches();
     fs.t_unlink("a");
-    let now = fs.getattr(LIVE, a).unwrap();
+    let now = fs.getattr(a).unwrap();
     assert_eq!(now.nlink, 1);
     assert!(now.ctime > before.ctime);
     fs.sync().unwrap();
     let after = crash(&fs, None);
-    assert_eq!(after.getattr(LIVE, a).unwrap(), now);
+    assert_eq!(after.getattr(a).unwrap(), now);
     assert_eq!(after.t_content("b"), pattern(5000, 3));
     fs.drop_caches();
     fs.t_unlink("b");
-    assert!(is_stale(fs.getattr(LIVE, a)));
+    assert!(is_stale(fs.getattr(a)));
     assert_eq!(fs.usage().inodes, 1);
     assert_accounted(&fs);
 }
@@ -102,16 +102,16 @@ fn one_of_several_names_leaves_the_file() {
 fn a_file_that_is_held_lives_on_without_its_vnode() {
     let fs = fresh();
     let a = cold_file(&fs, "a");
-    let held = fs.lookup_held(LIVE, &root(), ROOT, b"a").unwrap();
+    let held = fs.lookup_held(&root(), ROOT, b"a").unwrap();
     fs.drop_caches();
     assert!(fs.table.get(a).is_none(), "only its count is in memory");
     fs.t_unlink("a");
-    assert_eq!(fs.getattr(LIVE, a).unwrap().nlink, 0);
+    assert_eq!(fs.getattr(a).unwrap().nlink, 0);
     fs.sync().unwrap();
     fs.drop_caches();
     assert_eq!(fs.t_read(held.ino), pattern(5000, 3));
     fs.release(a, 1);
-    assert!(is_stale(fs.getattr(LIVE, a)));
+    assert!(is_stale(fs.getattr(a)));
     assert_accounted(&fs);
     assert_eq!(fs.usage().inodes, 1);
 }
@@ -129,7 +129,7 @@ fn a_crash_leaves_the_file_whole_or_nothing() {
     fs.t_fsync(b);
     let after = crash(&fs, None);
     assert_eq!(after.t_names(ROOT), ["b"]);
-    assert!(is_stale(after.getattr(LIVE, a)));
+    assert!(is_stale(after.getattr(a)));
     assert_eq!(after.usage(), fs.usage());
 }
 
@@ -142,7 +142,7 @@ fn an_fsync_of_the_directory_logs_the_end() {
     fs.drop_caches();
     fs.t_unlink("a");
     fs.t_fsync(other);
-    assert!(is_stale(crash(&fs, None).getattr(LIVE, a)));
+    assert!(is_stale(crash(&fs, None).getattr(a)));
     assert_eq!(ends(&fs).len(), 1);
 }
 
@@ -156,14 +156,14 @@ fn between_its_end_and_the_group_nobody_gets_the_file_or_its_number() {
         let fs = weak.upgrade().unwrap();
         let meddle = move || {
             fs.drop_caches();
-            assert!(is_stale(fs.getattr(LIVE, a)));
+            assert!(is_stale(fs.getattr(a)));
             let made = fs.t_create(ROOT, "meanwhile").ino;
             assert_ne!(made, a);
         };
         std::thread::spawn(meddle).join().unwrap();
     }));
     fs.sync().unwrap();
-    assert!(is_stale(fs.getattr(LIVE, a)));
+    assert!(is_stale(fs.getattr(a)));
     assert_accounted(&fs);
 }
 
@@ -177,7 +177,7 @@ fn after_a_failed_append_the_file_stays_gone() {
         fs.t_unlink("a");
         assert!(fs.sync().is_err());
         fs.drop_caches();
-        assert!(is_stale(fs.getattr(LIVE, a)));
+        assert!(is_stale(fs.getattr(a)));
         assert!(matches!(fs.t_lookup("a"), Err(Error::NotFound)));
     }
 }
@@ -189,10 +189,10 @@ fn a_refused_or_failed_removal_changes_nothing() {
         mode: Some(0o1777),
         ..Default::default()
     };
-    fs.setattr(LIVE, &root(), ROOT, &mode).unwrap();
+    fs.setattr(&root(), ROOT, &mode).unwrap();
     let a = cold_file(&fs, "a");
     let usage = fs.usage();
-    let sticky = fs.unlink(LIVE, &user(7), ROOT, b"a");
+    let sticky = fs.unlink(&user(7), ROOT, b"a");
     assert!(matches!(sticky, Err(Error::NotPermitted)));
     fs.drop_caches();
     for after in 0..3u64 {
@@ -200,7 +200,7 @@ fn a_refused_or_failed_removal_changes_nothing() {
         let left = AtomicU64::new(after);
         let fails = move || left.fetch_sub(1, Relaxed) == 0;
         *fs.layout().fail_read.lock() = Some(Box::new(fails));
-        let removed = fs.unlink(LIVE, &root(), ROOT, b"a");
+        let removed = fs.unlink(&root(), ROOT, b"a");
         *fs.layout().fail_read.lock() = None;
         assert!(removed.is_err(), "read {after}");
         assert_eq!(fs.usage(), usage);
@@ -208,7 +208,7 @@ fn a_refused_or_failed_removal_changes_nothing() {
     }
     fs.drop_caches();
     fs.t_unlink("a");
-    assert!(is_stale(fs.getattr(LIVE, a)));
+    assert!(is_stale(fs.getattr(a)));
     assert_accounted(&fs);
 }
 
@@ -217,22 +217,19 @@ fn links_special_files_and_attributes_go_with_their_inodes() {
     let fs = fresh();
     let empty = fs.usage();
     let long = "x".repeat(2000);
-    fs.symlink(LIVE, &root(), ROOT, b"short", b"target")
-        .unwrap();
-    fs.symlink(LIVE, &root(), ROOT, b"long", long.as_bytes())
-        .unwrap();
-    fs.mknod(LIVE, &root(), ROOT, b"fifo", 0o010_644, 0)
-        .unwrap();
+    fs.symlink(&root(), ROOT, b"short", b"target").unwrap();
+    fs.symlink(&root(), ROOT, b"long", long.as_bytes()).unwrap();
+    fs.mknod(&root(), ROOT, b"fifo", 0o010_644, 0).unwrap();
     let file = fs.t_file("file", b"inline");
     let value = pattern(3000, 1);
-    fs.setxattr(LIVE, &root(), file, b"user.a", &value, false, false)
+    fs.setxattr(&root(), file, b"user.a", &value, false, false)
         .unwrap();
     fs.sync().unwrap();
     fs.drop_caches();
     for name in ["short", "long", "fifo", "file"] {
         fs.t_unlink(name);
     }
-    fs.rmdir(LIVE, &root(), ROOT, b"file").unwrap_err();
+    fs.rmdir(&root(), ROOT, b"file").unwrap_err();
     assert_accounted(&fs);
     assert_eq!(fs.usage(), empty);
     assert_eq!(ends(&fs).len(), 4);
@@ -246,7 +243,7 @@ fn a_large_file_is_freed_in_steps_all_the_same() {
     fs.sync().unwrap();
     fs.drop_caches();
     fs.t_unlink("a");
-    assert!(is_stale(fs.getattr(LIVE, a)));
+    assert!(is_stale(fs.getattr(a)));
     fs.unmount().unwrap();
     assert_eq!(fs.usage().inodes, 1);
     assert_eq!(fs.usage().blocks, 0);
@@ -333,7 +330,7 @@ fn others_may_ask_for_the_numbers_meanwhile() {
     }
     assert_accounted(&fs);
     assert_eq!(fs.usage().inodes, 1);
-    assert!(numbers.iter().all(|&ino| is_stale(fs.getattr(LIVE, ino))));
+    assert!(numbers.iter().all(|&ino| is_stale(fs.getattr(ino))));
     let mut ended: Vec<InodeNo> = ends(&fs).into_iter().map(|(ino, _)| ino).collect();
     ended.sort();
     ended.dedup();

@@ -4,8 +4,7 @@ use super::harness::*;
 use crate::{Caller, Error, InodeNo, Result, SetAttr, SetTime, Timestamp};
 
 fn set(fs: &Fs, caller: &Caller, ino: InodeNo, set: SetAttr) -> Result<u32> {
-    fs.setattr(LIVE, caller, ino, &set)
-        .map(|attr| attr.mode & 0o7777)
+    fs.setattr(caller, ino, &set).map(|attr| attr.mode & 0o7777)
 }
 
 fn mode(mode: u32) -> SetAttr {
@@ -71,7 +70,7 @@ fn changing_the_owner_ends_set_id_rights() {
         ..user(3)
     };
     set(&fs, &member, f, group(8)).unwrap();
-    assert_eq!(fs.getattr(LIVE, f).unwrap().gid, 8);
+    assert_eq!(fs.getattr(f).unwrap().gid, 8);
 }
 
 #[test]
@@ -79,9 +78,8 @@ fn writing_ends_set_id_rights_but_for_root() {
     let fs = fresh();
     let f = owned(&fs, 1, 0o6777);
     fs.t_write(f, 0, b"root");
-    assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, 0o6777);
+    assert_eq!(fs.getattr(f).unwrap().mode & 0o7777, 0o6777);
     fs.write(
-        LIVE,
         &Caller {
             checked: true,
             ..user(2)
@@ -91,9 +89,9 @@ fn writing_ends_set_id_rights_but_for_root() {
         b"kernel",
     )
     .unwrap();
-    assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, 0o6777);
-    fs.write(LIVE, &user(2), f, 0, b"other").unwrap();
-    assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, 0o777);
+    assert_eq!(fs.getattr(f).unwrap().mode & 0o7777, 0o6777);
+    fs.write(&user(2), f, 0, b"other").unwrap();
+    assert_eq!(fs.getattr(f).unwrap().mode & 0o7777, 0o777);
 }
 
 #[test]
@@ -105,8 +103,8 @@ fn set_group_id_without_group_execution_stays_for_the_group() {
     };
     for (caller, kept) in [(user(2), 0o666), (member, 0o2666), (Caller::root(), 0o6666)] {
         let f = owned(&fs, 1, 0o6666);
-        fs.write(LIVE, &caller, f, 0, b"x").unwrap();
-        assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o7777, kept);
+        fs.write(&caller, f, 0, b"x").unwrap();
+        assert_eq!(fs.getattr(f).unwrap().mode & 0o7777, kept);
         fs.t_unlink("f1-6666");
     }
     let f = owned(&fs, 3, 0o6777);
@@ -121,20 +119,16 @@ fn set_group_id_without_group_execution_stays_for_the_group() {
         checked: true,
         ..user(2)
     };
-    let before = fs.getattr(LIVE, f).unwrap();
+    let before = fs.getattr(f).unwrap();
     let kill = SetAttr {
         kill_set_id: true,
         ..Default::default()
     };
     assert_eq!(set(&fs, &checked, f, kill).unwrap(), 0o777);
-    let after = fs.getattr(LIVE, f).unwrap();
+    let after = fs.getattr(f).unwrap();
     assert!(after.ctime > before.ctime);
     assert_eq!(set(&fs, &checked, f, kill).unwrap(), 0o777);
-    assert_eq!(
-        fs.getattr(LIVE, f).unwrap().ctime,
-        after.ctime,
-        "nothing to do"
-    );
+    assert_eq!(fs.getattr(f).unwrap().ctime, after.ctime, "nothing to do");
 }
 
 #[test]
@@ -160,7 +154,7 @@ fn times_are_set_by_those_who_may() {
     ));
     set(&fs, &user(2), f, now).unwrap();
     set(&fs, &user(1), f, at).unwrap();
-    let attr = fs.getattr(LIVE, f).unwrap();
+    let attr = fs.getattr(f).unwrap();
     assert_eq!((attr.atime, attr.mtime), (when, when));
     assert!(attr.ctime > when);
     let f = owned(&fs, 1, 0o644);
@@ -169,17 +163,14 @@ fn times_are_set_by_those_who_may() {
         Err(Error::AccessDenied)
     ));
     fs.sync().unwrap();
-    assert_eq!(
-        crash(&fs, None).getattr(LIVE, f).unwrap(),
-        fs.getattr(LIVE, f).unwrap()
-    );
+    assert_eq!(crash(&fs, None).getattr(f).unwrap(), fs.getattr(f).unwrap());
 }
 
 #[test]
 fn access_follows_the_bits() {
     let fs = fresh();
     let f = owned(&fs, 1, 0o640);
-    let ask = |caller: &Caller, mask| fs.access(LIVE, caller, f, mask).is_ok();
+    let ask = |caller: &Caller, mask| fs.access(caller, f, mask).is_ok();
     assert!(ask(&user(1), 6) && !ask(&user(1), 1));
     assert!(ask(
         &Caller {
@@ -208,7 +199,7 @@ fn access_follows_the_bits() {
 }
 
 fn xset(fs: &Fs, caller: &Caller, f: InodeNo, name: &str, value: &[u8]) -> Result<()> {
-    fs.setxattr(LIVE, caller, f, name.as_bytes(), value, false, false)
+    fs.setxattr(caller, f, name.as_bytes(), value, false, false)
 }
 
 #[test]
@@ -216,25 +207,25 @@ fn extended_attributes_are_kept_and_listed() {
     let fs = fresh();
     let f = fs.t_create(ROOT, "f").ino;
     let root = Caller::root();
-    let get = |fs: &Fs, name: &str| fs.getxattr(LIVE, &root, f, name.as_bytes());
+    let get = |fs: &Fs, name: &str| fs.getxattr(&root, f, name.as_bytes());
     assert!(matches!(get(&fs, "user.a"), Err(Error::NoAttribute)));
     xset(&fs, &root, f, "user.a", b"one").unwrap();
     xset(&fs, &root, f, "security.b", b"").unwrap();
     xset(&fs, &root, f, "trusted.c", &[3; 10_000]).unwrap();
-    let create = fs.setxattr(LIVE, &root, f, b"user.a", b"", true, false);
+    let create = fs.setxattr(&root, f, b"user.a", b"", true, false);
     assert!(matches!(create, Err(Error::Exists)));
-    let replace = fs.setxattr(LIVE, &root, f, b"user.z", b"", false, true);
+    let replace = fs.setxattr(&root, f, b"user.z", b"", false, true);
     assert!(matches!(replace, Err(Error::NoAttribute)));
     fs.sync().unwrap();
     let after = crash(&fs, None);
     assert_eq!(get(&after, "user.a").unwrap(), b"one");
     assert_eq!(get(&after, "security.b").unwrap(), b"");
     assert_eq!(get(&after, "trusted.c").unwrap(), [3; 10_000]);
-    let names = after.listxattr(LIVE, &root, f).unwrap();
+    let names = after.listxattr(&root, f).unwrap();
     assert_eq!(names, [&b"security.b"[..], b"trusted.c", b"user.a"]);
-    assert_eq!(after.listxattr(LIVE, &user(1), f).unwrap().len(), 2);
-    after.removexattr(LIVE, &root, f, b"trusted.c").unwrap();
-    let again = after.removexattr(LIVE, &root, f, b"trusted.c");
+    assert_eq!(after.listxattr(&user(1), f).unwrap().len(), 2);
+    after.removexattr(&root, f, b"trusted.c").unwrap();
+    let again = after.removexattr(&root, f, b"trusted.c");
     assert!(matches!(again, Err(Error::NoAttribute)));
     after.unmount().unwrap();
 }
@@ -253,7 +244,7 @@ fn extended_attributes_have_limits_and_owners() {
         xset(&fs, &root, f, "user.b", &[0; 65_536]),
         Err(Error::NoSpace)
     ));
-    fs.removexattr(LIVE, &root, f, b"user.a").unwrap();
+    fs.removexattr(&root, f, b"user.a").unwrap();
     assert!(matches!(
         xset(&fs, &root, f, &"user.x".repeat(50), b""),
         Err(Error::Range)
@@ -276,9 +267,9 @@ fn extended_attributes_have_limits_and_owners() {
     ));
     xset(&fs, &user(1), f, "user.a", b"x").unwrap();
     xset(&fs, &root, f, "trusted.a", b"x").unwrap();
-    let hidden = fs.getxattr(LIVE, &user(1), f, b"trusted.a");
+    let hidden = fs.getxattr(&user(1), f, b"trusted.a");
     assert!(matches!(hidden, Err(Error::NoAttribute)));
-    let link = fs.symlink(LIVE, &root, ROOT, b"l", b"f").unwrap().ino;
+    let link = fs.symlink(&root, ROOT, b"l", b"f").unwrap().ino;
     assert!(matches!(
         xset(&fs, &root, link, "user.a", b""),
         Err(Error::NotPermitted)
@@ -300,25 +291,22 @@ fn access_control_lists_refine_the_bits() {
         (0x10, 6, NONE),
         (0x20, 0, NONE),
     ]);
-    assert!(fs.access(LIVE, &user(7), f, 4).is_err());
+    assert!(fs.access(&user(7), f, 4).is_err());
     xset(&fs, &user(1), f, ACCESS, &acl).unwrap();
     assert_eq!(
-        fs.getattr(LIVE, f).unwrap().mode & 0o777,
+        fs.getattr(f).unwrap().mode & 0o777,
         0o660,
         "the mask shows as the group"
     );
-    fs.access(LIVE, &user(7), f, 6).unwrap();
-    assert!(fs.access(LIVE, &user(8), f, 4).is_err());
+    fs.access(&user(7), f, 6).unwrap();
+    assert!(fs.access(&user(8), f, 4).is_err());
     set(&fs, &user(1), f, mode(0o640)).unwrap();
-    fs.access(LIVE, &user(7), f, 4).unwrap();
-    assert!(
-        fs.access(LIVE, &user(7), f, 2).is_err(),
-        "chmod narrows the mask"
-    );
+    fs.access(&user(7), f, 4).unwrap();
+    assert!(fs.access(&user(7), f, 2).is_err(), "chmod narrows the mask");
     let minimal = access_list(&[(1, 6, NONE), (4, 4, NONE), (0x20, 4, NONE)]);
     xset(&fs, &user(1), f, ACCESS, &minimal).unwrap();
-    assert_eq!(fs.getattr(LIVE, f).unwrap().mode & 0o777, 0o644);
-    assert!(fs.listxattr(LIVE, &user(1), f).unwrap().is_empty());
+    assert_eq!(fs.getattr(f).unwrap().mode & 0o777, 0o644);
+    assert!(fs.listxattr(&user(1), f).unwrap().is_empty());
     assert!(matches!(
         xset(&fs, &user(1), f, ACCESS, &acl[..20]),
         Err(Error::Invalid(_))
@@ -339,15 +327,15 @@ fn a_directory_whose_lists_would_be_too_long_is_not_made() {
     entries.extend([(4, 5, NONE), (0x10, 7, NONE), (0x20, 0, NONE)]);
     xset(&fs, &Caller::root(), d, DEFAULT, &access_list(&entries)).unwrap();
     fs.sync().unwrap();
-    let before = (fs.usage(), fs.getattr(LIVE, d).unwrap());
-    let made = fs.mkdir(LIVE, &Caller::root(), d, b"e", 0o755);
+    let before = (fs.usage(), fs.getattr(d).unwrap());
+    let made = fs.mkdir(&Caller::root(), d, b"e", 0o755);
     assert!(matches!(made, Err(Error::NoSpace)), "{made:?}");
-    assert_eq!((fs.usage(), fs.getattr(LIVE, d).unwrap()), before);
+    assert_eq!((fs.usage(), fs.getattr(d).unwrap()), before);
     assert!(fs.t_names(d).is_empty());
     let file = fs.t_create(d, "f").ino;
-    let list = fs.getxattr(LIVE, &Caller::root(), file, ACCESS.as_bytes());
+    let list = fs.getxattr(&Caller::root(), file, ACCESS.as_bytes());
     assert_eq!(list.unwrap().len(), 4 + 8 * entries.len());
-    let unnamed = fs.tmpfile(LIVE, &Caller::root(), d, 0o600).unwrap();
+    let unnamed = fs.tmpfile(&Caller::root(), d, 0o600).unwrap();
     fs.release(unnamed.ino, 1);
 }
 
@@ -367,17 +355,16 @@ fn default_lists_are_inherited() {
         (0x20, 0, NONE),
     ]);
     xset(&fs, &root, d, DEFAULT, &acl).unwrap();
-    let f = fs.mknod(LIVE, &root, d, b"f", 0o664, 0).unwrap();
+    let f = fs.mknod(&root, d, b"f", 0o664, 0).unwrap();
     assert_eq!(f.mode & 0o777, 0o660, "the list takes the umask's place");
-    fs.access(LIVE, &user(7), f.ino, 6).unwrap();
-    let sub = fs.mkdir(LIVE, &root, d, b"s", 0o755).unwrap();
+    fs.access(&user(7), f.ino, 6).unwrap();
+    let sub = fs.mkdir(&root, d, b"s", 0o755).unwrap();
     assert_eq!(
-        fs.getxattr(LIVE, &root, sub.ino, DEFAULT.as_bytes())
-            .unwrap(),
+        fs.getxattr(&root, sub.ino, DEFAULT.as_bytes()).unwrap(),
         acl
     );
-    let deep = fs.mknod(LIVE, &root, sub.ino, b"f", 0o600, 0).unwrap();
-    assert!(fs.access(LIVE, &user(7), deep.ino, 4).is_err());
+    let deep = fs.mknod(&root, sub.ino, b"f", 0o600, 0).unwrap();
+    assert!(fs.access(&user(7), deep.ino, 4).is_err());
     fs.unmount().unwrap();
 }
 
@@ -388,7 +375,7 @@ fn damaged_inodes_and_entries_give_errors() {
     let fs = fresh();
     let f = fs.t_file("f", &pattern(9_000, 1));
     let d = fs.t_mkdir(ROOT, "d");
-    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    fs.link(&Caller::root(), f, ROOT, b"g").unwrap();
     fs.unmount().unwrap();
     let damage = |ino: InodeNo, change: &dyn Fn(&mut Inode)| -> Fs {
         let memory: MemoryLayout = fs.layout().memory().crash();
@@ -408,7 +395,7 @@ fn damaged_inodes_and_entries_give_errors() {
     // One link too few: the second name leads to what is gone.
     let hurt = damage(f, &|inode| inode.nlink = 1);
     hurt.t_unlink("f");
-    let again = hurt.unlink(LIVE, &caller, ROOT, b"g");
+    let again = hurt.unlink(&caller, ROOT, b"g");
     assert!(matches!(again, Err(Error::Stale | Error::Damaged { .. })));
     hurt.sync().unwrap();
     assert!(matches!(hurt.t_lookup("g"), Err(Error::Damaged { .. })));
@@ -416,7 +403,7 @@ fn damaged_inodes_and_entries_give_errors() {
     let hurt = damage(d, &|inode| inode.parent = d);
     assert!(matches!(hurt.t_lookup("d"), Err(Error::Damaged { .. })));
     assert!(matches!(
-        hurt.rmdir(LIVE, &caller, ROOT, b"d"),
+        hurt.rmdir(&caller, ROOT, b"d"),
         Err(Error::Damaged { .. })
     ));
     assert!(matches!(
@@ -426,7 +413,7 @@ fn damaged_inodes_and_entries_give_errors() {
     // A kind that the entry denies.
     let hurt = damage(f, &|inode| inode.mode = 0o010_644);
     assert!(matches!(
-        hurt.unlink(LIVE, &caller, ROOT, b"f"),
+        hurt.unlink(&caller, ROOT, b"f"),
         Err(Error::Damaged { .. })
     ));
 }

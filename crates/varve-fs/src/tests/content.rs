@@ -22,8 +22,8 @@ fn everywhere(fs: &Fs, ino: InodeNo, expected: &[u8]) {
     let after = crash(fs, None);
     assert!(after.t_read(ino) == expected, "after a crash");
     assert_eq!(
-        after.getattr(LIVE, ino).unwrap().sectors,
-        fs.getattr(LIVE, ino).unwrap().sectors
+        after.getattr(ino).unwrap().sectors,
+        fs.getattr(ino).unwrap().sectors
     );
     assert_eq!(fs.layout().usage(), fs.usage());
 }
@@ -33,7 +33,7 @@ fn small_files_stay_in_the_inode_until_they_grow() {
     let fs = fresh();
     let a = fs.t_file("a", b"tiny");
     everywhere(&fs, a, b"tiny");
-    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 0);
+    assert_eq!(fs.getattr(a).unwrap().sectors, 0);
     fs.t_write(a, 2, &[b'x'; 126]);
     let mut expected = b"ti".to_vec();
     expected.extend([b'x'; 126]);
@@ -41,11 +41,11 @@ fn small_files_stay_in_the_inode_until_they_grow() {
     fs.t_write(a, 128, b"!");
     expected.push(b'!');
     everywhere(&fs, a, &expected);
-    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 1);
+    assert_eq!(fs.getattr(a).unwrap().sectors, 1);
     fs.t_truncate(a, 0);
     fs.t_write(a, 0, b"again");
     everywhere(&fs, a, b"again");
-    assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, 0);
+    assert_eq!(fs.getattr(a).unwrap().sectors, 0);
 }
 
 #[test]
@@ -74,19 +74,19 @@ fn holes_read_as_zeros_and_cost_nothing() {
     let fs = fresh();
     let a = fs.t_create(ROOT, "a").ino;
     fs.t_write(a, 1 << 40, b"far");
-    let attr = fs.getattr(LIVE, a).unwrap();
+    let attr = fs.getattr(a).unwrap();
     assert_eq!((attr.size, attr.sectors), ((1 << 40) + 3, 1));
     let mut buffer = [1; 100];
-    assert_eq!(fs.read(LIVE, a, 12_345, &mut buffer).unwrap(), 100);
+    assert_eq!(fs.read(a, 12_345, &mut buffer).unwrap(), 100);
     assert_eq!(buffer, [0; 100]);
-    assert_eq!(fs.read(LIVE, a, (1 << 40) - 1, &mut buffer).unwrap(), 4);
+    assert_eq!(fs.read(a, (1 << 40) - 1, &mut buffer).unwrap(), 4);
     assert_eq!(&buffer[..4], b"\0far");
     fs.t_truncate(a, 100);
     everywhere(&fs, a, &[0; 100]);
-    let beyond = fs.write(LIVE, &root(), a, 1 << 60, b"x");
+    let beyond = fs.write(&root(), a, 1 << 60, b"x");
     assert!(matches!(beyond, Err(Error::TooLarge)));
     assert!(matches!(
-        fs.write(LIVE, &root(), a, u64::MAX, b"x"),
+        fs.write(&root(), a, u64::MAX, b"x"),
         Err(Error::TooLarge)
     ));
 }
@@ -128,7 +128,7 @@ fn append_goes_to_the_end() {
     for i in 0..300 {
         let piece = pattern(i, i as u8);
         assert_eq!(
-            fs.append(LIVE, &root(), a, &piece).unwrap(),
+            fs.append(&root(), a, &piece).unwrap(),
             expected.len() as u64
         );
         expected.extend(piece);
@@ -160,8 +160,7 @@ fn punching_and_zeroing() {
                 if logged {
                     fs.sync().unwrap();
                 }
-                fs.fallocate(LIVE, &root(), a, mode, offset, length)
-                    .unwrap();
+                fs.fallocate(&root(), a, mode, offset, length).unwrap();
                 let end = ((offset + length) as usize).min(20_000);
                 expected[offset as usize..end].fill(0);
                 everywhere(&fs, a, &expected);
@@ -174,12 +173,11 @@ fn punching_and_zeroing() {
 fn a_reservation_holds_space_and_reads_as_zeros() {
     let fs = fresh();
     let a = fs.t_file("a", b"head");
-    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 40_960)
-        .unwrap();
-    let attr = fs.getattr(LIVE, a).unwrap();
+    fs.fallocate(&root(), a, KEEP_SIZE, 0, 40_960).unwrap();
+    let attr = fs.getattr(a).unwrap();
     assert_eq!(attr.size, 4);
     assert_eq!(attr.sectors, 1 + 9 * 8);
-    fs.fallocate(LIVE, &root(), a, 0, 0, 40_960).unwrap();
+    fs.fallocate(&root(), a, 0, 0, 40_960).unwrap();
     let mut expected = b"head".to_vec();
     expected.resize(40_960, 0);
     everywhere(&fs, a, &expected);
@@ -191,14 +189,14 @@ fn a_reservation_holds_space_and_reads_as_zeros() {
     fs.t_truncate(a, 5000);
     expected.truncate(5000);
     everywhere(&fs, a, &expected);
-    let bad = fs.fallocate(LIVE, &root(), a, 8, 0, 4096);
+    let bad = fs.fallocate(&root(), a, 8, 0, 4096);
     assert!(matches!(bad, Err(Error::NotSupported)));
     assert!(matches!(
-        fs.fallocate(LIVE, &root(), a, 2, 0, 1),
+        fs.fallocate(&root(), a, 2, 0, 1),
         Err(Error::NotSupported)
     ));
     assert!(matches!(
-        fs.fallocate(LIVE, &root(), a, 0, 0, 0),
+        fs.fallocate(&root(), a, 0, 0, 0),
         Err(Error::Invalid(_))
     ));
 }
@@ -207,16 +205,14 @@ fn a_reservation_holds_space_and_reads_as_zeros() {
 fn a_truncate_to_the_same_size_gives_a_reservation_back() {
     let fs = fresh();
     let a = fs.t_file("a", &pattern(10_000, 1));
-    let before = fs.getattr(LIVE, a).unwrap().sectors;
-    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 1 << 20)
-        .unwrap();
+    let before = fs.getattr(a).unwrap().sectors;
+    fs.fallocate(&root(), a, KEEP_SIZE, 0, 1 << 20).unwrap();
     for synced in [false, true] {
-        assert!(fs.getattr(LIVE, a).unwrap().sectors > before);
+        assert!(fs.getattr(a).unwrap().sectors > before);
         fs.t_truncate(a, 10_000);
-        assert_eq!(fs.getattr(LIVE, a).unwrap().sectors, before, "{synced}");
+        assert_eq!(fs.getattr(a).unwrap().sectors, before, "{synced}");
         everywhere(&fs, a, &pattern(10_000, 1));
-        fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 0, 1 << 20)
-            .unwrap();
+        fs.fallocate(&root(), a, KEEP_SIZE, 0, 1 << 20).unwrap();
         fs.sync().unwrap();
     }
 }
@@ -230,7 +226,7 @@ fn a_reservation_beyond_the_volume_takes_nothing() {
     let fs = fresh_with(memory, Options::default());
     let a = fs.t_create(ROOT, "a").ino;
     let before = fs.usage();
-    let refused = fs.fallocate(LIVE, &root(), a, 0, 0, 1 << 50);
+    let refused = fs.fallocate(&root(), a, 0, 0, 1 << 50);
     assert!(matches!(refused, Err(Error::NoSpace)));
     assert_eq!(fs.usage(), before);
 }
@@ -241,11 +237,10 @@ fn seeking_finds_data_and_holes() {
     let a = fs.t_create(ROOT, "a").ino;
     fs.t_write(a, 8192, &[1; 4096]);
     fs.t_write(a, 40_960, &[1; 100]);
-    fs.fallocate(LIVE, &root(), a, KEEP_SIZE, 20_480, 4096)
-        .unwrap();
+    fs.fallocate(&root(), a, KEEP_SIZE, 20_480, 4096).unwrap();
     for round in 0..3 {
-        let data = |at| fs.seek(LIVE, a, at, Whence::Data).ok();
-        let hole = |at| fs.seek(LIVE, a, at, Whence::Hole).ok();
+        let data = |at| fs.seek(a, at, Whence::Data).ok();
+        let hole = |at| fs.seek(a, at, Whence::Hole).ok();
         assert_eq!(data(0), Some(8192), "round {round}");
         assert_eq!(data(9_000), Some(9_000));
         assert_eq!(data(12_288), Some(40_960), "a reserved block is a hole");
@@ -259,11 +254,8 @@ fn seeking_finds_data_and_holes() {
         }
     }
     let tiny = fs.t_file("tiny", b"abc");
-    assert_eq!(fs.seek(LIVE, tiny, 1, Whence::Hole).unwrap(), 3);
-    assert!(matches!(
-        fs.seek(LIVE, tiny, 3, Whence::Data),
-        Err(Error::NoData)
-    ));
+    assert_eq!(fs.seek(tiny, 1, Whence::Hole).unwrap(), 3);
+    assert!(matches!(fs.seek(tiny, 3, Whence::Data), Err(Error::NoData)));
 }
 
 #[test]
@@ -273,18 +265,15 @@ fn copying_within_and_between_files() {
     let a = fs.t_file("a", &data);
     let b = fs.t_create(ROOT, "b").ino;
     let copied = fs
-        .copy_range(LIVE, &root(), a, 1_000, b, 50, u64::MAX >> 1)
+        .copy_range(&root(), a, 1_000, b, 50, u64::MAX >> 1)
         .unwrap();
     assert_eq!(copied, (3 << 20) - 1_000);
     let mut expected = vec![0; 50];
     expected.extend(&data[1_000..]);
     everywhere(&fs, b, &expected);
-    let over = fs.copy_range(LIVE, &root(), a, 0, a, 10, 100);
+    let over = fs.copy_range(&root(), a, 0, a, 10, 100);
     assert!(matches!(over, Err(Error::Invalid(_))));
-    assert_eq!(
-        fs.copy_range(LIVE, &root(), a, 0, a, 200, 100).unwrap(),
-        100
-    );
+    assert_eq!(fs.copy_range(&root(), a, 0, a, 200, 100).unwrap(), 100);
 }
 
 #[test]
@@ -292,7 +281,7 @@ fn a_copy_within_a_file_ends_where_the_file_ended() {
     let fs = fresh();
     let data = pattern(8_192, 5);
     let a = fs.t_file("a", &data);
-    let copied = fs.copy_range(LIVE, &root(), a, 4_096, a, 16_384, 8_192);
+    let copied = fs.copy_range(&root(), a, 4_096, a, 16_384, 8_192);
     assert_eq!(copied.unwrap(), 4_096, "the rest came with the copy itself");
     let mut expected = data.clone();
     expected.resize(16_384, 0);
@@ -300,9 +289,9 @@ fn a_copy_within_a_file_ends_where_the_file_ended() {
     everywhere(&fs, a, &expected);
     // The ranges overlap only behind the end.
     let size = expected.len() as u64;
-    let copied = fs.copy_range(LIVE, &root(), a, size - 10, a, size, 100);
+    let copied = fs.copy_range(&root(), a, size - 10, a, size, 100);
     assert_eq!(copied.unwrap(), 10);
-    let behind = fs.copy_range(LIVE, &root(), a, size + 10, a, 0, 100);
+    let behind = fs.copy_range(&root(), a, size + 10, a, 0, 100);
     assert_eq!(behind.unwrap(), 0);
 }
 
@@ -327,7 +316,7 @@ fn sequential_misses_read_more_and_more() {
     let before = fs.statistics();
     let mut buffer = vec![0; 4096];
     for block in 0..1024usize {
-        fs.read(LIVE, a, block as u64 * 4096, &mut buffer).unwrap();
+        fs.read(a, block as u64 * 4096, &mut buffer).unwrap();
         assert!(buffer == data[block * 4096..][..4096]);
     }
     let after = fs.statistics();
@@ -348,7 +337,7 @@ fn threads_fetch_ahead_of_a_reader() {
     fs.drop_caches();
     let mut buffer = vec![0; 65_536];
     for at in (0..data.len()).step_by(buffer.len()) {
-        fs.read(LIVE, a, at as u64, &mut buffer).unwrap();
+        fs.read(a, at as u64, &mut buffer).unwrap();
         assert!(buffer == data[at..at + buffer.len()], "{at}");
     }
     drop(fs); // joins the threads
@@ -365,7 +354,7 @@ fn large_truncates_and_frees_go_in_steps() {
     fs.t_truncate(a, 10_000);
     assert_eq!(fs.t_read(a), &data[..10_000]);
     fs.t_unlink("b");
-    assert!(matches!(fs.getattr(LIVE, b), Err(Error::Stale)));
+    assert!(matches!(fs.getattr(b), Err(Error::Stale)));
     fs.sync().unwrap();
     assert!(fs.usage().blocks > 100, "most is still to be freed");
     let half = crash(&fs, None);
@@ -385,20 +374,14 @@ fn large_truncates_and_frees_go_in_steps() {
 #[test]
 fn special_files_have_no_content() {
     let fs = fresh();
-    let fifo = fs
-        .mknod(LIVE, &root(), ROOT, b"p", 0o010_644, 0)
-        .unwrap()
-        .ino;
+    let fifo = fs.mknod(&root(), ROOT, b"p", 0o010_644, 0).unwrap().ino;
+    assert!(matches!(fs.read(fifo, 0, &mut [0]), Err(Error::Invalid(_))));
     assert!(matches!(
-        fs.read(LIVE, fifo, 0, &mut [0]),
-        Err(Error::Invalid(_))
-    ));
-    assert!(matches!(
-        fs.read(LIVE, ROOT, 0, &mut [0]),
+        fs.read(ROOT, 0, &mut [0]),
         Err(Error::IsDirectory)
     ));
     assert!(matches!(
-        fs.write(LIVE, &root(), ROOT, 0, b"x"),
+        fs.write(&root(), ROOT, 0, b"x"),
         Err(Error::IsDirectory)
     ));
     let set = SetAttr {
@@ -406,7 +389,7 @@ fn special_files_have_no_content() {
         ..Default::default()
     };
     assert!(matches!(
-        fs.setattr(LIVE, &root(), ROOT, &set),
+        fs.setattr(&root(), ROOT, &set),
         Err(Error::IsDirectory)
     ));
 }
@@ -438,7 +421,7 @@ fn a_fetch_that_a_write_overtook_is_not_kept() {
         };
         *fs.layout().during_read.lock() = Some(Box::new(meddle));
         let mut buffer = vec![0; 40_000];
-        let read = fs.read(LIVE, f, 0, &mut buffer).unwrap();
+        let read = fs.read(f, 0, &mut buffer).unwrap();
         let mut expected = pattern(40_000, 1);
         expected[100..109].copy_from_slice(b"overtaken");
         expected.truncate(if large { 20_000 } else { 40_000 });
@@ -455,7 +438,7 @@ fn a_read_sees_a_write_whole_or_not_at_all() {
     let f = fs.t_file("f", &pattern(40_000, 1));
     fs.sync().unwrap();
     fs.drop_caches();
-    fs.read(LIVE, f, 0, &mut [0; 4096]).unwrap();
+    fs.read(f, 0, &mut [0; 4096]).unwrap();
     let newer = pattern(40_000, 2);
     let (weak, data) = (Arc::downgrade(&fs), newer.clone());
     let meddle = move || {
@@ -483,7 +466,7 @@ fn a_fetch_is_not_repeated_for_what_changes_elsewhere() {
         };
         *fs.layout().during_read.lock() = Some(Box::new(meddle));
         let (before, mut buffer) = (fs.statistics().misses, [0; 10]);
-        fs.read(LIVE, f, 200_000, &mut buffer).unwrap();
+        fs.read(f, 200_000, &mut buffer).unwrap();
         let misses = fs.statistics().misses - before;
         assert_eq!(buffer, fs.t_read(f)[200_000..200_010], "the newest");
         misses

@@ -55,13 +55,13 @@ fn an_fsync_of_a_clean_file_appends_nothing() {
     fs.t_fsync(f);
     let (groups, commits) = (group_count(&fs), fs.layout().commits.load(Relaxed));
     fs.t_fsync(f);
-    fs.fsync(LIVE, f, true).unwrap();
+    fs.fsync(f, true).unwrap();
     assert_eq!(
         (group_count(&fs), fs.layout().commits.load(Relaxed)),
         (groups, commits)
     );
     fs.t_create(ROOT, "other");
-    fs.fsync(LIVE, f, true).unwrap();
+    fs.fsync(f, true).unwrap();
     assert_eq!(group_count(&fs), groups, "its data needs no other name");
     fs.t_fsync(f);
     assert_eq!(group_count(&fs), groups + 1);
@@ -146,12 +146,12 @@ fn an_image_alone_carries_the_logged_size() {
     let f = fs.t_file("f", &pattern(5_000, 1));
     fs.t_fsync(f);
     fs.t_write(f, 5_000, &pattern(20_000, 3));
-    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    fs.link(&Caller::root(), f, ROOT, b"g").unwrap();
     let other = fs.t_create(ROOT, "other").ino;
     fs.t_fsync(other);
     let after = crash(&fs, None);
     assert_eq!(after.t_read(f), pattern(5_000, 1));
-    assert_eq!(after.getattr(LIVE, f).unwrap().nlink, 2);
+    assert_eq!(after.getattr(f).unwrap().nlink, 2);
     fs.t_truncate(f, 4_000);
     fs.t_truncate(f, 6_000);
     fs.t_fsync(other);
@@ -169,11 +169,11 @@ fn inline_content_is_logged_with_its_data_only() {
     let f = fs.t_file("f", b"first");
     fs.t_fsync(f);
     fs.t_write(f, 0, b"second version");
-    fs.link(LIVE, &Caller::root(), f, ROOT, b"g").unwrap();
+    fs.link(&Caller::root(), f, ROOT, b"g").unwrap();
     fs.t_fsync(ROOT);
     assert_eq!(crash(&fs, None).t_read(f), b"first");
     fs.t_write(f, 0, &pattern(5_000, 4));
-    fs.link(LIVE, &Caller::root(), f, ROOT, b"h").unwrap();
+    fs.link(&Caller::root(), f, ROOT, b"h").unwrap();
     fs.t_fsync(ROOT);
     assert_eq!(crash(&fs, None).t_read(f), b"first");
     fs.t_fsync(f);
@@ -372,16 +372,16 @@ fn after_a_failed_write_nothing_is_written_and_reads_go_on() {
             &fs.layout().fail_commit
         };
         fault.store(true, Relaxed);
-        assert!(fs.fsync(LIVE, f, false).is_err());
+        assert!(fs.fsync(f, false).is_err());
         fault.store(false, Relaxed);
         assert!(
-            fs.fsync(LIVE, f, false).is_err(),
+            fs.fsync(f, false).is_err(),
             "a failed flush is never retried"
         );
         // What is lost is EIO, what is refused is EROFS.
-        assert_eq!(fs.fsync(LIVE, f, false).unwrap_err().errno(), 5);
+        assert_eq!(fs.fsync(f, false).unwrap_err().errno(), 5);
         assert_eq!(fs.sync().unwrap_err().errno(), 5);
-        let write = fs.write(LIVE, &Caller::root(), f, 0, b"x");
+        let write = fs.write(&Caller::root(), f, 0, b"x");
         assert!(matches!(write, Err(Error::ReadOnly(_))));
         let rename = fs.t_rename("f", "g");
         assert!(matches!(rename, Err(Error::ReadOnly(_))));
@@ -405,10 +405,10 @@ fn a_read_only_volume_is_read() {
     let layout = Arc::clone(fs.layout());
     let fs = Fs::mount(layout, clock(), Options::default()).unwrap();
     assert_eq!(fs.t_content("f"), b"content");
-    let made = fs.mknod(LIVE, &Caller::root(), ROOT, b"x", 0o644, 0);
+    let made = fs.mknod(&Caller::root(), ROOT, b"x", 0o644, 0);
     assert!(matches!(made, Err(Error::ReadOnly(_))));
     assert!(matches!(
-        fs.access(LIVE, &Caller::root(), f, 2),
+        fs.access(&Caller::root(), f, 2),
         Err(Error::ReadOnly(_))
     ));
     fs.unmount().unwrap();
@@ -433,25 +433,14 @@ fn a_size_is_never_ahead_of_its_data() {
             let f = fs
                 .t_lookup(&name)
                 .unwrap_or_else(|_| fs.t_create(ROOT, &name).ino);
-            fs.append(
-                LIVE,
-                &Caller::root(),
-                f,
-                &pattern(3_000 * (n + 1), round as u8),
-            )
-            .unwrap();
-            if (round + n as u32).is_multiple_of(3) {
-                fs.link(
-                    LIVE,
-                    &Caller::root(),
-                    f,
-                    ROOT,
-                    format!("l{round}-{n}").as_bytes(),
-                )
+            fs.append(&Caller::root(), f, &pattern(3_000 * (n + 1), round as u8))
                 .unwrap();
+            if (round + n as u32).is_multiple_of(3) {
+                fs.link(&Caller::root(), f, ROOT, format!("l{round}-{n}").as_bytes())
+                    .unwrap();
             }
             if (round + n as u32).is_multiple_of(7) {
-                let size = fs.getattr(LIVE, f).unwrap().size;
+                let size = fs.getattr(f).unwrap().size;
                 fs.t_truncate(f, size / 2);
             }
         }
@@ -469,25 +458,21 @@ fn access_times_wait_for_a_reason() {
     let fs = fresh();
     let f = fs.t_file("f", b"x");
     fs.sync().unwrap();
-    let before = fs.getattr(LIVE, f).unwrap();
+    let before = fs.getattr(f).unwrap();
     fs.t_read(f);
-    let read = fs.getattr(LIVE, f).unwrap();
+    let read = fs.getattr(f).unwrap();
     assert!(
         read.atime > before.atime,
         "relatime: read since the last change"
     );
     fs.t_read(f);
-    assert_eq!(
-        fs.getattr(LIVE, f).unwrap().atime,
-        read.atime,
-        "and only once"
-    );
+    assert_eq!(fs.getattr(f).unwrap().atime, read.atime, "and only once");
     let groups = group_count(&fs);
     fs.sync().unwrap();
     fs.drop_caches();
     assert_eq!(group_count(&fs), groups, "never written alone");
     fs.checkpoint().unwrap();
-    assert_eq!(crash(&fs, None).getattr(LIVE, f).unwrap().atime, read.atime);
+    assert_eq!(crash(&fs, None).getattr(f).unwrap().atime, read.atime);
 }
 
 #[test]
@@ -499,7 +484,7 @@ fn strict_access_times_follow_every_read() {
         };
         let fs = fresh_with(MemoryOptions::default(), options);
         let f = fs.t_file("f", b"x");
-        let atime = |ino| fs.getattr(LIVE, ino).unwrap().atime;
+        let atime = |ino| fs.getattr(ino).unwrap().atime;
         for _ in 0..3 {
             let before = atime(f);
             fs.t_read(f);
@@ -517,7 +502,7 @@ fn strict_access_times_follow_every_read() {
         fs.drop_caches();
         assert!(group_count(&fs) <= groups + 1, "never written alone");
         fs.checkpoint().unwrap();
-        assert_eq!(crash(&fs, None).getattr(LIVE, f).unwrap().atime, read);
+        assert_eq!(crash(&fs, None).getattr(f).unwrap().atime, read);
     }
 }
 
@@ -528,8 +513,7 @@ fn both_halves_of_a_rename_are_in_one_group() {
     let f = fs.t_create(d, "f").ino;
     fs.sync().unwrap();
     let mv = Rename::default();
-    fs.rename(LIVE, &Caller::root(), d, b"f", e, b"g", mv)
-        .unwrap();
+    fs.rename(&Caller::root(), d, b"f", e, b"g", mv).unwrap();
     fs.t_fsync(f);
     let memory = fs.layout().memory();
     for position in memory.committed().0..=memory.appended().0 {
@@ -548,14 +532,14 @@ fn a_whiteout_comes_with_its_rename() {
         whiteout: true,
         ..Rename::default()
     };
-    fs.rename(LIVE, &Caller::root(), d, b"f", e, b"g", whiteout)
+    fs.rename(&Caller::root(), d, b"f", e, b"g", whiteout)
         .unwrap();
     fs.t_fsync(f);
     let memory = fs.layout().memory();
     let mut seen = Vec::new();
     for position in memory.committed().0..=memory.appended().0 {
         let after = crash(&fs, Some(crate::Position(position)));
-        let old = after.lookup(LIVE, &Caller::root(), d, b"f").unwrap();
+        let old = after.lookup(&Caller::root(), d, b"f").unwrap();
         let moved = after.t_names(e) == ["g"];
         let kind = if moved {
             FileKind::CharDevice
@@ -585,7 +569,7 @@ fn what_is_on_its_way_is_not_forgotten() {
     let f = fs.t_create(d, "f").ino;
     while_appending(&fs, move |fs| {
         fs.drop_caches();
-        assert_eq!(fs.getattr(LIVE, f).unwrap().nlink, 1);
+        assert_eq!(fs.getattr(f).unwrap().nlink, 1);
         assert_eq!(fs.t_names(d), ["f"]);
     });
     fs.sync().unwrap();
@@ -602,11 +586,10 @@ fn what_changes_while_it_is_on_its_way_stays_dirty() {
         fs.t_write(f, 4096, b"new");
         fs.t_truncate(g, 5_000);
         fs.t_unlink("h");
-        fs.fallocate(LIVE, &Caller::root(), f, 3, 8192, 4096)
-            .unwrap();
+        fs.fallocate(&Caller::root(), f, 3, 8192, 4096).unwrap();
     });
     fs.sync().unwrap();
-    assert!(matches!(fs.getattr(LIVE, h), Err(Error::Stale)));
+    assert!(matches!(fs.getattr(h), Err(Error::Stale)));
     let mut expected = pattern(20_000, 1);
     expected[4096..4099].copy_from_slice(b"new");
     expected[8192..12_288].fill(0);
@@ -614,13 +597,13 @@ fn what_changes_while_it_is_on_its_way_stays_dirty() {
         fs.drop_caches();
         assert_eq!(fs.t_read(f), expected);
         assert_eq!(fs.t_read(g), pattern(20_000, 2)[..5_000]);
-        assert!(matches!(fs.getattr(LIVE, h), Err(Error::Stale)));
+        assert!(matches!(fs.getattr(h), Err(Error::Stale)));
         fs.sync().unwrap();
     }
     let after = crash(&fs, None);
     assert_eq!(after.t_read(f), expected);
     assert_eq!(after.t_read(g), pattern(20_000, 2)[..5_000]);
-    assert!(matches!(after.getattr(LIVE, h), Err(Error::Stale)));
+    assert!(matches!(after.getattr(h), Err(Error::Stale)));
     assert_eq!(fs.layout().usage(), fs.usage());
 }
 

@@ -74,7 +74,7 @@ impl Tree {
         tree.look(fs, "", ROOT);
         while let Some((path, directory)) = directories.pop() {
             let mut entries = Vec::new();
-            fs.readdir(LIVE, directory, 2, &mut |entry| {
+            fs.readdir(directory, 2, &mut |entry| {
                 entries.push((entry.name.to_vec(), entry.ino, entry.kind));
                 true
             })
@@ -82,18 +82,18 @@ impl Tree {
             let mut links = 2;
             for (name, ino, kind) in entries {
                 let path = format!("{path}/{}", String::from_utf8_lossy(&name));
-                let found = fs.lookup(LIVE, &Caller::root(), directory, &name);
+                let found = fs.lookup(&Caller::root(), directory, &name);
                 let found = found.unwrap_or_else(|error| panic!("{path} is listed: {error}"));
                 assert_eq!((found.ino, found.kind), (ino, kind), "{path}");
                 *names.entry(ino).or_default() += 1;
                 tree.look(fs, &path, ino);
                 if kind == FileKind::Directory {
-                    assert_eq!(fs.parent(LIVE, ino).unwrap(), directory, "{path}");
+                    assert_eq!(fs.parent(ino).unwrap(), directory, "{path}");
                     links += 1;
                     directories.push((path, ino));
                 }
             }
-            let nlink = fs.getattr(LIVE, directory).unwrap().nlink;
+            let nlink = fs.getattr(directory).unwrap().nlink;
             assert_eq!(nlink, links, "links of {path}/");
         }
         for (path, seen) in &tree.files {
@@ -106,16 +106,16 @@ impl Tree {
     }
 
     fn look(&mut self, fs: &Fs, path: &str, ino: InodeNo) {
-        let attr = fs.getattr(LIVE, ino).unwrap();
+        let attr = fs.getattr(ino).unwrap();
         let content = match attr.kind {
             FileKind::Regular => fs.t_read(ino),
-            FileKind::Symlink => fs.readlink(LIVE, ino).unwrap(),
+            FileKind::Symlink => fs.readlink(ino).unwrap(),
             _ => Vec::new(),
         };
         let root = Caller::root();
-        let xattrs = fs.listxattr(LIVE, &root, ino).unwrap();
+        let xattrs = fs.listxattr(&root, ino).unwrap();
         let value = |name: Vec<u8>| {
-            let value = fs.getxattr(LIVE, &root, ino, &name).unwrap();
+            let value = fs.getxattr(&root, ino, &name).unwrap();
             (name, value)
         };
         let seen = Seen {
@@ -189,7 +189,6 @@ fn what_a_failed_append_took_along_stays_in_memory() {
         fs.t_write(new, 0, b"inline");
         fs.t_write(old, 0, b"AFTER!");
         fs.rename(
-            LIVE,
             &Caller::root(),
             ROOT,
             b"moved",
@@ -202,7 +201,7 @@ fn what_a_failed_append_took_along_stays_in_memory() {
         assert!(fs.sync().is_err());
         fs.drop_caches();
         Tree::of(&fs).same_as(&before, "after the failure");
-        assert_eq!(fs.parent(LIVE, moved).unwrap(), d);
+        assert_eq!(fs.parent(moved).unwrap(), d);
     }
 }
 
@@ -215,14 +214,14 @@ fn a_directory_whose_last_name_goes_while_reads_fail() {
     // Its block is in the cache, its place is not.
     fs.drop_caches();
     assert_eq!(fs.t_names(d), ["only"]);
-    fs.lookup(LIVE, &Caller::root(), d, b"only").unwrap();
+    fs.lookup(&Caller::root(), d, b"only").unwrap();
     fail_reads(&fs, 0);
-    let removed = fs.rmdir(LIVE, &Caller::root(), d, b"only");
+    let removed = fs.rmdir(&Caller::root(), d, b"only");
     mend(&fs);
     assert!(matches!(removed, Err(Error::Damaged { .. })));
     fs.drop_caches();
     assert_eq!(fs.t_names(d), ["only"]);
-    fs.rmdir(LIVE, &Caller::root(), d, b"only").unwrap();
+    fs.rmdir(&Caller::root(), d, b"only").unwrap();
     Tree::of(&fs);
     fs.unmount().unwrap();
 }
@@ -241,7 +240,7 @@ fn operations_on_large_directories_fail_whole_or_not_at_all() {
             exchange,
             ..Rename::default()
         };
-        fs.rename(LIVE, &root, from, old, to, new, flags)
+        fs.rename(&root, from, old, to, new, flags)
     };
     let numbered = |number: usize| format!("{number:0>60}").into_bytes();
     // So many that leaves are split, and emptied again.
@@ -249,7 +248,7 @@ fn operations_on_large_directories_fail_whole_or_not_at_all() {
         fs.sync().unwrap();
         let name = format!("{number:x>60}");
         fails_whole(&fs, "create", || {
-            fs.mknod(LIVE, &root, big, name.as_bytes(), 0o644, 0)
+            fs.mknod(&root, big, name.as_bytes(), 0o644, 0)
         });
         fs.sync().unwrap();
         fails_whole(&fs, "rename", || {
@@ -271,7 +270,7 @@ fn operations_on_large_directories_fail_whole_or_not_at_all() {
         });
         fs.sync().unwrap();
         fails_whole(&fs, "unlink", || {
-            fs.unlink(LIVE, &root, other, &numbered(2 * number))
+            fs.unlink(&root, other, &numbered(2 * number))
         });
     }
     fails_whole(&fs, "move a directory", || {
@@ -300,8 +299,7 @@ fn attributes_are_set_all_or_none() {
         list.extend(id.to_le_bytes());
     }
     let access = b"system.posix_acl_access";
-    fs.setxattr(LIVE, &root, f, access, &list, false, false)
-        .unwrap();
+    fs.setxattr(&root, f, access, &list, false, false).unwrap();
     fs.t_truncate(f, 8_500);
     fs.sync().unwrap();
     let set = SetAttr {
@@ -311,20 +309,20 @@ fn attributes_are_set_all_or_none() {
         size: Some(20_000),
         ..Default::default()
     };
-    fails_whole(&fs, "setattr", || fs.setattr(LIVE, &root, f, &set));
+    fails_whole(&fs, "setattr", || fs.setattr(&root, f, &set));
     // A list that does not fit must not change the mode either.
-    fs.setxattr(LIVE, &root, f, b"user.a", &[0; 65_000], false, false)
+    fs.setxattr(&root, f, b"user.a", &[0; 65_000], false, false)
         .unwrap();
-    fs.setxattr(LIVE, &root, f, b"user.b", &[0; 65_000], false, false)
+    fs.setxattr(&root, f, b"user.b", &[0; 65_000], false, false)
         .unwrap();
-    fs.removexattr(LIVE, &root, f, access).unwrap();
+    fs.removexattr(&root, f, access).unwrap();
     for id in 0..200 {
         list.extend(2u16.to_le_bytes());
         list.extend(6u16.to_le_bytes());
         list.extend((1_000 + id as u32).to_le_bytes());
     }
     let before = Tree::of(&fs);
-    let too_large = fs.setxattr(LIVE, &root, f, access, &list, false, false);
+    let too_large = fs.setxattr(&root, f, access, &list, false, false);
     assert!(too_large.is_err());
     Tree::of(&fs).same_as(&before, "a list too large");
 }
@@ -340,29 +338,25 @@ fn writes_and_holes_fail_whole_or_not_at_all() {
         fs.t_truncate(f, length as u64 * 3 / 4);
         fs.sync().unwrap();
         fails_whole(&fs, "write", || {
-            fs.write(LIVE, &root, f, 45_000, &pattern(3_000, 2))
+            fs.write(&root, f, 45_000, &pattern(3_000, 2))
         });
         fs.sync().unwrap();
         fails_whole(&fs, "write within", || {
-            fs.write(LIVE, &root, f, 1_000, &pattern(9_000, 3))
+            fs.write(&root, f, 1_000, &pattern(9_000, 3))
         });
         fs.sync().unwrap();
-        fails_whole(&fs, "punch", || {
-            fs.fallocate(LIVE, &root, f, 3, 2_000, 13_000)
-        });
+        fails_whole(&fs, "punch", || fs.fallocate(&root, f, 3, 2_000, 13_000));
         fs.sync().unwrap();
         fs.t_truncate(f, 47_000);
         fs.sync().unwrap();
-        fails_whole(&fs, "reserve", || {
-            fs.fallocate(LIVE, &root, f, 0, 3_000, 60_000)
-        });
+        fails_whole(&fs, "reserve", || fs.fallocate(&root, f, 0, 3_000, 60_000));
         fs.sync().unwrap();
         fails_whole(&fs, "truncate", || {
             let set = SetAttr {
                 size: Some(6_100),
                 ..Default::default()
             };
-            fs.setattr(LIVE, &root, f, &set)
+            fs.setattr(&root, f, &set)
         });
         fs.unmount().unwrap();
         assert_eq!(crash(&fs, None).t_read(f), fs.t_read(f));
@@ -442,26 +436,26 @@ impl Run {
         let file = || file.copied().ok_or(Error::NotFound);
         let (offset, length) = (rng.random_range(0..50_000), rng.random_range(1..30_000));
         let done = match rng.random_range(0..20) {
-            0 | 1 => fs.mknod(LIVE, &caller, d, &name, 0o644, 0).map(drop),
-            2 => fs.mkdir(LIVE, &caller, d, &name, 0o755).map(drop),
+            0 | 1 => fs.mknod(&caller, d, &name, 0o644, 0).map(drop),
+            2 => fs.mkdir(&caller, d, &name, 0o755).map(drop),
             3 => {
                 let target = vec![b't'; rng.random_range(1..4_000)];
-                fs.symlink(LIVE, &caller, d, &name, &target).map(drop)
+                fs.symlink(&caller, d, &name, &target).map(drop)
             }
-            4 | 5 => fs.unlink(LIVE, &caller, d, &name),
-            6 => fs.rmdir(LIVE, &caller, d, &name),
+            4 | 5 => fs.unlink(&caller, d, &name),
+            6 => fs.rmdir(&caller, d, &name),
             7..=9 => {
                 let flags = Rename {
                     no_replace: false,
                     exchange: rng.random_bool(0.3),
                     whiteout: rng.random_bool(0.2),
                 };
-                fs.rename(LIVE, &caller, d, &name, to, &new, flags)
+                fs.rename(&caller, d, &name, to, &new, flags)
             }
-            10 => file().and_then(|ino| fs.link(LIVE, &caller, ino, to, &new).map(drop)),
+            10 => file().and_then(|ino| fs.link(&caller, ino, to, &new).map(drop)),
             11..=13 => {
                 let data = vec![rng.random_range(1..=255u8); length as usize];
-                file().and_then(|ino| fs.write(LIVE, &caller, ino, offset, &data).map(drop))
+                file().and_then(|ino| fs.write(&caller, ino, offset, &data).map(drop))
             }
             14 => {
                 let set = SetAttr {
@@ -469,26 +463,23 @@ impl Run {
                     mode: rng.random_bool(0.5).then(|| rng.random_range(0..0o1000)),
                     ..Default::default()
                 };
-                file().and_then(|ino| fs.setattr(LIVE, &caller, ino, &set).map(drop))
+                file().and_then(|ino| fs.setattr(&caller, ino, &set).map(drop))
             }
             15 => {
                 let mode = [0, 1, 3, 16][rng.random_range(0..4)];
                 // Zeros are made first, and then room for them reserved.
-                let done =
-                    file().and_then(|ino| fs.fallocate(LIVE, &caller, ino, mode, offset, length));
+                let done = file().and_then(|ino| fs.fallocate(&caller, ino, mode, offset, length));
                 return (done, mode == 16);
             }
             16 => {
                 let value = vec![1; rng.random_range(0..3_000)];
-                file().and_then(|ino| {
-                    fs.setxattr(LIVE, &caller, ino, b"user.a", &value, false, false)
-                })
+                file().and_then(|ino| fs.setxattr(&caller, ino, b"user.a", &value, false, false))
             }
             17 => file().and_then(|ino| {
-                let copied = fs.copy_range(LIVE, &caller, ino, 0, ino, offset, length);
+                let copied = fs.copy_range(&caller, ino, 0, ino, offset, length);
                 copied.map(drop)
             }),
-            18 => file().and_then(|ino| fs.fsync(LIVE, ino, rng.random_bool(0.5))),
+            18 => file().and_then(|ino| fs.fsync(ino, rng.random_bool(0.5))),
             _ => match rng.random_range(0..3) {
                 0 => fs.sync(),
                 1 => fs.maintain(),
@@ -502,7 +493,7 @@ impl Run {
     fn find_directories(&mut self) {
         let fs = &self.fs;
         self.directories
-            .retain(|ino| fs.getattr(LIVE, *ino).is_ok_and(|attr| attr.nlink > 0));
+            .retain(|ino| fs.getattr(*ino).is_ok_and(|attr| attr.nlink > 0));
     }
 
     /// Acts, and asserts that what fails has changed nothing.

@@ -22,10 +22,11 @@ const NONE: FileFlags = FileFlags {
     sync: false,
     dir_sync: false,
     project_inherit: false,
+    protected: false,
 };
 
 fn set(fs: &Fs, caller: &Caller, ino: InodeNo, flags: FileFlags) -> Result<()> {
-    fs.set_file_flags(LIVE, caller, ino, flags, None)
+    fs.set_file_flags(caller, ino, flags, None)
 }
 
 fn kernel() -> Caller {
@@ -55,7 +56,7 @@ fn tree(fs: &Fs) -> Tree {
 type Attempt = fn(&Fs, &Caller, &Tree) -> Result<()>;
 
 fn setting(fs: &Fs, c: &Caller, ino: InodeNo, set: SetAttr) -> Result<()> {
-    fs.setattr(LIVE, c, ino, &set).map(drop)
+    fs.setattr(c, ino, &set).map(drop)
 }
 
 const AT: Option<SetTime> = Some(SetTime::At(Timestamp {
@@ -69,43 +70,34 @@ fn rename(fs: &Fs, c: &Caller, from: (InodeNo, &str), to: (InodeNo, &str), x: bo
         ..Rename::default()
     };
     let (old, new) = (from.1.as_bytes(), to.1.as_bytes());
-    fs.rename(LIVE, c, from.0, old, to.0, new, how)
+    fs.rename(c, from.0, old, to.0, new, how)
 }
 
 /// Changes of the file, and whether an append-only one takes them.
 const OF_FILE: [(&str, bool, Attempt); 23] = [
     ("write", false, |fs, c, t| {
-        fs.write(LIVE, c, t.f, 5, b"x").map(drop)
+        fs.write(c, t.f, 5, b"x").map(drop)
     }),
     ("write at the end", true, |fs, c, t| {
-        fs.write(LIVE, c, t.f, 1000, b"x").map(drop)
+        fs.write(c, t.f, 1000, b"x").map(drop)
     }),
-    ("append", true, |fs, c, t| {
-        fs.append(LIVE, c, t.f, b"x").map(drop)
-    }),
+    ("append", true, |fs, c, t| fs.append(c, t.f, b"x").map(drop)),
     ("held write", true, |fs, c, t| {
-        fs.write_held(LIVE, c, t.f, 0, b"x", HeldTimes::Arrival)
-            .map(drop)
+        fs.write_held(c, t.f, 0, b"x", HeldTimes::Arrival).map(drop)
     }),
     ("write through an open file", true, |fs, c, t| {
-        fs.write_opened(LIVE, c, t.f, 0, b"x").map(drop)
+        fs.write_opened(c, t.f, 0, b"x").map(drop)
     }),
     ("copy into", false, |fs, c, t| {
         fs.t_write(t.o, 0, b"abc");
-        fs.copy_range(LIVE, c, t.o, 0, t.f, 0, 3).map(drop)
+        fs.copy_range(c, t.o, 0, t.f, 0, 3).map(drop)
     }),
-    ("reserve", true, |fs, c, t| {
-        fs.fallocate(LIVE, c, t.f, 0, 0, 9000)
-    }),
+    ("reserve", true, |fs, c, t| fs.fallocate(c, t.f, 0, 0, 9000)),
     ("keep size", true, |fs, c, t| {
-        fs.fallocate(LIVE, c, t.f, 1, 0, 9000)
+        fs.fallocate(c, t.f, 1, 0, 9000)
     }),
-    ("punch", false, |fs, c, t| {
-        fs.fallocate(LIVE, c, t.f, 3, 0, 4096)
-    }),
-    ("zero", false, |fs, c, t| {
-        fs.fallocate(LIVE, c, t.f, 16, 0, 4096)
-    }),
+    ("punch", false, |fs, c, t| fs.fallocate(c, t.f, 3, 0, 4096)),
+    ("zero", false, |fs, c, t| fs.fallocate(c, t.f, 16, 0, 4096)),
     ("truncate", false, |fs, c, t| {
         let size = Some(0);
         setting(
@@ -192,12 +184,12 @@ const OF_FILE: [(&str, bool, Attempt); 23] = [
         )
     }),
     ("set attribute", false, |fs, c, t| {
-        fs.setxattr(LIVE, c, t.f, b"user.a", b"1", false, false)
+        fs.setxattr(c, t.f, b"user.a", b"1", false, false)
     }),
     ("link", false, |fs, c, t| {
-        fs.link(LIVE, c, t.f, ROOT, b"l").map(drop)
+        fs.link(c, t.f, ROOT, b"l").map(drop)
     }),
-    ("unlink", false, |fs, c, t| fs.unlink(LIVE, c, t.d, b"f")),
+    ("unlink", false, |fs, c, t| fs.unlink(c, t.d, b"f")),
     ("rename", false, |fs, c, t| {
         rename(fs, c, (t.d, "f"), (ROOT, "n"), false)
     }),
@@ -212,27 +204,25 @@ const OF_FILE: [(&str, bool, Attempt); 23] = [
 /// Changes of the directory, likewise.
 const OF_DIRECTORY: [(&str, bool, Attempt); 13] = [
     ("create", true, |fs, c, t| {
-        fs.mknod(LIVE, c, t.d, b"n", 0o644, 0).map(drop)
+        fs.mknod(c, t.d, b"n", 0o644, 0).map(drop)
     }),
     ("mkdir", true, |fs, c, t| {
-        fs.mkdir(LIVE, c, t.d, b"n", 0o755).map(drop)
+        fs.mkdir(c, t.d, b"n", 0o755).map(drop)
     }),
     ("symlink", true, |fs, c, t| {
-        fs.symlink(LIVE, c, t.d, b"n", b"x").map(drop)
+        fs.symlink(c, t.d, b"n", b"x").map(drop)
     }),
     ("tmpfile", true, |fs, c, t| {
-        fs.tmpfile(LIVE, c, t.d, 0o644).map(drop)
+        fs.tmpfile(c, t.d, 0o644).map(drop)
     }),
     ("link into", true, |fs, c, t| {
-        fs.link(LIVE, c, t.o, t.d, b"n").map(drop)
+        fs.link(c, t.o, t.d, b"n").map(drop)
     }),
     ("rename into", true, |fs, c, t| {
         rename(fs, c, (ROOT, "o"), (t.d, "n"), false)
     }),
-    ("unlink from", false, |fs, c, t| {
-        fs.unlink(LIVE, c, t.d, b"f")
-    }),
-    ("rmdir from", false, |fs, c, t| fs.rmdir(LIVE, c, t.d, b"s")),
+    ("unlink from", false, |fs, c, t| fs.unlink(c, t.d, b"f")),
+    ("rmdir from", false, |fs, c, t| fs.rmdir(c, t.d, b"s")),
     ("rename out", false, |fs, c, t| {
         rename(fs, c, (t.d, "f"), (ROOT, "n"), false)
     }),
@@ -267,7 +257,7 @@ fn expect(attempts: &[(&str, bool, Attempt)], directory: bool) {
                 let t = tree(&fs);
                 let guarded = if directory { t.d } else { t.f };
                 set(&fs, &caller, guarded, flags).unwrap();
-                let before = (fs.t_read(t.f), fs.getattr(LIVE, guarded).unwrap());
+                let before = (fs.t_read(t.f), fs.getattr(guarded).unwrap());
                 let got = attempt(&fs, &caller, &t);
                 if allowed {
                     got.unwrap_or_else(|error| panic!("{what}, {flags:?}: {error}"));
@@ -276,7 +266,7 @@ fn expect(attempts: &[(&str, bool, Attempt)], directory: bool) {
                 let refused = matches!(got, Err(Error::NotPermitted));
                 assert!(refused, "{what}, {flags:?}: {got:?}");
                 if !directory {
-                    let after = (fs.t_read(t.f), fs.getattr(LIVE, guarded).unwrap());
+                    let after = (fs.t_read(t.f), fs.getattr(guarded).unwrap());
                     assert_eq!(before, after, "{what} changed something");
                 }
             }
@@ -309,7 +299,7 @@ fn how_a_flagged_file_may_be_opened() {
             append,
             truncate,
         };
-        fs.may_open(LIVE, t.f, access).is_ok()
+        fs.may_open(t.f, access).is_ok()
     };
     for (flags, [read, write, append, emptied]) in [
         (NONE, [true, true, true, true]),
@@ -339,7 +329,7 @@ fn who_may_change_which_flags() {
         ..NONE
     };
     set(&fs, &user(1), f, quiet).unwrap();
-    assert_eq!(fs.file_flags(LIVE, f).unwrap(), quiet);
+    assert_eq!(fs.file_flags(f).unwrap(), quiet);
     let refused = |caller: Caller, flags| {
         let got = set(&fs, &caller, f, flags);
         assert!(
@@ -380,8 +370,8 @@ fn flags_survive_a_crash_and_so_does_the_guard() {
     fs.t_fsync(t.f);
     let fs = crash(&fs, None);
     assert!(fs.is_guarded().unwrap());
-    assert_eq!(fs.file_flags(LIVE, t.f).unwrap(), APPEND_ONLY);
-    assert_eq!(fs.file_flags(LIVE, t.d).unwrap(), APPEND_ONLY);
+    assert_eq!(fs.file_flags(t.f).unwrap(), APPEND_ONLY);
+    assert_eq!(fs.file_flags(t.d).unwrap(), APPEND_ONLY);
 }
 
 #[test]
@@ -395,9 +385,10 @@ fn new_files_have_flags_of_their_directory() {
         sync: true,
         dir_sync: true,
         project_inherit: true,
+        protected: true,
     };
     let d = fs.t_mkdir(ROOT, "d");
-    fs.set_file_flags(LIVE, &Caller::root(), d, all, Some(42))
+    fs.set_file_flags(&Caller::root(), d, all, Some(42))
         .unwrap();
     let below = FileFlags {
         append_only: false,
@@ -406,15 +397,16 @@ fn new_files_have_flags_of_their_directory() {
     let inherited = FileFlags {
         dir_sync: false,
         project_inherit: false,
+        protected: true,
         ..below
     };
     let (f, s) = (fs.t_create(d, "f").ino, fs.t_mkdir(d, "s"));
-    assert_eq!(fs.flags_and_project(LIVE, f).unwrap(), (inherited, 42));
-    assert_eq!(fs.flags_and_project(LIVE, s).unwrap(), (below, 42));
+    assert_eq!(fs.flags_and_project(f).unwrap(), (inherited, 42));
+    assert_eq!(fs.flags_and_project(s).unwrap(), (below, 42));
     // A synchronous file came to be without anybody setting flags on it.
     assert!(fs.is_guarded().unwrap());
     let plain = fs.t_create(ROOT, "plain").ino;
-    assert_eq!(fs.flags_and_project(LIVE, plain).unwrap(), (NONE, 0));
+    assert_eq!(fs.flags_and_project(plain).unwrap(), (NONE, 0));
 }
 
 #[test]
@@ -423,9 +415,10 @@ fn a_directory_that_passes_its_project_on_takes_no_other() {
     let d = fs.t_mkdir(ROOT, "d");
     let inherit = FileFlags {
         project_inherit: true,
+        protected: true,
         ..NONE
     };
-    fs.set_file_flags(LIVE, &Caller::root(), d, inherit, Some(42))
+    fs.set_file_flags(&Caller::root(), d, inherit, Some(42))
         .unwrap();
     let (own, foreign) = (fs.t_create(d, "own").ino, fs.t_create(ROOT, "foreign").ino);
     let root = Caller::root();
@@ -433,11 +426,11 @@ fn a_directory_that_passes_its_project_on_takes_no_other() {
         assert!(matches!(got, Err(Error::CrossesProjects)), "{got:?}");
         assert_eq!(got.unwrap_err().errno(), 18);
     };
-    crosses(fs.link(LIVE, &root, foreign, d, b"l").map(drop));
+    crosses(fs.link(&root, foreign, d, b"l").map(drop));
     crosses(rename(&fs, &root, (ROOT, "foreign"), (d, "n"), false));
     crosses(rename(&fs, &root, (ROOT, "foreign"), (d, "own"), true));
     crosses(rename(&fs, &root, (d, "own"), (ROOT, "foreign"), true));
-    fs.link(LIVE, &root, own, d, b"l").unwrap();
+    fs.link(&root, own, d, b"l").unwrap();
     // Out of it is nobody's concern.
     rename(&fs, &root, (d, "l"), (ROOT, "out"), false).unwrap();
 }
@@ -451,7 +444,7 @@ fn a_synchronous_file_is_durable_when_it_is_answered() {
     assert_eq!(crash(&fs, None).t_content("f"), b"before");
     fs.t_write(f, 0, b"during");
     assert_eq!(crash(&fs, None).t_content("f"), b"during");
-    fs.append(LIVE, &Caller::root(), f, b"!").unwrap();
+    fs.append(&Caller::root(), f, b"!").unwrap();
     assert_eq!(crash(&fs, None).t_content("f"), b"during!");
     fs.t_truncate(f, 3);
     assert_eq!(crash(&fs, None).t_content("f"), b"dur");
@@ -478,12 +471,12 @@ fn names_in_a_synchronous_directory_are_durable_when_they_are_answered() {
     there(&["b"]);
     fs.t_mkdir(d, "s");
     there(&["b", "s"]);
-    fs.unlink(LIVE, &root, d, b"b").unwrap();
-    fs.rmdir(LIVE, &root, d, b"s").unwrap();
+    fs.unlink(&root, d, b"b").unwrap();
+    fs.rmdir(&root, d, b"s").unwrap();
     there(&[]);
     let f = fs.t_create(ROOT, "f").ino;
     assert!(crash(&fs, None).t_lookup("f").is_err());
-    fs.link(LIVE, &root, f, d, b"l").unwrap();
+    fs.link(&root, f, d, b"l").unwrap();
     there(&["l"]);
 }
 
@@ -496,12 +489,12 @@ fn reading_a_file_without_access_times_changes_nothing() {
         ..NONE
     };
     set(&fs, &Caller::root(), f, quiet).unwrap();
-    let before = fs.getattr(LIVE, f).unwrap().atime;
+    let before = fs.getattr(f).unwrap().atime;
     fs.t_read(f);
-    assert_eq!(fs.getattr(LIVE, f).unwrap().atime, before);
+    assert_eq!(fs.getattr(f).unwrap().atime, before);
     set(&fs, &Caller::root(), f, NONE).unwrap();
     fs.t_read(f);
-    assert_ne!(fs.getattr(LIVE, f).unwrap().atime, before);
+    assert_ne!(fs.getattr(f).unwrap().atime, before);
 }
 
 #[test]
@@ -512,7 +505,7 @@ fn after_a_shutdown_nothing_reaches_the_layout() {
     fs.t_file("lost", b"lost");
     let appended = fs.layout().memory().appended();
     fs.shut_down("the test said so");
-    let refused = fs.mknod(LIVE, &Caller::root(), ROOT, b"n", 0o644, 0);
+    let refused = fs.mknod(&Caller::root(), ROOT, b"n", 0o644, 0);
     assert!(matches!(refused, Err(Error::ReadOnly(_))), "{refused:?}");
     assert!(fs.sync().is_err() && fs.unmount().is_err());
     assert_eq!(fs.layout().memory().appended(), appended);

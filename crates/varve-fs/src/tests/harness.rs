@@ -5,7 +5,7 @@ use crate::layout::{
 };
 use crate::{
     Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
-    MemoryOptions, MemoryPointer, Options, Result, Version, View, flags,
+    MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, Version, View, flags,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -212,6 +212,12 @@ impl Layout for Recorder {
     fn checkpoint(&self) -> Result<()> {
         self.memory().checkpoint()
     }
+    fn snapshot(&self) -> Result<SnapshotNo> {
+        self.memory().snapshot()
+    }
+    fn release_snapshot(&self, snapshot: SnapshotNo) {
+        self.memory().release_snapshot(snapshot);
+    }
     fn maintain(&self) -> Result<()> {
         self.memory().maintain()
     }
@@ -253,20 +259,18 @@ pub fn crash(fs: &Fs, position: Option<Position>) -> Fs {
 /// Operations of root on the live tree.
 impl Fs {
     pub(crate) fn t_create(&self, parent: InodeNo, name: &str) -> Attr {
-        self.mknod(LIVE, &Caller::root(), parent, name.as_bytes(), 0o644, 0)
+        self.mknod(&Caller::root(), parent, name.as_bytes(), 0o644, 0)
             .unwrap()
     }
 
     pub(crate) fn t_mkdir(&self, parent: InodeNo, name: &str) -> InodeNo {
-        self.mkdir(LIVE, &Caller::root(), parent, name.as_bytes(), 0o755)
+        self.mkdir(&Caller::root(), parent, name.as_bytes(), 0o755)
             .unwrap()
             .ino
     }
 
     pub(crate) fn t_write(&self, ino: InodeNo, offset: u64, data: &[u8]) {
-        let done = self
-            .write(LIVE, &Caller::root(), ino, offset, data)
-            .unwrap();
+        let done = self.write(&Caller::root(), ino, offset, data).unwrap();
         assert_eq!(done, data.len());
     }
 
@@ -278,14 +282,14 @@ impl Fs {
     }
 
     pub(crate) fn t_read(&self, ino: InodeNo) -> Vec<u8> {
-        let size = self.getattr(LIVE, ino).unwrap().size;
+        let size = self.getattr(ino).unwrap().size;
         let mut data = vec![0xee; size as usize];
-        assert_eq!(self.read(LIVE, ino, 0, &mut data).unwrap(), data.len());
+        assert_eq!(self.read(ino, 0, &mut data).unwrap(), data.len());
         data
     }
 
     pub(crate) fn t_lookup(&self, name: &str) -> Result<InodeNo> {
-        self.lookup(LIVE, &Caller::root(), ROOT, name.as_bytes())
+        self.lookup(&Caller::root(), ROOT, name.as_bytes())
             .map(|attr| attr.ino)
     }
 
@@ -294,14 +298,12 @@ impl Fs {
     }
 
     pub(crate) fn t_unlink(&self, name: &str) {
-        self.unlink(LIVE, &Caller::root(), ROOT, name.as_bytes())
-            .unwrap();
+        self.unlink(&Caller::root(), ROOT, name.as_bytes()).unwrap();
     }
 
     pub(crate) fn t_rename(&self, from: &str, to: &str) -> Result<()> {
         let (from, to) = (from.as_bytes(), to.as_bytes());
         self.rename(
-            LIVE,
             &Caller::root(),
             ROOT,
             from,
@@ -316,16 +318,16 @@ impl Fs {
             size: Some(size),
             ..Default::default()
         };
-        self.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
+        self.setattr(&Caller::root(), ino, &set).unwrap();
     }
 
     pub(crate) fn t_fsync(&self, ino: InodeNo) {
-        self.fsync(LIVE, ino, false).unwrap();
+        self.fsync(ino, false).unwrap();
     }
 
     pub(crate) fn t_names(&self, ino: InodeNo) -> Vec<String> {
         let mut names = Vec::new();
-        self.readdir(LIVE, ino, 2, &mut |entry| {
+        self.readdir(ino, 2, &mut |entry| {
             names.push(String::from_utf8_lossy(entry.name).into_owned());
             true
         })

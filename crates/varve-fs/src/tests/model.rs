@@ -23,7 +23,7 @@ struct Model {
 fn tree(fs: &Fs) -> BTreeMap<String, (InodeNo, Content)> {
     let mut all = BTreeMap::new();
     let mut entries = Vec::new();
-    fs.readdir(LIVE, ROOT, 2, &mut |entry| {
+    fs.readdir(ROOT, 2, &mut |entry| {
         entries.push((
             String::from_utf8(entry.name.to_vec()).unwrap(),
             entry.ino,
@@ -94,7 +94,7 @@ impl Run {
         let name = self.name();
         let made = self
             .fs
-            .mknod(LIVE, &Caller::root(), ROOT, name.as_bytes(), 0o644, 0);
+            .mknod(&Caller::root(), ROOT, name.as_bytes(), 0o644, 0);
         assert_eq!(made.is_ok(), !self.model.names.contains_key(&name));
         if made.is_ok() {
             self.model.next += 1;
@@ -105,7 +105,7 @@ impl Run {
 
     fn unlink(&mut self) {
         let name = self.name();
-        let gone = self.fs.unlink(LIVE, &Caller::root(), ROOT, name.as_bytes());
+        let gone = self.fs.unlink(&Caller::root(), ROOT, name.as_bytes());
         assert_eq!(gone.is_ok(), self.model.names.remove(&name).is_some());
     }
 
@@ -124,9 +124,7 @@ impl Run {
     fn link(&mut self) {
         let to = self.name();
         let Some((ino, id)) = self.file() else { return };
-        let made = self
-            .fs
-            .link(LIVE, &Caller::root(), ino, ROOT, to.as_bytes());
+        let made = self.fs.link(&Caller::root(), ino, ROOT, to.as_bytes());
         assert_eq!(made.is_ok(), !self.model.names.contains_key(&to));
         self.model.names.entry(to).or_insert(id);
     }
@@ -156,7 +154,7 @@ impl Run {
             size: Some(size as u64),
             ..Default::default()
         };
-        self.fs.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
+        self.fs.setattr(&Caller::root(), ino, &set).unwrap();
         self.model.files.get_mut(&id).unwrap().resize(size, 0);
     }
 
@@ -166,14 +164,7 @@ impl Run {
         let offset = self.rng.random_range(0..40_000usize);
         let length = self.rng.random_range(1..30_000usize);
         self.fs
-            .fallocate(
-                LIVE,
-                &Caller::root(),
-                ino,
-                mode,
-                offset as u64,
-                length as u64,
-            )
+            .fallocate(&Caller::root(), ino, mode, offset as u64, length as u64)
             .unwrap();
         let content = self.model.files.get_mut(&id).unwrap();
         let end = offset + length;

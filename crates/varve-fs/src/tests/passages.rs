@@ -6,7 +6,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 fn enter_as(fs: &Fs, caller: &Caller, path: &str) -> Result<Option<InodeNo>> {
-    let entered = fs.directory_at(LIVE, caller, path.as_bytes())?;
+    let entered = fs.directory_at(caller, path.as_bytes())?;
     if let Some(ino) = entered.filter(|ino| *ino != ROOT) {
         fs.release(ino, 1);
     }
@@ -35,7 +35,7 @@ fn three(fs: &Fs) -> [InodeNo; 3] {
 
 fn move_within(fs: &Fs, parents: (InodeNo, InodeNo), names: (&str, &str), flags: Rename) {
     let (from, to) = (names.0.as_bytes(), names.1.as_bytes());
-    fs.rename(LIVE, &Caller::root(), parents.0, from, parents.1, to, flags)
+    fs.rename(&Caller::root(), parents.0, from, parents.1, to, flags)
         .unwrap();
 }
 
@@ -62,7 +62,7 @@ fn only_plain_ways_are_walked() {
     let fs = fresh();
     let [a, ..] = three(&fs);
     fs.t_file("f", b"x");
-    fs.symlink(LIVE, &Caller::root(), ROOT, b"l", b"a").unwrap();
+    fs.symlink(&Caller::root(), ROOT, b"l", b"a").unwrap();
     assert_eq!(enter(&fs, "").unwrap(), Some(ROOT));
     assert_eq!(enter(&fs, "//").unwrap(), Some(ROOT));
     assert_eq!(enter(&fs, "//a//").unwrap(), Some(a));
@@ -83,7 +83,7 @@ fn walk_to_directory(fs: &Fs, caller: &Caller, path: &str) -> Result<Option<Inod
         if matches!(name, "." | "..") {
             return Ok(None);
         }
-        let found = fs.lookup(LIVE, caller, at, name.as_bytes())?;
+        let found = fs.lookup(caller, at, name.as_bytes())?;
         match found.kind {
             FileKind::Directory => at = found.ino,
             FileKind::Symlink => return Ok(None),
@@ -99,12 +99,12 @@ fn errors_are_those_of_a_walk() {
     let fs = fresh();
     let [a, b, _] = three(&fs);
     fs.t_file("f", b"x");
-    fs.symlink(LIVE, &Caller::root(), a, b"l", b"b").unwrap();
+    fs.symlink(&Caller::root(), a, b"l", b"b").unwrap();
     let closed = SetAttr {
         mode: Some(0o600),
         ..SetAttr::default()
     };
-    fs.setattr(LIVE, &Caller::root(), b, &closed).unwrap();
+    fs.setattr(&Caller::root(), b, &closed).unwrap();
     let long = "x".repeat(256);
     let names = ["a", "b", "c", "f", "l", "none", ".", "..", "", &long];
     let mut seen = std::collections::BTreeSet::new();
@@ -144,7 +144,7 @@ fn a_way_ends_with_any_of_its_names() {
     move_within(&fs, (ROOT, ROOT), ("other", "b"), swap);
     assert_eq!(learn(&fs, "b"), other);
     assert_eq!(learn(&fs, "other/d"), c);
-    fs.rmdir(LIVE, &Caller::root(), ROOT, b"b").unwrap();
+    fs.rmdir(&Caller::root(), ROOT, b"b").unwrap();
     assert!(matches!(enter(&fs, "b"), Err(Error::NotFound)));
     fs.t_file("b", b"no directory");
     assert!(matches!(enter(&fs, "b"), Err(Error::NotDirectory)));
@@ -161,7 +161,7 @@ fn a_way_is_open_to_whom_it_was_open() {
     let [a, b, c] = three(&fs);
     learn(&fs, "a/b/c");
     let [alice, bob] = [user(1000), user(1001)];
-    let set = |ino, set: SetAttr| fs.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
+    let set = |ino, set: SetAttr| fs.setattr(&Caller::root(), ino, &set).unwrap();
     let mode = |mode| SetAttr {
         mode: Some(mode),
         ..SetAttr::default()
@@ -207,13 +207,13 @@ fn a_way_is_open_to_whom_it_was_open() {
         (0x20, 5, none),
     ]);
     let access = b"system.posix_acl_access";
-    fs.setxattr(LIVE, &Caller::root(), a, access, &list, false, false)
+    fs.setxattr(&Caller::root(), a, access, &list, false, false)
         .unwrap();
     assert!(matches!(
         enter_as(&fs, &alice, "a/b/c"),
         Err(Error::AccessDenied)
     ));
-    fs.removexattr(LIVE, &Caller::root(), a, access).unwrap();
+    fs.removexattr(&Caller::root(), a, access).unwrap();
     assert_eq!(enter_as(&fs, &alice, "a/b/c").unwrap(), Some(c));
 }
 
@@ -222,12 +222,12 @@ fn what_was_entered_is_held() {
     let fs = fresh();
     let [_, b, c] = three(&fs);
     learn(&fs, "a/b/c");
-    let entered = fs.directory_at(LIVE, &Caller::root(), b"a/b/c").unwrap();
-    fs.rmdir(LIVE, &Caller::root(), b, b"c").unwrap();
-    assert_eq!(fs.getattr(LIVE, c).unwrap().nlink, 0);
+    let entered = fs.directory_at(&Caller::root(), b"a/b/c").unwrap();
+    fs.rmdir(&Caller::root(), b, b"c").unwrap();
+    assert_eq!(fs.getattr(c).unwrap().nlink, 0);
     assert!(matches!(enter(&fs, "a/b/c"), Err(Error::NotFound)));
     fs.release(entered.unwrap(), 1);
-    assert!(matches!(fs.getattr(LIVE, c), Err(Error::Stale)));
+    assert!(matches!(fs.getattr(c), Err(Error::Stale)));
     fs.unmount().unwrap();
     assert_eq!(fs.usage().inodes, 3);
 }
@@ -260,7 +260,7 @@ fn walk(fs: &Fs, path: &str) -> Option<InodeNo> {
     let mut at = ROOT;
     for name in path.split('/') {
         let caller = Caller::root();
-        at = fs.lookup(LIVE, &caller, at, name.as_bytes()).ok()?.ino;
+        at = fs.lookup(&caller, at, name.as_bytes()).ok()?.ino;
     }
     Some(at)
 }
@@ -287,7 +287,7 @@ fn random_changes_never_mislead() {
         for _ in 0..400 {
             let [one, two] = [0; 2].map(|_| split(&paths[random.random_range(0..paths.len())]));
             let (Some(from), Some(to)) = (one.0, two.0) else {
-                let _ = fs.mkdir(LIVE, &caller, ROOT, b"a", 0o755);
+                let _ = fs.mkdir(&caller, ROOT, b"a", 0o755);
                 continue;
             };
             let (name, other) = (one.1.as_bytes(), two.1.as_bytes());
@@ -297,13 +297,13 @@ fn random_changes_never_mislead() {
             };
             // Most are refused, for good reasons.
             let _ = match random.random_range(0..8) {
-                0..=3 => fs.mkdir(LIVE, &caller, from, name, 0o755).map(drop),
-                4 => fs.rmdir(LIVE, &caller, from, name),
+                0..=3 => fs.mkdir(&caller, from, name, 0o755).map(drop),
+                4 => fs.rmdir(&caller, from, name),
                 5 => {
                     fs.drop_caches();
                     Ok(())
                 }
-                _ => fs.rename(LIVE, &caller, from, name, to, other, flags),
+                _ => fs.rename(&caller, from, name, to, other, flags),
             };
             for path in &paths {
                 assert_eq!(enter(&fs, path).ok().flatten(), walk(&fs, path), "{path}");

@@ -25,8 +25,8 @@ fn a_volume_fills_up_and_is_emptied_again() {
     let mut made = 0;
     let refused = loop {
         let name = format!("f{made}");
-        let file = fs.mknod(LIVE, &Caller::root(), ROOT, name.as_bytes(), 0o644, 0);
-        let written = file.and_then(|f| fs.write(LIVE, &Caller::root(), f.ino, 0, &[1; 20_000]));
+        let file = fs.mknod(&Caller::root(), ROOT, name.as_bytes(), 0o644, 0);
+        let written = file.and_then(|f| fs.write(&Caller::root(), f.ino, 0, &[1; 20_000]));
         match written {
             Ok(20_000) => made += 1,
             Ok(short) => panic!("{short} bytes of one chunk"),
@@ -42,7 +42,6 @@ fn a_volume_fills_up_and_is_emptied_again() {
     let f2 = fs.t_lookup(&name(2)).unwrap();
     fs.t_write(f2, 4096, &[2; 4096]);
     fs.setattr(
-        LIVE,
         &Caller::root(),
         f2,
         &SetAttr {
@@ -76,7 +75,7 @@ fn a_full_volume_is_overwritten_and_not_grown() {
     let f = fs.t_file("f", &pattern(20_000, 1));
     fs.sync().unwrap();
     *fs.layout().limit.lock() = Some(fs.usage());
-    let grow = fs.write(LIVE, &Caller::root(), f, 1 << 20, &[1; 4096]);
+    let grow = fs.write(&Caller::root(), f, 1 << 20, &[1; 4096]);
     assert!(matches!(grow, Err(Error::NoSpace)));
     fs.t_write(f, 100, &[9; 12_000]);
     let mut expected = pattern(20_000, 1);
@@ -99,25 +98,25 @@ fn usage_follows_every_change() {
     check(&fs, "write");
     fs.t_write(f, 100, &[1; 8000]);
     check(&fs, "overwrite");
-    fs.fallocate(LIVE, &caller, f, 3, 8192, 16_384).unwrap();
+    fs.fallocate(&caller, f, 3, 8192, 16_384).unwrap();
     fs.t_write(f, 9_000, b"in the hole");
     check(&fs, "punch");
-    fs.fallocate(LIVE, &caller, f, 0, 0, 300_000).unwrap();
+    fs.fallocate(&caller, f, 0, 0, 300_000).unwrap();
     fs.t_write(f, 200_000, b"in the reservation");
     check(&fs, "reserve");
-    fs.fallocate(LIVE, &caller, f, 16, 50_000, 100_000).unwrap();
-    fs.fallocate(LIVE, &caller, f, 3, 60_000, 10_000).unwrap();
+    fs.fallocate(&caller, f, 16, 50_000, 100_000).unwrap();
+    fs.fallocate(&caller, f, 3, 60_000, 10_000).unwrap();
     check(&fs, "zero, and punch of the reserved");
-    fs.setxattr(LIVE, &caller, f, b"user.x", &[1; 3_000], false, false)
+    fs.setxattr(&caller, f, b"user.x", &[1; 3_000], false, false)
         .unwrap();
     check(&fs, "xattr");
-    fs.setxattr(LIVE, &caller, f, b"user.x", &[1; 30], false, true)
+    fs.setxattr(&caller, f, b"user.x", &[1; 30], false, true)
         .unwrap();
     check(&fs, "smaller xattr");
     fs.t_truncate(f, 70_000);
     check(&fs, "truncate");
     fs.t_write(f, 0, &pattern(50_000, 4));
-    fs.fallocate(LIVE, &caller, f, 3, 0, 4096).unwrap();
+    fs.fallocate(&caller, f, 3, 0, 4096).unwrap();
     fs.t_unlink("f");
     check(&fs, "unlink");
     assert_eq!(
@@ -138,28 +137,28 @@ fn refused_operations_change_nothing() {
     *fs.layout().limit.lock() = Some(fs.usage());
     let before = (
         fs.usage(),
-        fs.getattr(LIVE, ROOT).unwrap(),
-        fs.getattr(LIVE, f).unwrap(),
+        fs.getattr(ROOT).unwrap(),
+        fs.getattr(f).unwrap(),
     );
     let caller = Caller::root();
-    assert!(fs.mkdir(LIVE, &caller, ROOT, b"d", 0o755).is_err());
-    assert!(fs.symlink(LIVE, &caller, ROOT, b"s", b"target").is_err());
-    assert!(fs.link(LIVE, &caller, f, ROOT, b"l").is_err());
-    assert!(fs.tmpfile(LIVE, &caller, ROOT, 0o600).is_err());
-    assert!(fs.write(LIVE, &caller, f, 0, &[1; 5_000]).is_err());
+    assert!(fs.mkdir(&caller, ROOT, b"d", 0o755).is_err());
+    assert!(fs.symlink(&caller, ROOT, b"s", b"target").is_err());
+    assert!(fs.link(&caller, f, ROOT, b"l").is_err());
+    assert!(fs.tmpfile(&caller, ROOT, 0o600).is_err());
+    assert!(fs.write(&caller, f, 0, &[1; 5_000]).is_err());
     assert!(
-        fs.setxattr(LIVE, &caller, f, b"user.x", b"y", false, false)
+        fs.setxattr(&caller, f, b"user.x", b"y", false, false)
             .is_err()
     );
-    assert!(fs.fallocate(LIVE, &caller, f, 0, 0, 100_000).is_err());
+    assert!(fs.fallocate(&caller, f, 0, 0, 100_000).is_err());
     let after = (
         fs.usage(),
-        fs.getattr(LIVE, ROOT).unwrap(),
-        fs.getattr(LIVE, f).unwrap(),
+        fs.getattr(ROOT).unwrap(),
+        fs.getattr(f).unwrap(),
     );
     assert_eq!(before, after);
     fs.t_rename("f", "g").unwrap();
-    fs.removexattr(LIVE, &caller, f, b"user.x").unwrap_err();
+    fs.removexattr(&caller, f, b"user.x").unwrap_err();
     fs.t_unlink("g");
     fs.unmount().unwrap();
 }
@@ -246,7 +245,7 @@ fn held_writes_have_room_that_nothing_else_gets() {
     fs.keep_room(1 << 20);
     let f = fs.t_file("f", &pattern(20_000, 1));
     let mut end = 20_480;
-    while let Ok(n) = fs.write(LIVE, &caller, f, end, &[1; 40_960]) {
+    while let Ok(n) = fs.write(&caller, f, end, &[1; 40_960]) {
         end += n as u64;
     }
     assert!((2_900_000..3 << 20).contains(&end), "{end} bytes fit");
@@ -256,16 +255,16 @@ fn held_writes_have_room_that_nothing_else_gets() {
         end += 4096;
     }
     // Nothing that grows gets in, and what does not grow does.
-    let made = fs.mknod(LIVE, &caller, ROOT, b"g", 0o644, 0);
+    let made = fs.mknod(&caller, ROOT, b"g", 0o644, 0);
     assert!(matches!(made, Err(Error::NoSpace)));
     assert!(matches!(
-        fs.fallocate(LIVE, &caller, f, 0, end, 40_960),
+        fs.fallocate(&caller, f, 0, end, 40_960),
         Err(Error::NoSpace)
     ));
     fs.t_write(f, 0, &[2; 20_000]);
     fs.t_rename("f", "h").unwrap();
     // A held write does, and says so; one that does not grow has no need to.
-    let held = |at: u64| fs.write_held(LIVE, &caller, f, at, &[3; 40_960], HeldTimes::HandedOver);
+    let held = |at: u64| fs.write_held(&caller, f, at, &[3; 40_960], HeldTimes::HandedOver);
     assert!(!held(0).unwrap().used_kept_room);
     let mut used = 0;
     let refused = loop {
@@ -298,10 +297,9 @@ fn removing_a_name_needs_no_room_for_writes_that_wait_for_their_answer() {
     fs.sync().unwrap();
     let other = std::sync::Arc::clone(&fs);
     *fs.layout().during_admit.lock() = Some(Box::new(move || {
-        other.unlink(LIVE, &Caller::root(), ROOT, b"gone").unwrap();
+        other.unlink(&Caller::root(), ROOT, b"gone").unwrap();
     }));
-    fs.write(LIVE, &Caller::root(), big, 0, &[1; 1 << 20])
-        .unwrap();
+    fs.write(&Caller::root(), big, 0, &[1; 1 << 20]).unwrap();
     let asked = *fs.layout().shrinking.lock();
     assert!(asked.certain() + asked.asked < 64 << 10, "{asked:?}");
 }

@@ -14,12 +14,12 @@ fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result
     let any = |rng: &mut Xoshiro256PlusPlus| directories[rng.random_range(0..directories.len())];
     let d = any(rng);
     let name = [b'a' + rng.random_range(0..4u8)];
-    let file = |fs: &Fs| fs.lookup(LIVE, &caller, d, &name).map(|attr| attr.ino);
+    let file = |fs: &Fs| fs.lookup(&caller, d, &name).map(|attr| attr.ino);
     match rng.random_range(0..16) {
-        0 | 1 => fs.mknod(LIVE, &caller, d, &name, 0o644, 0).map(|_| ()),
-        2 => fs.unlink(LIVE, &caller, d, &name),
-        3 => fs.mkdir(LIVE, &caller, d, &name, 0o755).map(|_| ()),
-        4 => fs.rmdir(LIVE, &caller, d, &name),
+        0 | 1 => fs.mknod(&caller, d, &name, 0o644, 0).map(|_| ()),
+        2 => fs.unlink(&caller, d, &name),
+        3 => fs.mkdir(&caller, d, &name, 0o755).map(|_| ()),
+        4 => fs.rmdir(&caller, d, &name),
         5 => {
             let (to, new) = (any(rng), [b'a' + rng.random_range(0..4u8)]);
             let exchange = rng.random_bool(0.2);
@@ -28,17 +28,14 @@ fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result
                 exchange,
                 ..Rename::default()
             };
-            fs.rename(LIVE, &caller, d, &name, to, &new, flags)
+            fs.rename(&caller, d, &name, to, &new, flags)
         }
-        6 => fs
-            .link(LIVE, &caller, file(fs)?, any(rng), &name)
-            .map(|_| ()),
+        6 => fs.link(&caller, file(fs)?, any(rng), &name).map(|_| ()),
         7..=10 => {
             let length = rng.random_range(1..20_000);
             let data = vec![rng.random_range(1..=255u8); length];
             let offset = rng.random_range(0..50_000);
-            fs.write(LIVE, &caller, file(fs)?, offset, &data)
-                .map(|_| ())
+            fs.write(&caller, file(fs)?, offset, &data).map(|_| ())
         }
         11 => {
             let size = Some(rng.random_range(0..60_000));
@@ -46,25 +43,25 @@ fn act(fs: &Fs, rng: &mut Xoshiro256PlusPlus, directories: &[InodeNo]) -> Result
                 size,
                 ..Default::default()
             };
-            fs.setattr(LIVE, &caller, file(fs)?, &set).map(|_| ())
+            fs.setattr(&caller, file(fs)?, &set).map(|_| ())
         }
         12 => {
             let mode = [0, 1, 3, 16][rng.random_range(0..4)];
             let (offset, length) = (rng.random_range(0..50_000), rng.random_range(1..30_000));
-            fs.fallocate(LIVE, &caller, file(fs)?, mode, offset, length)
+            fs.fallocate(&caller, file(fs)?, mode, offset, length)
         }
-        13 => fs.fsync(LIVE, file(fs)?, rng.random_bool(0.5)),
+        13 => fs.fsync(file(fs)?, rng.random_bool(0.5)),
         14 => {
             let ino = file(fs)?;
             fs.retain(ino)?;
-            let removed = fs.unlink(LIVE, &caller, d, &name);
+            let removed = fs.unlink(&caller, d, &name);
             fs.release(ino, 1);
             removed
         }
         _ => {
             let mut buffer = vec![0; 30_000];
-            fs.read(LIVE, file(fs)?, rng.random_range(0..50_000), &mut buffer)?;
-            fs.readdir(LIVE, d, 0, &mut |_| true)
+            fs.read(file(fs)?, rng.random_range(0..50_000), &mut buffer)?;
+            fs.readdir(d, 0, &mut |_| true)
         }
     }
 }
@@ -142,20 +139,20 @@ fn run(seed: u64, options: Options) {
             entries.push((entry.name.to_vec(), entry.ino, entry.kind));
             true
         };
-        after.readdir(LIVE, d, 2, &mut { list }).unwrap();
+        after.readdir(d, 2, &mut { list }).unwrap();
         for (_, ino, kind) in entries {
-            let attr = after.getattr(LIVE, ino).unwrap();
+            let attr = after.getattr(ino).unwrap();
             assert_eq!(attr.kind, kind);
             if kind == crate::FileKind::Directory {
                 links += 1;
-                assert_eq!(after.parent(LIVE, ino).unwrap(), d);
+                assert_eq!(after.parent(ino).unwrap(), d);
                 queue.push(ino);
             } else {
                 assert!(after.t_read(ino) == fs.t_read(ino), "{ino}");
             }
             seen.insert(ino);
         }
-        assert_eq!(after.getattr(LIVE, d).unwrap().nlink, links);
+        assert_eq!(after.getattr(d).unwrap().nlink, links);
     }
     // A directory moved below a removed one would be missed here.
     assert_eq!(after.usage().inodes, seen.len() as u64);

@@ -10,7 +10,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_fs::{
-    Attr, Caller, Error, FileKind, FileSystem, InodeNo, Result, SetAttr, SetTime, View, Whence,
+    Attr, Caller, Error, FileKind, FileSystem, InodeNo, Result, SetAttr, SetTime, Whence,
 };
 use varve_lfs::Lfs;
 
@@ -122,15 +122,13 @@ impl Copy<'_> {
     /// Takes the next names of a directory; false if there are none.
     fn fill(&mut self, level: &mut Level) -> bool {
         let (names, mut after) = (&mut level.names, level.after);
-        let listed = self
-            .from
-            .readdir(View::Live, level.from, after, &mut |entry| {
-                after = entry.cookie;
-                if entry.name != b"." && entry.name != b".." {
-                    names.push((entry.name.to_vec(), entry.ino));
-                }
-                names.len() < BATCH
-            });
+        let listed = self.from.readdir(level.from, after, &mut |entry| {
+            after = entry.cookie;
+            if entry.name != b"." && entry.name != b".." {
+                names.push((entry.name.to_vec(), entry.ino));
+            }
+            names.len() < BATCH
+        });
         level.after = after;
         level.names.reverse();
         if let Err(error) = listed {
@@ -155,8 +153,7 @@ impl Copy<'_> {
         ino: InodeNo,
         path: &str,
     ) -> Result<Option<(InodeNo, InodeNo)>> {
-        let live = View::Live;
-        let attr = match self.from.getattr(live, ino) {
+        let attr = match self.from.getattr(ino) {
             Ok(attr) => attr,
             Err(error) => {
                 self.leave_out(path, &error.to_string());
@@ -164,27 +161,25 @@ impl Copy<'_> {
             }
         };
         if let Some(&there) = self.links.get(&ino.0) {
-            self.to.link(live, &self.caller, there, parent, name)?;
+            self.to.link(&self.caller, there, parent, name)?;
             self.copied.links += 1;
             return Ok(None);
         }
         let caller = &self.caller;
         let made = match attr.kind {
             FileKind::Directory => {
-                let made = self.to.mkdir(live, caller, parent, name, 0o700)?;
+                let made = self.to.mkdir(caller, parent, name, 0o700)?;
                 self.copied.directories += 1;
                 return Ok(Some((ino, made.ino)));
             }
-            FileKind::Symlink => match self.from.readlink(live, ino) {
-                Ok(target) => self.to.symlink(live, caller, parent, name, &target)?,
+            FileKind::Symlink => match self.from.readlink(ino) {
+                Ok(target) => self.to.symlink(caller, parent, name, &target)?,
                 Err(error) => {
                     self.leave_out(path, &error.to_string());
                     return Ok(None);
                 }
             },
-            _ => self
-                .to
-                .mknod(live, caller, parent, name, attr.mode, attr.rdev)?,
+            _ => self.to.mknod(caller, parent, name, attr.mode, attr.rdev)?,
         };
         if attr.nlink > 1 {
             self.links.insert(ino.0, made.ino);
@@ -202,10 +197,9 @@ impl Copy<'_> {
     }
 
     fn content(&mut self, from: InodeNo, to: InodeNo, attr: &Attr, path: &str) -> Result<()> {
-        let live = View::Live;
         let mut at = 0;
         while at < attr.size {
-            let start = match self.from.seek(live, from, at, Whence::Data) {
+            let start = match self.from.seek(from, at, Whence::Data) {
                 Ok(start) if start < attr.size => start.max(at),
                 Ok(_) | Err(Error::NoData) => break,
                 Err(error) => {
@@ -213,15 +207,14 @@ impl Copy<'_> {
                     break;
                 }
             };
-            let hole = self.from.seek(live, from, start, Whence::Hole);
+            let hole = self.from.seek(from, start, Whence::Hole);
             let end = hole.unwrap_or(attr.size).clamp(start + 1, attr.size);
             let length = BUFFER.min((end - start) as usize);
             let buffer = &mut self.buffer[..length];
-            match self.from.read(live, from, start, buffer) {
+            match self.from.read(from, start, buffer) {
                 Ok(0) => break,
                 Ok(read) => {
-                    self.to
-                        .write(live, &self.caller, to, start, &buffer[..read])?;
+                    self.to.write(&self.caller, to, start, &buffer[..read])?;
                     self.copied.bytes += read as u64;
                     at = start + read as u64;
                 }
@@ -238,30 +231,28 @@ impl Copy<'_> {
             size: Some(attr.size),
             ..SetAttr::default()
         };
-        self.to.setattr(live, &self.caller, to, &size)?;
+        self.to.setattr(&self.caller, to, &size)?;
         Ok(())
     }
 
     /// Extended attributes, owner, mode and times.
     fn attributes(&mut self, from: InodeNo, to: InodeNo, path: &str) -> Result<()> {
-        let live = View::Live;
-        let attr = match self.from.getattr(live, from) {
+        let attr = match self.from.getattr(from) {
             Ok(attr) => attr,
             Err(error) => {
                 self.leave_out(path, &error.to_string());
                 return Ok(());
             }
         };
-        match self.from.listxattr(live, &self.caller, from) {
+        match self.from.listxattr(&self.caller, from) {
             Ok(names) => {
                 for name in names {
                     let copied = self
                         .from
-                        .getxattr(live, &self.caller, from, &name)
+                        .getxattr(&self.caller, from, &name)
                         .and_then(|value| {
                             let caller = &self.caller;
-                            self.to
-                                .setxattr(live, caller, to, &name, &value, false, false)
+                            self.to.setxattr(caller, to, &name, &value, false, false)
                         });
                     if let Err(error) = copied {
                         let what = format!("attribute {}: {error}", name.escape_ascii());
@@ -280,7 +271,7 @@ impl Copy<'_> {
             ctime: Some(attr.ctime),
             ..SetAttr::default()
         };
-        self.to.setattr(live, &self.caller, to, &set)?;
+        self.to.setattr(&self.caller, to, &set)?;
         Ok(())
     }
 }

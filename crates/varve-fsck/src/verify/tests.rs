@@ -3,7 +3,7 @@
 use super::*;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 
 /// Inodes beyond one window, in directories on either side of its edges.
 #[test]
@@ -15,21 +15,19 @@ fn several_windows_agree_with_one() {
     let lfs = Arc::new(Lfs::mount(device, Arc::clone(&clock), mount).unwrap());
     FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
     let system = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-    let (live, caller, root) = (View::Live, Caller::root(), InodeNo::ROOT);
+    let (caller, root) = (Caller::root(), InodeNo::ROOT);
     let mut parent = root;
     for n in 0..300u32 {
         let name = format!("n{n}");
         let name = name.as_bytes();
         match n % 40 {
-            0 => parent = system.mkdir(live, &caller, root, name, 0o755).unwrap().ino,
-            1 => drop(system.mkdir(live, &caller, parent, name, 0o755).unwrap()),
+            0 => parent = system.mkdir(&caller, root, name, 0o755).unwrap().ino,
+            1 => drop(system.mkdir(&caller, parent, name, 0o755).unwrap()),
             2 => {
-                let file = system.mknod(live, &caller, root, name, 0o644, 0).unwrap();
-                system
-                    .link(live, &caller, file.ino, parent, b"hard")
-                    .unwrap();
+                let file = system.mknod(&caller, root, name, 0o644, 0).unwrap();
+                system.link(&caller, file.ino, parent, b"hard").unwrap();
             }
-            _ => drop(system.mknod(live, &caller, parent, name, 0o644, 0).unwrap()),
+            _ => drop(system.mknod(&caller, parent, name, 0o644, 0).unwrap()),
         }
     }
     system.sync().unwrap();

@@ -381,8 +381,7 @@ fn after(surgeon: &mut Surgeon, position: LogPosition, forged: &Forged, file: In
     survives(surgeon);
     let volume = Volume::mount(surgeon.device(), Arc::new(VirtualClock::new(0, 1000)), 5);
     let mut bytes = vec![0; 20_000];
-    let live = varve_fs::View::Live;
-    let read = volume.system.read(live, file, 0, &mut bytes).unwrap();
+    let read = volume.system.read(file, 0, &mut bytes).unwrap();
     bytes.truncate(read);
     bytes
 }

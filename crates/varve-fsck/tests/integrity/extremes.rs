@@ -9,7 +9,7 @@ use crate::tree::Tree;
 use crate::volume::{Volume, mount_options, pattern};
 use std::sync::Arc;
 use varve_device::VirtualClock;
-use varve_fs::{Caller, InodeNo, SetAttr, View};
+use varve_fs::{Caller, InodeNo, SetAttr};
 use varve_lfs::format::checkpoint::checkpoint_flags;
 use varve_lfs::format::ifile::ImapState;
 use varve_lfs::format::summary::{
@@ -34,7 +34,7 @@ fn counts_of_blocks_that_no_file_has() {
     survives(&surgeon);
     let clock = Arc::new(VirtualClock::new(0, 1000));
     let volume = Volume::mount(surgeon.device(), clock, 5);
-    let (caller, live) = (Caller::root(), View::Live);
+    let caller = Caller::root();
     for name in ["file15", "large", "labelled"] {
         let ino = files[name];
         volume.write(ino, 5000, &pattern(1, 9000));
@@ -43,7 +43,7 @@ fn counts_of_blocks_that_no_file_has() {
             size: Some(100),
             ..SetAttr::default()
         };
-        volume.system.setattr(live, &caller, ino, &size).unwrap();
+        volume.system.setattr(&caller, ino, &size).unwrap();
     }
     volume.unlink(files["home"], "labelled");
     volume.system.sync().unwrap();
@@ -107,7 +107,7 @@ fn a_free_list_that_leads_to_a_file() {
     volume.system.drop_caches();
     assert_eq!(volume.lookup(InodeNo::ROOT, "kept"), kept);
     let mut read = vec![0; content.len()];
-    let length = volume.system.read(View::Live, kept, 0, &mut read).unwrap();
+    let length = volume.system.read(kept, 0, &mut read).unwrap();
     assert_eq!((length, read), (content.len(), content));
     volume.unmount();
 }
@@ -253,11 +253,11 @@ fn totals_that_no_volume_has() {
     assert_eq!(recovered(&surgeon).groups, 1);
     survives(&surgeon);
     let volume = Volume::mount(surgeon.device(), Arc::new(VirtualClock::new(0, 1000)), 5);
-    let (caller, live) = (Caller::root(), View::Live);
+    let caller = Caller::root();
     drop(
         volume
             .system
-            .mknod(live, &caller, InodeNo::ROOT, b"one", 0o600, 0),
+            .mknod(&caller, InodeNo::ROOT, b"one", 0o600, 0),
     );
     let _ = volume.system.statfs();
     volume.unmount();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use varve_device::{Device, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileKind, FileSystem, InodeNo, View};
+use varve_fs::{Caller, FileKind, FileSystem, InodeNo};
 use varve_lfs::Lfs;
 
 /// One file, as a user sees it.
@@ -132,15 +132,14 @@ fn changes(path: &str, was: &File, now: &File) -> Vec<Difference> {
 }
 
 fn read(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, path: &str, tree: &mut Tree) {
-    let live = View::Live;
-    let attr = system.getattr(live, ino).unwrap();
+    let attr = system.getattr(ino).unwrap();
     let mut content = Vec::new();
     match attr.kind {
         FileKind::Regular => {
             let mut at = 0;
             while let Some(start) = data_from(system, ino, at, attr.size) {
                 let mut bytes = vec![0; 4096.min((attr.size - start) as usize)];
-                let done = system.read(live, ino, start, &mut bytes).unwrap();
+                let done = system.read(ino, start, &mut bytes).unwrap();
                 bytes.truncate(done);
                 if bytes.iter().any(|byte| *byte != 0) {
                     content.push((start, bytes));
@@ -148,13 +147,13 @@ fn read(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, path: &str, tree: &mut Tree
                 at = start + 4096;
             }
         }
-        FileKind::Symlink => content.push((0, system.readlink(live, ino).unwrap())),
+        FileKind::Symlink => content.push((0, system.readlink(ino).unwrap())),
         _ => {}
     }
     let caller = Caller::root();
     let mut xattrs = BTreeMap::new();
-    for name in system.listxattr(live, &caller, ino).unwrap() {
-        let value = system.getxattr(live, &caller, ino, &name).unwrap();
+    for name in system.listxattr(&caller, ino).unwrap() {
+        let value = system.getxattr(&caller, ino, &name).unwrap();
         xattrs.insert(name, value);
     }
     let file = File {
@@ -181,7 +180,7 @@ fn read(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, path: &str, tree: &mut Tree
     if attr.kind == FileKind::Directory {
         let mut children = Vec::new();
         system
-            .readdir(live, ino, 0, &mut |entry| {
+            .readdir(ino, 0, &mut |entry| {
                 if entry.name != b"." && entry.name != b".." {
                     let name = String::from_utf8_lossy(entry.name).into_owned();
                     children.push((name, entry.ino, entry.kind));
@@ -201,7 +200,7 @@ fn data_from(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, from: u64, size: u64) 
         return None;
     }
     let whence = varve_fs::Whence::Data;
-    let found = system.seek(View::Live, ino, from, whence).ok()?;
+    let found = system.seek(ino, from, whence).ok()?;
     (found < size).then_some(found / 4096 * 4096)
 }
 
@@ -236,6 +235,6 @@ pub fn populate(volume: &Volume) {
     volume.write(holes, 0, &crate::volume::pattern(6, 4000));
     volume
         .system
-        .fallocate(View::Live, &Caller::root(), holes, 3, 1_200_000, 9000)
+        .fallocate(&Caller::root(), holes, 3, 1_200_000, 9000)
         .unwrap();
 }

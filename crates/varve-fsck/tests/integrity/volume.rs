@@ -4,7 +4,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, SetAttr, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options, Rename, SetAttr};
 use varve_fsck::check::{CheckOptions, CheckReport, check};
 use varve_lfs::policy::{Candidate, Measures, Policy, PolicyKind, Survivor, Write, emptiest};
 use varve_lfs::{FormatOptions, Lfs, MAX_HEADS, MountOptions};
@@ -138,68 +138,51 @@ impl<D: Device + 'static> Volume<D> {
 
     pub fn file(&self, parent: InodeNo, name: &str) -> InodeNo {
         self.system
-            .mknod(View::Live, &self.caller, parent, name.as_bytes(), 0o644, 0)
+            .mknod(&self.caller, parent, name.as_bytes(), 0o644, 0)
             .unwrap()
             .ino
     }
 
     pub fn directory(&self, parent: InodeNo, name: &str) -> InodeNo {
         self.system
-            .mkdir(View::Live, &self.caller, parent, name.as_bytes(), 0o755)
+            .mkdir(&self.caller, parent, name.as_bytes(), 0o755)
             .unwrap()
             .ino
     }
 
     pub fn symlink(&self, parent: InodeNo, name: &str, target: &str) -> InodeNo {
         self.system
-            .symlink(
-                View::Live,
-                &self.caller,
-                parent,
-                name.as_bytes(),
-                target.as_bytes(),
-            )
+            .symlink(&self.caller, parent, name.as_bytes(), target.as_bytes())
             .unwrap()
             .ino
     }
 
     pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &str) {
         self.system
-            .link(View::Live, &self.caller, ino, parent, name.as_bytes())
+            .link(&self.caller, ino, parent, name.as_bytes())
             .unwrap();
     }
 
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) {
-        let done = self
-            .system
-            .write(View::Live, &self.caller, ino, offset, data)
-            .unwrap();
+        let done = self.system.write(&self.caller, ino, offset, data).unwrap();
         assert_eq!(done, data.len());
     }
 
     pub fn unlink(&self, parent: InodeNo, name: &str) {
         self.system
-            .unlink(View::Live, &self.caller, parent, name.as_bytes())
+            .unlink(&self.caller, parent, name.as_bytes())
             .unwrap();
     }
 
     pub fn set_attribute(&self, ino: InodeNo, name: &str, value: &[u8]) {
         self.system
-            .setxattr(
-                View::Live,
-                &self.caller,
-                ino,
-                name.as_bytes(),
-                value,
-                false,
-                false,
-            )
+            .setxattr(&self.caller, ino, name.as_bytes(), value, false, false)
             .unwrap();
     }
 
     pub fn lookup(&self, parent: InodeNo, name: &str) -> InodeNo {
         self.system
-            .lookup(View::Live, &self.caller, parent, name.as_bytes())
+            .lookup(&self.caller, parent, name.as_bytes())
             .unwrap()
             .ino
     }
@@ -231,7 +214,7 @@ impl<D: Device + 'static> Volume<D> {
         }
         let reserved = self.file(home, "reserved");
         self.system
-            .fallocate(View::Live, &self.caller, reserved, 1, 0, 100_000)
+            .fallocate(&self.caller, reserved, 1, 0, 100_000)
             .unwrap();
         for n in 0..5 {
             self.unlink(home, &format!("file{n}"));
@@ -271,93 +254,90 @@ pub fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
 pub fn step<D: Device + 'static>(volume: &Volume<D>, rng: &mut Xoshiro256PlusPlus) {
     let system = &volume.system;
     let caller = &volume.caller;
-    let live = View::Live;
     let directories = ["d0", "d1", "d2"];
     let parent = match rng.random_range(0..4) {
         0 => InodeNo::ROOT,
         n => system
-            .lookup(live, caller, InodeNo::ROOT, directories[n - 1].as_bytes())
+            .lookup(caller, InodeNo::ROOT, directories[n - 1].as_bytes())
             .map_or(InodeNo::ROOT, |attr| attr.ino),
     };
-    let parent = match system.getattr(live, parent) {
+    let parent = match system.getattr(parent) {
         Ok(attr) if attr.kind == varve_fs::FileKind::Directory => parent,
         _ => InodeNo::ROOT,
     };
     let name = format!("n{}", rng.random_range(0..12));
     let name = name.as_bytes();
-    let target = system
-        .lookup(live, caller, parent, name)
-        .map(|attr| attr.ino);
+    let target = system.lookup(caller, parent, name).map(|attr| attr.ino);
     match rng.random_range(0..100) {
-        0..20 => drop(system.mknod(live, caller, parent, name, 0o600, 0)),
+        0..20 => drop(system.mknod(caller, parent, name, 0o600, 0)),
         20..26 => {
             let name = directories[rng.random_range(0..3)].as_bytes();
-            drop(system.mkdir(live, caller, InodeNo::ROOT, name, 0o700));
+            drop(system.mkdir(caller, InodeNo::ROOT, name, 0o700));
         }
         26..30 => {
             let name = directories[rng.random_range(0..3)].as_bytes();
-            drop(system.rmdir(live, caller, InodeNo::ROOT, name));
+            drop(system.rmdir(caller, InodeNo::ROOT, name));
         }
         30..55 => {
             if let Ok(ino) = target {
                 let length = rng.random_range(1..40_000);
                 let offset = rng.random_range(0..200_000);
-                drop(system.write(live, caller, ino, offset, &pattern(9, length)));
+                drop(system.write(caller, ino, offset, &pattern(9, length)));
             }
         }
-        55..62 => drop(system.unlink(live, caller, parent, name)),
+        55..62 => drop(system.unlink(caller, parent, name)),
         62..68 => {
             if let Ok(ino) = target {
                 let set = SetAttr {
                     size: Some(rng.random_range(0..150_000)),
                     ..SetAttr::default()
                 };
-                drop(system.setattr(live, caller, ino, &set));
+                drop(system.setattr(caller, ino, &set));
             }
         }
         68..74 => {
             let other = format!("n{}", rng.random_range(0..12));
             let to = if rng.random() { InodeNo::ROOT } else { parent };
             let flags = Rename::default();
-            drop(system.rename(live, caller, parent, name, to, other.as_bytes(), flags));
+            drop(system.rename(caller, parent, name, to, other.as_bytes(), flags));
         }
         74..80 => {
             if let Ok(ino) = target {
                 let value = pattern(3, rng.random_range(0..1500));
-                drop(system.setxattr(live, caller, ino, b"user.x", &value, false, false));
+                drop(system.setxattr(caller, ino, b"user.x", &value, false, false));
             }
         }
         80..82 => {
             if let Ok(ino) = target {
-                drop(system.removexattr(live, caller, ino, b"user.x"));
+                drop(system.removexattr(caller, ino, b"user.x"));
             }
         }
         82..86 => {
             if let Ok(ino) = target {
                 let mode = [0, 1, 3, 16][rng.random_range(0..4)];
                 let offset = rng.random_range(0..100_000);
-                drop(system.fallocate(live, caller, ino, mode, offset, 30_000));
+                drop(system.fallocate(caller, ino, mode, offset, 30_000));
             }
         }
         86..89 => {
             if let Ok(ino) = target {
-                drop(system.link(live, caller, ino, InodeNo::ROOT, b"hard"));
+                drop(system.link(caller, ino, InodeNo::ROOT, b"hard"));
             }
         }
         89..93 => {
             if let Ok(ino) = target {
-                drop(system.fsync(live, ino, false));
+                drop(system.fsync(ino, false));
             }
         }
         93..95 => drop(system.sync()),
         95..97 => drop(system.checkpoint()),
-        97..98 => drop(system.symlink(live, caller, parent, name, &[b'x'; 300])),
+        97..98 => drop(system.symlink(caller, parent, name, &[b'x'; 300])),
         98..99 => {
             let candidates = volume.lfs.candidates();
             if let Some(first) = candidates.iter().min_by_key(|c| c.live_bytes) {
                 volume.lfs.clean_segment(first.segment).unwrap();
             }
         }
-        _ => drop(system.tmpfile(live, caller, InodeNo::ROOT, 0o600)),
+        _ => drop(system.tmpfile(caller, InodeNo::ROOT, 0o600)),
     }
 }

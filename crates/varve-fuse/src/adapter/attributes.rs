@@ -28,7 +28,7 @@ impl<L: Layout> Adapter<L> {
             return Ok(Outcome::Later(Later::room(request, until)));
         }
         self.direct.note_asked(ino);
-        let attr = self.fs.getattr(self.view, ino)?;
+        let attr = self.fs.getattr(ino)?;
         self.attr(&attr, reply);
         Ok(Outcome::Reply)
     }
@@ -50,7 +50,7 @@ impl<L: Layout> Adapter<L> {
         }
         let ino = inode_of(request);
         self.direct.note_asked(ino);
-        let attr = self.fs.getattr(self.view, ino)?;
+        let attr = self.fs.getattr(ino)?;
         reply.put(&convert::statx(&attr, self.attr_valid_s));
         Ok(())
     }
@@ -63,10 +63,9 @@ impl<L: Layout> Adapter<L> {
             self.writers.forget(ino);
         }
         let attr = if set == SetAttr::default() {
-            self.fs.getattr(self.view, ino)?
+            self.fs.getattr(ino)?
         } else {
-            self.fs
-                .setattr(self.view, &self.asker(request), ino, &set)?
+            self.fs.setattr(&self.asker(request), ino, &set)?
         };
         self.attr(&attr, reply);
         Ok(())
@@ -74,14 +73,14 @@ impl<L: Layout> Adapter<L> {
 
     /// Clears the set-id bits of `ino`, if it has any.
     pub(super) fn kill_set_id(&self, caller: &Caller, ino: InodeNo) -> Done {
-        if self.fs.getattr(self.view, ino)?.mode & (libc::S_ISUID | libc::S_ISGID) == 0 {
+        if self.fs.getattr(ino)?.mode & (libc::S_ISUID | libc::S_ISGID) == 0 {
             return Ok(());
         }
         let set = SetAttr {
             kill_set_id: true,
             ..SetAttr::default()
         };
-        self.fs.setattr(self.view, caller, ino, &set)?;
+        self.fs.setattr(caller, ino, &set)?;
         Ok(())
     }
 

@@ -27,9 +27,7 @@ impl<L: Layout> Adapter<L> {
             let end = read.offset.saturating_add(u64::from(read.size));
             self.direct.note_read(ino, read.offset..end);
         }
-        let got = self
-            .fs
-            .read(self.view, ino, read.offset, reply.space(size))?;
+        let got = self.fs.read(ino, read.offset, reply.space(size))?;
         reply.extend(got);
         self.counters.read(got);
         Ok(())
@@ -51,8 +49,7 @@ impl<L: Layout> Adapter<L> {
             self.write_held(&caller, ino, write.offset, data, (request, reply))?;
             data.len()
         } else {
-            self.fs
-                .write_opened(self.view, &caller, ino, write.offset, data)?
+            self.fs.write_opened(&caller, ino, write.offset, data)?
         };
         self.counters.written(written);
         reply.put(&WriteOut {
@@ -71,7 +68,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
-        Ok(self.fs.fsync(self.view, inode_of(request), data_only)?)
+        Ok(self.fs.fsync(inode_of(request), data_only)?)
     }
 
     /// FSYNCDIR: everything, as no other request is sure to say so.
@@ -90,9 +87,7 @@ impl<L: Layout> Adapter<L> {
             self.kill_set_id(&caller, ino)?;
         }
         let (offset, length) = (asked.offset, asked.length);
-        Ok(self
-            .fs
-            .fallocate(self.view, &caller, ino, mode, offset, length)?)
+        Ok(self.fs.fallocate(&caller, ino, mode, offset, length)?)
     }
 
     pub(super) fn copy_file_range(
@@ -113,7 +108,7 @@ impl<L: Layout> Adapter<L> {
         let length = copy.len.min(COPY_BYTES_MAX);
         let (from_offset, to_offset) = (copy.off_in, copy.off_out);
         let fs = &self.fs;
-        let copied = fs.copy_range(self.view, &caller, from, from_offset, to, to_offset, length)?;
+        let copied = fs.copy_range(&caller, from, from_offset, to, to_offset, length)?;
         if opcode == Opcode::CopyFileRange {
             reply.put(&WriteOut {
                 size: copied as u32,

@@ -18,14 +18,13 @@ struct Listed {
 impl<L: Layout> Adapter<L> {
     pub(super) fn readdir(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
         let (after, capacity) = range(request)?;
-        self.fs
-            .readdir(self.view, inode_of(request), after, &mut |entry| {
-                if reply.len() + dirent_bytes(entry.name) > capacity {
-                    return false;
-                }
-                put_dirent(reply, entry.ino, entry.kind, entry.cookie, entry.name);
-                true
-            })?;
+        self.fs.readdir(inode_of(request), after, &mut |entry| {
+            if reply.len() + dirent_bytes(entry.name) > capacity {
+                return false;
+            }
+            put_dirent(reply, entry.ino, entry.kind, entry.cookie, entry.name);
+            true
+        })?;
         Ok(())
     }
 
@@ -36,23 +35,22 @@ impl<L: Layout> Adapter<L> {
         let mut names: Vec<u8> = Vec::new();
         let mut listed: Vec<Listed> = Vec::new();
         let mut used = 0;
-        self.fs
-            .readdir(self.view, inode_of(request), after, &mut |entry| {
-                let bytes = size_of::<EntryOut>() + dirent_bytes(entry.name);
-                if used + bytes > capacity {
-                    return false;
-                }
-                used += bytes;
-                names.extend_from_slice(entry.name);
-                let (ino, kind, cookie) = (entry.ino, entry.kind, entry.cookie);
-                listed.push(Listed {
-                    name_end: names.len(),
-                    ino,
-                    kind,
-                    cookie,
-                });
-                true
-            })?;
+        self.fs.readdir(inode_of(request), after, &mut |entry| {
+            let bytes = size_of::<EntryOut>() + dirent_bytes(entry.name);
+            if used + bytes > capacity {
+                return false;
+            }
+            used += bytes;
+            names.extend_from_slice(entry.name);
+            let (ino, kind, cookie) = (entry.ino, entry.kind, entry.cookie);
+            listed.push(Listed {
+                name_end: names.len(),
+                ino,
+                kind,
+                cookie,
+            });
+            true
+        })?;
         let mut name_start = 0;
         for entry in listed {
             let name = &names[name_start..entry.name_end];
@@ -74,7 +72,7 @@ impl<L: Layout> Adapter<L> {
     fn retained_entry(&self, ino: InodeNo, reply: &mut Reply) -> Option<EntryOut> {
         self.fs.retain(ino).ok()?;
         self.direct.note_asked(ino);
-        match self.fs.getattr(self.view, ino) {
+        match self.fs.getattr(ino) {
             Ok(attr) => {
                 reply.retain(ino);
                 Some(self.entry_of(&attr))

@@ -43,12 +43,14 @@ const CHECKED_SINCE: u32 = 34;
 /// A flag: its bit in the ioctls of ext2, its bit in those of XFS if it has one
 /// there, and where it is.
 type Named = (u32, u32, fn(&mut FileFlags) -> &mut bool);
-const NAMED: [Named; 7] = [
+const NAMED: [Named; 8] = [
     (0x0000_0008, 0x020, |f| &mut f.sync),
     (0x0000_0010, 0x008, |f| &mut f.immutable),
     (0x0000_0020, 0x010, |f| &mut f.append_only),
     (0x0000_0040, 0x080, |f| &mut f.no_dump),
     (0x0000_0080, 0x040, |f| &mut f.no_atime),
+    // ext4's "data in the journal".
+    (0x0000_4000, 0x000, |f| &mut f.protected),
     (0x0001_0000, 0x000, |f| &mut f.dir_sync),
     (0x2000_0000, 0x200, |f| &mut f.project_inherit),
 ];
@@ -126,15 +128,15 @@ impl<L: Layout> Adapter<L> {
         let ino = inode_of(request);
         match command {
             GET_FLAGS => {
-                let flags = to_bits(self.fs.file_flags(self.view, ino)?, Kind::Plain);
+                let flags = to_bits(self.fs.file_flags(ino)?, Kind::Plain);
                 put(flags.as_bytes(), reply);
             }
             GET_VERSION => {
-                let version = self.fs.getattr(self.view, ino)?.version;
+                let version = self.fs.getattr(ino)?.version;
                 put(version.as_bytes(), reply);
             }
             GET_EXTENDED => {
-                let (flags, project) = self.fs.flags_and_project(self.view, ino)?;
+                let (flags, project) = self.fs.flags_and_project(ino)?;
                 let flags = to_bits(flags, Kind::Extended);
                 put(
                     Extended {
@@ -156,7 +158,7 @@ impl<L: Layout> Adapter<L> {
                 if asked.extent_bytes != 0 || asked.copy_extent_bytes != 0 {
                     return Err(Errno::NOT_SUPPORTED);
                 }
-                let before = self.fs.file_flags(self.view, ino)?;
+                let before = self.fs.file_flags(ino)?;
                 let bits = asked.flags & !HAS_ATTRIBUTES;
                 let flags = from_bits(before, bits, Kind::Extended)?;
                 let project = Some(asked.project);
@@ -175,8 +177,8 @@ impl<L: Layout> Adapter<L> {
         reply: &mut Reply,
     ) -> Result<Outcome, Errno> {
         let ino = inode_of(request);
-        let regular = self.fs.getattr(self.view, ino)?.kind == FileKind::Regular;
-        let before = self.fs.file_flags(self.view, ino)?;
+        let regular = self.fs.getattr(ino)?.kind == FileKind::Regular;
+        let before = self.fs.file_flags(ino)?;
         let guards = |f: FileFlags| regular && (f.immutable || f.append_only) || f.sync;
         if guards(flags) && !guards(before) && !self.asks_opens {
             tracing::info!("immutable, append-only and synchronous files need `-o chattr`");
@@ -207,7 +209,7 @@ impl<L: Layout> Adapter<L> {
     fn apply_flags(&self, setting: &Setting) -> Done {
         let (ino, flags) = (setting.ino, setting.flags);
         self.fs
-            .set_file_flags(self.view, &setting.caller, ino, flags, setting.project)?;
+            .set_file_flags(&setting.caller, ino, flags, setting.project)?;
         Ok(())
     }
 
@@ -235,7 +237,7 @@ impl<L: Layout> Adapter<L> {
     /// # Errors
     /// EPERM.
     pub(super) fn tell_of_flags(&self, ino: InodeNo) -> Done {
-        let immutable = self.asks_opens && self.fs.file_flags(self.view, ino)?.immutable;
+        let immutable = self.asks_opens && self.fs.file_flags(ino)?.immutable;
         match immutable {
             true => Err(Errno(libc::EPERM)),
             false => Ok(()),
@@ -255,14 +257,14 @@ impl<L: Layout> Adapter<L> {
             append: has(libc::O_APPEND),
             truncate: has(libc::O_TRUNC),
         };
-        let flags = self.fs.may_open(self.view, inode_of(request), access)?;
+        let flags = self.fs.may_open(inode_of(request), access)?;
         reply.put(&opened(access.write && flags.sync));
         Ok(())
     }
 
     /// What the open file of a new inode is like.
     pub(super) fn opened_new(&self, ino: InodeNo) -> OpenOut {
-        let sync = self.asks_opens && self.fs.file_flags(self.view, ino).is_ok_and(|f| f.sync);
+        let sync = self.asks_opens && self.fs.file_flags(ino).is_ok_and(|f| f.sync);
         opened(sync)
     }
 }

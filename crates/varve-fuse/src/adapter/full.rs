@@ -86,9 +86,7 @@ impl<L: Layout> Adapter<L> {
             // What maps have changed: the kernel keeps no times.
             false => HeldTimes::Arrival,
         };
-        let held = self
-            .fs
-            .write_held(self.view, caller, ino, offset, data, times);
+        let held = self.fs.write_held(caller, ino, offset, data, times);
         let lost = match &held {
             Ok(held) if !held.used_kept_room => return Ok(()),
             Ok(_) => None,

@@ -42,7 +42,7 @@ use removals::Removals;
 use seek::Seek;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout};
 
 /// What became of a request.
 #[derive(Debug)]
@@ -61,7 +61,6 @@ pub enum Outcome {
 /// Translates requests to calls of one file system.
 pub struct Adapter<L: Layout> {
     fs: Arc<FileSystem<L>>,
-    view: View,
     negotiated: OnceLock<Negotiated>,
     wishes: Wishes,
     /// Nothing changes, so the kernel holds no dirty pages.
@@ -98,7 +97,6 @@ impl<L: Layout> Adapter<L> {
         let asks_opens = options.ask_opens || fs.is_guarded().unwrap_or(true);
         Adapter {
             fs,
-            view: View::Live,
             negotiated: OnceLock::new(),
             wishes: Wishes {
                 write_back: options.write_back(),

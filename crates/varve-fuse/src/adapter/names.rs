@@ -26,8 +26,8 @@ impl<L: Layout> Adapter<L> {
             // Asked of any inode, to turn a file handle into a file. One
             // without names is there until the kernel has forgotten it; those
             // that are open the kernel finds without us.
-            b"." => self.fs.getattr(self.view, node).and_then(named),
-            _ => self.fs.lookup(self.view, &self.caller(request), node, name),
+            b"." => self.fs.getattr(node).and_then(named),
+            _ => self.fs.lookup(&self.caller(request), node, name),
         };
         match found {
             Ok(attr) => self.entry(&attr, reply),
@@ -90,9 +90,7 @@ impl<L: Layout> Adapter<L> {
         let (caller, parent) = (self.maker(request, mknod.umask), inode_of(request));
         let mode = self.mode_in(parent, &caller, mknod.mode)?;
         let rdev = u64::from(mknod.rdev);
-        let attr = self
-            .fs
-            .mknod(self.view, &caller, parent, name, mode, rdev)?;
+        let attr = self.fs.mknod(&caller, parent, name, mode, rdev)?;
         self.entry(&attr, reply)
     }
 
@@ -102,7 +100,7 @@ impl<L: Layout> Adapter<L> {
         let name = arguments.name()?;
         let (caller, parent) = (self.maker(request, mkdir.umask), inode_of(request));
         let mode = mkdir.mode & PERMISSIONS;
-        let attr = self.fs.mkdir(self.view, &caller, parent, name, mode)?;
+        let attr = self.fs.mkdir(&caller, parent, name, mode)?;
         self.entry(&attr, reply)
     }
 
@@ -113,7 +111,7 @@ impl<L: Layout> Adapter<L> {
         let (caller, parent) = (self.maker(request, create.umask), inode_of(request));
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
-        let attr = self.fs.mknod(self.view, &caller, parent, name, mode, 0)?;
+        let attr = self.fs.mknod(&caller, parent, name, mode, 0)?;
         self.entry(&attr, reply)?;
         reply.put(&self.opened_new(attr.ino));
         Ok(())
@@ -126,7 +124,7 @@ impl<L: Layout> Adapter<L> {
         let mode = FileKind::Regular.mode_bits() | (create.mode & PERMISSIONS);
         let mode = self.mode_in(parent, &caller, mode)?;
         // Comes retained once: nothing else would keep it.
-        let attr = self.fs.tmpfile(self.view, &caller, parent, mode)?;
+        let attr = self.fs.tmpfile(&caller, parent, mode)?;
         reply.retain(attr.ino);
         reply.put(&self.entry_of(&attr));
         reply.put(&self.opened_new(attr.ino));
@@ -145,7 +143,7 @@ impl<L: Layout> Adapter<L> {
         if checked || caller.uid == 0 || mode & program != program {
             return Ok(mode);
         }
-        let above = self.fs.getattr(self.view, parent)?;
+        let above = self.fs.getattr(parent)?;
         if above.mode & libc::S_ISGID != 0 && above.gid != caller.gid {
             Ok(mode & !libc::S_ISGID)
         } else {
@@ -158,12 +156,12 @@ impl<L: Layout> Adapter<L> {
         let name = arguments.name()?;
         let target = arguments.string()?;
         let (caller, parent) = (self.caller(request), inode_of(request));
-        let attr = self.fs.symlink(self.view, &caller, parent, name, target)?;
+        let attr = self.fs.symlink(&caller, parent, name, target)?;
         self.entry(&attr, reply)
     }
 
     pub(super) fn readlink(&self, request: &Request<'_>, reply: &mut Reply) -> Done {
-        reply.put_bytes(&self.fs.readlink(self.view, inode_of(request))?);
+        reply.put_bytes(&self.fs.readlink(inode_of(request))?);
         Ok(())
     }
 
@@ -173,14 +171,14 @@ impl<L: Layout> Adapter<L> {
         let name = arguments.name()?;
         let (caller, parent) = (self.caller(request), inode_of(request));
         let ino = convert::inode(link.oldnodeid);
-        let attr = self.fs.link(self.view, &caller, ino, parent, name)?;
+        let attr = self.fs.link(&caller, ino, parent, name)?;
         self.entry(&attr, reply)
     }
 
     pub(super) fn unlink(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .unlink(self.view, &self.caller(request), inode_of(request), name)?;
+            .unlink(&self.caller(request), inode_of(request), name)?;
         self.removals.note();
         Ok(())
     }
@@ -188,7 +186,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn rmdir(&self, request: &Request<'_>) -> Done {
         let name = request.arguments().name()?;
         self.fs
-            .rmdir(self.view, &self.caller(request), inode_of(request), name)?;
+            .rmdir(&self.caller(request), inode_of(request), name)?;
         self.removals.note();
         Ok(())
     }
@@ -213,8 +211,7 @@ impl<L: Layout> Adapter<L> {
         };
         let (caller, parent) = (self.caller(request), inode_of(request));
         let new_parent: InodeNo = convert::inode(new_parent);
-        self.fs
-            .rename(self.view, &caller, parent, old, new_parent, new, how)?;
+        self.fs.rename(&caller, parent, old, new_parent, new, how)?;
         self.removals.note();
         Ok(())
     }

@@ -111,7 +111,7 @@ impl<L: Layout> Adapter<L> {
     /// not carry.
     fn watch(&self, opcode: Option<Opcode>, request: &Request<'_>) -> [Option<Watched>; 2] {
         let watch = |ino, known| {
-            let before = self.fs.getattr(self.view, ino).ok()?;
+            let before = self.fs.getattr(ino).ok()?;
             Some(Watched { before, known })
         };
         let about = inode_of(request);
@@ -132,7 +132,7 @@ impl<L: Layout> Adapter<L> {
 
     fn compare(&self, request: &Request<'_>, watched: &Watched, done: bool, reply: &mut Reply) {
         let Watched { before, known } = watched;
-        let Ok(after) = self.fs.getattr(self.view, before.ino) else {
+        let Ok(after) = self.fs.getattr(before.ino) else {
             return;
         };
         let flags = write_flags(request);

@@ -22,7 +22,7 @@ impl<L: Layout> Adapter<L> {
         let get: GetxattrIn = arguments.take()?;
         let name = self.attribute(&mut arguments)?;
         let (caller, ino) = (self.asker(request), inode_of(request));
-        let value = self.fs.getxattr(self.view, &caller, ino, name)?;
+        let value = self.fs.getxattr(&caller, ino, name)?;
         sized(&value, get.size, reply)
     }
 
@@ -39,14 +39,14 @@ impl<L: Layout> Adapter<L> {
         let (create, replace) = (has(libc::XATTR_CREATE), has(libc::XATTR_REPLACE));
         let (caller, ino) = (self.asker(request), inode_of(request));
         self.fs
-            .setxattr(self.view, &caller, ino, name, value, create, replace)?;
+            .setxattr(&caller, ino, name, value, create, replace)?;
         if extended.setxattr_flags & SETXATTR_ACL_KILL_SGID != 0 {
-            let mode = self.fs.getattr(self.view, ino)?.mode & 0o7777 & !libc::S_ISGID;
+            let mode = self.fs.getattr(ino)?.mode & 0o7777 & !libc::S_ISGID;
             let set = SetAttr {
                 mode: Some(mode),
                 ..SetAttr::default()
             };
-            self.fs.setattr(self.view, &caller, ino, &set)?;
+            self.fs.setattr(&caller, ino, &set)?;
         }
         Ok(())
     }
@@ -55,7 +55,7 @@ impl<L: Layout> Adapter<L> {
         let list: GetxattrIn = request.arguments().take()?;
         let (caller, ino) = (self.asker(request), inode_of(request));
         let mut names = Vec::new();
-        for name in self.fs.listxattr(self.view, &caller, ino)? {
+        for name in self.fs.listxattr(&caller, ino)? {
             if self.is_shown(&name) {
                 names.extend_from_slice(&name);
                 names.push(0);
@@ -67,7 +67,7 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn removexattr(&self, request: &Request<'_>) -> Done {
         let name = self.attribute(&mut request.arguments())?;
         let (caller, ino) = (self.asker(request), inode_of(request));
-        Ok(self.fs.removexattr(self.view, &caller, ino, name)?)
+        Ok(self.fs.removexattr(&caller, ino, name)?)
     }
 
     /// The next string, as the name of an attribute.

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::mpsc::Sender;
 use std::time::Duration;
-use varve_fs::{Caller, InodeNo, View};
+use varve_fs::{Caller, InodeNo};
 use varve_fuse::{MountOptions, Session, signals};
 
 const SERVE_AT: &str = "VARVE_FUSE_TEST_SERVE_AT";
@@ -34,9 +34,9 @@ pub fn serve_if_asked() {
     let _watch = signals::unmount_on_termination(session.unmounter(), grace).unwrap();
     println!("\nserving");
     let end = session.run().unwrap();
-    if let Ok(found) = fs.lookup(View::Live, &Caller::root(), InodeNo::ROOT, b"f") {
+    if let Ok(found) = fs.lookup(&Caller::root(), InodeNo::ROOT, b"f") {
         let mut content = vec![0; found.size as usize];
-        fs.read(View::Live, found.ino, 0, &mut content).unwrap();
+        fs.read(found.ino, 0, &mut content).unwrap();
         println!("\nheld {}", digest(&content));
     }
     println!("\nended {end:?}");

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use support::Mounted;
-use varve_fs::{InodeNo, MemoryOptions, Options, View};
+use varve_fs::{InodeNo, MemoryOptions, Options};
 use varve_fuse::MountOptions;
 
 /// What the kernel's clock needs to move on.
@@ -50,13 +50,13 @@ fn check(m: &Mounted, number: usize, what: (&str, Act), field: &Field, wrong: &m
     what.1(&place);
     for (name, (fd, ino)) in WATCHED.iter().zip(&watched) {
         let flags = AtFlags::EMPTY_PATH;
-        let held = || (field.held)(&m.fs.getattr(View::Live, *ino).unwrap());
+        let held = || (field.held)(&m.fs.getattr(*ino).unwrap());
         let server = held();
         let shown = (field.shown)(&rustix::fs::statx(fd, "", flags, field.mask).unwrap());
         // What the kernel keeps itself of regular files it hands over when it
         // is to be durable.
         let own = ["size", "mtime", "ctime"].contains(&field.name);
-        let regular = m.fs.getattr(View::Live, *ino).unwrap().mode & 0o170_000 == 0o100_000;
+        let regular = m.fs.getattr(*ino).unwrap().mode & 0o170_000 == 0o100_000;
         let server = match own && regular {
             true => {
                 let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(fd));
@@ -94,7 +94,7 @@ fn blocks_of_a_file_that_stays_open_are_shown_in_a_moment() {
     let blocks = || {
         let (fd, ino) = watch(&place.path("f"));
         let shown = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::BLOCKS);
-        let held = m.fs.getattr(View::Live, ino).unwrap().sectors;
+        let held = m.fs.getattr(ino).unwrap().sectors;
         (shown.unwrap().stx_blocks, held)
     };
     for round in 1..4 {
@@ -203,7 +203,7 @@ fn what_a_refused_request_has_changed_is_told() {
     });
     assert_eq!(refused, Err(rustix::io::Errno::NOSPC));
     let shown = rustix::fs::statx(fd, "", AtFlags::EMPTY_PATH, StatxFlags::MODE).unwrap();
-    let held = m.fs.getattr(View::Live, ino).unwrap().mode;
+    let held = m.fs.getattr(ino).unwrap().mode;
     assert_eq!(u32::from(shown.stx_mode), held);
     assert_eq!(held & 0o7777, 0o777, "the server clears them first");
 }

@@ -10,7 +10,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use std::time::Instant;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::policy::TransferModel;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -118,13 +118,13 @@ fn write_files(fs: &FileSystem<Lfs>, kb: u32, bytes: u64) -> varve_fs::Result<u6
     for number in 0..files {
         if number % 100 == 0 {
             let name = format!("d{}", number / 100);
-            let made = fs.mkdir(View::Live, &caller, root, name.as_bytes(), 0o755)?;
+            let made = fs.mkdir(&caller, root, name.as_bytes(), 0o755)?;
             directory = made.ino;
         }
         let name = format!("f{number}");
         let mode = 0o100_644;
-        let file = fs.mknod(View::Live, &caller, directory, name.as_bytes(), mode, 0)?;
-        fs.write(View::Live, &caller, file.ino, 0, &data)?;
+        let file = fs.mknod(&caller, directory, name.as_bytes(), mode, 0)?;
+        fs.write(&caller, file.ino, 0, &data)?;
         unsynced += data.len();
         if unsynced >= 1_000_000 {
             fs.sync()?;

@@ -11,7 +11,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use crate::workload::SizeLaw;
 use std::sync::Arc;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_fsck::inspect::Inspector;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
@@ -67,18 +67,16 @@ impl Use {
         if self.made.is_multiple_of(100) {
             let name = format!("d{}", self.made / 100);
             let (root, name) = (InodeNo::ROOT, name.as_bytes());
-            let made = self.fs.mkdir(View::Live, &caller, root, name, 0o755)?;
+            let made = self.fs.mkdir(&caller, root, name, 0o755)?;
             self.directory = made.ino;
         }
         let name = format!("f{}", self.made);
         self.made += 1;
         let (at, mode) = (self.directory, 0o100_644);
-        let file = self
-            .fs
-            .mknod(View::Live, &caller, at, name.as_bytes(), mode, 0)?;
+        let file = self.fs.mknod(&caller, at, name.as_bytes(), mode, 0)?;
         let bytes = u64::from(self.sizes.draw(&mut self.random)) * BLOCK;
         let data = vec![0x5a; bytes as usize];
-        self.fs.write(View::Live, &caller, file.ino, 0, &data)?;
+        self.fs.write(&caller, file.ino, 0, &data)?;
         self.files.push((at, name));
         Ok(bytes)
     }
@@ -86,8 +84,7 @@ impl Use {
     fn remove(&mut self) -> varve_fs::Result<()> {
         let at = self.random.below(self.files.len() as u64) as usize;
         let (directory, name) = self.files.swap_remove(at);
-        self.fs
-            .unlink(View::Live, &Caller::root(), directory, name.as_bytes())
+        self.fs.unlink(&Caller::root(), directory, name.as_bytes())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
@@ -164,7 +164,7 @@ impl Volume {
         let percent = case.percent.min(context.size(100, 40));
         let blocks = segments * u64::from(geometry.usable_bytes()) / BLOCK * percent / 100;
         let root = Caller::root();
-        let made = fs.mknod(View::Live, &root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
+        let made = fs.mknod(&root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
         let ino = made.expect("a file").ino;
         let mut volume = Volume {
             fs,
@@ -181,9 +181,7 @@ impl Volume {
     fn write(&mut self, block: u64) {
         let data = [block as u8; BLOCK as usize];
         let root = Caller::root();
-        let written = self
-            .fs
-            .write(View::Live, &root, self.ino, block * BLOCK, &data);
+        let written = self.fs.write(&root, self.ino, block * BLOCK, &data);
         written.unwrap_or_else(|error| panic!("block {block} of {}: {error}", self.blocks));
         self.clock.advance(WRITE);
         if block.is_multiple_of(WRITES_AT_ONCE) {

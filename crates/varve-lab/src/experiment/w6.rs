@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Event, MemoryDevice, MemoryImage, RecordingDevice, SECTOR, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_fsck::inspect::Inspector;
 use varve_lfs::policy::PolicyKind;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
@@ -70,8 +70,7 @@ fn write(fs: &FileSystem<Lfs>, ino: InodeNo, content: &Content) {
     let root = Caller::root();
     for (block, value) in content {
         let data = [*value; BLOCK as usize];
-        fs.write(View::Live, &root, ino, block * BLOCK, &data)
-            .expect("written");
+        fs.write(&root, ino, block * BLOCK, &data).expect("written");
     }
 }
 
@@ -92,7 +91,7 @@ fn volume(context: &Context, heads: u32) -> (MemoryImage, InodeNo, Content) {
     drop(layout);
     let fs = mounted(&device, clock, options(context, heads));
     let root = Caller::root();
-    let made = fs.mknod(View::Live, &root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
+    let made = fs.mknod(&root, InodeNo::ROOT, b"blocks", 0o100_644, 0);
     let ino = made.expect("a file").ino;
     let content: Content = (0..EACH).map(|block| (block, 1)).collect();
     write(&fs, ino, &content);
@@ -187,11 +186,11 @@ fn recovered(context: &Context, heads: u32, story: &Story, image: &MemoryImage) 
     }
     let holds = |content: &Content| {
         let last = content.keys().max().map_or(0, |block| block + 1);
-        let size = fs.getattr(View::Live, story.ino).map(|attr| attr.size);
+        let size = fs.getattr(story.ino).map(|attr| attr.size);
         size.is_ok_and(|size| size == last * BLOCK)
             && content.iter().all(|(block, value)| {
                 let mut bytes = [0; BLOCK as usize];
-                let read = fs.read(View::Live, story.ino, block * BLOCK, &mut bytes);
+                let read = fs.read(story.ino, block * BLOCK, &mut bytes);
                 read.is_ok() && bytes == [*value; BLOCK as usize]
             })
     };

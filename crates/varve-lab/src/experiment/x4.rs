@@ -25,7 +25,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use varve_device::{Clock, VirtualClock};
 use varve_disk::{Access, Drive, drives};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::cleaner::Pace;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_prove::random::Random;
@@ -162,7 +162,7 @@ impl Database {
         let segments = u64::from(geometry.segment_count - geometry.reserve_segments);
         let room = segments * u64::from(geometry.usable_bytes()) / BLOCK;
         let root = Caller::root();
-        let made = fs.mknod(View::Live, &root, InodeNo::ROOT, b"accounts", 0o100_644, 0);
+        let made = fs.mknod(&root, InodeNo::ROOT, b"accounts", 0o100_644, 0);
         let database = Database {
             file: made.map_err(LabError::system)?.ino,
             fs,
@@ -180,15 +180,13 @@ impl Database {
     fn write(&self, block: u64) -> Result<(), LabError> {
         let data = [block as u8; BLOCK as usize];
         let (root, at) = (Caller::root(), block * BLOCK);
-        let written = self.fs.write(View::Live, &root, self.file, at, &data);
+        let written = self.fs.write(&root, self.file, at, &data);
         written.map(|_| ()).map_err(LabError::system)
     }
 
     fn read(&self, block: u64) -> Result<(), LabError> {
         let mut data = [0; BLOCK as usize];
-        let read = self
-            .fs
-            .read(View::Live, self.file, block * BLOCK, &mut data);
+        let read = self.fs.read(self.file, block * BLOCK, &mut data);
         read.map_err(LabError::system)?;
         match data == [block as u8; BLOCK as usize] {
             true => Ok(()),
@@ -200,7 +198,7 @@ impl Database {
     fn transact(&self, block: u64) -> Result<(), LabError> {
         self.read(block)?;
         self.write(block)?;
-        let durable = self.fs.fsync(View::Live, self.file, true);
+        let durable = self.fs.fsync(self.file, true);
         durable.map_err(LabError::system)
     }
 

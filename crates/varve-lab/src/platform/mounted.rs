@@ -11,7 +11,7 @@ use crate::error::LabError;
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
 /// What layouts do differently.
 pub trait Volume: Layout {
@@ -79,9 +79,7 @@ impl<L: Volume> System for Mounted<L> {
         self.cpu().name();
         let root = Caller::root();
         let (parent, name) = (InodeNo::ROOT, name(file));
-        let made = self
-            .fs
-            .mknod(View::Live, &root, parent, name.as_bytes(), 0o100_644, 0);
+        let made = self.fs.mknod(&root, parent, name.as_bytes(), 0o100_644, 0);
         let ino = made.map_err(LabError::system)?.ino;
         self.files.insert(file, ino);
         Ok(())
@@ -91,10 +89,10 @@ impl<L: Volume> System for Mounted<L> {
         self.cpu().transfer(u64::from(bytes));
         let (root, ino) = (Caller::root(), self.ino(file)?);
         let data = &self.bytes[..bytes as usize];
-        let written = self.fs.write(View::Live, &root, ino, offset, data);
+        let written = self.fs.write(&root, ino, offset, data);
         written.map_err(LabError::system)?;
         if sync {
-            let durable = self.fs.fsync(View::Live, ino, true);
+            let durable = self.fs.fsync(ino, true);
             durable.map_err(LabError::system)?;
         }
         Ok(())
@@ -103,12 +101,10 @@ impl<L: Volume> System for Mounted<L> {
     fn read(&mut self, file: u32, offset: u64, bytes: u32) -> Result<(), LabError> {
         self.cpu().transfer(u64::from(bytes));
         let root = Caller::root();
-        let found = self
-            .fs
-            .lookup(View::Live, &root, InodeNo::ROOT, name(file).as_bytes());
+        let found = self.fs.lookup(&root, InodeNo::ROOT, name(file).as_bytes());
         let ino = found.map_err(LabError::system)?.ino;
         let into = &mut self.bytes[..bytes as usize];
-        let read = self.fs.read(View::Live, ino, offset, into);
+        let read = self.fs.read(ino, offset, into);
         let read = read.map_err(LabError::system)?;
         match read as u32 == bytes && into.iter().all(|&byte| byte == 0x5a) {
             true => Ok(()),
@@ -119,9 +115,7 @@ impl<L: Volume> System for Mounted<L> {
     fn delete(&mut self, file: u32) -> Result<(), LabError> {
         self.cpu().name();
         let root = Caller::root();
-        let gone = self
-            .fs
-            .unlink(View::Live, &root, InodeNo::ROOT, name(file).as_bytes());
+        let gone = self.fs.unlink(&root, InodeNo::ROOT, name(file).as_bytes());
         gone.map_err(LabError::system)?;
         self.files.remove(&file);
         Ok(())
@@ -129,7 +123,7 @@ impl<L: Volume> System for Mounted<L> {
 
     fn sync_names(&mut self) -> Result<(), LabError> {
         self.cpu().work(super::host::CALL);
-        let durable = self.fs.fsync(View::Live, InodeNo::ROOT, false);
+        let durable = self.fs.fsync(InodeNo::ROOT, false);
         durable.map_err(LabError::system)
     }
 

@@ -181,7 +181,7 @@ impl Lfs {
             && let Some(last) = frozen.inodes.keys().max().copied()
             && let Some(mut entry) = frozen.inodes.remove(&last)
         {
-            entry.price = FoldPrice::default();
+            Arc::make_mut(&mut entry).price = FoldPrice::default();
             committed.live.inodes.insert(last, entry);
         }
         let frozen = Arc::new(frozen);
@@ -372,11 +372,10 @@ impl Lfs {
         for (ino, image) in final_images {
             self.base_images.insert(ino, image);
         }
-        let hold = self.options.discard;
-        let freed =
-            self.segments
-                .lock()
-                .install(serial, reach, &table.entries, &table.corrections, hold);
+        let mut segments = self.segments.lock();
+        let hold = self.options.discard && !segments.has_snapshots();
+        let freed = segments.install(serial, reach, &table.entries, &table.corrections, hold);
+        drop(segments);
         drop(committed);
         log.placement.measure(&self.measures());
         drop(log);

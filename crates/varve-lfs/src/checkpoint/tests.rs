@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, SetAttr, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, SetAttr};
 use varve_fsck::check::{CheckOptions, check};
 use zerocopy::IntoBytes;
 
@@ -106,7 +106,7 @@ fn each_reason_alone_makes_a_checkpoint_due() {
         .write()
         .live
         .inodes
-        .insert(ino.0, Box::default());
+        .insert(ino.0, Arc::default());
     assert!(lfs.checkpoint_due(old, 0) && !lfs.checkpoint_due(old, old));
     fresh();
 }
@@ -186,14 +186,7 @@ impl Mounted {
         let lfs = Arc::new(mounted(&device, &clock));
         FileSystem::format(&lfs, &*clock, (0, 0)).unwrap();
         let fs = FileSystem::mount(Arc::clone(&lfs), clock, Options::default()).unwrap();
-        let made = fs.mknod(
-            View::Live,
-            &Caller::root(),
-            InodeNo::ROOT,
-            b"file",
-            0o644,
-            0,
-        );
+        let made = fs.mknod(&Caller::root(), InodeNo::ROOT, b"file", 0o644, 0);
         let mounted = Mounted {
             device,
             clock: ticking,
@@ -210,7 +203,7 @@ impl Mounted {
         for leaf in 0..leaves {
             let at = leaf * data.len() as u64;
             self.fs
-                .write(View::Live, &Caller::root(), self.file, at, &data)
+                .write(&Caller::root(), self.file, at, &data)
                 .unwrap();
         }
         self.fs.sync().unwrap();
@@ -245,7 +238,7 @@ fn a_file_whose_index_is_damaged_can_be_removed() {
         .write(sector, &[IoSlice::new(&[0xa5; 512])])
         .unwrap();
     m.lfs.drop_caches();
-    m.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, b"file")
+    m.fs.unlink(&Caller::root(), InodeNo::ROOT, b"file")
         .unwrap();
     for _ in 0..4 {
         m.fs.sync().unwrap();
@@ -346,12 +339,12 @@ fn corrections_that_do_not_fit_go_into_the_table() {
     let system =
         FileSystem::mount(Arc::clone(&lfs), Arc::clone(&clock), Options::default()).unwrap();
     let caller = Caller::root();
-    let made = system.mknod(View::Live, &caller, InodeNo::ROOT, b"file", 0o644, 0);
+    let made = system.mknod(&caller, InodeNo::ROOT, b"file", 0o644, 0);
     let file = made.unwrap().ino;
     let data = vec![7; 6 << 20];
     for nth in 0..46 {
         let at = nth * data.len() as u64;
-        system.write(View::Live, &caller, file, at, &data).unwrap();
+        system.write(&caller, file, at, &data).unwrap();
         // Part of the table changes, and is written where the log is now.
         system.checkpoint().unwrap();
     }
@@ -359,7 +352,7 @@ fn corrections_that_do_not_fit_go_into_the_table() {
         size: Some(0),
         ..SetAttr::default()
     };
-    system.setattr(View::Live, &caller, file, &nothing).unwrap();
+    system.setattr(&caller, file, &nothing).unwrap();
     while system.usage().blocks > 100 {
         system.maintain().unwrap();
     }

@@ -210,12 +210,14 @@ impl Lfs {
             Err(Error::Unwritten(_)) => return Ok(()),
             Err(error) => return Err(error),
         };
-        let hold = self.options.discard;
         let durable = match planted::is(Planted::ReuseUnsettled) {
             true => u64::MAX,
             false => self.durability.durable(),
         };
-        let freed = self.segments.lock().settle(durable, hold);
+        let mut segments = self.segments.lock();
+        let hold = self.options.discard && !segments.has_snapshots();
+        let freed = segments.settle(durable, hold);
+        drop(segments);
         self.counters
             .segments_vacated
             .fetch_add(freed.len() as u64, Relaxed);

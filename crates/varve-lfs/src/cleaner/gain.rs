@@ -19,6 +19,7 @@ impl Lfs {
         urgency: Urgency,
         goal: u64,
     ) -> Result<u32> {
+        let goal = self.goal_beside_snapshots(urgency, goal);
         let lives_early = !urgency.is_waited_for() && self.lives_early();
         let pays = match urgency {
             // Its own nodes are what such a checkpoint leaves behind.
@@ -65,6 +66,21 @@ impl Lfs {
             }
         }
         Ok(early + cleaned)
+    }
+
+    /// What snapshots keep comes back with them, so nothing is moved for it. Where
+    /// clean segments run short they are broken.
+    fn goal_beside_snapshots(&self, urgency: Urgency, goal: u64) -> u64 {
+        let mut segments = self.segments.lock();
+        match urgency {
+            Urgency::Background | Urgency::Idle | Urgency::Ahead => {
+                goal.saturating_sub(segments.kept_count())
+            }
+            Urgency::Pressed | Urgency::Waiting | Urgency::Starved => {
+                segments.break_snapshots();
+                goal
+            }
+        }
     }
 
     /// Segments that are empty, or will be once the running changes are folded,

@@ -87,9 +87,7 @@ impl Volume {
 
     fn create(&self, name: &str) -> InodeNo {
         let (root, caller) = (InodeNo::ROOT, Caller::root());
-        let made = self
-            .fs
-            .mknod(View::Live, &caller, root, name.as_bytes(), 0o100_644, 0);
+        let made = self.fs.mknod(&caller, root, name.as_bytes(), 0o100_644, 0);
         made.unwrap().ino
     }
 
@@ -98,15 +96,13 @@ impl Volume {
             .map(|i| (i / BLOCK + block + file.0) as u8)
             .collect();
         let (caller, at) = (Caller::root(), block * BLOCK);
-        self.fs.write(View::Live, &caller, file, at, &data).unwrap();
+        self.fs.write(&caller, file, at, &data).unwrap();
     }
 
     fn is_whole(&self, file: InodeNo, block: u64, blocks: u64) {
         self.fs.drop_caches();
         let mut data = vec![0; (blocks * BLOCK) as usize];
-        self.fs
-            .read(View::Live, file, block * BLOCK, &mut data)
-            .unwrap();
+        self.fs.read(file, block * BLOCK, &mut data).unwrap();
         let right = |(i, byte): (usize, &u8)| *byte == (i as u64 / BLOCK + block + file.0) as u8;
         assert!(data.iter().enumerate().all(right), "{file}");
     }
@@ -202,8 +198,7 @@ fn age_sort_writes_the_oldest_survivors_first() {
     let caller = Caller::root();
     for (file, left) in [(old, 15), (young, 8)] {
         let (from, length) = (left * BLOCK, (200 - left) * BLOCK);
-        v.fs.fallocate(View::Live, &caller, file, PUNCH, from, length)
-            .unwrap();
+        v.fs.fallocate(&caller, file, PUNCH, from, length).unwrap();
     }
     v.checkpoint();
     let other = v.create("other"); // the log goes on elsewhere
@@ -320,7 +315,7 @@ fn a_judgement_does_not_outlive_its_image() {
         let found = found_in(&v, segments);
         v.create("a change");
         v.checkpoint();
-        v.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, b"a change")
+        v.fs.unlink(&Caller::root(), InodeNo::ROOT, b"a change")
             .unwrap();
         found
     };
@@ -396,16 +391,8 @@ fn damage_keeps_its_segment() {
     let file = v.create("file");
     let caller = Caller::root();
     v.write(file, 0, 20);
-    v.fs.setxattr(
-        View::Live,
-        &caller,
-        file,
-        b"user.x",
-        &[7; 900],
-        false,
-        false,
-    )
-    .unwrap();
+    v.fs.setxattr(&caller, file, b"user.x", &[7; 900], false, false)
+        .unwrap();
     v.checkpoint();
     let other = v.create("other"); // the log goes on elsewhere
     v.write(other, 0, 100);

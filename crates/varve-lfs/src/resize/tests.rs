@@ -4,7 +4,7 @@
 use super::*;
 use crate::mkfs::{FormatOptions, default_segment_bytes, plan as plan_volume};
 use varve_device::{Fault, FaultDevice, FaultKind, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_fsck::check::{CheckOptions, check};
 
 fn clock() -> Arc<dyn Clock> {
@@ -102,9 +102,9 @@ fn mounted(device: &Arc<FaultDevice<MemoryDevice>>) -> FileSystem<Lfs> {
 
 fn fill(system: &FileSystem<Lfs>, name: &[u8], bytes: usize) -> varve_fs::Result<()> {
     let caller = Caller::root();
-    let made = system.mknod(View::Live, &caller, InodeNo::ROOT, name, 0o100_644, 0)?;
+    let made = system.mknod(&caller, InodeNo::ROOT, name, 0o100_644, 0)?;
     for at in (0..bytes).step_by(64 << 10) {
-        system.write(View::Live, &caller, made.ino, at as u64, &[7; 64 << 10])?;
+        system.write(&caller, made.ino, at as u64, &[7; 64 << 10])?;
     }
     system.sync()
 }

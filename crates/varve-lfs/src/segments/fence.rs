@@ -57,6 +57,9 @@ impl SegmentTable {
 
     /// A segment has become clean.
     pub(super) fn may_be_opened(&mut self, segment: u32) {
+        if self.keep(segment) {
+            return;
+        }
         if self.fence.is_none_or(|fence| !fence.shuts_out(segment)) {
             self.clean.insert(segment);
         }

@@ -22,6 +22,9 @@ impl SegmentTable {
     /// True if holes of the segment, found when it was this edition, may be
     /// written into (rules P1, P2, P6).
     pub fn may_plug(&self, segment: u32, edition: Edition) -> bool {
+        if self.pins.any() {
+            return false;
+        }
         let entry = self.get(segment);
         let unclaimed = entry.vacated.is_none() && entry.cleaned.is_none();
         let chained = planted::is(Planted::HolesInChain)

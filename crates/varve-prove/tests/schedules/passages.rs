@@ -5,14 +5,13 @@
 use crate::stage::{Stage, explore};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
-use varve_fs::{Caller, Error, FileSystem, InodeNo, Rename, View};
+use varve_fs::{Caller, Error, FileSystem, InodeNo, Rename};
 use varve_lfs::Lfs;
 
-const LIVE: View = View::Live;
 const PATH: &[u8] = b"a/b";
 
 fn make(system: &FileSystem<Arc<Lfs>>, parent: InodeNo, name: &str) -> InodeNo {
-    let made = system.mkdir(LIVE, &Caller::root(), parent, name.as_bytes(), 0o755);
+    let made = system.mkdir(&Caller::root(), parent, name.as_bytes(), 0o755);
     made.unwrap().ino
 }
 
@@ -29,9 +28,9 @@ pub fn story() {
         for round in 0..3 {
             let caller = Caller::root();
             let (old, new) = (b"b".as_slice(), format!("old{round}"));
-            let there = system.lookup(LIVE, &caller, above, old).unwrap().ino;
+            let there = system.lookup(&caller, above, old).unwrap().ino;
             let flags = Rename::default();
-            let moved = system.rename(LIVE, &caller, above, old, above, new.as_bytes(), flags);
+            let moved = system.rename(&caller, above, old, above, new.as_bytes(), flags);
             moved.unwrap();
             leaves.lock().unwrap().insert(there);
             make(system, above, "b");
@@ -42,7 +41,7 @@ pub fn story() {
         stage.spawn(move |system, _| {
             for _ in 0..4 {
                 let left = former.lock().unwrap().clone();
-                match system.directory_at(LIVE, &Caller::root(), PATH) {
+                match system.directory_at(&Caller::root(), PATH) {
                     Err(Error::NotFound) => {}
                     entered => {
                         let ino = entered.unwrap().unwrap();
@@ -66,17 +65,17 @@ pub fn removal() {
     make(&stage.system, above, "b");
     let remover = stage.spawn(move |system, _| {
         for _ in 0..3 {
-            system.rmdir(LIVE, &Caller::root(), above, b"b").unwrap();
+            system.rmdir(&Caller::root(), above, b"b").unwrap();
             make(system, above, "b");
         }
     });
     let enterer = stage.spawn(|system, _| {
         for _ in 0..6 {
-            match system.directory_at(LIVE, &Caller::root(), PATH) {
+            match system.directory_at(&Caller::root(), PATH) {
                 Err(Error::NotFound) => {}
                 entered => {
                     let ino = entered.unwrap().unwrap();
-                    system.getattr(LIVE, ino).expect("held, and so not freed");
+                    system.getattr(ino).expect("held, and so not freed");
                     system.release(ino, 1);
                 }
             }

@@ -11,7 +11,7 @@ use varve_device::{
     CrashExplorer, Device, Event, Geometry, Limits, MemoryDevice, MemoryImage, RecordingDevice,
     Result,
 };
-use varve_fs::{Caller, FileSystem, InodeNo, SetAttr, View};
+use varve_fs::{Caller, FileSystem, InodeNo, SetAttr};
 use varve_lfs::Lfs;
 use varve_prove::mounted::Subject;
 use varve_prove::random::{announce_seed, scaled};
@@ -96,8 +96,6 @@ pub struct Stage {
     recorder: Arc<RecordingDevice<Overtaken>>,
     pub system: Arc<FileSystem<Arc<Lfs>>>,
 }
-
-const LIVE: View = View::Live;
 
 impl Stage {
     /// A volume of 8 MiB.
@@ -202,25 +200,25 @@ impl Sound for Log {
 
 pub fn create(system: &FileSystem<Arc<Lfs>>, name: &str) -> InodeNo {
     let (caller, name) = (Caller::root(), name.as_bytes());
-    let made = system.mknod(LIVE, &caller, InodeNo::ROOT, name, 0o644, 0);
+    let made = system.mknod(&caller, InodeNo::ROOT, name, 0o644, 0);
     made.unwrap().ino
 }
 
 pub fn unlink(system: &FileSystem<Arc<Lfs>>, name: &str) {
     let (caller, name) = (Caller::root(), name.as_bytes());
-    system.unlink(LIVE, &caller, InodeNo::ROOT, name).unwrap();
+    system.unlink(&caller, InodeNo::ROOT, name).unwrap();
 }
 
 pub fn find(system: &FileSystem<Arc<Lfs>>, name: &str) -> Option<InodeNo> {
     let (caller, name) = (Caller::root(), name.as_bytes());
-    let found = system.lookup(LIVE, &caller, InodeNo::ROOT, name);
+    let found = system.lookup(&caller, InodeNo::ROOT, name);
     found.ok().map(|attr| attr.ino)
 }
 
 /// Writes `blocks` blocks, every byte of which is `version`.
 pub fn fill(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, blocks: usize, version: u8) {
     let data = vec![version; blocks * BLOCK];
-    let written = system.write(LIVE, &Caller::root(), ino, 0, &data);
+    let written = system.write(&Caller::root(), ino, 0, &data);
     assert_eq!(written.unwrap(), data.len());
 }
 
@@ -229,17 +227,17 @@ pub fn resize(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, size: u64) {
         size: Some(size),
         ..SetAttr::default()
     };
-    system.setattr(LIVE, &Caller::root(), ino, &set).unwrap();
+    system.setattr(&Caller::root(), ino, &set).unwrap();
 }
 
 pub fn fsync(system: &FileSystem<Arc<Lfs>>, ino: InodeNo) {
-    system.fsync(LIVE, ino, false).unwrap();
+    system.fsync(ino, false).unwrap();
 }
 
 /// The version in each block; every byte of a block must be of one.
 pub fn versions(system: &FileSystem<Arc<Lfs>>, ino: InodeNo, blocks: usize) -> Vec<u8> {
     let mut data = vec![0xee; blocks * BLOCK];
-    let read = system.read(LIVE, ino, 0, &mut data).unwrap();
+    let read = system.read(ino, 0, &mut data).unwrap();
     let uniform = |block: &[u8]| {
         let torn = block.iter().any(|byte| *byte != block[0]);
         assert!(!torn, "a block of two versions");

@@ -31,15 +31,15 @@ fn value(seed: usize, bytes: usize) -> Vec<u8> {
 }
 
 fn set(system: &System, ino: InodeNo, name: &[u8], value: &[u8]) -> varve_fs::Result<()> {
-    system.setxattr(View::Live, &Caller::root(), ino, name, value, false, false)
+    system.setxattr(&Caller::root(), ino, name, value, false, false)
 }
 
 fn get(system: &System, ino: InodeNo, name: &[u8]) -> varve_fs::Result<Vec<u8>> {
-    system.getxattr(View::Live, &Caller::root(), ino, name)
+    system.getxattr(&Caller::root(), ino, name)
 }
 
 fn remove(system: &System, ino: InodeNo, name: &[u8]) -> varve_fs::Result<()> {
-    system.removexattr(View::Live, &Caller::root(), ino, name)
+    system.removexattr(&Caller::root(), ino, name)
 }
 
 /// The places of a file's attributes, and that of the node above them.
@@ -84,7 +84,7 @@ fn attributes_of_every_length_are_there_after_everything() {
             assert!(get(&system, file, b"user.a").unwrap() == content);
             match nth % 3 {
                 0 => system.sync().unwrap(),
-                1 => system.fsync(View::Live, file, false).unwrap(),
+                1 => system.fsync(file, false).unwrap(),
                 _ => system.layout().checkpoint().unwrap(),
             }
             let synced = nth % 3 < 2;
@@ -149,7 +149,7 @@ fn as_many_attributes_as_there_is_room_for_and_not_one_byte_more() {
         assert!(get(&system, file, b"user.b").unwrap() == second);
         let root = Caller::root();
         for name in [&b"file"[..], b"other"] {
-            (system.unlink(View::Live, &root, InodeNo::ROOT, name)).unwrap();
+            (system.unlink(&root, InodeNo::ROOT, name)).unwrap();
         }
         // Two inodes less, if those had a block.
         assert!(settled(&system) <= before);
@@ -174,7 +174,7 @@ fn long_attributes_are_a_brief_transaction_where_a_record_says_them() {
         {
             expected = value(round, bytes);
             set(&system, file, b"user.a", &expected).unwrap();
-            system.fsync(View::Live, file, false).unwrap();
+            system.fsync(file, false).unwrap();
         }
         let counts = system.layout().statistics();
         let (all, short) = (
@@ -236,7 +236,7 @@ fn the_compactor_moves_blocks_and_nodes_of_attributes() {
         for round in 0..6 {
             for nth in (round..20).step_by(6) {
                 let (root, name) = (Caller::root(), format!("filler{nth}"));
-                (system.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes())).unwrap();
+                (system.unlink(&root, InodeNo::ROOT, name.as_bytes())).unwrap();
             }
             system.sync().unwrap();
             system.layout().checkpoint().unwrap();
@@ -329,10 +329,10 @@ fn moved_attributes_are_no_longer_than_they_were() {
             // Beyond the region that has inodes and nodes.
             for nth in 0..12 {
                 write(&system, filler, nth * 4096 * 8, &[2; 4096 * 8]).unwrap();
-                system.fsync(View::Live, filler, false).unwrap();
+                system.fsync(filler, false).unwrap();
             }
             set(&system, file, b"user.a", &value(2, second)).unwrap();
-            system.fsync(View::Live, file, false).unwrap();
+            system.fsync(file, false).unwrap();
             let (_, blocks) = places(&system, file);
             let layout = system.layout();
             let before = layout.statistics();
@@ -418,7 +418,7 @@ fn attributes_with_blocks_amiss_are_refused_where_they_are_read() {
         let system = made(&medium, 0);
         let file = create(&system, "file");
         set(&system, file, b"user.a", &value(1, 20_000)).unwrap();
-        system.fsync(View::Live, file, false).unwrap();
+        system.fsync(file, false).unwrap();
         let layout = system.layout();
         // What readers see, and what is written next.
         {
@@ -460,7 +460,7 @@ fn volumes_from_before_keep_their_limit() {
                 set(&system, file, b"user.a", &value(1, bytes)).unwrap();
                 let more = set(&system, file, b"user.a", &value(1, 4097 - BESIDE));
                 assert!(matches!(more, Err(Error::NoSpace)), "{more:?}");
-                system.fsync(View::Live, file, false).unwrap();
+                system.fsync(file, false).unwrap();
                 drop(system);
                 sound(&medium);
                 system = again(&medium);
@@ -483,7 +483,7 @@ fn long_attributes_are_refused_on_a_volume_that_has_none() {
         system.layout().unmount().unwrap();
         without(&medium, LONG_XATTRS);
         let system = again(&medium);
-        let found = system.getattr(View::Live, file);
+        let found = system.getattr(file);
         assert!(matches!(found, Err(Error::Damaged { .. })), "{found:?}");
         let found = check(Arc::clone(&medium), clock(), true).unwrap().problems;
         assert!(
@@ -528,7 +528,7 @@ fn filled(medium: Arc<dyn Medium>, unit_bytes: u32, seed: u64) -> Full {
     while failures < 20 {
         let name = format!("file{}", full.names.len());
         let bytes = name.as_bytes();
-        let made = (full.system).mknod(View::Live, &root, InodeNo::ROOT, bytes, 0o100644, 0);
+        let made = (full.system).mknod(&root, InodeNo::ROOT, bytes, 0o100644, 0);
         let Ok(made) = made else { break };
         full.names.push(name);
         for nth in 0..random.random_range(1..8) {
@@ -543,7 +543,7 @@ fn filled(medium: Arc<dyn Medium>, unit_bytes: u32, seed: u64) -> Full {
         }
     }
     for bytes in [4096, 512] {
-        let mut at = full.system.getattr(View::Live, filler).unwrap().size;
+        let mut at = full.system.getattr(filler).unwrap().size;
         while write(&full.system, filler, at, &vec![1; bytes]).is_ok() {
             at += bytes as u64;
         }
@@ -566,7 +566,7 @@ impl Full {
     fn ends_empty(self) {
         let root = Caller::root();
         for name in &self.names {
-            let gone = (self.system).unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+            let gone = (self.system).unlink(&root, InodeNo::ROOT, name.as_bytes());
             gone.unwrap_or_else(|error| panic!("{name}: {error}; {}", self.told()));
         }
         self.system.sync().unwrap();
@@ -642,7 +642,7 @@ fn on_a_full_volume_attributes_are_replaced_for_ever_and_leak_nothing() {
                     full.told()
                 );
                 if nth % 7 == 0 {
-                    full.system.fsync(View::Live, *file, false).unwrap();
+                    full.system.fsync(*file, false).unwrap();
                 }
             }
             let live = settled(&full.system);
@@ -674,7 +674,7 @@ fn after_many_changes_of_modes_a_long_attribute_can_be_removed() {
                     mode: Some(0o600 + round),
                     ..SetAttr::default()
                 };
-                match full.system.setattr(View::Live, &root, file, &set) {
+                match full.system.setattr(&root, file, &set) {
                     Ok(_) | Err(Error::NoSpace) => {}
                     Err(error) => panic!("{error}"),
                 }

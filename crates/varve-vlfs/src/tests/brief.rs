@@ -23,7 +23,7 @@ fn with_file(medium: &Arc<dyn Medium>) -> (System, InodeNo) {
 
 fn update(system: &System, file: InodeNo, block: u64, byte: u8) {
     write(system, file, block * 4096, &[byte; 4096]).unwrap();
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
 }
 
 #[test]
@@ -69,20 +69,18 @@ fn files_come_and_go_between_two_folds() {
         let root = Caller::root();
         // A block and a tail, of every number of sectors.
         let length = |round: u8| 4096 + 512 * (1 + usize::from(round) % 8);
-        let synced = |system: &System| system.fsync(View::Live, InodeNo::ROOT, false).unwrap();
+        let synced = |system: &System| system.fsync(InodeNo::ROOT, false).unwrap();
         for round in 0..12u8 {
             let name = format!("f{}", round % 3);
-            let unlinked = system.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+            let unlinked = system.unlink(&root, InodeNo::ROOT, name.as_bytes());
             assert_eq!(unlinked.is_ok(), round >= 3);
             synced(&system);
             let made = create(&system, &name);
             write(&system, made, 0, &[round; 8192][..length(round)]).unwrap();
-            system.fsync(View::Live, made, false).unwrap();
+            system.fsync(made, false).unwrap();
         }
         // The room of its index must not be taken before the fold.
-        system
-            .unlink(View::Live, &root, InodeNo::ROOT, b"file")
-            .unwrap();
+        system.unlink(&root, InodeNo::ROOT, b"file").unwrap();
         synced(&system);
         let other = create(&system, "other");
         for block in 0..100 {
@@ -92,7 +90,7 @@ fn files_come_and_go_between_two_folds() {
         sound(&medium);
         let system = again(&medium);
         let found = |name: &str| {
-            let found = system.lookup(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+            let found = system.lookup(&root, InodeNo::ROOT, name.as_bytes());
             found.ok().map(|found| found.ino)
         };
         assert_eq!((found("file"), found("other")), (None, Some(other)));

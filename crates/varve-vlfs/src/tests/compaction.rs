@@ -60,7 +60,7 @@ fn scattered(system: &System) -> Vec<InodeNo> {
                         size: Some(BLOCKS * BLOCK),
                         ..varve_fs::SetAttr::default()
                     };
-                    system.setattr(View::Live, &root, file, &set).unwrap();
+                    system.setattr(&root, file, &set).unwrap();
                     write(system, file, BLOCKS * BLOCK, &tail(nth, step)).unwrap();
                 }
                 system.sync().unwrap();
@@ -69,7 +69,7 @@ fn scattered(system: &System) -> Vec<InodeNo> {
     }
     let value = vec![5; 300];
     for &file in &files[..3] {
-        let set = system.setxattr(View::Live, &root, file, b"user.x", &value, false, false);
+        let set = system.setxattr(&root, file, b"user.x", &value, false, false);
         set.unwrap();
     }
     system.sync().unwrap();
@@ -87,7 +87,7 @@ fn verify(system: &System, files: &[InodeNo]) {
         assert!(found == tail(nth, STEPS), "the tail of {nth}");
     }
     for &file in &files[..3] {
-        let found = system.getxattr(View::Live, &Caller::root(), file, b"user.x");
+        let found = system.getxattr(&Caller::root(), file, b"user.x");
         assert_eq!(found.unwrap(), vec![5; 300]);
     }
 }
@@ -197,7 +197,7 @@ fn what_was_claimed_and_has_changed_since_is_not_moved() {
         let name = format!("file{nth}");
         match nth % 3 {
             0 => {
-                let gone = system.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+                let gone = system.unlink(&root, InodeNo::ROOT, name.as_bytes());
                 gone.unwrap();
                 create(&system, &format!("new{nth}"));
             }
@@ -206,7 +206,7 @@ fn what_was_claimed_and_has_changed_since_is_not_moved() {
                     size: Some(10 * BLOCK),
                     ..varve_fs::SetAttr::default()
                 };
-                system.setattr(View::Live, &root, file, &set).unwrap();
+                system.setattr(&root, file, &set).unwrap();
                 write(&system, file, BLOCKS * BLOCK, &[1]).unwrap();
             }
             _ => {
@@ -257,7 +257,7 @@ fn what_cannot_be_read_stays_where_it_is() {
     assert!(compact(&system).finished);
     assert_eq!(place(&system), decayed, "nothing covers up the damage");
     let mut bytes = [0; BLOCK as usize];
-    let read = system.read(View::Live, files[0], BLOCK, &mut bytes);
+    let read = system.read(files[0], BLOCK, &mut bytes);
     assert!(matches!(read, Err(varve_fs::Error::Damaged { .. })));
 }
 
@@ -279,7 +279,7 @@ fn a_volume_that_is_nearly_full_is_left_alone() {
     // And what there is room for can be written over.
     for block in 0..block {
         write(&system, file, block * BLOCK, &[2; BLOCK as usize]).unwrap();
-        system.fsync(View::Live, file, true).unwrap();
+        system.fsync(file, true).unwrap();
     }
     drop(system);
     sound(&medium);
@@ -305,7 +305,7 @@ fn threads_read_and_write_while_it_moves() {
             for round in (0..=u8::MAX).cycle() {
                 for block in 0..20 {
                     write(&system, other, block * 3 * BLOCK, &[round; 4096]).unwrap();
-                    system.fsync(View::Live, other, true).unwrap();
+                    system.fsync(other, true).unwrap();
                 }
                 if over.load(Relaxed) {
                     return;
@@ -342,9 +342,7 @@ fn it_does_not_rest_while_its_last_fold_leaves_something_to_gain() {
                 &content(file, block, 1),
             )
             .unwrap();
-            system
-                .fsync(View::Live, files[file as usize], true)
-                .unwrap();
+            system.fsync(files[file as usize], true).unwrap();
         }
         assert!(compact(&system).finished);
         let before = system.layout().statistics();

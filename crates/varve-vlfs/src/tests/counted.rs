@@ -47,10 +47,10 @@ fn a_count_that_no_checkpoint_has_is_made_by_the_mount() {
     // And is there from then on, with what no checkpoint has yet.
     let file = create(&system, "another");
     set(&system, file, 2000, 1).unwrap();
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     system.layout().checkpoint().unwrap();
     set(&system, file, 20, 1).unwrap();
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     drop(system);
     let system = mounted(&medium);
     let known = [0, 1].map(|region| read_head(&system.store, region).unwrap().long_xattrs());
@@ -92,7 +92,7 @@ fn filled_from_before(medium: &Arc<dyn Medium>) -> Vec<String> {
         layout.writer.lock().long_xattrs = 0;
         let (name, root) = (format!("file{}", names.len()), Caller::root());
         let bytes = name.as_bytes();
-        let made = system.mknod(View::Live, &root, InodeNo::ROOT, bytes, 0o100644, 0);
+        let made = system.mknod(&root, InodeNo::ROOT, bytes, 0o100644, 0);
         match made.and_then(|made| set(&system, made.ino, 1300, 1)) {
             Ok(()) => names.push(name),
             Err(Error::NoSpace) => break,
@@ -128,7 +128,7 @@ fn a_volume_that_was_filled_without_a_margin_can_be_emptied() {
         assert!(comes_to > full + measures.reserve_blocks / 2, "{comes_to}");
         assert_eq!(system.statfs().free, 0);
         for (nth, name) in names.iter().enumerate() {
-            let gone = system.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+            let gone = system.unlink(&root, InodeNo::ROOT, name.as_bytes());
             gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", names.len()));
         }
         ends_sound(system, &medium);

@@ -32,7 +32,7 @@ fn write_over(system: &System, file: InodeNo, blocks: u64, thread: u64, refused:
             Err(error) => panic!("{error}"),
         }
         if (round + thread).is_multiple_of(5) {
-            system.fsync(View::Live, file, true).unwrap();
+            system.fsync(file, true).unwrap();
         }
     }
 }
@@ -77,7 +77,7 @@ fn nobody_is_refused_for_what_others_ask_for_in_vain() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !over.load(Relaxed) {
-                let more = system.fallocate(View::Live, &root, file, 0, 0, 1 << 50);
+                let more = system.fallocate(&root, file, 0, 0, 1 << 50);
                 assert!(matches!(more, Err(Error::NoSpace)), "{more:?}");
                 asked.fetch_add(1, Relaxed);
             }
@@ -86,8 +86,8 @@ fn nobody_is_refused_for_what_others_ask_for_in_vain() {
         for nth in 0.. {
             let name = format!("file {nth}");
             let (above, name) = (InodeNo::ROOT, name.as_bytes());
-            let made = system.mknod(View::Live, &root, above, name, 0o100644, 0);
-            let gone = made.and_then(|_| system.unlink(View::Live, &root, above, name));
+            let made = system.mknod(&root, above, name, 0o100644, 0);
+            let gone = made.and_then(|_| system.unlink(&root, above, name));
             done = done.and(gone.map_err(|error| format!("number {nth}: {error}")));
             if done.is_err() || (nth > 500 && asked.load(Relaxed) > 100) {
                 break;

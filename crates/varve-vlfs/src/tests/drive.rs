@@ -29,7 +29,7 @@ fn filled(system: &System, blocks: u64) -> InodeNo {
     for block in (0..blocks).step_by(64) {
         let length = (blocks - block).min(64) * BLOCK;
         write(system, file, block * BLOCK, &vec![1; length as usize]).unwrap();
-        system.fsync(View::Live, file, false).unwrap();
+        system.fsync(file, false).unwrap();
     }
     file
 }
@@ -76,7 +76,7 @@ fn updates_of_a_full_drive(lasting: bool) -> (u64, u64) {
     assert!(system.layout().statistics().blocks_live >= blocks);
     let vlfs = mean(&disk, blocks - 20, &mut |at| {
         write(&system, file, at, &[2; BLOCK as usize]).unwrap();
-        system.fsync(View::Live, file, true).unwrap();
+        system.fsync(file, true).unwrap();
     });
     (vld, vlfs)
 }
@@ -108,7 +108,7 @@ fn replaced_nodes_do_not_push_living_ones_out_of_memory() {
     let before = disk.statistics().requests.reads;
     for block in updates(UPDATES, 1000) {
         write(&system, file, block * BLOCK, &[2; BLOCK as usize]).unwrap();
-        system.fsync(View::Live, file, true).unwrap();
+        system.fsync(file, true).unwrap();
     }
     assert_eq!(disk.statistics().requests.reads, before, "nodes read again");
 }

@@ -49,7 +49,7 @@ impl Full {
             Item::Bytes { at, bytes } => write(&self.system, ino, at, &vec![fill; bytes]).map(drop),
             Item::Attribute { bytes } => {
                 let value = vec![fill; bytes];
-                (self.system).setxattr(View::Live, &root, ino, b"user.a", &value, false, false)
+                (self.system).setxattr(&root, ino, b"user.a", &value, false, false)
             }
         };
         match put {
@@ -63,7 +63,7 @@ impl Full {
     fn make(&mut self) -> bool {
         let (name, root) = (format!("file{}", self.names.len()), Caller::root());
         let (above, bytes) = (InodeNo::ROOT, name.as_bytes());
-        let made = match (self.system).mknod(View::Live, &root, above, bytes, 0o100644, 0) {
+        let made = match (self.system).mknod(&root, above, bytes, 0o100644, 0) {
             Ok(made) => made.ino,
             Err(Error::NoSpace) => return false,
             Err(error) => panic!("{error}"),
@@ -121,7 +121,7 @@ impl Full {
         for bytes in [4096, 512] {
             for &ino in &files {
                 loop {
-                    let at = self.system.getattr(View::Live, ino).unwrap().size;
+                    let at = self.system.getattr(ino).unwrap().size;
                     let item = Item::Bytes { at, bytes };
                     if !self.put(ino, item, 1) {
                         break;
@@ -144,7 +144,7 @@ impl Full {
                 live()
             );
             if nth % one_in == 0 {
-                self.system.fsync(View::Live, ino, true).unwrap();
+                self.system.fsync(ino, true).unwrap();
             }
         }
     }

@@ -38,8 +38,8 @@ impl Filled {
         let name = format!("a name of some length, number {}", self.names.len());
         let (bytes, root) = (name.as_bytes(), Caller::root());
         let made = match directory {
-            true => (self.system).mkdir(View::Live, &root, parent, bytes, 0o755),
-            false => (self.system).mknod(View::Live, &root, parent, bytes, 0o100644, 0),
+            true => (self.system).mkdir(&root, parent, bytes, 0o755),
+            false => (self.system).mknod(&root, parent, bytes, 0o100644, 0),
         };
         let ino = match made {
             Ok(made) => made.ino,
@@ -65,7 +65,7 @@ impl Filled {
 
     fn attribute(&self, ino: InodeNo, bytes: usize) -> bool {
         let (root, value) = (Caller::root(), vec![7; bytes]);
-        let made = (self.system).setxattr(View::Live, &root, ino, b"user.a", &value, false, false);
+        let made = (self.system).setxattr(&root, ino, b"user.a", &value, false, false);
         match made {
             Ok(()) => true,
             Err(Error::NoSpace) => false,
@@ -119,8 +119,8 @@ impl Filled {
         for (nth, named) in std::mem::take(&mut self.names).iter().enumerate().rev() {
             let name = named.name.as_bytes();
             let removed = match named.directory {
-                true => (self.system).rmdir(View::Live, &root, named.parent, name),
-                false => (self.system).unlink(View::Live, &root, named.parent, name),
+                true => (self.system).rmdir(&root, named.parent, name),
+                false => (self.system).unlink(&root, named.parent, name),
             };
             let free = self.system.statfs().free;
             removed.unwrap_or_else(|error| panic!("number {nth}, {free} blocks free: {error}"));
@@ -136,7 +136,7 @@ impl Filled {
 pub(super) fn ends_empty(system: System, medium: &Arc<dyn Medium>, names: &[String]) {
     for (nth, name) in names.iter().enumerate() {
         let (root, name) = (Caller::root(), name.as_bytes());
-        let gone = system.unlink(View::Live, &root, InodeNo::ROOT, name);
+        let gone = system.unlink(&root, InodeNo::ROOT, name);
         gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", names.len()));
     }
     ends_sound(system, medium);
@@ -251,12 +251,12 @@ fn changed_attributes_leave_room_to_remove_everything() {
         let mut refused = 0;
         for named in &filled.names {
             let name = named.name.as_bytes();
-            let found = (filled.system).lookup(View::Live, &root, named.parent, name);
+            let found = (filled.system).lookup(&root, named.parent, name);
             let mode = SetAttr {
                 mode: Some(0o600),
                 ..SetAttr::default()
             };
-            let set = (filled.system).setattr(View::Live, &root, found.unwrap().ino, &mode);
+            let set = (filled.system).setattr(&root, found.unwrap().ino, &mode);
             match set {
                 Ok(_) => {}
                 Err(Error::NoSpace) => refused += 1,
@@ -280,7 +280,7 @@ fn names_are_replaced_on_a_full_volume() {
             let one = filled.names.pop().unwrap();
             let (from, to) = (one.name.as_bytes(), filled.names[1].name.as_bytes());
             let (system, above) = (&filled.system, InodeNo::ROOT);
-            (system.rename(View::Live, &root, above, from, above, to, none)).unwrap();
+            (system.rename(&root, above, from, above, to, none)).unwrap();
         }
         filled.empty(1);
     }
@@ -297,13 +297,13 @@ fn a_refusal_costs_no_transaction() {
         let transactions = || filled.system.layout().statistics().transactions;
         let (root, filler) = (Caller::root(), &filled.names[0]);
         let name = filler.name.as_bytes();
-        let found = (filled.system).lookup(View::Live, &root, filler.parent, name);
+        let found = (filled.system).lookup(&root, filler.parent, name);
         let ino = found.unwrap().ino;
         for nth in 0..20 {
             assert!(filled.write(ino, nth * 4096, 4096));
             while filled.system.write_back().unwrap() {}
             let before = transactions();
-            let more = (filled.system).fallocate(View::Live, &root, ino, 0, 0, 1 << 40);
+            let more = (filled.system).fallocate(&root, ino, 0, 0, 1 << 40);
             assert!(matches!(more, Err(Error::NoSpace)), "{more:?}");
             assert_eq!(transactions(), before, "units of {unit}");
         }
@@ -343,14 +343,14 @@ fn lists_are_inherited_once(old: bool, entries: u32) {
     }
     let (root, system) = (Caller::root(), &filled.system);
     let (default, access) = (b"system.posix_acl_default", b"system.posix_acl_access");
-    (system.setxattr(View::Live, &root, directory, default, &list, false, false)).unwrap();
-    let below = system.mkdir(View::Live, &root, directory, b"below", 0o755);
+    (system.setxattr(&root, directory, default, &list, false, false)).unwrap();
+    let below = system.mkdir(&root, directory, b"below", 0o755);
     assert!(matches!(below, Err(Error::NoSpace)), "{below:?}");
     let file = filled.make(directory, false).unwrap();
     filled.system.sync().unwrap();
     drop(filled);
     let system = again(&medium);
-    let read = system.getxattr(View::Live, &root, file, access).unwrap();
+    let read = system.getxattr(&root, file, access).unwrap();
     assert_eq!(read.len(), list.len());
     ends_sound(system, &medium);
 }

@@ -8,9 +8,9 @@ use std::io::IoSlice;
 fn unlink(system: &System, name: &str) {
     let root = Caller::root();
     system
-        .unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes())
+        .unlink(&root, InodeNo::ROOT, name.as_bytes())
         .unwrap();
-    system.fsync(View::Live, InodeNo::ROOT, false).unwrap();
+    system.fsync(InodeNo::ROOT, false).unwrap();
 }
 
 #[test]
@@ -27,7 +27,7 @@ fn room_that_waits_for_the_fold_is_no_more_than_half_of_what_is_free() {
         let mut blocks = 0;
         while system.statfs().free > 200 {
             write(&system, filler, blocks * 4096, &[1; 4096]).unwrap();
-            system.fsync(View::Live, filler, false).unwrap();
+            system.fsync(filler, false).unwrap();
             blocks += 1;
         }
         system.checkpoint().unwrap();
@@ -48,7 +48,7 @@ fn room_that_waits_for_the_fold_is_no_more_than_half_of_what_is_free() {
         let root = Caller::root();
         for nth in 0..FILES {
             let name = format!("file{nth}");
-            let found = system.lookup(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+            let found = system.lookup(&root, InodeNo::ROOT, name.as_bytes());
             assert!(found.is_err(), "{name} is back");
         }
     }
@@ -62,8 +62,8 @@ fn the_inode_map_says_what_has_changed_since_the_fold() {
     system.checkpoint().unwrap();
     write(&system, old, 0, &[1; 4096]).unwrap();
     let new = create(&system, "new");
-    system.fsync(View::Live, new, false).unwrap();
-    system.fsync(View::Live, old, false).unwrap();
+    system.fsync(new, false).unwrap();
+    system.fsync(old, false).unwrap();
     unlink(&system, "gone");
     drop(system);
     let volume = mounted(&medium);
@@ -94,7 +94,7 @@ fn a_number_far_beyond_all_others_is_refused() {
     FileSystem::format(&mounted(&medium), &*clock(), (0, 0)).unwrap();
     let system = again(&medium);
     let file = create(&system, "file");
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     let measures = *system.layout().measures();
     let unit = system.layout().writer.lock().log.root().unwrap().unit.get();
     drop(system);

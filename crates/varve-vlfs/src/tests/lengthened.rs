@@ -74,7 +74,7 @@ impl Full {
     fn make(&mut self) -> Option<InodeNo> {
         let (name, root) = (format!("file{}", self.names.len()), Caller::root());
         let bytes = name.as_bytes();
-        let made = (self.system).mknod(View::Live, &root, InodeNo::ROOT, bytes, 0o100644, 0);
+        let made = (self.system).mknod(&root, InodeNo::ROOT, bytes, 0o100644, 0);
         match made {
             Ok(made) => {
                 self.names.push(name);
@@ -94,7 +94,7 @@ impl Full {
             Err(error) => panic!("{error}"),
         }
         if self.each {
-            self.system.fsync(View::Live, at.ino, false).unwrap();
+            self.system.fsync(at.ino, false).unwrap();
         }
         true
     }

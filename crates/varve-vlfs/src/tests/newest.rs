@@ -46,7 +46,7 @@ fn a_block_replaced_before_its_commit_does_not_vouch_for_the_transaction() {
     let first = waiting.append(file, 0, 1);
     let second = waiting.append(file, 0, 2);
     assert_ne!(first, second);
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     let synced = system.layout().statistics().transactions;
     // The first place is free now, and near.
     let reused = (0..1000).any(|block| waiting.append(other, block, 3).sector == first.sector);
@@ -77,7 +77,7 @@ fn what_a_checkpoint_reflects_is_not_in_doubt() {
         let system = again(&medium);
         assert!(read(&system, file, 0, 4096) == [2; 4096], "what was synced");
         let mut bytes = [0; 4096];
-        assert!(system.read(View::Live, other, 0, &mut bytes).is_err());
+        assert!(system.read(other, 0, &mut bytes).is_err());
     }
 }
 

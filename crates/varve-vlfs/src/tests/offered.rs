@@ -7,7 +7,7 @@ use varve_fs::Error;
 /// Reserves so many blocks of a file; true if they fitted.
 fn reserves(filled: &Filled, file: InodeNo, blocks: u64) -> bool {
     let (root, bytes) = (Caller::root(), blocks * 4096);
-    match (filled.system).fallocate(View::Live, &root, file, 0, 0, bytes) {
+    match (filled.system).fallocate(&root, file, 0, 0, bytes) {
         Ok(()) => true,
         Err(Error::NoSpace) => false,
         Err(error) => panic!("{error}"),
@@ -16,7 +16,7 @@ fn reserves(filled: &Filled, file: InodeNo, blocks: u64) -> bool {
 
 fn unlink(filled: &Filled, name: &str) {
     let (root, name) = (Caller::root(), name.as_bytes());
-    (filled.system.unlink(View::Live, &root, InodeNo::ROOT, name)).unwrap();
+    (filled.system.unlink(&root, InodeNo::ROOT, name)).unwrap();
 }
 
 /// All that is offered but a hundredth, and no more than a hundredth beyond.

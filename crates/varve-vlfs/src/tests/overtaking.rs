@@ -97,9 +97,7 @@ fn an_append_during_a_flush_does_not_take_what_the_flush_gives_up() {
     write(system, rest, 0, &vec![7; 4 << 20]).unwrap();
     system.sync().unwrap();
     let root = Caller::root();
-    system
-        .unlink(View::Live, &root, InodeNo::ROOT, b"gone")
-        .unwrap();
+    system.unlink(&root, InodeNo::ROOT, b"gone").unwrap();
     system.sync().unwrap();
     write(system, file, 0, &[2; 4096]).unwrap();
     let overtaking = Arc::clone(&waiting);
@@ -119,7 +117,7 @@ fn an_append_during_a_flush_does_not_take_what_the_flush_gives_up() {
             }
         }));
     }
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
     let appended = appended.lock().unwrap();
     let last = *appended.last().expect("a place");
     assert!(

@@ -38,7 +38,7 @@ fn fill(
     let root = Caller::root();
     let directory = |nth: usize| {
         let name = format!("directory{nth}");
-        let made = system.mkdir(View::Live, &root, InodeNo::ROOT, name.as_bytes(), 0o755);
+        let made = system.mkdir(&root, InodeNo::ROOT, name.as_bytes(), 0o755);
         made.unwrap().ino
     };
     let directories: Vec<InodeNo> = (0..20).map(directory).collect();
@@ -46,7 +46,7 @@ fn fill(
     for nth in 0..most {
         let (name, bytes) = (format!("file{nth}"), 512 * units(nth));
         let parent = directories[nth % directories.len()];
-        let made = system.mknod(View::Live, &root, parent, name.as_bytes(), 0o100644, 0);
+        let made = system.mknod(&root, parent, name.as_bytes(), 0o100644, 0);
         let written = made.map(|made| (made.ino, write(system, made.ino, 0, &vec![1; bytes])));
         match written {
             Ok((ino, Ok(_))) => files.push(File {
@@ -69,7 +69,7 @@ fn fill(
         }
         if each {
             let ino = files.last().expect("the one just made").ino;
-            system.fsync(View::Live, ino, false).unwrap();
+            system.fsync(ino, false).unwrap();
         }
     }
     system.sync().unwrap();
@@ -108,7 +108,7 @@ fn ends_empty(system: System, medium: &Arc<dyn Medium>, files: &[File], round: u
     }
     let root = Caller::root();
     for (nth, file) in files.iter().enumerate() {
-        let gone = system.unlink(View::Live, &root, file.parent, file.name.as_bytes());
+        let gone = system.unlink(&root, file.parent, file.name.as_bytes());
         gone.unwrap_or_else(|error| panic!("{nth} of {}: {error}", files.len()));
         if nth % 10 == 0 {
             system.sync().unwrap();
@@ -138,7 +138,7 @@ fn a_full_volume_of_short_blocks_is_written_over_after_a_checkpoint() {
                         mode: Some(0o600 + u32::from(round)),
                         ..SetAttr::default()
                     };
-                    let set = system.setattr(View::Live, &Caller::root(), file.ino, &mode);
+                    let set = system.setattr(&Caller::root(), file.ino, &mode);
                     set.unwrap();
                 }
                 if each == (round % 2 == 0) {
@@ -199,7 +199,7 @@ fn blocks_of_a_unit_on_a_full_volume_are_written_over_for_ever() {
 /// A file's attribute takes so many bytes.
 pub(super) fn set(system: &System, ino: InodeNo, bytes: usize, fill: u8) -> varve_fs::Result<()> {
     let (root, value) = (Caller::root(), vec![fill; bytes]);
-    system.setxattr(View::Live, &root, ino, b"user.a", &value, false, false)
+    system.setxattr(&root, ino, b"user.a", &value, false, false)
 }
 
 /// What the totals say of extended attributes is what a walk counts.
@@ -222,14 +222,7 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
         loop {
             let nth = files.len();
             let (name, bytes) = (format!("file{nth}"), 512 * (1 + nth % 4) + 300);
-            let made = system.mknod(
-                View::Live,
-                &root,
-                InodeNo::ROOT,
-                name.as_bytes(),
-                0o100644,
-                0,
-            );
+            let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
             let set = made.and_then(|made| set(&system, made.ino, bytes, 1).map(|()| made.ino));
             match set {
                 Ok(ino) => files.push(File {
@@ -272,7 +265,7 @@ fn attributes_of_a_full_volume_are_written_over_for_ever() {
             assert_eq!(counted(&system), files.len() as u64);
         }
         for file in &files {
-            let gone = system.unlink(View::Live, &root, file.parent, file.name.as_bytes());
+            let gone = system.unlink(&root, file.parent, file.name.as_bytes());
             gone.unwrap();
         }
         system.sync().unwrap();

@@ -54,7 +54,7 @@ fn write_tails(system: &System, each: bool) -> Vec<InodeNo> {
         }
         write(system, file, at, &tail(nth)).unwrap();
         if each {
-            system.fsync(View::Live, file, false).unwrap();
+            system.fsync(file, false).unwrap();
         }
         file
     });
@@ -126,7 +126,7 @@ fn volumes_from_before_take_a_unit_or_a_block() {
             for nth in 0..FILES {
                 let root = Caller::root();
                 let name = format!("tail{nth}");
-                let gone = system.unlink(View::Live, &root, InodeNo::ROOT, name.as_bytes());
+                let gone = system.unlink(&root, InodeNo::ROOT, name.as_bytes());
                 gone.unwrap();
             }
             system.unmount().unwrap();

@@ -19,11 +19,11 @@ fn work(system: &System, thread: u64, file: InodeNo) {
             let made = create(system, &name);
             write(system, made, 0, &[7; 9000]).unwrap();
         } else {
-            let gone = system.unlink(View::Live, &Caller::root(), InodeNo::ROOT, name.as_bytes());
+            let gone = system.unlink(&Caller::root(), InodeNo::ROOT, name.as_bytes());
             gone.unwrap();
         }
         if round % 3 != thread % 3 {
-            system.fsync(View::Live, file, false).unwrap();
+            system.fsync(file, false).unwrap();
         }
         if round % 40 == 39 {
             system.checkpoint().unwrap();
@@ -34,7 +34,7 @@ fn work(system: &System, thread: u64, file: InodeNo) {
             "at {at}"
         );
     }
-    system.fsync(View::Live, file, false).unwrap();
+    system.fsync(file, false).unwrap();
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn what_was_reserved_far_out_is_written() {
     let middle = (2 * 338u64.pow(5) - 1) * 4096;
     let mut reserved = 0;
     for &ino in &files {
-        match (filled.system).fallocate(View::Live, &root, ino, keep_size, middle, 8192) {
+        match (filled.system).fallocate(&root, ino, keep_size, middle, 8192) {
             Ok(()) => reserved += 1,
             Err(Error::NoSpace) => break,
             Err(error) => panic!("{error}"),
@@ -66,7 +66,7 @@ fn a_full_volume_of_which_all_was_read_is_unmounted() {
         drop(filled);
         let system = again(&medium);
         let mut numbers = Vec::new();
-        let listed = system.readdir(View::Live, InodeNo::ROOT, 2, &mut |entry| {
+        let listed = system.readdir(InodeNo::ROOT, 2, &mut |entry| {
             numbers.push(entry.ino);
             true
         });
@@ -100,7 +100,7 @@ fn holes_are_written_however_many() {
             let (root, offset) = (Caller::root(), part * stride * 4096);
             // A hole, the size kept.
             let mode = 3;
-            let punched = (filled.system).fallocate(View::Live, &root, file, mode, offset, 4096);
+            let punched = (filled.system).fallocate(&root, file, mode, offset, 4096);
             punched.unwrap();
         }
         filled.system.sync().unwrap();

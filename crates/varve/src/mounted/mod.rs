@@ -41,6 +41,8 @@ pub(crate) struct Mounted {
     pub device: u64,
     /// False once the volume was closed; operations hold it shared.
     open: RwLock<bool>,
+    /// The tree is a transaction's.
+    pub private: bool,
     running: Arc<Running>,
 }
 
@@ -53,8 +55,26 @@ impl Mounted {
             caller,
             device: u64::from_le_bytes([a, b, c, d, e, f, g, h]),
             open: RwLock::new(true),
+            private: false,
             running: Arc::clone(running),
         }
+    }
+
+    /// The same volume, as a transaction has it.
+    pub fn within(&self, tree: Tree) -> Self {
+        Mounted {
+            tree,
+            caller: self.caller.clone(),
+            device: self.device,
+            open: RwLock::new(true),
+            private: true,
+            running: Arc::clone(&self.running),
+        }
+    }
+
+    /// The tree that its operations are on.
+    pub fn tree(&self) -> &Tree {
+        &self.tree
     }
 
     pub fn running(&self) -> &Running {

@@ -3,20 +3,16 @@
 
 use super::Mounted;
 use crate::tree::on;
-use varve_fs::{
-    Access, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, View, Whence,
-};
-
-const LIVE: View = View::Live;
+use varve_fs::{Access, Attr, Entry, FileFlags, InodeNo, Rename, Result, SetAttr, StatFs, Whence};
 
 /// Names.
 impl Mounted {
     pub fn directory_at(&self, path: &[u8]) -> Result<Option<InodeNo>> {
-        on!(&self.tree, fs => fs.directory_at(LIVE, &self.caller, path))
+        on!(&self.tree, fs => fs.directory_at(&self.caller, path))
     }
 
     pub fn lookup_held(&self, parent: InodeNo, name: &[u8]) -> Result<Attr> {
-        on!(&self.tree, fs => fs.lookup_held(LIVE, &self.caller, parent, name))
+        on!(&self.tree, fs => fs.lookup_held(&self.caller, parent, name))
     }
 
     pub fn retain(&self, ino: InodeNo) -> Result<()> {
@@ -28,19 +24,19 @@ impl Mounted {
     }
 
     pub fn mkdir(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<()> {
-        on!(&self.tree, fs => fs.mkdir(LIVE, &self.caller, parent, name, mode)).map(drop)
+        on!(&self.tree, fs => fs.mkdir(&self.caller, parent, name, mode)).map(drop)
     }
 
     pub fn mknod_held(&self, parent: InodeNo, name: &[u8], mode: u32) -> Result<Attr> {
-        on!(&self.tree, fs => fs.mknod_held(LIVE, &self.caller, parent, name, mode, 0))
+        on!(&self.tree, fs => fs.mknod_held(&self.caller, parent, name, mode, 0))
     }
 
     pub fn unlink(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        on!(&self.tree, fs => fs.unlink(LIVE, &self.caller, parent, name))
+        on!(&self.tree, fs => fs.unlink(&self.caller, parent, name))
     }
 
     pub fn rmdir(&self, parent: InodeNo, name: &[u8]) -> Result<()> {
-        on!(&self.tree, fs => fs.rmdir(LIVE, &self.caller, parent, name))
+        on!(&self.tree, fs => fs.rmdir(&self.caller, parent, name))
     }
 
     pub fn rename(
@@ -50,19 +46,19 @@ impl Mounted {
         flags: Rename,
     ) -> Result<()> {
         let caller = &self.caller;
-        on!(&self.tree, fs => fs.rename(LIVE, caller, from.0, from.1, to.0, to.1, flags))
+        on!(&self.tree, fs => fs.rename(caller, from.0, from.1, to.0, to.1, flags))
     }
 
     pub fn link(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) -> Result<()> {
-        on!(&self.tree, fs => fs.link(LIVE, &self.caller, ino, parent, name)).map(drop)
+        on!(&self.tree, fs => fs.link(&self.caller, ino, parent, name)).map(drop)
     }
 
     pub fn symlink(&self, parent: InodeNo, name: &[u8], target: &[u8]) -> Result<()> {
-        on!(&self.tree, fs => fs.symlink(LIVE, &self.caller, parent, name, target)).map(drop)
+        on!(&self.tree, fs => fs.symlink(&self.caller, parent, name, target)).map(drop)
     }
 
     pub fn readlink(&self, ino: InodeNo) -> Result<Vec<u8>> {
-        on!(&self.tree, fs => fs.readlink(LIVE, ino))
+        on!(&self.tree, fs => fs.readlink(ino))
     }
 
     pub fn readdir(
@@ -71,55 +67,55 @@ impl Mounted {
         after: u64,
         emit: &mut dyn FnMut(Entry<'_>) -> bool,
     ) -> Result<()> {
-        on!(&self.tree, fs => fs.readdir(LIVE, ino, after, emit))
+        on!(&self.tree, fs => fs.readdir(ino, after, emit))
     }
 }
 
 /// Content.
 impl Mounted {
     pub fn may_open(&self, ino: InodeNo, access: Access) -> Result<()> {
-        on!(&self.tree, fs => fs.may_open(LIVE, ino, access)).map(drop)
+        on!(&self.tree, fs => fs.may_open(ino, access)).map(drop)
     }
 
     pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
-        on!(&self.tree, fs => fs.read(LIVE, ino, offset, buffer))
+        on!(&self.tree, fs => fs.read(ino, offset, buffer))
     }
 
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
-        on!(&self.tree, fs => fs.write(LIVE, &self.caller, ino, offset, data))
+        on!(&self.tree, fs => fs.write(&self.caller, ino, offset, data))
     }
 
     pub fn append(&self, ino: InodeNo, data: &[u8]) -> Result<u64> {
-        on!(&self.tree, fs => fs.append(LIVE, &self.caller, ino, data))
+        on!(&self.tree, fs => fs.append(&self.caller, ino, data))
     }
 
     pub fn fsync(&self, ino: InodeNo, data_only: bool) -> Result<()> {
-        on!(&self.tree, fs => fs.fsync(LIVE, ino, data_only))
+        on!(&self.tree, fs => fs.fsync(ino, data_only))
     }
 
     pub fn fallocate(&self, ino: InodeNo, mode: i32, offset: u64, length: u64) -> Result<()> {
-        on!(&self.tree, fs => fs.fallocate(LIVE, &self.caller, ino, mode, offset, length))
+        on!(&self.tree, fs => fs.fallocate(&self.caller, ino, mode, offset, length))
     }
 
     pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
-        on!(&self.tree, fs => fs.seek(LIVE, ino, offset, whence))
+        on!(&self.tree, fs => fs.seek(ino, offset, whence))
     }
 
     /// Copies bytes between the same places of two files.
     pub fn copy_range(&self, from: InodeNo, to: InodeNo, at: u64, length: u64) -> Result<u64> {
         let caller = &self.caller;
-        on!(&self.tree, fs => fs.copy_range(LIVE, caller, from, at, to, at, length))
+        on!(&self.tree, fs => fs.copy_range(caller, from, at, to, at, length))
     }
 }
 
 /// Attributes.
 impl Mounted {
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
-        on!(&self.tree, fs => fs.getattr(LIVE, ino))
+        on!(&self.tree, fs => fs.getattr(ino))
     }
 
     pub fn setattr(&self, ino: InodeNo, set: &SetAttr) -> Result<()> {
-        on!(&self.tree, fs => fs.setattr(LIVE, &self.caller, ino, set)).map(drop)
+        on!(&self.tree, fs => fs.setattr(&self.caller, ino, set)).map(drop)
     }
 
     pub fn set_size(&self, ino: InodeNo, size: u64) -> Result<()> {
@@ -131,28 +127,28 @@ impl Mounted {
     }
 
     pub fn file_flags(&self, ino: InodeNo) -> Result<FileFlags> {
-        on!(&self.tree, fs => fs.file_flags(LIVE, ino))
+        on!(&self.tree, fs => fs.file_flags(ino))
     }
 
     pub fn set_file_flags(&self, ino: InodeNo, flags: FileFlags) -> Result<()> {
-        on!(&self.tree, fs => fs.set_file_flags(LIVE, &self.caller, ino, flags, None))
+        on!(&self.tree, fs => fs.set_file_flags(&self.caller, ino, flags, None))
     }
 
     pub fn getxattr(&self, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
-        on!(&self.tree, fs => fs.getxattr(LIVE, &self.caller, ino, name))
+        on!(&self.tree, fs => fs.getxattr(&self.caller, ino, name))
     }
 
     pub fn listxattr(&self, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
-        on!(&self.tree, fs => fs.listxattr(LIVE, &self.caller, ino))
+        on!(&self.tree, fs => fs.listxattr(&self.caller, ino))
     }
 
     pub fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8]) -> Result<()> {
         let caller = &self.caller;
-        on!(&self.tree, fs => fs.setxattr(LIVE, caller, ino, name, value, false, false))
+        on!(&self.tree, fs => fs.setxattr(caller, ino, name, value, false, false))
     }
 
     pub fn removexattr(&self, ino: InodeNo, name: &[u8]) -> Result<()> {
-        on!(&self.tree, fs => fs.removexattr(LIVE, &self.caller, ino, name))
+        on!(&self.tree, fs => fs.removexattr(&self.caller, ino, name))
     }
 }
 

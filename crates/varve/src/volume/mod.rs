@@ -109,6 +109,14 @@ impl Volume {
         self.tree().stopped()
     }
 
+    /// The same volume, as a transaction has it.
+    pub(crate) fn within(&self, tree: Tree) -> Volume {
+        let mounted = Arc::new(self.mounted().within(tree));
+        Volume {
+            lanes: Arc::new(Lanes::new(|| Arc::clone(&mounted))),
+        }
+    }
+
     pub(crate) fn mounted(&self) -> &Arc<Mounted> {
         &self.lanes
     }

@@ -153,8 +153,12 @@ impl Volume {
     /// # Errors
     /// What made a write fail, now or before: the volume is closed anyway and
     /// will be recovered when it is opened again. `NotConnected` if it was
-    /// closed before.
+    /// closed before, `InvalidInput` for a transaction's.
     pub fn close(self) -> Result<usize> {
+        if self.mounted().private {
+            let problem = "it is a transaction's: commit or abort that";
+            return Err(Error::of_volume("close", Cause::Argument(problem)));
+        }
         self.mounted().running().close(|| self.shut())?;
         let open = self.lanes.iter().map(|lane| Arc::strong_count(lane) - 1);
         Ok(open.sum::<usize>() + Arc::strong_count(&self.lanes) - 1)
@@ -164,6 +168,9 @@ impl Volume {
     /// next to open it recovers. For front ends that no longer trust what they
     /// hold in memory, and for tests. Other handles get errors from now on.
     pub fn abandon(self) {
+        if self.mounted().private {
+            return;
+        }
         self.mounted().running().abandon(|| self.shut());
     }
 

@@ -3,7 +3,7 @@
 
 use crate::volume::{Image, Volume, checked, pattern};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use varve_fs::{InodeNo, View};
+use varve_fs::InodeNo;
 use varve_fsck::check::FindingKind;
 use varve_lfs::FormatOptions;
 
@@ -34,7 +34,7 @@ fn snapshots_beside_writers_checkpoints_and_cleaning() {
                 while !done.load(Relaxed) {
                     round = round.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(7);
                     volume.write(file, round % 190 * 4096, &pattern(round, 9000));
-                    volume.system.fsync(View::Live, file, false).unwrap();
+                    volume.system.fsync(file, false).unwrap();
                 }
             });
         }

@@ -90,8 +90,7 @@ fn mends(surgeon: &Surgeon) {
             }
             true
         };
-        let live = varve_fs::View::Live;
-        volume.system.readdir(live, directory, 0, emit).unwrap();
+        volume.system.readdir(directory, 0, emit).unwrap();
     }
     volume.unmount();
 }

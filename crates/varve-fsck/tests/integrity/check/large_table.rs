@@ -3,7 +3,7 @@
 
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, checked, pattern};
-use varve_fs::{Caller, InodeNo, SetAttr, View};
+use varve_fs::{Caller, InodeNo, SetAttr};
 use varve_fsck::check::FindingKind;
 use varve_lfs::FormatOptions;
 
@@ -28,9 +28,7 @@ fn rewritten() -> Volume {
         size: Some(0),
         ..SetAttr::default()
     };
-    let cut = volume
-        .system
-        .setattr(View::Live, &Caller::root(), file, &nothing);
+    let cut = volume.system.setattr(&Caller::root(), file, &nothing);
     cut.unwrap();
     while volume.system.usage().blocks > 100 {
         volume.system.maintain().unwrap();

@@ -4,7 +4,7 @@ use super::scrub;
 use crate::surgeon::Surgeon;
 use crate::volume::{Volume, pattern};
 use std::sync::Arc;
-use varve_fs::{Caller, InodeNo, View};
+use varve_fs::{Caller, InodeNo};
 use varve_fsck::check::Subject;
 use varve_fsck::verify::{Control, Outcome, VerifyOptions, verify};
 
@@ -34,9 +34,7 @@ fn damaged(damage: impl FnOnce(&mut Surgeon, InodeNo)) -> (Volume, InodeNo) {
 
 fn refused(volume: &Volume) -> varve_fs::Error {
     let (root, caller) = (InodeNo::ROOT, Caller::root());
-    let made = volume
-        .system
-        .mknod(View::Live, &caller, root, b"new", 0o644, 0);
+    let made = volume.system.mknod(&caller, root, b"new", 0o644, 0);
     made.expect_err("the volume is read-only")
 }
 
@@ -64,7 +62,7 @@ fn damaged_metadata_makes_the_volume_read_only_and_reads_go_on() {
         "{error}"
     );
     let other = volume.lookup(InodeNo::ROOT, "other");
-    assert_eq!(volume.system.getattr(View::Live, other).unwrap().size, 0);
+    assert_eq!(volume.system.getattr(other).unwrap().size, 0);
 }
 
 #[test]
@@ -154,9 +152,7 @@ fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
     volume.system.drop_caches();
     volume.lfs.drop_caches();
     let caller = Caller::root();
-    let refusal = volume
-        .system
-        .write(View::Live, &caller, file, 7 * 4096, &[1; 4096]);
+    let refusal = volume.system.write(&caller, file, 7 * 4096, &[1; 4096]);
     assert_eq!(refusal.unwrap_err().errno(), 5);
     assert_eq!(volume.lfs.stopped(), None);
     volume.system.checkpoint().unwrap_err();
@@ -169,19 +165,13 @@ fn a_rotten_index_node_of_a_file_being_written_stops_writes_and_not_reads() {
     // What was written before, and what does not need the node, can be read.
     let mut buffer = vec![0; 4096];
     volume.system.drop_caches();
-    let read = volume
-        .system
-        .read(View::Live, other, 0, &mut buffer)
-        .unwrap();
+    let read = volume.system.read(other, 0, &mut buffer).unwrap();
     assert_eq!(&buffer[..read], b"kept");
-    let read = volume.system.read(View::Live, file, 6 * 4096, &mut buffer);
+    let read = volume.system.read(file, 6 * 4096, &mut buffer);
     assert_eq!(read.unwrap_err().errno(), 5);
     // What was synced survives: the next mount replays it.
     let again = volume.crash(9);
     let other = again.lookup(InodeNo::ROOT, "other");
-    let read = again
-        .system
-        .read(View::Live, other, 0, &mut buffer)
-        .unwrap();
+    let read = again.system.read(other, 0, &mut buffer).unwrap();
     assert_eq!(&buffer[..read], b"kept");
 }

@@ -12,8 +12,7 @@ fn figures_6_6_and_6_7_cleaning_gains_nothing_at_first() {
     v.checkpoint();
     // Figure 6-6: segment 1 holds one deleted block, segment 2 the node.
     let caller = Caller::root();
-    v.fs.fallocate(View::Live, &caller, file, PUNCH, BLOCK, BLOCK)
-        .unwrap();
+    v.fs.fallocate(&caller, file, PUNCH, BLOCK, BLOCK).unwrap();
     v.checkpoint();
     // The log goes on elsewhere.
     let other = v.create("other");

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::BufferPool;
-use varve_fs::{Caller, InodeNo, View};
+use varve_fs::{Caller, InodeNo};
 
 impl Volume {
     /// Whether a segment is a candidate, and whether it is settled.
@@ -400,8 +400,7 @@ impl Volume {
 fn what_is_judged_together_is_as_what_is_judged_alone() {
     let v = Volume::new();
     let remove = |name: &[u8]| {
-        v.fs.unlink(View::Live, &Caller::root(), InodeNo::ROOT, name)
-            .unwrap();
+        v.fs.unlink(&Caller::root(), InodeNo::ROOT, name).unwrap();
     };
     let files: Vec<InodeNo> = (0..4).map(|n| v.create(&format!("file {n}"))).collect();
     for &file in &files {
@@ -417,7 +416,7 @@ fn what_is_judged_together_is_as_what_is_judged_alone() {
     v.write(again, 0, 60);
     (0..300).step_by(11).for_each(|at| v.write(files[1], at, 1));
     let (from, length) = (40 * BLOCK, 70 * BLOCK);
-    v.fs.fallocate(View::Live, &Caller::root(), files[2], PUNCH, from, length)
+    v.fs.fallocate(&Caller::root(), files[2], PUNCH, from, length)
         .unwrap();
     remove(b"file 0");
     v.fs.sync().unwrap();

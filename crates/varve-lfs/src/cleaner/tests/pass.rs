@@ -1,6 +1,6 @@
 //! What one pass takes, and when it ends.
 
-use super::{Among, BLOCK, Caller, InodeNo, PUNCH, Urgency, View, Volume, settled_file};
+use super::{Among, BLOCK, Caller, InodeNo, PUNCH, Urgency, Volume, settled_file};
 use crate::control::claims::CleanerId;
 use crate::policy::PolicyKind;
 use std::collections::BTreeSet;
@@ -215,7 +215,7 @@ fn nobody_hurries_to_clean_what_is_nearly_full() {
     let freed = || whole.saturating_sub(v.live(segment));
     let (caller, mut hole) = (Caller::root(), block + 1);
     while freed() * 16 < whole {
-        v.fs.fallocate(View::Live, &caller, file, PUNCH, hole * BLOCK, BLOCK)
+        v.fs.fallocate(&caller, file, PUNCH, hole * BLOCK, BLOCK)
             .unwrap();
         v.checkpoint();
         hole += 1;

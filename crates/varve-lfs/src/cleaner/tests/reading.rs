@@ -8,7 +8,7 @@ use crate::format::Pointer;
 use crate::segments::Edition;
 use crate::{FormatOptions, MountOptions};
 use std::sync::atomic::Ordering::Relaxed;
-use varve_fs::{InodeNo, View};
+use varve_fs::InodeNo;
 
 /// What a request costs, in bytes read.
 const REQUEST: u64 = 64 << 10;
@@ -37,7 +37,7 @@ impl Volume {
         let file = self.create("file");
         for at in 0..6 {
             self.write(file, at * 20, 20);
-            self.fs.fsync(View::Live, file, true).unwrap();
+            self.fs.fsync(file, true).unwrap();
         }
         let segment = self.segment(self.place(file, 0));
         self.write(file, 200, 600);

@@ -8,7 +8,7 @@ use crate::{FormatOptions, Lfs, MountOptions};
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Clock, Device, Fault, FaultDevice, FaultKind, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, View};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
 struct Volume {
     device: Arc<MemoryDevice>,
@@ -36,9 +36,7 @@ impl Volume {
 
     fn create(&self, name: &str) -> InodeNo {
         let (root, caller) = (InodeNo::ROOT, Caller::root());
-        let made = self
-            .fs
-            .mknod(View::Live, &caller, root, name.as_bytes(), 0o644, 0);
+        let made = self.fs.mknod(&caller, root, name.as_bytes(), 0o644, 0);
         made.unwrap().ino
     }
 
@@ -65,9 +63,8 @@ fn files_whose_acknowledged_changes_are_lost_are_named() {
     v.lfs.checkpoint().unwrap();
     let torn = v.next_byte();
     for file in &files {
-        v.fs.write(View::Live, &Caller::root(), *file, 0, &[7; 4096])
-            .unwrap();
-        v.fs.fsync(View::Live, *file, false).unwrap();
+        v.fs.write(&Caller::root(), *file, 0, &[7; 4096]).unwrap();
+        v.fs.fsync(*file, false).unwrap();
     }
     assert!(v.again().recovery_report().damage.is_empty());
     v.device.write(torn, &[IoSlice::new(&[0xff; 512])]).unwrap();

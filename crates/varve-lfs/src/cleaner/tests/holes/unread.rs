@@ -125,7 +125,7 @@ fn metadata_keeps_a_segment_from_being_plugged_and_attributes_do_not() {
     let attribute = |value: u8| {
         let caller = Caller::root();
         let value = [value; 900];
-        v.fs.setxattr(View::Live, &caller, file, b"user.x", &value, false, false)
+        v.fs.setxattr(&caller, file, b"user.x", &value, false, false)
             .unwrap();
     };
     attribute(1);

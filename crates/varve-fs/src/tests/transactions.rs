@@ -1,0 +1,427 @@
+//! Transactions: what is seen, what commits, what conflicts, what is left.
+
+use super::harness::*;
+use crate::{
+    Caller, Conflict, Contended, Error, InodeNo, Layout, Position, Rename, Result, SetAttr,
+    Transaction, TransactionOptions,
+};
+use std::sync::Arc;
+
+type Txn = Transaction<Arc<Recorder>>;
+
+fn shared() -> Arc<Fs> {
+    Arc::new(fresh())
+}
+
+fn begin(fs: &Arc<Fs>) -> Txn {
+    fs.begin_transaction(&TransactionOptions::default())
+        .unwrap()
+}
+
+fn conflict(outcome: Result<()>) -> Conflict {
+    match outcome {
+        Err(Error::Conflict(conflict)) => conflict,
+        other => panic!("a conflict was expected: {other:?}"),
+    }
+}
+
+/// Everything counts what it should once nothing waits.
+fn settled(fs: &Fs) {
+    fs.sync().unwrap();
+    assert_eq!(fs.layout().usage(), fs.usage());
+    assert_eq!(fs.statistics().dirty_bytes, 0);
+    fs.layout().memory().release_snapshots_are_gone();
+}
+
+trait Gone {
+    fn release_snapshots_are_gone(&self);
+}
+
+impl Gone for crate::MemoryLayout {
+    fn release_snapshots_are_gone(&self) {
+        assert_eq!(self.snapshots(), 0, "a snapshot is held for ever");
+    }
+}
+
+#[test]
+fn nothing_is_seen_before_the_commit_and_all_after() {
+    let fs = shared();
+    let old = fs.t_file("old", b"before");
+    let large = fs.t_file("large", &pattern(50_000, 1));
+    let txn = begin(&fs);
+    txn.t_write(old, 2, b"tween");
+    txn.t_write(large, 10_000, &pattern(20_000, 9));
+    let new = txn.t_file("new", &pattern(9000, 3));
+    let home = txn.t_mkdir(ROOT, "home");
+    let inner = txn.t_create(home, "inner").ino;
+    txn.t_write(inner, 0, b"deep");
+    txn.t_unlink("old");
+    assert!(matches!(txn.t_lookup("old"), Err(Error::NotFound)));
+    assert_eq!(txn.t_names(ROOT), ["home", "large", "new"]);
+    assert_eq!(fs.t_names(ROOT), ["large", "old"]);
+    assert_eq!(fs.t_content("old"), b"before");
+    assert_eq!(fs.t_content("large"), pattern(50_000, 1));
+    let mut want = pattern(50_000, 1);
+    want[10_000..30_000].copy_from_slice(&pattern(20_000, 9));
+    assert_eq!(txn.t_read(large), want);
+    txn.commit().unwrap();
+    for fs in [&*fs, &crash(&fs, None)] {
+        assert_eq!(fs.t_names(ROOT), ["home", "large", "new"]);
+        assert_eq!(fs.t_content("large"), want);
+        assert_eq!(fs.t_read(new), pattern(9000, 3));
+        assert_eq!(fs.t_names(home), ["inner"]);
+        assert_eq!(fs.t_read(inner), b"deep");
+        settled(fs);
+    }
+}
+
+#[test]
+fn what_is_dropped_leaves_nothing() {
+    let fs = shared();
+    fs.t_file("kept", b"kept");
+    fs.sync().unwrap();
+    let usage = fs.usage();
+    let txn = begin(&fs);
+    txn.t_file("new", &pattern(9000, 3));
+    txn.t_unlink("kept");
+    txn.t_mkdir(ROOT, "home");
+    drop(txn);
+    assert_eq!(fs.t_names(ROOT), ["kept"]);
+    assert_eq!(fs.usage(), usage);
+    // The numbers came back.
+    let next = fs.t_create(ROOT, "next").ino;
+    assert_eq!(next, InodeNo(InodeNo::FIRST.0 + 1));
+    settled(&fs);
+}
+
+#[test]
+fn the_first_to_commit_wins() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(20_000, 1));
+    let other = fs.t_file("other", &pattern(20_000, 2));
+    let (one, two, three) = (begin(&fs), begin(&fs), begin(&fs));
+    one.t_write(file, 5000, b"one");
+    two.t_write(file, 6000, b"two");
+    two.t_write(other, 0, b"two");
+    three.t_write(file, 12_000, b"three");
+    one.commit().unwrap();
+    let found = conflict(two.commit());
+    assert_eq!((found.ino, found.of), (file, Contended::Content(4096)));
+    three.commit().unwrap();
+    let mut want = pattern(20_000, 1);
+    want[5000..5003].copy_from_slice(b"one");
+    want[12_000..12_005].copy_from_slice(b"three");
+    assert_eq!(fs.t_read(file), want);
+    assert_eq!(fs.t_read(other), pattern(20_000, 2), "all or nothing");
+    settled(&fs);
+}
+
+#[test]
+fn an_outsider_wins_too_and_waits_for_nobody() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(20_000, 1));
+    for outside in [
+        &(|fs: &Fs, file| fs.t_write(file, 4100, b"x")) as &dyn Fn(&Fs, InodeNo),
+        &|fs, file| fs.t_truncate(file, 5000),
+        &|fs, file| fs.t_truncate(file, 0),
+    ] {
+        let txn = begin(&fs);
+        txn.t_write(file, 5000, b"mine");
+        outside(&fs, file);
+        let found = conflict(txn.commit());
+        assert_eq!(found.ino, file);
+        fs.t_truncate(file, 0);
+        fs.t_write(file, 0, &pattern(20_000, 1));
+    }
+    // The same bytes again are no change.
+    let txn = begin(&fs);
+    txn.t_write(file, 5000, b"mine");
+    fs.t_write(file, 4096, &pattern(20_000, 1)[4096..8192]);
+    txn.commit().unwrap();
+    settled(&fs);
+}
+
+#[test]
+fn different_names_in_one_directory_do_not_conflict() {
+    let fs = shared();
+    fs.t_file("shared", b"s");
+    let (one, two, three) = (begin(&fs), begin(&fs), begin(&fs));
+    one.t_file("a", b"1");
+    two.t_file("b", b"2");
+    three.t_file("a", b"3");
+    one.commit().unwrap();
+    two.commit().unwrap();
+    let found = conflict(three.commit());
+    assert_eq!(
+        (found.ino, found.of),
+        (ROOT, Contended::Name(b"a".to_vec()))
+    );
+    assert_eq!(fs.t_names(ROOT), ["a", "b", "shared"]);
+    settled(&fs);
+}
+
+#[test]
+fn a_snapshot_is_what_it_was_whatever_happens() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(30_000, 1));
+    let home = fs.t_mkdir(ROOT, "home");
+    for i in 0..300 {
+        fs.t_create(home, &format!("n{i}"));
+    }
+    let txn = begin(&fs);
+    fs.t_write(file, 0, &pattern(30_000, 7));
+    fs.t_truncate(file, 100);
+    fs.t_unlink("file");
+    fs.t_file("file", b"another");
+    for i in 0..300 {
+        let name = format!("n{i}");
+        fs.unlink(&Caller::root(), home, name.as_bytes()).unwrap();
+    }
+    fs.rmdir(&Caller::root(), ROOT, b"home").unwrap();
+    fs.sync().unwrap();
+    fs.drop_caches();
+    assert_eq!(txn.t_content("file"), pattern(30_000, 1));
+    assert_eq!(txn.t_names(home).len(), 300);
+    // It has read, and nothing else: there is nothing to conflict with.
+    txn.commit().unwrap();
+    settled(&fs);
+}
+
+#[test]
+fn names_and_files_move_and_end() {
+    let fs = shared();
+    let (a, b) = (fs.t_mkdir(ROOT, "a"), fs.t_mkdir(ROOT, "b"));
+    let file = fs.t_create(a, "file").ino;
+    fs.t_write(file, 0, &pattern(6000, 1));
+    let over = fs.t_create(b, "over").ino;
+    fs.t_write(over, 0, &pattern(6000, 2));
+    let sub = fs.t_mkdir(a, "sub");
+    let txn = begin(&fs);
+    let root = Caller::root();
+    let plain = Rename::default();
+    txn.rename(&root, a, b"file", b, b"over", plain).unwrap();
+    txn.rename(&root, a, b"sub", b, b"sub", plain).unwrap();
+    txn.link(&root, file, ROOT, b"third").unwrap();
+    txn.rmdir(&root, ROOT, b"a").unwrap();
+    assert_eq!(fs.t_names(a), ["file", "sub"]);
+    txn.commit().unwrap();
+    for fs in [&*fs, &crash(&fs, None)] {
+        assert_eq!(fs.t_names(ROOT), ["b", "third"]);
+        assert_eq!(fs.t_names(b), ["over", "sub"]);
+        assert_eq!(fs.t_content("third"), pattern(6000, 1));
+        assert_eq!(fs.getattr(file).unwrap().nlink, 2);
+        assert_eq!(fs.getattr(b).unwrap().nlink, 3);
+        assert_eq!(fs.getattr(ROOT).unwrap().nlink, 3);
+        assert_eq!(fs.parent(sub).unwrap(), b);
+        assert!(matches!(fs.getattr(over), Err(Error::Stale)));
+        assert!(matches!(fs.getattr(a), Err(Error::Stale)));
+        settled(fs);
+    }
+}
+
+#[test]
+fn directories_never_come_to_lie_below_themselves() {
+    let fs = shared();
+    let root = Caller::root();
+    let plain = Rename::default();
+    let [a, b, e, f] = ["A", "B", "E", "F"].map(|name| fs.t_mkdir(ROOT, name));
+    let txn = begin(&fs);
+    txn.rename(&root, ROOT, b"A", f, b"A", plain).unwrap();
+    txn.rename(&root, ROOT, b"E", b, b"E", plain).unwrap();
+    fs.rename(&root, ROOT, b"F", e, b"F", plain).unwrap();
+    fs.rename(&root, ROOT, b"B", a, b"B", plain).unwrap();
+    assert_eq!(conflict(txn.commit()).of, Contended::Directory);
+    // What leaves in time is in nobody's way.
+    let txn = begin(&fs);
+    txn.rename(&root, a, b"B", ROOT, b"B", plain).unwrap();
+    txn.rename(&root, ROOT, b"A", b, b"A", plain).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(fs.parent(a).unwrap(), b);
+    settled(&fs);
+}
+
+#[test]
+fn a_directory_that_got_a_name_is_not_removed() {
+    let fs = shared();
+    let home = fs.t_mkdir(ROOT, "home");
+    let txn = begin(&fs);
+    txn.rmdir(&Caller::root(), ROOT, b"home").unwrap();
+    fs.t_create(home, "late");
+    assert_eq!(conflict(txn.commit()).of, Contended::Directory);
+    assert_eq!(fs.t_names(home), ["late"]);
+    // Nor is one that is gone made in.
+    let txn = begin(&fs);
+    txn.t_create(home, "in it");
+    fs.unlink(&Caller::root(), home, b"late").unwrap();
+    fs.rmdir(&Caller::root(), ROOT, b"home").unwrap();
+    assert_eq!(conflict(txn.commit()).of, Contended::File);
+    settled(&fs);
+}
+
+#[test]
+fn attributes_commit_and_conflict() {
+    let fs = shared();
+    let file = fs.t_file("file", b"x");
+    let root = Caller::root();
+    let mode = |mode| SetAttr {
+        mode: Some(mode),
+        ..SetAttr::default()
+    };
+    let txn = begin(&fs);
+    txn.setattr(&root, file, &mode(0o600)).unwrap();
+    txn.setxattr(&root, file, b"user.a", b"1", false, false)
+        .unwrap();
+    assert_eq!(fs.getattr(file).unwrap().mode & 0o777, 0o644);
+    txn.commit().unwrap();
+    assert_eq!(fs.getattr(file).unwrap().mode & 0o777, 0o600);
+    assert_eq!(fs.getxattr(&root, file, b"user.a").unwrap(), b"1");
+    // Rights that were taken away meanwhile end a write.
+    let txn = begin(&fs);
+    txn.t_write(file, 0, b"mine");
+    fs.setattr(&root, file, &mode(0o400)).unwrap();
+    assert_eq!(conflict(txn.commit()).of, Contended::Attributes);
+    let txn = begin(&fs);
+    txn.setxattr(&root, file, b"user.b", b"2", false, false)
+        .unwrap();
+    fs.setxattr(&root, file, b"user.a", b"9", false, false)
+        .unwrap();
+    assert_eq!(conflict(txn.commit()).of, Contended::Attributes);
+    settled(&fs);
+}
+
+#[test]
+fn sizes_holes_and_reservations_commit() {
+    let fs = shared();
+    let root = Caller::root();
+    let file = fs.t_file("file", &pattern(40_000, 1));
+    let small = fs.t_file("small", b"inline");
+    let txn = begin(&fs);
+    let mut want = pattern(40_000, 1);
+    txn.fallocate(&root, file, 3, 8192, 8192).unwrap();
+    want[8192..16_384].fill(0);
+    txn.t_truncate(file, 30_000);
+    want.truncate(30_000);
+    txn.t_write(file, 35_000, b"end");
+    want.resize(35_000, 0);
+    want.extend(b"end");
+    txn.fallocate(&root, file, 0, 50_000, 10_000).unwrap();
+    want.resize(60_000, 0);
+    txn.t_write(small, 6, &pattern(9000, 2));
+    assert!(txn.t_read(file) == want);
+    txn.commit().unwrap();
+    for fs in [&*fs, &crash(&fs, None)] {
+        assert!(fs.t_read(file) == want);
+        assert_eq!(fs.t_read(small)[..6], *b"inline");
+        assert_eq!(fs.t_read(small)[6..], pattern(9000, 2));
+        settled(fs);
+    }
+    // Back into the inode.
+    let txn = begin(&fs);
+    txn.t_truncate(small, 0);
+    txn.t_write(small, 0, b"tiny");
+    txn.commit().unwrap();
+    assert_eq!(fs.t_read(small), b"tiny");
+    assert_eq!(crash(&fs, None).t_read(small), b"tiny");
+    settled(&fs);
+}
+
+#[test]
+fn a_nested_one_ends_alone_and_commits_into_its_parent() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(20_000, 1));
+    let txn = begin(&fs);
+    txn.t_write(file, 0, b"parent");
+    let home = txn.t_mkdir(ROOT, "home");
+    let child = txn.nested().unwrap();
+    child.t_write(file, 2, b"CHILD");
+    child.t_create(home, "lost");
+    child.t_unlink("file");
+    drop(child);
+    let mut seen = pattern(20_000, 1);
+    seen[..6].copy_from_slice(b"parent");
+    assert!(txn.t_read(file) == seen);
+    assert_eq!(txn.t_names(home), Vec::<String>::new());
+    let child = txn.nested().unwrap();
+    let inner = child.nested().unwrap();
+    inner.t_write(file, 10_000, b"inner");
+    let kept = inner.t_create(home, "kept").ino;
+    inner.t_write(kept, 0, &pattern(5000, 4));
+    inner.commit().unwrap();
+    assert_eq!(child.t_names(home), ["kept"]);
+    assert_eq!(txn.t_names(home), Vec::<String>::new());
+    child.t_truncate(file, 15_000);
+    child.commit().unwrap();
+    assert_eq!(fs.t_names(ROOT), ["file"]);
+    txn.commit().unwrap();
+    let mut want = pattern(20_000, 1);
+    want[..6].copy_from_slice(b"parent");
+    want[10_000..10_005].copy_from_slice(b"inner");
+    want.truncate(15_000);
+    for fs in [&*fs, &crash(&fs, None)] {
+        assert!(fs.t_read(file) == want);
+        assert_eq!(fs.t_names(home), ["kept"]);
+        assert_eq!(fs.t_read(kept), pattern(5000, 4));
+        settled(fs);
+    }
+}
+
+#[test]
+fn a_crash_leaves_all_or_nothing() {
+    let fs = shared();
+    let file = fs.t_file("file", &pattern(20_000, 1));
+    fs.sync().unwrap();
+    let txn = begin(&fs);
+    txn.t_write(file, 0, &pattern(20_000, 2));
+    txn.t_file("new", &pattern(5000, 3));
+    let ticket = txn.commit_async().unwrap();
+    // Data of other files goes before, and a group of it seals the commit.
+    let noise = fs.t_file("noise", &pattern(5000, 5));
+    fs.t_fsync(noise);
+    let memory = fs.layout().memory();
+    for position in memory.committed().0..=memory.appended().0 {
+        let after = crash(&fs, Some(Position(position)));
+        let (content, new) = (after.t_read(file), after.t_lookup("new").is_ok());
+        assert!(content == pattern(20_000, if new { 2 } else { 1 }));
+    }
+    ticket.wait().unwrap();
+    settled(&fs);
+}
+
+#[test]
+fn what_does_not_fit_is_refused_as_a_whole() {
+    let fs = shared();
+    fs.t_file("file", b"x");
+    fs.sync().unwrap();
+    let usage = fs.usage();
+    let txn = begin(&fs);
+    for i in 0..20 {
+        txn.t_file(&format!("f{i}"), &pattern(5000, i));
+    }
+    *fs.layout().limit.lock() = Some(crate::Usage {
+        blocks: usage.blocks + 10,
+        ..crate::Usage {
+            inodes: 1 << 30,
+            blocks: 0,
+            sectors: 1 << 30,
+        }
+    });
+    assert!(matches!(txn.commit(), Err(Error::NoSpace)));
+    assert_eq!(fs.t_names(ROOT), ["file"]);
+    assert_eq!(fs.usage(), usage);
+    settled(&fs);
+}
+
+#[test]
+fn an_unmount_ends_what_is_open() {
+    let fs = shared();
+    let txn = begin(&fs);
+    txn.t_file("new", b"n");
+    fs.unmount().unwrap();
+    let refused = txn.mknod(&Caller::root(), ROOT, b"late", 0o644, 0);
+    assert!(matches!(refused, Err(Error::Aborted)));
+    assert!(matches!(txn.commit(), Err(Error::Aborted)));
+    assert_eq!(fs.t_names(ROOT), Vec::<String>::new());
+    let refused = fs.begin_transaction(&TransactionOptions::default());
+    assert!(matches!(refused, Err(Error::Aborted)));
+    settled(&fs);
+}

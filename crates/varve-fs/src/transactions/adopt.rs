@@ -1,0 +1,43 @@
+//! New files of a private tree, handed over to its target.
+
+use super::changes::Mine;
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Usage};
+use crate::types::FileKind;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+impl<L: Layout> FileSystem<L> {
+    /// A new file, which has names, leaves this tree for its target.
+    pub(super) fn hand_over(&self, target: &FileSystem<L>, mine: Mine<'_>) {
+        let Mine { vnode, mut state } = mine;
+        self.table.remove(vnode);
+        // What it is here: a member of the epoch, in the queue, held by handles.
+        state.queued = 0;
+        state.in_epoch = false;
+        state.captured = 0;
+        state.linkable = false;
+        vnode.refs.store(0, Relaxed);
+        vnode.atime_ns.store(0, Relaxed);
+        vnode.atime_listed.store(false, Relaxed);
+        target.space.settle(Usage::default(), state.usage());
+        for dirty in state.dirty.values() {
+            target.waits.block_came(dirty.data.len());
+        }
+        if let Some(bytes) = state.waiting_xattrs() {
+            target
+                .waits
+                .attributes_came(bytes, target.store.block_bytes);
+        }
+        let pending = std::mem::take(&mut state.pending);
+        target.waits.pend(&mut state.pending, |all| *all = pending);
+        target.join(vnode, &mut state);
+        if state.has_data() {
+            state.join_epoch = vnode.kind == FileKind::Regular;
+            target.enqueue(vnode, &mut state);
+        }
+        drop(state);
+        vnode.level.store(target.level.0, Relaxed);
+        target.table.insert(Arc::clone(vnode));
+    }
+}

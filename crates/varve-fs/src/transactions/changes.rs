@@ -1,0 +1,140 @@
+//! What a private tree changed, and what that takes in its target.
+
+use super::commit::Changed;
+use crate::account::{difference, sum};
+use crate::directory;
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Unwritten, Usage};
+use crate::memory::vnode::{Life, Vnode, WriteState};
+use crate::types::FileKind;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The changed files of a closed private tree.
+pub(crate) struct Changes {
+    /// That the target has.
+    pub known: Vec<Arc<Vnode>>,
+    /// That are new, and have names.
+    pub new: Vec<Arc<Vnode>>,
+}
+
+impl Changes {
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty() && self.new.is_empty()
+    }
+}
+
+impl Changes {
+    /// What was changed of what the target has.
+    pub fn told(&self) -> Changed {
+        let mut told = Changed::default();
+        for vnode in &self.known {
+            told.files.push(vnode.ino);
+            let state = vnode.read();
+            let names = state.private.as_ref().map(|private| &private.names);
+            for (_, change) in names.into_iter().flat_map(|names| names.iter()) {
+                told.names.push((vnode.ino, change.name.to_vec()));
+            }
+        }
+        told
+    }
+}
+
+/// A changed file, locked in the private tree.
+pub(crate) struct Mine<'a> {
+    pub vnode: &'a Arc<Vnode>,
+    pub state: WriteState<'a>,
+}
+
+/// What a commit takes.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Price {
+    /// What it adds to the tree.
+    pub growth: Usage,
+    /// What waits to be logged because of it.
+    pub unwritten: Unwritten,
+    /// The highest block of a file.
+    pub highest_block: u64,
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// The changed files, directories first, by number.
+    pub(crate) fn changed_files(&self) -> Changes {
+        let all: BTreeMap<_, _> = {
+            let queues = self.queues();
+            let data = queues.data.values().map(|(vnode, _)| vnode);
+            let members = queues.epoch.iter().chain(data);
+            let keyed = |vnode: &Arc<Vnode>| {
+                let is_file = vnode.kind != FileKind::Directory;
+                ((is_file, vnode.ino, vnode.birth), Arc::clone(vnode))
+            };
+            members.map(keyed).collect()
+        };
+        let mut changes = Changes {
+            known: Vec::new(),
+            new: Vec::new(),
+        };
+        for vnode in all.into_values() {
+            let state = vnode.read();
+            let lives = state.life == Life::Live && state.inode.nlink > 0;
+            match (state.private.is_some(), lives) {
+                (true, _) => {
+                    drop(state);
+                    changes.known.push(vnode);
+                }
+                (false, true) => {
+                    drop(state);
+                    changes.new.push(vnode);
+                }
+                (false, false) => {}
+            }
+        }
+        changes
+    }
+
+    /// What all of it takes in the target at most.
+    pub(crate) fn price_of(&self, known: &[Mine<'_>], new: &[Mine<'_>]) -> Price {
+        let mut price = Price {
+            unwritten: self.waits.now(),
+            ..Price::default()
+        };
+        for Mine { state, .. } in known {
+            let private = state.private.as_ref().expect("known files have one");
+            let before = crate::memory::vnode::usage_of(&private.origin);
+            let grown = difference(state.usage(), before);
+            price.growth = sum(price.growth, grown);
+            let blocks = self.blocks_for_names(state);
+            price.growth.blocks += blocks;
+            price.growth.sectors += blocks * self.store.sectors_per_block();
+            price.unwritten.blocks += blocks;
+            price.unwritten.bytes += blocks * (self.store.block_bytes as u64 + 128);
+        }
+        for Mine { state, .. } in new {
+            price.growth = sum(price.growth, state.usage());
+        }
+        for Mine { state, .. } in known.iter().chain(new) {
+            let end = self.store.blocks_of(state.inode.size);
+            price.highest_block = price.highest_block.max(end);
+        }
+        price
+    }
+
+    /// Blocks that changes of names may make dirty in the target's directory: each
+    /// one of its own, but no more than there are and come to be by splits.
+    fn blocks_for_names(&self, state: &crate::memory::vnode::State) -> u64 {
+        let Some(private) = &state.private else {
+            return 0;
+        };
+        if private.names.is_empty() {
+            return 0;
+        }
+        let (mut names, mut bytes) = (0, 0);
+        for (_, change) in private.names.iter() {
+            names += 1;
+            bytes += change.name.len() as u64 + 32;
+        }
+        let node = directory::NODE_BYTES as u64;
+        let all = state.inode.blocks + 2 * bytes.div_ceil(node) + 1;
+        2 * names.min(all) + directory::INSERT_BLOCKS_MAX
+    }
+}

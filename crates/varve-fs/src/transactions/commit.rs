@@ -1,0 +1,308 @@
+//! The steps of a commit, and its locks (`docs/transactions.md`, "Commit").
+
+use super::changes::{Changes, Mine};
+use super::ground::Below;
+use super::isolation::Kind;
+use super::merge::FilePlan;
+use super::reads::FileReads;
+use super::room::Merge;
+use crate::epochs::capture::Take;
+use crate::error::{Conflict, Contended, Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::layout::{Cause, Layout, Position};
+use crate::locks::{Lock, Ranked};
+use crate::memory::vnode::{Ground, Life, Vnode, WriteState};
+use crate::types::{FileKind, InodeNo};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Acquire;
+
+/// A file of a private tree and the one it is to change, both locked.
+pub(super) struct Pair<'a> {
+    pub mine: Mine<'a>,
+    pub vnode: &'a Arc<Vnode>,
+    pub state: WriteState<'a>,
+    pub plan: FilePlan,
+    /// What a serializable transaction read of it.
+    pub reads: Option<FileReads>,
+}
+
+/// What a commit changed, for whoever keeps copies of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Changed {
+    /// Files and directories of which content or attributes are others.
+    pub files: Vec<InodeNo>,
+    /// Names that lead elsewhere, and the directories they are in.
+    pub names: Vec<(InodeNo, Vec<u8>)>,
+}
+
+/// A commit that has been merged: what it waits for.
+#[must_use = "the changes are durable once it has been waited for"]
+pub struct Ticket<L: Layout> {
+    target: Arc<FileSystem<L>>,
+    waits_for: WaitsFor,
+    changed: Changed,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum WaitsFor {
+    /// The commit of the tree it has become part of.
+    Parent,
+    /// All that it has read.
+    Position(Position),
+    /// A capture behind this one.
+    CaptureAfter(u64),
+}
+
+impl<L: Layout> std::fmt::Debug for Ticket<L> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ticket").field(&self.waits_for).finish()
+    }
+}
+
+impl<L: Layout> Ticket<L> {
+    /// What it changed that had been there before, files that are gone included.
+    pub fn changed(&self) -> &Changed {
+        &self.changed
+    }
+
+    /// Waits until the changes are durable.
+    ///
+    /// # Errors
+    /// `NotDurable`, or what made a write or flush fail.
+    pub fn wait(self) -> Result<()> {
+        match self.waits_for {
+            WaitsFor::Parent => Ok(()),
+            WaitsFor::Position(position) => self.target.commit(position),
+            WaitsFor::CaptureAfter(before) => self.target.make_merged_durable(before),
+        }
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// Ends this private tree by making its changes part of its target.
+    pub(super) fn commit_into_target(&self) -> Result<Ticket<L>> {
+        let below = self
+            .below
+            .as_ref()
+            .expect("only private trees are committed");
+        if !self.close_private(below) {
+            return Err(Error::Aborted);
+        }
+        self.end_open();
+        if below.is_doomed() {
+            self.give_back(below);
+            return Err(Error::Aborted);
+        }
+        if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
+            // Before the parent is asked anything: it would wait for its child.
+            locking.table.hand_to_parent(locking.owner);
+        }
+        let changes = self.changed_files();
+        let merged = self.merge_all(below, &changes);
+        let changed = changes.told();
+        self.give_back(below);
+        Ok(Ticket {
+            target: Arc::clone(&below.target),
+            waits_for: merged?,
+            changed,
+        })
+    }
+
+    fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {
+        let target = &*below.target;
+        self.want_what_was_read(below);
+        if changes.is_empty() {
+            return Ok(match (&target.below, below.snapshot) {
+                (Some(_), _) => WaitsFor::Parent,
+                (None, Some((_, position))) => WaitsFor::Position(position),
+                (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire)),
+            });
+        }
+        let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
+        let reads = match &below.kind {
+            Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
+            _ => BTreeMap::new(),
+        };
+        let changed = |ino: &InodeNo| changes.known.iter().any(|mine| mine.ino == *ino);
+        let only_read = reads.iter().filter(|(ino, _)| !changed(ino));
+        let only_read: Vec<_> = only_read.map(|(_, read)| Arc::clone(&read.vnode)).collect();
+        let files = changes.known.iter().chain(&only_read);
+        let theirs = files.clone().map(|mine| same_file(target, mine));
+        let theirs = theirs.collect::<Result<Vec<_>>>()?;
+        let files: Vec<_> = files.cloned().collect();
+        loop {
+            for vnode in &theirs {
+                if vnode.read().inode.flags & flags::TRUNCATING != 0 {
+                    target.finish_truncate(vnode)?;
+                }
+            }
+            let merge = target.promise_merge(&price)?;
+            if let Some(before) =
+                self.merge(below, merge, (&files, &changes.new), &theirs, &reads)?
+            {
+                target.dirtied();
+                return Ok(match &target.below {
+                    Some(_) => WaitsFor::Parent,
+                    None => WaitsFor::CaptureAfter(before),
+                });
+            }
+        }
+    }
+
+    /// Makes the changes part of the target, all or, with an error, none. Answers
+    /// how many captures had begun then; nothing if it has to be done anew.
+    fn merge(
+        &self,
+        below: &Below<L>,
+        merge: Merge<'_>,
+        (files, new): (&[Arc<Vnode>], &[Arc<Vnode>]),
+        theirs: &[Arc<Vnode>],
+        reads: &BTreeMap<InodeNo, FileReads>,
+    ) -> Result<Option<u64>> {
+        let target = &*below.target;
+        let mine = lock(files);
+        let new = lock(new);
+        let _operation = merge.enter(target);
+        let directories = theirs.iter().filter(|v| v.kind == FileKind::Directory);
+        let many = directories.count() > 1;
+        let _rename =
+            many.then(|| Ranked::take(target.level.rank(Lock::Rename), || target.rename.lock()));
+        let mut pairs = target.lock_in_order(mine, theirs)?;
+        if pairs
+            .iter()
+            .any(|pair| pair.state.inode.flags & flags::TRUNCATING != 0)
+        {
+            return Ok(None);
+        }
+        for pair in &mut pairs {
+            pair.reads = reads.get(&pair.vnode.ino).cloned();
+            self.validate(below, pair)?;
+        }
+        pairs.retain(Pair::is_changed);
+        self.validate_moves(target, &pairs, &new)?;
+        for pair in &mut pairs {
+            pair.plan = target.plan_file(pair)?;
+        }
+        target.merge_names(&mut pairs)?;
+        // Nothing fails from here on.
+        let now = target.now();
+        for pair in pairs {
+            target.merge_file(pair, now);
+        }
+        for mine in new {
+            self.hand_over(target, mine);
+        }
+        // Still within the gate: none of these has seen anything of it.
+        Ok(Some(target.captures_started.load(Acquire)))
+    }
+
+    /// Locks files of this tree: directories from the root down, then others by
+    /// number. The rename lock is held if directories are several.
+    fn lock_in_order<'a>(
+        &self,
+        mine: Vec<Mine<'a>>,
+        theirs: &'a [Arc<Vnode>],
+    ) -> Result<Vec<Pair<'a>>> {
+        let mut order = Vec::with_capacity(mine.len());
+        for (mine, vnode) in mine.into_iter().zip(theirs) {
+            let depth = match vnode.kind {
+                FileKind::Directory => self.depth(vnode)?,
+                _ => u64::MAX,
+            };
+            order.push(((depth, vnode.ino), mine, vnode));
+        }
+        order.sort_unstable_by_key(|(place, ..)| *place);
+        let pair = |(_, mine, vnode): (_, Mine<'a>, &'a Arc<Vnode>)| Pair {
+            mine,
+            vnode,
+            state: match vnode.kind {
+                FileKind::Directory => vnode.write_directory(),
+                _ => vnode.write(),
+            },
+            plan: FilePlan::default(),
+            reads: None,
+        };
+        Ok(order.into_iter().map(pair).collect())
+    }
+
+    /// Directories above this one.
+    fn depth(&self, vnode: &Arc<Vnode>) -> Result<u64> {
+        let mut depth = 0;
+        let mut seen = vec![vnode.ino];
+        let mut at = vnode.ino;
+        while at != InodeNo::ROOT {
+            let above = self
+                .vnode(at)?
+                .above
+                .load(std::sync::atomic::Ordering::Relaxed);
+            at = InodeNo(above);
+            // A removed directory's may be gone; a damaged tree may run in a circle.
+            if seen.contains(&at) || self.vnode(at).is_err() {
+                break;
+            }
+            seen.push(at);
+            depth += 1;
+        }
+        Ok(depth)
+    }
+
+    /// What a locking transaction read and is not logged yet goes into the group that
+    /// it waits for: nothing that is durable rests on what a crash takes back.
+    fn want_what_was_read(&self, below: &Below<L>) {
+        if below.target.below.is_some() || below.snapshot.is_some() {
+            return;
+        }
+        for vnode in self.table.all() {
+            if let Ground::Vnode(ground) = &vnode.ground
+                && ground.read().has_data()
+            {
+                below.target.queues().wanted.push(Arc::clone(ground));
+            }
+        }
+    }
+
+    /// Makes durable what was merged while so many captures had begun.
+    fn make_merged_durable(&self, before: u64) -> Result<()> {
+        let position = {
+            let mut writer = self.writer();
+            match self.captures_finished.load(Acquire) > before {
+                true => Position(self.appended.load(Acquire)),
+                false => self.capture(&mut writer, Take::Wanted, Cause::Sync)?,
+            }
+        };
+        self.commit(position)
+    }
+}
+
+impl Pair<'_> {
+    /// It was not only read.
+    pub(super) fn is_changed(&self) -> bool {
+        let state = &self.mine.state;
+        state.life != Life::Live || state.in_epoch || state.queued != 0
+    }
+}
+
+fn lock(files: &[Arc<Vnode>]) -> Vec<Mine<'_>> {
+    let mine = |vnode| Mine {
+        vnode,
+        state: Vnode::write(vnode),
+    };
+    files.iter().map(mine).collect()
+}
+
+/// The very file in the target.
+fn same_file<L: Layout>(target: &FileSystem<L>, mine: &Vnode) -> Result<Arc<Vnode>> {
+    let gone = || {
+        Error::Conflict(Conflict {
+            ino: mine.ino,
+            of: Contended::File,
+        })
+    };
+    match target.vnode(mine.ino) {
+        Ok(vnode) if vnode.version == mine.version => Ok(vnode),
+        Ok(_) | Err(Error::Stale) => Err(gone()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,135 @@
+//! What a private tree stands on.
+
+use super::isolation::Kind;
+use crate::epochs::capture::Take;
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::inode::Inode;
+use crate::layout::{Cause, Layout, Position, Usage};
+use crate::memory::private::Private;
+use crate::memory::store::Store;
+use crate::memory::vnode::{Ground, Vnode};
+use crate::types::{InodeNo, SnapshotNo, View};
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::{Arc, Weak};
+use varve_device::sync::Mutex;
+use varve_device::sync::atomic::{AtomicBool, AtomicU64};
+
+/// See the module's head.
+pub(crate) struct Below<L: Layout> {
+    /// The tree of which a commit makes it a part.
+    pub target: Arc<FileSystem<L>>,
+    /// The snapshot it stands on, and the last group in that; on the target itself, if
+    /// there is none.
+    pub snapshot: Option<(SnapshotNo, Position)>,
+    /// That snapshot, until the end.
+    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
+    /// What the tree took at the beginning.
+    pub usage: Usage,
+    /// What it counts for in the target's budget.
+    pub charged: AtomicU64,
+    /// How it is isolated.
+    pub kind: Kind,
+    /// It takes no more changes.
+    pub ended: AtomicBool,
+}
+
+impl<L: Layout> Below<L> {
+    /// Nothing more is done in it.
+    pub fn is_over(&self) -> bool {
+        self.ended.load(SeqCst) || self.is_doomed()
+    }
+
+    /// It has not got a lock.
+    pub fn is_doomed(&self) -> bool {
+        match &self.kind {
+            Kind::Locking(locking) => locking.doomed.load(SeqCst),
+            Kind::Snapshot | Kind::Serializable(_) => false,
+        }
+    }
+}
+
+/// A state of the layout that is held.
+pub(crate) struct Snapshot<L: Layout> {
+    store: Arc<Store<L>>,
+    pub number: SnapshotNo,
+    /// The last group in it.
+    pub position: Position,
+}
+
+impl<L: Layout> Drop for Snapshot<L> {
+    fn drop(&mut self) {
+        self.store.layout.release_snapshot(self.number);
+    }
+}
+
+/// The newest snapshot, for whoever begins while nothing has changed.
+pub(crate) type Snapshots<L> = Mutex<Weak<Snapshot<L>>>;
+
+impl<L: Layout> FileSystem<L> {
+    /// Holds the newest tree: everything that waits is appended, as one group, and
+    /// nothing comes between that and the snapshot.
+    ///
+    /// # Errors
+    /// `NotSupported`; what the layout fails with.
+    pub(crate) fn take_snapshot(&self) -> Result<Arc<Snapshot<L>>> {
+        self.relieve_to_one_group()?;
+        let mut writer = self.writer();
+        let position = self.capture(&mut writer, Take::All, Cause::WriteBack)?;
+        let mut newest = self.snapshots.lock();
+        if let Some(snapshot) = newest.upgrade()
+            && snapshot.position == position
+        {
+            return Ok(snapshot);
+        }
+        let snapshot = Arc::new(Snapshot {
+            number: self.store.layout.snapshot()?,
+            store: Arc::clone(&self.store),
+            position,
+        });
+        *newest = Arc::downgrade(&snapshot);
+        Ok(snapshot)
+    }
+
+    /// Appends all but the last group's worth of what waits.
+    fn relieve_to_one_group(&self) -> Result<()> {
+        let group_bytes = self.store.geometry.group_bytes;
+        self.write_back_while(|| self.waits.bytes() > group_bytes)
+    }
+
+    /// A private tree's vnode of an inode that is not in memory and has not ended;
+    /// its loading lock is held.
+    ///
+    /// # Errors
+    /// `Aborted` after the end; as [`Self::vnode`].
+    pub(crate) fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
+        if below.is_over() {
+            return Err(Error::Aborted);
+        }
+        match below.snapshot {
+            Some((number, _)) => {
+                let view = View::Snapshot(number);
+                let inode = self.checked_inode(ino, |layout| layout.read_inode(view, ino))?;
+                Ok(self.copy_of(inode, Ground::Layout(view)))
+            }
+            None => self.vnode_of_target(ino, &below.target),
+        }
+    }
+
+    fn copy_of(&self, inode: Inode, ground: Ground) -> Vnode {
+        let private = Some(Private::new(inode.clone()));
+        Vnode::of(inode, self.store.birth(), ground, self.level, private)
+    }
+
+    /// The target's file is held for as long as this one is in memory.
+    fn vnode_of_target(&self, ino: InodeNo, target: &FileSystem<L>) -> Result<Vnode> {
+        let ground = target.vnode(ino)?;
+        let inode = {
+            let state = ground.read();
+            state.live()?;
+            ground.refs.fetch_add(1, Relaxed);
+            state.inode.clone()
+        };
+        Ok(self.copy_of(inode, Ground::Vnode(ground)))
+    }
+}

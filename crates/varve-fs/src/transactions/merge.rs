@@ -1,0 +1,284 @@
+//! Files of a private tree, made part of its target.
+
+use super::commit::Pair;
+use super::validate::{clears, links_after};
+use crate::content::truncate::Survey;
+use crate::error::Result;
+use crate::file_system::FileSystem;
+use crate::inode::Inode;
+use crate::layout::Layout;
+use crate::memory::changes::ALL;
+use crate::memory::overlay::Cover;
+use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
+use crate::types::{FileKind, Timestamp};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// What had to be looked up before a file is changed.
+#[derive(Default)]
+pub(super) struct FilePlan {
+    /// Ranges that become holes, as surveyed.
+    holes: Vec<(u64, u64, Survey)>,
+    /// Ranges that are reserved then.
+    reserved: Vec<(u64, u64)>,
+    /// Sectors that blocks which are to be written occupy.
+    sectors: BTreeMap<u64, u64>,
+    /// Blocks of which only spans were written, laid over what is there.
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
+}
+
+impl FilePlan {
+    /// Sectors that a block occupies once the ranges are as planned.
+    fn sectors_now(&self, block: u64, reserved: u64) -> u64 {
+        let within = |(from, to): (u64, u64)| (from..to).contains(&block);
+        if self.reserved.iter().copied().any(within) {
+            reserved
+        } else if self.holes.iter().any(|&(from, to, _)| within((from, to))) {
+            0
+        } else {
+            self.sectors.get(&block).copied().unwrap_or(0)
+        }
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// All of a file's merge that can fail.
+    ///
+    /// # Errors
+    /// What the layout fails to be read with.
+    pub(super) fn plan_file(&self, pair: &Pair<'_>) -> Result<FilePlan> {
+        let mut plan = FilePlan::default();
+        let (mine, theirs) = (&*pair.mine.state, &*pair.state);
+        if pair.vnode.kind == FileKind::Directory || mine.life != Life::Live {
+            return Ok(plan);
+        }
+        let mut hole: Option<(u64, u64)> = None;
+        for (from, to, cover) in mine.pending.within(0, u64::MAX) {
+            if cover != Cover::Hole {
+                plan.reserved.push((from, to));
+            }
+            if !clears(cover) {
+                continue;
+            }
+            match &mut hole {
+                Some((_, end)) if *end == from => *end = to,
+                _ => {
+                    self.plan_hole(pair, hole.replace((from, to)), &mut plan)?;
+                }
+            }
+        }
+        self.plan_hole(pair, hole, &mut plan)?;
+        let mut blocks = mine.dirty.keys().copied().peekable();
+        while let Some(first) = blocks.next() {
+            let mut last = first;
+            while blocks.next_if(|next| *next == last + 1).is_some() {
+                last += 1;
+            }
+            let mapped = self
+                .store
+                .mapped(pair.vnode, theirs, first, last - first + 1)?;
+            let sectors = mapped.iter().map(|m| (m.block, m.sectors));
+            plan.sectors.extend(sectors);
+        }
+        self.plan_pages(pair, &mut plan)?;
+        Ok(plan)
+    }
+
+    fn plan_pages(&self, pair: &Pair<'_>, plan: &mut FilePlan) -> Result<()> {
+        let (mine, theirs) = (&*pair.mine.state, &*pair.state);
+        for (&block, spans) in &mine.origin().spans {
+            let Some(dirty) = mine.dirty.get(&block) else {
+                continue;
+            };
+            let there = self.store.load_of(pair.vnode, theirs, block)?;
+            let there = there.as_ref().map_or(&[][..], |loaded| &loaded.data);
+            plan.pages
+                .insert(block, lay_spans(there, &dirty.data, spans));
+        }
+        Ok(())
+    }
+
+    fn plan_hole(
+        &self,
+        pair: &Pair<'_>,
+        hole: Option<(u64, u64)>,
+        plan: &mut FilePlan,
+    ) -> Result<()> {
+        if let Some((from, to)) = hole {
+            let survey = self.survey(pair.vnode, &pair.state, from, to, u64::MAX)?;
+            plan.holes.push((from, to, survey));
+        }
+        Ok(())
+    }
+
+    /// Carries out what was planned; names are done.
+    pub(super) fn merge_file(&self, pair: Pair<'_>, now: Timestamp) {
+        let Pair {
+            mine,
+            vnode,
+            mut state,
+            plan,
+            reads: _,
+        } = pair;
+        let (mine, theirs) = (&*mine.state, &mut *state);
+        let origin = &mine.origin().origin;
+        let links = links_after(origin, &mine.inode, &theirs.inode);
+        if mine.life != Life::Live || (links == 0 && origin.nlink > 0) {
+            return self.merge_end(vnode, theirs, links, now);
+        }
+        theirs.inode.nlink = u32::try_from(links).unwrap_or(u32::MAX);
+        if vnode.kind == FileKind::Directory {
+            if mine.inode.parent != origin.parent {
+                vnode.move_below(theirs, mine.inode.parent);
+            }
+        } else if mine.has_new_content() {
+            self.merge_content(vnode, mine, theirs, plan, now);
+        }
+        if mine.xattrs_dirty {
+            let before = theirs.usage();
+            let blob = mine.xattrs.get().map(|blob| (**blob).clone());
+            self.set_blob(theirs, blob.unwrap_or_default());
+            self.space.settle(before, theirs.usage());
+        }
+        merge_attributes(origin, &mine.inode, &mut theirs.inode);
+        theirs.join_epoch |= theirs.has_data();
+        self.join(vnode, theirs);
+    }
+
+    /// One that lost its last name, or one more of them.
+    fn merge_end(&self, vnode: &Arc<Vnode>, theirs: &mut State, links: i64, now: Timestamp) {
+        if vnode.kind == FileKind::Directory {
+            return self.drop_directory(vnode, theirs, now);
+        }
+        theirs.inode.nlink = u32::try_from(links.max(0) + 1).unwrap_or(u32::MAX);
+        self.drop_link(vnode, theirs, now);
+    }
+
+    fn merge_content(
+        &self,
+        vnode: &Arc<Vnode>,
+        mine: &State,
+        theirs: &mut State,
+        plan: FilePlan,
+        now: Timestamp,
+    ) {
+        let before = theirs.usage();
+        if theirs.is_inline() || mine.is_inline() {
+            self.merge_inline(mine, theirs, now);
+        }
+        for &(from, to, survey) in &plan.holes {
+            self.remove(theirs, from, to, survey);
+        }
+        self.space.settle(before, theirs.usage());
+        self.reserve_holes(vnode, theirs, &plan.reserved, false, now);
+        let before = theirs.usage();
+        for (&block, dirty) in &mine.dirty {
+            let sectors = plan.sectors_now(block, self.store.sectors_per_block());
+            let page = plan.pages.get(&block).unwrap_or(&dirty.data);
+            self.lay_block(theirs, block, (page, dirty.written), sectors);
+        }
+        let size = mine.inode.size;
+        if size != mine.origin().origin.size {
+            theirs.inode.size = size;
+            theirs.logged.size = match theirs.has_data() {
+                true => theirs.logged.size.min(size),
+                false => size,
+            };
+            let size = usize::try_from(size).unwrap_or(usize::MAX);
+            theirs.logged.inline.truncate(size);
+        }
+        theirs.changes.note(ALL);
+        self.space.settle(before, theirs.usage());
+        match theirs.has_data() {
+            true => self.enqueue(vnode, theirs),
+            false => self.dequeue(theirs),
+        }
+    }
+
+    /// Content within the inode, on either side.
+    fn merge_inline(&self, mine: &State, theirs: &mut State, now: Timestamp) {
+        if mine.is_inline() || !mine.dirty.contains_key(&0) {
+            theirs.set_inline(mine.inode.inline.clone());
+            theirs.inline_dirty = true;
+        } else {
+            self.leave_inline(theirs, now);
+        }
+    }
+
+    /// Puts a block in place of what is there, which occupies so many sectors of the
+    /// layout.
+    fn lay_block(
+        &self,
+        state: &mut State,
+        block: u64,
+        (data, written): (&Arc<Vec<u8>>, Timestamp),
+        mapped: u64,
+    ) {
+        let data = Arc::clone(data);
+        match state.dirty.entry(block) {
+            Entry::Occupied(mut entry) => {
+                let dirty = entry.get_mut();
+                let (before, after) = (dirty.data.len(), data.len());
+                adjust(
+                    &mut state.inode.sectors,
+                    sectors_of(before),
+                    sectors_of(after),
+                );
+                self.waits.block_changed(before, after);
+                dirty.data = data;
+                dirty.flying = false;
+                dirty.written = written;
+            }
+            Entry::Vacant(entry) => {
+                self.store.cache.take(&state.generation, block);
+                adjust(&mut state.inode.blocks, 0, (mapped == 0).into());
+                adjust(&mut state.inode.sectors, mapped, sectors_of(data.len()));
+                self.waits.block_came(data.len());
+                entry.insert(Dirty {
+                    data,
+                    logged_sectors: mapped,
+                    written,
+                    flying: false,
+                });
+            }
+        }
+    }
+}
+
+/// A page with these bytes of `mine` in it.
+pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Vec<u8>> {
+    let mut page = there.to_vec();
+    for span in spans {
+        let end = (span.end as usize).min(mine.len());
+        let start = (span.start as usize).min(end);
+        if page.len() < end {
+            page.resize(end, 0);
+        }
+        page[start..end].copy_from_slice(&mine[start..end]);
+    }
+    Arc::new(page)
+}
+
+/// What was set is set; times that were not set since are the later ones.
+fn merge_attributes(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
+    use crate::inode::flags;
+    const STORED: u32 = flags::INLINE | flags::TRUNCATING;
+    theirs.mode = mine.mode;
+    theirs.uid = mine.uid;
+    theirs.gid = mine.gid;
+    theirs.project = mine.project;
+    theirs.flags = theirs.flags & STORED | (mine.flags | theirs.flags & flags::GUARDED) & !STORED;
+    let later = |origin: Timestamp, mine: Timestamp, theirs: &mut Timestamp| {
+        if mine != origin {
+            *theirs = match *theirs == origin {
+                true => mine,
+                false => mine.max(*theirs),
+            };
+        }
+    };
+    later(origin.atime, mine.atime, &mut theirs.atime);
+    later(origin.mtime, mine.mtime, &mut theirs.mtime);
+    later(origin.ctime, mine.ctime, &mut theirs.ctime);
+}

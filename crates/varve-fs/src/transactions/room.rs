@@ -1,0 +1,134 @@
+//! What a private tree may take.
+//!
+//! The layout is asked at the commit, once for all of it. Until then a change is
+//! refused if the volume is full already, or if all private trees of the mount
+//! together would take more memory than they may.
+
+use super::changes::Price;
+use super::ground::Below;
+use crate::account::{Coming, Operation, SpaceAccount, difference, sum};
+use crate::error::{Error, Result};
+use crate::file_system::FileSystem;
+use crate::layout::{Layout, Purpose, Unwritten, Usage};
+use crate::locks::assert_none;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use varve_device::sync::atomic::AtomicU64;
+
+/// A merge that adds nothing to the tree and makes so little wait is as sure to go
+/// through as a removal is.
+const SMALL_BYTES: u64 = 64 << 10;
+
+/// Bytes of memory for what private trees have changed.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    taken: AtomicU64,
+    bytes: u64,
+}
+
+impl Budget {
+    pub fn new(bytes: u64) -> Self {
+        Budget {
+            taken: AtomicU64::new(0),
+            bytes,
+        }
+    }
+
+    pub fn gave_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, Relaxed);
+    }
+}
+
+/// A merge under way: its operation, and what it makes wait.
+pub(super) struct Merge<'a> {
+    operation: Option<Operation<'a>>,
+    account: &'a SpaceAccount,
+    waiting: Unwritten,
+}
+
+impl<'a> Merge<'a> {
+    /// Passes the target's gate.
+    pub fn enter<L: Layout>(mut self, target: &'a FileSystem<L>) -> Self {
+        self.operation = self
+            .operation
+            .take()
+            .map(|operation| target.enter(operation));
+        self
+    }
+}
+
+impl Drop for Merge<'_> {
+    fn drop(&mut self) {
+        self.account.merging.subtract(&self.waiting);
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// [`Self::promise`] in a private tree.
+    pub(crate) fn promise_private(
+        &self,
+        below: &Below<L>,
+        growth: Usage,
+        coming: Coming,
+        purpose: Purpose,
+    ) -> Result<Operation<'_>> {
+        assert_none();
+        self.space.crowd.give_way();
+        self.space.crowd.enter();
+        let answer = self.admits_private(below, growth, coming, purpose);
+        match answer {
+            Ok(()) => Ok(Operation::admitted(&self.space, growth, coming)),
+            Err(error) => {
+                self.space.crowd.leave();
+                Err(error)
+            }
+        }
+    }
+
+    /// Asks for the room of a private tree that is to become part of this one.
+    ///
+    /// # Errors
+    /// `NoSpace`, `ReadOnly`.
+    pub(super) fn promise_merge(&self, price: &Price) -> Result<Merge<'_>> {
+        self.space.reaches(price.highest_block);
+        let waiting = &price.unwritten;
+        // Small removals go through on a full volume, as they do one by one.
+        let small = price.growth == Usage::default() && waiting.bytes <= SMALL_BYTES;
+        let purpose = match small {
+            true => Purpose::Shrink,
+            false => Purpose::Grow,
+        };
+        self.space.merging.add(waiting);
+        let mut merge = Merge {
+            operation: None,
+            account: &self.space,
+            waiting: *waiting,
+        };
+        merge.operation = Some(self.promise(price.growth, 0, purpose)?);
+        Ok(merge)
+    }
+
+    fn admits_private(
+        &self,
+        below: &Below<L>,
+        growth: Usage,
+        coming: Coming,
+        purpose: Purpose,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let now = self.waits.bytes().saturating_add(coming.bytes);
+        let before = below.charged.swap(now, SeqCst);
+        let budget = &self.budget;
+        let taken = budget.taken.fetch_add(now.wrapping_sub(before), SeqCst);
+        if taken.wrapping_add(now).wrapping_sub(before) > budget.bytes {
+            return Err(Error::TransactionTooLarge);
+        }
+        if purpose == Purpose::Shrink || growth == Usage::default() {
+            return Ok(());
+        }
+        let own = difference(self.space.present(), below.usage);
+        match below.target.statfs_beside(sum(own, growth)).free {
+            0 => Err(Error::NoSpace),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Transactions: changes of any number of files that happen together.
+
+use crate::error::{Cause, Error, Result};
+use crate::file::File;
+use crate::tree::Tree;
+use crate::volume::Volume;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+use varve_fs::Isolation;
+use varve_lfs::Lfs;
+use varve_vlfs::Vlfs;
+
+/// Attempts of [`Volume::transact`].
+const ATTEMPTS: u32 = 64;
+/// What the first one waits after a conflict, in microseconds; each further one up
+/// to twice as long, up to a thousand times that.
+const PAUSE_US: u64 = 50;
+
+/// Choices of one transaction.
+///
+/// ```
+/// use std::time::Duration;
+/// use varve::{Isolation, TransactionOptions};
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// let options = TransactionOptions::new()
+///     .isolation(Isolation::Locking)
+///     .timeout(Duration::from_secs(1));
+/// let transaction = volume.begin_with(&options)?;
+/// transaction.write("/a", b"1")?;
+/// transaction.commit()?;
+/// # Ok::<(), varve::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TransactionOptions {
+    inner: varve_fs::TransactionOptions,
+}
+
+impl TransactionOptions {
+    /// The defaults: a snapshot, and the first of two to commit wins.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How it is isolated. Default: [`Isolation::Snapshot`].
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.inner.isolation = isolation;
+        self
+    }
+
+    /// How long a locking one waits for a lock, before it is aborted. Default: as long
+    /// as it takes; a deadlock is found at once, and ends the cheapest.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.inner.timeout = Some(timeout);
+        self
+    }
+
+    /// A locking one locks the bytes that it uses, and not the pages they are in.
+    /// Default: off.
+    #[must_use]
+    pub fn subpage(mut self, subpage: bool) -> Self {
+        self.inner.subpage = subpage;
+        self
+    }
+}
+
+/// Changes that become visible and durable together, or not at all.
+///
+/// It has everything that a [`Volume`] has, and sees the tree as it was when it began,
+/// with its own changes. Nobody else sees those before [`Transaction::commit`].
+/// Dropped, it is aborted, and nothing of it remains. Its [`crate::File`]s end with it.
+///
+/// ```
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// volume.write("/checking", b"100")?;
+/// volume.write("/savings", b"250")?;
+///
+/// let transfer = volume.begin()?;
+/// transfer.write("/checking", b"70")?;
+/// transfer.write("/savings", b"280")?;
+/// assert_eq!(volume.read("/checking")?, b"100");
+/// transfer.commit()?; // both are durable, or neither
+/// assert_eq!(volume.read("/savings")?, b"280");
+/// # Ok::<(), varve::Error>(())
+/// ```
+///
+/// A savepoint is a transaction within it:
+///
+/// ```
+/// # let volume = varve::Volume::in_memory(16 << 20)?;
+/// let transaction = volume.begin()?;
+/// transaction.write("/kept", b"1")?;
+/// let attempt = transaction.savepoint()?;
+/// attempt.write("/tried", b"2")?;
+/// attempt.abort();
+/// transaction.commit()?;
+/// assert!(volume.exists("/kept")? && !volume.exists("/tried")?);
+/// # Ok::<(), varve::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Transaction {
+    volume: Volume,
+    inner: Inner,
+}
+
+#[derive(Debug)]
+enum Inner {
+    Log(varve_fs::Transaction<Lfs>),
+    VirtualLog(varve_fs::Transaction<Vlfs>),
+}
+
+/// A commit that has been made and is on its way to the device.
+#[derive(Debug)]
+#[must_use = "the changes are durable once it has been waited for"]
+pub struct Ticket(Awaited);
+
+#[derive(Debug)]
+enum Awaited {
+    Log(varve_fs::Ticket<Lfs>),
+    VirtualLog(varve_fs::Ticket<Vlfs>),
+}
+
+impl Ticket {
+    /// Waits until the changes are durable.
+    ///
+    /// # Errors
+    /// What made a write or flush fail: the changes were made and may be lost.
+    pub fn wait(self) -> Result<()> {
+        let durable = match self.0 {
+            Awaited::Log(ticket) => ticket.wait(),
+            Awaited::VirtualLog(ticket) => ticket.wait(),
+        };
+        durable.map_err(|error| failed("commit", error))
+    }
+}
+
+fn failed(operation: &'static str, error: varve_fs::Error) -> Error {
+    Error::of_volume(operation, Cause::Tree(error))
+}
+
+impl Volume {
+    /// Begins a transaction.
+    ///
+    /// # Errors
+    /// `Unsupported` on a volume on the virtual log, `NotConnected` if the volume was
+    /// closed, what writing what waits in memory fails with.
+    pub fn begin(&self) -> Result<Transaction> {
+        self.begin_with(&TransactionOptions::default())
+    }
+
+    /// [`Volume::begin`] with other choices than the defaults.
+    ///
+    /// # Errors
+    /// As [`Volume::begin`].
+    pub fn begin_with(&self, options: &TransactionOptions) -> Result<Transaction> {
+        let mounted = self.mounted();
+        let open = mounted.admit();
+        let _open = open.map_err(|cause| Error::of_volume("begin a transaction", cause))?;
+        if mounted.private {
+            return self.begin_within();
+        }
+        let inner = match mounted.tree() {
+            Tree::Log(fs) => fs.begin_transaction(&options.inner).map(Inner::Log),
+            Tree::VirtualLog(fs) => fs.begin_transaction(&options.inner).map(Inner::VirtualLog),
+        };
+        self.transaction(inner)
+    }
+
+    fn begin_within(&self) -> Result<Transaction> {
+        let inner = match self.mounted().tree() {
+            Tree::Log(fs) => fs.begin_upon_this().map(Inner::Log),
+            Tree::VirtualLog(fs) => fs.begin_upon_this().map(Inner::VirtualLog),
+        };
+        self.transaction(inner)
+    }
+
+    fn transaction(&self, inner: varve_fs::Result<Inner>) -> Result<Transaction> {
+        let inner = inner.map_err(|error| failed("begin a transaction", error))?;
+        let tree = match &inner {
+            Inner::Log(transaction) => Tree::Log(Arc::clone(transaction.tree())),
+            Inner::VirtualLog(transaction) => Tree::VirtualLog(Arc::clone(transaction.tree())),
+        };
+        Ok(Transaction {
+            volume: self.within(tree),
+            inner,
+        })
+    }
+
+    /// Runs `work` in a transaction and commits it; again, after a pause, for as long
+    /// as it conflicts, 64 times at most. `work` must have no effect elsewhere that may
+    /// not happen twice.
+    ///
+    /// ```
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.create_dir("/conf")?;
+    /// let renamed = volume.transact(|transaction| {
+    ///     for name in ["server", "client"] {
+    ///         transaction.write(format!("/conf/{name}.new"), b"port = 80")?;
+    ///         transaction.rename(format!("/conf/{name}.new"), format!("/conf/{name}"))?;
+    ///     }
+    ///     Ok(2)
+    /// })?;
+    /// assert_eq!(renamed, 2);
+    /// # Ok::<(), varve::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `work` answers, which aborts the transaction; as [`Volume::begin`] and
+    /// [`Transaction::commit`].
+    pub fn transact<T>(&self, work: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(&TransactionOptions::default(), work)
+    }
+
+    /// [`Volume::transact`] with other choices than the defaults. Deadlocks are begun
+    /// again like conflicts.
+    ///
+    /// # Errors
+    /// As [`Volume::transact`].
+    pub fn transact_with<T>(
+        &self,
+        options: &TransactionOptions,
+        mut work: impl FnMut(&Transaction) -> Result<T>,
+    ) -> Result<T> {
+        let mut pauses = (0..ATTEMPTS - 1).map(|attempt| PAUSE_US << attempt.min(10));
+        loop {
+            let transaction = self.begin_with(options)?;
+            let outcome = work(&transaction).and_then(|value| {
+                transaction.commit()?;
+                Ok(value)
+            });
+            match (outcome, pauses.next()) {
+                (Err(error), Some(pause_us)) if error.is_conflict() => {
+                    // Of two that met, one should be back before the other.
+                    let part = u64::from(std::hash::BuildHasher::hash_one(
+                        &std::hash::RandomState::new(),
+                        pause_us,
+                    ) as u32);
+                    let pause_us = pause_us + pause_us * part / u64::from(u32::MAX);
+                    thread::sleep(Duration::from_micros(pause_us));
+                }
+                (outcome, _) => return outcome,
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// A transaction within this one: what it commits becomes part of this one, and
+    /// aborting it leaves this one as it was. Nothing is done in this one meanwhile.
+    ///
+    /// # Errors
+    /// `ECANCELED` once this one has been ended.
+    pub fn savepoint(&self) -> Result<Transaction> {
+        self.volume.begin_within()
+    }
+
+    /// A file of the volume that is open, as this transaction has it: without another
+    /// look at its path.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let accounts = volume.create_file("/accounts")?;
+    /// let transaction = volume.begin()?;
+    /// transaction.file(&accounts)?.write_all_at(b"100", 0)?;
+    /// transaction.commit()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `ESTALE` if the file was made or removed since the transaction began, `ECANCELED`
+    /// after its end.
+    pub fn file(&self, file: &File) -> Result<File> {
+        file.within(self.volume.mounted())
+    }
+
+    /// Makes the changes part of the volume, and waits until they are durable.
+    ///
+    /// # Errors
+    /// A conflict ([`Error::is_conflict`]) if what was changed here has been changed
+    /// elsewhere since the beginning; `StorageFull`; `ECANCELED` if the volume was
+    /// closed, or needed the room that the snapshot held. Nothing is changed then. What
+    /// made a flush fail: then the changes were made and may be lost.
+    pub fn commit(self) -> Result<()> {
+        self.commit_async()?.wait()
+    }
+
+    /// [`Transaction::commit`] without the wait: everybody sees the changes.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`], but for failed flushes.
+    pub fn commit_async(self) -> Result<Ticket> {
+        let ticket = match self.inner {
+            Inner::Log(transaction) => transaction.commit_async().map(Awaited::Log),
+            Inner::VirtualLog(transaction) => transaction.commit_async().map(Awaited::VirtualLog),
+        };
+        ticket.map(Ticket).map_err(|error| failed("commit", error))
+    }
+
+    /// Nothing of it remains. The same as dropping it.
+    pub fn abort(self) {}
+}
+
+impl Deref for Transaction {
+    type Target = Volume;
+
+    fn deref(&self) -> &Volume {
+        &self.volume
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    fn volume() -> Volume {
+        let volume = Volume::in_memory(32 << 20).unwrap();
+        volume.write("/file", b"before").unwrap();
+        volume
+    }
+
+    #[test]
+    fn a_conflict_says_what_it_met() {
+        let volume = volume();
+        let (one, two) = (volume.begin().unwrap(), volume.begin().unwrap());
+        one.write("/file", b"one").unwrap();
+        two.write("/file", b"two").unwrap();
+        one.commit().unwrap();
+        let error = two.commit().unwrap_err();
+        assert!(error.is_conflict());
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+        let text = error.to_string();
+        assert!(
+            text.starts_with("cannot commit: a conflict with another change"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_left_of_an_ended_one_is_refused() {
+        let volume = volume();
+        let transaction = volume.begin().unwrap();
+        let mut file = transaction.open_file("/file").unwrap();
+        let tree = (*transaction).clone();
+        transaction.commit().unwrap();
+        let mut content = Vec::new();
+        assert!(file.read_to_end(&mut content).is_err());
+        assert_eq!(tree.write("/late", b"x").unwrap_err().errno(), 125);
+        assert!(tree.close().is_err());
+        assert_eq!(volume.read("/file").unwrap(), b"before");
+    }
+
+    #[test]
+    fn a_closed_volume_ends_its_transactions() {
+        let volume = volume();
+        let transaction = volume.begin().unwrap();
+        transaction.write("/new", b"x").unwrap();
+        volume.clone().close().unwrap();
+        assert_eq!(transaction.commit().unwrap_err().errno(), 125);
+        assert!(volume.begin().is_err());
+    }
+
+    #[test]
+    fn threads_that_meet_all_get_their_turn() {
+        let volume = volume();
+        volume.write("/count", b"0").unwrap();
+        let add = || {
+            for _ in 0..20 {
+                let added = volume.transact(|transaction| {
+                    let count = transaction.read_to_string("/count")?;
+                    let next = count.parse::<u32>().unwrap() + 1;
+                    transaction.write("/count", next.to_string())
+                });
+                added.unwrap();
+            }
+        };
+        thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(add))));
+        assert_eq!(volume.read("/count").unwrap(), b"80");
+    }
+
+    #[test]
+    fn the_virtual_log_refuses_them() {
+        let mut options = crate::VolumeOptions::new();
+        options.layout(crate::Layout::VirtualLog);
+        let host = tempfile::tempdir().unwrap();
+        let volume = options
+            .size(64 << 20)
+            .create(host.path().join("v.img"))
+            .unwrap();
+        let error = volume.begin().unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::Unsupported);
+    }
+}
