@@ -115,26 +115,11 @@ impl<L: Layout> FileSystem<L> {
             Ok(root) => root,
             Err(Error::NotFound) => {
                 usage.inodes += 1;
+                let mode = FileKind::Directory.mode_bits() | 0o755;
                 Inode {
-                    ino: InodeNo::ROOT,
-                    version: 1,
-                    mode: FileKind::Directory.mode_bits() | 0o755,
-                    uid: 0,
-                    gid: 0,
                     nlink: 2,
-                    rdev: 0,
-                    size: 0,
-                    blocks: 0,
-                    sectors: 0,
-                    atime: now,
-                    mtime: now,
-                    ctime: now,
-                    btime: now,
-                    flags: 0,
-                    project: 0,
                     parent: InodeNo::ROOT,
-                    inline: Vec::new(),
-                    xattr_bytes: 0,
+                    ..Inode::new(InodeNo::ROOT, 1, mode, now)
                 }
             }
             Err(error) => return Err(error),

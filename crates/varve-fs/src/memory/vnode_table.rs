@@ -239,7 +239,7 @@ impl VnodeTable {
 
 /// A number's place among those of its shard, of so many.
 fn index(ino: InodeNo, shards: usize) -> u64 {
-    let run = ino.0 / RUN >> shards.trailing_zeros();
+    let run = (ino.0 / RUN) >> shards.trailing_zeros();
     run * RUN + ino.0 % RUN
 }
 
