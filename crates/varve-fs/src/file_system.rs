@@ -24,12 +24,12 @@ use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::locks::Level;
-use crate::memory::passages::Passages;
+use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
 use crate::memory::read_ahead::ReadAhead;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::memory::vnode_table::{Known, VnodeTable};
+use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
@@ -115,26 +115,11 @@ impl<L: Layout> FileSystem<L> {
             Ok(root) => root,
             Err(Error::NotFound) => {
                 usage.inodes += 1;
+                let mode = FileKind::Directory.mode_bits() | 0o755;
                 Inode {
-                    ino: InodeNo::ROOT,
-                    version: 1,
-                    mode: FileKind::Directory.mode_bits() | 0o755,
-                    uid: 0,
-                    gid: 0,
                     nlink: 2,
-                    rdev: 0,
-                    size: 0,
-                    blocks: 0,
-                    sectors: 0,
-                    atime: now,
-                    mtime: now,
-                    ctime: now,
-                    btime: now,
-                    flags: 0,
-                    project: 0,
                     parent: InodeNo::ROOT,
-                    inline: Vec::new(),
-                    xattr_bytes: 0,
+                    ..Inode::new(InodeNo::ROOT, 1, mode, now)
                 }
             }
             Err(error) => return Err(error),
@@ -173,8 +158,8 @@ impl<L: Layout> FileSystem<L> {
         let fs = FileSystem {
             clock,
             level: Level::MOUNTED,
-            table: VnodeTable::new(vnodes, Level::MOUNTED),
-            passages: Passages::new(vnodes),
+            table: VnodeTable::new(vnodes, vnode_table::SHARDS, Level::MOUNTED),
+            passages: Passages::new(vnodes, passages::SHARDS),
             read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
             read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),

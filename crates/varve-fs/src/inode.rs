@@ -79,6 +79,38 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// One without content, name and attributes, of user and group 0, with the
+    /// parent 0; `mode` has its type.
+    pub fn new(ino: InodeNo, version: Version, mode: u32, made: Timestamp) -> Self {
+        Inode {
+            ino,
+            version,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            sectors: 0,
+            atime: made,
+            mtime: made,
+            ctime: made,
+            btime: made,
+            flags: 0,
+            project: 0,
+            parent: InodeNo(0),
+            inline: Vec::new(),
+            xattr_bytes: 0,
+        }
+    }
+
+    /// Without a name, or in the middle of a truncate: the next mount goes on with
+    /// it ([`crate::Layout::unfinished`]).
+    pub fn is_unfinished(&self) -> bool {
+        self.nlink == 0 || self.flags & flags::TRUNCATING != 0
+    }
+
     /// What the type bits say.
     ///
     /// # Panics

@@ -11,7 +11,7 @@ use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
 use crate::price::{Change, FoldPrice};
 use std::sync::Arc;
-use varve_fs::{InodeNo, Version, flags};
+use varve_fs::{InodeNo, Version};
 
 /// A record: a change that no block expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,7 +157,7 @@ impl Delta {
     pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, cause: Cause) {
         let inode = &placed.image.inode;
         let (ino, version) = (inode.ino, inode.version);
-        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let unfinished = inode.is_unfinished();
         let bytes = i64::from(geometry.inode_bytes);
         let without_xattrs = inode.xattr_bytes == 0;
         let complete: Option<u8> = placed.image.root.as_ref().map(|root| root.height);

@@ -5,6 +5,7 @@
 //! `cargo bench -p varve --bench tpcb -- IMAGE [--threads N] [--seconds S] [--no-sync]
 //! [--optimistic]`; one JSON line.
 
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -41,7 +42,8 @@ impl Bank {
         let mut history = [0; 50];
         history[..8].copy_from_slice(&delta.to_le_bytes());
         history[8..16].copy_from_slice(&account.to_le_bytes());
-        transaction.file(&self.files[3])?.append(&history)?;
+        let mut file = transaction.file(&self.files[3])?;
+        file.write_all(&history).map_err(lost)?;
         let ticket = transaction.commit_async()?;
         match self.sync {
             true => ticket.wait(),
@@ -96,6 +98,7 @@ fn main() {
     let open = |name| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);
+        options.append(name == "/history");
         options.open(&volume, name).unwrap()
     };
     let files = ["/accounts", "/tellers", "/branches", "/history"].map(open);

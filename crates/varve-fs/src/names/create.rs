@@ -340,20 +340,10 @@ impl<L: Layout> FileSystem<L> {
             bits |= above.mode & 0o2000;
         }
         Inode {
-            ino,
-            version,
-            mode: new.kind.mode_bits() | bits,
             uid: caller.uid,
             gid,
             nlink: new.nlink,
             rdev: new.rdev,
-            size: 0,
-            blocks: 0,
-            sectors: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
             flags,
             project,
             parent: if new.kind == FileKind::Directory {
@@ -361,8 +351,7 @@ impl<L: Layout> FileSystem<L> {
             } else {
                 InodeNo(0)
             },
-            inline: Vec::new(),
-            xattr_bytes: 0,
+            ..Inode::new(ino, version, new.kind.mode_bits() | bits, now)
         }
     }
 

@@ -11,7 +11,7 @@ use crate::layout::Layout;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
 use crate::memory::vnode::{Ground, Life};
-use crate::memory::vnode_table::VnodeTable;
+use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
@@ -128,8 +128,8 @@ impl<L: Layout> FileSystem<L> {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             level,
-            table: VnodeTable::new(vnodes, level),
-            passages: Passages::new(0),
+            table: VnodeTable::new(vnodes, SHARDS_PRIVATE, level),
+            passages: Passages::new(vnodes.min(self.read_times_max), 1),
             space: SpaceAccount::new(usage),
             read_ahead: Arc::clone(&self.read_ahead),
             below: Some(Below {
