@@ -39,7 +39,7 @@ use crate::transactions::{Below, Budget, Object, Open, Snapshots};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Mutex, RwLock};
 use varve_locks::LockTable;
 
@@ -259,6 +259,11 @@ impl<L: Layout> FileSystem<L> {
     fn load_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
         if ino < InodeNo::ROOT {
             return Err(Error::Stale); // a layout's own
+        }
+        if let Some(below) = &self.below
+            && below.ended.load(SeqCst)
+        {
+            return Err(Error::Aborted);
         }
         let _loading = self.table.loading(ino);
         match self.table.known(ino) {

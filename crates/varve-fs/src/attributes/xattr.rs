@@ -254,6 +254,9 @@ impl<L: Layout> FileSystem<L> {
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
         let before = state.waiting_xattrs();
+        if let (Some(private), None) = (&mut state.private, before) {
+            private.xattrs = Some(state.xattrs.get().cloned().unwrap_or_default());
+        }
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;

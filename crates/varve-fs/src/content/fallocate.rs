@@ -224,7 +224,13 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// The ranges of `from..to` where nothing exists.
-    fn holes(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
+    pub(crate) fn holes(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<(u64, u64)>> {
         let mut holes = Vec::new();
         let mut at = from;
         while at < to {

@@ -125,6 +125,8 @@ impl<L: Layout> Store<L> {
         state.live()?;
         let end = offset.saturating_add(buffer.len() as u64);
         let end = end.min(state.inode.size);
+        let private = state.private.as_ref();
+        let hides_inline = private.is_some_and(|private| private.origin.flags & flags::INLINE != 0);
         let mut at = offset;
         while at < end {
             at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..]) as u64;
@@ -139,7 +141,11 @@ impl<L: Layout> Store<L> {
                 continue;
             }
             let part = &mut buffer[(at - offset) as usize..(to - offset) as usize];
-            let read = self.read(below, at, part)?;
+            // What lies below within the inode, and not here any more, was cut.
+            let read = match hides_inline {
+                true => 0,
+                false => self.read(below, at, part)?,
+            };
             part[read..].fill(0);
             at = to;
         }

@@ -4,7 +4,7 @@ use crate::directory::{self, Emit};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
-use crate::memory::name_changes::{Found, NameChange};
+use crate::memory::name_changes::{Below, Found, NameChange};
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, State, Vnode};
 use crate::names::directory_blocks::Searched;
@@ -35,6 +35,38 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
+    /// The ground's entry of a name.
+    fn entry_below(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Below>> {
+        let key = self.store.key(vnode);
+        let cookies = directory::cookies(&key, name);
+        let mut found = None;
+        let mut look = |listed: &[u8], ino, kind, cookie| {
+            if directory::is_same(&key, listed, name) {
+                found = Some(Below {
+                    name: listed.into(),
+                    leads_to: (ino, kind),
+                    cookie,
+                });
+            }
+            found.is_none() && cookie < *cookies.end()
+        };
+        self.list_below(vnode, state, cookies.start() - 1, &mut look)?;
+        Ok(found)
+    }
+
+    fn list_below(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        after: u64,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
+        match &vnode.ground {
+            Ground::Layout(_) => self.list_stored(vnode, state, after, emit),
+            Ground::Vnode(below) => self.list(below, &below.read(), after, emit),
+        }
+    }
+
     /// Notes where a name leads from now on. Whether it may is the caller's to know.
     ///
     /// # Errors
@@ -51,8 +83,8 @@ impl<L: Layout> FileSystem<L> {
         let key = self.store.key(vnode);
         let private = state.private.as_ref().expect("a directory of the ground");
         let before = match private.names.get(&key, name) {
-            Some((_, change)) => change.before,
-            None => self.find_below(vnode, state, name)?,
+            Some(_) => None,
+            None => self.entry_below(vnode, state, name)?,
         };
         let private = state.private.as_mut().expect("it was there");
         let (cookie, former) = private.names.set(&key, name, before, after)?;
@@ -90,10 +122,7 @@ impl<L: Layout> FileSystem<L> {
             }
             goes_on
         };
-        match &vnode.ground {
-            Ground::Layout(_) => self.list_stored(vnode, state, after, &mut merged)?,
-            Ground::Vnode(below) => self.list(below, &below.read(), after, &mut merged)?,
-        }
+        self.list_below(vnode, state, after, &mut merged)?;
         for (cookie, change) in own {
             goes_on = goes_on && emit_change(change, cookie, emit);
         }

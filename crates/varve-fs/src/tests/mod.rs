@@ -18,3 +18,7 @@ mod passages;
 mod space;
 mod stress;
 mod transactions;
+mod transactions_attacks;
+mod transactions_model;
+mod transactions_threads;
+mod tree_model;

@@ -15,7 +15,7 @@ use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, OnceLock, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
@@ -38,7 +38,7 @@ impl<L: Layout> Default for Open<L> {
 }
 
 impl<L: Layout> FileSystem<L> {
-    /// Begins a transaction.
+    /// Begins a transaction; one within it, in a transaction's tree.
     ///
     /// # Errors
     /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
@@ -48,6 +48,9 @@ impl<L: Layout> FileSystem<L> {
         options: &TransactionOptions,
     ) -> Result<Transaction<L>> {
         self.check_writable()?;
+        if self.below.is_some() {
+            return self.begin_upon_this();
+        }
         let (snapshot, kind) = match options.isolation {
             Isolation::Snapshot => (Some(self.take_snapshot()?), Kind::Snapshot),
             Isolation::Serializable => {
@@ -137,6 +140,7 @@ impl<L: Layout> FileSystem<L> {
                 charged: AtomicU64::new(0),
                 kind,
                 ended: AtomicBool::new(false),
+                put_aside: Mutex::default(),
             }),
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
@@ -209,7 +213,10 @@ impl<L: Layout> FileSystem<L> {
             locking.table.end(locking.owner);
         }
         *self.queues() = Queues::default();
-        self.budget.gave_back(below.charged.swap(0, Relaxed));
+        for ino in std::mem::take(&mut *below.put_aside.lock()) {
+            self.store.layout.forget_inode(ino);
+        }
+        self.budget.gave_back(below.charged.swap(0, SeqCst));
     }
 
     /// Ends all transactions that were begun on this tree; none begins any more.

@@ -12,11 +12,11 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
-use crate::memory::vnode::{Ground, Life, Vnode, WriteState};
+use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// A file of a private tree and the one it is to change, both locked.
 pub(super) struct Pair<'a> {
@@ -134,7 +134,8 @@ impl<L: Layout> FileSystem<L> {
         let files: Vec<_> = files.cloned().collect();
         loop {
             for vnode in &theirs {
-                if vnode.read().inode.flags & flags::TRUNCATING != 0 {
+                let truncating = is_truncating(&vnode.read());
+                if truncating {
                     target.finish_truncate(vnode)?;
                 }
             }
@@ -170,10 +171,7 @@ impl<L: Layout> FileSystem<L> {
         let _rename =
             many.then(|| Ranked::take(target.level.rank(Lock::Rename), || target.rename.lock()));
         let mut pairs = target.lock_in_order(mine, theirs)?;
-        if pairs
-            .iter()
-            .any(|pair| pair.state.inode.flags & flags::TRUNCATING != 0)
-        {
+        if pairs.iter().any(|pair| is_truncating(&pair.state)) {
             return Ok(None);
         }
         for pair in &mut pairs {
@@ -188,13 +186,14 @@ impl<L: Layout> FileSystem<L> {
         target.merge_names(&mut pairs)?;
         // Nothing fails from here on.
         let now = target.now();
-        for pair in pairs {
+        for pair in &mut pairs {
             target.merge_file(pair, now);
         }
         for mine in new {
             self.hand_over(target, mine);
         }
-        // Still within the gate: none of these has seen anything of it.
+        // Still within the gate: none of these has seen anything of it. And all is
+        // locked: nobody finds a name that leads nowhere, or one file without another.
         Ok(Some(target.captures_started.load(Acquire)))
     }
 
@@ -209,7 +208,7 @@ impl<L: Layout> FileSystem<L> {
         for (mine, vnode) in mine.into_iter().zip(theirs) {
             let depth = match vnode.kind {
                 FileKind::Directory => self.depth(vnode)?,
-                _ => u64::MAX,
+                _ => usize::MAX,
             };
             order.push(((depth, vnode.ino), mine, vnode));
         }
@@ -227,25 +226,20 @@ impl<L: Layout> FileSystem<L> {
         Ok(order.into_iter().map(pair).collect())
     }
 
-    /// Directories above this one.
-    fn depth(&self, vnode: &Arc<Vnode>) -> Result<u64> {
-        let mut depth = 0;
-        let mut seen = vec![vnode.ino];
-        let mut at = vnode.ino;
-        while at != InodeNo::ROOT {
-            let above = self
-                .vnode(at)?
-                .above
-                .load(std::sync::atomic::Ordering::Relaxed);
-            at = InodeNo(above);
-            // A removed directory's may be gone; a damaged tree may run in a circle.
-            if seen.contains(&at) || self.vnode(at).is_err() {
-                break;
+    /// Directories from this one up to the root. It may have ended; a removed one's
+    /// may be gone as well, and a damaged tree may run in a circle.
+    fn depth(&self, vnode: &Arc<Vnode>) -> Result<usize> {
+        let mut seen = Vec::new();
+        let mut at = Arc::clone(vnode);
+        while at.ino != InodeNo::ROOT && !seen.contains(&at.ino) {
+            seen.push(at.ino);
+            match self.vnode(InodeNo(at.above.load(Relaxed))) {
+                Ok(above) => at = above,
+                Err(Error::Stale) => break,
+                Err(error) => return Err(error),
             }
-            seen.push(at);
-            depth += 1;
         }
-        Ok(depth)
+        Ok(seen.len())
     }
 
     /// What a locking transaction read and is not logged yet goes into the group that
@@ -274,6 +268,11 @@ impl<L: Layout> FileSystem<L> {
         };
         self.commit(position)
     }
+}
+
+/// One that has ended since keeps the flag, and is no file to wait for.
+fn is_truncating(state: &State) -> bool {
+    state.life == Life::Live && state.inode.flags & flags::TRUNCATING != 0
 }
 
 impl Pair<'_> {

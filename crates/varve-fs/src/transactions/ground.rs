@@ -9,7 +9,7 @@ use crate::layout::{Cause, Layout, Position, Usage};
 use crate::memory::private::Private;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::types::{InodeNo, SnapshotNo, View};
+use crate::types::{InodeNo, SnapshotNo, Version, View};
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
@@ -32,6 +32,8 @@ pub(crate) struct Below<L: Layout> {
     pub kind: Kind,
     /// It takes no more changes.
     pub ended: AtomicBool,
+    /// Numbers that were free, and are another file's in the snapshot.
+    pub put_aside: Mutex<Vec<InodeNo>>,
 }
 
 impl<L: Layout> Below<L> {
@@ -95,6 +97,43 @@ impl<L: Layout> FileSystem<L> {
     fn relieve_to_one_group(&self) -> Result<()> {
         let group_bytes = self.store.geometry.group_bytes;
         self.write_back_while(|| self.waits.bytes() > group_bytes)
+    }
+
+    /// A number for a new file. A number that has become free since the snapshot is
+    /// still that file's here, and put aside.
+    ///
+    /// # Errors
+    /// `NoSpace`; what the snapshot fails to be read with.
+    pub(crate) fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        let layout = &self.store.layout;
+        loop {
+            let (ino, version) = layout.allocate_inode()?;
+            let shown = self.shows(ino);
+            match (shown, &self.below) {
+                (Ok(true), Some(below)) => below.put_aside.lock().push(ino),
+                (Ok(_), _) => return Ok((ino, version)),
+                (Err(error), _) => {
+                    layout.forget_inode(ino);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The snapshot on which this tree stands has a file of this number.
+    fn shows(&self, ino: InodeNo) -> Result<bool> {
+        let Some(below) = &self.below else {
+            return Ok(false);
+        };
+        let Some((snapshot, _)) = below.snapshot else {
+            return below.target.shows(ino);
+        };
+        let view = View::Snapshot(snapshot);
+        match self.store.layout.read_inode(view, ino) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// A private tree's vnode of an inode that is not in memory and has not ended;

@@ -107,6 +107,26 @@ impl<L: Layout> FileSystem<L> {
         Ok(merge)
     }
 
+    /// Counts what waits in this private tree, and so many bytes more. Answers what all
+    /// take.
+    fn charge(&self, below: &Below<L>, coming: u64) -> u64 {
+        let now = self.waits.bytes().saturating_add(coming);
+        let before = below.charged.swap(now, SeqCst);
+        let taken = &self.budget.taken;
+        let taken = taken.fetch_add(now.wrapping_sub(before), SeqCst);
+        taken.wrapping_add(now).wrapping_sub(before)
+    }
+
+    /// What was expected of an operation is no longer counted, but what came of it.
+    pub(crate) fn settle_charge(&self) {
+        let Some(below) = &self.below else { return };
+        self.charge(below, 0);
+        // Whoever ends it gives back what is charged, before or after this.
+        if below.ended.load(SeqCst) {
+            self.budget.gave_back(below.charged.swap(0, SeqCst));
+        }
+    }
+
     fn admits_private(
         &self,
         below: &Below<L>,
@@ -115,11 +135,7 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
     ) -> Result<()> {
         self.check_writable()?;
-        let now = self.waits.bytes().saturating_add(coming.bytes);
-        let before = below.charged.swap(now, SeqCst);
-        let budget = &self.budget;
-        let taken = budget.taken.fetch_add(now.wrapping_sub(before), SeqCst);
-        if taken.wrapping_add(now).wrapping_sub(before) > budget.bytes {
+        if self.charge(below, coming.bytes) > self.budget.bytes {
             return Err(Error::TransactionTooLarge);
         }
         if purpose == Purpose::Shrink || growth == Usage::default() {

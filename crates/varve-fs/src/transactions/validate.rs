@@ -49,13 +49,17 @@ impl<L: Layout> FileSystem<L> {
                 of,
             }))
         };
+        let is_directory = pair.vnode.kind == FileKind::Directory;
         let origin = &mine.origin().origin;
         let gone = theirs.life != Life::Live || (theirs.inode.nlink == 0) != (origin.nlink == 0);
-        if gone || links_after(origin, &mine.inode, &theirs.inode) < 0 {
+        let links = links_after(origin, &mine.inode, &theirs.inode);
+        // What was changed in one that ended is gone, and it got another name.
+        let revived = mine.life != Life::Live && links > 0 && !is_directory;
+        if gone || links < 0 || revived {
             return conflict(Contended::File);
         }
         let same_rights = || -> Result<bool> {
-            Ok(same_rights(origin, &theirs.inode) && self.same_xattrs(pair)?)
+            Ok(same_rights(origin, &theirs.inode) && self.same_xattrs(below, pair)?)
         };
         if let Some(reads) = &pair.reads {
             if reads.attributes && !same_rights()? {
@@ -69,7 +73,7 @@ impl<L: Layout> FileSystem<L> {
         if !same_rights()? {
             return conflict(Contended::Attributes);
         }
-        if pair.vnode.kind == FileKind::Directory {
+        if is_directory {
             return self.validate_directory(below, pair);
         }
         if mine.life == Life::Freed || !mine.has_new_content() {
@@ -78,12 +82,17 @@ impl<L: Layout> FileSystem<L> {
         if mine.inode.size != origin.size && theirs.inode.size != origin.size {
             return conflict(Contended::Size);
         }
+        let stored_otherwise = (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0;
         if below.snapshot.is_none() {
-            return Ok(()); // it stands on this very file
+            // It stands on this very file. Who locks nothing may have changed it all the
+            // same, but what was changed here must have a place in it.
+            return match theirs.inode.size < origin.size {
+                true => conflict(Contended::Size),
+                false if stored_otherwise => conflict(Contended::Content(0)),
+                false => Ok(()),
+            };
         }
-        if (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0
-            || origin.inline != theirs.inode.inline
-        {
+        if stored_otherwise || origin.inline != theirs.inode.inline {
             return conflict(Contended::Content(0));
         }
         match self.first_difference(pair)? {
@@ -145,7 +154,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(before == now)
     }
 
-    fn same_xattrs(&self, pair: &Pair<'_>) -> Result<bool> {
+    fn same_xattrs(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let bytes = mine.origin().origin.xattr_bytes;
         if bytes != theirs.inode.xattr_bytes {
@@ -153,6 +162,12 @@ impl<L: Layout> FileSystem<L> {
         }
         if bytes == 0 {
             return Ok(true);
+        }
+        if below.snapshot.is_none() {
+            // It stands on this very file, which is locked.
+            let now = || self.store.xattrs(pair.vnode, theirs);
+            let before = mine.origin().xattrs.as_ref();
+            return before.map_or(Ok(true), |before| Ok(*before == now()?));
         }
         let before = self.store.xattrs_below(pair.mine.vnode);
         Ok(before? == self.store.xattrs(pair.vnode, theirs)?)
@@ -218,6 +233,9 @@ impl<L: Layout> FileSystem<L> {
     /// The first block that this file changed and that is not as it was.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>> {
         let mine = &*pair.mine.state;
+        if mine.is_inline() {
+            return self.difference_within(pair, 0, u64::MAX);
+        }
         let mut blocks = mine.dirty.keys().peekable();
         while let Some(&first) = blocks.next() {
             let mut last = first;
@@ -228,13 +246,19 @@ impl<L: Layout> FileSystem<L> {
                 return Ok(Some(block));
             }
         }
-        let ranges: Vec<_> = mine.pending.within(0, u64::MAX).collect();
-        for (from, to, _) in ranges {
+        for (from, to, _) in mine.pending.within(0, u64::MAX) {
             if let Some(block) = self.difference_within(pair, from, to)? {
                 return Ok(Some(block));
             }
         }
-        Ok(None)
+        // A cut within a block leaves no other mark.
+        match mine.inode.size < mine.origin().origin.size {
+            true => {
+                let last = mine.inode.size >> self.store.block_shift;
+                self.difference_within(pair, last, last + 1)
+            }
+            false => Ok(None),
+        }
     }
 
     fn difference_within(&self, pair: &Pair<'_>, from: u64, to: u64) -> Result<Option<u64>> {
