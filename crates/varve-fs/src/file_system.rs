@@ -13,7 +13,8 @@
 //! | `content` | reading, writing, cutting, reserving, copying |
 //! | `names` | looking up, making, removing, moving, listing |
 //! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
-//! | `transactions` | trees of their own, and how they become part of another |
+//! | `isolation` | what private trees stand on, and how they are kept apart: states |
+//! | `transactions` | private trees, and how they become part of another |
 //!
 //! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
 //! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
@@ -22,6 +23,7 @@
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
+use crate::isolation::{Below, Budget, Object, Open, Snapshots};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::locks::Level;
 use crate::memory::passages::{self, Passages};
@@ -35,7 +37,6 @@ use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
-use crate::transactions::{Below, Budget, Object, Open, Snapshots};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
 use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
@@ -57,9 +58,9 @@ pub struct FileSystem<L: Layout> {
     pub(crate) space: SpaceAccount,
     pub(crate) read_ahead: Arc<ReadAhead>,
     /// What a private tree stands on; nothing for the mounted one.
-    pub(crate) below: Option<Below<L>>,
+    pub(crate) below: Option<Below<Self, L>>,
     /// Those that stand on this one.
-    pub(crate) open: Mutex<Open<L>>,
+    pub(crate) open: Mutex<Open<Self>>,
     pub(crate) snapshots: Snapshots<L>,
     /// The locks of transactions, once there are any.
     pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,

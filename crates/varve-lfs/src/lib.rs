@@ -54,6 +54,7 @@ mod statistics;
 mod superblocks;
 mod trim;
 mod tune;
+mod views;
 mod writer;
 
 /// For the model checker, which runs it alone.

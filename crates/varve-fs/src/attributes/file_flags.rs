@@ -24,9 +24,9 @@ use crate::attributes::permission::permit_owner;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
+use crate::isolation::{self, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
-use crate::transactions::{self, Part};
 use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
 use std::sync::Arc;
@@ -204,7 +204,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::file_flags`].
     pub fn flags_and_project(&self, ino: InodeNo) -> Result<(FileFlags, u32)> {
         let vnode = self.vnode(ino)?;
-        self.uses(&vnode, Part::Attributes, transactions::Access::Read)?;
+        self.uses(&vnode, Part::Attributes, isolation::Access::Read)?;
         let state = vnode.read();
         state.live()?;
         Ok((FileFlags::from_bits(state.inode.flags), state.inode.project))
@@ -226,7 +226,7 @@ impl<L: Layout> FileSystem<L> {
         project: Option<u32>,
     ) -> Result<()> {
         let (new, vnode) = (new.bits(), self.vnode(ino)?);
-        self.uses(&vnode, Part::Attributes, transactions::Access::Write)?;
+        self.uses(&vnode, Part::Attributes, isolation::Access::Write)?;
         match vnode.kind {
             FileKind::Directory => {}
             FileKind::Regular if new & OF_DIRECTORIES == 0 => {}

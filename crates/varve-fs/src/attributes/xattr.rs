@@ -7,9 +7,9 @@ use crate::attributes::file_flags::may_rewrite;
 use crate::attributes::permission::{READ, WRITE, permit_owner};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
-use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo};
 use std::sync::{Arc, OnceLock};
 

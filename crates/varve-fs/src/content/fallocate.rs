@@ -8,11 +8,11 @@ use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Part};
 use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
 use crate::memory::vnode::{State, Vnode, adjust};
-use crate::transactions::{Access, Part};
 use crate::types::{InodeNo, Timestamp};
 use std::sync::Arc;
 

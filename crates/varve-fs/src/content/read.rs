@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::memory::read_ahead::Plan;
 use crate::memory::store::Store;
@@ -15,7 +16,6 @@ use crate::memory::vnode::{Ground, ReadState, State, Vnode};
 use crate::options::Atime;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -3,9 +3,9 @@
 use crate::attr::Whence;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
-use crate::transactions::{Access, Part};
 use crate::types::InodeNo;
 
 const LOOK_BLOCKS: u64 = 1024;

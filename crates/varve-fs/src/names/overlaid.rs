@@ -3,12 +3,12 @@
 use crate::directory::{self, Emit};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::memory::name_changes::{Below, Found, NameChange};
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, State, Vnode};
 use crate::names::directory_blocks::Searched;
-use crate::transactions::{Access, Part};
 use crate::types::Timestamp;
 use std::sync::Arc;
 

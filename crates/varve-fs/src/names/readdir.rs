@@ -3,8 +3,8 @@
 use crate::attr::Entry;
 use crate::error::Result;
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
-use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo};
 
 /// Entries taken out of a directory under its lock at a time.

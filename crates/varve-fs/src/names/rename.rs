@@ -16,6 +16,7 @@ use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{State, Vnode, WriteState};
@@ -23,7 +24,6 @@ use crate::names::lookup::LINKS_MAX;
 use crate::names::rename_rules::{Names, check_request};
 use crate::planted::{self, Planted};
 use crate::statistics::count;
-use crate::transactions::{Access, Part};
 use crate::types::{FileKind, InodeNo, Timestamp};
 use std::sync::Arc;
 

@@ -1,12 +1,10 @@
 //! Making a private tree, and ending it.
 
-use super::ground::{Below, Snapshot};
-use super::isolation::Kind;
-use super::locking::Locking;
-use super::{Isolation, Transaction, TransactionOptions};
+use super::{Below, Isolation, Transaction, TransactionOptions};
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Kind, Locking, Snapshot};
 use crate::layout::Layout;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
@@ -20,22 +18,6 @@ use std::sync::{Arc, OnceLock, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
 use varve_locks::LockTable;
-
-/// The transactions of a mounted tree.
-pub(crate) struct Open<L: Layout> {
-    trees: Vec<Weak<FileSystem<L>>>,
-    /// The volume is being unmounted.
-    closed: bool,
-}
-
-impl<L: Layout> Default for Open<L> {
-    fn default() -> Self {
-        Open {
-            trees: Vec::new(),
-            closed: false,
-        }
-    }
-}
 
 impl<L: Layout> FileSystem<L> {
     /// Begins a transaction; one within it, in a transaction's tree.

@@ -1,15 +1,14 @@
 //! The steps of a commit, and its locks (`docs/transactions.md`, "Commit").
 
+use super::Below;
 use super::changes::{Changes, Mine};
-use super::ground::Below;
-use super::isolation::Kind;
 use super::merge::FilePlan;
-use super::reads::FileReads;
 use super::room::Merge;
 use crate::epochs::capture::Take;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{FileReads, Kind};
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};

@@ -1,72 +1,17 @@
 //! What a private tree stands on.
 
-use super::isolation::Kind;
+use super::Below;
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
-use crate::layout::{Cause, Layout, Position, Usage};
+use crate::isolation::Snapshot;
+use crate::layout::{Cause, Layout};
 use crate::memory::private::Private;
-use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::types::{InodeNo, SnapshotNo, Version, View};
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Weak};
-use varve_device::sync::Mutex;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64};
-
-/// See the module's head.
-pub(crate) struct Below<L: Layout> {
-    /// The tree of which a commit makes it a part.
-    pub target: Arc<FileSystem<L>>,
-    /// The snapshot it stands on, and the last group in that; on the target itself, if
-    /// there is none.
-    pub snapshot: Option<(SnapshotNo, Position)>,
-    /// That snapshot, until the end.
-    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
-    /// What the tree took at the beginning.
-    pub usage: Usage,
-    /// What it counts for in the target's budget.
-    pub charged: AtomicU64,
-    /// How it is isolated.
-    pub kind: Kind,
-    /// It takes no more changes.
-    pub ended: AtomicBool,
-    /// Numbers that were free, and are another file's in the snapshot.
-    pub put_aside: Mutex<Vec<InodeNo>>,
-}
-
-impl<L: Layout> Below<L> {
-    /// Nothing more is done in it.
-    pub fn is_over(&self) -> bool {
-        self.ended.load(SeqCst) || self.is_doomed()
-    }
-
-    /// It has not got a lock.
-    pub fn is_doomed(&self) -> bool {
-        match &self.kind {
-            Kind::Locking(locking) => locking.doomed.load(SeqCst),
-            Kind::Snapshot | Kind::Serializable(_) => false,
-        }
-    }
-}
-
-/// A state of the layout that is held.
-pub(crate) struct Snapshot<L: Layout> {
-    store: Arc<Store<L>>,
-    pub number: SnapshotNo,
-    /// The last group in it.
-    pub position: Position,
-}
-
-impl<L: Layout> Drop for Snapshot<L> {
-    fn drop(&mut self) {
-        self.store.layout.release_snapshot(self.number);
-    }
-}
-
-/// The newest snapshot, for whoever begins while nothing has changed.
-pub(crate) type Snapshots<L> = Mutex<Weak<Snapshot<L>>>;
+use crate::types::{InodeNo, Version, View};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl<L: Layout> FileSystem<L> {
     /// Holds the newest tree: everything that waits is appended, as one group, and

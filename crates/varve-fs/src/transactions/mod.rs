@@ -8,9 +8,8 @@
 //! |---|---|
 //! | `begin.rs` | making a private tree, and ending it |
 //! | `ground.rs` | what it stands on: snapshots, inodes taken from below |
-//! | `isolation.rs` | what operations tell of what they use |
-//! | `reads.rs` | what a serializable one has read |
-//! | `locking.rs` | locks |
+//! | `uses.rs` | what operations tell of what they use |
+//! | `locking.rs` | the locks of a part, and what the ground has of it then |
 //! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | what a private tree may take |
 //! | `changes.rs` | what a private tree changed, and what that takes |
@@ -25,13 +24,12 @@ mod begin;
 mod changes;
 mod commit;
 mod ground;
-mod isolation;
 mod locking;
 mod merge;
 mod names;
 mod outsider;
-mod reads;
 mod room;
+mod uses;
 mod validate;
 
 use crate::error::Result;
@@ -41,13 +39,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use begin::Open;
 pub use commit::{Changed, Ticket};
-pub(crate) use ground::{Below, Snapshots};
-pub(crate) use isolation::{Access, Part};
-pub(crate) use locking::Object;
-pub(crate) use outsider::Outsider;
-pub(crate) use room::Budget;
+
+/// What a private tree stands on.
+type Below<L> = crate::isolation::Below<FileSystem<L>, L>;
 
 /// How a transaction is isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,25 +1,15 @@
 //! Operations of the mounted tree on protected files: each is a small locking
 //! transaction of its own.
 
-use super::isolation::{Access, Part};
-use super::locking::{Locking, Object};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Locking, Object, Outsider, Part};
 use crate::layout::Layout;
 use crate::memory::vnode::Vnode;
 use std::sync::Arc;
 use varve_device::sync::atomic::AtomicBool;
 use varve_locks::LockTable;
-
-/// The locks of one operation, until it is dropped.
-pub(crate) struct Outsider(Locking);
-
-impl Drop for Outsider {
-    fn drop(&mut self) {
-        self.0.table.end(self.0.owner);
-    }
-}
 
 impl<L: Layout> FileSystem<L> {
     /// Waits for the locks that transactions hold on these parts of files, those of
@@ -61,7 +51,7 @@ impl<L: Layout> FileSystem<L> {
                         doomed: AtomicBool::new(false),
                     })
                 });
-                match outsider.0.take(self, vnode, part, *access) {
+                match outsider.0.take(&self.store, vnode, part, *access) {
                     Ok(()) => {}
                     // Whoever it met goes first.
                     Err(Error::Deadlock) => continue 'again,

@@ -4,39 +4,18 @@
 //! refused if the volume is full already, or if all private trees of the mount
 //! together would take more memory than they may.
 
+use super::Below;
 use super::changes::Price;
-use super::ground::Below;
 use crate::account::{Coming, Operation, SpaceAccount, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Unwritten, Usage};
 use crate::locks::assert_none;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use varve_device::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A merge that adds nothing to the tree and makes so little wait is as sure to go
 /// through as a removal is.
 const SMALL_BYTES: u64 = 64 << 10;
-
-/// Bytes of memory for what private trees have changed.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    taken: AtomicU64,
-    bytes: u64,
-}
-
-impl Budget {
-    pub fn new(bytes: u64) -> Self {
-        Budget {
-            taken: AtomicU64::new(0),
-            bytes,
-        }
-    }
-
-    pub fn gave_back(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// A merge under way: its operation, and what it makes wait.
 pub(super) struct Merge<'a> {

@@ -4,13 +4,13 @@
 //! Where that cannot be told, as of a block that waits in memory, the bytes are
 //! compared.
 
+use super::Below;
 use super::changes::Mine;
 use super::commit::Pair;
-use super::ground::Below;
-use super::reads::FileReads;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
+use crate::isolation::FileReads;
 use crate::layout::{BlockPointer, Layout};
 use crate::memory::overlay::Cover;
 use crate::memory::private::Private;

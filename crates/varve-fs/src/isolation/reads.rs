@@ -1,6 +1,6 @@
 //! What a serializable transaction has read: it must be what it was at the commit, too.
 
-use super::isolation::{Access, Part};
+use super::{Access, Part};
 use crate::directory;
 use crate::layout::Layout;
 use crate::memory::store::Store;
