@@ -544,7 +544,7 @@ fn names_are_spelled_anew() {
 }
 
 /// Lists in pieces, and changes something after each.
-fn listed(fs: &Fs, directory: InodeNo, mut between: impl FnMut(usize)) -> Vec<String> {
+fn listed(fs: &Fs, directory: InodeNo, mut between: impl FnMut(&[String])) -> Vec<String> {
     let mut all = Vec::new();
     let mut after = 2;
     loop {
@@ -558,7 +558,7 @@ fn listed(fs: &Fs, directory: InodeNo, mut between: impl FnMut(usize)) -> Vec<St
         if all.len() == before {
             return all;
         }
-        between(all.len());
+        between(&all);
     }
 }
 
@@ -583,7 +583,13 @@ fn a_listing_goes_on_while_its_directory_changes() {
             exchange: true,
             ..plain
         };
-        let all = listed(fs, home, |seen| {
+        let all = listed(fs, home, |all| {
+            let (seen, last) = (all.len(), &all[all.len() - 1]);
+            let over = format!("over{depth}-{seen}");
+            fs.t_create(home, &over);
+            // The very one at which the listing goes on.
+            fs.rename(&root, home, over.as_bytes(), home, last.as_bytes(), plain)
+                .unwrap();
             let new = format!("new{depth}-{seen}");
             fs.t_create(home, &new);
             // Names n0 to n199 exist throughout, though they come to lead elsewhere.
