@@ -216,3 +216,28 @@ fn freezing_is_refused_by_the_kernel() {
     assert_eq!(freeze(&m.path("")), Err(Errno::OPNOTSUPP));
     m.finish();
 }
+
+#[test]
+fn files_are_protected_and_shown_to_be() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("log");
+    let text = |path: &str| m.path(path).to_str().unwrap().to_owned();
+    fs::create_dir(m.path("home")).unwrap();
+    fs::write(m.path("file"), b"x").unwrap();
+    let (home, file) = (text("home"), text("file"));
+    varve(["protect", &home, &file]).expect(0, "");
+    fs::write(m.path("home/new"), b"inherits").unwrap();
+    let new = text("home/new");
+    let all = ["protect", "--show", &home, &file, &new];
+    let shown = format!("protected {home}\nprotected {file}\nprotected {new}\n");
+    assert_eq!(varve(all).expect(0, "").out, shown);
+    varve(["protect", "--off", &file]).expect(0, "");
+    let shown = format!("unprotected {file}\n");
+    assert_eq!(varve(["protect", "--show", &file]).expect(0, "").out, shown);
+    // It is used as before by those who are in no transaction.
+    fs::write(m.path("home/new"), b"again").unwrap();
+    assert_eq!(fs::read(m.path("home/new")).unwrap(), b"again");
+    varve(["protect", "/dev/null"]).expect(1, "no file or directory of a mounted volume");
+}

@@ -197,6 +197,25 @@ fn of_two_that_change_the_same_the_second_has_to_begin_again() {
 }
 
 #[test]
+fn what_was_only_read_conflicts_if_that_is_asked_for() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    for (isolation, code) in [("snapshot", 0), ("serializable", 75)] {
+        fs::write(mount.path("a"), "old").unwrap();
+        let script = "cat a > b";
+        let held = Held::new(&mount, &["--isolation", isolation], script, "");
+        let listed = varve(["txn", "list", &mount.dir]).expect(0, isolation);
+        assert!(listed.out.contains("(bash)"), "{listed:?}");
+        fs::write(mount.path("a"), "new").unwrap();
+        held.finish().expect(code, "");
+        fs::write(mount.path("b"), "").unwrap();
+    }
+    mount.finish();
+}
+
+#[test]
 fn two_at_once_that_change_different_things_both_commit() {
     if no_fuse() {
         return;

@@ -16,6 +16,7 @@
 //! | [`sync`] | the locks and threads of everything above, to be replaced by a model checker's |
 //! | [`workers`] | threads that serve a queue until it is dropped |
 //! | [`lanes`] | values of which each thread uses one |
+//! | [`checksum`] | CRC-32C |
 //! | [`aligned`], [`pool`], [`counters`] | aligned buffers, and a pool of them; counts of requests and bytes |
 //!
 //! Invariants:
@@ -27,6 +28,7 @@
 //! - No `unsafe` but in `file/ring.rs`, which lends memory to the kernel.
 
 pub mod aligned;
+pub mod checksum;
 pub mod clock;
 pub mod counters;
 pub mod crash;
@@ -46,6 +48,7 @@ pub mod sync;
 pub mod workers;
 
 pub use aligned::*;
+pub use checksum::*;
 pub use clock::*;
 pub use counters::*;
 pub use crash::*;

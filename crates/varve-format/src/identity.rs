@@ -29,15 +29,24 @@ pub struct Tune {
 /// Says so if the label has more than 64 bytes.
 pub fn identity(label: &str, seed: Option<u64>) -> Result<Identity, String> {
     let label = padded_label(label)?;
-    let mut rng = match seed {
-        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
-        None => rand::make_rng(),
-    };
+    let mut rng = generator(seed);
     Ok(Identity {
         uuid: uuid_from(&mut rng),
         label,
         hash_seed: rng.next_u64(),
     })
+}
+
+/// The number of a mount, random; the same for the same seed.
+pub fn mount_id(seed: Option<u64>) -> u64 {
+    generator(seed).next_u64()
+}
+
+fn generator(seed: Option<u64>) -> Xoshiro256PlusPlus {
+    match seed {
+        Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
+        None => rand::make_rng(),
+    }
 }
 
 fn uuid_from(rng: &mut impl Rng) -> [u8; 16] {
@@ -50,8 +59,7 @@ fn uuid_from(rng: &mut impl Rng) -> [u8; 16] {
 
 /// A UUID that nobody else has, version 4.
 pub fn random_uuid() -> [u8; 16] {
-    let mut rng: Xoshiro256PlusPlus = rand::make_rng();
-    uuid_from(&mut rng)
+    uuid_from(&mut generator(None))
 }
 
 /// A label as superblocks have it.
@@ -68,6 +76,12 @@ pub fn padded_label(label: &str) -> Result<[u8; 64], String> {
     }
     begin.copy_from_slice(label.as_bytes());
     Ok(padded)
+}
+
+/// Text that is padded with zeros.
+pub fn padded_text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&bytes[..end.unwrap_or(bytes.len())]).into_owned()
 }
 
 /// A UUID as people write it: 32 hexadecimal digits, with hyphens behind the
@@ -119,6 +133,23 @@ pub fn uuid_text(uuid: &[u8; 16]) -> String {
 pub fn tag_of(uuid: &[u8; 16], own: Option<u64>) -> u64 {
     let (first, _) = uuid.as_chunks::<8>();
     own.unwrap_or(u64::from_le_bytes(first[0]))
+}
+
+/// What the superblock of a volume with this tag says once it has another UUID: its
+/// incompatible features, and what it keeps for the tag, which stays what it is.
+/// `own_tag` is the feature that says that something is kept.
+pub fn keeping_tag(tag: u64, uuid: &[u8; 16], incompat: u64, own_tag: u64) -> (u64, u64) {
+    match tag_of(uuid, None) == tag {
+        true => (incompat & !own_tag, 0),
+        false => (incompat | own_tag, tag),
+    }
+}
+
+/// Why a volume is not written that has these features of those which only forbid
+/// that, and which this program does not know.
+pub fn not_to_be_written(unknown: u64) -> Option<String> {
+    (unknown != 0)
+        .then(|| format!("the volume uses features {unknown:#x} that this program can only read"))
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! What the on-disk formats of the layouts share: sectors, checksums, pointers,
-//! inodes, the owner record, what makes a volume this one and no other. Bytes
-//! only: no I/O.
+//! inodes, indexes, the owner record, what makes a volume this one and no other.
+//! Bytes only: no I/O.
 
 pub mod identity;
+pub mod index;
 pub mod inode;
 pub mod owner;
 pub mod pointer;
@@ -11,7 +12,9 @@ pub mod range;
 pub use inode::DiskInode;
 pub use owner::OwnerIdentity;
 pub use pointer::Pointer;
+pub use varve_device::crc32c;
 
+use varve_device::Crc32c;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes in a sector, the unit of addresses and of packing.
@@ -19,11 +22,6 @@ pub const SECTOR: u64 = varve_device::SECTOR;
 
 /// Signature of a volume on the virtual log: other layouts tell what they were given.
 pub const VIRTUAL_LOG_MAGIC: [u8; 8] = *b"VARVEVL\x01";
-
-/// CRC-32C (Castagnoli), the only checksum kind of this version.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
 
 /// The whole structures that `bytes` begin with, as many as there are; what is
 /// left at the end is too short for one.
@@ -42,11 +40,9 @@ pub fn entries_mut<T: FromBytes + IntoBytes + KnownLayout + Unaligned>(
 
 /// CRC-32C over several pieces, as if they were one.
 pub fn crc32c_of(pieces: &[&[u8]]) -> u32 {
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-    for piece in pieces {
-        digest.update(piece);
-    }
-    digest.finalize() as u32
+    let mut crc = Crc32c::default();
+    pieces.iter().for_each(|piece| crc.update(piece));
+    crc.value()
 }
 
 /// Why bytes were refused: the structure, and what about it.

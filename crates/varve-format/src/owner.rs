@@ -4,6 +4,7 @@
 //! operating system keeps second mounts out while the host lives; this record
 //! tells people who held a volume that was not released.
 
+use crate::identity::padded_text;
 use crate::{Malformed, crc32c};
 use zerocopy::little_endian::{I64, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -41,9 +42,34 @@ pub struct OwnerRecord {
 const _: () = assert!(size_of::<OwnerRecord>() == 512);
 
 impl OwnerRecord {
+    /// That of a volume which `owner` has mounted, or had, from `since_ns` on.
+    pub fn of(
+        owner: &OwnerIdentity,
+        volume_tag: u64,
+        mount_id: u64,
+        mounted: bool,
+        since_ns: i64,
+    ) -> Self {
+        let mut record = OwnerRecord {
+            magic: MAGIC.into(),
+            crc: 0.into(),
+            volume_tag: volume_tag.into(),
+            mount_id: mount_id.into(),
+            pid: owner.pid.into(),
+            mounted: u32::from(mounted).into(),
+            since_ns: since_ns.into(),
+            boot_id: [0; 40],
+            host: [0; 64],
+            spare: [0; 368],
+        };
+        fill(&mut record.boot_id, &owner.boot_id);
+        fill(&mut record.host, &owner.host);
+        record.sealed()
+    }
+
     /// With its checksum filled in.
     pub fn sealed(mut self) -> Self {
-        self.crc = U32::new(crc32c(&self.as_bytes()[8..]));
+        self.crc = crc32c(&self.as_bytes()[8..]).into();
         self
     }
 
@@ -65,18 +91,13 @@ impl OwnerRecord {
 
     /// The host's name as text.
     pub fn host_text(&self) -> String {
-        text(&self.host)
+        padded_text(&self.host)
     }
 
     /// The boot identity as text.
     pub fn boot_text(&self) -> String {
-        text(&self.boot_id)
+        padded_text(&self.boot_id)
     }
-}
-
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|&b| b == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
 /// Who mounts.
@@ -88,25 +109,6 @@ pub struct OwnerIdentity {
     pub boot_id: String,
     /// Process.
     pub pid: u32,
-}
-
-/// The owner record of a volume that `owner` has, or had.
-pub fn owned_by(owner: &OwnerIdentity, volume_tag: u64) -> OwnerRecord {
-    let mut record = OwnerRecord {
-        magic: MAGIC.into(),
-        crc: 0.into(),
-        volume_tag: volume_tag.into(),
-        mount_id: 0.into(),
-        pid: owner.pid.into(),
-        mounted: 0.into(),
-        since_ns: 0.into(),
-        boot_id: [0; 40],
-        host: [0; 64],
-        spare: [0; 368],
-    };
-    fill(&mut record.boot_id, &owner.boot_id);
-    fill(&mut record.host, &owner.host);
-    record
 }
 
 fn fill(field: &mut [u8], text: &str) {

@@ -81,6 +81,12 @@ pub enum Error {
     /// The transaction has ended: aborted, or the volume was closed.
     #[error("the transaction has been aborted")]
     Aborted,
+    /// The transaction was part of a deadlock, and the cheapest to abort.
+    #[error("aborted to end a deadlock of transactions")]
+    Deadlock,
+    /// A lock was not to be had within the transaction's time.
+    #[error("aborted: a lock was not to be had in time")]
+    TimedOut,
     /// The transaction would take more memory than transactions may.
     #[error("the transaction is too large for the cache")]
     TransactionTooLarge,
@@ -175,6 +181,8 @@ impl Error {
             Error::Busy => 16,
             Error::Conflict(_) => 11,
             Error::Aborted => 125,
+            Error::Deadlock => 35,
+            Error::TimedOut => 110,
             Error::TransactionTooLarge => 12,
             Error::NotDurable(_) | Error::Damaged { .. } | Error::Device(_) => 5,
         }

@@ -13,7 +13,8 @@
 //! | `content` | reading, writing, cutting, reserving, copying |
 //! | `names` | looking up, making, removing, moving, listing |
 //! | `epochs` | the way to the layout: epochs, captures, commits, write-back |
-//! | `transactions` | trees of their own, and how they become part of another |
+//! | `isolation` | what private trees stand on, and how they are kept apart: states |
+//! | `transactions` | private trees, and how they become part of another |
 //!
 //! See `locks.rs` for the order of locks, `epochs/capture.rs` for what a group holds,
 //! `epochs/commit.rs` for what a caller waits for, `memory/vnode.rs` for what is in
@@ -22,25 +23,26 @@
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
+use crate::isolation::{Below, Budget, Object, Open, Snapshots};
 use crate::layout::{Cause, Group, Item, Layout};
 use crate::locks::Level;
-use crate::memory::passages::Passages;
+use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
 use crate::memory::read_ahead::ReadAhead;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::memory::vnode_table::{Known, VnodeTable};
+use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::{Atime, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
-use crate::transactions::{Below, Budget, Open, Snapshots};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use varve_device::Clock;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use varve_device::sync::{Mutex, RwLock};
+use varve_locks::LockTable;
 
 type Waker = Box<dyn Fn() + Send + Sync>;
 
@@ -56,10 +58,12 @@ pub struct FileSystem<L: Layout> {
     pub(crate) space: SpaceAccount,
     pub(crate) read_ahead: Arc<ReadAhead>,
     /// What a private tree stands on; nothing for the mounted one.
-    pub(crate) below: Option<Below<L>>,
+    pub(crate) below: Option<Below<Self, L>>,
     /// Those that stand on this one.
-    pub(crate) open: Mutex<Open<L>>,
+    pub(crate) open: Mutex<Open<Self>>,
     pub(crate) snapshots: Snapshots<L>,
+    /// The locks of transactions, once there are any.
+    pub(crate) locks: OnceLock<Arc<LockTable<Object>>>,
     pub(crate) budget: Arc<Budget>,
 
     pub(crate) writer: Mutex<Writer>,
@@ -112,26 +116,11 @@ impl<L: Layout> FileSystem<L> {
             Ok(root) => root,
             Err(Error::NotFound) => {
                 usage.inodes += 1;
+                let mode = FileKind::Directory.mode_bits() | 0o755;
                 Inode {
-                    ino: InodeNo::ROOT,
-                    version: 1,
-                    mode: FileKind::Directory.mode_bits() | 0o755,
-                    uid: 0,
-                    gid: 0,
                     nlink: 2,
-                    rdev: 0,
-                    size: 0,
-                    blocks: 0,
-                    sectors: 0,
-                    atime: now,
-                    mtime: now,
-                    ctime: now,
-                    btime: now,
-                    flags: 0,
-                    project: 0,
                     parent: InodeNo::ROOT,
-                    inline: Vec::new(),
-                    xattr_bytes: 0,
+                    ..Inode::new(InodeNo::ROOT, 1, mode, now)
                 }
             }
             Err(error) => return Err(error),
@@ -170,14 +159,15 @@ impl<L: Layout> FileSystem<L> {
         let fs = FileSystem {
             clock,
             level: Level::MOUNTED,
-            table: VnodeTable::new(vnodes, Level::MOUNTED),
-            passages: Passages::new(vnodes),
+            table: VnodeTable::new(vnodes, vnode_table::SHARDS, Level::MOUNTED),
+            passages: Passages::new(vnodes, passages::SHARDS),
             read_times_max: vnodes / 4,
             space: SpaceAccount::new(usage),
             read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
             below: None,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            locks: OnceLock::new(),
             budget: Arc::new(Budget::new(options.stop_access_bytes())),
             store,
             writer: Mutex::new(Writer::new(usage)),
@@ -271,6 +261,11 @@ impl<L: Layout> FileSystem<L> {
     fn load_vnode(&self, ino: InodeNo) -> Result<Arc<Vnode>> {
         if ino < InodeNo::ROOT {
             return Err(Error::Stale); // a layout's own
+        }
+        if let Some(below) = &self.below
+            && below.ended.load(SeqCst)
+        {
+            return Err(Error::Aborted);
         }
         let _loading = self.table.loading(ino);
         match self.table.known(ino) {

@@ -28,8 +28,10 @@ pub mod flags {
     /// Of the root directory: some regular file may have, or have had, a flag
     /// that matters when it is opened.
     pub const GUARDED: u32 = 1 << 9;
+    /// Locking transactions keep others out, too, who are in none.
+    pub const PROTECTED: u32 = 1 << 10;
     /// All of these.
-    pub const KNOWN: u32 = (1 << 10) - 1;
+    pub const KNOWN: u32 = (1 << 11) - 1;
 }
 
 /// Attributes and inline content of one file.
@@ -77,6 +79,38 @@ pub struct Inode {
 }
 
 impl Inode {
+    /// One without content, name and attributes, of user and group 0, with the
+    /// parent 0; `mode` has its type.
+    pub fn new(ino: InodeNo, version: Version, mode: u32, made: Timestamp) -> Self {
+        Inode {
+            ino,
+            version,
+            mode,
+            uid: 0,
+            gid: 0,
+            nlink: 0,
+            rdev: 0,
+            size: 0,
+            blocks: 0,
+            sectors: 0,
+            atime: made,
+            mtime: made,
+            ctime: made,
+            btime: made,
+            flags: 0,
+            project: 0,
+            parent: InodeNo(0),
+            inline: Vec::new(),
+            xattr_bytes: 0,
+        }
+    }
+
+    /// Without a name, or in the middle of a truncate: the next mount goes on with
+    /// it ([`crate::Layout::unfinished`]).
+    pub fn is_unfinished(&self) -> bool {
+        self.nlink == 0 || self.flags & flags::TRUNCATING != 0
+    }
+
     /// What the type bits say.
     ///
     /// # Panics

@@ -249,6 +249,22 @@ pub struct Group {
     pub cause: Cause,
 }
 
+impl Group {
+    /// The numbers whose attributes it has; those that it frees, each with the
+    /// version of its next file.
+    pub fn numbers(&self) -> (Vec<InodeNo>, Vec<(InodeNo, Version)>) {
+        let (mut used, mut freed) = (Vec::new(), Vec::new());
+        for item in &self.items {
+            match item {
+                Item::Inode(inode) => used.push(inode.ino),
+                Item::Freed { ino, next_version } => freed.push((*ino, *next_version)),
+                _ => {}
+            }
+        }
+        (used, freed)
+    }
+}
+
 /// Where a block is: opaque to the file system but for these questions.
 pub trait BlockPointer: Copy + PartialEq + Send + Sync + std::fmt::Debug + 'static {
     /// Sectors stored; for an unwritten block the sectors it reserves.

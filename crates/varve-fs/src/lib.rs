@@ -16,6 +16,7 @@ mod file_system;
 pub mod fuzzing;
 mod hash;
 mod inode;
+mod isolation;
 mod layout;
 mod locks;
 mod maintenance;

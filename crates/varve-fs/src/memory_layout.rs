@@ -15,7 +15,7 @@
 mod state;
 
 use crate::error::{Error, Result};
-use crate::inode::{Inode, flags};
+use crate::inode::Inode;
 use crate::layout::{
     BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
     Waiting,
@@ -218,7 +218,7 @@ impl MemoryLayout {
             .files
             .values()
             .map(|file| &file.inode)
-            .filter(|inode| inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0)
+            .filter(|inode| inode.is_unfinished())
             .map(|inode| inode.ino)
             .collect();
         let volume = Volume {

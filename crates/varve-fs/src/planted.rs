@@ -123,16 +123,6 @@ pub enum Planted {
 }
 
 impl Planted {
-    /// Those that show only between threads.
-    pub const BETWEEN_THREADS: [Planted; 6] = [
-        Planted::WakeUpLost,
-        Planted::FlushCoversLater,
-        Planted::LoadedTwice,
-        Planted::OvertakenFetch,
-        Planted::TrailUnchecked,
-        Planted::EarlierCapture,
-    ];
-
     /// Those of VLFS alone.
     pub const OF_THE_VIRTUAL_LOG: [Planted; 3] = [
         Planted::ChangesForgotten,

@@ -14,7 +14,7 @@ use crate::locks::{Lock, Ranked, assert_none};
 use crate::memory::vnode::Life;
 use crate::statistics::count;
 use std::cell::Cell;
-use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
+use varve_device::sync::atomic::Ordering::Relaxed;
 
 /// What somebody asks for.
 struct Demand {
@@ -274,7 +274,7 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::ReadOnly(reason.clone()));
         }
         if let Some(below) = &self.below {
-            if below.ended.load(SeqCst) {
+            if below.is_over() {
                 return Err(Error::Aborted);
             }
             return below.target.check_writable();

@@ -9,10 +9,34 @@ use std::sync::atomic::AtomicBool;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+/// What asks a process to end.
+const TERMINATION: [i32; 3] = [SIGTERM, SIGINT, SIGHUP];
+
 /// Watches for signals until it is dropped.
 pub struct Watch {
     handle: Handle,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Hands these signals to `serve`, on a thread of its own.
+    ///
+    /// # Errors
+    /// If signals cannot be watched or the thread cannot be started.
+    pub fn start(
+        signals: &[i32],
+        serve: impl FnOnce(&mut Signals) + Send + 'static,
+    ) -> io::Result<Self> {
+        let mut signals = Signals::new(signals)?;
+        let handle = signals.handle();
+        let thread = std::thread::Builder::new()
+            .name("varve-signals".into())
+            .spawn(move || serve(&mut signals))?;
+        Ok(Watch {
+            handle,
+            thread: Some(thread),
+        })
+    }
 }
 
 impl Drop for Watch {
@@ -38,7 +62,7 @@ pub fn unblock() -> io::Result<()> {
 /// # Errors
 /// If signals cannot be watched.
 pub fn note_termination(noted: &Arc<AtomicBool>) -> io::Result<()> {
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
+    for signal in TERMINATION {
         signal_hook::flag::register(signal, Arc::clone(noted))?;
     }
     Ok(())
@@ -53,9 +77,7 @@ pub fn note_termination(noted: &Arc<AtomicBool>) -> io::Result<()> {
 /// # Errors
 /// If signals cannot be watched or the thread cannot be started.
 pub fn unmount_on_termination(unmounter: Unmounter, grace: Duration) -> io::Result<Watch> {
-    let mut signals = Signals::new([SIGTERM, SIGINT, SIGHUP])?;
-    let handle = signals.handle();
-    let watcher = move || {
+    Watch::start(&TERMINATION, move |signals| {
         let mut shutdown: Option<JoinHandle<()>> = None;
         for signal in signals.forever() {
             tracing::info!(signal, "unmounting");
@@ -77,12 +99,5 @@ pub fn unmount_on_termination(unmounter: Unmounter, grace: Duration) -> io::Resu
         if let Some(thread) = shutdown {
             let _ = thread.join();
         }
-    };
-    let thread = std::thread::Builder::new()
-        .name("varve-signals".into())
-        .spawn(watcher)?;
-    Ok(Watch {
-        handle,
-        thread: Some(thread),
     })
 }

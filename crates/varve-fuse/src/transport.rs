@@ -95,7 +95,11 @@ pub fn invalidate_attributes(transport: &dyn Transport, nodeid: u64) -> io::Resu
 ///
 /// # Errors
 /// ENOENT if the kernel does not hold the name.
-pub fn invalidate_entry(transport: &dyn Transport, parent: u64, name: &[u8]) -> io::Result<()> {
+pub(crate) fn invalidate_entry(
+    transport: &dyn Transport,
+    parent: u64,
+    name: &[u8],
+) -> io::Result<()> {
     let body = NotifyInvalEntry {
         parent,
         namelen: name.len() as u32,

@@ -44,6 +44,7 @@ impl Delta {
                     pointer,
                     written_ns: i64::MIN,
                     below,
+                    moved: false,
                 };
                 self.apply_block(geometry, change);
             }

@@ -159,9 +159,18 @@ impl Lfs {
         if clean >= goal + batch {
             return Ok(());
         }
-        let Some(mut cleaning) = self.try_lock_cleaning() else {
+        // Removals must not use up what the cleaner needs to gain anything: not
+        // while another cleans, nor by what is still to be folded.
+        let least = goal / 2 + self.fold_segments();
+        let is_short = purpose == Purpose::Shrink && clean < least;
+        let turn = match is_short {
+            true => self.wait_for_cleaner(0, || self.clean_segments_now() >= least),
+            false => self.try_lock_cleaning(),
+        };
+        let Some(mut cleaning) = turn else {
             return Ok(());
         };
+        let clean = self.clean_segments_now();
         let step = (batch / 2).max(1);
         if cleaning
             .rested_at
@@ -169,10 +178,9 @@ impl Lfs {
         {
             return Ok(());
         }
-        // Removals must not use up what the cleaner needs to gain anything.
-        let urgency = match purpose {
-            Purpose::Shrink if clean < goal / 2 => Urgency::Starved,
-            _ => Urgency::Ahead,
+        let urgency = match is_short {
+            true => Urgency::Starved,
+            false => Urgency::Ahead,
         };
         let outcome = self.gain_segments(&cleaning, urgency, goal + 2 * batch + 1);
         cleaning.rested_at = Some(self.clean_segments_now());

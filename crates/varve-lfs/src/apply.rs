@@ -9,9 +9,9 @@ use crate::format::Pointer;
 use crate::format::index::MAX_BLOCK;
 use crate::format::node::FANOUT;
 use crate::geometry::Geometry;
-use crate::price::FoldPrice;
+use crate::price::{Change, FoldPrice};
 use std::sync::Arc;
-use varve_fs::{InodeNo, Version, flags};
+use varve_fs::{InodeNo, Version};
 
 /// A record: a change that no block expresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,6 +54,8 @@ pub struct BlockChange {
     pub written_ns: i64,
     /// Height of the file's checkpointed index, if known; 0 without nodes.
     pub below: Option<u8>,
+    /// The cleaner moved it.
+    pub moved: bool,
 }
 
 /// Blocks of the inode map that nobody skips.
@@ -85,13 +87,18 @@ impl Delta {
             pointer,
             written_ns,
             below,
+            moved,
         } = change;
+        let change = match moved {
+            true => Change::Move,
+            false => Change::Write,
+        };
         self.note(geometry, ino);
         match self.inode_mut(ino, version).blocks.insert(block, pointer) {
             Some(former) => self.count_block(geometry, &former, -1),
             None => self.held_blocks += 1,
         }
-        self.price_block(geometry, ino, block, below, true);
+        self.price_block(geometry, ino, block, below, change);
         self.count_block(geometry, &pointer, 1);
         self.note_age(geometry, pointer.sector(), written_ns);
     }
@@ -102,12 +109,12 @@ impl Delta {
         ino: InodeNo,
         block: u64,
         below: Option<u8>,
-        grows: bool,
+        change: Change,
     ) {
         self.guessed |= below.is_none();
         self.reprice(geometry, ino, |price| {
             price.rewrite = true;
-            price.block(geometry, block, below, grows);
+            price.block(geometry, block, below, change);
         });
     }
 
@@ -150,7 +157,7 @@ impl Delta {
     pub fn apply_image(&mut self, geometry: &Geometry, placed: PlacedImage, cause: Cause) {
         let inode = &placed.image.inode;
         let (ino, version) = (inode.ino, inode.version);
-        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let unfinished = inode.is_unfinished();
         let bytes = i64::from(geometry.inode_bytes);
         let without_xattrs = inode.xattr_bytes == 0;
         let complete: Option<u8> = placed.image.root.as_ref().map(|root| root.height);
@@ -243,9 +250,9 @@ impl Delta {
         (from, to): (u64, u64),
         below: Option<u8>,
     ) {
-        self.price_block(geometry, ino, from, below, false);
+        self.price_block(geometry, ino, from, below, Change::End);
         if to < MAX_BLOCK {
-            self.price_block(geometry, ino, to, below, false);
+            self.price_block(geometry, ino, to, below, Change::End);
         }
     }
 
@@ -260,7 +267,7 @@ impl Delta {
         self.reprice(geometry, ino, FoldPrice::may_be_full);
         for leaf in from / FANOUT..to.div_ceil(FANOUT) {
             let block = (leaf * FANOUT).max(from);
-            self.price_block(geometry, ino, block, below, true);
+            self.price_block(geometry, ino, block, below, Change::Write);
             self.reserved_leaves += 1;
         }
     }

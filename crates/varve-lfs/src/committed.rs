@@ -9,6 +9,7 @@ use crate::delta::{Answer, Delta, InodeDelta, RangeState};
 use crate::error::{Error, Result};
 use crate::format::Pointer;
 use crate::format::ifile::{ImapState, InodePlace};
+use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::geometry::Geometry;
 use crate::reader::{Reader, Tree};

@@ -245,6 +245,8 @@ pub struct Delta {
     pub file_fold_bytes: u64,
     /// Index nodes among them that may have been there before.
     pub old_nodes: u64,
+    /// Of these, nodes that may not.
+    pub perhaps_new: u64,
     /// Leaves that reservations covered: what they store says nothing of what
     /// they may grow to.
     pub reserved_leaves: u64,
@@ -375,10 +377,13 @@ impl Delta {
     ) {
         if let Some(entry) = self.inodes.get_mut(&ino.0) {
             let entry = Arc::make_mut(entry);
-            let before = (entry.price.bytes(geometry), entry.price.old_nodes());
-            change(&mut entry.price);
-            self.file_fold_bytes = self.file_fold_bytes + entry.price.bytes(geometry) - before.0;
-            self.old_nodes = self.old_nodes + entry.price.old_nodes() - before.1;
+            let price = &mut entry.price;
+            let (bytes, (old, new)) = (price.bytes(geometry), price.old_nodes());
+            change(price);
+            let now = price.old_nodes();
+            self.file_fold_bytes = self.file_fold_bytes + price.bytes(geometry) - bytes;
+            self.old_nodes = self.old_nodes + now.0 - old;
+            self.perhaps_new = self.perhaps_new + now.1 - new;
             self.tallest = self.tallest.max(entry.price.height());
         }
     }

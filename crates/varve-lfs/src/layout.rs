@@ -1,6 +1,7 @@
 //! The seam: [`varve_fs::Layout`] for the log.
 
 use crate::apply::Record;
+use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::format::{Pointer, SECTOR};
 use crate::lfs::Lfs;
@@ -165,22 +166,7 @@ impl Layout for Lfs {
             return Err(varve_fs::Error::ReadOnly(reason));
         }
         let _under_way = self.control.way.begin();
-        let freed: Vec<(InodeNo, Version)> = group
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Freed { ino, next_version } => Some((*ino, *next_version)),
-                _ => None,
-            })
-            .collect();
-        let images: Vec<InodeNo> = group
-            .items
-            .iter()
-            .filter_map(|item| match item {
-                Item::Inode(inode) => Some(inode.ino),
-                _ => None,
-            })
-            .collect();
+        let (used, freed) = group.numbers();
         let items: Vec<LogItem> = group.items.into_iter().map(log_item).collect();
         // It can do without: what is wrong with the device, the append will meet.
         if let Err(error) = self.stock_holes(&items) {
@@ -190,7 +176,7 @@ impl Layout for Lfs {
             .write_group(items, GroupKind::User, Some(group.usage))?
             .expect("only the cleaner's groups are refused");
         let mut allocator = self.allocator.lock();
-        images.into_iter().for_each(|ino| allocator.used(ino));
+        used.into_iter().for_each(|ino| allocator.used(ino));
         freed
             .into_iter()
             .for_each(|(ino, version)| allocator.freed(ino, version));

@@ -54,6 +54,7 @@ mod statistics;
 mod superblocks;
 mod trim;
 mod tune;
+mod views;
 mod writer;
 
 /// For the model checker, which runs it alone.
@@ -86,7 +87,7 @@ pub mod internal {
     pub use crate::committed::Lookup;
     pub use crate::delta::{Answer, Delta, InodeDelta, RangeState};
     pub use crate::durability::Durability;
-    pub use crate::format::index::{MAX_BLOCK, span};
+    pub use crate::format::index::{INDEX, Index, MAX_BLOCK};
     pub use crate::heads::{LogEnd, is_entered, place_of};
     pub use crate::hold::{HeldSegment, Hold};
     pub use crate::log::{GroupKind, LogItem};

@@ -304,25 +304,14 @@ pub fn first_record(superblock: &Superblock, now_ns: i64) -> CheckpointRecord {
     let now = Timestamp::from_ns(now_ns);
     let ifile = InodeImage {
         inode: Inode {
-            ino: InodeNo::IFILE,
-            version: 0,
-            mode: FileKind::Regular.mode_bits() | 0o400,
-            uid: 0,
-            gid: 0,
             nlink: 1,
-            rdev: 0,
             size: IMAP_OFFSET,
-            blocks: 0,
-            sectors: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
-            flags: 0,
-            project: 0,
-            parent: InodeNo(0),
-            inline: Vec::new(),
-            xattr_bytes: 0,
+            ..Inode::new(
+                InodeNo::IFILE,
+                0,
+                FileKind::Regular.mode_bits() | 0o400,
+                now,
+            )
         },
         root: Some(Root::default()),
         xattrs: Pointer::NONE,

@@ -6,7 +6,7 @@ use crate::control::state::CleanerState;
 use crate::durability::Durability;
 use crate::error::Result;
 use crate::format::SECTOR;
-use crate::format::owner::{OwnerRecord, owned_by};
+use crate::format::owner::OwnerRecord;
 use crate::geometry::Geometry;
 use crate::inodes::InodeAllocator;
 use crate::lfs::{Lfs, MountOptions};
@@ -20,8 +20,6 @@ use crate::snapshots::Snapshots;
 use crate::statistics::Counters;
 use crate::superblocks;
 use quick_cache::sync::Cache;
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::HashSet;
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -29,6 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::Mutex;
 use varve_device::{BufferPool, Clock, Device};
+use varve_format::identity::{mount_id, not_to_be_written};
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
 
@@ -160,11 +159,7 @@ impl Lfs {
         }
         let live = &mut recovered.committed.get_mut().live;
         live.neighbours_unknown = !live.inodes.is_empty();
-        let mut rng = match options.seed {
-            Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed),
-            None => rand::make_rng(),
-        };
-        let mount_id = rng.next_u64();
+        let mount_id = mount_id(options.seed);
         let next_serial = recovered.report.checkpoint + 1;
         let threads = match read_only {
             None => options.write_threads,
@@ -252,14 +247,10 @@ impl Lfs {
     /// Of the device.
     pub fn write_owner(&self, mounted: bool) -> Result<()> {
         let mount_id = self.log.lock().mount_id;
-        let record = OwnerRecord {
-            mount_id: mount_id.into(),
-            mounted: u32::from(mounted).into(),
-            since_ns: self.clock.now_ns().into(),
-            ..owned_by(&self.options.owner, self.volume_tag)
-        };
+        let (owner, tag) = (&self.options.owner, self.volume_tag);
+        let record = OwnerRecord::of(owner, tag, mount_id, mounted, self.clock.now_ns());
         let mut bytes = vec![0; self.geometry.write_unit as usize];
-        bytes[..512].copy_from_slice(record.sealed().as_bytes());
+        bytes[..512].copy_from_slice(record.as_bytes());
         let offset = self.superblock.owner_offset.get();
         let buffers = [IoSlice::new(&bytes)];
         write_patiently(&*self.device, &self.counters, offset, &buffers)?;
@@ -291,17 +282,11 @@ fn read_only_reason(
     let features = found.superblock.read_only_compat.get();
     let unknown = features & !crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
     if options.read_only {
-        Some("mounted read-only".into())
-    } else if unknown != 0 {
-        Some(format!(
-            "it uses features {unknown:#x} that this program can only read"
-        ))
-    } else {
-        found
-            .disagreement
-            .clone()
-            .or_else(|| damage.first().cloned())
+        return Some("mounted read-only".into());
     }
+    not_to_be_written(unknown)
+        .or_else(|| found.disagreement.clone())
+        .or_else(|| damage.first().cloned())
 }
 
 fn allocator_after(committed: &crate::committed::Committed) -> InodeAllocator {

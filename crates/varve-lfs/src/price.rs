@@ -3,7 +3,7 @@
 
 mod file;
 
-pub use file::{FoldPrice, inode_price};
+pub use file::{Change, FoldPrice, inode_price};
 
 use crate::format::Pointer;
 use crate::geometry::Geometry;

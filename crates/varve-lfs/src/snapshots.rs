@@ -5,23 +5,23 @@
 //! it may refer to are not opened anew while it is held (`segments/pins.rs`). After a
 //! crash nothing is left of it.
 
-use crate::committed::{Committed, Lookup};
-use crate::error::Error;
-use crate::lfs::Lfs;
-use crate::locks::{Rank, RankedRwLock};
+use crate::committed::Committed;
+use crate::locks::RankedRwLock;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Acquire};
-use varve_fs::{SnapshotNo, View};
+use varve_fs::SnapshotNo;
 
 /// A state of the log.
-struct Snapshot {
-    committed: RankedRwLock<Committed>,
-    broken: Arc<AtomicBool>,
+pub(crate) struct Snapshot {
+    pub committed: RankedRwLock<Committed>,
+    pub broken: Arc<AtomicBool>,
 }
 
 impl Snapshot {
-    fn check(&self) -> varve_fs::Result<()> {
+    /// # Errors
+    /// `Aborted` if it has been given up.
+    pub fn check(&self) -> varve_fs::Result<()> {
         match self.broken.load(Acquire) {
             true => Err(varve_fs::Error::Aborted),
             false => Ok(()),
@@ -32,64 +32,6 @@ impl Snapshot {
 /// Those that are held.
 #[derive(Default)]
 pub(crate) struct Snapshots {
-    held: BTreeMap<SnapshotNo, Arc<Snapshot>>,
-    taken: u64,
-}
-
-impl Lfs {
-    /// Answers for [`varve_fs::Layout::snapshot`]. Takes as long as the live delta has
-    /// inodes.
-    pub(crate) fn take_snapshot(&self) -> SnapshotNo {
-        let mut snapshots = self.snapshots.lock();
-        snapshots.taken += 1;
-        let number = SnapshotNo(snapshots.taken);
-        let committed = self.committed.read();
-        let layers = Committed {
-            base: Arc::clone(&committed.base),
-            frozen: committed.frozen.clone(),
-            live: committed.live.readable(),
-            usage: committed.usage,
-        };
-        // Of the same moment: nothing that lives can be given back in between.
-        let broken = self.segments.lock().pin(number.0);
-        drop(committed);
-        let snapshot = Snapshot {
-            committed: RankedRwLock::new(Rank::Committed, layers),
-            broken,
-        };
-        snapshots.held.insert(number, Arc::new(snapshot));
-        number
-    }
-
-    /// Answers for [`varve_fs::Layout::release_snapshot`].
-    pub(crate) fn let_go_of_snapshot(&self, number: SnapshotNo) {
-        let gone = self.snapshots.lock().held.remove(&number);
-        drop(gone);
-        self.segments.lock().unpin(number.0);
-        self.control.tell_gain();
-    }
-
-    /// Looks at the state that `view` names.
-    ///
-    /// # Errors
-    /// `Aborted` for a snapshot that has been given up; what `look` fails with.
-    pub(crate) fn look_in<T>(
-        &self,
-        view: View,
-        look: impl FnOnce(&Lookup<'_>) -> Result<T, Error>,
-    ) -> varve_fs::Result<T> {
-        let View::Snapshot(number) = view else {
-            return Ok(look(&self.lookup())?);
-        };
-        let snapshot = self.snapshots.lock().held.get(&number).cloned();
-        let snapshot = snapshot.ok_or(varve_fs::Error::Aborted)?;
-        snapshot.check()?;
-        let found = look(&Lookup {
-            committed: &snapshot.committed,
-            ..self.lookup()
-        });
-        // What was read while it was broken proves nothing.
-        snapshot.check()?;
-        Ok(found?)
-    }
+    pub held: BTreeMap<SnapshotNo, Arc<Snapshot>>,
+    pub taken: u64,
 }

@@ -8,7 +8,7 @@ use crate::format::Superblock;
 use crate::format::superblock::KNOWN_READ_ONLY_COMPAT;
 use crate::superblocks;
 use varve_device::Device;
-use varve_format::identity::{Tune, padded_label};
+use varve_format::identity::{Tune, not_to_be_written, padded_label};
 
 /// The superblock that an offline change begins with: of all whole copies one of
 /// the highest generation, so that a change which was interrupted is completed.
@@ -18,12 +18,7 @@ use varve_format::identity::{Tune, padded_label};
 pub(crate) fn to_be_changed(device: &dyn Device) -> Result<Superblock> {
     let superblock = superblocks::newest(device)?;
     let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
-    match unknown {
-        0 => Ok(superblock),
-        _ => Err(Error::Unfit(format!(
-            "the volume uses features {unknown:#x} that this program can only read"
-        ))),
-    }
+    not_to_be_written(unknown).map_or(Ok(superblock), |reason| Err(Error::Unfit(reason)))
 }
 
 /// Changes the label or the UUID. A power cut leaves the old ones or the new

@@ -383,6 +383,7 @@ fn every_number_is_what_the_document_says() {
             varve_fs::flags::PROJECT_INHERIT.into(),
         ),
         ("inode.GUARDED", varve_fs::flags::GUARDED.into()),
+        ("inode.PROTECTED", varve_fs::flags::PROTECTED.into()),
         ("inode.ROOT", inode_flags::ROOT.into()),
         ("usage.SUSPECT", usage_flags::SUSPECT.into()),
         ("usage.DATA_ONLY", usage_flags::DATA_ONLY.into()),

@@ -75,26 +75,15 @@ fn inode(ino: InodeNo, version: u32, blocks: u64) -> Inode {
         seconds: 5,
         nanos: 6,
     };
+    let mode = FileKind::Regular.mode_bits() | 0o644;
     Inode {
-        ino,
-        version,
-        mode: FileKind::Regular.mode_bits() | 0o644,
         uid: 1,
         gid: 2,
         nlink: 1,
-        rdev: 0,
         size: blocks * 4096,
         blocks,
         sectors: blocks * 8,
-        atime: now,
-        mtime: now,
-        ctime: now,
-        btime: now,
-        flags: 0,
-        project: 0,
-        parent: InodeNo(0),
-        inline: Vec::new(),
-        xattr_bytes: 0,
+        ..Inode::new(ino, version, mode, now)
     }
 }
 

@@ -86,8 +86,6 @@ pub mod answer {
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
-    /// Too long.
-    pub const ERR_TOO_BIG: u32 = (1 << 31) + 9;
 }
 
 /// What can be told about an export.

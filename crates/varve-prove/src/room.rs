@@ -13,7 +13,8 @@
 //!   and cleaning can provide it; otherwise it is admitted under R1 alone. What nobody
 //!   needs (a checkpoint by the clock, idle cleaning) leaves a batch or is not done.
 //! - R5. Cleaned are the segments that take least, several for each pair of
-//!   checkpoints, and only where the batch gains more than it writes.
+//!   checkpoints, and only where the batch gains more than it writes. A block of the
+//!   map that several moves change is priced once.
 //!
 //! [`log`] is the log in slots: images of files, one directory, the inode map, the usage
 //! table; it knows which segment each lies in, and nothing else. [`rules`] admits and

@@ -133,6 +133,64 @@ fn larger_volumes_are_emptied_with_two_generations_of_metadata_in_the_batch() {
     }
 }
 
+/// Blocks that change when something is moved, as the map's and index nodes, count
+/// twice: a quarter of them is too little, and so is half.
+#[test]
+fn what_a_move_changes_counts_twice() {
+    let seed = announce_seed("what_a_move_changes", 1);
+    for (segments, slots, files) in [(16, 8, 70), (14, 6, 44)] {
+        let geometry = Geometry {
+            segments,
+            slots,
+            per_map: 4,
+            per_directory: 60,
+            files,
+            largest: 1,
+        };
+        for life in 0..scaled(1) {
+            let with = |rules: Rules| filled(geometry, &rules, &mut Random::new(seed + life));
+            let full = with(Rules::new(batch_for(4), 0));
+            let kept = batch_for(2 + full.directories());
+            let refused = [1, 2, 8].map(|quarters| {
+                let rules = Rules::new(kept + full.maps() * quarters / 4, 0);
+                let hunt = explore_from(with(rules), rules, Limits::hunt(60));
+                told(&format!("{geometry:?}, {quarters} quarters"), &hunt);
+                hunt.broken.is_some()
+            });
+            assert_eq!(refused, [true, true, false]);
+        }
+    }
+}
+
+/// Directory blocks need no room of their own where floor and slack let a batch gain
+/// wherever the dead slots are: moving one changes no other block of a directory.
+#[test]
+fn directories_need_no_floor_of_their_own_where_a_batch_gains() {
+    let seed = announce_seed("directories_need_no_floor", 1);
+    let geometry = Geometry {
+        segments: 16,
+        slots: 8,
+        per_map: 60,
+        per_directory: 4,
+        files: 70,
+        largest: 1,
+    };
+    for floor in [16, 20, 24] {
+        let rules = Rules::new(floor, slack_for(floor, &geometry, 2));
+        for life in 0..2 * scaled(1) {
+            let full = filled(geometry, &rules, &mut Random::new(seed + life));
+            let directories = full.directories();
+            let hunt = explore_from(full, rules, Limits::hunt(60));
+            told(
+                &format!("{rules:?}, {directories} blocks of directories"),
+                &hunt,
+            );
+            assert_eq!(hunt.broken, None);
+            assert!(directories * 2 > floor / 2);
+        }
+    }
+}
+
 /// A full volume is overwritten for ever if floor and slack together let a batch gain
 /// wherever its dead slots are; with the floor alone most of it is refused, and no
 /// removal.

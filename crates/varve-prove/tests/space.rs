@@ -64,7 +64,12 @@ fn a_volume_on_the_log_can_always_be_emptied() {
 /// index nodes were a tenth to a third of what lived.
 #[test]
 fn removed_below_tall_indexes() {
-    for seed in [10146870817692241442, 16982695226642370522] {
+    let drawn = [
+        10146870817692241442,
+        16982695226642370522,
+        14612459110836239430,
+    ];
+    for seed in drawn {
         let report = run(&Case::draw(seed), &Logs).unwrap_or_else(|failure| panic!("{failure}"));
         assert!(report.removed > 0);
     }

@@ -6,6 +6,9 @@
 //! at its worst ([`Prices`]); what has been written back is known. As every copy
 //! of everything that waits must fit beside what lives, a group always finds
 //! room once older versions are freed.
+//!
+//! The log's accounts (`varve-lfs/src/space`) are of segments, and of what cleaning
+//! can gain. Nothing needs to be cleaned here before it is written over.
 
 use crate::Vlfs;
 use crate::error::{Error, Result};

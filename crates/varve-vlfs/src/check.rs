@@ -11,6 +11,7 @@ use crate::{Vlfs, VlfsRecovery};
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;
+use varve_format::index::Index;
 use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage};
 use varve_vlog::Medium;
 
@@ -91,11 +92,11 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
             Ok(image) => {
                 // What has changed since has no entry of its own yet.
                 let folded = !tables.images.contains_key(&ino);
-                if folded && image.unfinished() != entry.unfinished() {
+                if folded && image.inode.is_unfinished() != entry.unfinished() {
                     checked.tell(format!(
                         "inode {ino}: the inode map says unfinished: {}, the inode {}",
                         entry.unfinished(),
-                        image.unfinished()
+                        image.inode.is_unfinished()
                     ));
                 }
                 if let Err(error) = content(&volume, &tables, &image, data, &mut checked) {

@@ -10,6 +10,7 @@ use crate::space::Bits;
 use crate::writer::Writer;
 use std::io::IoSlice;
 use std::sync::Arc;
+use varve_device::Crc32c;
 use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_vlog::recovery::Threaded;
 use varve_vlog::{Access, Medium};
@@ -35,14 +36,14 @@ impl Vlfs {
         let region = usize::from(of(1) < of(0));
         let serial = of(0).max(of(1)) + 1;
         writer.checkpoints[region] = None;
-        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+        let mut crc = Crc32c::default();
         let head = measures.checkpoint_block(region);
         let bits = &writer.space.tree.0;
         let map = self.tables.read().map.clone();
         let mut at = measures.block_byte(head + 1);
         for body in [&bits[..], map.as_bytes()] {
             for part in body.chunks(PART) {
-                digest.update(part);
+                crc.update(part);
                 let padded = part.len().next_multiple_of(measures.block_bytes as usize);
                 let mut bytes = part.to_vec();
                 bytes.resize(padded, 0);
@@ -61,7 +62,7 @@ impl Vlfs {
             entries: (map.len() as u64).into(),
             totals: Totals::new(writer.usage, writer.stored),
             written_ns: self.clock.now_ns().into(),
-            body_crc: (digest.finalize() as u32).into(),
+            body_crc: crc.value().into(),
             empty: 0.into(),
             long_xattrs: (writer.long_xattrs + 1).into(),
         };
@@ -136,13 +137,13 @@ pub(super) fn read_body(
         return Ok((bits, Vec::new()));
     }
     let head = measures.checkpoint_block(region);
-    let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    let mut crc = Crc32c::default();
     let mut read = |at: &mut u64, part: &mut [u8]| -> Result<()> {
         let padded = part.len().next_multiple_of(measures.block_bytes as usize);
         let mut bytes = vec![0; padded];
         store.read_patiently(*at, &mut bytes)?;
         part.copy_from_slice(&bytes[..part.len()]);
-        digest.update(part);
+        crc.update(part);
         *at += padded as u64;
         Ok(())
     };
@@ -160,7 +161,7 @@ pub(super) fn read_body(
         map.append(&mut part);
         not_sparse(used, map.len() as u64)?;
     }
-    let found = digest.finalize() as u32;
+    let found = crc.value();
     if found != header.body_crc.get() {
         return Err(Malformed::checksum("checkpoint", found, header.body_crc.get()).into());
     }

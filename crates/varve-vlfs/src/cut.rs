@@ -27,7 +27,8 @@ impl Stage<'_> {
 
     /// The part of `from..to` at or below one place; height 0 is a block.
     fn cut_slot(&mut self, slot: &mut Place, id: NodeId, from: u64, to: u64) -> Result<()> {
-        let span = self.store.measures.span(id.height);
+        let index = self.store.measures.index();
+        let span = index.span(id.height);
         let first = id.index.saturating_mul(span);
         let end = first.saturating_add(span);
         if first >= to || end <= from {
@@ -41,21 +42,12 @@ impl Stage<'_> {
         let Some(mut node) = self.take_node(id, slot)? else {
             return Ok(());
         };
-        for (nth, slot) in (0..).zip(&mut node.slots) {
-            let below = self.below(id, nth);
+        for (nth, slot) in node.slots.iter_mut().enumerate() {
+            let below = id.at(index.below(id.spot(), nth));
             self.cut_slot(slot, below, from, to)?;
         }
         self.changes.nodes.insert(id, Some(node));
         Ok(())
-    }
-
-    fn below(&self, id: NodeId, nth: u64) -> NodeId {
-        let first = id.index.saturating_mul(self.store.measures.fanout() as u64);
-        NodeId {
-            height: id.height - 1,
-            index: first.saturating_add(nth),
-            ..id
-        }
     }
 
     /// Everything at and below a place is gone.
@@ -67,8 +59,9 @@ impl Stage<'_> {
         let Some(node) = self.take_node(id, place)? else {
             return Ok(());
         };
-        for (nth, slot) in (0..).zip(&node.slots) {
-            self.drop_tree(self.below(id, nth), slot)?;
+        let index = self.store.measures.index();
+        for (nth, slot) in node.slots.iter().enumerate() {
+            self.drop_tree(id.at(index.below(id.spot(), nth)), slot)?;
         }
         self.changes.nodes.insert(id, None);
         self.give_up_node(place);

@@ -7,10 +7,11 @@ use crate::prices::FILE_BYTES_MAX;
 use crate::walk::{Tree, attributes};
 use std::ops::Range;
 use std::sync::Arc;
+use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
+    Error, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
     StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
@@ -114,15 +115,7 @@ impl Layout for Vlfs {
     }
 
     fn append(&self, group: Group) -> Result<Position> {
-        let mut used = Vec::new();
-        let mut freed = Vec::new();
-        for item in &group.items {
-            match item {
-                Item::Inode(inode) => used.push(inode.ino),
-                Item::Freed { ino, next_version } => freed.push((*ino, *next_version)),
-                _ => {}
-            }
-        }
+        let (used, freed) = group.numbers();
         let position = self.append_group(group)?;
         let mut numbers = self.numbers.lock();
         used.into_iter().for_each(|ino| numbers.used(ino));

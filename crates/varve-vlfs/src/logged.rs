@@ -3,6 +3,7 @@
 
 use crate::format::{Delta, Measures, Record, Totals};
 use crate::lookup::Store;
+use varve_device::Crc32c;
 use varve_format::SECTOR;
 use varve_fs::planted::{self, Planted};
 use varve_vlog::format::{RecordHeader, TailRecord};
@@ -117,17 +118,17 @@ impl Threaded for Store {
 
 impl Store {
     /// Whether the checksum of so many bytes is this.
-    fn holds(&self, mut at: u64, bytes: u64, crc: u32) -> bool {
-        let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
+    fn holds(&self, mut at: u64, bytes: u64, expected: u32) -> bool {
+        let mut crc = Crc32c::default();
         let end = at + bytes;
         while at < end {
             let mut part = vec![0; PART.min(end - at) as usize];
             if self.read_patiently(at, &mut part).is_err() {
                 return false;
             }
-            digest.update(&part);
+            crc.update(&part);
             at += part.len() as u64;
         }
-        digest.finalize() as u32 == crc
+        crc.value() == expected
     }
 }

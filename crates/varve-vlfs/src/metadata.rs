@@ -120,7 +120,7 @@ impl Vlfs {
         for (ino, image) in images {
             let (unit, crc) = self.place(writer, plan, image.encode(measures), left)?;
             left -= 1;
-            let entry = Entry::used(unit, crc, image.unfinished());
+            let entry = Entry::used(unit, crc, image.inode.is_unfinished());
             let old = tables.entry(ino);
             if let Some(old_unit) = old.unit() {
                 self.store.forget_image(&old);

@@ -13,15 +13,14 @@ use crate::runs::Runs;
 use crate::space::Space;
 use crate::statistics::Counters;
 use crate::writer::Writer;
-use rand::{Rng, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use std::collections::BTreeSet;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
 use varve_format::Malformed;
-use varve_format::owner::{OwnerIdentity, OwnerRecord, owned_by};
+use varve_format::identity::{mount_id, not_to_be_written};
+use varve_format::owner::{OwnerIdentity, OwnerRecord};
 use varve_vlog::Medium;
 use varve_vlog::eager::Policy;
 use varve_vlog::format::TailRecord;
@@ -151,10 +150,7 @@ impl Vlfs {
         if read_only.is_none() {
             settle(&store, &recovered)?;
         }
-        let mount_id = match options.seed {
-            Some(seed) => Xoshiro256PlusPlus::seed_from_u64(seed).next_u64(),
-            None => rand::random(),
-        };
+        let mount_id = mount_id(options.seed);
         let parts = (store, superblock, options, read_only);
         let vlfs = Self::assemble(parts, clock, recovered, space);
         if vlfs.read_only.is_none() {
@@ -203,7 +199,7 @@ impl Vlfs {
             .sectors
             .min(measures.blocks * measures.block_sectors());
         let unfinished = |ino: &u64| match tables.images.get(ino) {
-            Some(image) => image.unfinished(),
+            Some(image) => image.inode.is_unfinished(),
             None => tables.entry(*ino).unfinished(),
         };
         let unfinished = (0..tables.end()).filter(unfinished).collect();
@@ -269,14 +265,10 @@ impl Vlfs {
     }
 
     fn write_owner(&self, mount_id: u64, mounted: bool) -> Result<()> {
-        let record = OwnerRecord {
-            mount_id: mount_id.into(),
-            mounted: u32::from(mounted).into(),
-            since_ns: self.clock.now_ns().into(),
-            ..owned_by(&self.options.owner, self.measures().volume)
-        };
+        let (owner, volume) = (&self.options.owner, self.measures().volume);
+        let record = OwnerRecord::of(owner, volume, mount_id, mounted, self.clock.now_ns());
         let mut bytes = vec![0; self.measures().block_bytes as usize];
-        bytes[..512].copy_from_slice(record.sealed().as_bytes());
+        bytes[..512].copy_from_slice(record.as_bytes());
         let at = self.measures().block_byte(Measures::OWNER_BLOCK);
         Ok(self.store.medium.write(at, &[IoSlice::new(&bytes)])?)
     }
@@ -302,21 +294,15 @@ fn read_only_reason(
         store.measures.unit_bytes,
         store.medium.geometry().physical_block,
     );
-    let unknown = superblock.read_only_compat.get();
     if options.read_only {
-        Some("mounted read-only".into())
-    } else if unknown != 0 {
-        Some(format!(
-            "it uses features {unknown:#x} that this program can only read"
-        ))
-    } else if unit < physical {
-        // A write would touch the units beside its own.
-        Some(format!(
-            "its units have {unit} bytes, the device's physical blocks {physical}"
-        ))
-    } else {
-        None
+        return Some("mounted read-only".into());
     }
+    not_to_be_written(superblock.read_only_compat.get()).or_else(|| {
+        // A write would touch the units beside its own.
+        (unit < physical).then(|| {
+            format!("its units have {unit} bytes, the device's physical blocks {physical}")
+        })
+    })
 }
 
 /// Makes recovery's decisions durable: records that it discarded are destroyed,

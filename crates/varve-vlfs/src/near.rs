@@ -5,6 +5,10 @@
 //! twice as much as that, up to [`RUN_BYTES`]. Nothing is trusted here: whoever
 //! takes a unit compares its checksum, so that what was written over since, or
 //! torn, is read again by itself.
+//!
+//! The log's windows (`varve-lfs/src/reader/windows.rs`) lie in the order in which it
+//! was written, are fetched ahead, and are forgotten when their segment is opened.
+//! Eager writing has no such order: neighbours are likely, and no more.
 
 use std::collections::VecDeque;
 use std::ops::Range;

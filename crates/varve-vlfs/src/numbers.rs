@@ -1,5 +1,6 @@
 //! Giving out inode numbers. Free ones are known from the inode map, which is
-//! in memory.
+//! in memory; the log, of whose map only pages are, keeps them on a list there
+//! (`varve-lfs/src/inodes.rs`).
 
 use crate::format::Entry;
 use crate::lookup::Tables;

@@ -4,6 +4,8 @@
 //! An entry is a hint: what is moved is looked up in the tree first. The table
 //! covers a window of the volume, so that it is bounded; the next window is
 //! learnt when there is nothing more to gain in this one.
+//!
+//! The log reads owners in its summaries. Here nothing beside data says whose it is.
 
 use crate::format::{Extent, NodeId};
 use std::collections::HashMap;

@@ -1,4 +1,8 @@
 //! What changes take at worst, and the limits that it follows from.
+//!
+//! The log prices what a checkpoint is going to write of the nodes that it has seen
+//! change, in bytes (`varve-lfs/src/price`). Here the next transaction writes them,
+//! before they are known, and what is short is whole blocks.
 
 use crate::format::Measures;
 use varve_fs::Unwritten;
@@ -27,7 +31,8 @@ pub(crate) struct Prices {
 impl Prices {
     pub fn of(measures: &Measures) -> Self {
         let last = FILE_BYTES_MAX / u64::from(measures.block_bytes) - 1;
-        let nodes = (0..).find(|&height| measures.reach(height) > last);
+        let (index, slots) = (measures.index(), measures.root_slots());
+        let nodes = (0..).find(|&height| index.capacity(slots, height) > last);
         Prices {
             nodes: nodes.expect("an index grows until it reaches").into(),
             units_per_block: measures.units_per_block().into(),

@@ -22,6 +22,7 @@ use crate::walk::Tree;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use varve_format::Malformed;
+use varve_format::index::Index;
 use varve_vlog::recovery::{Found, Source, find};
 
 /// What recovery did.
@@ -354,17 +355,10 @@ impl Difference<'_> {
         };
         let nodes = [node(old)?, node(new)?];
         // At most one level is wider than a node: the one below the top.
-        let fanout = self.store.measures.fanout();
-        let count = fanout.max(self.store.measures.root_slots());
+        let measures = &self.store.measures;
+        let count = measures.fanout().max(measures.root_slots());
         for slot in 0..count {
-            let below = NodeId {
-                height: id.height - 1,
-                index: id
-                    .index
-                    .saturating_mul(fanout as u64)
-                    .saturating_add(slot as u64),
-                ..id
-            };
+            let below = id.at(measures.index().below(id.spot(), slot));
             let sides = [(old, &nodes[0]), (new, &nodes[1])];
             let in_root = |image: &Image| image.root(id.fork).0 == below.height;
             let at = |slots: &[Place]| match slots.get(slot) {
@@ -402,11 +396,11 @@ pub(super) fn walk(store: &Store, tables: &Tables) -> Result<(Bits, u64)> {
                 fork,
                 fetch: &|id, place| tables.node(store, id, place),
             };
-            tree.places(&mut |id, place| {
+            tree.places(0, &mut |at, place| {
                 if place.is_stored() {
                     mark(&mut bits, store.measures.extent_of(&place))?;
                 }
-                let counts = fork == Fork::Attributes && id.height == 0;
+                let counts = fork == Fork::Attributes && at.height == 0;
                 long += u64::from(counts && store.measures.is_long(&place));
                 Ok(place.is_stored())
             })?;

@@ -8,12 +8,12 @@
 
 use crate::format::Run;
 use std::collections::BTreeMap;
-use varve_format::crc32c;
+use varve_device::{Crc32c, crc32c};
 
 /// Units behind each other.
 struct OpenRun {
     units: u32,
-    digest: crc_fast::Digest,
+    crc: Crc32c,
     /// A part has been given up: what is left is named block by block.
     broken: bool,
 }
@@ -37,14 +37,14 @@ impl Runs {
         match before.filter(|(first, run)| goes_on(**first, run)) {
             Some((_, run)) => {
                 run.units += units;
-                run.digest.update(bytes);
+                run.crc.update(bytes);
             }
             None => {
-                let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
-                digest.update(bytes);
+                let mut crc = Crc32c::default();
+                crc.update(bytes);
                 let run = OpenRun {
                     units,
-                    digest,
+                    crc,
                     broken: false,
                 };
                 self.open.insert(unit, run);
@@ -80,7 +80,7 @@ impl Runs {
                 let left = self.data.range(first..first + u64::from(open.units));
                 named.extend(left.map(|(&unit, &(units, crc))| run(unit, units, crc)));
             } else {
-                named.push(run(first, open.units, open.digest.finalize() as u32));
+                named.push(run(first, open.units, open.crc.value()));
             }
         }
         named

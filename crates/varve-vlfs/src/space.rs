@@ -4,6 +4,9 @@
 //! a transaction that is not durable, or still used by the newest checkpoint's
 //! tree. Whoever gives room up says so once; giving up what the tree does not
 //! have is damage of the medium's bits, and is reported.
+//!
+//! The log counts live bytes by segment, as segments are what it writes to
+//! (`varve-lfs/src/segments.rs`). Here it is a unit that is written over.
 
 mod data;
 mod fence;

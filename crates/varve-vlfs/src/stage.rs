@@ -1,8 +1,12 @@
 //! One group's changes, built beside what readers see: all of them take effect
 //! at once, or none does.
+//!
+//! They are made in nodes and inodes, which the log does only when it folds (its
+//! `delta.rs` holds pointers by block): what a group gives up here is free with the
+//! next transaction, so it must be known when the group is appended.
 
 use crate::error::Result;
-use crate::format::{Extent, Fork, Image, Measures, Node, NodeId, Place};
+use crate::format::{Extent, Fork, Image, Node, NodeId, Place};
 use crate::lookup::{Store, Tables};
 use std::collections::{BTreeMap, HashMap};
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp, Version};
@@ -57,7 +61,9 @@ impl<'a> Stage<'a> {
             }
             None => None,
         };
-        Ok(present.unwrap_or_else(|| Image::new(blank(ino, version), &self.store.measures)))
+        let mode = FileKind::Regular.mode_bits();
+        let blank = || Inode::new(ino, version, mode, Timestamp::default());
+        Ok(present.unwrap_or_else(|| Image::new(blank(), &self.store.measures)))
     }
 
     /// The inode has changed.
@@ -122,12 +128,14 @@ impl<'a> Stage<'a> {
     /// If the index cannot be read.
     pub fn set(&mut self, image: &mut Image, fork: Fork, block: u64, place: Place) -> Result<()> {
         let measures = self.store.measures;
-        while reach(&measures, image, fork) <= block {
+        let shape = measures.index();
+        let reach = |(height, slots): (u8, &[Place])| shape.capacity(slots.len(), height);
+        while reach(image.root(fork)) <= block {
             self.grow(image, fork);
         }
         let ino = image.inode.ino.0;
         let (&mut mut height, slots) = image.root_mut(fork);
-        let at = (block / measures.span(height)) as usize;
+        let at = shape.number(height, block) as usize;
         if height == 0 {
             let old = std::mem::replace(&mut slots[at], place);
             self.settle(fork, &old, &place);
@@ -139,12 +147,11 @@ impl<'a> Stage<'a> {
                 ino,
                 fork,
                 height,
-                index: block / measures.span(height),
+                index: shape.number(height, block),
             };
             let node = self.take_node(id, &above)?;
             let mut node = node.unwrap_or_else(|| Node::empty(&measures));
-            let slot = block / measures.span(height - 1) % measures.fanout() as u64;
-            let slot = &mut node.slots[slot as usize];
+            let slot = &mut node.slots[shape.slot(height, block)];
             above = *slot;
             if height == 1 {
                 *slot = place;
@@ -163,21 +170,20 @@ impl<'a> Stage<'a> {
     /// # Errors
     /// If the index cannot be read.
     pub fn touch(&mut self, image: &Image, id: NodeId) -> Result<()> {
-        let measures = self.store.measures;
-        let first = id.index.saturating_mul(measures.span(id.height));
+        let shape = self.store.measures.index();
+        let first = id.index.saturating_mul(shape.span(id.height));
         let (mut height, slots) = image.root(id.fork);
-        let mut place = slots[(first / measures.span(height)) as usize];
+        let mut place = slots[shape.number(height, first) as usize];
         while height >= id.height {
             let at = NodeId {
                 height,
-                index: first / measures.span(height),
+                index: shape.number(height, first),
                 ..id
             };
             let Some(node) = self.take_node(at, &place)? else {
                 return Ok(());
             };
-            let below = first / measures.span(height - 1) % measures.fanout() as u64;
-            place = node.slots[below as usize];
+            place = node.slots[shape.slot(height, first)];
             self.changes.nodes.insert(at, Some(node));
             height -= 1;
         }
@@ -205,36 +211,5 @@ impl<'a> Stage<'a> {
             index: 0,
         };
         self.changes.nodes.insert(id, Some(node));
-    }
-}
-
-/// Blocks that an index reaches as it is.
-fn reach(measures: &Measures, image: &Image, fork: Fork) -> u64 {
-    let (height, slots) = image.root(fork);
-    measures.span(height).saturating_mul(slots.len() as u64)
-}
-
-/// An inode of which nothing is known yet.
-fn blank(ino: InodeNo, version: Version) -> Inode {
-    Inode {
-        ino,
-        version,
-        mode: FileKind::Regular.mode_bits(),
-        uid: 0,
-        gid: 0,
-        nlink: 0,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        sectors: 0,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        ctime: Timestamp::default(),
-        btime: Timestamp::default(),
-        flags: 0,
-        project: 0,
-        parent: InodeNo(0),
-        inline: Vec::new(),
-        xattr_bytes: 0,
     }
 }

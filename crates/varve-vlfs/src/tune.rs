@@ -2,14 +2,15 @@
 //!
 //! The copy in the last block is written first, then, after a flush, the first
 //! block: the commit point. If the power goes while that is written, the copy
-//! takes its place. The tag of all other structures stays (`docs/resize.md`).
+//! takes its place. The tag of all other structures stays (`docs/resize.md`). With two
+//! copies no generations are needed, by which the log settles many.
 
 use crate::Vlfs;
 use crate::error::{Error, Result};
 use crate::format::{Measures, Superblock};
 use std::io::IoSlice;
 use varve_device::Device;
-use varve_format::identity::{Tune, padded_label};
+use varve_format::identity::{Tune, not_to_be_written, padded_label};
 use zerocopy::IntoBytes;
 
 /// Changes the label or the UUID. A power cut leaves the old ones or the new
@@ -20,11 +21,8 @@ use zerocopy::IntoBytes;
 /// write, `NoVolume`, or device errors.
 pub fn tune(device: &dyn Device, tune: &Tune) -> Result<Superblock> {
     let present = Vlfs::find_superblock(device)?;
-    let unknown = present.read_only_compat.get();
-    if unknown != 0 {
-        return Err(Error::Unfit(format!(
-            "the volume uses features {unknown:#x} that this program can only read"
-        )));
+    if let Some(reason) = not_to_be_written(present.read_only_compat.get()) {
+        return Err(Error::Unfit(reason));
     }
     let mut superblock = present;
     if let Some(label) = &tune.label {

@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::format::{Fork, Image, Measures, Node, NodeId, Place};
 use std::sync::Arc;
+use varve_format::index::{Fanout, Index, Spot};
 use varve_format::{Malformed, SECTOR};
 
 /// The blocks of a file's extended attributes, in their order.
@@ -58,115 +59,35 @@ pub struct Tree<'a> {
 }
 
 impl Tree<'_> {
-    /// Visits the blocks in `from..to` that exist, ascending, until `visit`
-    /// says false.
-    ///
-    /// # Errors
-    /// If a node cannot be read.
-    pub fn blocks(
-        &self,
-        from: u64,
-        to: u64,
-        visit: &mut dyn FnMut(u64, Place) -> bool,
-    ) -> Result<()> {
-        let (height, slots) = self.image.root(self.fork);
-        for (index, place) in (0..).zip(slots) {
-            if !self.descend(place, height, index, (from, to), visit)? {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    fn descend(
-        &self,
-        place: &Place,
-        height: u8,
-        index: u64,
-        (from, to): (u64, u64),
-        visit: &mut dyn FnMut(u64, Place) -> bool,
-    ) -> Result<bool> {
-        let span = self.measures.span(height);
-        let first = index.saturating_mul(span);
-        if first >= to || first.saturating_add(span) <= from {
-            return Ok(true);
-        }
-        if height == 0 {
-            return Ok(place.is_none() || visit(index, *place));
-        }
-        let id = NodeId {
+    /// What is at a spot.
+    pub fn id(&self, at: Spot) -> NodeId {
+        NodeId {
             ino: self.image.inode.ino.0,
             fork: self.fork,
-            height,
-            index,
-        };
-        let Some(node) = (self.fetch)(id, place)? else {
-            return Ok(true);
-        };
-        let below = index.saturating_mul(self.measures.fanout() as u64);
-        for (slot, place) in (0..).zip(&node.slots) {
-            let index = below.saturating_add(slot);
-            if !self.descend(place, height - 1, index, (from, to), visit)? {
-                return Ok(false);
-            }
+            height: at.height,
+            index: at.index,
         }
-        Ok(true)
+    }
+}
+
+impl Index for Tree<'_> {
+    type Pointer = Place;
+    type Node = Arc<Node>;
+    type Error = Error;
+
+    fn fanout(&self) -> Fanout {
+        self.measures.index()
     }
 
-    /// Visits every place of the index, blocks and nodes, parents first; below
-    /// a node for which `visit` says false nothing is looked at.
-    ///
-    /// # Errors
-    /// If a node cannot be read, or what `visit` says.
-    pub fn places(&self, visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>) -> Result<()> {
-        self.places_from(0, visit)
+    fn root(&self) -> (u8, &[Place]) {
+        self.image.root(self.fork)
     }
 
-    /// The same, but for what lies wholly before a block.
-    ///
-    /// # Errors
-    /// As [`Tree::places`].
-    pub fn places_from(
-        &self,
-        from: u64,
-        visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>,
-    ) -> Result<()> {
-        let (height, slots) = self.image.root(self.fork);
-        for (index, place) in (0..).zip(slots) {
-            self.visit_place(place, (height, index), from, visit)?;
-        }
-        Ok(())
+    fn node(&self, at: Spot, place: &Place) -> Result<Option<Arc<Node>>> {
+        (self.fetch)(self.id(at), place)
     }
 
-    fn visit_place(
-        &self,
-        place: &Place,
-        (height, index): (u8, u64),
-        from: u64,
-        visit: &mut dyn FnMut(NodeId, Place) -> Result<bool>,
-    ) -> Result<()> {
-        let span = self.measures.span(height);
-        if index.saturating_mul(span).saturating_add(span) <= from {
-            return Ok(());
-        }
-        let id = NodeId {
-            ino: self.image.inode.ino.0,
-            fork: self.fork,
-            height,
-            index,
-        };
-        // A node that was never written has no place, and is in memory.
-        if (!place.is_none() && !visit(id, *place)?) || height == 0 {
-            return Ok(());
-        }
-        let Some(node) = (self.fetch)(id, place)? else {
-            return Ok(());
-        };
-        let below = index.saturating_mul(self.measures.fanout() as u64);
-        for (slot, place) in (0..).zip(&node.slots) {
-            let below = (height - 1, below.saturating_add(slot));
-            self.visit_place(place, below, from, visit)?;
-        }
-        Ok(())
+    fn slots(node: &Arc<Node>) -> &[Place] {
+        &node.slots
     }
 }

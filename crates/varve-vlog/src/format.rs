@@ -21,21 +21,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub use layout::{Layout, PLACES_MAX};
 pub use record::{BRANCHES, Branch, Entry, MapRecord, RecordHeader, entries_per_record};
+pub use varve_device::crc32c;
 
 /// The format's version.
 pub const VERSION: u32 = 1;
 /// The version of volumes whose data may begin at any unit: entries name units.
 pub const VERSION_ANYWHERE: u32 = 2;
-
-/// CRC-32C.
-pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
-}
-
-/// A CRC-32C of pieces.
-pub(crate) fn crc32c_digest() -> crc_fast::Digest {
-    crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi)
-}
 
 /// Bytes that are no valid structure of this kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -193,13 +193,19 @@ impl Error {
         errno.raw_os_error()
     }
 
-    /// True if a transaction met what another change had done or held: begun again, it
-    /// may commit.
+    /// True if a transaction met what another change had done, or was aborted to end a
+    /// deadlock: begun again, it may commit.
     pub fn is_conflict(&self) -> bool {
         let (Failure::Path { cause, .. } | Failure::Volume { cause, .. }) = &*self.0 else {
             return false;
         };
-        matches!(cause, Cause::Tree(varve_fs::Error::Conflict(_)))
+        let Cause::Tree(error) = cause else {
+            return false;
+        };
+        matches!(
+            error,
+            varve_fs::Error::Conflict(_) | varve_fs::Error::Deadlock
+        )
     }
 
     /// The path that the call was about, as it was given: one of the volume's

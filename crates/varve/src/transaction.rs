@@ -1,12 +1,14 @@
 //! Transactions: changes of any number of files that happen together.
 
 use crate::error::{Cause, Error, Result};
+use crate::file::File;
 use crate::tree::Tree;
 use crate::volume::Volume;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use varve_fs::Isolation;
 use varve_lfs::Lfs;
 use varve_vlfs::Vlfs;
 
@@ -17,6 +19,19 @@ const ATTEMPTS: u32 = 64;
 const PAUSE_US: u64 = 50;
 
 /// Choices of one transaction.
+///
+/// ```
+/// use std::time::Duration;
+/// use varve::{Isolation, TransactionOptions};
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// let options = TransactionOptions::new()
+///     .isolation(Isolation::Locking)
+///     .timeout(Duration::from_secs(1));
+/// let transaction = volume.begin_with(&options)?;
+/// transaction.write("/a", b"1")?;
+/// transaction.commit()?;
+/// # Ok::<(), varve::Error>(())
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct TransactionOptions {
     inner: varve_fs::TransactionOptions,
@@ -26,6 +41,29 @@ impl TransactionOptions {
     /// The defaults: a snapshot, and the first of two to commit wins.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// How it is isolated. Default: [`Isolation::Snapshot`].
+    #[must_use]
+    pub fn isolation(mut self, isolation: Isolation) -> Self {
+        self.inner.isolation = isolation;
+        self
+    }
+
+    /// How long a locking one waits for a lock, before it is aborted. Default: as long
+    /// as it takes; a deadlock is found at once, and ends the cheapest.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.inner.timeout = Some(timeout);
+        self
+    }
+
+    /// A locking one locks the bytes that it uses, and not the pages they are in.
+    /// Default: off.
+    #[must_use]
+    pub fn subpage(mut self, subpage: bool) -> Self {
+        self.inner.subpage = subpage;
+        self
     }
 }
 
@@ -172,10 +210,23 @@ impl Volume {
     /// # Errors
     /// What `work` answers, which aborts the transaction; as [`Volume::begin`] and
     /// [`Transaction::commit`].
-    pub fn transact<T>(&self, mut work: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+    pub fn transact<T>(&self, work: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+        self.transact_with(&TransactionOptions::default(), work)
+    }
+
+    /// [`Volume::transact`] with other choices than the defaults. Deadlocks are begun
+    /// again like conflicts.
+    ///
+    /// # Errors
+    /// As [`Volume::transact`].
+    pub fn transact_with<T>(
+        &self,
+        options: &TransactionOptions,
+        mut work: impl FnMut(&Transaction) -> Result<T>,
+    ) -> Result<T> {
         let mut pauses = (0..ATTEMPTS - 1).map(|attempt| PAUSE_US << attempt.min(10));
         loop {
-            let transaction = self.begin()?;
+            let transaction = self.begin_with(options)?;
             let outcome = work(&transaction).and_then(|value| {
                 transaction.commit()?;
                 Ok(value)
@@ -204,6 +255,26 @@ impl Transaction {
     /// `ECANCELED` once this one has been ended.
     pub fn savepoint(&self) -> Result<Transaction> {
         self.volume.begin_within()
+    }
+
+    /// A file of the volume that is open, as this transaction has it: without another
+    /// look at its path.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// let accounts = volume.create_file("/accounts")?;
+    /// let transaction = volume.begin()?;
+    /// transaction.file(&accounts)?.write_all_at(b"100", 0)?;
+    /// transaction.commit()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `ESTALE` if the file was made or removed since the transaction began, `ECANCELED`
+    /// after its end.
+    pub fn file(&self, file: &File) -> Result<File> {
+        file.within(self.volume.mounted())
     }
 
     /// Makes the changes part of the volume, and waits until they are durable.

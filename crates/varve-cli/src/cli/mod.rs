@@ -25,6 +25,7 @@ mod mount_options;
 mod mount_table;
 mod output;
 mod prometheus;
+mod protect;
 mod prove;
 mod resize;
 mod resize_server;
@@ -71,6 +72,7 @@ enum Command {
     Stats(stats::Stats),
     Top(top::Top),
     Coalesce(coalesce::Coalesce),
+    Protect(protect::Protect),
     Txn(txn::Txn),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
@@ -111,6 +113,7 @@ pub fn main() -> ExitCode {
         Command::Stats(command) => command.run(),
         Command::Top(command) => command.run(),
         Command::Coalesce(command) => command.run(),
+        Command::Protect(command) => command.run(),
         Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),

@@ -77,6 +77,7 @@ struct Open {
     process: i32,
     user: u32,
     command: String,
+    isolation: String,
     begun: Instant,
     connection: UnixStream,
     is_aborted: AtomicBool,
@@ -151,7 +152,7 @@ impl Transactions {
             let tree = open.tree.upgrade();
             json!({
                 "id": id,
-                "isolation": "snapshot",
+                "isolation": open.isolation,
                 "age_ms": open.begun.elapsed().as_millis() as u64,
                 "pid": open.process,
                 "uid": open.user,
@@ -237,6 +238,7 @@ impl Transactions {
             tree: Arc::downgrade(view.transaction.tree()),
             process,
             user,
+            isolation: text("isolation"),
             command: text("command").chars().take(100).collect(),
             begun: Instant::now(),
             connection: connection.try_clone()?,
@@ -267,12 +269,16 @@ impl Transactions {
         let (base, options) = self.mount.get().ok_or("it is not mounted yet")?;
         let isolation = match asked["isolation"].as_str() {
             Some("snapshot") => Isolation::Snapshot,
+            Some("serializable") => Isolation::Serializable,
             other => return Err(format!("no isolation {}", other.unwrap_or("is named"))),
         };
         // What the kernel holds dirty belongs into the snapshot.
         let synced = base.sync();
         synced.map_err(|error| format!("the mount cannot be synced: {error}"))?;
-        let begun = self.fs.begin_transaction(&TransactionOptions { isolation });
+        let begun = self.fs.begin_transaction(&TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        });
         let transaction = begun.map_err(|error| error.to_string())?;
         let options = MountOptions {
             note_names: true,

@@ -202,25 +202,10 @@ mod tests {
             entry(OTHER, 1, 0),
         ];
         let inode = Inode {
-            ino: crate::InodeNo(9),
-            version: 1,
-            mode: 0o100_740,
             uid: 1,
             gid: 2,
             nlink: 1,
-            rdev: 0,
-            size: 0,
-            blocks: 0,
-            sectors: 0,
-            atime: Default::default(),
-            mtime: Default::default(),
-            ctime: Default::default(),
-            btime: Default::default(),
-            flags: 0,
-            project: 0,
-            parent: crate::InodeNo(0),
-            inline: Vec::new(),
-            xattr_bytes: 0,
+            ..Inode::new(crate::InodeNo(9), 1, 0o100_740, Default::default())
         };
         let caller = |uid, gid| Caller {
             uid,

@@ -24,6 +24,7 @@ use crate::attributes::permission::permit_owner;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
+use crate::isolation::{self, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::types::{FileKind, InodeNo};
@@ -48,13 +49,16 @@ pub struct FileFlags {
     /// `P`, of directories: what is made in it has its project, and only what
     /// has may be linked or moved into it.
     pub project_inherit: bool,
+    /// `j`: transaction-protected. Whoever uses it outside a transaction waits for the
+    /// locks that transactions hold on it. New files inherit it.
+    pub protected: bool,
 }
 
 /// Where a flag is.
 type Field = fn(&mut FileFlags) -> &mut bool;
 
 /// Each flag's bit on the volume.
-const BITS: [(u32, Field); 7] = [
+const BITS: [(u32, Field); 8] = [
     (flags::IMMUTABLE, |f| &mut f.immutable),
     (flags::APPEND_ONLY, |f| &mut f.append_only),
     (flags::NO_ATIME, |f| &mut f.no_atime),
@@ -62,10 +66,11 @@ const BITS: [(u32, Field); 7] = [
     (flags::SYNC, |f| &mut f.sync),
     (flags::DIR_SYNC, |f| &mut f.dir_sync),
     (flags::PROJECT_INHERIT, |f| &mut f.project_inherit),
+    (flags::PROTECTED, |f| &mut f.protected),
 ];
 
 /// What a new file has of its directory.
-const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC;
+const INHERITED: u32 = flags::NO_ATIME | flags::NO_DUMP | flags::SYNC | flags::PROTECTED;
 /// And a new directory, beside that.
 const INHERITED_BY_DIRECTORIES: u32 = flags::DIR_SYNC | flags::PROJECT_INHERIT;
 /// What only directories have.
@@ -199,6 +204,7 @@ impl<L: Layout> FileSystem<L> {
     /// As [`Self::file_flags`].
     pub fn flags_and_project(&self, ino: InodeNo) -> Result<(FileFlags, u32)> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, isolation::Access::Read)?;
         let state = vnode.read();
         state.live()?;
         Ok((FileFlags::from_bits(state.inode.flags), state.inode.project))
@@ -220,6 +226,7 @@ impl<L: Layout> FileSystem<L> {
         project: Option<u32>,
     ) -> Result<()> {
         let (new, vnode) = (new.bits(), self.vnode(ino)?);
+        self.uses(&vnode, Part::Attributes, isolation::Access::Write)?;
         match vnode.kind {
             FileKind::Directory => {}
             FileKind::Regular if new & OF_DIRECTORIES == 0 => {}
@@ -352,7 +359,8 @@ const FLAGS: u32 = flags::IMMUTABLE
     | flags::NO_DUMP
     | flags::SYNC
     | flags::DIR_SYNC
-    | flags::PROJECT_INHERIT;
+    | flags::PROJECT_INHERIT
+    | flags::PROTECTED;
 
 #[cfg(test)]
 mod tests {

@@ -7,6 +7,7 @@ use crate::attributes::file_flags::may_set;
 use crate::attributes::permission::{WRITE, permit_owner, without_set_id};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::statistics::count;
@@ -26,6 +27,12 @@ impl<L: Layout> FileSystem<L> {
     /// `Stale`, `Damaged`, device errors.
     pub fn getattr(&self, ino: InodeNo) -> Result<Attr> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
+        self.uses(&vnode, Part::Size, Access::Read)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Attributes, Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let state = vnode.read();
         state.live()?;
         Ok(vnode.attr(&state, self.store.geometry.block_bytes))
@@ -45,7 +52,15 @@ impl<L: Layout> FileSystem<L> {
             if size > self.store.geometry.max_file_bytes {
                 return Err(Error::TooLarge);
             }
+            self.uses(&vnode, Part::Size, Access::Write)?;
+            self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
         }
+        self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let part = match set.size {
+            Some(_) => Part::All,
+            None => Part::Attributes,
+        };
+        let _outside = self.as_outsider(&[(&vnode, part, Access::Write)])?;
         loop {
             let grows = set.size.is_some_and(|size| size > vnode.read().inode.size);
             let operation = if grows {

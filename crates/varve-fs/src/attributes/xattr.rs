@@ -7,6 +7,7 @@ use crate::attributes::file_flags::may_rewrite;
 use crate::attributes::permission::{READ, WRITE, permit_owner};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::types::{FileKind, InodeNo};
@@ -60,6 +61,7 @@ impl<L: Layout> FileSystem<L> {
     pub fn getxattr(&self, caller: &Caller, ino: InodeNo, name: &[u8]) -> Result<Vec<u8>> {
         let vnode = self.vnode(ino)?;
         let space = space(name)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
         let state = vnode.read();
         state.live()?;
         match space {
@@ -79,6 +81,7 @@ impl<L: Layout> FileSystem<L> {
     /// `Stale`, `Damaged`, device errors.
     pub fn listxattr(&self, caller: &Caller, ino: InodeNo) -> Result<Vec<Vec<u8>>> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Read)?;
         let state = vnode.read();
         state.live()?;
         let blob = self.store.xattrs(&vnode, &state)?;
@@ -132,6 +135,8 @@ impl<L: Layout> FileSystem<L> {
         replace: bool,
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
+        self.uses(&vnode, Part::Attributes, Access::Write)?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Attributes, Access::Write)])?;
         let space = space(name)?;
         let sectors = sectors_of(new.map_or(0, <[u8]>::len) + name.len() + 5) + 1;
         let growth = Usage {
@@ -249,6 +254,9 @@ impl<L: Layout> FileSystem<L> {
     /// Replaces the blob. The caller settles the usage and joins the epoch.
     pub(crate) fn set_blob(&self, state: &mut State, blob: Vec<u8>) {
         let before = state.waiting_xattrs();
+        if let (Some(private), None) = (&mut state.private, before) {
+            private.xattrs = Some(state.xattrs.get().cloned().unwrap_or_default());
+        }
         state.inode.xattr_bytes = u32::try_from(blob.len()).expect("bounded by the layout");
         state.xattrs = OnceLock::from(Arc::new(blob));
         state.xattrs_dirty = true;

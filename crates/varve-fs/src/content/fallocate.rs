@@ -8,6 +8,7 @@ use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Part};
 use crate::layout::{Cause, Layout, Purpose, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Overlay;
@@ -48,6 +49,12 @@ impl<L: Layout> FileSystem<L> {
         if end > self.store.geometry.max_file_bytes {
             return Err(Error::TooLarge);
         }
+        self.uses(&vnode, Part::Size, Access::Write)?;
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Write)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Size, Access::Write),
+            (&vnode, Part::Content(0..u64::MAX), Access::Write),
+        ])?;
         let keep_size = mode & KEEP_SIZE != 0;
         // What is refused for its flags is refused before anything of it is done.
         match mode & !KEEP_SIZE {
@@ -217,7 +224,13 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// The ranges of `from..to` where nothing exists.
-    fn holes(&self, vnode: &Vnode, state: &State, from: u64, to: u64) -> Result<Vec<(u64, u64)>> {
+    pub(crate) fn holes(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        from: u64,
+        to: u64,
+    ) -> Result<Vec<(u64, u64)>> {
         let mut holes = Vec::new();
         let mut at = from;
         while at < to {

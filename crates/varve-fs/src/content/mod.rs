@@ -3,7 +3,7 @@
 mod copy;
 mod fallocate;
 pub(crate) mod held;
-mod put;
+pub(crate) mod put;
 mod read;
 mod seek;
 pub(crate) mod truncate;

@@ -8,6 +8,7 @@
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::memory::read_ahead::Plan;
 use crate::memory::store::Store;
@@ -33,6 +34,12 @@ impl<L: Layout> FileSystem<L> {
     pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
+        let end = offset.saturating_add(buffer.len() as u64);
+        self.uses_for_read(&vnode, offset..end)?;
+        let _outside = self.as_outsider(&[
+            (&vnode, Part::Content(offset..end), Access::Read),
+            (&vnode, Part::Size, Access::Read),
+        ])?;
         let done = self.store.read(&vnode, offset, buffer)?;
         count(&self.store.counters.reads, 1);
         count(&self.store.counters.read_bytes, done as u64);
@@ -55,6 +62,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind != FileKind::Symlink {
             return Err(Error::Invalid("not a symbolic link"));
         }
+        self.uses(&vnode, Part::Content(0..u64::MAX), Access::Read)?;
         let size = vnode.read().inode.size;
         let size = usize::try_from(size).unwrap_or(usize::MAX);
         let mut target = vec![0; size.min(self.store.block_bytes)];
@@ -117,6 +125,8 @@ impl<L: Layout> Store<L> {
         state.live()?;
         let end = offset.saturating_add(buffer.len() as u64);
         let end = end.min(state.inode.size);
+        let private = state.private.as_ref();
+        let hides_inline = private.is_some_and(|private| private.origin.flags & flags::INLINE != 0);
         let mut at = offset;
         while at < end {
             at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..]) as u64;
@@ -131,7 +141,11 @@ impl<L: Layout> Store<L> {
                 continue;
             }
             let part = &mut buffer[(at - offset) as usize..(to - offset) as usize];
-            let read = self.read(below, at, part)?;
+            // What lies below within the inode, and not here any more, was cut.
+            let read = match hides_inline {
+                true => 0,
+                false => self.read(below, at, part)?,
+            };
             part[read..].fill(0);
             at = to;
         }

@@ -3,6 +3,7 @@
 use crate::attr::Whence;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::memory::vnode::{State, Vnode};
 use crate::types::InodeNo;
@@ -19,6 +20,8 @@ impl<L: Layout> FileSystem<L> {
     pub fn seek(&self, ino: InodeNo, offset: u64, whence: Whence) -> Result<u64> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
+        self.uses(&vnode, Part::Size, Access::Read)?;
+        self.uses(&vnode, Part::Content(offset..u64::MAX), Access::Read)?;
         let state = vnode.read();
         state.live()?;
         let size = state.inode.size;

@@ -118,9 +118,15 @@ impl<L: Layout> FileSystem<L> {
         } else {
             self.remove(state, cut, u64::MAX, survey);
         }
+        self.cut_dirty_end(state, size);
+        Ok(())
+    }
+
+    /// Cuts the dirty block in which the file ends.
+    pub(crate) fn cut_dirty_end(&self, state: &mut State, size: u64) {
         let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
         if keep > 0
-            && let Some(dirty) = state.dirty.get_mut(&(cut - 1))
+            && let Some(dirty) = state.dirty.get_mut(&(size >> self.store.block_shift))
             && dirty.data.len() > keep
         {
             self.waits.block_changed(dirty.data.len(), keep);
@@ -129,7 +135,6 @@ impl<L: Layout> FileSystem<L> {
             Arc::make_mut(&mut dirty.data).truncate(keep);
             dirty.flying = false;
         }
-        Ok(())
     }
 
     /// Counts the blocks of `from..to` that exist besides the dirty ones.
@@ -200,7 +205,10 @@ impl<L: Layout> FileSystem<L> {
             }
             Survey::TooMuch => unreachable!("the caller took steps instead"),
         }
-        if state.logged.blocks < logged_before {
+        // A private tree's cut is one where its ground has nothing, too: the tree that
+        // it becomes part of may have something by then.
+        let cuts = to == u64::MAX && state.private.is_some();
+        if state.logged.blocks < logged_before || cuts {
             self.waits
                 .pend(&mut state.pending, |all| all.clear(from, to));
         }

@@ -11,6 +11,7 @@ use crate::attributes::permission::without_set_id;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Outsider, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode, sectors_of};
 use crate::statistics::count;
@@ -179,6 +180,8 @@ impl<L: Layout> FileSystem<L> {
         via: Via,
     ) -> Result<Chunk> {
         vnode.regular()?;
+        self.uses_for_write(vnode, at, data.len() as u64)?;
+        let outside = self.outside_write(vnode, at, data.len() as u64)?;
         loop {
             let operation = self.begin_write(vnode, at, data.len(), via)?;
             let mut state = vnode.write();
@@ -213,6 +216,11 @@ impl<L: Layout> FileSystem<L> {
             let grew = after.sectors > before.sectors || after.blocks > before.blocks;
             let longer = state.inode.size > size;
             let waiting = state.dirty.len() * self.store.block_bytes;
+            if outside.is_some() {
+                // As a commit: whoever reads it and commits is not durable before it.
+                state.join_epoch = true;
+                self.join(vnode, &mut state);
+            }
             drop(state);
             drop(operation);
             if longer {
@@ -220,6 +228,24 @@ impl<L: Layout> FileSystem<L> {
             }
             return Ok(Chunk { offset, grew });
         }
+    }
+
+    /// Where a write to a protected file may go; as one that is not in a transaction
+    /// does not know whether the file will end before or behind it, it has the size.
+    fn outside_write(
+        &self,
+        vnode: &Arc<Vnode>,
+        at: Option<u64>,
+        bytes: u64,
+    ) -> Result<Option<Outsider>> {
+        let content = match at {
+            Some(at) => at..at.saturating_add(bytes),
+            None => 0..u64::MAX,
+        };
+        self.as_outsider(&[
+            (vnode, Part::Content(content), Access::Write),
+            (vnode, Part::Size, Access::Write),
+        ])
     }
 
     /// Admits a write for its worst growth, or, where that does not fit, for

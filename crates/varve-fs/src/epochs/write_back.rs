@@ -44,6 +44,9 @@ impl<L: Layout> FileSystem<L> {
     /// Notes that an operation made something dirty. No lock is held.
     #[inline]
     pub(crate) fn dirtied(&self) {
+        if self.below.is_some() {
+            return self.settle_charge();
+        }
         self.wake_above(self.start_write_bytes);
         if self.seal_due.load(Relaxed) && self.seal_due.swap(false, Relaxed) {
             self.wake();

@@ -1,9 +1,10 @@
 //! Names that a private tree has changed in a directory of its ground.
 //!
 //! Each has a cookie among those its hash may have, so that a listing merges them
-//! with the ground's by cookie. A directory gives sequence numbers from the least
-//! on, and these are given from the greatest: the two meet only where a hundred
-//! names share 55 bits of a hash.
+//! with the ground's by cookie: that of the ground's entry if there is one, which so
+//! keeps its place. A directory gives sequence numbers from the least on, and those of
+//! new names are given from the greatest: the two meet only where a hundred names
+//! share 55 bits of a hash.
 
 use crate::directory::{self, Key};
 use crate::error::{Error, Result};
@@ -13,15 +14,43 @@ use std::collections::BTreeMap;
 /// Where a name leads.
 pub(crate) type Found = (InodeNo, FileKind);
 
+/// An entry of the ground.
+#[derive(Clone, Debug)]
+pub(crate) struct Below {
+    pub name: Box<[u8]>,
+    pub leads_to: Found,
+    pub cookie: u64,
+}
+
 /// What became of a name.
 #[derive(Clone, Debug)]
 pub(crate) struct NameChange {
     /// As it is spelled now.
     pub name: Box<[u8]>,
+    /// How the ground spells it, where case is folded, if not so.
+    pub spelled_below: Option<Box<[u8]>>,
     /// Where it leads in the ground.
     pub before: Option<Found>,
     /// Where it leads here.
     pub after: Option<Found>,
+}
+
+impl NameChange {
+    /// This change, and then the name leads to `after`.
+    fn followed_by(&self, name: &[u8], after: Option<Found>) -> NameChange {
+        let below = self.spelled_below.as_ref().unwrap_or(&self.name);
+        let name = match self.after {
+            Some(_) => &self.name,
+            None => name,
+        };
+        let respelled = self.before.is_some() && **below != *name;
+        NameChange {
+            name: name.into(),
+            spelled_below: respelled.then(|| below.clone()),
+            before: self.before,
+            after,
+        }
+    }
 }
 
 /// See the module's head.
@@ -31,10 +60,6 @@ pub(crate) struct NameChanges {
 }
 
 impl NameChanges {
-    pub fn is_empty(&self) -> bool {
-        self.by_cookie.is_empty()
-    }
-
     /// All, by cookie.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &NameChange)> {
         self.by_cookie
@@ -58,8 +83,9 @@ impl NameChanges {
         found.map(|(cookie, change)| (*cookie, change))
     }
 
-    /// A name that leads to `before` in the ground, if it was not changed already,
-    /// leads to `after`. Answers its cookie and what was known of it.
+    /// A name leads to `after`; `before` is what the ground has of it, if it was not
+    /// changed already. One that led somewhere keeps its spelling. Answers its cookie
+    /// and what was known of it.
     ///
     /// # Errors
     /// `NoSpace` if so many names of this hash were changed that there is no cookie.
@@ -67,27 +93,36 @@ impl NameChanges {
         &mut self,
         key: &Key,
         name: &[u8],
-        before: Option<Found>,
+        before: Option<Below>,
         after: Option<Found>,
     ) -> Result<(u64, Option<NameChange>)> {
         let known = self.get(key, name).map(|(cookie, _)| cookie);
-        let cookie = match known {
-            Some(cookie) => cookie,
-            None => {
+        let cookie = match (known, &before) {
+            (Some(cookie), _) => cookie,
+            (None, Some(before)) => before.cookie,
+            (None, None) => {
                 let free = |cookie: &u64| !self.by_cookie.contains_key(cookie);
                 let mut run = directory::cookies(key, name).rev();
                 run.find(free).ok_or(Error::NoSpace)?
             }
         };
         let former = self.by_cookie.remove(&cookie);
-        let before = former.as_ref().map_or(before, |former| former.before);
-        let name = name.into();
-        if before.is_some() || after.is_some() {
-            let change = NameChange {
-                name,
-                before,
-                after,
-            };
+        let change = match &former {
+            Some(former) => former.followed_by(name, after),
+            None => {
+                let (name, before) = match before {
+                    Some(below) => (below.name, Some(below.leads_to)),
+                    None => (name.into(), None),
+                };
+                NameChange {
+                    name,
+                    spelled_below: None,
+                    before,
+                    after,
+                }
+            }
+        };
+        if change.before.is_some() || change.after.is_some() {
             self.by_cookie.insert(cookie, change);
         }
         Ok((cookie, former))

@@ -28,7 +28,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use varve_device::sync::RwLock;
 
-const SHARDS: usize = 64;
+/// Shards of the mounted tree's.
+pub(crate) const SHARDS: usize = 64;
 /// Longer paths are walked every time.
 const PATH_BYTES_MAX: usize = 256;
 /// Deeper ones, too.
@@ -81,18 +82,18 @@ pub(crate) struct Passages {
 }
 
 impl Passages {
-    /// Remembers as many ways as fit beside `idle_vnodes`.
-    pub fn new(idle_vnodes: usize) -> Self {
+    /// Remembers as many ways as fit beside `idle_vnodes`, in so many shards.
+    pub fn new(idle_vnodes: usize, shards: usize) -> Self {
         Passages {
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            shard_bound: (idle_vnodes / VNODES_PER_TRAIL / SHARDS).max(1),
+            shards: (0..shards).map(|_| RwLock::default()).collect(),
+            shard_bound: (idle_vnodes / VNODES_PER_TRAIL / shards).max(1),
         }
     }
 
     fn shard(&self, path: &[u8]) -> &RwLock<Shard> {
         // The table below takes the low bits and the highest.
         let hash = MixBuilder.hash_one(path) >> 32;
-        &self.shards[hash as usize % SHARDS]
+        &self.shards[hash as usize % self.shards.len()]
     }
 
     pub fn get(&self, path: &[u8]) -> Option<Arc<Trail>> {

@@ -2,6 +2,9 @@
 
 use super::name_changes::NameChanges;
 use crate::inode::Inode;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
 
 /// See the module's head.
 #[derive(Clone, Debug)]
@@ -10,6 +13,10 @@ pub(crate) struct Private {
     pub origin: Inode,
     /// Of a directory.
     pub names: NameChanges,
+    /// The extended attributes before they were changed.
+    pub xattrs: Option<Arc<Vec<u8>>>,
+    /// Of blocks of which not all is this tree's: the bytes that are.
+    pub spans: BTreeMap<u64, Vec<Range<u32>>>,
 }
 
 impl Private {
@@ -18,6 +25,8 @@ impl Private {
         Box::new(Private {
             origin,
             names: NameChanges::default(),
+            xattrs: None,
+            spans: BTreeMap::new(),
         })
     }
 }

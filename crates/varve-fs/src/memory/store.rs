@@ -8,6 +8,7 @@ use crate::memory::cache::BlockCache;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Ground, SECTOR_BYTES, State, Vnode, sectors_of};
 use crate::statistics::{Counters, count};
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::Lanes;
 use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -106,6 +107,13 @@ impl<L: Layout> Store<L> {
     /// Blocks that `bytes` reach into.
     pub fn blocks_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block_bytes as u64)
+    }
+
+    /// The part of `bytes`, of a file, that lies in a block, counted from its start.
+    pub fn within(&self, block: u64, bytes: &Range<u64>) -> Range<u64> {
+        let start = block << self.block_shift;
+        let place = |at: u64| at.saturating_sub(start).min(self.block_bytes as u64);
+        place(bytes.start)..place(bytes.end)
     }
 
     /// The blocks in `first..first + count` that exist according to overlays
@@ -209,14 +217,18 @@ impl<L: Layout> Store<L> {
     }
 
     /// What a block holds in the tree below.
-    fn load_newest(&self, below: &Vnode, block: u64) -> Result<Option<Loaded>> {
-        let state = below.read();
+    pub fn load_newest(&self, below: &Vnode, block: u64) -> Result<Option<Loaded>> {
+        self.load_of(below, &below.read(), block)
+    }
+
+    /// What a block of a file holds, cut at its size.
+    pub fn load_of(&self, below: &Vnode, state: &State, block: u64) -> Result<Option<Loaded>> {
         let loaded = match state.dirty.get(&block) {
             Some(dirty) => Some(Loaded {
                 data: Arc::clone(&dirty.data),
                 sectors: sectors_of(dirty.data.len()),
             }),
-            None => self.load(below, &state, block)?,
+            None => self.load(below, state, block)?,
         };
         // What lies beyond the size there must not show here.
         let keep = state.inode.size.saturating_sub(block << self.block_shift);

@@ -24,7 +24,10 @@ use std::sync::atomic::fence;
 use varve_device::sync::atomic::Ordering;
 use varve_device::sync::{Mutex, MutexGuard, RwLock};
 
-const SHARDS: usize = 64;
+/// Shards of the mounted tree's table.
+pub(crate) const SHARDS: usize = 64;
+/// Those of a private tree's.
+pub(crate) const SHARDS_PRIVATE: usize = 2;
 /// So many numbers in a row lie in one shard: files that were made together are
 /// used together, so threads at work in different places seldom meet.
 const RUN: u64 = 64;
@@ -63,28 +66,29 @@ pub(crate) enum Known {
 }
 
 impl VnodeTable {
-    /// A table that keeps about `bound` vnodes that nobody needs.
-    pub fn new(bound: usize, level: Level) -> Self {
+    /// A table of so many shards, a power of two, that keeps about `bound` vnodes that
+    /// nobody needs.
+    pub fn new(bound: usize, shards: usize, level: Level) -> Self {
+        assert!(shards.is_power_of_two());
         VnodeTable {
-            shards: (0..SHARDS).map(|_| RwLock::default()).collect(),
-            loading: (0..SHARDS).map(|_| Mutex::default()).collect(),
-            shard_bound: bound.div_ceil(SHARDS),
+            shards: (0..shards).map(|_| RwLock::default()).collect(),
+            loading: (0..shards).map(|_| Mutex::default()).collect(),
+            shard_bound: bound.div_ceil(shards),
             level,
         }
     }
 
-    fn shard(ino: InodeNo) -> usize {
-        (ino.0 / RUN) as usize % SHARDS
+    fn shard(&self, ino: InodeNo) -> usize {
+        (ino.0 / RUN) as usize & (self.shards.len() - 1)
     }
 
-    /// The number's place among those of its shard.
-    fn index(ino: InodeNo) -> u64 {
-        ino.0 / (RUN * SHARDS as u64) * RUN + ino.0 % RUN
+    fn index(&self, ino: InodeNo) -> u64 {
+        index(ino, self.shards.len())
     }
 
     #[inline]
     pub fn get(&self, ino: InodeNo) -> Option<Arc<Vnode>> {
-        let shard = self.shards[Self::shard(ino)].read();
+        let shard = self.shards[self.shard(ino)].read();
         let vnode = shard.vnodes.get(&ino.0)?;
         if !vnode.touched.load(Ordering::Relaxed) {
             vnode.touched.store(true, Ordering::Relaxed);
@@ -94,7 +98,7 @@ impl VnodeTable {
 
     /// Held while an inode is read and entered. Neighbours are read side by side.
     pub fn loading(&self, ino: InodeNo) -> Ranked<MutexGuard<'_, ()>> {
-        let lock = &self.loading[ino.0 as usize % SHARDS];
+        let lock = &self.loading[ino.0 as usize & (self.loading.len() - 1)];
         Ranked::take(self.level.rank(Lock::Load), || lock.lock())
     }
 
@@ -102,11 +106,11 @@ impl VnodeTable {
     /// makes room if there are many.
     pub fn insert(&self, vnode: Arc<Vnode>) {
         // Shards that nothing enters any more have vnodes to give up as well.
-        let other = MixBuilder.hash_one(vnode.birth) as usize % SHARDS;
+        let other = MixBuilder.hash_one(vnode.birth) as usize & (self.shards.len() - 1);
         self.make_room(other);
-        let place = Self::shard(vnode.ino);
+        let place = self.shard(vnode.ino);
         let mut shard = self.shards[place].write();
-        let held = shard.parked.take(Self::index(vnode.ino));
+        let held = shard.parked.take(self.index(vnode.ino));
         vnode.refs.fetch_add(held, Ordering::Relaxed);
         shard.order.push_back((vnode.ino.0, vnode.birth));
         shard.vnodes.insert(vnode.ino.0, vnode);
@@ -120,7 +124,7 @@ impl VnodeTable {
         let mut shard = self.shards[place].write();
         if shard.order.len() > self.shard_bound {
             for slot in &mut evicted {
-                *slot = shard.evict_one(self.shard_bound);
+                *slot = shard.evict_one(self.shard_bound, self.shards.len());
             }
         }
         drop(shard); // and the evicted only after it
@@ -129,11 +133,11 @@ impl VnodeTable {
     /// Gives back references to a number whose vnode is not in memory; the
     /// vnode if it is.
     pub fn release(&self, ino: InodeNo, references: u64) -> Option<Arc<Vnode>> {
-        let mut shard = self.shards[Self::shard(ino)].write();
+        let mut shard = self.shards[self.shard(ino)].write();
         if let Some(vnode) = shard.vnodes.get(&ino.0) {
             return Some(Arc::clone(vnode));
         }
-        let index = Self::index(ino);
+        let index = self.index(ino);
         let held = shard.parked.get(index);
         shard.parked.set(index, held.saturating_sub(references));
         None
@@ -141,14 +145,14 @@ impl VnodeTable {
 
     /// What is known of a number whose loading lock is held.
     pub fn known(&self, ino: InodeNo) -> Known {
-        let shard = self.shards[Self::shard(ino)].read();
+        let shard = self.shards[self.shard(ino)].read();
         if let Some(vnode) = shard.vnodes.get(&ino.0) {
             return Known::Vnode(Arc::clone(vnode));
         }
         if shard.ended.contains(&ino.0) {
             return Known::Ended;
         }
-        match shard.parked.get(Self::index(ino)) {
+        match shard.parked.get(self.index(ino)) {
             0 => Known::Nothing,
             _ => Known::Held,
         }
@@ -156,7 +160,7 @@ impl VnodeTable {
 
     /// The file of a number without a vnode has ended. The loading lock is held.
     pub fn end(&self, ino: InodeNo) {
-        let mut shard = self.shards[Self::shard(ino)].write();
+        let mut shard = self.shards[self.shard(ino)].write();
         shard.ended.insert(ino.0);
     }
 
@@ -164,10 +168,10 @@ impl VnodeTable {
     pub fn forget_ended(&self, numbers: impl Iterator<Item = InodeNo>) {
         let mut numbers = numbers.peekable();
         while let Some(ino) = numbers.next() {
-            let place = Self::shard(ino);
+            let place = self.shard(ino);
             let mut shard = self.shards[place].write();
             shard.ended.remove(&ino.0);
-            while let Some(ino) = numbers.next_if(|next| Self::shard(*next) == place) {
+            while let Some(ino) = numbers.next_if(|next| self.shard(*next) == place) {
                 shard.ended.remove(&ino.0);
             }
         }
@@ -175,7 +179,7 @@ impl VnodeTable {
 
     /// Removes this very vnode.
     pub fn remove(&self, vnode: &Vnode) {
-        let mut shard = self.shards[Self::shard(vnode.ino)].write();
+        let mut shard = self.shards[self.shard(vnode.ino)].write();
         if shard
             .vnodes
             .get(&vnode.ino.0)
@@ -198,12 +202,20 @@ impl VnodeTable {
             vnodes.retain(|_, vnode| {
                 let keep = !is_idle(vnode);
                 if !keep {
-                    park(parked, vnode);
+                    park(parked, vnode, self.shards.len());
                 }
                 keep
             });
             order.retain(|(ino, birth)| vnodes.get(ino).is_some_and(|v| v.birth == *birth));
         }
+    }
+
+    /// Every vnode.
+    pub fn all(&self) -> Vec<Arc<Vnode>> {
+        let shards = self.shards.iter();
+        shards
+            .flat_map(|shard| shard.read().vnodes.values().cloned().collect::<Vec<_>>())
+            .collect()
     }
 
     /// Takes every vnode out.
@@ -225,6 +237,12 @@ impl VnodeTable {
     }
 }
 
+/// A number's place among those of its shard, of so many.
+fn index(ino: InodeNo, shards: usize) -> u64 {
+    let run = (ino.0 / RUN) >> shards.trailing_zeros();
+    run * RUN + ino.0 % RUN
+}
+
 /// True if the table alone has this vnode, and need not keep it. Nobody can
 /// take it up meanwhile: that takes the shard's lock.
 fn is_idle(vnode: &Arc<Vnode>) -> bool {
@@ -236,22 +254,22 @@ fn is_idle(vnode: &Arc<Vnode>) -> bool {
 }
 
 /// Keeps the count of a vnode that is about to be dropped.
-fn park(parked: &mut ParkedCounts, vnode: &Vnode) {
+fn park(parked: &mut ParkedCounts, vnode: &Vnode, shards: usize) {
     let held = vnode.refs.load(Ordering::Relaxed);
     if held > 0 {
-        parked.set(VnodeTable::index(vnode.ino), held);
+        parked.set(index(vnode.ino, shards), held);
     }
 }
 
 impl Shard {
     /// Looks at the vnode that has been here longest: a second chance if it
     /// was used or is needed, out with it otherwise.
-    fn evict_one(&mut self, bound: usize) -> Option<Arc<Vnode>> {
+    fn evict_one(&mut self, bound: usize, shards: usize) -> Option<Arc<Vnode>> {
         let (ino, birth) = self.order.pop_front()?;
         let vnode = self.vnodes.get(&ino).filter(|v| v.birth == birth)?;
         let used = vnode.touched.swap(false, Ordering::Relaxed);
         if self.vnodes.len() > bound && !used && is_idle(vnode) {
-            park(&mut self.parked, vnode);
+            park(&mut self.parked, vnode, shards);
             return self.vnodes.remove(&ino);
         }
         self.order.push_back((ino, birth));

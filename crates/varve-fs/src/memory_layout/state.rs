@@ -292,26 +292,11 @@ fn blank(ino: InodeNo, version: Version) -> File {
 }
 
 pub(super) fn root_inode(made: Timestamp) -> Inode {
+    let mode = FileKind::Directory.mode_bits() | 0o755;
     Inode {
-        ino: InodeNo::ROOT,
-        version: FIRST_VERSION,
-        mode: FileKind::Directory.mode_bits() | 0o755,
-        uid: 0,
-        gid: 0,
         nlink: 2,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        sectors: 0,
-        atime: made,
-        mtime: made,
-        ctime: made,
-        btime: made,
-        flags: 0,
-        project: 0,
         parent: InodeNo::ROOT,
-        inline: Vec::new(),
-        xattr_bytes: 0,
+        ..Inode::new(InodeNo::ROOT, FIRST_VERSION, mode, made)
     }
 }
 

@@ -174,6 +174,7 @@ impl<L: Layout> FileSystem<L> {
         if vnode.kind == FileKind::Directory {
             return self.refuse_link(caller, parent, name);
         }
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, Usage::default())?;
         let now = self.now();
         let mut above = directory.write_directory();
@@ -232,7 +233,7 @@ impl<L: Layout> FileSystem<L> {
             holds: 1,
         };
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.store.layout.allocate_inode()?;
+        let (ino, version) = self.allocate_inode()?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
         let inherited = self.inherited(acls, inode.mode);
         let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
@@ -246,7 +247,7 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// `NoSpace`.
     pub(crate) fn whiteout(&self) -> Result<Whiteout> {
-        let (ino, version) = self.store.layout.allocate_inode()?;
+        let (ino, version) = self.allocate_inode()?;
         Ok(Whiteout { ino, version })
     }
 
@@ -272,6 +273,7 @@ impl<L: Layout> FileSystem<L> {
             blocks: u64::from(!new.target.is_empty()),
             sectors: sectors_of(new.target.len()),
         };
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_in(parent, target)?;
         let now = self.now();
         let mut above = directory.write_directory();
@@ -280,7 +282,7 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::TooManyLinks);
         }
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.store.layout.allocate_inode()?;
+        let (ino, version) = self.allocate_inode()?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
         let inherited = self.inherited(acls, inode.mode).and_then(|inherited| {
             self.add_name(&directory, &mut above, name, ino, new.kind, now)?;
@@ -338,20 +340,10 @@ impl<L: Layout> FileSystem<L> {
             bits |= above.mode & 0o2000;
         }
         Inode {
-            ino,
-            version,
-            mode: new.kind.mode_bits() | bits,
             uid: caller.uid,
             gid,
             nlink: new.nlink,
             rdev: new.rdev,
-            size: 0,
-            blocks: 0,
-            sectors: 0,
-            atime: now,
-            mtime: now,
-            ctime: now,
-            btime: now,
             flags,
             project,
             parent: if new.kind == FileKind::Directory {
@@ -359,8 +351,7 @@ impl<L: Layout> FileSystem<L> {
             } else {
                 InodeNo(0)
             },
-            inline: Vec::new(),
-            xattr_bytes: 0,
+            ..Inode::new(ino, version, new.kind.mode_bits() | bits, now)
         }
     }
 

@@ -7,6 +7,7 @@ use crate::attributes::permission::{EXECUTE, WRITE};
 use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::memory::name_changes::Found;
 use crate::memory::vnode::{State, Vnode};
@@ -59,6 +60,7 @@ impl<L: Layout> FileSystem<L> {
         count(&self.store.counters.lookups, 1);
         let directory = self.vnode(parent)?;
         directory.directory()?;
+        let outside = self.as_outsider(&[(&directory, Part::Name(name), Access::Read)])?;
         let vnode = {
             let state = directory.read_directory();
             state.live()?;
@@ -75,6 +77,12 @@ impl<L: Layout> FileSystem<L> {
             vnode.refs.fetch_add(holds, Relaxed);
             vnode
         };
+        drop(outside);
+        let used = self.uses(&vnode, Part::Attributes, Access::Read);
+        let used = used.and_then(|()| self.uses(&vnode, Part::Size, Access::Read));
+        used.inspect_err(|_| {
+            vnode.refs.fetch_sub(holds, Relaxed);
+        })?;
         let state = vnode.read();
         if state.live().is_err() {
             // Not held, and removed since; or damage counted too few names.
@@ -169,7 +177,12 @@ impl<L: Layout> FileSystem<L> {
 
     /// Searches a directory.
     #[inline]
-    pub(crate) fn find(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Found>> {
+    pub(crate) fn find(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &State,
+        name: &[u8],
+    ) -> Result<Option<Found>> {
         if let Some(private) = &state.private {
             return self.find_overlaid(vnode, state, private, name);
         }
@@ -201,7 +214,7 @@ impl<L: Layout> FileSystem<L> {
     /// Searches a directory for a name that is to be removed.
     pub(crate) fn find_entry(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         name: &[u8],
     ) -> Result<NamedEntry> {

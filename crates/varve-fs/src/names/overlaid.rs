@@ -3,8 +3,9 @@
 use crate::directory::{self, Emit};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
-use crate::memory::name_changes::{Found, NameChange};
+use crate::memory::name_changes::{Below, Found, NameChange};
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, State, Vnode};
 use crate::names::directory_blocks::Searched;
@@ -14,11 +15,12 @@ use std::sync::Arc;
 impl<L: Layout> FileSystem<L> {
     pub(crate) fn find_overlaid(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         private: &Private,
         name: &[u8],
     ) -> Result<Option<Found>> {
+        self.uses(vnode, Part::Name(name), Access::Read)?;
         match private.names.get(&self.store.key(vnode), name) {
             Some((_, change)) => Ok(change.after),
             None => self.find_below(vnode, state, name),
@@ -26,10 +28,42 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Searches the ground's directory.
-    fn find_below(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Found>> {
+    fn find_below(&self, vnode: &Arc<Vnode>, state: &State, name: &[u8]) -> Result<Option<Found>> {
         match &vnode.ground {
             Ground::Layout(_) => self.find_stored(vnode, state, name),
             Ground::Vnode(below) => self.find(below, &below.read(), name),
+        }
+    }
+
+    /// The ground's entry of a name.
+    fn entry_below(&self, vnode: &Vnode, state: &State, name: &[u8]) -> Result<Option<Below>> {
+        let key = self.store.key(vnode);
+        let cookies = directory::cookies(&key, name);
+        let mut found = None;
+        let mut look = |listed: &[u8], ino, kind, cookie| {
+            if directory::is_same(&key, listed, name) {
+                found = Some(Below {
+                    name: listed.into(),
+                    leads_to: (ino, kind),
+                    cookie,
+                });
+            }
+            found.is_none() && cookie < *cookies.end()
+        };
+        self.list_below(vnode, state, cookies.start() - 1, &mut look)?;
+        Ok(found)
+    }
+
+    fn list_below(
+        &self,
+        vnode: &Vnode,
+        state: &State,
+        after: u64,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
+        match &vnode.ground {
+            Ground::Layout(_) => self.list_stored(vnode, state, after, emit),
+            Ground::Vnode(below) => self.list(below, &below.read(), after, emit),
         }
     }
 
@@ -45,11 +79,12 @@ impl<L: Layout> FileSystem<L> {
         after: Option<Found>,
         now: Timestamp,
     ) -> Result<()> {
+        self.uses(vnode, Part::Name(name), Access::Write)?;
         let key = self.store.key(vnode);
         let private = state.private.as_ref().expect("a directory of the ground");
         let before = match private.names.get(&key, name) {
-            Some((_, change)) => change.before,
-            None => self.find_below(vnode, state, name)?,
+            Some(_) => None,
+            None => self.entry_below(vnode, state, name)?,
         };
         let private = state.private.as_mut().expect("it was there");
         let (cookie, former) = private.names.set(&key, name, before, after)?;
@@ -63,7 +98,7 @@ impl<L: Layout> FileSystem<L> {
     /// [`directory::list`] of any directory, which is locked.
     pub(crate) fn list(
         &self,
-        vnode: &Vnode,
+        vnode: &Arc<Vnode>,
         state: &State,
         after: u64,
         emit: &mut Emit<'_>,
@@ -71,6 +106,7 @@ impl<L: Layout> FileSystem<L> {
         let Some(private) = &state.private else {
             return self.list_stored(vnode, state, after, emit);
         };
+        self.uses(vnode, Part::Names, Access::Read)?;
         let key = self.store.key(vnode);
         let mut own = private.names.behind(after).peekable();
         let mut goes_on = true;
@@ -86,17 +122,14 @@ impl<L: Layout> FileSystem<L> {
             }
             goes_on
         };
-        match &vnode.ground {
-            Ground::Layout(_) => self.list_stored(vnode, state, after, &mut merged)?,
-            Ground::Vnode(below) => self.list(below, &below.read(), after, &mut merged)?,
-        }
+        self.list_below(vnode, state, after, &mut merged)?;
         for (cookie, change) in own {
             goes_on = goes_on && emit_change(change, cookie, emit);
         }
         Ok(())
     }
 
-    fn list_stored(
+    pub(crate) fn list_stored(
         &self,
         vnode: &Vnode,
         state: &State,
@@ -116,7 +149,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// # Errors
     /// `NotEmpty` if the directory holds names.
-    pub(crate) fn overlaid_must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+    pub(crate) fn overlaid_must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         let mut is_empty = true;
         self.list(vnode, state, 0, &mut |_, _, _, _| {
             is_empty = false;

@@ -3,6 +3,7 @@
 use crate::attr::Entry;
 use crate::error::Result;
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::Layout;
 use crate::types::{FileKind, InodeNo};
 
@@ -37,6 +38,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
+        let _outside = self.as_outsider(&[(&vnode, Part::Names, Access::Read)])?;
         let mut after = after;
         let parent = {
             let state = vnode.read_directory();

@@ -16,6 +16,7 @@ use crate::attributes::file_flags::same_project;
 use crate::attributes::permission::WRITE;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Access, Part};
 use crate::layout::{Layout, Purpose, Usage};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{State, Vnode, WriteState};
@@ -70,6 +71,7 @@ impl<L: Layout> FileSystem<L> {
         let (from, to) = (self.vnode(parent)?, self.vnode(new_parent)?);
         from.directory()?;
         to.directory()?;
+        let _outside = self.outside_names(&[(parent, name), (new_parent, new_name)])?;
         self.write_back_source(&from, name, &to, new_name)?;
         let (operation, makes_name) = self.begin_rename(flags)?;
         let across = from.ino != to.ino;
@@ -160,9 +162,9 @@ impl<L: Layout> FileSystem<L> {
     /// so that what goes with the rename's group is little.
     fn write_back_source(
         &self,
-        from: &Vnode,
+        from: &Arc<Vnode>,
         name: &[u8],
-        to: &Vnode,
+        to: &Arc<Vnode>,
         new_name: &[u8],
     ) -> Result<()> {
         let source = self.find(from, &from.read_directory(), name)?;
@@ -217,6 +219,12 @@ impl<L: Layout> FileSystem<L> {
         let target = target
             .map(|found| self.named(parents.to.ino, found))
             .transpose()?;
+        if source.kind == FileKind::Directory {
+            self.uses(&source, Part::Place, Access::Write)?;
+        }
+        if let Some(target) = &target {
+            self.uses_for_end(target)?;
+        }
         let (mut state, mut target_state) = lock_children(&source, target.as_ref());
         state.live()?;
         target_state

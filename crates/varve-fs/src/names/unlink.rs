@@ -6,6 +6,7 @@ use crate::directory;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{Access, Outsider, Part};
 use crate::layout::{Layout, Usage};
 use crate::memory::changes::ALL;
 use crate::memory::name_changes::Found;
@@ -48,6 +49,9 @@ fn must_be_as_named(vnode: &Vnode, directory: InodeNo, (ino, kind): Found) -> Re
     Ok(())
 }
 
+/// A directory, and what a name in it leads to.
+type Led = (Arc<Vnode>, Option<Arc<Vnode>>);
+
 /// Cached blocks of a freed file that are forgotten at once.
 const FORGET_FREED: u64 = 8;
 
@@ -63,6 +67,7 @@ impl<L: Layout> FileSystem<L> {
         if matches!(name, b"." | b"..") {
             return Err(Error::IsDirectory);
         }
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_removal(parent)?;
         let now = self.now();
         {
@@ -76,6 +81,7 @@ impl<L: Layout> FileSystem<L> {
             match self.take_up(found.0).map_err(lost_child(parent, found.0))? {
                 Taken::Vnode(vnode) => {
                     must_be_as_named(&vnode, parent, found)?;
+                    self.uses_for_end(&vnode)?;
                     let mut state = vnode.write();
                     state.live()?;
                     self.permit_removal(caller, &above.inode, &state.inode)?;
@@ -107,6 +113,7 @@ impl<L: Layout> FileSystem<L> {
             b".." => return Err(Error::NotEmpty),
             _ => {}
         }
+        let _outside = self.outside_names(&[(parent, name)])?;
         let (directory, operation) = self.begin_removal(parent)?;
         let now = self.now();
         {
@@ -118,6 +125,7 @@ impl<L: Layout> FileSystem<L> {
                 return Err(Error::NotDirectory);
             }
             let vnode = self.named(parent, found)?;
+            self.uses(&vnode, Part::All, Access::Write)?;
             let mut state = vnode.write();
             state.live()?;
             self.permit_removal(caller, &above.inode, &state.inode)?;
@@ -146,7 +154,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// # Errors
     /// `NotEmpty` if the directory holds names.
-    pub(crate) fn must_be_empty(&self, vnode: &Vnode, state: &State) -> Result<()> {
+    pub(crate) fn must_be_empty(&self, vnode: &Arc<Vnode>, state: &State) -> Result<()> {
         if state.private.is_some() {
             return self.overlaid_must_be_empty(vnode, state);
         }
@@ -164,6 +172,53 @@ impl<L: Layout> FileSystem<L> {
         } else {
             Err(Error::NotEmpty)
         }
+    }
+
+    /// Waits for transactions that use these names, of protected directories, or the
+    /// protected files that they lead to.
+    pub(crate) fn outside_names(&self, names: &[(InodeNo, &[u8])]) -> Result<Option<Outsider>> {
+        if self.locks.get().is_none() {
+            return Ok(None);
+        }
+        loop {
+            let found = self.where_they_lead(names)?;
+            let mut parts = Vec::new();
+            for ((directory, file), (_, name)) in found.iter().zip(names) {
+                parts.push((directory, Part::Name(name), Access::Write));
+                if let Some(file) = file {
+                    parts.push((file, Part::All, Access::Write));
+                }
+            }
+            // All at once: who waits for one of them must not hold another apart.
+            let outsider = self.as_outsider(&parts)?;
+            let now = self.where_they_lead(names)?;
+            let same = |(a, b): (&Led, &Led)| {
+                a.1.as_ref().map(|file| file.birth) == b.1.as_ref().map(|file| file.birth)
+            };
+            if outsider.is_none() || found.iter().zip(&now).all(same) {
+                return Ok(outsider);
+            }
+        }
+    }
+
+    fn where_they_lead(&self, names: &[(InodeNo, &[u8])]) -> Result<Vec<Led>> {
+        let lead = |(parent, name): &(InodeNo, &[u8])| {
+            let directory = self.vnode(*parent)?;
+            directory.directory()?;
+            let found = self.find(&directory, &directory.read_directory(), name)?;
+            // What cannot be had is told of later.
+            let file = found.and_then(|(ino, _)| self.vnode(ino).ok());
+            Ok((directory, file))
+        };
+        names.iter().map(lead).collect()
+    }
+
+    /// A name is about to be removed: perhaps the last.
+    pub(crate) fn uses_for_end(&self, vnode: &Arc<Vnode>) -> Result<()> {
+        if self.below.is_some() && vnode.read().inode.nlink <= 1 {
+            self.uses(vnode, Part::All, Access::Write)?;
+        }
+        Ok(())
     }
 
     /// One name fewer.

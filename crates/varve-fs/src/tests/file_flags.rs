@@ -22,6 +22,7 @@ const NONE: FileFlags = FileFlags {
     sync: false,
     dir_sync: false,
     project_inherit: false,
+    protected: false,
 };
 
 fn set(fs: &Fs, caller: &Caller, ino: InodeNo, flags: FileFlags) -> Result<()> {
@@ -384,6 +385,7 @@ fn new_files_have_flags_of_their_directory() {
         sync: true,
         dir_sync: true,
         project_inherit: true,
+        protected: true,
     };
     let d = fs.t_mkdir(ROOT, "d");
     fs.set_file_flags(&Caller::root(), d, all, Some(42))
@@ -395,6 +397,7 @@ fn new_files_have_flags_of_their_directory() {
     let inherited = FileFlags {
         dir_sync: false,
         project_inherit: false,
+        protected: true,
         ..below
     };
     let (f, s) = (fs.t_create(d, "f").ino, fs.t_mkdir(d, "s"));
@@ -412,6 +415,7 @@ fn a_directory_that_passes_its_project_on_takes_no_other() {
     let d = fs.t_mkdir(ROOT, "d");
     let inherit = FileFlags {
         project_inherit: true,
+        protected: true,
         ..NONE
     };
     fs.set_file_flags(&Caller::root(), d, inherit, Some(42))

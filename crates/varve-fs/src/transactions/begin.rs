@@ -1,42 +1,27 @@
 //! Making a private tree, and ending it.
 
-use super::ground::{Below, Snapshot};
-use super::{Isolation, Transaction, TransactionOptions};
+use super::{Below, Isolation, Transaction, TransactionOptions};
 use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
+use crate::isolation::{Kind, Locking, Snapshot};
 use crate::layout::Layout;
 use crate::memory::passages::Passages;
 use crate::memory::queues::{NOT_WOKEN, Queues};
 use crate::memory::vnode::{Ground, Life};
-use crate::memory::vnode_table::VnodeTable;
+use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
 use crate::statistics::count;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
-
-/// The transactions of a mounted tree.
-pub(crate) struct Open<L: Layout> {
-    trees: Vec<Weak<FileSystem<L>>>,
-    /// The volume is being unmounted.
-    closed: bool,
-}
-
-impl<L: Layout> Default for Open<L> {
-    fn default() -> Self {
-        Open {
-            trees: Vec::new(),
-            closed: false,
-        }
-    }
-}
+use varve_locks::LockTable;
 
 impl<L: Layout> FileSystem<L> {
-    /// Begins a transaction.
+    /// Begins a transaction; one within it, in a transaction's tree.
     ///
     /// # Errors
     /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
@@ -46,9 +31,31 @@ impl<L: Layout> FileSystem<L> {
         options: &TransactionOptions,
     ) -> Result<Transaction<L>> {
         self.check_writable()?;
-        let Isolation::Snapshot = options.isolation;
-        let snapshot = self.take_snapshot()?;
-        self.begin_private(Some(snapshot))
+        if self.below.is_some() {
+            return self.begin_upon_this();
+        }
+        let (snapshot, kind) = match options.isolation {
+            Isolation::Snapshot => (Some(self.take_snapshot()?), Kind::Snapshot),
+            Isolation::Serializable => {
+                let reads = Kind::Serializable(Arc::default());
+                (Some(self.take_snapshot()?), reads)
+            }
+            Isolation::Locking => (None, Kind::Locking(self.locking(options))),
+        };
+        self.begin_private(snapshot, kind)
+    }
+
+    fn locking(&self, options: &TransactionOptions) -> Locking {
+        let table = self
+            .locks
+            .get_or_init(|| Arc::new(LockTable::new(Arc::clone(&self.clock))));
+        Locking {
+            table: Arc::clone(table),
+            owner: table.begin(None),
+            timeout: options.timeout,
+            subpage: options.subpage,
+            doomed: AtomicBool::new(false),
+        }
     }
 
     /// Begins a transaction upon this tree, a transaction's, as it is.
@@ -57,18 +64,31 @@ impl<L: Layout> FileSystem<L> {
     /// `Aborted` after its end, `Invalid` if too many lie within each other.
     pub fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
         self.check_writable()?;
-        self.begin_private(None)
+        let below = self.below.as_ref();
+        let kind = match below.map(|below| &below.kind) {
+            None | Some(Kind::Snapshot) => Kind::Snapshot,
+            Some(Kind::Serializable(reads)) => Kind::Serializable(Arc::clone(reads)),
+            Some(Kind::Locking(parent)) => Kind::Locking(Locking {
+                table: Arc::clone(&parent.table),
+                owner: parent.table.begin(Some(parent.owner)),
+                timeout: parent.timeout,
+                subpage: parent.subpage,
+                doomed: AtomicBool::new(false),
+            }),
+        };
+        self.begin_private(None, kind)
     }
 
     fn begin_private(
         self: &Arc<Self>,
         snapshot: Option<Arc<Snapshot<L>>>,
+        kind: Kind,
     ) -> Result<Transaction<L>> {
         let mut open = self.open.lock();
         if open.closed {
             return Err(Error::Aborted);
         }
-        let tree = Arc::new(self.private(snapshot)?);
+        let tree = Arc::new(self.private(snapshot, kind)?);
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
         count(&self.store.counters.transactions, 1);
@@ -88,7 +108,11 @@ impl<L: Layout> FileSystem<L> {
         below.is_some_and(|below| below.ended.load(Relaxed))
     }
 
-    fn private(self: &Arc<Self>, snapshot: Option<Arc<Snapshot<L>>>) -> Result<FileSystem<L>> {
+    fn private(
+        self: &Arc<Self>,
+        snapshot: Option<Arc<Snapshot<L>>>,
+        kind: Kind,
+    ) -> Result<FileSystem<L>> {
         let level = self.level.upon();
         let level = level.ok_or(Error::Invalid("too many transactions within each other"))?;
         // What stands on a tree keeps what it holds of it.
@@ -101,8 +125,8 @@ impl<L: Layout> FileSystem<L> {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             level,
-            table: VnodeTable::new(vnodes, level),
-            passages: Passages::new(0),
+            table: VnodeTable::new(vnodes, SHARDS_PRIVATE, level),
+            passages: Passages::new(vnodes.min(self.read_times_max), 1),
             space: SpaceAccount::new(usage),
             read_ahead: Arc::clone(&self.read_ahead),
             below: Some(Below {
@@ -111,10 +135,13 @@ impl<L: Layout> FileSystem<L> {
                 holds: Mutex::new(snapshot),
                 usage,
                 charged: AtomicU64::new(0),
+                kind,
                 ended: AtomicBool::new(false),
+                put_aside: Mutex::default(),
             }),
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
+            locks: OnceLock::new(),
             budget: Arc::clone(&self.budget),
             writer: Mutex::new(Writer::default()),
             gate: RwLock::new(()),
@@ -147,6 +174,10 @@ impl<L: Layout> FileSystem<L> {
         if below.ended.swap(true, SeqCst) {
             return false;
         }
+        if let Kind::Locking(locking) = &below.kind {
+            // Who waits for a lock does not hold up the end.
+            locking.table.cancel(locking.owner);
+        }
         drop(self.space.crowd.turn());
         true
     }
@@ -176,8 +207,14 @@ impl<L: Layout> FileSystem<L> {
             state.life = Life::Freed;
         }
         drop(below.holds.lock().take());
+        if let Kind::Locking(locking) = &below.kind {
+            locking.table.end(locking.owner);
+        }
         *self.queues() = Queues::default();
-        self.budget.gave_back(below.charged.swap(0, Relaxed));
+        for ino in std::mem::take(&mut *below.put_aside.lock()) {
+            self.store.layout.forget_inode(ino);
+        }
+        self.budget.gave_back(below.charged.swap(0, SeqCst));
     }
 
     /// Ends all transactions that were begun on this tree; none begins any more.

@@ -5,7 +5,7 @@ use crate::account::{difference, sum};
 use crate::directory;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Unwritten, Usage};
-use crate::memory::vnode::{Life, Vnode, WriteState};
+use crate::memory::vnode::{Life, State, Vnode, WriteState, usage_of};
 use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -107,14 +107,14 @@ impl<L: Layout> FileSystem<L> {
         };
         for Mine { state, .. } in known {
             let private = state.private.as_ref().expect("known files have one");
-            let before = crate::memory::vnode::usage_of(&private.origin);
+            let before = usage_of(&private.origin);
             let grown = difference(state.usage(), before);
             price.growth = sum(price.growth, grown);
-            let blocks = self.blocks_for_names(state);
-            price.growth.blocks += blocks;
-            price.growth.sectors += blocks * self.store.sectors_per_block();
-            price.unwritten.blocks += blocks;
-            price.unwritten.bytes += blocks * (self.store.block_bytes as u64 + 128);
+            let NameBlocks { dirty, new } = name_blocks(state);
+            price.growth.blocks += new;
+            price.growth.sectors += new * self.store.sectors_per_block();
+            price.unwritten.blocks += dirty;
+            price.unwritten.bytes += dirty * (self.store.block_bytes as u64 + 128);
         }
         for Mine { state, .. } in new {
             price.growth = sum(price.growth, state.usage());
@@ -125,23 +125,40 @@ impl<L: Layout> FileSystem<L> {
         }
         price
     }
+}
 
-    /// Blocks that changes of names may make dirty in the target's directory: each
-    /// one of its own, but no more than there are and come to be by splits.
-    fn blocks_for_names(&self, state: &crate::memory::vnode::State) -> u64 {
-        let Some(private) = &state.private else {
-            return 0;
-        };
-        if private.names.is_empty() {
-            return 0;
-        }
-        let (mut names, mut bytes) = (0, 0);
-        for (_, change) in private.names.iter() {
-            names += 1;
+/// Blocks of a directory.
+struct NameBlocks {
+    /// That changes of names may make dirty.
+    dirty: u64,
+    /// Of these, that they may add.
+    new: u64,
+}
+
+/// What changes of names take in the target's directory: each one blocks of its own,
+/// but no more than there are and come to be by splits. Removing and leading elsewhere
+/// make none.
+fn name_blocks(state: &State) -> NameBlocks {
+    let changes = state
+        .private
+        .iter()
+        .flat_map(|private| private.names.iter());
+    let (mut names, mut added, mut bytes) = (0, 0, 0);
+    for (_, change) in changes {
+        names += 1;
+        if change.after.is_some() && (change.before.is_none() || change.spelled_below.is_some()) {
+            added += 1;
             bytes += change.name.len() as u64 + 32;
         }
-        let node = directory::NODE_BYTES as u64;
-        let all = state.inode.blocks + 2 * bytes.div_ceil(node) + 1;
-        2 * names.min(all) + directory::INSERT_BLOCKS_MAX
+    }
+    let splits = 2 * bytes.div_ceil(directory::NODE_BYTES as u64) + 1;
+    let most = |names: u64| 2 * names.min(state.inode.blocks + splits);
+    let deep = match added {
+        0 => 0,
+        _ => directory::INSERT_BLOCKS_MAX,
+    };
+    NameBlocks {
+        dirty: most(names) + deep,
+        new: most(added) + deep,
     }
 }

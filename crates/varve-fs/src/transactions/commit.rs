@@ -1,20 +1,22 @@
 //! The steps of a commit, and its locks (`docs/transactions.md`, "Commit").
 
+use super::Below;
 use super::changes::{Changes, Mine};
-use super::ground::Below;
 use super::merge::FilePlan;
 use super::room::Merge;
 use crate::epochs::capture::Take;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
+use crate::isolation::{FileReads, Kind};
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
-use crate::memory::vnode::{Vnode, WriteState};
+use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Acquire;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// A file of a private tree and the one it is to change, both locked.
 pub(super) struct Pair<'a> {
@@ -22,6 +24,8 @@ pub(super) struct Pair<'a> {
     pub vnode: &'a Arc<Vnode>,
     pub state: WriteState<'a>,
     pub plan: FilePlan,
+    /// What a serializable transaction read of it.
+    pub reads: Option<FileReads>,
 }
 
 /// What a commit changed, for whoever keeps copies of it.
@@ -87,6 +91,15 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::Aborted); // counted when it ended
         }
         self.end_open();
+        if below.is_doomed() {
+            self.give_back(below);
+            count(&self.store.counters.transaction_aborts, 1);
+            return Err(Error::Aborted);
+        }
+        if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
+            // Before the parent is asked anything: it would wait for its child.
+            locking.table.hand_to_parent(locking.owner);
+        }
         let changes = self.changed_files();
         let merged = self.merge_all(below, &changes);
         let changed = changes.told();
@@ -107,6 +120,7 @@ impl<L: Layout> FileSystem<L> {
 
     fn merge_all(&self, below: &Below<L>, changes: &Changes) -> Result<WaitsFor> {
         let target = &*below.target;
+        self.want_what_was_read(below);
         if changes.is_empty() {
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
@@ -115,16 +129,28 @@ impl<L: Layout> FileSystem<L> {
             });
         }
         let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
-        let theirs = changes.known.iter().map(|mine| same_file(target, mine));
+        let reads = match &below.kind {
+            Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
+            _ => BTreeMap::new(),
+        };
+        let changed = |ino: &InodeNo| changes.known.iter().any(|mine| mine.ino == *ino);
+        let only_read = reads.iter().filter(|(ino, _)| !changed(ino));
+        let only_read: Vec<_> = only_read.map(|(_, read)| Arc::clone(&read.vnode)).collect();
+        let files = changes.known.iter().chain(&only_read);
+        let theirs = files.clone().map(|mine| same_file(target, mine));
         let theirs = theirs.collect::<Result<Vec<_>>>()?;
+        let files: Vec<_> = files.cloned().collect();
         loop {
             for vnode in &theirs {
-                if vnode.read().inode.flags & flags::TRUNCATING != 0 {
+                let truncating = is_truncating(&vnode.read());
+                if truncating {
                     target.finish_truncate(vnode)?;
                 }
             }
             let merge = target.promise_merge(&price)?;
-            if let Some(before) = self.merge(below, merge, changes, &theirs)? {
+            if let Some(before) =
+                self.merge(below, merge, (&files, &changes.new), &theirs, &reads)?
+            {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
@@ -140,27 +166,27 @@ impl<L: Layout> FileSystem<L> {
         &self,
         below: &Below<L>,
         merge: Merge<'_>,
-        changes: &Changes,
+        (files, new): (&[Arc<Vnode>], &[Arc<Vnode>]),
         theirs: &[Arc<Vnode>],
+        reads: &BTreeMap<InodeNo, FileReads>,
     ) -> Result<Option<u64>> {
         let target = &*below.target;
-        let mine = lock(&changes.known);
-        let new = lock(&changes.new);
+        let mine = lock(files);
+        let new = lock(new);
         let _operation = merge.enter(target);
         let directories = theirs.iter().filter(|v| v.kind == FileKind::Directory);
         let many = directories.count() > 1;
         let _rename =
             many.then(|| Ranked::take(target.level.rank(Lock::Rename), || target.rename.lock()));
         let mut pairs = target.lock_in_order(mine, theirs)?;
-        if pairs
-            .iter()
-            .any(|pair| pair.state.inode.flags & flags::TRUNCATING != 0)
-        {
+        if pairs.iter().any(|pair| is_truncating(&pair.state)) {
             return Ok(None);
         }
-        for pair in &pairs {
+        for pair in &mut pairs {
+            pair.reads = reads.get(&pair.vnode.ino).cloned();
             self.validate(below, pair)?;
         }
+        pairs.retain(Pair::is_changed);
         self.validate_moves(target, &pairs, &new)?;
         for pair in &mut pairs {
             pair.plan = target.plan_file(pair)?;
@@ -168,13 +194,14 @@ impl<L: Layout> FileSystem<L> {
         target.merge_names(&mut pairs)?;
         // Nothing fails from here on.
         let now = target.now();
-        for pair in pairs {
+        for pair in &mut pairs {
             target.merge_file(pair, now);
         }
         for mine in new {
             self.hand_over(target, mine);
         }
-        // Still within the gate: none of these has seen anything of it.
+        // Still within the gate: none of these has seen anything of it. And all is
+        // locked: nobody finds a name that leads nowhere, or one file without another.
         Ok(Some(target.captures_started.load(Acquire)))
     }
 
@@ -189,7 +216,7 @@ impl<L: Layout> FileSystem<L> {
         for (mine, vnode) in mine.into_iter().zip(theirs) {
             let depth = match vnode.kind {
                 FileKind::Directory => self.depth(vnode)?,
-                _ => u64::MAX,
+                _ => usize::MAX,
             };
             order.push(((depth, vnode.ino), mine, vnode));
         }
@@ -202,29 +229,40 @@ impl<L: Layout> FileSystem<L> {
                 _ => vnode.write(),
             },
             plan: FilePlan::default(),
+            reads: None,
         };
         Ok(order.into_iter().map(pair).collect())
     }
 
-    /// Directories above this one.
-    fn depth(&self, vnode: &Arc<Vnode>) -> Result<u64> {
-        let mut depth = 0;
-        let mut seen = vec![vnode.ino];
-        let mut at = vnode.ino;
-        while at != InodeNo::ROOT {
-            let above = self
-                .vnode(at)?
-                .above
-                .load(std::sync::atomic::Ordering::Relaxed);
-            at = InodeNo(above);
-            // A removed directory's may be gone; a damaged tree may run in a circle.
-            if seen.contains(&at) || self.vnode(at).is_err() {
-                break;
+    /// Directories from this one up to the root. It may have ended; a removed one's
+    /// may be gone as well, and a damaged tree may run in a circle.
+    fn depth(&self, vnode: &Arc<Vnode>) -> Result<usize> {
+        let mut seen = Vec::new();
+        let mut at = Arc::clone(vnode);
+        while at.ino != InodeNo::ROOT && !seen.contains(&at.ino) {
+            seen.push(at.ino);
+            match self.vnode(InodeNo(at.above.load(Relaxed))) {
+                Ok(above) => at = above,
+                Err(Error::Stale) => break,
+                Err(error) => return Err(error),
             }
-            seen.push(at);
-            depth += 1;
         }
-        Ok(depth)
+        Ok(seen.len())
+    }
+
+    /// What a locking transaction read and is not logged yet goes into the group that
+    /// it waits for: nothing that is durable rests on what a crash takes back.
+    fn want_what_was_read(&self, below: &Below<L>) {
+        if below.target.below.is_some() || below.snapshot.is_some() {
+            return;
+        }
+        for vnode in self.table.all() {
+            if let Ground::Vnode(ground) = &vnode.ground
+                && ground.read().has_data()
+            {
+                below.target.queues().wanted.push(Arc::clone(ground));
+            }
+        }
     }
 
     /// Makes durable what was merged while so many captures had begun.
@@ -237,6 +275,19 @@ impl<L: Layout> FileSystem<L> {
             }
         };
         self.commit(position)
+    }
+}
+
+/// One that has ended since keeps the flag, and is no file to wait for.
+fn is_truncating(state: &State) -> bool {
+    state.life == Life::Live && state.inode.flags & flags::TRUNCATING != 0
+}
+
+impl Pair<'_> {
+    /// It was not only read.
+    pub(super) fn is_changed(&self) -> bool {
+        let state = &self.mine.state;
+        state.life != Life::Live || state.in_epoch || state.queued != 0
     }
 }
 

@@ -1,52 +1,17 @@
 //! What a private tree stands on.
 
+use super::Below;
 use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::Inode;
-use crate::layout::{Cause, Layout, Position, Usage};
+use crate::isolation::Snapshot;
+use crate::layout::{Cause, Layout};
 use crate::memory::private::Private;
-use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::types::{InodeNo, SnapshotNo, View};
+use crate::types::{InodeNo, Version, View};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
-use varve_device::sync::Mutex;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64};
-
-/// See the module's head.
-pub(crate) struct Below<L: Layout> {
-    /// The tree of which a commit makes it a part.
-    pub target: Arc<FileSystem<L>>,
-    /// The snapshot it stands on, and the last group in that; on the target itself, if
-    /// there is none.
-    pub snapshot: Option<(SnapshotNo, Position)>,
-    /// That snapshot, until the end.
-    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
-    /// What the tree took at the beginning.
-    pub usage: Usage,
-    /// What it counts for in the target's budget.
-    pub charged: AtomicU64,
-    /// It takes no more changes.
-    pub ended: AtomicBool,
-}
-
-/// A state of the layout that is held.
-pub(crate) struct Snapshot<L: Layout> {
-    store: Arc<Store<L>>,
-    pub number: SnapshotNo,
-    /// The last group in it.
-    pub position: Position,
-}
-
-impl<L: Layout> Drop for Snapshot<L> {
-    fn drop(&mut self) {
-        self.store.layout.release_snapshot(self.number);
-    }
-}
-
-/// The newest snapshot, for whoever begins while nothing has changed.
-pub(crate) type Snapshots<L> = Mutex<Weak<Snapshot<L>>>;
 
 impl<L: Layout> FileSystem<L> {
     /// Holds the newest tree: everything that waits is appended, as one group, and
@@ -79,13 +44,50 @@ impl<L: Layout> FileSystem<L> {
         self.write_back_while(|| self.waits.bytes() > group_bytes)
     }
 
+    /// A number for a new file. A number that has become free since the snapshot is
+    /// still that file's here, and put aside.
+    ///
+    /// # Errors
+    /// `NoSpace`; what the snapshot fails to be read with.
+    pub(crate) fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+        let layout = &self.store.layout;
+        loop {
+            let (ino, version) = layout.allocate_inode()?;
+            let shown = self.shows(ino);
+            match (shown, &self.below) {
+                (Ok(true), Some(below)) => below.put_aside.lock().push(ino),
+                (Ok(_), _) => return Ok((ino, version)),
+                (Err(error), _) => {
+                    layout.forget_inode(ino);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// The snapshot on which this tree stands has a file of this number.
+    fn shows(&self, ino: InodeNo) -> Result<bool> {
+        let Some(below) = &self.below else {
+            return Ok(false);
+        };
+        let Some((snapshot, _)) = below.snapshot else {
+            return below.target.shows(ino);
+        };
+        let view = View::Snapshot(snapshot);
+        match self.store.layout.read_inode(view, ino) {
+            Ok(_) => Ok(true),
+            Err(Error::NotFound) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// A private tree's vnode of an inode that is not in memory and has not ended;
     /// its loading lock is held.
     ///
     /// # Errors
     /// `Aborted` after the end; as [`Self::vnode`].
     pub(crate) fn vnode_of_ground(&self, ino: InodeNo, below: &Below<L>) -> Result<Vnode> {
-        if below.ended.load(Relaxed) {
+        if below.is_over() {
             return Err(Error::Aborted);
         }
         match below.snapshot {

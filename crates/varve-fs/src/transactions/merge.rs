@@ -2,6 +2,7 @@
 
 use super::commit::Pair;
 use super::validate::{clears, links_after};
+use crate::content::put::Tail;
 use crate::content::truncate::Survey;
 use crate::error::Result;
 use crate::file_system::FileSystem;
@@ -13,6 +14,7 @@ use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
 use crate::types::{FileKind, Timestamp};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// What had to be looked up before a file is changed.
@@ -24,6 +26,10 @@ pub(super) struct FilePlan {
     reserved: Vec<(u64, u64)>,
     /// Sectors that blocks which are to be written occupy.
     sectors: BTreeMap<u64, u64>,
+    /// What must not show when the size passes it.
+    tail: Option<Tail>,
+    /// Blocks of which only spans were written, laid over what is there.
+    pages: BTreeMap<u64, Arc<Vec<u8>>>,
 }
 
 impl FilePlan {
@@ -32,11 +38,17 @@ impl FilePlan {
         let within = |(from, to): (u64, u64)| (from..to).contains(&block);
         if self.reserved.iter().copied().any(within) {
             reserved
-        } else if self.holes.iter().any(|&(from, to, _)| within((from, to))) {
+        } else if self.clears(block) {
             0
         } else {
             self.sectors.get(&block).copied().unwrap_or(0)
         }
+    }
+
+    /// Nothing is left of a block.
+    fn clears(&self, block: u64) -> bool {
+        let mut holes = self.holes.iter();
+        holes.any(|&(from, to, _)| (from..to).contains(&block))
     }
 }
 
@@ -51,22 +63,17 @@ impl<L: Layout> FileSystem<L> {
         if pair.vnode.kind == FileKind::Directory || mine.life != Life::Live {
             return Ok(plan);
         }
-        let mut hole: Option<(u64, u64)> = None;
-        for (from, to, cover) in mine.pending.within(0, u64::MAX) {
-            if cover != Cover::Hole {
-                plan.reserved.push((from, to));
-            }
-            if !clears(cover) {
-                continue;
-            }
-            match &mut hole {
-                Some((_, end)) if *end == from => *end = to,
-                _ => {
-                    self.plan_hole(pair, hole.replace((from, to)), &mut plan)?;
-                }
-            }
+        if mine.is_inline() {
+            // It takes the place of whatever was reserved meanwhile.
+            self.plan_hole(pair, Some((0, u64::MAX)), &mut plan)?;
+            return Ok(plan);
         }
-        self.plan_hole(pair, hole, &mut plan)?;
+        self.plan_ranges(pair, &mut plan)?;
+        let tail = theirs.inode.size >> self.store.block_shift;
+        let is_mine = mine.dirty.contains_key(&tail) || plan.clears(tail);
+        if mine.inode.size > theirs.inode.size && !is_mine {
+            plan.tail = self.tail(pair.vnode, theirs)?;
+        }
         let mut blocks = mine.dirty.keys().copied().peekable();
         while let Some(first) = blocks.next() {
             let mut last = first;
@@ -79,7 +86,45 @@ impl<L: Layout> FileSystem<L> {
             let sectors = mapped.iter().map(|m| (m.block, m.sectors));
             plan.sectors.extend(sectors);
         }
+        self.plan_pages(pair, &mut plan)?;
         Ok(plan)
+    }
+
+    fn plan_ranges(&self, pair: &Pair<'_>, plan: &mut FilePlan) -> Result<()> {
+        let mut hole: Option<(u64, u64)> = None;
+        for (from, to, cover) in pair.mine.state.pending.within(0, u64::MAX) {
+            match cover {
+                Cover::Hole => {}
+                Cover::Reserved { cleared: true } => plan.reserved.push((from, to)),
+                // Somebody may have reserved some of it as well, or written zeros.
+                Cover::Reserved { cleared: false } => {
+                    let holes = self.holes(pair.vnode, &pair.state, from, to)?;
+                    plan.reserved.extend(holes);
+                }
+            }
+            if !clears(cover) {
+                continue;
+            }
+            match &mut hole {
+                Some((_, end)) if *end == from => *end = to,
+                _ => self.plan_hole(pair, hole.replace((from, to)), plan)?,
+            }
+        }
+        self.plan_hole(pair, hole, plan)
+    }
+
+    fn plan_pages(&self, pair: &Pair<'_>, plan: &mut FilePlan) -> Result<()> {
+        let (mine, theirs) = (&*pair.mine.state, &*pair.state);
+        for (&block, spans) in &mine.origin().spans {
+            let Some(dirty) = mine.dirty.get(&block) else {
+                continue;
+            };
+            let there = self.store.load_of(pair.vnode, theirs, block)?;
+            let there = there.as_ref().map_or(&[][..], |loaded| &loaded.data);
+            plan.pages
+                .insert(block, lay_spans(there, &dirty.data, spans));
+        }
+        Ok(())
     }
 
     fn plan_hole(
@@ -96,18 +141,19 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Carries out what was planned; names are done.
-    pub(super) fn merge_file(&self, pair: Pair<'_>, now: Timestamp) {
+    pub(super) fn merge_file(&self, pair: &mut Pair<'_>, now: Timestamp) {
         let Pair {
             mine,
             vnode,
-            mut state,
+            state,
             plan,
+            reads: _,
         } = pair;
-        let (mine, theirs) = (&*mine.state, &mut *state);
+        let (mine, theirs) = (&*mine.state, &mut **state);
         let origin = &mine.origin().origin;
         let links = links_after(origin, &mine.inode, &theirs.inode);
-        if mine.life != Life::Live || (links == 0 && origin.nlink > 0) {
-            return self.merge_end(vnode, theirs, links, now);
+        if mine.life != Life::Live {
+            return self.merge_end(vnode, theirs, now);
         }
         theirs.inode.nlink = u32::try_from(links).unwrap_or(u32::MAX);
         if vnode.kind == FileKind::Directory {
@@ -115,7 +161,7 @@ impl<L: Layout> FileSystem<L> {
                 vnode.move_below(theirs, mine.inode.parent);
             }
         } else if mine.has_new_content() {
-            self.merge_content(vnode, mine, theirs, plan, now);
+            self.merge_content(vnode, mine, theirs, std::mem::take(plan), now);
         }
         if mine.xattrs_dirty {
             let before = theirs.usage();
@@ -126,14 +172,17 @@ impl<L: Layout> FileSystem<L> {
         merge_attributes(origin, &mine.inode, &mut theirs.inode);
         theirs.join_epoch |= theirs.has_data();
         self.join(vnode, theirs);
+        if links == 0 && origin.nlink > 0 {
+            self.merge_end(vnode, theirs, now);
+        }
     }
 
-    /// One that lost its last name, or one more of them.
-    fn merge_end(&self, vnode: &Arc<Vnode>, theirs: &mut State, links: i64, now: Timestamp) {
+    /// One that has no name any more. Somebody may hold it.
+    fn merge_end(&self, vnode: &Arc<Vnode>, theirs: &mut State, now: Timestamp) {
         if vnode.kind == FileKind::Directory {
             return self.drop_directory(vnode, theirs, now);
         }
-        theirs.inode.nlink = u32::try_from(links.max(0) + 1).unwrap_or(u32::MAX);
+        theirs.inode.nlink = 1;
         self.drop_link(vnode, theirs, now);
     }
 
@@ -142,12 +191,15 @@ impl<L: Layout> FileSystem<L> {
         vnode: &Arc<Vnode>,
         mine: &State,
         theirs: &mut State,
-        plan: FilePlan,
+        mut plan: FilePlan,
         now: Timestamp,
     ) {
         let before = theirs.usage();
         if theirs.is_inline() || mine.is_inline() {
             self.merge_inline(mine, theirs, now);
+        }
+        if let Some(tail) = plan.tail.take() {
+            self.cut_tail(theirs, tail);
         }
         for &(from, to, survey) in &plan.holes {
             self.remove(theirs, from, to, survey);
@@ -157,11 +209,13 @@ impl<L: Layout> FileSystem<L> {
         let before = theirs.usage();
         for (&block, dirty) in &mine.dirty {
             let sectors = plan.sectors_now(block, self.store.sectors_per_block());
-            self.lay_block(theirs, block, dirty, sectors);
+            let page = plan.pages.get(&block).unwrap_or(&dirty.data);
+            self.lay_block(theirs, block, (page, dirty.written), sectors);
         }
         let size = mine.inode.size;
         if size != mine.origin().origin.size {
             theirs.inode.size = size;
+            self.cut_dirty_end(theirs, size);
             theirs.logged.size = match theirs.has_data() {
                 true => theirs.logged.size.min(size),
                 false => size,
@@ -189,8 +243,14 @@ impl<L: Layout> FileSystem<L> {
 
     /// Puts a block in place of what is there, which occupies so many sectors of the
     /// layout.
-    fn lay_block(&self, state: &mut State, block: u64, mine: &Dirty, mapped: u64) {
-        let data = Arc::clone(&mine.data);
+    fn lay_block(
+        &self,
+        state: &mut State,
+        block: u64,
+        (data, written): (&Arc<Vec<u8>>, Timestamp),
+        mapped: u64,
+    ) {
+        let data = Arc::clone(data);
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
@@ -203,7 +263,7 @@ impl<L: Layout> FileSystem<L> {
                 self.waits.block_changed(before, after);
                 dirty.data = data;
                 dirty.flying = false;
-                dirty.written = mine.written;
+                dirty.written = written;
             }
             Entry::Vacant(entry) => {
                 self.store.cache.take(&state.generation, block);
@@ -213,12 +273,26 @@ impl<L: Layout> FileSystem<L> {
                 entry.insert(Dirty {
                     data,
                     logged_sectors: mapped,
-                    written: mine.written,
+                    written,
                     flying: false,
                 });
             }
         }
     }
+}
+
+/// A page with these bytes of `mine` in it.
+pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Vec<u8>> {
+    let mut page = there.to_vec();
+    for span in spans {
+        let end = (span.end as usize).min(mine.len());
+        let start = (span.start as usize).min(end);
+        if page.len() < end {
+            page.resize(end, 0);
+        }
+        page[start..end].copy_from_slice(&mine[start..end]);
+    }
+    Arc::new(page)
 }
 
 /// What was set is set; times that were not set since are the later ones.

@@ -8,6 +8,9 @@
 //! |---|---|
 //! | `begin.rs` | making a private tree, and ending it |
 //! | `ground.rs` | what it stands on: snapshots, inodes taken from below |
+//! | `uses.rs` | what operations tell of what they use |
+//! | `locking.rs` | the locks of a part, and what the ground has of it then |
+//! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | what a private tree may take |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
@@ -21,9 +24,12 @@ mod begin;
 mod changes;
 mod commit;
 mod ground;
+mod locking;
 mod merge;
 mod names;
+mod outsider;
 mod room;
+mod uses;
 mod validate;
 
 use crate::error::Result;
@@ -31,11 +37,12 @@ use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::time::Duration;
 
-pub(crate) use begin::Open;
 pub use commit::{Changed, Ticket};
-pub(crate) use ground::{Below, Snapshots};
-pub(crate) use room::Budget;
+
+/// What a private tree stands on.
+type Below<L> = crate::isolation::Below<FileSystem<L>, L>;
 
 /// How a transaction is isolated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,6 +51,12 @@ pub enum Isolation {
     /// first to commit wins.
     #[default]
     Snapshot,
+    /// And of what it read, nothing has changed at its commit: committed transactions
+    /// are as if run one after the other. Times, link counts and the sizes of
+    /// directories are not part of that.
+    Serializable,
+    /// It sees the newest tree, and locks what it reads and writes until its end.
+    Locking,
 }
 
 /// Choices of one transaction.
@@ -51,6 +64,11 @@ pub enum Isolation {
 pub struct TransactionOptions {
     /// How it is isolated. Default: [`Isolation::Snapshot`].
     pub isolation: Isolation,
+    /// How long a locking one waits for a lock. Default: as long as it takes; a
+    /// deadlock is found at once.
+    pub timeout: Option<Duration>,
+    /// A locking one locks, of each page, the bytes that it uses. Default: off.
+    pub subpage: bool,
 }
 
 /// Changes that become visible and durable together, or not at all. Every operation

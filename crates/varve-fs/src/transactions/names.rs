@@ -5,7 +5,7 @@ use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::memory::name_changes::NameChange;
-use crate::memory::vnode::{Life, State, Vnode};
+use crate::memory::vnode::{State, Vnode};
 use crate::types::{FileKind, Timestamp};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl<L: Layout> FileSystem<L> {
             changed = changed.and_then(|()| self.merge_names_of(pair, now));
         }
         for pair in pairs.iter_mut().filter(is_directory) {
-            if changed.is_ok() && pair.mine.state.life != Life::Live {
+            if changed.is_ok() && pair.mine.state.inode.nlink == 0 {
                 changed = self
                     .must_be_empty(pair.vnode, &pair.state)
                     .map_err(|error| {
@@ -65,13 +65,12 @@ impl<L: Layout> FileSystem<L> {
             (None, None) => Ok(()),
             (None, Some((ino, kind))) => self.add_name(vnode, state, name, ino, kind, now),
             (Some(_), None) => self.remove_name(vnode, state, name, now),
-            (Some(before), Some(after)) if before != after => {
-                self.replace_name(vnode, state, name, after, now)
-            }
-            // Spelled anew, where case is folded; or as it was.
-            (Some(_), Some((ino, kind))) if self.store.geometry.case_fold => {
+            (Some(_), Some((ino, kind))) if change.spelled_below.is_some() => {
                 self.remove_name(vnode, state, name, now)?;
                 self.add_name(vnode, state, name, ino, kind, now)
+            }
+            (Some(before), Some(after)) if before != after => {
+                self.replace_name(vnode, state, name, after, now)
             }
             (Some(_), Some(_)) => Ok(()),
         }

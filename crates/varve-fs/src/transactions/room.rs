@@ -4,39 +4,18 @@
 //! refused if the volume is full already, or if all private trees of the mount
 //! together would take more memory than they may.
 
+use super::Below;
 use super::changes::Price;
-use super::ground::Below;
 use crate::account::{Coming, Operation, SpaceAccount, difference, sum};
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Purpose, Unwritten, Usage};
 use crate::locks::assert_none;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use varve_device::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::SeqCst;
 
 /// A merge that adds nothing to the tree and makes so little wait is as sure to go
 /// through as a removal is.
 const SMALL_BYTES: u64 = 64 << 10;
-
-/// Bytes of memory for what private trees have changed.
-#[derive(Debug)]
-pub(crate) struct Budget {
-    taken: AtomicU64,
-    bytes: u64,
-}
-
-impl Budget {
-    pub fn new(bytes: u64) -> Self {
-        Budget {
-            taken: AtomicU64::new(0),
-            bytes,
-        }
-    }
-
-    pub fn gave_back(&self, bytes: u64) {
-        self.taken.fetch_sub(bytes, Relaxed);
-    }
-}
 
 /// A merge under way: its operation, and what it makes wait.
 pub(super) struct Merge<'a> {
@@ -107,6 +86,26 @@ impl<L: Layout> FileSystem<L> {
         Ok(merge)
     }
 
+    /// Counts what waits in this private tree, and so many bytes more. Answers what all
+    /// take.
+    fn charge(&self, below: &Below<L>, coming: u64) -> u64 {
+        let now = self.waits.bytes().saturating_add(coming);
+        let before = below.charged.swap(now, SeqCst);
+        let taken = &self.budget.taken;
+        let taken = taken.fetch_add(now.wrapping_sub(before), SeqCst);
+        taken.wrapping_add(now).wrapping_sub(before)
+    }
+
+    /// What was expected of an operation is no longer counted, but what came of it.
+    pub(crate) fn settle_charge(&self) {
+        let Some(below) = &self.below else { return };
+        self.charge(below, 0);
+        // Whoever ends it gives back what is charged, before or after this.
+        if below.ended.load(SeqCst) {
+            self.budget.gave_back(below.charged.swap(0, SeqCst));
+        }
+    }
+
     fn admits_private(
         &self,
         below: &Below<L>,
@@ -115,11 +114,7 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
     ) -> Result<()> {
         self.check_writable()?;
-        let now = self.waits.bytes().saturating_add(coming.bytes);
-        let before = below.charged.swap(now, SeqCst);
-        let budget = &self.budget;
-        let taken = budget.taken.fetch_add(now.wrapping_sub(before), SeqCst);
-        if taken.wrapping_add(now).wrapping_sub(before) > budget.bytes {
+        if self.charge(below, coming.bytes) > self.budget.bytes {
             return Err(Error::TransactionTooLarge);
         }
         if purpose == Purpose::Shrink || growth == Usage::default() {

@@ -4,12 +4,13 @@
 //! Where that cannot be told, as of a block that waits in memory, the bytes are
 //! compared.
 
+use super::Below;
 use super::changes::Mine;
 use super::commit::Pair;
-use super::ground::Below;
 use crate::error::{Conflict, Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
+use crate::isolation::FileReads;
 use crate::layout::{BlockPointer, Layout};
 use crate::memory::overlay::Cover;
 use crate::memory::private::Private;
@@ -23,7 +24,7 @@ use std::sync::atomic::Ordering::Relaxed;
 const CHUNK_BLOCKS: u64 = 1024;
 
 /// Flags that are about how a file is stored.
-const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
+pub(super) const STORED: u32 = flags::INLINE | flags::TRUNCATING | flags::GUARDED;
 
 impl State {
     /// What a private tree knows of a file of its ground.
@@ -48,15 +49,31 @@ impl<L: Layout> FileSystem<L> {
                 of,
             }))
         };
+        let is_directory = pair.vnode.kind == FileKind::Directory;
         let origin = &mine.origin().origin;
         let gone = theirs.life != Life::Live || (theirs.inode.nlink == 0) != (origin.nlink == 0);
-        if gone || links_after(origin, &mine.inode, &theirs.inode) < 0 {
+        let links = links_after(origin, &mine.inode, &theirs.inode);
+        // What was changed in one that ended is gone, and it got another name.
+        let revived = mine.life != Life::Live && links > 0 && !is_directory;
+        if gone || links < 0 || revived {
             return conflict(Contended::File);
         }
-        if !same_rights(origin, &theirs.inode) || !self.same_xattrs(pair)? {
+        let same_rights = || -> Result<bool> {
+            Ok(same_rights(origin, &theirs.inode) && self.same_xattrs(below, pair)?)
+        };
+        if let Some(reads) = &pair.reads {
+            if reads.attributes && !same_rights()? {
+                return conflict(Contended::Attributes);
+            }
+            self.validate_reads(below, pair, reads)?;
+            if !pair.is_changed() {
+                return Ok(());
+            }
+        }
+        if !same_rights()? {
             return conflict(Contended::Attributes);
         }
-        if pair.vnode.kind == FileKind::Directory {
+        if is_directory {
             return self.validate_directory(below, pair);
         }
         if mine.life == Life::Freed || !mine.has_new_content() {
@@ -65,12 +82,17 @@ impl<L: Layout> FileSystem<L> {
         if mine.inode.size != origin.size && theirs.inode.size != origin.size {
             return conflict(Contended::Size);
         }
+        let stored_otherwise = (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0;
         if below.snapshot.is_none() {
-            return Ok(()); // it stands on this very file
+            // It stands on this very file. Who locks nothing may have changed it all the
+            // same, but what was changed here must have a place in it.
+            return match theirs.inode.size < origin.size {
+                true => conflict(Contended::Size),
+                false if stored_otherwise => conflict(Contended::Content(0)),
+                false => Ok(()),
+            };
         }
-        if (origin.flags ^ theirs.inode.flags) & flags::INLINE != 0
-            || origin.inline != theirs.inode.inline
-        {
+        if stored_otherwise || origin.inline != theirs.inode.inline {
             return conflict(Contended::Content(0));
         }
         match self.first_difference(pair)? {
@@ -79,7 +101,60 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    fn same_xattrs(&self, pair: &Pair<'_>) -> Result<bool> {
+    /// What was read is what it was.
+    fn validate_reads(&self, below: &Below<L>, pair: &Pair<'_>, reads: &FileReads) -> Result<()> {
+        let theirs = &*pair.state;
+        let origin = &pair.mine.state.origin().origin;
+        let conflict = |of| {
+            Err(Error::Conflict(Conflict {
+                ino: pair.vnode.ino,
+                of,
+            }))
+        };
+        if reads.size && origin.size != theirs.inode.size {
+            return conflict(Contended::Size);
+        }
+        if !reads.blocks.is_empty() && origin.inline != theirs.inode.inline {
+            return conflict(Contended::Content(0));
+        }
+        for (&from, &to) in &reads.blocks {
+            if let Some(block) = self.difference_within(pair, from, to)? {
+                return conflict(Contended::Content(block << self.store.block_shift));
+            }
+        }
+        for name in reads.names.values().flatten() {
+            let before = self.find_stored(pair.mine.vnode, &pair.mine.state, name)?;
+            if below.target.find(pair.vnode, theirs, name)? != before {
+                return conflict(Contended::Name(name.to_vec()));
+            }
+        }
+        if reads.listed && !self.same_names(below, pair)? {
+            return conflict(Contended::Directory);
+        }
+        Ok(())
+    }
+
+    fn same_names(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
+        let (mut before, mut now) = (Vec::new(), Vec::new());
+        self.list_stored(
+            pair.mine.vnode,
+            &pair.mine.state,
+            0,
+            &mut |name, ino, kind, _| {
+                before.push((name.to_vec(), ino, kind));
+                true
+            },
+        )?;
+        below
+            .target
+            .list(pair.vnode, &pair.state, 0, &mut |name, ino, kind, _| {
+                now.push((name.to_vec(), ino, kind));
+                true
+            })?;
+        Ok(before == now)
+    }
+
+    fn same_xattrs(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<bool> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let bytes = mine.origin().origin.xattr_bytes;
         if bytes != theirs.inode.xattr_bytes {
@@ -87,6 +162,12 @@ impl<L: Layout> FileSystem<L> {
         }
         if bytes == 0 {
             return Ok(true);
+        }
+        if below.snapshot.is_none() {
+            // It stands on this very file, which is locked.
+            let now = || self.store.xattrs(pair.vnode, theirs);
+            let before = mine.origin().xattrs.as_ref();
+            return before.map_or(Ok(true), |before| Ok(*before == now()?));
         }
         let before = self.store.xattrs_below(pair.mine.vnode);
         Ok(before? == self.store.xattrs(pair.vnode, theirs)?)
@@ -152,6 +233,9 @@ impl<L: Layout> FileSystem<L> {
     /// The first block that this file changed and that is not as it was.
     fn first_difference(&self, pair: &Pair<'_>) -> Result<Option<u64>> {
         let mine = &*pair.mine.state;
+        if mine.is_inline() {
+            return self.difference_within(pair, 0, u64::MAX);
+        }
         let mut blocks = mine.dirty.keys().peekable();
         while let Some(&first) = blocks.next() {
             let mut last = first;
@@ -162,13 +246,19 @@ impl<L: Layout> FileSystem<L> {
                 return Ok(Some(block));
             }
         }
-        let ranges: Vec<_> = mine.pending.within(0, u64::MAX).collect();
-        for (from, to, _) in ranges {
+        for (from, to, _) in mine.pending.within(0, u64::MAX) {
             if let Some(block) = self.difference_within(pair, from, to)? {
                 return Ok(Some(block));
             }
         }
-        Ok(None)
+        // A cut within a block leaves no other mark.
+        match mine.inode.size < mine.origin().origin.size {
+            true => {
+                let last = mine.inode.size >> self.store.block_shift;
+                self.difference_within(pair, last, last + 1)
+            }
+            false => Ok(None),
+        }
     }
 
     fn difference_within(&self, pair: &Pair<'_>, from: u64, to: u64) -> Result<Option<u64>> {

@@ -11,7 +11,7 @@ use varve_fs::{FileKind, InodeNo};
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::{InodeImage, Root};
-use varve_lfs::internal::{Answer, Base, Delta, InodeDelta, Reader, Tree};
+use varve_lfs::internal::{Answer, Base, Delta, Index, InodeDelta, Reader, Tree};
 use varve_lfs::{Geometry, Result};
 
 /// Directory blocks kept while one directory is read twice.

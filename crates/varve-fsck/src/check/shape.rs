@@ -36,7 +36,7 @@ impl Checker<'_> {
     ) {
         let ino = inode.ino.0;
         let kind = inode.kind();
-        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let unfinished = inode.is_unfinished();
         let entry = self.inodes.at(ino);
         entry.set_kind(kind);
         entry.remaining = inode.nlink;

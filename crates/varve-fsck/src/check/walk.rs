@@ -10,7 +10,7 @@ use varve_lfs::Error;
 use varve_lfs::format::inode::Root;
 use varve_lfs::format::node::{FANOUT, Node, NodeHeader, NodeId};
 use varve_lfs::format::{Malformed, Pointer};
-use varve_lfs::internal::{MAX_BLOCK, Reader, span};
+use varve_lfs::internal::{INDEX, MAX_BLOCK, Reader};
 use zerocopy::FromBytes;
 
 /// Sees the pointers of an index.
@@ -62,7 +62,7 @@ impl Walk<'_> {
             height,
             index,
         };
-        if index.saturating_mul(span(height)) >= MAX_BLOCK {
+        if index.saturating_mul(INDEX.span(height)) >= MAX_BLOCK {
             let problem = format!("{id:?} lies beyond the largest file");
             let error = Malformed::new("index node", problem).into();
             return visitor.refused(id, pointer, error);

@@ -1,15 +1,14 @@
 //! The ifile: its regions, the inode map as ranges, the lists.
 
 use super::Inspector;
-use crate::check::{Visitor, plain, walk};
+use super::collector::Collector;
+use crate::check::{plain, walk};
 use serde::Serialize;
 use std::fmt;
 use varve_fs::InodeNo;
-use varve_lfs::Error;
 use varve_lfs::format::ifile::{
     IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFFSET, USAGE_OFFSET,
 };
-use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, entries};
 
 /// Numbers of the free list that are listed.
@@ -66,38 +65,6 @@ pub struct IfileView {
     pub problems: Vec<String>,
 }
 
-#[derive(Default)]
-struct Collector {
-    blocks: Vec<(u64, Pointer)>,
-    nodes: u64,
-    problems: Vec<String>,
-}
-
-impl Visitor for Collector {
-    fn node(&mut self, _: NodeId, _: &Pointer) -> bool {
-        self.nodes += 1;
-        true
-    }
-
-    fn block(&mut self, block: u64, pointer: &Pointer) {
-        self.blocks.push((block, *pointer));
-    }
-
-    fn refused(&mut self, id: NodeId, _: &Pointer, error: Error) {
-        let text = format!(
-            "index node {} of height {}: {}",
-            id.index,
-            id.height,
-            plain(&error)
-        );
-        self.problems.push(text);
-    }
-
-    fn done(&self) -> bool {
-        false
-    }
-}
-
 impl Inspector {
     /// The ifile.
     ///
@@ -113,6 +80,7 @@ impl Inspector {
             blocks,
             nodes,
             mut problems,
+            ..
         } = collector;
         let regions = self.regions(&blocks, base.next_ino, base.unfinished.len() as u64);
         let numbers = self.numbers(&blocks, base.next_ino, &mut problems);

@@ -1,17 +1,16 @@
 //! One inode: its map entry, its image, its index, its runs.
 
+use super::collector::Collector;
 use super::runs::{Run, joined, reserved};
 use super::{Inspector, said};
-use crate::check::{Visitor, plain, walk};
+use crate::check::{plain, walk};
 use serde::Serialize;
 use std::fmt;
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp};
-use varve_lfs::Error;
 use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::Root;
-use varve_lfs::format::node::NodeId;
-use varve_lfs::internal::{Answer, ChainItem, InodeDelta};
+use varve_lfs::internal::{ChainItem, Index, InodeDelta};
 
 /// Blocks of one file that are looked at.
 const MAX_BLOCKS: usize = 1 << 22;
@@ -97,44 +96,6 @@ pub struct InodeView {
     pub problems: Vec<String>,
 }
 
-/// Collects the blocks that an image has and the log has not replaced.
-struct Collector<'c> {
-    delta: Option<&'c InodeDelta>,
-    block_sectors: u8,
-    blocks: Vec<(u64, Pointer)>,
-    nodes: u64,
-    problems: Vec<String>,
-}
-
-impl Visitor for Collector<'_> {
-    fn node(&mut self, _: NodeId, _: &Pointer) -> bool {
-        // Ends: a node names its place, so only one path leads to it.
-        self.nodes += 1;
-        true
-    }
-
-    fn block(&mut self, block: u64, pointer: &Pointer) {
-        let answer = self.delta.map(|d| d.block(block, self.block_sectors));
-        if matches!(answer, None | Some(Answer::Pass)) {
-            self.blocks.push((block, *pointer));
-        }
-    }
-
-    fn refused(&mut self, id: NodeId, _: &Pointer, error: Error) {
-        let text = format!(
-            "index node {} of height {}: {}",
-            id.index,
-            id.height,
-            plain(&error)
-        );
-        self.problems.push(text);
-    }
-
-    fn done(&self) -> bool {
-        self.blocks.len() >= MAX_BLOCKS
-    }
-}
-
 impl Inspector {
     /// One inode: map entry, image and runs.
     pub fn inode(&self, ino: InodeNo) -> InodeView {
@@ -217,11 +178,9 @@ impl Inspector {
     ) {
         let block_sectors = (self.geometry.block_bytes / 512) as u8;
         let mut collector = Collector {
-            delta,
-            block_sectors,
-            blocks: Vec::new(),
-            nodes: 0,
-            problems: Vec::new(),
+            newer: delta.map(|delta| (delta, block_sectors)),
+            most: Some(MAX_BLOCKS),
+            ..Collector::default()
         };
         if let Some(root) = root {
             view.height = root.height;
@@ -280,7 +239,7 @@ impl Inspector {
                 let ino = id.ino;
                 root.and_then(|root| {
                     varve_lfs::internal::Tree { reader, ino, root }
-                        .node_at(id)
+                        .find(id.spot())
                         .ok()?
                 })
                 .is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()))

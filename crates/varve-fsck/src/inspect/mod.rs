@@ -6,6 +6,7 @@
 //! (`problem`, `problems`) beside what could be read; only a volume without
 //! any superblock is refused.
 
+mod collector;
 mod ifile;
 mod inode;
 mod runs;

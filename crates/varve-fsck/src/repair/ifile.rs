@@ -12,7 +12,7 @@ use varve_lfs::format::ifile::{IMAP_OFFSET, ImapEntry, ImapState, UNFINISHED_OFF
 use varve_lfs::format::inode::MAX_HEIGHT;
 use varve_lfs::format::node::NodeId;
 use varve_lfs::format::{Pointer, entries, entries_mut};
-use varve_lfs::internal::Tree;
+use varve_lfs::internal::{Index, Tree};
 use varve_lfs::{Error, Result};
 use zerocopy::IntoBytes;
 

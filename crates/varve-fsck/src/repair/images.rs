@@ -199,27 +199,14 @@ impl Mender<'_> {
 
 /// A directory of which nothing is known but its names.
 pub(crate) fn new_directory(ino: InodeNo, version: Version) -> Inode {
-    let root = ino == InodeNo::ROOT;
+    let bits = match ino {
+        InodeNo::ROOT => 0o755,
+        _ => 0o700,
+    };
     let epoch = Timestamp::from_ns(0);
     Inode {
-        ino,
-        version,
-        mode: FileKind::Directory.mode_bits() | if root { 0o755 } else { 0o700 },
-        uid: 0,
-        gid: 0,
         nlink: 2,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        sectors: 0,
-        atime: epoch,
-        mtime: epoch,
-        ctime: epoch,
-        btime: epoch,
-        flags: 0,
-        project: 0,
         parent: InodeNo::ROOT,
-        inline: Vec::new(),
-        xattr_bytes: 0,
+        ..Inode::new(ino, version, FileKind::Directory.mode_bits() | bits, epoch)
     }
 }

@@ -43,6 +43,7 @@ use crate::check::{CheckOptions, CheckReport, Findings, Fix, Phase, Survey, ring
 use report::Actions;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
+use varve_format::identity::not_to_be_written;
 use varve_lfs::format::Superblock;
 use varve_lfs::format::superblock::KNOWN_READ_ONLY_COMPAT;
 use varve_lfs::internal::{
@@ -148,10 +149,8 @@ impl Repair<'_> {
     fn round(&mut self) -> Result<(CheckReport, bool)> {
         let superblock = newest_superblock(&*self.device)?;
         let unknown = superblock.read_only_compat.get() & !KNOWN_READ_ONLY_COMPAT;
-        if unknown != 0 {
-            let text =
-                format!("the volume uses features {unknown:#x} that this program can only read");
-            return self.only_checked(&text);
+        if let Some(reason) = not_to_be_written(unknown) {
+            return self.only_checked(&reason);
         }
         let (found, records) = ring_and_copies(&*self.device, &superblock)?;
         let mut changed = self.superblock_copies(&superblock, &found)?;

@@ -15,7 +15,7 @@ use varve_lfs::format::Pointer;
 use varve_lfs::format::ifile::{ImapState, InodePlace};
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::{FANOUT, Node, NodeId};
-use varve_lfs::internal::{Base, Tree, span};
+use varve_lfs::internal::{Base, INDEX, Index, Tree};
 
 impl Mender<'_> {
     pub(super) fn rebuild_nodes(
@@ -89,8 +89,8 @@ impl Mender<'_> {
 
     fn range_text(&self, id: &NodeId, names: Names<'_>) -> String {
         let unit = u64::from(self.geometry.block_bytes);
-        let first = id.index.saturating_mul(span(id.height));
-        let end = first.saturating_add(span(id.height));
+        let first = id.index.saturating_mul(INDEX.span(id.height));
+        let end = first.saturating_add(INDEX.span(id.height));
         format!(
             "{}: bytes {} to {}, as far as the file had any there, are lost with an index node \
              and read as zeros",
@@ -189,7 +189,7 @@ impl Mender<'_> {
             ino,
             root,
         };
-        let Some(pointer) = tree.node_at(parent)? else {
+        let Some(pointer) = tree.find(parent.spot())? else {
             return Ok(false);
         };
         let mut node = (*self.reader.node(&pointer, parent)?).clone();

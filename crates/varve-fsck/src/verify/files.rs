@@ -7,7 +7,7 @@ use crate::check::{
     size_flaw, walk,
 };
 use std::sync::Arc;
-use varve_fs::{FileKind, Inode, InodeNo, flags};
+use varve_fs::{FileKind, Inode, InodeNo};
 use varve_lfs::Error;
 use varve_lfs::format::inode::{InodeImage, Root};
 use varve_lfs::format::node::NodeId;
@@ -199,7 +199,7 @@ impl<'a> Image<'a> {
         let sectors = tally.sectors.saturating_add(image.xattrs.sectors().into());
         self.usage.sectors = self.usage.sectors.saturating_add(sectors);
         let inode = &image.inode;
-        let unfinished = inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0;
+        let unfinished = inode.is_unfinished();
         if damaged {
             self.blind = true;
             self.unreadable.insert(mapped.ino);

@@ -43,12 +43,14 @@ const CHECKED_SINCE: u32 = 34;
 /// A flag: its bit in the ioctls of ext2, its bit in those of XFS if it has one
 /// there, and where it is.
 type Named = (u32, u32, fn(&mut FileFlags) -> &mut bool);
-const NAMED: [Named; 7] = [
+const NAMED: [Named; 8] = [
     (0x0000_0008, 0x020, |f| &mut f.sync),
     (0x0000_0010, 0x008, |f| &mut f.immutable),
     (0x0000_0020, 0x010, |f| &mut f.append_only),
     (0x0000_0040, 0x080, |f| &mut f.no_dump),
     (0x0000_0080, 0x040, |f| &mut f.no_atime),
+    // ext4's "data in the journal".
+    (0x0000_4000, 0x000, |f| &mut f.protected),
     (0x0001_0000, 0x000, |f| &mut f.dir_sync),
     (0x2000_0000, 0x200, |f| &mut f.project_inherit),
 ];

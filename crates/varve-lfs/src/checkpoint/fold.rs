@@ -11,7 +11,7 @@ use crate::delta::{Delta, InodeDelta, RangeState};
 use crate::error::Result;
 use crate::format::Pointer;
 use crate::format::ifile::{ImapState, InodePlace};
-use crate::format::index::{MAX_BLOCK, height_for};
+use crate::format::index::{Index, MAX_BLOCK, height_for};
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
 use crate::lfs::Lfs;
@@ -200,12 +200,13 @@ impl<'a> Fold<'a> {
             ino,
             root: &root,
         };
-        let walked = tree
-            .blocks(0, u64::MAX, &mut |_, pointer| {
-                self.kill(&pointer);
-                true
-            })
-            .and_then(|()| tree.nodes(&mut |_, pointer| self.kill_metadata(&pointer)));
+        let walked = tree.places(0, &mut |at, pointer| {
+            match at.height {
+                0 => self.kill(&pointer),
+                _ => self.kill_metadata(&pointer),
+            }
+            Ok(true)
+        });
         if let Err(error) = walked {
             // The file goes all the same; what could not be read stays counted
             // as live, which wastes space and loses nothing.

@@ -8,6 +8,7 @@ use super::fold::{CHUNK, Fold};
 use super::live_bytes;
 use crate::error::Result;
 use crate::format::Pointer;
+use crate::format::index::Index;
 use crate::format::inode::Root;
 use crate::format::node::{FANOUT, Node, NodeId};
 use crate::log::{LogItem, Placed};
@@ -124,7 +125,7 @@ impl Fold<'_> {
                 height: above,
                 index,
             };
-            let former = tree.node_at(id)?;
+            let former = tree.find(id.spot())?;
             let first = index * FANOUT;
             if former.is_none() && changes.range(first..first + FANOUT).next().is_none() {
                 continue;

@@ -6,6 +6,7 @@ use crate::delta::Delta;
 use crate::error::Error;
 use crate::format::SECTOR;
 use crate::format::checkpoint::CheckpointRecord;
+use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::format::node::{FANOUT, NodeId};
 use crate::format::superblock::incompat_flags;

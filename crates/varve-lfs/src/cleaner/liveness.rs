@@ -5,6 +5,7 @@ use crate::chain::ChainItem;
 use crate::control::contents::BlockInfo;
 use crate::error::Result;
 use crate::format::Pointer;
+use crate::format::index::Index;
 use crate::format::node::NodeId;
 use crate::lfs::Lfs;
 use std::sync::Arc;
@@ -212,7 +213,7 @@ impl Lfs {
             ino: id.ino,
             root,
         };
-        let current = tree.node_at(id)?;
+        let current = tree.find(id.spot())?;
         let live = current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()));
         Ok(live.then_some(root.height))
     }

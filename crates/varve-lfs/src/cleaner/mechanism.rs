@@ -373,12 +373,14 @@ impl Lfs {
             }
         }
         let all = found.iter().flat_map(|found| found.files());
+        let (nodes, inodes) = live.further_touched(&self.geometry, touched);
         Further {
-            nodes: leaves.len() as u64 * u64::from(tallest),
+            nodes: 0,
+            existing: leaves.len() as u64 * u64::from(tallest) + nodes,
             blocks,
-            inodes: files.len() as u64 + stale,
+            inodes: files.len() as u64 + stale + inodes,
             imap_blocks: live.further_imap_blocks(&self.geometry, all),
-            bytes: live.further_touched(&self.geometry, touched) + pieces,
+            bytes: pieces,
         }
     }
 

@@ -12,6 +12,7 @@
 //! - The usage table is the volume's, not the delta's ([`crate::space`]).
 
 use super::Delta;
+use crate::format::SECTOR;
 use crate::format::node::{FANOUT, NodeId};
 use crate::geometry::Geometry;
 use crate::price::{OVERHEAD, POINTER, SMALL_NODE, ifile_block_price, inode_price, new_node_bytes};
@@ -38,8 +39,10 @@ pub struct BelowFold {
 /// Changes that a delta does not have yet, at most.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Further {
-    /// Index nodes that they change, and those above them.
+    /// Index nodes that they change, and those above them: some may come to be.
     pub nodes: u64,
+    /// The same, all of which are there.
+    pub existing: u64,
     /// Blocks among them.
     pub blocks: u64,
     /// Inodes that are written again.
@@ -54,7 +57,7 @@ impl Delta {
     /// An upper bound of what folding this delta writes, the usage table left
     /// aside: the checkpoint must find that much room.
     pub fn fold_bytes(&self, geometry: &Geometry, below: BelowFold) -> u64 {
-        let (priced, at_most) = self.node_bytes(geometry, below.node_bytes);
+        let (priced, at_most) = self.node_bytes(geometry, below.node_bytes, 0);
         let files = self.file_fold_bytes + self.touched_bytes;
         // A small group for each of three heights is priced with the table.
         let heights = u64::from(self.tallest.saturating_sub(3));
@@ -93,16 +96,19 @@ impl Delta {
 
     /// What index nodes that may have been there before cost: as priced, each
     /// whole; and as all there is can cost, each that exists written once, and for
-    /// each that does not a small node and the pointers that this delta has.
-    fn node_bytes(&self, geometry: &Geometry, existing: u64) -> (u64, u64) {
+    /// each that does not a small node and the pointers that this delta has. The
+    /// second with as many `more` that exist.
+    fn node_bytes(&self, geometry: &Geometry, existing: u64, more: u64) -> (u64, u64) {
         let reserved = self.reserved_leaves.saturating_mul(geometry.node_price());
-        let new = self.old_nodes.saturating_mul(SMALL_NODE);
+        let new = self.perhaps_new.saturating_mul(SMALL_NODE);
         let pointers = self.held_blocks.saturating_mul(POINTER);
         // Touched ones exist, and each has its file's inode written.
         let inodes = self.touched_prices.len() as u64 * inode_price(geometry);
         let touched = (self.touched_bytes.saturating_sub(inodes)) / geometry.node_price();
-        let touched = inodes + touched * OVERHEAD;
-        let at_most = [existing / 32, new, pointers, reserved, touched]
+        let again = self.old_nodes - self.perhaps_new + touched;
+        let again = again.saturating_add(more).min(existing / SECTOR);
+        let again = inodes + again * OVERHEAD;
+        let at_most = [existing / 32, new, pointers, reserved, again]
             .iter()
             .fold(existing, |sum, part| sum.saturating_add(*part));
         let priced = self.old_nodes * geometry.node_price() + self.touched_bytes;
@@ -112,12 +118,13 @@ impl Delta {
     /// What folding changes that are still to come may write beyond what it costs
     /// to fold this delta now, over an image whose nodes take `existing` bytes.
     pub fn further_bytes(&self, geometry: &Geometry, existing: u64, further: Further) -> u64 {
-        let (priced, at_most) = self.node_bytes(geometry, existing);
+        let (priced, at_most) = self.node_bytes(geometry, existing, further.existing);
         // A node that exists and is in no price yet is written once, at most; one
         // that does not exist yet holds what is to come.
         let untouched = at_most.saturating_sub(priced);
         let new = new_node_bytes(further.nodes, further.blocks);
-        let each = further.nodes.saturating_mul(geometry.node_price());
+        let nodes = further.nodes.saturating_add(further.existing);
+        let each = nodes.saturating_mul(geometry.node_price());
         let all = self.all_imap_blocks(geometry);
         let rest = all.saturating_sub(self.imap_blocks.len() as u64);
         each.min(untouched.saturating_add(new))
@@ -126,17 +133,20 @@ impl Delta {
             + further.bytes
     }
 
-    /// What touching these nodes, each of an index of the height beside it, may add.
+    /// Nodes and inodes that are written if these are touched, each of an index of
+    /// the height beside it.
     pub fn further_touched<'n>(
         &self,
         geometry: &Geometry,
         nodes: impl Iterator<Item = &'n (NodeId, u8)>,
-    ) -> u64 {
+    ) -> (u64, u64) {
         let mut further = Delta::default();
         for (id, height) in nodes.filter(|(id, _)| !self.touched_nodes.contains(id)) {
             further.touch(geometry, *id, *height);
         }
-        further.touched_bytes
+        let inodes = further.touched_prices.len() as u64;
+        let bytes = further.touched_bytes - inodes * inode_price(geometry);
+        (bytes / geometry.node_price(), inodes)
     }
 
     /// Blocks of the inode map with the entries of these files, beyond those that

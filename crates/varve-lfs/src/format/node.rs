@@ -11,6 +11,7 @@
 //! height h-1. It names its owner and its place in the tree, so that a
 //! misplaced write is found. Sparse files pay for the pointers they have.
 
+use super::index::Spot;
 use super::packed::Columns;
 use super::{Malformed, Pointer, SECTOR};
 use varve_fs::{InodeNo, Version};
@@ -80,6 +81,22 @@ pub struct NodeId {
     pub index: u64,
 }
 
+impl NodeId {
+    /// The node at a spot of a file's index.
+    pub fn of(ino: InodeNo, at: Spot) -> Self {
+        let Spot { height, index } = at;
+        NodeId { ino, height, index }
+    }
+
+    /// Where it is in the index.
+    pub fn spot(&self) -> Spot {
+        Spot {
+            height: self.height,
+            index: self.index,
+        }
+    }
+}
+
 /// A node in memory: all its slots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
@@ -95,6 +112,11 @@ impl Default for Node {
 }
 
 impl Node {
+    /// All pointers, empty ones included.
+    pub fn slots(&self) -> &[Pointer] {
+        &*self.slots
+    }
+
     /// The pointer in `slot`.
     pub fn get(&self, slot: usize) -> Pointer {
         self.slots[slot]

@@ -6,7 +6,7 @@
 //! relabel or resize a volume rewrite them, with a higher `generation`.
 
 use super::{Malformed, crc32c};
-use varve_format::identity::tag_of;
+use varve_format::identity::{keeping_tag, padded_text, tag_of};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -252,12 +252,7 @@ impl Superblock {
 
     /// The label as text.
     pub fn label_text(&self) -> String {
-        let end = self
-            .label
-            .iter()
-            .position(|&b| b == 0)
-            .unwrap_or(self.label.len());
-        String::from_utf8_lossy(&self.label[..end]).into_owned()
+        padded_text(&self.label)
     }
 
     /// The tag in every other structure: the first eight bytes of the UUID that
@@ -270,13 +265,9 @@ impl Superblock {
     /// With another UUID; the tag stays.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
-        let own = tag_of(&uuid, None) != tag;
-        let others = self.incompat.get() & !incompat_flags::OWN_TAG;
-        self.uuid = uuid;
-        (self.incompat, self.tag) = match own {
-            true => ((others | incompat_flags::OWN_TAG).into(), tag.into()),
-            false => (others.into(), 0.into()),
-        };
+        let (incompat, kept) =
+            keeping_tag(tag, &uuid, self.incompat.get(), incompat_flags::OWN_TAG);
+        (self.uuid, self.incompat, self.tag) = (uuid, incompat.into(), kept.into());
         self
     }
 

@@ -5,7 +5,7 @@ use super::checkpoint::CheckpointRecord;
 use super::ifile::{ImapState, InodePlace, MAX_INO};
 use super::inode::{InodeImage, MAX_HEIGHT, MAX_XATTR_BYTES, Root, inode_flags};
 use super::node::{Node, NodeId};
-use super::owner::OwnerRecord;
+use super::owner::{OwnerIdentity, OwnerRecord};
 use super::pointer::pointer_flags;
 use super::summary::{
     BlockEntry, Entries, FileEntry, MAX_PARTIAL_BYTES, RecordEntry, entry_kind, summary_flags,
@@ -133,12 +133,12 @@ fn superblocks_with_impossible_measures_are_refused() {
 
 #[test]
 fn owner_records_of_others_are_refused() {
-    let mut record = OwnerRecord::new_zeroed();
-    record.magic = owner::MAGIC.into();
-    record.volume_tag = 5.into();
-    record.host[..4].copy_from_slice(b"ship");
-    record.boot_id = [b'7'; 40];
-    let sealed = record.sealed();
+    let owner = OwnerIdentity {
+        host: "ship".into(),
+        boot_id: "7".repeat(41),
+        pid: 8,
+    };
+    let sealed = OwnerRecord::of(&owner, 5, 1, true, 0);
     let parsed = OwnerRecord::parse(sealed.as_bytes(), 5).unwrap();
     assert_eq!(parsed.host_text(), "ship");
     assert_eq!(parsed.boot_text(), "7".repeat(40));

@@ -25,6 +25,17 @@ enum Below {
     Nodes,
 }
 
+/// How a block is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is written: nodes that lead to it may come to be, and the index grow.
+    Write,
+    /// The cleaner moves it: what leads to it is there.
+    Move,
+    /// It ends, or may: beyond the index there is nothing to change.
+    End,
+}
+
 /// Bytes for which writing an inode is priced, its part of a summary included.
 pub fn inode_price(geometry: &Geometry) -> u64 {
     u64::from(geometry.inode_bytes) + 64
@@ -35,6 +46,9 @@ pub fn inode_price(geometry: &Geometry) -> u64 {
 pub struct FoldPrice {
     /// Index nodes by height and number: with each the one above it.
     nodes: BTreeSet<(u8, u64)>,
+    /// Of these, nodes that are there already if anything is, as nothing was
+    /// written below them.
+    existing: u64,
     /// Height of the index, as far as it is known to reach.
     height: u8,
     below: Below,
@@ -44,8 +58,8 @@ pub struct FoldPrice {
 
 impl FoldPrice {
     /// A block has changed. The index below has the height `below`, if that is
-    /// known; a block that `grows` the file may make it higher.
-    pub fn block(&mut self, geometry: &Geometry, block: u64, below: Option<u8>, grows: bool) {
+    /// known.
+    pub fn block(&mut self, geometry: &Geometry, block: u64, below: Option<u8>, change: Change) {
         let slots = geometry.root_slots();
         self.below = match (self.below, below) {
             (Below::Untold, Some(0)) => Below::Flat(slots as u64 + 1),
@@ -56,7 +70,7 @@ impl FoldPrice {
         let known = below.unwrap_or(1);
         self.raise(known);
         if needed > self.height {
-            if !grows && below.is_some() {
+            if change == Change::End && below.is_some() {
                 return; // nothing is there to change
             }
             // What the root led to hangs below a new node.
@@ -65,7 +79,10 @@ impl FoldPrice {
             self.node(former + 1, 0);
         }
         if self.height > 0 {
-            self.node(1, block / FANOUT);
+            let new = self.node(1, block / FANOUT);
+            if change != Change::Write {
+                self.existing += new;
+            }
         }
     }
 
@@ -85,16 +102,15 @@ impl FoldPrice {
     /// Whatever the other may have to write is to be written, too.
     pub fn unite(&mut self, other: &FoldPrice) {
         self.raise(other.height);
-        other
-            .nodes
-            .iter()
-            .for_each(|node| self.node(node.0, node.1));
+        for &(height, index) in &other.nodes {
+            self.node(height, index);
+        }
     }
 
     /// The newest image of the inode has its whole index, without nodes.
     pub fn is_in_the_inode(&mut self) {
         self.nodes.clear();
-        self.height = 0;
+        (self.existing, self.height) = (0, 0);
     }
 
     /// The height that the index is known to reach.
@@ -102,11 +118,14 @@ impl FoldPrice {
         self.height
     }
 
-    fn node(&mut self, mut height: u8, mut index: u64) {
-        while height <= self.height && self.nodes.insert((height, index)) {
-            height += 1;
+    /// Takes in a node and those above it; how many were not among them.
+    fn node(&mut self, height: u8, mut index: u64) -> u64 {
+        let mut at = height;
+        while at <= self.height && self.nodes.insert((at, index)) {
+            at += 1;
             index /= FANOUT;
         }
+        u64::from(at - height)
     }
 
     fn raise(&mut self, height: u8) {
@@ -121,11 +140,12 @@ impl FoldPrice {
         }
     }
 
-    /// Nodes that may have been there before.
-    pub fn old_nodes(&self) -> u64 {
+    /// Nodes that may have been there before, and those of them that may not.
+    pub fn old_nodes(&self) -> (u64, u64) {
+        let nodes = self.nodes.len() as u64;
         match self.below {
-            Below::Flat(_) => 0,
-            _ => self.nodes.len() as u64,
+            Below::Flat(_) => (0, 0),
+            _ => (nodes, nodes - self.existing),
         }
     }
 
@@ -155,7 +175,7 @@ mod tests {
     fn price(blocks: &[u64], below: Option<u8>) -> FoldPrice {
         let mut price = FoldPrice::default();
         for &block in blocks {
-            price.block(&geometry(), block, below, true);
+            price.block(&geometry(), block, below, Change::Write);
         }
         price
     }
@@ -210,9 +230,9 @@ mod tests {
     #[test]
     fn a_hole_beyond_the_index_changes_nothing() {
         let mut price = FoldPrice::default();
-        price.block(&geometry(), 1 << 30, Some(1), false);
+        price.block(&geometry(), 1 << 30, Some(1), Change::End);
         assert_eq!((nodes(&price), price.height()), (vec![], 1));
-        price.block(&geometry(), 5, Some(1), false);
+        price.block(&geometry(), 5, Some(1), Change::End);
         assert_eq!(nodes(&price), [(1, 0)]);
     }
 
@@ -220,7 +240,7 @@ mod tests {
     fn new_nodes_of_a_flat_file_cost_what_they_hold() {
         let geometry = geometry();
         let flat = price(&[100, 101, 500], Some(0));
-        assert_eq!((flat.nodes.len(), flat.old_nodes()), (3, 0));
+        assert_eq!((flat.nodes.len(), flat.old_nodes()), (3, (0, 0)));
         let slots = geometry.root_slots() as u64;
         assert_eq!(
             flat.bytes(&geometry),
@@ -229,16 +249,29 @@ mod tests {
         // Once it is not known any more, each may be full.
         let mut full = flat.clone();
         full.may_be_full();
-        full.block(&geometry, 7, Some(0), true);
+        full.block(&geometry, 7, Some(0), Change::Write);
         assert_eq!(full.bytes(&geometry), 3 * geometry.node_price());
         let mut price = flat;
-        price.block(&geometry, 100, None, true);
-        assert_eq!(price.old_nodes(), 3);
+        price.block(&geometry, 100, None, Change::Write);
+        assert_eq!(price.old_nodes(), (3, 3));
         let node = geometry.node_bytes(FANOUT) + SECTOR;
         assert_eq!(price.bytes(&geometry), 3 * node);
         // What is in the inode needs none.
         price.is_in_the_inode();
         assert_eq!(price.bytes(&geometry), 0);
+    }
+
+    #[test]
+    fn what_leads_to_a_moved_block_is_there_unless_something_was_written_below() {
+        let mut price = price(&[F * F], Some(3));
+        assert_eq!(price.old_nodes(), (3, 3));
+        price.block(&geometry(), 0, Some(3), Change::Move);
+        // A leaf, and the one above it; the root was written.
+        assert_eq!(price.old_nodes(), (5, 3));
+        price.block(&geometry(), 1, Some(3), Change::Write);
+        assert_eq!(price.old_nodes(), (5, 3));
+        price.is_in_the_inode();
+        assert_eq!(price.old_nodes(), (0, 0));
     }
 
     #[test]

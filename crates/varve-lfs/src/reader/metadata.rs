@@ -3,7 +3,7 @@
 use super::{ReadCause, Reader};
 use crate::error::{Error, Result};
 use crate::format::ifile::InodePlace;
-use crate::format::index::span;
+use crate::format::index::INDEX;
 use crate::format::inode::{InodeImage, Root};
 use crate::format::node::{Node, NodeId};
 use crate::format::{Malformed, Pointer, SECTOR, crc32c};
@@ -168,7 +168,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::block`].
     pub fn ifile_page(&self, root: &Root, block: u64) -> Result<Option<(Pointer, Arc<Vec<u8>>)>> {
-        let slot = usize::try_from(block / span(root.height)).unwrap_or(usize::MAX);
+        let slot = usize::try_from(INDEX.number(root.height, block)).unwrap_or(usize::MAX);
         let Some(&slot) = root.slots.get(slot) else {
             return Ok(None);
         };

@@ -8,6 +8,7 @@ use crate::base::Base;
 use crate::error::Result;
 use crate::format::checkpoint::CheckpointRecord;
 use crate::format::ifile::{ENTRY_BYTES, MAX_INO, UNFINISHED_OFFSET, USAGE_OFFSET, usage_flags};
+use crate::format::index::Index;
 use crate::format::inode::InodeImage;
 use crate::format::{Malformed, UsageEntry, entries};
 use crate::geometry::Geometry;

@@ -67,6 +67,7 @@ impl Replay<'_> {
                 block,
                 pointer,
                 written_ns,
+                source,
                 ..
             } => {
                 let change = BlockChange {
@@ -76,6 +77,7 @@ impl Replay<'_> {
                     pointer,
                     written_ns,
                     below,
+                    moved: source.is_some(),
                 };
                 live.apply_block(geometry, change);
             }

@@ -16,10 +16,8 @@ const INODE_OVERHEAD: u64 = 48;
 /// Inode maps, beside the one that lives, for which there is always room: one is
 /// written while the two before it are kept by the retained records.
 const SPARE_MAPS: u64 = 2;
-/// The part of the index nodes for which there is always room beside them: to move
-/// a block of a sparse file the nodes above it are written, and what they take the
-/// place of comes back two checkpoints later.
-const SPARE_NODES: u64 = 4;
+/// The same of index nodes: to move a block the nodes above it are written.
+const SPARE_NODES: u64 = 2;
 /// Numbers that may be given out beyond those in use.
 const NUMBERS_BESIDE: u64 = 64;
 
@@ -73,13 +71,13 @@ impl Lfs {
     }
 
     /// Bytes of metadata for which there is always room, beside what lives: of the
-    /// inode maps the blocks that can change without anything being made, and a
-    /// part of the index nodes.
+    /// inode maps the blocks that can change without anything being made, and the
+    /// index nodes.
     pub(super) fn spare_metadata_bytes(&self, inodes: u64) -> u64 {
         let (_, used) = self.map_blocks(inodes);
         let maps = SPARE_MAPS * used * crate::price::ifile_block_price(&self.geometry);
-        let nodes = self.base_nodes(&self.committed.read().base);
-        maps + nodes / SPARE_NODES
+        let nodes = self.stored_nodes(&self.committed.read().base);
+        maps + SPARE_NODES * nodes
     }
 
     /// The price of what lives, and what metadata may grow by with no block more.
@@ -114,12 +112,15 @@ impl Lfs {
         } else {
             entries_beyond(base.usage, logged).saturating_mul(at_most)
         };
+        // A node comes and goes with its spare ones.
+        let with_spare = |bytes: u64| (1 + SPARE_NODES).saturating_mul(bytes);
+        let nodes = folds.min(grown.saturating_mul(at_most));
         let stored = self.geometry.entry_blocks(base.next_ino);
         let grown_map = map.saturating_sub(stored) * u64::from(self.geometry.block_bytes);
         Metadata {
             counted: base.metadata_bytes + grown_map + spare,
-            unfolded: folds.min(grown.saturating_mul(at_most)).saturating_add(new),
-            perhaps_gone: perhaps_gone.min(base.metadata_bytes),
+            unfolded: with_spare(nodes).saturating_add(new),
+            perhaps_gone: with_spare(perhaps_gone.min(base.metadata_bytes)),
         }
     }
 
@@ -159,6 +160,7 @@ impl Lfs {
     pub(crate) fn answer_statfs(&self, total: Usage) -> StatFs {
         let leaf = self.geometry.node_bytes(crate::format::node::FANOUT);
         let index = leaf * 31 / 30 / crate::format::node::FANOUT + 1;
+        let index = (1 + SPARE_NODES) * index;
         let block = u64::from(self.geometry.block_bytes) + BLOCK_OVERHEAD + index;
         let metadata = self.metadata(total, Pending::default());
         let used = self.price(total).saturating_add(metadata.counted);

@@ -10,12 +10,13 @@
 //!   the log's room then holds what waits in memory, what folding all of it may
 //!   write, and the usage table of one checkpoint more ([`room`]). What a fold may
 //!   write is known from the delta alone (`price.rs`, `delta/fold.rs`).
-//! - **R2, what grows leaves room** for the inode map to be written twice and for
-//!   the cleaner to move a batch: the floor ([`room`]).
-//! - **R3, what lives fits**, metadata and two more inode maps included, into what
+//! - **R2, what grows leaves room** for the inode map and the index nodes to be
+//!   written twice and for the cleaner to move a batch: the floor ([`room`]).
+//! - **R3, what lives fits**, metadata and twice that once more included, into what
 //!   the reserve leaves ([`fit`]).
 //! - **R4, removals are admitted under R1 alone.** Where that does not hold, what
-//!   waits is appended, a checkpoint is taken, the cleaner works (`admission.rs`).
+//!   waits is appended, a checkpoint is taken, the cleaner works; while room is
+//!   short, they wait for it (`admission.rs`).
 //!
 //! Source of the two forms of accounting: Seltzer's thesis, §6.2.2.
 

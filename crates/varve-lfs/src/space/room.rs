@@ -173,7 +173,7 @@ impl Lfs {
             blocks,
             inodes: pending.files,
             imap_blocks: pending.files,
-            bytes: 0,
+            ..Further::default()
         };
         let committed = self.committed.read();
         let existing = self.existing_nodes(&committed);
@@ -206,13 +206,12 @@ impl Lfs {
     /// together.
     pub(crate) fn fold_of_run(&self, blocks: u64) -> Further {
         let leaves = blocks.div_ceil(FANOUT) + 1;
-        let nodes = leaves * u64::from(self.tallest());
         Further {
-            nodes,
+            existing: leaves * u64::from(self.tallest()),
             blocks,
             inodes: 1,
             imap_blocks: 1,
-            bytes: 0,
+            ..Further::default()
         }
     }
 
@@ -221,12 +220,16 @@ impl Lfs {
     pub(crate) fn base_nodes(&self, base: &Base) -> u64 {
         let each = self.geometry.node_growth();
         let growth = base.usage.blocks.saturating_mul(each);
+        self.stored_nodes(base).saturating_add(growth)
+    }
+
+    /// Bytes that these take as they are.
+    pub(super) fn stored_nodes(&self, base: &Base) -> u64 {
         let geometry = &self.geometry;
         let map = geometry.entry_blocks(base.next_ino);
         let table = geometry.entry_blocks(geometry.segment_count.into());
         let ifile = (map + table) * u64::from(geometry.block_bytes);
-        let nodes = base.metadata_bytes.saturating_sub(ifile);
-        nodes.saturating_add(growth)
+        base.metadata_bytes.saturating_sub(ifile)
     }
 
     /// The same of all nodes that the live delta can find below it: those of the

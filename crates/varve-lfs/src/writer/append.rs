@@ -64,6 +64,7 @@ impl Lfs {
                         pointer,
                         written_ns: written.as_ns(),
                         below: self.height_below(committed, ino),
+                        moved: source.is_some(),
                     };
                     committed.live.apply_block(geometry, change);
                 }

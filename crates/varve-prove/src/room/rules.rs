@@ -24,11 +24,13 @@ pub enum Missing {
     EmptiestFirst,
     /// R5: one segment for each pair of checkpoints.
     Batches,
+    /// R5: each copy is priced as if it changed a block of the map of its own.
+    BlocksOnce,
 }
 
 impl Missing {
     /// Every one.
-    pub const ALL: [Missing; 9] = [
+    pub const ALL: [Missing; 10] = [
         Missing::FoldIsKept,
         Missing::FloorIsLeft,
         Missing::LiveIsBounded,
@@ -38,6 +40,7 @@ impl Missing {
         Missing::BatchIsKept,
         Missing::EmptiestFirst,
         Missing::Batches,
+        Missing::BlocksOnce,
     ];
 }
 
@@ -244,7 +247,11 @@ impl Rules {
             (copies, maps) = (copies + price.0, maps | price.1);
             chosen.push(victim);
             let pays = copies + log.changed_with(maps) + 2;
-            if pays > room {
+            let priced = match self.lacks(Missing::BlocksOnce) {
+                true => pays + copies,
+                false => pays,
+            };
+            if priced > room {
                 break;
             }
             let gains = (coming + chosen.len()) * log.geometry.slots;

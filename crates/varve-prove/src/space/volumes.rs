@@ -61,11 +61,12 @@ impl Volumes for Logs {
     /// A log is the same on a drive as anywhere.
     fn of(&self, shape: &Shape) -> Box<dyn Subject> {
         let log = Log::default();
-        // Larger segments are refused from 64 MiB on: the reserve would be more
-        // than 5 %. A block is a sixteenth of a segment at most.
+        // Larger segments, or blocks, are refused from 64 MiB on: the reserve would
+        // be more than 5 %. A block is a sixteenth of a segment at most.
         let (choices, most): ([u32; 2], u32) = match shape.device_bytes {
             ..0x400_0000 => ([128 << 10, 256 << 10], u32::MAX),
-            0x400_0000..0x1000_0000 => ([128 << 10, 256 << 10], 16 << 10),
+            0x400_0000..0x800_0000 => ([128 << 10, 256 << 10], 4 << 10),
+            0x800_0000..0x1000_0000 => ([128 << 10, 256 << 10], 16 << 10),
             _ => ([256 << 10, 1 << 20], u32::MAX),
         };
         let block_bytes = shape.block_bytes.min(most);

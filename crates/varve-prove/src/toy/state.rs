@@ -3,7 +3,7 @@
 use super::ToyPointer;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use varve_fs::{Error, FileKind, Inode, InodeNo, Item, Result, Timestamp, Usage, Version, flags};
+use varve_fs::{Error, FileKind, Inode, InodeNo, Item, Result, Timestamp, Usage, Version};
 
 pub(super) struct Stored {
     pub(super) pointer: ToyPointer,
@@ -27,27 +27,11 @@ pub(super) struct State {
 const BLOCK: usize = super::BLOCK_BYTES as usize;
 
 fn blank(ino: InodeNo, version: Version) -> File {
-    let never = Timestamp::default();
+    let mode = FileKind::Directory.mode_bits() | 0o755;
     let inode = Inode {
-        ino,
-        version,
-        mode: FileKind::Directory.mode_bits() | 0o755,
-        uid: 0,
-        gid: 0,
         nlink: 2,
-        rdev: 0,
-        size: 0,
-        blocks: 0,
-        sectors: 0,
-        atime: never,
-        mtime: never,
-        ctime: never,
-        btime: never,
-        flags: 0,
-        project: 0,
         parent: InodeNo::ROOT,
-        inline: Vec::new(),
-        xattr_bytes: 0,
+        ..Inode::new(ino, version, mode, Timestamp::default())
     };
     File {
         inode,
@@ -87,8 +71,7 @@ impl State {
 
     pub(super) fn unfinished(&self) -> Vec<InodeNo> {
         let inodes = self.files.values().map(|file| &file.inode);
-        let unfinished =
-            inodes.filter(|inode| inode.nlink == 0 || inode.flags & flags::TRUNCATING != 0);
+        let unfinished = inodes.filter(|inode| inode.is_unfinished());
         unfinished.map(|inode| inode.ino).collect()
     }
 

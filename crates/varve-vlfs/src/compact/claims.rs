@@ -1,11 +1,16 @@
 //! What lives in a region, whose it is, and its bytes.
+//!
+//! No claims among cleaners, as the log has (`varve-lfs/src/control/claims.rs`): there
+//! is one compactor. A claim is what it has seen, to be compared before the move.
 
 use crate::Vlfs;
 use crate::error::Result;
 use crate::format::{Extent, Image, Node, NodeId, Place};
 use crate::lookup::Tables;
 use crate::owners::Owner;
+use crate::walk::Tree;
 use crate::writer::Writer;
+use varve_format::index::Index;
 use varve_format::{SECTOR, crc32c};
 use varve_fs::InodeNo;
 
@@ -148,27 +153,13 @@ impl Vlfs {
     }
 
     fn place_in_tree(&self, tables: &Tables, id: NodeId) -> Result<Option<Place>> {
-        let measures = self.measures();
         let image = tables.image(&self.store, id.ino)?;
-        let first = id.index.saturating_mul(measures.span(id.height));
-        let (mut height, slots) = image.root(id.fork);
-        let slot = slots.get((first / measures.span(height)) as usize);
-        let Some(&(mut place)) = slot.filter(|_| id.height <= height) else {
-            return Ok(None);
+        let tree = Tree {
+            measures: self.measures(),
+            image: &image,
+            fork: id.fork,
+            fetch: &|id, place| tables.node(&self.store, id, place),
         };
-        while height > id.height {
-            let above = NodeId {
-                height,
-                index: first / measures.span(height),
-                ..id
-            };
-            let Some(node) = tables.node(&self.store, above, &place)? else {
-                return Ok(None);
-            };
-            height -= 1;
-            let slot = first / measures.span(height) % measures.fanout() as u64;
-            place = node.slots[slot as usize];
-        }
-        Ok(Some(place))
+        tree.find(id.spot())
     }
 }

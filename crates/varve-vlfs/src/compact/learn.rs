@@ -3,10 +3,11 @@
 
 use crate::Vlfs;
 use crate::error::Result;
-use crate::format::{Fork, NodeId, Place};
+use crate::format::{Fork, Place};
 use crate::owners::{Owner, Progress};
 use crate::walk::Tree;
 use crate::writer::Writer;
+use varve_format::index::Index;
 
 /// Inodes and index nodes looked at while appends are held up.
 const STEP: u32 = 16;
@@ -63,23 +64,29 @@ impl Vlfs {
             fetch: &fetch,
         };
         // A node at most.
-        tree(Fork::Attributes).places(&mut |id: NodeId, place| {
+        let attributes = tree(Fork::Attributes);
+        attributes.places(0, &mut |at, place| {
             if place.is_stored() {
-                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+                let owner = Owner::Tree(attributes.id(at));
+                owners.note(measures.extent_of(&place).unit, owner);
             }
             Ok(true)
         })?;
         let mut rest = None;
-        tree(Fork::Content).places_from(at.block, &mut |id: NodeId, place| {
+        let content = tree(Fork::Content);
+        content.places(at.block, &mut |spot, place| {
             if place.is_stored() {
-                owners.note(measures.extent_of(&place).unit, Owner::Tree(id));
+                let owner = Owner::Tree(content.id(spot));
+                owners.note(measures.extent_of(&place).unit, owner);
             }
-            if id.height == 0 || rest.is_some() {
+            if spot.height == 0 || rest.is_some() {
                 return Ok(false);
             }
             if *left == 0 {
                 rest = Some(Progress {
-                    block: id.index.saturating_mul(measures.span(id.height)),
+                    block: spot
+                        .index
+                        .saturating_mul(measures.index().span(spot.height)),
                     ..at
                 });
                 return Ok(false);

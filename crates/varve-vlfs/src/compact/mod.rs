@@ -7,6 +7,10 @@
 //! had a part of it, the next checkpoint is (Wang et al. 1999, §3.3 and §4.2).
 //! Nothing depends on it. `docs/vlfs.md` has rules and costs.
 //!
+//! The compactor of the virtual log disk (`varve-vlog/src/vld/compact.rs`) knows the
+//! owner of every block and moves it under the disk's lock; this one learns owners
+//! from a tree that others change meanwhile. They share where things go.
+//!
 //! Invariants:
 //! - A move is made only of what the tree leads to in that moment, under the
 //!   lock of those who append.

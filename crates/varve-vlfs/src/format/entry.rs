@@ -1,5 +1,8 @@
 //! One inode's entry in the inode map: where the inode is, or the version that
 //! the number's next file gets.
+//!
+//! The log's entries (`varve-lfs/src/format/ifile.rs`) also name a segment's life, and
+//! link free numbers; this map is small, as all of it is in memory.
 
 use super::Malformed;
 use varve_fs::Version;

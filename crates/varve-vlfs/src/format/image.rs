@@ -44,11 +44,6 @@ impl Image {
         }
     }
 
-    /// Without a name, or in the middle of a truncate.
-    pub fn unfinished(&self) -> bool {
-        self.inode.nlink == 0 || self.inode.flags & flags::TRUNCATING != 0
-    }
-
     /// The root of one of its indexes: height and places.
     pub fn root(&self, fork: Fork) -> (u8, &[Place]) {
         match fork {

@@ -2,9 +2,14 @@
 //! the height below above that. It names its owner and its place in the tree.
 //!
 //! A file has two indexes, its forks, that are alike but for their roots.
+//!
+//! The log's nodes (`varve-lfs/src/format/node.rs`) are packed, as short as their
+//! pointers allow; here a unit is the least that is written, and a place needs no
+//! birth and no incarnation: nothing is overwritten that the tree leads to.
 
 use super::place::{DiskPlace, PLACE_BYTES};
 use super::{Malformed, Measures, Place, entries};
+use varve_format::index::Spot;
 use varve_fs::Version;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -66,6 +71,25 @@ pub struct NodeId {
     pub height: u8,
     /// Number within the height.
     pub index: u64,
+}
+
+impl NodeId {
+    /// Where it is in its index.
+    pub fn spot(&self) -> Spot {
+        Spot {
+            height: self.height,
+            index: self.index,
+        }
+    }
+
+    /// The same file's, at another spot of the same index.
+    pub fn at(self, spot: Spot) -> Self {
+        NodeId {
+            height: spot.height,
+            index: spot.index,
+            ..self
+        }
+    }
 }
 
 /// A node in memory.

@@ -10,10 +10,14 @@
 //!      ..    the eager space: data, index nodes, inodes; records without a zone
 //! last       superblock, again
 //! ```
+//!
+//! Up to the block size it is laid out as the log's (`varve-lfs/src/format`); what
+//! follows says where things are, and so has nothing in common with that.
 
 use super::{Entry, Malformed, Place, SECTOR, crc32c};
 use std::ops::Range;
-use varve_format::identity::tag_of;
+use varve_format::identity::{keeping_tag, padded_text, tag_of};
+use varve_format::index::Fanout;
 use varve_format::inode::MAX_XATTR_BYTES;
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -128,9 +132,7 @@ impl Superblock {
 
     /// The label as text.
     pub fn label_text(&self) -> String {
-        let end = self.label.iter().position(|&byte| byte == 0);
-        let label = &self.label[..end.unwrap_or(self.label.len())];
-        String::from_utf8_lossy(label).into_owned()
+        padded_text(&self.label)
     }
 
     /// The tag in every other structure: the first eight bytes of the UUID that
@@ -143,13 +145,8 @@ impl Superblock {
     /// With another UUID; the tag stays.
     pub fn with_uuid(mut self, uuid: [u8; 16]) -> Self {
         let tag = self.volume_tag();
-        let own = tag_of(&uuid, None) != tag;
-        let others = self.incompat.get() & !OWN_TAG;
-        self.uuid = uuid;
-        (self.incompat, self.tag) = match own {
-            true => ((others | OWN_TAG).into(), tag.into()),
-            false => (others.into(), 0.into()),
-        };
+        let (incompat, kept) = keeping_tag(tag, &uuid, self.incompat.get(), OWN_TAG);
+        (self.uuid, self.incompat, self.tag) = (uuid, incompat.into(), kept.into());
         self
     }
 }
@@ -377,14 +374,9 @@ impl Measures {
         super::image::root_slots(self.unit_bytes)
     }
 
-    /// Data blocks below one place at `height`.
-    pub fn span(&self, height: u8) -> u64 {
-        (self.fanout() as u64).saturating_pow(height.into())
-    }
-
-    /// Data blocks that a root of `height` reaches.
-    pub fn reach(&self, height: u8) -> u64 {
-        self.span(height).saturating_mul(self.root_slots() as u64)
+    /// The shape of every index.
+    pub fn index(&self) -> Fanout {
+        Fanout(self.fanout() as u64)
     }
 
     /// The units that what has so many sectors is stored in: those that it

@@ -21,26 +21,15 @@ pub(crate) fn measures(unit_bytes: u32) -> Measures {
 }
 
 fn inode() -> Inode {
+    let mode = FileKind::Regular.mode_bits() | 0o644;
     Inode {
-        ino: InodeNo(9),
-        version: 3,
-        mode: FileKind::Regular.mode_bits() | 0o644,
         uid: 1,
         gid: 2,
         nlink: 1,
-        rdev: 0,
         size: 5,
         blocks: 1,
         sectors: 1,
-        atime: Timestamp::default(),
-        mtime: Timestamp::default(),
-        ctime: Timestamp::default(),
-        btime: Timestamp::default(),
-        flags: 0,
-        project: 0,
-        parent: InodeNo(0),
-        inline: Vec::new(),
-        xattr_bytes: 0,
+        ..Inode::new(InodeNo(9), 3, mode, Timestamp::default())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Regions that nothing is written to, as they are being emptied: their free
 //! units are taken, and what is given up there waits behind the fence, until
-//! all of it is free or somebody needs the room.
+//! all of it is free or somebody needs the room. The log's fence is another one: where
+//! a volume that becomes smaller is going to end.
 
 use super::Space;
 use crate::format::Extent;

@@ -11,6 +11,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::IoSlice;
+use varve_format::index::Index;
 use varve_fs::{Error, SetAttr};
 
 const VALUE_MAX: usize = 65_536;
@@ -299,10 +300,10 @@ fn claimed(system: &System, place: &Place) -> Claims {
             fork: Fork::Content,
             fetch: &fetch,
         };
-        tree.places(&mut |id, place| {
+        tree.places(0, &mut |at, place| {
             if place.is_stored() {
                 let unit = layout.measures().extent_of(&place).unit;
-                writer.owners.note(unit, Owner::Tree(id));
+                writer.owners.note(unit, Owner::Tree(tree.id(at)));
             }
             Ok(true)
         })

@@ -2,13 +2,13 @@
 
 use std::io::IoSlice;
 
-use varve_device::Result;
+use varve_device::{Crc32c, Result};
 use zerocopy::IntoBytes;
 
 use super::Vld;
 use super::recovery;
 use super::state::State;
-use crate::format::{CheckpointHeader, Entry, Layout, crc32c, crc32c_digest};
+use crate::format::{CheckpointHeader, Entry, Layout, crc32c};
 use crate::map::Map;
 use crate::medium::Medium;
 
@@ -27,7 +27,7 @@ impl State {
         let serial = serial_of(0).max(serial_of(1)) + 1;
         self.checkpoints[region] = None;
         let start = layout.block_byte(layout.checkpoint_block(region) + 1);
-        let mut digest = crc32c_digest();
+        let mut crc = Crc32c::default();
         let per_part = (PART / Entry::BYTES) as u64;
         let (mut at, mut logical) = (start, 0);
         while logical < layout.logical_blocks {
@@ -36,7 +36,7 @@ impl State {
             for logical in logical..end {
                 part.extend_from_slice(&self.map.get(logical as u32).to_bytes());
             }
-            digest.update(&part);
+            crc.update(&part);
             part.resize(part.len().next_multiple_of(layout.block_bytes as usize), 0);
             vld.medium.write(at, &[IoSlice::new(&part)])?;
             (at, logical) = (at + part.len() as u64, end);
@@ -49,7 +49,7 @@ impl State {
             serial: serial.into(),
             seq: seq.into(),
             entries: layout.logical_blocks.into(),
-            body_crc: (digest.finalize() as u32).into(),
+            body_crc: crc.value().into(),
             reserved: 0.into(),
         };
         let mut block = vec![0; layout.block_bytes as usize];
@@ -89,14 +89,14 @@ pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Opt
     recovery::read(medium, layout.block_byte(head), &mut block).ok()?;
     let header = CheckpointHeader::parse(&block, layout).ok()?;
     let mut map = Map::new(layout);
-    let (entries, mut digest) = (header.entries.get(), crc32c_digest());
+    let (entries, mut crc) = (header.entries.get(), Crc32c::default());
     let (mut at, mut logical) = (layout.block_byte(head + 1), 0);
     while logical < entries {
         let count = (entries - logical).min((PART / Entry::BYTES) as u64);
         let bytes = count as usize * Entry::BYTES;
         let mut part = vec![0; bytes.next_multiple_of(layout.block_bytes as usize)];
         recovery::read(medium, at, &mut part).ok()?;
-        digest.update(&part[..bytes]);
+        crc.update(&part[..bytes]);
         let (raw, _) = part[..bytes].as_chunks::<{ Entry::BYTES }>();
         for (nth, &raw) in (0..).zip(raw) {
             map.set((logical + nth) as u32, Entry::parse(raw, layout).ok()?);
@@ -106,7 +106,7 @@ pub(super) fn read<M: Medium>(medium: &M, layout: &Layout, region: usize) -> Opt
     let crc = if entries == 0 {
         crc32c(&[])
     } else {
-        digest.finalize() as u32
+        crc.value()
     };
     let sound = entries == 0 || crc == header.body_crc.get();
     sound.then_some(Checkpoint {

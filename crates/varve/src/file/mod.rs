@@ -83,6 +83,13 @@ impl File {
         }
     }
 
+    /// The same file, opened for the same, as a transaction has it.
+    pub(crate) fn within(&self, mounted: &Arc<Mounted>) -> Result<File> {
+        let handle = &self.handle;
+        let held = mounted.run("open", &handle.path, |mounted| mounted.retain(handle.ino));
+        held.map(|()| File::new(Arc::clone(mounted), handle.ino, handle.access, &handle.path))
+    }
+
     /// Makes content and attributes durable.
     ///
     /// # Errors

@@ -42,8 +42,9 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 pub struct Run {
     /// The directory a volume is mounted on, or one below.
     directory: PathBuf,
-    /// How it is isolated.
-    #[arg(long, value_parser = ["snapshot"], default_value = "snapshot")]
+    /// What conflicts with changes of others: what the command has changed, or also
+    /// what it has read.
+    #[arg(long, value_parser = ["snapshot", "serializable"], default_value = "snapshot")]
     isolation: String,
     /// After a conflict run the command anew, up to so many times.
     #[arg(long, value_name = "N", default_value_t = 0)]

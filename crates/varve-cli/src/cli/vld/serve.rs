@@ -4,7 +4,7 @@
 use super::keeper::{Keeper, Kept};
 use super::medium::{self, Simulation};
 use super::pace::{Paced, RealTime};
-use super::signals::Watch;
+use super::signals;
 use super::statistics;
 use crate::cli::output::{self, Failure, Outcome};
 use crate::cli::size;
@@ -119,7 +119,7 @@ impl Serve {
         };
         let tell = counters.clone();
         let watch =
-            Watch::start(server.stopper(), move || eprintln!("{}", tell())).map_err(failed)?;
+            signals::watch(server.stopper(), move || eprintln!("{}", tell())).map_err(failed)?;
         let keeper = self.keep(&opened, &export).map_err(failed)?;
         self.announce(&opened, &server);
         let served = server.run().map_err(failed);

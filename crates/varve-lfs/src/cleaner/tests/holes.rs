@@ -25,7 +25,7 @@ impl Volume {
         let v = Volume::made(24 << 20, format, MountOptions::default());
         let file = v.create("file");
         let free = v.fs.statfs().free;
-        let blocks = free * 94 / 100;
+        let blocks = free * 95 / 100;
         (0..blocks).step_by(256).for_each(|block| {
             v.write(file, block, 256.min(blocks - block));
         });

@@ -9,6 +9,7 @@ use crate::cleaner::plan::Urgency;
 use crate::delta::Delta;
 use crate::durability::InFlight;
 use crate::format::Pointer;
+use crate::format::index::Index;
 use crate::format::node::NodeId;
 use crate::price::FoldPrice;
 use crate::reader::Tree;
@@ -38,7 +39,7 @@ impl Volume {
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
         let image = base.inode(reader, geometry, id.ino).unwrap().unwrap();
         let (ino, root) = (id.ino, image.root.as_ref().unwrap());
-        Tree { reader, ino, root }.node_at(id).unwrap()
+        Tree { reader, ino, root }.find(id.spot()).unwrap()
     }
 
     fn life(&self, id: NodeId, pointer: Pointer) -> Option<Life> {

@@ -6,6 +6,7 @@ use super::{Among, Urgency, Volume, settled_file};
 use crate::cleaner::CallError;
 use crate::cleaner::wire::{Answer, Block, Request};
 use crate::control::claims::CleanerId;
+use crate::format::index::Index;
 use crate::segments::SegmentState;
 use crate::{Error, MountOptions};
 use std::cell::Cell;

@@ -1,0 +1,69 @@
+//! `varve protect`: the attribute that has those who are in no transaction wait for
+//! the locks of transactions.
+
+use super::output::{Failure, Outcome};
+use rustix::fs::{IFlags, Mode, OFlags, ioctl_getflags, ioctl_setflags, open};
+use rustix::io::Errno;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+/// Protect files by the locks of transactions.
+///
+/// Whoever reads or writes a protected file outside of a transaction waits for the
+/// locking transactions that use it, as if in a small one of his own. What is made in
+/// a protected directory is protected; names in it are, too. The attribute is the `j`
+/// of lsattr and chattr.
+#[derive(clap::Args)]
+pub struct Protect {
+    /// Files and directories on a mounted volume.
+    #[arg(required = true)]
+    paths: Vec<PathBuf>,
+    /// Take the protection away.
+    #[arg(long, conflicts_with = "show")]
+    off: bool,
+    /// Only say which are protected.
+    #[arg(long)]
+    show: bool,
+}
+
+impl Protect {
+    pub fn run(self) -> Outcome {
+        for path in &self.paths {
+            self.one(path).map_err(|error| {
+                let why = match error {
+                    Errno::NOTTY | Errno::OPNOTSUPP => {
+                        "no file or directory of a mounted volume of Varve".to_owned()
+                    }
+                    error => error.to_string(),
+                };
+                Failure::new(1, format_args!("{}: {why}", path.display()))
+            })?;
+        }
+        Ok(0)
+    }
+
+    fn one(&self, path: &Path) -> Result<(), Errno> {
+        let file = opened(path)?;
+        let flags = ioctl_getflags(&file)?;
+        if self.show {
+            let shown = match flags.contains(IFlags::JOURNALING) {
+                true => "protected",
+                false => "unprotected",
+            };
+            println!("{shown} {}", path.display());
+            return Ok(());
+        }
+        let mut new = flags;
+        new.set(IFlags::JOURNALING, !self.off);
+        match new == flags {
+            true => Ok(()),
+            false => ioctl_setflags(&file, new),
+        }
+    }
+}
+
+/// A file or directory, not what a link leads to or a device stands for.
+fn opened(path: &Path) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    open(path, flags, Mode::empty())
+}

@@ -1,0 +1,78 @@
+//! What a private tree stands on, and who stands on a tree.
+
+use super::Kind;
+use crate::layout::{Layout, Position, Usage};
+use crate::memory::store::Store;
+use crate::types::{InodeNo, SnapshotNo};
+use std::sync::{Arc, Weak};
+use varve_device::sync::Mutex;
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+
+/// What a private tree, which is a `T`, stands on.
+pub(crate) struct Below<T, L: Layout> {
+    /// The tree of which a commit makes it a part.
+    pub target: Arc<T>,
+    /// The snapshot it stands on, and the last group in that; on the target itself, if
+    /// there is none.
+    pub snapshot: Option<(SnapshotNo, Position)>,
+    /// That snapshot, until the end.
+    pub holds: Mutex<Option<Arc<Snapshot<L>>>>,
+    /// What the tree took at the beginning.
+    pub usage: Usage,
+    /// What it counts for in the target's budget.
+    pub charged: AtomicU64,
+    /// How it is isolated.
+    pub kind: Kind,
+    /// It takes no more changes.
+    pub ended: AtomicBool,
+    /// Numbers that were free, and are another file's in the snapshot.
+    pub put_aside: Mutex<Vec<InodeNo>>,
+}
+
+impl<T, L: Layout> Below<T, L> {
+    /// Nothing more is done in it.
+    pub fn is_over(&self) -> bool {
+        self.ended.load(SeqCst) || self.is_doomed()
+    }
+
+    /// It has not got a lock.
+    pub fn is_doomed(&self) -> bool {
+        match &self.kind {
+            Kind::Locking(locking) => locking.doomed.load(SeqCst),
+            Kind::Snapshot | Kind::Serializable(_) => false,
+        }
+    }
+}
+
+/// A state of the layout that is held.
+pub(crate) struct Snapshot<L: Layout> {
+    pub store: Arc<Store<L>>,
+    pub number: SnapshotNo,
+    /// The last group in it.
+    pub position: Position,
+}
+
+impl<L: Layout> Drop for Snapshot<L> {
+    fn drop(&mut self) {
+        self.store.layout.release_snapshot(self.number);
+    }
+}
+
+/// The newest snapshot, for whoever begins while nothing has changed.
+pub(crate) type Snapshots<L> = Mutex<Weak<Snapshot<L>>>;
+
+/// The trees that stand on one.
+pub(crate) struct Open<T> {
+    pub trees: Vec<Weak<T>>,
+    /// The volume is being unmounted.
+    pub closed: bool,
+}
+
+impl<T> Default for Open<T> {
+    fn default() -> Self {
+        Open {
+            trees: Vec::new(),
+            closed: false,
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Memory that private trees may take.
+
+use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
+/// Bytes of memory for what private trees have changed.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub taken: AtomicU64,
+    pub bytes: u64,
+}
+
+impl Budget {
+    pub fn new(bytes: u64) -> Self {
+        Budget {
+            taken: AtomicU64::new(0),
+            bytes,
+        }
+    }
+
+    pub fn gave_back(&self, bytes: u64) {
+        self.taken.fetch_sub(bytes, SeqCst);
+    }
+}

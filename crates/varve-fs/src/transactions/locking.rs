@@ -1,0 +1,209 @@
+//! Locking transactions: taking the locks of a part of a file, and what the ground has
+//! of it then.
+//!
+//! Locks are kept to the end. When one is granted, what the private tree had copied of
+//! that part may be out of date, as others may have committed in between; it is taken
+//! from the ground again, but for what was changed here ([`refresh`]).
+
+use super::merge::lay_spans;
+use super::validate::STORED;
+use crate::error::Result;
+use crate::file_system::FileSystem;
+use crate::inode::flags;
+use crate::isolation::{Access, Kind, Locking, Part};
+use crate::layout::Layout;
+use crate::memory::store::Store;
+use crate::memory::vnode::{Ground, State, Vnode};
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+use varve_device::sync::atomic::Ordering::SeqCst;
+
+impl<L: Layout> FileSystem<L> {
+    /// Takes the locks of a part, and what the ground has of it now.
+    pub(super) fn lock_part(
+        &self,
+        locking: &Locking,
+        vnode: &Arc<Vnode>,
+        part: &Part<'_>,
+        access: Access,
+    ) -> Result<()> {
+        if let Err(error) = locking.take(&self.store, vnode, part, access) {
+            // It has lost: who waits for it need not wait for its end.
+            locking.doomed.store(true, SeqCst);
+            locking.table.release_all(locking.owner);
+            return Err(error);
+        }
+        if let Ground::Vnode(below) = &vnode.ground
+            && !matches!(part, Part::Name(_) | Part::Names | Part::Place)
+        {
+            let mut state = vnode.write();
+            refresh(&mut state, &below.read());
+            if let Part::Content(bytes) = part
+                && locking.subpage
+            {
+                self.rebase_pages(below, &mut state, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the locks for a read.
+    pub(crate) fn uses_for_read(&self, vnode: &Arc<Vnode>, bytes: Range<u64>) -> Result<()> {
+        let Some(below) = &self.below else {
+            return Ok(());
+        };
+        let end = bytes.end;
+        self.uses(vnode, Part::Content(bytes.clone()), Access::Read)?;
+        self.whole_if_inline(vnode, &below.kind, Access::Read)?;
+        if end > vnode.read().inode.size {
+            self.uses(vnode, Part::Size, Access::Read)?;
+        }
+        Ok(())
+    }
+
+    /// Takes the locks for a write, at the end of the file if `at` is none, and notes
+    /// which bytes of each page will be this tree's.
+    pub(crate) fn uses_for_write(
+        &self,
+        vnode: &Arc<Vnode>,
+        at: Option<u64>,
+        bytes: u64,
+    ) -> Result<()> {
+        let Some(Kind::Locking(locking)) = self.below.as_ref().map(|below| &below.kind) else {
+            return Ok(());
+        };
+        let size = || vnode.read().inode.size;
+        let at = match at {
+            Some(at) => at,
+            None => {
+                self.uses(vnode, Part::Size, Access::Write)?;
+                size()
+            }
+        };
+        let end = at.saturating_add(bytes);
+        self.uses(vnode, Part::Content(at..end), Access::Write)?;
+        self.whole_if_inline(
+            vnode,
+            &self.below.as_ref().expect("it locks").kind,
+            Access::Write,
+        )?;
+        let mut from = at;
+        if end > size() {
+            self.uses(vnode, Part::Size, Access::Write)?;
+            // The rest of the block in which the file ended becomes part of it.
+            from = at.min(size());
+            self.uses(vnode, Part::Content(from..end), Access::Write)?;
+        }
+        if locking.subpage {
+            let blocks = from >> self.store.block_shift..self.store.blocks_of(end);
+            vnode.write().note_spans(&self.store, blocks, at..end);
+        }
+        Ok(())
+    }
+
+    /// Where pages are locked by spans: all of the one that lies in the inode.
+    fn whole_if_inline(&self, vnode: &Arc<Vnode>, kind: &Kind, access: Access) -> Result<()> {
+        if let Kind::Locking(locking) = kind
+            && locking.subpage
+            && vnode.read().is_inline()
+        {
+            let block = 0..self.store.block_bytes as u64;
+            return self.uses(vnode, Part::Content(block), access);
+        }
+        Ok(())
+    }
+
+    /// Pages of which only spans were written here are laid over the ground's anew.
+    fn rebase_pages(&self, below: &Vnode, state: &mut State, bytes: &Range<u64>) -> Result<()> {
+        let Some(private) = &state.private else {
+            return Ok(());
+        };
+        let first = bytes.start >> self.store.block_shift;
+        let spans = private.spans.range(first..self.store.blocks_of(bytes.end));
+        let spans: Vec<_> = spans
+            .map(|(block, spans)| (*block, spans.clone()))
+            .collect();
+        for (block, spans) in spans {
+            if !state.dirty.contains_key(&block) {
+                continue;
+            }
+            let ground = self.store.load_newest(below, block)?;
+            let Some(dirty) = state.dirty.get_mut(&block) else {
+                continue;
+            };
+            let ground = ground.as_ref().map_or(&[][..], |loaded| &loaded.data);
+            let page = lay_spans(ground, &dirty.data, &spans);
+            let length = page.len();
+            self.waits.block_changed(dirty.data.len(), length);
+            let sectors = crate::memory::vnode::sectors_of;
+            let (before, after) = (sectors(dirty.data.len()), sectors(length));
+            crate::memory::vnode::adjust(&mut state.inode.sectors, before, after);
+            dirty.data = page;
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    /// These bytes are this tree's, and other parts of their blocks are not, unless
+    /// they are already.
+    fn note_spans<L: Layout>(&mut self, store: &Store<L>, blocks: Range<u64>, bytes: Range<u64>) {
+        let inline = self.is_inline();
+        let Some(private) = &mut self.private else {
+            return;
+        };
+        for block in blocks {
+            let mine = inline || self.dirty.contains_key(&block);
+            if mine && !private.spans.contains_key(&block) {
+                continue;
+            }
+            let span = store.within(block, &bytes);
+            let spans = private.spans.entry(block).or_default();
+            spans.push(span.start as u32..span.end as u32);
+        }
+    }
+}
+
+/// Takes from the ground what was not changed here.
+fn refresh(mine: &mut State, ground: &State) {
+    let Some(private) = &mut mine.private else {
+        return;
+    };
+    let (origin, inode) = (&mut private.origin, &mut mine.inode);
+    let now = &ground.inode;
+    macro_rules! follow {
+        ($($field:ident),*) => {$(
+            if inode.$field == origin.$field {
+                inode.$field = now.$field;
+            }
+            origin.$field = now.$field;
+        )*};
+    }
+    follow!(size, mode, uid, gid, project, atime, mtime, ctime, parent);
+    let own_content = mine.inline_dirty || !mine.dirty.is_empty() || !mine.pending.is_empty();
+    let mut followed = !STORED;
+    if !own_content {
+        inode.inline.clone_from(&now.inline);
+        followed |= flags::INLINE;
+    }
+    if (inode.flags ^ origin.flags) & !STORED != 0 {
+        followed &= STORED;
+    }
+    inode.flags = inode.flags & !followed | now.flags & followed;
+    origin.flags = now.flags;
+    origin.inline.clone_from(&now.inline);
+    let follow = |mine: u64, origin: u64, now: u64| now.wrapping_add(mine).wrapping_sub(origin);
+    inode.nlink = follow(inode.nlink.into(), origin.nlink.into(), now.nlink.into()) as u32;
+    origin.nlink = now.nlink;
+    inode.blocks = follow(inode.blocks, origin.blocks, now.blocks);
+    inode.sectors = follow(inode.sectors, origin.sectors, now.sectors);
+    mine.logged.blocks = follow(mine.logged.blocks, origin.blocks, now.blocks);
+    mine.logged.sectors = follow(mine.logged.sectors, origin.sectors, now.sectors);
+    (origin.blocks, origin.sectors) = (now.blocks, now.sectors);
+    if !mine.xattrs_dirty && origin.xattr_bytes != now.xattr_bytes {
+        mine.xattrs = OnceLock::new();
+        inode.xattr_bytes = now.xattr_bytes;
+    }
+    origin.xattr_bytes = now.xattr_bytes;
+    mine.mapped_end = None;
+}

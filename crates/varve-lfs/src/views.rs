@@ -1,0 +1,67 @@
+//! Reading a state of the log: the newest, or that of a snapshot.
+
+use crate::committed::{Committed, Lookup};
+use crate::error::Error;
+use crate::lfs::Lfs;
+use crate::locks::{Rank, RankedRwLock};
+use crate::snapshots::Snapshot;
+use std::sync::Arc;
+use varve_fs::{SnapshotNo, View};
+
+impl Lfs {
+    /// Answers for [`varve_fs::Layout::snapshot`]. Takes as long as the live delta has
+    /// inodes.
+    pub(crate) fn take_snapshot(&self) -> SnapshotNo {
+        let mut snapshots = self.snapshots.lock();
+        snapshots.taken += 1;
+        let number = SnapshotNo(snapshots.taken);
+        let committed = self.committed.read();
+        let layers = Committed {
+            base: Arc::clone(&committed.base),
+            frozen: committed.frozen.clone(),
+            live: committed.live.readable(),
+            usage: committed.usage,
+        };
+        // Of the same moment: nothing that lives can be given back in between.
+        let broken = self.segments.lock().pin(number.0);
+        drop(committed);
+        let snapshot = Snapshot {
+            committed: RankedRwLock::new(Rank::Committed, layers),
+            broken,
+        };
+        snapshots.held.insert(number, Arc::new(snapshot));
+        number
+    }
+
+    /// Answers for [`varve_fs::Layout::release_snapshot`].
+    pub(crate) fn let_go_of_snapshot(&self, number: SnapshotNo) {
+        let gone = self.snapshots.lock().held.remove(&number);
+        drop(gone);
+        self.segments.lock().unpin(number.0);
+        self.control.tell_gain();
+    }
+
+    /// Looks at the state that `view` names.
+    ///
+    /// # Errors
+    /// `Aborted` for a snapshot that has been given up; what `look` fails with.
+    pub(crate) fn look_in<T>(
+        &self,
+        view: View,
+        look: impl FnOnce(&Lookup<'_>) -> Result<T, Error>,
+    ) -> varve_fs::Result<T> {
+        let View::Snapshot(number) = view else {
+            return Ok(look(&self.lookup())?);
+        };
+        let snapshot = self.snapshots.lock().held.get(&number).cloned();
+        let snapshot = snapshot.ok_or(varve_fs::Error::Aborted)?;
+        snapshot.check()?;
+        let found = look(&Lookup {
+            committed: &snapshot.committed,
+            ..self.lookup()
+        });
+        // What was read while it was broken proves nothing.
+        snapshot.check()?;
+        Ok(found?)
+    }
+}
