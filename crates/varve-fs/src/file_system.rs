@@ -235,6 +235,7 @@ impl<L: Layout> FileSystem<L> {
             dirty_bytes: self.waits.bytes(),
             cached_bytes: self.store.cache.bytes(),
             vnodes: self.table.len() as u64,
+            transactions_open: self.open_transactions(),
             ..statistics::sum(&self.store.counters)
         }
     }

@@ -5,8 +5,8 @@ use varve_device::Lanes;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Counters since mount, but for `dirty_bytes` and `cached_bytes`,
-        /// which are levels.
+        /// Counters since mount, but for `dirty_bytes`, `cached_bytes`, `vnodes` and
+        /// `transactions_open`, which are levels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct FsStatistics {
             $($(#[$doc])* pub $name: u64,)*
@@ -16,6 +16,8 @@ macro_rules! counters {
             pub cached_bytes: u64,
             /// Vnodes in memory.
             pub vnodes: u64,
+            /// Transactions under way, nested ones not included.
+            pub transactions_open: u64,
         }
 
         /// What some of the threads counted.
@@ -84,6 +86,17 @@ counters! {
     fsyncs,
     /// Inodes freed.
     frees,
+    /// Transactions begun, nested ones included.
+    transactions,
+    /// Transactions whose changes became part of another tree, or that had none.
+    transaction_commits,
+    /// Transactions that met a conflict at their commit.
+    transaction_conflicts,
+    /// Transactions whose commit was refused for another reason: no room, no more
+    /// changes taken, ended before.
+    transaction_refusals,
+    /// Transactions that ended without a commit.
+    transaction_aborts,
 }
 
 /// Adds to a counter.

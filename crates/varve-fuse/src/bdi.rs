@@ -18,8 +18,13 @@ impl Bdi {
             path.is_some_and(|p| unescape(p) == mountpoint.as_os_str().as_encoded_bytes())
         })?;
         let device = line.split(|&b| b == b' ').nth(2)?;
-        let directory = Path::new("/sys/class/bdi").join(std::str::from_utf8(device).ok()?);
-        Some(Bdi { directory })
+        Some(Self::of_device(std::str::from_utf8(device).ok()?))
+    }
+
+    /// Those of the mount with this device number, such as `0:52`.
+    pub(crate) fn of_device(device: &str) -> Self {
+        let directory = Path::new("/sys/class/bdi").join(device);
+        Bdi { directory }
     }
 
     /// Lets the kernel read `kib` KiB ahead: the protocol alone cannot raise

@@ -11,7 +11,7 @@ use rustix::net::{
 use std::ffi::CString;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -33,7 +33,7 @@ pub(crate) fn mount(mountpoint: &Path, options: &MountOptions) -> io::Result<Own
     mount_by_helper(mountpoint, options)
 }
 
-fn mount_directly(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
+pub(crate) fn mount_directly(mountpoint: &Path, options: &MountOptions) -> io::Result<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
     let device = rustix::fs::open("/dev/fuse", flags, Mode::empty()).map_err(|e| {
         let e = io::Error::from(e);
@@ -138,13 +138,15 @@ fn helper_options(options: &MountOptions) -> String {
     words
 }
 
-fn receive_fd(socket: &OwnedFd) -> io::Result<Option<OwnedFd>> {
+/// A descriptor that comes over a socket, with one byte. None if the byte came
+/// alone, or the other side is gone.
+pub(crate) fn receive_fd(socket: impl AsFd) -> io::Result<Option<OwnedFd>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0u8];
     let mut iov = [IoSliceMut::new(&mut byte)];
     loop {
-        match rustix::net::recvmsg(socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match rustix::net::recvmsg(&socket, &mut iov, &mut control, RecvFlags::CMSG_CLOEXEC) {
             Err(Os::INTR) => continue,
             other => other?,
         };

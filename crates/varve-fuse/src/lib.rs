@@ -11,6 +11,7 @@
 //! | `adapter` | one request, one file-system call |
 //! | `negotiate` | which capabilities are agreed on, and why |
 //! | [`mount`](MountOptions), `device`, `bdi` | mount(2) or fusermount3, unmounting, the kernel's knobs |
+//! | [`Kernel`], [`handover`] | what the kernel of a mount is told of changes that came another way; descriptors for sessions of other namespaces |
 //! | `session`, `pool`, `errands`, `unmounter` | a mount from beginning to end, the threads that serve it, and what those leave to others |
 //! | [`statistics`](query_statistics), [`question`](ask), [`exchange`](exchange()) | requests by kind, and what else the server can tell and do, over ioctls on the mount's root |
 //!
@@ -29,6 +30,8 @@ mod end;
 mod errands;
 mod errno;
 mod exchange;
+pub mod handover;
+mod kernel;
 mod latency;
 mod mount;
 mod negotiate;
@@ -56,8 +59,9 @@ pub use counters::RequestCounters;
 pub use end::End;
 pub use errno::Errno;
 pub use exchange::exchange;
+pub use kernel::Kernel;
 pub use latency::{LATENCY_STEPS, LATENCY_STEPS_PER_OCTAVE, latency_step_end_us, latency_us};
-pub use mount::{enter_mounts, force_unmount, remount, unmount};
+pub use mount::{detach, enter_mounts, force_unmount, mount_device, own_mounts, remount, unmount};
 pub use options::MountOptions;
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;

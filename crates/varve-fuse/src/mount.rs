@@ -3,7 +3,7 @@
 use crate::device;
 use crate::options::MountOptions;
 use rustix::io::Errno as Os;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountPropagationFlags, UnmountFlags};
 use std::io;
 use std::path::Path;
 
@@ -24,6 +24,42 @@ pub fn remount(dir: &Path, options: &MountOptions) -> io::Result<()> {
 /// EPERM for anybody but root, EINVAL if it is no mount namespace.
 pub fn enter_mounts(namespace: &std::fs::File) -> io::Result<()> {
     crate::sys::enter_mounts(namespace)
+}
+
+/// Gives this process, which must have one thread only, a mount namespace of its
+/// own: what is mounted in it is seen by its children only, and what is unmounted
+/// outside goes there, too. With `user` also a user namespace, in which it may
+/// mount, and user and group are what they were.
+///
+/// # Errors
+/// Says what the system refuses.
+pub fn own_mounts(user: bool) -> io::Result<()> {
+    let told = |what: &str, error: io::Error| {
+        io::Error::new(error.kind(), format!("cannot make a {what}: {error}"))
+    };
+    let ids = (rustix::process::geteuid(), rustix::process::getegid());
+    if user {
+        crate::sys::leave_namespaces(true).map_err(|error| told("user namespace", error))?;
+        let (uid, gid) = (ids.0.as_raw(), ids.1.as_raw());
+        let mapped = std::fs::write("/proc/self/setgroups", "deny")
+            .and_then(|()| std::fs::write("/proc/self/uid_map", format!("{uid} {uid} 1")))
+            .and_then(|()| std::fs::write("/proc/self/gid_map", format!("{gid} {gid} 1")));
+        mapped.map_err(|error| told("user namespace with this user in it", error))?;
+    } else {
+        crate::sys::leave_namespaces(false).map_err(|error| told("mount namespace", error))?;
+    }
+    let flags = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    rustix::mount::mount_change("/", flags)
+        .map_err(|error| told("mount namespace of its own", error.into()))
+}
+
+/// Mounts a device on `mountpoint`, by mount(2), for another process to serve
+/// ([`crate::Session::on`]). Until then whoever touches the mount waits.
+///
+/// # Errors
+/// If `/dev/fuse` cannot be opened, or the mount is refused.
+pub fn mount_device(mountpoint: &Path, options: &MountOptions) -> io::Result<std::os::fd::OwnedFd> {
+    device::mount_directly(mountpoint, options)
 }
 
 /// Unmounts `dir`. A mount whose server is gone is detached even while it is
@@ -73,7 +109,10 @@ pub(crate) fn plain_unmount(dir: &Path) -> io::Result<()> {
 }
 
 /// Takes `dir` out of the tree at once; those who use it may go on.
-pub(crate) fn detach(dir: &Path) -> io::Result<()> {
+///
+/// # Errors
+/// Those of umount(2).
+pub fn detach(dir: &Path) -> io::Result<()> {
     match rustix::mount::unmount(dir, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         Err(Os::PERM) => device::fusermount_unmount(dir, true),
         other => Ok(other?),

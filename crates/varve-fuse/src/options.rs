@@ -68,6 +68,9 @@ pub struct MountOptions {
     /// room is kept on the volume, so that what the kernel accepted fits.
     /// Default 64 MiB.
     pub held_bytes_max: u64,
+    /// Remember by which names files were found, and whether a held write failed
+    /// ([`crate::Adapter::name_of`], [`crate::Adapter::lost`]). Default off.
+    pub note_names: bool,
     /// More to say in the statistics: a JSON object, merged into ours.
     pub statistics: Option<StatisticsSource>,
     /// Answers ioctls on the mount's root that this crate does not know.
@@ -98,6 +101,7 @@ impl Default for MountOptions {
             uring: true,
             read_ahead_kib: 1024,
             held_bytes_max: 64 << 20,
+            note_names: false,
             statistics: None,
             ioctl: None,
         }

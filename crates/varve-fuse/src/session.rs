@@ -4,6 +4,7 @@ use crate::adapter::{Adapter, Outcome};
 use crate::bdi::Bdi;
 use crate::device;
 use crate::end::End;
+use crate::kernel::Kernel;
 use crate::options::MountOptions;
 use crate::pool::{Pool, deliver};
 use crate::protocol::REQUEST_BYTES;
@@ -13,7 +14,8 @@ use crate::transport::{DevFuse, Received, Transport};
 use crate::unmounter::Unmounter;
 use std::io;
 use std::mem;
-use std::path::Path;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use varve_fs::{FileSystem, Layout};
 
@@ -45,7 +47,7 @@ impl<L: Layout> Session<L> {
     pub fn new(
         fs: Arc<FileSystem<L>>,
         mountpoint: &Path,
-        mut options: MountOptions,
+        options: MountOptions,
     ) -> io::Result<Self> {
         let mountpoint = std::fs::canonicalize(mountpoint)?;
         if !mountpoint.is_dir() {
@@ -54,7 +56,36 @@ impl<L: Layout> Session<L> {
         if options.uring {
             ring::allow();
         }
-        let transport = Arc::new(DevFuse::new(device::mount(&mountpoint, &options)?));
+        let device = device::mount(&mountpoint, &options)?;
+        let bdi = Bdi::of(&mountpoint);
+        Self::begin(fs, device, Some(mountpoint), bdi, options)
+    }
+
+    /// Agrees with the kernel on the protocol over a device that another process
+    /// has mounted ([`crate::mount_device`]). Its mount has the device number
+    /// `number`, such as `0:52`. The session ends when that process, or whoever
+    /// comes to have the mount, unmounts it.
+    ///
+    /// # Errors
+    /// If the kernel is too old, or the device is none or not mounted.
+    pub fn on(
+        fs: Arc<FileSystem<L>>,
+        device: OwnedFd,
+        number: &str,
+        options: MountOptions,
+    ) -> io::Result<Self> {
+        let bdi = Bdi::of_device(number);
+        Self::begin(fs, device, None, Some(bdi), options)
+    }
+
+    fn begin(
+        fs: Arc<FileSystem<L>>,
+        device: OwnedFd,
+        mountpoint: Option<PathBuf>,
+        bdi: Option<Bdi>,
+        mut options: MountOptions,
+    ) -> io::Result<Self> {
+        let transport = Arc::new(DevFuse::new(device));
         let posts = match options.uring {
             true => ring::posts(&transport, options.threads_max).unwrap_or_else(|error| {
                 tracing::debug!(%error, "no FUSE over io_uring");
@@ -78,14 +109,13 @@ impl<L: Layout> Session<L> {
         if !session.adapter.over_io_uring() {
             session.posts.clear();
         }
-        session.turn_knobs(&options);
+        session.turn_knobs(&options, bdi);
         Ok(session)
     }
 
     /// What INIT cannot say: how far to read ahead, and how much to hold back.
-    fn turn_knobs(&self, options: &MountOptions) {
+    fn turn_knobs(&self, options: &MountOptions, bdi: Option<Bdi>) {
         let fs = self.adapter.file_system();
-        let bdi = Bdi::of(self.unmounter.mountpoint());
         if let Some(bdi) = &bdi {
             bdi.set_read_ahead(options.read_ahead_kib);
         }
@@ -131,13 +161,46 @@ impl<L: Layout> Session<L> {
         Arc::clone(&self.adapter)
     }
 
+    /// The kernel, to be told what does not come through this mount.
+    pub fn kernel(&self) -> Kernel<L> {
+        Kernel {
+            adapter: Arc::clone(&self.adapter),
+            transport: Arc::clone(&self.transport),
+            mountpoint: self.unmounter.mountpoint().map(Path::to_owned),
+        }
+    }
+
     /// Serves the mount until it is unmounted, then unmounts the file system.
     ///
     /// # Errors
     /// If the transport, a serving thread or the file system's own unmount
     /// fails. After a panic in a serving thread the connection is cut and the
     /// file system is left as after a crash.
-    pub fn run(mut self) -> io::Result<End> {
+    pub fn run(self) -> io::Result<End> {
+        let adapter = self.adapter();
+        let (ended, panicked) = self.serve_all();
+        if panicked {
+            return ended;
+        }
+        if adapter.is_down() {
+            return Ok(End::ShutDown);
+        }
+        let unmounted = adapter.file_system().unmount();
+        unmounted.map_err(io::Error::other)?;
+        ended
+    }
+
+    /// Serves the mount until it is unmounted, and leaves the file system as it
+    /// is then.
+    ///
+    /// # Errors
+    /// If the transport or a serving thread fails.
+    pub fn serve(self) -> io::Result<End> {
+        self.serve_all().0
+    }
+
+    /// True besides if serving a request panicked.
+    fn serve_all(mut self) -> (io::Result<End>, bool) {
         self.served = true;
         let cut = || {
             let _ = self.unmounter.cut();
@@ -160,17 +223,7 @@ impl<L: Layout> Session<L> {
             // The mount may still be in the tree, dead.
             cut();
         }
-        if pool.panicked() {
-            return ended;
-        }
-        if self.adapter.is_down() {
-            return Ok(End::ShutDown);
-        }
-        self.adapter
-            .file_system()
-            .unmount()
-            .map_err(io::Error::other)?;
-        ended
+        (ended, pool.panicked())
     }
 }
 

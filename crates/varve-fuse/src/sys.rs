@@ -79,6 +79,18 @@ pub(crate) fn enter_mounts(namespace: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives this process a mount namespace of its own, with `user` in a new user
+/// namespace.
+pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {
+    let flags = match user {
+        true => UnshareFlags::NEWUSER | UnshareFlags::NEWNS,
+        false => UnshareFlags::NEWNS,
+    };
+    // SAFETY: as above; the descriptors stay as they are.
+    unsafe { unshare_unsafe(flags)? };
+    Ok(())
+}
+
 /// Marks every descriptor but the standard streams, so that programs started
 /// from now on get none of them. This process keeps them.
 pub(crate) fn pass_on_no_descriptors() -> io::Result<()> {

@@ -6,7 +6,8 @@
 
 use crate::errno::Errno;
 use crate::protocol::{
-    NOTIFY_INVAL_INODE, NOTIFY_RETRIEVE, NotifyInvalInode, NotifyRetrieve, OutHeader,
+    NOTIFY_INVAL_ENTRY, NOTIFY_INVAL_INODE, NOTIFY_RETRIEVE, NotifyInvalEntry, NotifyInvalInode,
+    NotifyRetrieve, OutHeader,
 };
 use rustix::io::Errno as Os;
 use std::io::{self, IoSlice};
@@ -84,6 +85,28 @@ pub fn invalidate_attributes(transport: &dyn Transport, nodeid: u64) -> io::Resu
         len: 0,
     };
     transport.notify(NOTIFY_INVAL_INODE, [body.as_bytes(), &[]])
+}
+
+/// Makes the kernel look a name up again. For changes that did not come
+/// through this mount.
+///
+/// Takes the directory's lock in the kernel, so it must never run on a
+/// serving thread.
+///
+/// # Errors
+/// ENOENT if the kernel does not hold the name.
+pub(crate) fn invalidate_entry(
+    transport: &dyn Transport,
+    parent: u64,
+    name: &[u8],
+) -> io::Result<()> {
+    let body = NotifyInvalEntry {
+        parent,
+        namelen: name.len() as u32,
+        flags: 0,
+    };
+    let terminated = [name, b"\0"].concat();
+    transport.notify(NOTIFY_INVAL_ENTRY, [body.as_bytes(), &terminated])
 }
 
 /// Makes the kernel send a request that asks for nothing, NOTIFY_REPLY with

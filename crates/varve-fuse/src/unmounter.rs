@@ -18,7 +18,8 @@ pub struct Unmounter {
 }
 
 struct Shared {
-    mountpoint: PathBuf,
+    /// Nothing if another process mounted it.
+    mountpoint: Option<PathBuf>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -34,7 +35,7 @@ struct State {
 }
 
 impl Unmounter {
-    pub(crate) fn new(mountpoint: PathBuf) -> Self {
+    pub(crate) fn new(mountpoint: Option<PathBuf>) -> Self {
         let shared = Shared {
             mountpoint,
             state: Mutex::new(State::default()),
@@ -45,9 +46,14 @@ impl Unmounter {
         }
     }
 
-    /// Where the session is mounted.
-    pub fn mountpoint(&self) -> &Path {
-        &self.shared.mountpoint
+    /// Where the session is mounted, if it mounted itself.
+    pub fn mountpoint(&self) -> Option<&Path> {
+        self.shared.mountpoint.as_deref()
+    }
+
+    fn own_mountpoint(&self) -> io::Result<&Path> {
+        let other = || io::Error::other("another process mounted it");
+        self.mountpoint().ok_or_else(other)
     }
 
     /// Unmounts. The kernel hands over what it holds back, so the session
@@ -64,7 +70,7 @@ impl Unmounter {
         if self.shared.state.lock().finished {
             return Ok(());
         }
-        mount::plain_unmount(self.mountpoint())
+        mount::plain_unmount(self.own_mountpoint()?)
     }
 
     /// Unmounts; while the mount is in use tries again until `grace` has
@@ -95,7 +101,7 @@ impl Unmounter {
                 break;
             }
         }
-        tracing::warn!(mountpoint = %self.mountpoint().display(), "still in use: cutting the connection");
+        tracing::warn!(mountpoint = %self.own_mountpoint()?.display(), "still in use: cutting the connection");
         self.write_back();
         self.cut()
     }
@@ -103,7 +109,7 @@ impl Unmounter {
     /// Cuts the connection: those who use the mount get ENOTCONN.
     pub(crate) fn cut(&self) -> io::Result<()> {
         self.shared.state.lock().cut = true;
-        mount::abort(self.mountpoint())
+        mount::abort(self.own_mountpoint()?)
     }
 
     /// True if the connection was cut from this side.
@@ -137,7 +143,9 @@ impl Unmounter {
     /// Has the kernel write its dirty pages back, best effort.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        if let Ok(root) = rustix::fs::open(self.mountpoint(), flags, Mode::empty()) {
+        let root = self.mountpoint();
+        let root = root.map(|root| rustix::fs::open(root, flags, Mode::empty()));
+        if let Some(Ok(root)) = root {
             let _ = rustix::fs::syncfs(root);
         }
     }

@@ -2,6 +2,7 @@
 //! Root and whoever mounted may; the segment map, as the statistics, everybody
 //! who can open the root.
 
+use super::txn_server::{self, Transactions};
 use super::{cleaner_server, coalesce, resize_server, scrub_server, top_server};
 use serde_json::Value;
 use std::sync::Arc;
@@ -10,9 +11,13 @@ use varve_fs::FileSystem;
 use varve_fuse::{Errno, IoctlHandler, IoctlRequest, VARVE_IOC_ASK, VARVE_IOC_EXCHANGE};
 use varve_lfs::Lfs;
 
-/// Answers questions about `verifier` and the cleaner of `fs`, and cleaners of
-/// other processes.
-pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandler {
+/// Answers questions about `verifier`, the cleaner of `fs` and its transactions, and
+/// cleaners of other processes.
+pub fn handler(
+    verifier: Arc<Verifier>,
+    fs: Arc<FileSystem<Lfs>>,
+    transactions: Arc<Transactions>,
+) -> IoctlHandler {
     let owner = rustix::process::geteuid().as_raw();
     Arc::new(move |request: &IoctlRequest<'_>| {
         if ![VARVE_IOC_ASK, VARVE_IOC_EXCHANGE].contains(&request.command) {
@@ -38,11 +43,29 @@ pub fn handler(verifier: Arc<Verifier>, fs: Arc<FileSystem<Lfs>>) -> IoctlHandle
         if let Some(answer) = coalesce::answer(&question, fs.layout()) {
             return Ok(varve_fuse::answer(&answer?.to_string()));
         }
+        if let Some(asked) = question.get("transactions") {
+            let answer = transactions.answer(asked)?;
+            return Ok(varve_fuse::answer(&answer.to_string()));
+        }
         let answer = match (question.get("cleaner"), question.get("resize")) {
             (Some(asked), _) => cleaner_server::answer(asked, fs.layout())?,
             (_, Some(asked)) => resize_server::answer(asked, fs.layout())?,
             _ => scrub_server::answer(&question, &verifier, fs.layout())?,
         };
         Ok(varve_fuse::answer(&answer.to_string()))
+    })
+}
+
+/// Says why there are no transactions on a virtual log; knows no other question.
+pub fn handler_of_virtual_log() -> IoctlHandler {
+    let why = "a volume with the layout vlfs has no transactions: it gives the room of what \
+               was displaced back at once, so there is no state to stand on; make the volume \
+               with the layout log";
+    Arc::new(move |request: &IoctlRequest<'_>| {
+        let text = varve_fuse::question_text(request.input).unwrap_or_default();
+        match text.starts_with("{\"transactions\"") {
+            true => txn_server::refuse(request, why),
+            false => Err(Errno(rustix::io::Errno::NOTTY.raw_os_error())),
+        }
     })
 }

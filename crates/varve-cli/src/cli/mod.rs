@@ -39,6 +39,8 @@ mod stats;
 mod top;
 mod top_server;
 mod tune;
+mod txn;
+mod txn_server;
 mod umount;
 mod vld;
 mod vlfs;
@@ -71,6 +73,7 @@ enum Command {
     Top(top::Top),
     Coalesce(coalesce::Coalesce),
     Protect(protect::Protect),
+    Txn(txn::Txn),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
     Vld(vld::Vld),
@@ -111,6 +114,7 @@ pub fn main() -> ExitCode {
         Command::Top(command) => command.run(),
         Command::Coalesce(command) => command.run(),
         Command::Protect(command) => command.run(),
+        Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
         Command::Vld(command) => command.run(),

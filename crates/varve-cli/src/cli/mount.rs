@@ -5,6 +5,7 @@
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
+use super::txn_server::Transactions;
 use super::{allocator, calls, daemon, mount_table, size, stats};
 use std::ffi::OsString;
 use std::io::ErrorKind;
@@ -223,16 +224,21 @@ impl Mount {
         mount.source = self.volume.display().to_string();
         match admin::tree(&volume).clone() {
             Tree::Log(fs) => {
-                answers_of_log(&mut mount, &fs, admin::verifier(&volume));
-                self.serve_tree(volume, fs, mount)
+                let transactions = Transactions::new(Arc::clone(&fs));
+                let plain = mount.clone();
+                answers_of_log(&mut mount, &fs, admin::verifier(&volume), &transactions);
+                self.serve_tree(volume, fs, mount, |session| {
+                    transactions.mounted(session.kernel(), plain);
+                })
             }
-            // Nothing is cleaned, and nobody asks by ioctl.
+            // Nothing is cleaned.
             Tree::VirtualLog(fs) => {
                 let counted = Arc::clone(&fs);
                 mount.statistics = Some(Arc::new(move || {
                     stats::describe_virtual_log(&counted).to_string()
                 }));
-                self.serve_tree(volume, fs, mount)
+                mount.ioctl = Some(calls::handler_of_virtual_log());
+                self.serve_tree(volume, fs, mount, |_| {})
             }
         }
     }
@@ -244,6 +250,7 @@ impl Mount {
         volume: Volume,
         fs: Arc<FileSystem<L>>,
         options: MountOptions,
+        mounted: impl FnOnce(&Session<L>),
     ) -> Outcome {
         let session = match Session::new(fs, &self.directory, options) {
             Ok(session) => session,
@@ -253,6 +260,7 @@ impl Mount {
                 return Err(failure);
             }
         };
+        mounted(&session);
         let watch = signals::unmount_on_termination(session.unmounter(), GRACE)
             .map_err(Failure::with(FAILED))?;
         if self.background_server {
@@ -291,14 +299,25 @@ impl Mount {
 }
 
 /// What a mount on the segmented log answers, to `varve stats` and by ioctl.
-fn answers_of_log(mount: &mut MountOptions, fs: &Arc<FileSystem<Lfs>>, verifier: &Arc<Verifier>) {
+fn answers_of_log(
+    mount: &mut MountOptions,
+    fs: &Arc<FileSystem<Lfs>>,
+    verifier: &Arc<Verifier>,
+    transactions: &Arc<Transactions>,
+) {
     let (counted, verifies) = (Arc::clone(fs), Arc::clone(verifier));
+    let ended = Arc::clone(transactions);
     mount.statistics = Some(Arc::new(move || {
         let mut all = stats::describe(&Statistics::of(&counted));
         stats::add_health(&mut all, counted.layout(), &verifies);
+        all["transactions"]["aborted_by"] = ended.aborts().into();
         all.to_string()
     }));
-    mount.ioctl = Some(calls::handler(Arc::clone(verifier), Arc::clone(fs)));
+    mount.ioctl = Some(calls::handler(
+        Arc::clone(verifier),
+        Arc::clone(fs),
+        Arc::clone(transactions),
+    ));
 }
 
 /// Closes the volume, unless what it holds in memory is not to be trusted.

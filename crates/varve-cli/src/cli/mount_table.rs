@@ -16,6 +16,8 @@ pub struct Entry {
     /// The numbers of its device; the second is that of a FUSE connection.
     pub major: u32,
     pub minor: u32,
+    /// Options of the mount, such as `rw,noatime`.
+    pub options: String,
     /// What of the file system is seen there: `/`, or less of it.
     pub part: PathBuf,
 }
@@ -24,6 +26,11 @@ impl Entry {
     /// True for a mount of ours.
     pub fn is_varve(&self) -> bool {
         self.kind == "fuse.varve"
+    }
+
+    /// True if it is mounted with this option.
+    pub fn has(&self, option: &str) -> bool {
+        self.options.split(',').any(|word| word == option)
     }
 }
 
@@ -74,6 +81,7 @@ fn parse(line: &str) -> Option<Entry> {
     let mut left = left.split(' ').skip(2);
     let (major, minor) = left.next()?.split_once(':')?;
     let (part, directory) = (left.next()?, left.next()?);
+    let options = left.next()?.to_owned();
     let mut right = right.split(' ');
     Some(Entry {
         directory: unescape(directory),
@@ -81,6 +89,7 @@ fn parse(line: &str) -> Option<Entry> {
         source: unescape(right.next()?),
         major: major.parse().ok()?,
         minor: minor.parse().ok()?,
+        options,
         part: unescape(part),
     })
 }
@@ -115,6 +124,7 @@ mod tests {
         assert!(entry.is_varve());
         assert_eq!((entry.major, entry.minor), (98, 17));
         assert_eq!(entry.part, Path::new("/"));
+        assert!(entry.has("noatime") && !entry.has("atime"));
         assert_eq!(parse("nonsense"), None);
     }
 

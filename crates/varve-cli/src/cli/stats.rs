@@ -286,6 +286,18 @@ fn tree(t: &FsStatistics) -> Value {
     })
 }
 
+/// What became of transactions.
+fn transactions(t: &FsStatistics) -> Value {
+    json!({
+        "open": t.transactions_open,
+        "begun": t.transactions,
+        "committed": t.transaction_commits,
+        "conflicts": t.transaction_conflicts,
+        "refused": t.transaction_refusals,
+        "aborted": t.transaction_aborts,
+    })
+}
+
 /// The counters of a volume on the virtual log.
 pub fn describe_virtual_log(fs: &FileSystem<Vlfs>) -> Value {
     json!({
@@ -322,6 +334,7 @@ pub fn describe(statistics: &Statistics) -> Value {
     json!({
         "layout": layout,
         "tree": tree(t),
+        "transactions": transactions(t),
         "space": space(&statistics.space, statistics.block_bytes),
         "written_by_cause": by_cause(&l.written_by_cause()),
         "read_by_cause": by_cause(&l.read_by_cause()),

@@ -13,7 +13,8 @@ use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
 use crate::options::Atime;
-use std::sync::atomic::Ordering::SeqCst;
+use crate::statistics::count;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, OnceLock, Weak};
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
 use varve_device::sync::{Mutex, RwLock};
@@ -90,7 +91,21 @@ impl<L: Layout> FileSystem<L> {
         let tree = Arc::new(self.private(snapshot, kind)?);
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
+        count(&self.store.counters.transactions, 1);
         Ok(Transaction { tree })
+    }
+
+    /// Transactions on this tree that have not ended.
+    pub(crate) fn open_transactions(&self) -> u64 {
+        let open = self.open.lock();
+        let trees = open.trees.iter().filter_map(Weak::upgrade);
+        trees.filter(|tree| !tree.has_ended()).count() as u64
+    }
+
+    /// A transaction's tree that takes no more changes.
+    pub fn has_ended(&self) -> bool {
+        let below = self.below.as_ref();
+        below.is_some_and(|below| below.ended.load(Relaxed))
     }
 
     fn private(
@@ -172,6 +187,7 @@ impl<L: Layout> FileSystem<L> {
         let Some(below) = &self.below else { return };
         if self.close_private(below) {
             self.give_back(below);
+            count(&self.store.counters.transaction_aborts, 1);
         }
     }
 

@@ -6,7 +6,7 @@ use crate::directory;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Unwritten, Usage};
 use crate::memory::vnode::{Life, State, Vnode, WriteState, usage_of};
-use crate::types::FileKind;
+use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -58,6 +58,13 @@ pub(crate) struct Price {
 }
 
 impl<L: Layout> FileSystem<L> {
+    /// What a transaction's tree has changed so far, what is new included.
+    pub fn changed_inodes(&self) -> Vec<InodeNo> {
+        let changes = self.changed_files();
+        let all = changes.known.iter().chain(&changes.new);
+        all.map(|vnode| vnode.ino).collect()
+    }
+
     /// The changed files, directories first, by number.
     pub(crate) fn changed_files(&self) -> Changes {
         let all: BTreeMap<_, _> = {

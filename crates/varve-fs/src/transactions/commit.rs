@@ -12,6 +12,7 @@ use crate::isolation::{FileReads, Kind};
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
+use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -87,11 +88,12 @@ impl<L: Layout> FileSystem<L> {
             .as_ref()
             .expect("only private trees are committed");
         if !self.close_private(below) {
-            return Err(Error::Aborted);
+            return Err(Error::Aborted); // counted when it ended
         }
         self.end_open();
         if below.is_doomed() {
             self.give_back(below);
+            count(&self.store.counters.transaction_aborts, 1);
             return Err(Error::Aborted);
         }
         if let (Some(_), Kind::Locking(locking)) = (&below.target.below, &below.kind) {
@@ -102,6 +104,13 @@ impl<L: Layout> FileSystem<L> {
         let merged = self.merge_all(below, &changes);
         let changed = changes.told();
         self.give_back(below);
+        let counters = &self.store.counters;
+        let outcome = match &merged {
+            Ok(_) => &counters.transaction_commits,
+            Err(Error::Conflict(_)) => &counters.transaction_conflicts,
+            Err(_) => &counters.transaction_refusals,
+        };
+        count(outcome, 1);
         Ok(Ticket {
             target: Arc::clone(&below.target),
             waits_for: merged?,

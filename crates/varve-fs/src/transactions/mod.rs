@@ -83,6 +83,12 @@ impl<L: Layout> Transaction<L> {
         &self.tree
     }
 
+    /// What it has changed so far of what had been there before, as
+    /// [`Ticket::changed`] would tell it.
+    pub fn changed(&self) -> Changed {
+        self.tree.changed_files().told()
+    }
+
     /// A transaction within this one: what it commits becomes part of this one.
     /// Nothing else is done in this one meanwhile.
     ///

@@ -59,6 +59,9 @@ impl<L: Layout> Adapter<L> {
             let found = if is_link_up {
                 None
             } else {
+                if let Some(found) = &self.found {
+                    found.note(entry.ino, inode_of(request), name);
+                }
                 self.retained_entry(entry.ino, reply)
             };
             // Node 0 gives the kernel the name without attributes.

@@ -17,6 +17,7 @@ mod convert;
 mod direct;
 mod directories;
 mod file_flags;
+mod found;
 mod full;
 mod ioctls;
 mod later;
@@ -81,6 +82,7 @@ pub struct Adapter<L: Layout> {
     direct: direct::DirectWrites,
     removals: Removals,
     late: told::Late,
+    found: Option<found::Found>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -119,6 +121,7 @@ impl<L: Layout> Adapter<L> {
             direct: direct::DirectWrites::default(),
             removals: Removals::new(),
             late: told::Late::default(),
+            found: options.note_names.then(found::Found::default),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
             ioctl: options.ioctl.clone(),
@@ -128,6 +131,10 @@ impl<L: Layout> Adapter<L> {
     /// The file system behind the mount.
     pub fn file_system(&self) -> &FileSystem<L> {
         &self.fs
+    }
+
+    pub(crate) fn node_of(&self, ino: InodeNo) -> u64 {
+        convert::node(ino)
     }
 
     /// Requests by kind.
@@ -185,6 +192,7 @@ impl<L: Layout> Adapter<L> {
         {
             return Outcome::Later(Later::room(request, until));
         }
+        self.note_lost(request, errno);
         // These are answers: the kernel asks in order to hear them.
         let expected = [Errno::NOT_FOUND, Errno::NOT_IMPLEMENTED, Errno::NO_DATA];
         if !expected.contains(&errno) {

@@ -30,7 +30,15 @@ impl<L: Layout> Adapter<L> {
             _ => self.fs.lookup(&self.caller(request), node, name),
         };
         match found {
-            Ok(attr) => self.entry(&attr, reply),
+            Ok(attr) => {
+                if let Some(found) = &self.found
+                    && name != b"."
+                    && name != b".."
+                {
+                    found.note(attr.ino, node, name);
+                }
+                self.entry(&attr, reply)
+            }
             // "No such name" may be remembered: nobody makes it but the kernel.
             Err(Error::NotFound) if self.entry_valid_s > 0 && name != b"." && name != b".." => {
                 reply.put(&EntryOut {
@@ -80,6 +88,9 @@ impl<L: Layout> Adapter<L> {
     fn release(&self, ino: InodeNo, count: u64) {
         self.writers.forget(ino);
         self.direct.forget(ino);
+        if let Some(found) = &self.found {
+            found.forget(ino);
+        }
         self.fs.release(ino, count);
     }
 

@@ -96,6 +96,7 @@ impl<L: Layout> Adapter<L> {
         request: &Request<'_>,
         reply: &mut Reply,
     ) -> Result<Outcome, Errno> {
+        self.keep_name(opcode, request);
         let watched = self.watch(opcode, request);
         let outcome = self.dispatch(opcode, request, reply);
         for watched in watched.iter().flatten() {
@@ -174,7 +175,7 @@ impl<L: Layout> Adapter<L> {
 }
 
 /// The flags of a WRITE; none of other requests.
-fn write_flags(request: &Request<'_>) -> u32 {
+pub(super) fn write_flags(request: &Request<'_>) -> u32 {
     let write = (request.opcode() == Some(Opcode::Write)).then(|| request.arguments().take());
     match write {
         Some(Ok(WriteIn { write_flags, .. })) => write_flags,

@@ -74,6 +74,8 @@ outgoing! {
     /// dirty pages are written first. `len` 0 means to the end, a negative
     /// `off` attributes only.
     NotifyInvalInode, 24 { ino: u64, off: i64, len: i64, }
+    /// Notification: forget a name, which follows with its NUL.
+    NotifyInvalEntry, 16 { parent: u64, namelen: u32, flags: u32, }
     /// Notification: send cached bytes of a file back, in a NOTIFY_REPLY of
     /// this number.
     NotifyRetrieve, 32 { notify_unique: u64, nodeid: u64, offset: u64, size: u32, padding: u32, }
@@ -81,5 +83,7 @@ outgoing! {
 
 /// Code of [`NotifyInvalInode`].
 pub(crate) const NOTIFY_INVAL_INODE: i32 = 2;
+/// Code of [`NotifyInvalEntry`].
+pub(crate) const NOTIFY_INVAL_ENTRY: i32 = 3;
 /// Code of [`NotifyRetrieve`].
 pub(crate) const NOTIFY_RETRIEVE: i32 = 5;

@@ -43,6 +43,7 @@ fn everything() -> [Value; 2] {
     ] {
         log[name] = 0.into();
     }
+    log["transactions"]["aborted_by"] = json!({"timeout": 1});
     log["requests"] = json!({"create": 2, "write": 5});
     log["latency"] = json!({"read": {"sum_us": 7, "steps": [1, 0, 0, 2]}});
     [log, of(Layout::VirtualLog)]

@@ -76,6 +76,8 @@ pub struct Rates {
     /// Live bytes over all.
     pub utilisation: f64,
     pub read_only: bool,
+    /// Transactions that are open, committed, met a conflict, ended otherwise.
+    pub transactions: [u64; 4],
     pub written: Vec<Cause>,
     pub read: Vec<Cause>,
     pub latency: Vec<Latency>,
@@ -141,6 +143,11 @@ impl Rates {
             overall_write_cost: number(new, "/overall_write_cost"),
             utilisation: number(new, "/segments/utilisation"),
             read_only: count(new, "/state/read_only") > 0,
+            transactions: {
+                let of = |name| count(new, &format!("/transactions/{name}"));
+                let others = of("aborted") + of("refused");
+                [of("open"), of("committed"), of("conflicts"), others]
+            },
             written: causes("written_by_cause"),
             read: causes("read_by_cause"),
             latency: latencies(old, new, &each_second),

@@ -43,7 +43,7 @@ impl View {
     pub fn draw(&self, frame: &mut Frame<'_>, rates: &Rates, interval: Duration, paused: bool) {
         let causes = rates.written.len().max(rates.read.len()) as u16;
         let [head, bytes, other, map, foot] = Layout::vertical([
-            Constraint::Length(2),
+            Constraint::Length(2 + u16::from(has_transactions(rates))),
             Constraint::Length(causes + 2),
             Constraint::Length(6),
             Constraint::Min(0),
@@ -83,7 +83,15 @@ impl View {
             rates.overall_write_cost,
             pair(rates.amplification)
         );
-        vec![Line::from(title), Line::from(costs)]
+        let mut lines = vec![Line::from(title), Line::from(costs)];
+        if has_transactions(rates) {
+            let [open, committed, conflicts, aborted] = rates.transactions;
+            lines.push(Line::from(format!(
+                "transactions {open} open  {committed} committed  {conflicts} conflicts  \
+                 {aborted} aborted"
+            )));
+        }
+        lines
     }
 
     fn draw_map(&self, frame: &mut Frame<'_>, area: Rect, rates: &Rates) {
@@ -143,6 +151,11 @@ impl View {
         };
         Style::new().fg(colour)
     }
+}
+
+/// Most mounts never have any.
+fn has_transactions(rates: &Rates) -> bool {
+    rates.transactions.iter().any(|n| *n > 0)
 }
 
 fn boxed(frame: &mut Frame<'_>, area: Rect, title: &str, lines: Vec<Line<'_>>) {
@@ -247,6 +260,9 @@ mod tests {
             "write_cost": 1.25, "overall_write_cost": 2.5, "write_amplification": 1.75,
             "segments": {"utilisation": 0.625},
             "state": {"read_only": 0},
+            "transactions": {
+                "open": 1, "committed": 20, "conflicts": 3, "aborted": 4, "refused": 5,
+            },
             "written_by_cause": {"data": 3 << 20, "summaries": 1 << 20},
             "read_by_cause": {"cleaner": 0},
             "latency": {"read": {"steps": [0, grown]}, "write": {"steps": []}},
@@ -277,6 +293,7 @@ mod tests {
             "write cost 1.25 (now 4.00)  overall 2.50  amplification 1.75 (now 3.00)",
             "3.0M  75.0 % #########",
             "2 us / 2 us / 2 us",
+            "transactions 1 open  20 committed  3 conflicts  9 aborted",
             "debt 17 segments",
             "begins below 8, ends at 20",
             "8 segments, 2 a cell: utilisation",

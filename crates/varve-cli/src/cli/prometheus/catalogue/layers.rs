@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 65] = [
+pub const METRICS: [Metric; 71] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -200,6 +200,36 @@ pub const METRICS: [Metric; 65] = [
         "Bytes of clean blocks in the cache.",
     ),
     gauge("tree.vnodes", "tree_vnodes", "Vnodes in memory."),
+    gauge(
+        "transactions.open",
+        "transactions_open",
+        "Transactions under way, nested ones not included.",
+    ),
+    counter(
+        "transactions.begun",
+        "transactions_begun_total",
+        "Transactions begun, nested ones included.",
+    ),
+    counter(
+        "transactions.committed",
+        "transactions_committed_total",
+        "Transactions whose changes became part of another tree.",
+    ),
+    counter(
+        "transactions.conflicts",
+        "transactions_conflicts_total",
+        "Transactions that met a conflict at their commit.",
+    ),
+    counter(
+        "transactions.refused",
+        "transactions_refused_total",
+        "Transactions whose commit was refused for another reason.",
+    ),
+    counter(
+        "transactions.aborted",
+        "transactions_aborted_total",
+        "Transactions that ended without a commit.",
+    ),
     counter(
         "virtual_log.transactions",
         "virtual_log_transactions_total",

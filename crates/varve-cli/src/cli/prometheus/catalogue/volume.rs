@@ -2,7 +2,7 @@
 
 use super::{Kind, Metric, by, counter, gauge};
 
-pub const METRICS: [Metric; 43] = [
+pub const METRICS: [Metric; 44] = [
     by(
         "kind",
         counter(
@@ -97,6 +97,14 @@ pub const METRICS: [Metric; 43] = [
             "device.*.relocated",
             "device_relocated_total",
             "Writes whose content was stored elsewhere, as the device refused the place.",
+        ),
+    ),
+    by(
+        "cause",
+        counter(
+            "transactions.aborted_by.*",
+            "transactions_of_programs_aborted_total",
+            "Transactions of other programs that ended without a commit, by what ended them.",
         ),
     ),
     by(

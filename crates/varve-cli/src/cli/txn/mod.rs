@@ -1,0 +1,133 @@
+//! `varve txn`: transactions for any program.
+
+mod run;
+mod view;
+
+use super::mount_table::{self, Entry};
+use super::output::{self, Failure, Outcome};
+use super::size;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Run programs in transactions of a mounted volume, and look after these.
+#[derive(clap::Args)]
+pub struct Txn {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Run(run::Run),
+    Shell(run::Shell),
+    List(List),
+    Abort(Abort),
+}
+
+impl Txn {
+    pub fn run(self) -> Outcome {
+        match self.action {
+            Action::Run(run) => run.run(),
+            Action::Shell(shell) => shell.run(),
+            Action::List(list) => list.run(),
+            Action::Abort(abort) => abort.run(),
+        }
+    }
+}
+
+/// Show the transactions that programs are in.
+#[derive(clap::Args)]
+pub struct List {
+    /// The directory a volume is mounted on, or one below.
+    directory: PathBuf,
+    /// As JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+impl List {
+    fn run(self) -> Outcome {
+        let entry = mount_of(&self.directory).map_err(Failure::with(1))?;
+        let answer = ask(&entry.directory, &json!({})).map_err(Failure::with(1))?;
+        if self.json {
+            output::json(&answer);
+            return Ok(0);
+        }
+        let open = answer["open"].as_array().map_or(&[][..], Vec::as_slice);
+        if open.is_empty() {
+            output::line("no transactions");
+        }
+        for one in open {
+            let number = |name: &str| one[name].as_u64().unwrap_or(0);
+            let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
+            output::line(format_args!(
+                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}",
+                number("id"),
+                text("isolation"),
+                number("age_ms") as f64 / 1e3,
+                number("pid"),
+                text("command"),
+                number("files"),
+                size::show(number("bytes"))
+            ));
+        }
+        Ok(0)
+    }
+}
+
+/// End a transaction; nothing remains of it.
+///
+/// The command that runs in it is killed, and `varve txn run` ends with 125.
+#[derive(clap::Args)]
+pub struct Abort {
+    /// The directory a volume is mounted on, or one below.
+    directory: PathBuf,
+    /// Its number, as `varve txn list` shows it.
+    id: u64,
+}
+
+impl Abort {
+    fn run(self) -> Outcome {
+        let entry = mount_of(&self.directory).map_err(Failure::with(1))?;
+        let id = self.id;
+        ask(&entry.directory, &json!({ "abort": id })).map_err(Failure::with(1))?;
+        Ok(0)
+    }
+}
+
+/// The mount that `directory` is on.
+fn mount_of(directory: &Path) -> Result<Entry, String> {
+    let shown = directory.display();
+    let metadata = std::fs::metadata(directory);
+    let metadata = metadata.map_err(|error| format!("cannot look at {shown}: {error}"))?;
+    if !metadata.is_dir() {
+        return Err(format!("{shown} is no directory"));
+    }
+    mount_table::mount_on(metadata.dev())
+        .ok_or_else(|| format!("{shown} is not on a mounted Varve volume"))
+}
+
+/// Asks the server of a mount about its transactions.
+fn ask(root: &Path, asked: &Value) -> Result<Value, String> {
+    use rustix::io::Errno;
+    let shown = root.display();
+    let question = json!({ "transactions": asked }).to_string();
+    let answer = varve_fuse::ask(root, &question).map_err(|error| {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::NOTTY | Errno::INVAL) => {
+                format!("the server of {shown} is of a version without transactions")
+            }
+            Some(Errno::PERM) => {
+                format!("only root and whoever mounted {shown} may use transactions there")
+            }
+            _ => format!("cannot ask {shown}: {error}"),
+        }
+    })?;
+    let answer: Value = serde_json::from_str(&answer).map_err(|error| error.to_string())?;
+    match answer["refused"].as_str() {
+        Some(why) => Err(format!("{shown}: {why}")),
+        None => Ok(answer),
+    }
+}

@@ -1,0 +1,379 @@
+//! `varve txn run` and `varve txn shell`: a program in a transaction.
+
+use super::view::{Ended, View};
+use super::{ask, mount_of};
+use crate::cli::mount_table::Entry;
+use crate::cli::output::{Failure, Outcome};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, pidfd_open};
+use serde_json::json;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use std::ffi::OsString;
+use std::io::ErrorKind;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+/// EX_TEMPFAIL of sysexits.h.
+const CONFLICT: u8 = 75;
+/// These as env(1) and timeout(1) have them.
+const TIMED_OUT: u8 = 124;
+const FAILED: u8 = 125;
+const NOT_STARTED: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// How long what was killed may take to end.
+const KILLING: Duration = Duration::from_secs(10);
+/// The first pause before another attempt, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
+
+/// Run a command in a transaction: all that it and its children do on the volume is
+/// done when it succeeds, and nothing otherwise.
+///
+/// They see the volume as it was at the beginning, with their own changes; nobody
+/// else sees these before the end. If others changed the same meanwhile, nothing
+/// is done, and the exit code is 75. Otherwise it is the command's; 124 if the time
+/// was over, 125 if the transaction failed, 126 and 127 if the command could not be
+/// started.
+#[derive(clap::Args)]
+pub struct Run {
+    /// The directory a volume is mounted on, or one below.
+    directory: PathBuf,
+    /// What conflicts with changes of others: what the command has changed, or also
+    /// what it has read.
+    #[arg(long, value_parser = ["snapshot", "serializable"], default_value = "snapshot")]
+    isolation: String,
+    /// After a conflict run the command anew, up to so many times.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    retries: u32,
+    /// Kill the command after so many seconds in all.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    timeout: Option<Duration>,
+    /// The command, and its arguments.
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+/// Run a shell in a transaction: `exit` commits, `exit 1` does not.
+#[derive(clap::Args)]
+pub struct Shell {
+    /// The directory a volume is mounted on, or one below.
+    directory: PathBuf,
+}
+
+impl Shell {
+    pub fn run(self) -> Outcome {
+        let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
+        let run = Run {
+            directory: self.directory,
+            isolation: "snapshot".into(),
+            retries: 0,
+            timeout: None,
+            command: vec![shell],
+        };
+        run.run()
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds: f64 = text.parse().map_err(|_| "it is a number of seconds")?;
+    Duration::try_from_secs_f64(seconds)
+        .ok()
+        .filter(|time| !time.is_zero())
+        .ok_or_else(|| "it is a number of seconds above 0".into())
+}
+
+/// What became of the command in one attempt.
+enum Left {
+    Ended(ExitStatus),
+    TimedOut,
+    /// The transaction was ended by somebody else: why.
+    Lost(String),
+}
+
+impl Run {
+    pub fn run(self) -> Outcome {
+        let failed = Failure::with(FAILED);
+        let base = mount_of(&self.directory).map_err(&failed)?;
+        self.check(&base).map_err(&failed)?;
+        let working = std::env::current_dir().ok();
+        let socket = ask(&base.directory, &json!({"socket": true})).map_err(&failed)?;
+        let socket = socket["socket"].as_str().unwrap_or_default().to_owned();
+        leave(&base).map_err(&failed)?;
+        let told = Told::watch().map_err(Failure::with(FAILED))?;
+        let end = self.timeout.map(|time| Instant::now() + time);
+        let mut pause = PAUSES[0];
+        let mut left = self.retries;
+        loop {
+            let view = View::begin(&base, &socket, &self.isolation, &self.shown());
+            let view = view.map_err(&failed)?;
+            let what = match self.attempt(view, working.as_deref(), &told, end)? {
+                Ok(code) => return Ok(code),
+                Err(what) => what,
+            };
+            let over = end.is_some_and(|end| Instant::now() + pause >= end);
+            if left == 0 || over || told.signal() != 0 {
+                let text = format_args!("conflict: {what}; nothing was changed");
+                return Err(Failure::new(CONFLICT, text));
+            }
+            left -= 1;
+            tracing::info!(what, "a conflict; once more");
+            std::thread::sleep(pause.mul_f64(rand::random_range(0.5..1.0)));
+            pause = (2 * pause).min(PAUSES[1]);
+        }
+    }
+
+    fn check(&self, base: &Entry) -> Result<(), String> {
+        let shown = self.directory.display();
+        if base.has("ro") {
+            return Err(format!("{shown} is mounted read-only"));
+        }
+        let real = self.directory.canonicalize();
+        let real = real.map_err(|error| format!("cannot look at {shown}: {error}"))?;
+        if !real.starts_with(&base.directory) {
+            let root = base.directory.display();
+            return Err(format!(
+                "{shown} is another mount of what is on {root}; name a directory there"
+            ));
+        }
+        Ok(())
+    }
+
+    fn shown(&self) -> String {
+        let name = Path::new(&self.command[0]).file_name();
+        name.unwrap_or_default().to_string_lossy().into_owned()
+    }
+
+    /// One attempt: the exit code, or what it conflicted about.
+    fn attempt(
+        &self,
+        mut view: View,
+        working: Option<&Path>,
+        told: &Told,
+        end: Option<Instant>,
+    ) -> Result<Result<u8, String>, Failure> {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command.env("VARVE_TRANSACTION", view.id.to_string());
+        if let Some(working) = working {
+            command.current_dir(working);
+        }
+        let child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                view.abort("command");
+                let code = match error.kind() {
+                    ErrorKind::NotFound => NOT_FOUND,
+                    _ => NOT_STARTED,
+                };
+                let shown = self.command[0].display();
+                return Err(Failure::new(
+                    code,
+                    format_args!("cannot run {shown}: {error}"),
+                ));
+            }
+        };
+        let left = watch(child, &mut view, told, end)
+            .map_err(|error| Failure::new(FAILED, format_args!("cannot watch it: {error}")))?;
+        let status = match left {
+            Left::Ended(status) => status,
+            Left::TimedOut => {
+                view.abort("timeout");
+                let text = "the time was over; nothing was changed";
+                return Err(Failure::new(TIMED_OUT, text));
+            }
+            Left::Lost(why) => {
+                return Err(Failure::new(
+                    FAILED,
+                    format_args!("{why}; nothing was changed"),
+                ));
+            }
+        };
+        if !status.success() {
+            view.abort(if told.signal() != 0 {
+                "told"
+            } else {
+                "command"
+            });
+            let code = status.code().or(status.signal().map(|signal| 128 + signal));
+            return Ok(Ok(code
+                .and_then(|code| u8::try_from(code).ok())
+                .unwrap_or(FAILED)));
+        }
+        match view.commit() {
+            Ended::Committed => Ok(Ok(0)),
+            Ended::Conflict(what) => Ok(Err(what)),
+            Ended::Failed(why) => {
+                let text = format_args!("not committed: {why}");
+                Err(Failure::new(FAILED, text))
+            }
+        }
+    }
+}
+
+/// Makes this process one that can have a view: with a mount namespace of its own,
+/// and all descendants its children in the end.
+fn leave(base: &Entry) -> Result<(), String> {
+    let made = match rustix::process::geteuid().is_root() {
+        true => varve_fuse::own_mounts(false).or_else(|_| varve_fuse::own_mounts(true)),
+        false => varve_fuse::own_mounts(true),
+    };
+    made.map_err(|error| {
+        let root = base.directory.display();
+        format!(
+            "cannot show a view of {root} to one command only: {error}; that needs mount \
+             namespaces, and for others than root user namespaces (see user.max_user_namespaces \
+             and what the system restricts them by)"
+        )
+    })?;
+    // Nobody is to be kept from unmounting. What a user namespace came with cannot be
+    // taken away in it.
+    std::env::set_current_dir("/").map_err(|error| error.to_string())?;
+    if let Err(error) = varve_fuse::detach(&base.directory) {
+        tracing::debug!(%error, "the mount stays below its view");
+    }
+    // Without it, what is killed may leave children of its own.
+    if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
+        tracing::debug!(%error, "not the reaper of what is run");
+    }
+    Ok(())
+}
+
+/// Signals: passed on to the command, and noted if they ask for the end.
+struct Told {
+    /// The command, if it runs.
+    child: Arc<AtomicI32>,
+    signal: Arc<AtomicI32>,
+}
+
+impl Told {
+    fn watch() -> std::io::Result<Self> {
+        // What is ignored, as under nohup(1), is ignored by the command, too.
+        let ignored = ignored();
+        let signals = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
+        let signals = signals
+            .into_iter()
+            .filter(|signal| ignored & (1 << (signal - 1)) == 0);
+        let mut signals = signal_hook::iterator::Signals::new(signals)?;
+        let told = Told {
+            child: Arc::default(),
+            signal: Arc::default(),
+        };
+        let (child, noted) = (Arc::clone(&told.child), Arc::clone(&told.signal));
+        std::thread::Builder::new()
+            .name("varve-signals".into())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    if ![SIGUSR1, SIGUSR2].contains(&signal) {
+                        noted.store(signal, SeqCst);
+                    }
+                    // A terminal sends these to everybody in front of it.
+                    if [SIGINT, SIGQUIT].contains(&signal) && in_front() {
+                        continue;
+                    }
+                    let child = Pid::from_raw(child.load(SeqCst));
+                    if let (Some(child), Some(signal)) = (child, Signal::from_named_raw(signal)) {
+                        let _ = rustix::process::kill_process(child, signal);
+                    }
+                }
+            })?;
+        Ok(told)
+    }
+
+    /// The last one that asked for the end, or 0.
+    fn signal(&self) -> i32 {
+        self.signal.load(SeqCst)
+    }
+}
+
+/// The signals that this process ignores, a bit each.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// True if what is typed on the terminal reaches this process.
+fn in_front() -> bool {
+    let group = rustix::termios::tcgetpgrp(std::io::stdin());
+    group.is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
+/// Waits until the command has ended, or has to be.
+fn watch(
+    mut child: Child,
+    view: &mut View,
+    told: &Told,
+    end: Option<Instant>,
+) -> std::io::Result<Left> {
+    let pid = Pid::from_child(&child);
+    told.child.store(pid.as_raw_nonzero().get(), SeqCst);
+    // One that came before the command was there.
+    if let Some(signal) = Signal::from_named_raw(told.signal()) {
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+    let descriptor = pidfd_open(pid, PidfdFlags::empty())?;
+    let left = loop {
+        let rest = end.map(|end| end.saturating_duration_since(Instant::now()));
+        if rest.is_some_and(|rest| rest.is_zero()) {
+            break Left::TimedOut;
+        }
+        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        let connection = view.connection();
+        let mut waits = [
+            PollFd::new(&connection, PollFlags::IN),
+            PollFd::new(&descriptor, PollFlags::IN),
+        ];
+        match poll(&mut waits, rest.as_ref()) {
+            Ok(_) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(error) => return Err(error.into()),
+        }
+        let [lost, ended] = waits.map(|wait| !wait.revents().is_empty());
+        if lost {
+            break Left::Lost(view.why_ended());
+        }
+        if ended {
+            told.child.store(0, SeqCst);
+            return Ok(Left::Ended(child.wait()?));
+        }
+    };
+    told.child.store(0, SeqCst);
+    kill_all(&mut child);
+    Ok(left)
+}
+
+/// Kills the command, and whatever it has started.
+fn kill_all(child: &mut Child) {
+    let _ = child.kill();
+    let end = Instant::now() + KILLING;
+    while Instant::now() < end {
+        while let Ok(Some(_)) = rustix::process::wait(WaitOptions::NOHANG) {}
+        let children = children();
+        if children.is_empty() {
+            return;
+        }
+        for child in children {
+            let _ = rustix::process::kill_process(child, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The children of this process.
+fn children() -> Vec<Pid> {
+    let threads = std::fs::read_dir("/proc/self/task").into_iter().flatten();
+    let lists = threads.flatten().map(|thread| {
+        let list = std::fs::read_to_string(thread.path().join("children"));
+        list.unwrap_or_default()
+    });
+    let numbers = lists.flat_map(|list| {
+        let numbers = list.split_whitespace().filter_map(|word| word.parse().ok());
+        numbers.collect::<Vec<i32>>()
+    });
+    numbers.filter_map(Pid::from_raw).collect()
+}

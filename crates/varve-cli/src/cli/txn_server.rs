@@ -1,0 +1,428 @@
+//! The server's side of `varve txn` (`docs/transactions.md`, "For any program").
+//!
+//! Questions, over the ioctl of the other commands:
+//!
+//! | question | answer |
+//! |---|---|
+//! | `{"transactions": {"socket": true}}` | `{"socket": "..."}`: the abstract name of the socket below |
+//! | `{"transactions": {}}` | `{"open": [{"id": 3, ...}]}` |
+//! | `{"transactions": {"abort": 3}}` | `{"aborted": 3}`; `{"refused": "..."}` |
+//!
+//! Over the socket, one connection a transaction, lines of JSON but for the first
+//! byte, with which the descriptor of a mounted `/dev/fuse` comes:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}` | `{"begun": 3}`; `{"refused": "..."}` |
+//! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is there and its flush failed |
+//! | `{"abort": "command"}`, also `timeout`, `told`, `lost_write` | `{"aborted": "..."}` |
+//!
+//! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
+//! somebody else ended it.
+
+use parking_lot::Mutex;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, Instant};
+use varve_fs::{Error, FileSystem, Isolation, Transaction, TransactionOptions};
+use varve_fuse::{Adapter, Errno, IoctlHandler, IoctlRequest, Kernel, MountOptions, Session};
+use varve_lfs::Lfs;
+
+/// Most transactions of other programs at a time: each has threads of its own.
+const OPEN_MAX: usize = 64;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the kernel may take to be done with a view that was unmounted.
+const UNMOUNTED: Duration = Duration::from_secs(1);
+/// Longest line.
+const LINE_BYTES: u64 = 4096;
+
+/// What ended a transaction without a commit.
+const CAUSES: [&str; 6] = [
+    "command",
+    "timeout",
+    "told",
+    "operator",
+    "lost_client",
+    "lost_write",
+];
+
+/// The transactions of a mount that other programs are in.
+pub struct Transactions {
+    fs: Arc<FileSystem<Lfs>>,
+    /// What they need of the mount, once there is one.
+    mount: OnceLock<(Kernel<Lfs>, MountOptions)>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The name of the socket, once somebody has asked for it.
+    socket: Option<String>,
+    last: u64,
+    open: BTreeMap<u64, Arc<Open>>,
+    aborts: BTreeMap<&'static str, u64>,
+}
+
+/// One of them.
+struct Open {
+    tree: Weak<FileSystem<Lfs>>,
+    process: i32,
+    user: u32,
+    command: String,
+    isolation: String,
+    begun: Instant,
+    connection: UnixStream,
+    is_aborted: AtomicBool,
+}
+
+/// A transaction, and the session that serves its view.
+struct View {
+    transaction: Transaction<Lfs>,
+    adapter: Arc<Adapter<Lfs>>,
+    kernel: Kernel<Lfs>,
+    ended: Receiver<()>,
+}
+
+type Refusal = String;
+
+impl Transactions {
+    /// Of this volume; none begins before [`Self::mounted`].
+    pub fn new(fs: Arc<FileSystem<Lfs>>) -> Arc<Self> {
+        Arc::new(Transactions {
+            fs,
+            mount: OnceLock::new(),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The volume is mounted, with these options.
+    pub fn mounted(&self, kernel: Kernel<Lfs>, options: MountOptions) {
+        let _ = self.mount.set((kernel, options));
+    }
+
+    /// How many ended without a commit, by what ended them.
+    pub fn aborts(&self) -> Map<String, Value> {
+        let aborts = &self.state.lock().aborts;
+        let of = |cause: &&'static str| aborts.get(*cause).copied().unwrap_or(0);
+        let all = CAUSES.iter();
+        all.map(|cause| ((*cause).into(), of(cause).into()))
+            .collect()
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// EINVAL for what is none.
+    pub fn answer(self: &Arc<Self>, asked: &Value) -> Result<Value, Errno> {
+        let invalid = Errno(rustix::io::Errno::INVAL.raw_os_error());
+        let asked = asked.as_object().ok_or(invalid)?;
+        if asked.is_empty() {
+            return Ok(self.list());
+        }
+        let socket = asked.get("socket").and_then(Value::as_bool);
+        let id = asked.get("abort").and_then(Value::as_u64);
+        match (socket, id) {
+            (Some(true), None) => Ok(match self.socket() {
+                Ok(name) => json!({ "socket": name }),
+                Err(error) => json!({"refused": format!("no socket: {error}")}),
+            }),
+            (None, Some(id)) => Ok(match self.abort(id) {
+                true => json!({ "aborted": id }),
+                false => json!({"refused": format!("there is no transaction {id}")}),
+            }),
+            _ => Err(invalid),
+        }
+    }
+
+    fn list(&self) -> Value {
+        let open: Vec<(u64, Arc<Open>)> = {
+            let state = self.state.lock();
+            let open = state.open.iter();
+            open.map(|(id, open)| (*id, Arc::clone(open))).collect()
+        };
+        let describe = |(id, open): &(u64, Arc<Open>)| {
+            let tree = open.tree.upgrade();
+            json!({
+                "id": id,
+                "isolation": open.isolation,
+                "age_ms": open.begun.elapsed().as_millis() as u64,
+                "pid": open.process,
+                "uid": open.user,
+                "command": open.command,
+                "files": tree.as_ref().map_or(0, |tree| tree.changed_inodes().len()),
+                "bytes": tree.as_ref().map_or(0, |tree| tree.statistics().dirty_bytes),
+            })
+        };
+        // An answer has its limits, but for these there is room.
+        json!({"open": open.iter().map(describe).collect::<Vec<Value>>()})
+    }
+
+    fn abort(&self, id: u64) -> bool {
+        let open = self.state.lock().open.get(&id).cloned();
+        let Some(open) = open else { return false };
+        open.is_aborted.store(true, Relaxed);
+        // Its thread wakes, and can still answer.
+        let _ = open.connection.shutdown(Shutdown::Read);
+        true
+    }
+
+    /// The name of the socket, at which somebody listens then.
+    fn socket(self: &Arc<Self>) -> io::Result<String> {
+        let mut state = self.state.lock();
+        if let Some(name) = &state.socket {
+            return Ok(name.clone());
+        }
+        let name = format!("varve-txn-{:032x}", rand::random::<u128>());
+        let address = SocketAddr::from_abstract_name(&name)?;
+        let listener = UnixListener::bind_addr(&address)?;
+        let all = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("varve-txn".into())
+            .spawn(move || all.listen(&listener))?;
+        state.socket = Some(name.clone());
+        Ok(name)
+    }
+
+    fn listen(self: &Arc<Self>, listener: &UnixListener) {
+        for connection in listener.incoming() {
+            let connection = match connection {
+                Ok(connection) => connection,
+                Err(error) => {
+                    tracing::warn!(%error, "a transaction could not connect");
+                    std::thread::sleep(Duration::from_millis(100));
+                    continue;
+                }
+            };
+            let all = Arc::clone(self);
+            let started = std::thread::Builder::new()
+                .name("varve-txn".into())
+                .spawn(move || {
+                    if let Err(error) = all.serve(connection) {
+                        tracing::debug!(%error, "a transaction's connection ended");
+                    }
+                });
+            if let Err(error) = started {
+                tracing::warn!(%error, "no thread for a transaction");
+            }
+        }
+    }
+
+    /// One connection, from beginning to end.
+    fn serve(self: &Arc<Self>, mut connection: UnixStream) -> io::Result<()> {
+        connection.set_read_timeout(Some(PATIENCE))?;
+        let (user, process) = varve_fuse::handover::peer(&connection)?;
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
+            let why = "only root and whoever mounted it may begin a transaction";
+            return say(&mut connection, &json!({ "refused": why }));
+        }
+        let device = varve_fuse::handover::receive(&connection)?;
+        let mut lines = BufReader::new(connection.try_clone()?);
+        let (Some(device), Some(asked)) = (device, hear(&mut lines)?) else {
+            return Ok(());
+        };
+        connection.set_read_timeout(None)?;
+        let view = match self.begin(device, &asked) {
+            Ok(view) => view,
+            Err(why) => return say(&mut connection, &json!({ "refused": why })),
+        };
+        let text = |name: &str| asked[name].as_str().unwrap_or_default().to_owned();
+        let open = Arc::new(Open {
+            tree: Arc::downgrade(view.transaction.tree()),
+            process,
+            user,
+            isolation: text("isolation"),
+            command: text("command").chars().take(100).collect(),
+            begun: Instant::now(),
+            connection: connection.try_clone()?,
+            is_aborted: AtomicBool::new(false),
+        });
+        let Some(id) = self.enter(&open) else {
+            let why = format!("{OPEN_MAX} transactions are open already");
+            return say(&mut connection, &json!({ "refused": why }));
+        };
+        let ended = say(&mut connection, &json!({ "begun": id }))
+            .and_then(|()| self.follow(view, &open, &mut lines, &mut connection));
+        self.state.lock().open.remove(&id);
+        ended
+    }
+
+    fn enter(&self, open: &Arc<Open>) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.open.len() >= OPEN_MAX {
+            return None;
+        }
+        state.last += 1;
+        let id = state.last;
+        state.open.insert(id, Arc::clone(open));
+        Some(id)
+    }
+
+    fn begin(&self, device: std::os::fd::OwnedFd, asked: &Value) -> Result<View, Refusal> {
+        let (base, options) = self.mount.get().ok_or("it is not mounted yet")?;
+        let isolation = match asked["isolation"].as_str() {
+            Some("snapshot") => Isolation::Snapshot,
+            Some("serializable") => Isolation::Serializable,
+            other => return Err(format!("no isolation {}", other.unwrap_or("is named"))),
+        };
+        // What the kernel holds dirty belongs into the snapshot.
+        let synced = base.sync();
+        synced.map_err(|error| format!("the mount cannot be synced: {error}"))?;
+        let begun = self.fs.begin_transaction(&TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        });
+        let transaction = begun.map_err(|error| error.to_string())?;
+        let options = MountOptions {
+            note_names: true,
+            statistics: None,
+            ioctl: Some(no_answers()),
+            ..options.clone()
+        };
+        let tree = Arc::clone(transaction.tree());
+        let number = asked["device"].as_str().unwrap_or_default();
+        let number = match number.bytes().all(|c| c.is_ascii_digit() || c == b':') {
+            true => number,
+            false => return Err("no device number".into()),
+        };
+        let session = Session::on(tree, device, number, options);
+        let session = session.map_err(|error| format!("the view cannot be served: {error}"))?;
+        let (adapter, kernel) = (session.adapter(), session.kernel());
+        let (say_ended, ended) = channel();
+        std::thread::Builder::new()
+            .name("varve-view".into())
+            .spawn(move || {
+                if let Err(error) = session.serve() {
+                    tracing::warn!(%error, "a transaction's view is not served any more");
+                }
+                let _ = say_ended.send(());
+            })
+            .map_err(|error| format!("no thread for the view: {error}"))?;
+        Ok(View {
+            transaction,
+            adapter,
+            kernel,
+            ended,
+        })
+    }
+
+    /// Waits for what is to become of a transaction.
+    fn follow(
+        &self,
+        view: View,
+        open: &Open,
+        lines: &mut impl BufRead,
+        connection: &mut UnixStream,
+    ) -> io::Result<()> {
+        let asked = hear(lines);
+        let asked = asked.as_ref().ok().and_then(Option::as_ref);
+        let cause = match asked {
+            Some(asked) if asked["commit"] == true => {
+                let answer = self.commit(view);
+                return say(connection, &answer);
+            }
+            Some(asked) => {
+                let named = asked["abort"].as_str();
+                let known = CAUSES.iter().find(|cause| Some(**cause) == named);
+                known.copied().unwrap_or("command")
+            }
+            None if open.is_aborted.load(Relaxed) => "operator",
+            None => "lost_client",
+        };
+        view.transaction.abort();
+        self.count_abort(cause);
+        let why = match cause {
+            "operator" => "by `varve txn abort`",
+            _ => cause,
+        };
+        say(connection, &json!({ "aborted": why }))
+    }
+
+    fn count_abort(&self, cause: &'static str) {
+        *self.state.lock().aborts.entry(cause).or_default() += 1;
+    }
+
+    /// The steps of `docs/transactions.md`.
+    fn commit(&self, view: View) -> Value {
+        let View {
+            transaction,
+            adapter,
+            kernel,
+            ended,
+        } = view;
+        if ended.recv_timeout(UNMOUNTED).is_err() {
+            // Somebody uses it still. What was written until now belongs to it.
+            kernel.write_back(&transaction.tree().changed_inodes());
+        }
+        if let Some(errno) = adapter.lost() {
+            self.count_abort("lost_write");
+            let why = io::Error::from_raw_os_error(errno.0);
+            return json!({"refused": format!("a write came to nothing: {why}")});
+        }
+        let (base, _) = self.mount.get().expect("it began on a mount");
+        base.write_back(&transaction.changed().files);
+        let ticket = match transaction.commit_async() {
+            Ok(ticket) => ticket,
+            Err(Error::Conflict(conflict)) => {
+                let path = adapter.path_of(conflict.ino);
+                let path = path.map_or(String::new(), |path| format!(" ({})", path.display()));
+                return json!({"conflict": format!("{conflict}{path}")});
+            }
+            Err(error) => return json!({"refused": error.to_string()}),
+        };
+        base.forget(ticket.changed(), &adapter);
+        let (files, names) = (ticket.changed().files.len(), ticket.changed().names.len());
+        match ticket.wait() {
+            Ok(()) => json!({"committed": {"files": files, "names": names}}),
+            Err(error) => json!({"undurable": error.to_string()}),
+        }
+    }
+}
+
+/// What the root of a transaction's view answers to the other commands.
+fn no_answers() -> IoctlHandler {
+    Arc::new(|request: &IoctlRequest<'_>| refuse(request, "this is the view of a transaction"))
+}
+
+/// The answer to every question: why there is none.
+///
+/// # Errors
+/// ENOTTY for what is no question.
+pub fn refuse(request: &IoctlRequest<'_>, why: &str) -> Result<Vec<u8>, Errno> {
+    if request.command != varve_fuse::VARVE_IOC_ASK {
+        return Err(Errno(rustix::io::Errno::NOTTY.raw_os_error()));
+    }
+    let answer = json!({ "refused": why });
+    Ok(varve_fuse::answer(&answer.to_string()))
+}
+
+/// Sends a line.
+///
+/// # Errors
+/// What the connection says.
+pub fn say(connection: &mut UnixStream, value: &Value) -> io::Result<()> {
+    // Without the other side there is no signal: std ignores SIGPIPE.
+    connection.write_all(format!("{value}\n").as_bytes())
+}
+
+/// Receives a line; nothing at the end.
+///
+/// # Errors
+/// What the connection says; `InvalidData` for what is no JSON.
+pub fn hear(lines: &mut impl BufRead) -> io::Result<Option<Value>> {
+    let mut line = String::new();
+    lines.by_ref().take(LINE_BYTES).read_line(&mut line)?;
+    if !line.ends_with('\n') {
+        return Ok(None);
+    }
+    serde_json::from_str(&line)
+        .map(Some)
+        .map_err(io::Error::other)
+}

@@ -1,0 +1,150 @@
+//! By which names files were found, for a view whose changes become part of another
+//! mount's tree.
+//!
+//! The kernel of that mount has to forget them by their names, see
+//! [`crate::Kernel`]. Noted is what this view's kernel knows, and, for as long as the
+//! view is served, what was changed, with all directories above it.
+
+use super::{Adapter, convert, inode_of};
+use crate::errno::Errno;
+use crate::protocol::{CopyFileRangeIn, Opcode, WRITE_CACHE};
+use crate::request::Request;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use varve_fs::{Error, InodeNo, Layout};
+
+/// A name, and the directory that it is in.
+struct Name {
+    parent: InodeNo,
+    name: Box<[u8]>,
+    is_kept: bool,
+}
+
+/// See the module's head.
+#[derive(Default)]
+pub(super) struct Found {
+    names: Mutex<HashMap<InodeNo, Name>>,
+    /// Why a write that the kernel had accepted was refused.
+    lost: Mutex<Option<Errno>>,
+}
+
+impl Found {
+    pub fn note(&self, ino: InodeNo, parent: InodeNo, name: &[u8]) {
+        let mut names = self.names.lock();
+        names.entry(ino).or_insert_with(|| Name {
+            parent,
+            name: name.into(),
+            is_kept: false,
+        });
+    }
+
+    /// The kernel does not know it any more.
+    pub fn forget(&self, ino: InodeNo) {
+        let mut names = self.names.lock();
+        if names.get(&ino).is_some_and(|name| !name.is_kept) {
+            names.remove(&ino);
+        }
+    }
+
+    /// It is going to be changed.
+    fn keep(&self, mut ino: InodeNo) {
+        let mut names = self.names.lock();
+        while let Some(name) = names.get_mut(&ino).filter(|name| !name.is_kept) {
+            name.is_kept = true;
+            ino = name.parent;
+        }
+    }
+
+    fn name_of(&self, ino: InodeNo) -> Option<(InodeNo, Vec<u8>)> {
+        let names = self.names.lock();
+        let name = names.get(&ino)?;
+        Some((name.parent, name.name.to_vec()))
+    }
+}
+
+impl<L: Layout> Adapter<L> {
+    /// Notes what a request is going to change.
+    pub(super) fn keep_name(&self, opcode: Option<Opcode>, request: &Request<'_>) {
+        let Some(found) = &self.found else { return };
+        match opcode {
+            Some(Opcode::Write | Opcode::Setattr | Opcode::Fallocate) => {
+                found.keep(inode_of(request));
+            }
+            Some(Opcode::CopyFileRange | Opcode::CopyFileRange64) => {
+                if let Ok(copy) = request.arguments().take::<CopyFileRangeIn>() {
+                    found.keep(convert::inode(copy.nodeid_out));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes that a request failed, if it was a write that somebody was told is done.
+    pub(super) fn note_lost(&self, request: &Request<'_>, errno: Errno) {
+        let Some(found) = &self.found else { return };
+        let held = super::told::write_flags(request) & WRITE_CACHE != 0;
+        // Removed in the meantime: nobody misses it.
+        if held && errno.0 != Error::Stale.errno() {
+            found.lost.lock().get_or_insert(errno);
+        }
+    }
+
+    /// Why a write that the kernel had accepted is lost, if one is. Noted with
+    /// [`crate::MountOptions::note_names`].
+    pub fn lost(&self) -> Option<Errno> {
+        *self.found.as_ref()?.lost.lock()
+    }
+
+    /// By which name, in which directory, a file was found first. Noted with
+    /// [`crate::MountOptions::note_names`].
+    pub fn name_of(&self, ino: InodeNo) -> Option<(InodeNo, Vec<u8>)> {
+        self.found.as_ref()?.name_of(ino)
+    }
+
+    /// The path by which a file was found, from the mount's root.
+    pub fn path_of(&self, ino: InodeNo) -> Option<PathBuf> {
+        use std::os::unix::ffi::OsStrExt;
+        let (mut path, mut at) = (PathBuf::new(), ino);
+        let mut steps = 0;
+        while at != InodeNo::ROOT {
+            let (parent, name) = self.name_of(at)?;
+            let name = std::ffi::OsStr::from_bytes(&name);
+            path = match steps {
+                0 => name.into(),
+                _ => PathBuf::from(name).join(path),
+            };
+            at = parent;
+            steps += 1;
+            if steps > 4096 {
+                return None;
+            }
+        }
+        Some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_changed_is_kept_with_all_above() {
+        let found = Found::default();
+        let [directory, file, other] = [InodeNo(5), InodeNo(6), InodeNo(7)];
+        found.note(directory, InodeNo::ROOT, b"d");
+        found.note(file, directory, b"f");
+        found.note(file, directory, b"second name");
+        found.note(other, directory, b"o");
+        found.keep(file);
+        for ino in [directory, file, other] {
+            found.forget(ino);
+        }
+        assert_eq!(found.name_of(file), Some((directory, b"f".to_vec())));
+        assert_eq!(
+            found.name_of(directory),
+            Some((InodeNo::ROOT, b"d".to_vec()))
+        );
+        assert_eq!(found.name_of(other), None);
+    }
+}
