@@ -155,6 +155,10 @@ impl From<DeviceError> for Error {
 }
 
 impl Error {
+    pub(crate) fn conflict(ino: InodeNo, of: Contended) -> Self {
+        Error::Conflict(Conflict { ino, of })
+    }
+
     /// The Linux error number, as ext4 would answer.
     pub fn errno(&self) -> i32 {
         match self {

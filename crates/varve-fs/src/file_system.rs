@@ -24,7 +24,7 @@ use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
 use crate::inode::{Inode, flags};
 use crate::isolation::{Below, Budget, Object, Open, Snapshots};
-use crate::layout::{Cause, Group, Item, Layout};
+use crate::layout::{Cause, Group, Item, Layout, Usage};
 use crate::locks::Level;
 use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
@@ -85,19 +85,39 @@ pub struct FileSystem<L: Layout> {
     pub(crate) waits: Waits,
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
-    pub(crate) keep_written: bool,
     pub(crate) has_failed: AtomicBool,
     /// Threads inside a step of the reaper.
     pub(crate) reaping: AtomicU64,
 
-    pub(crate) start_write_bytes: u64,
-    pub(crate) stop_access_bytes: u64,
-    pub(crate) strict_order: bool,
-    pub(crate) atime: Atime,
+    pub(crate) settings: Settings,
+}
+
+/// What a tree shares with others, what it stands on, and what it keeps to.
+pub(crate) struct Parts<L: Layout> {
+    pub store: Arc<Store<L>>,
+    pub clock: Arc<dyn Clock>,
+    pub read_ahead: Arc<ReadAhead>,
+    pub budget: Arc<Budget>,
+    pub level: Level,
+    pub table: VnodeTable,
+    pub passages: Passages,
+    pub below: Option<Below<FileSystem<L>, L>>,
+    /// What the tree takes.
+    pub usage: Usage,
+    pub settings: Settings,
+}
+
+/// What a tree was asked to keep to.
+pub(crate) struct Settings {
+    pub keep_written: bool,
+    pub start_write_bytes: u64,
+    pub stop_access_bytes: u64,
+    pub strict_order: bool,
+    pub atime: Atime,
     /// Blocks freed or reserved in one group.
-    pub(crate) step_blocks: u64,
+    pub step_blocks: u64,
     /// Files of which only the access time changed: so many wait at most.
-    pub(crate) read_times_max: usize,
+    pub read_times_max: usize,
 }
 
 /// The smallest logical block: a directory's node must fit.
@@ -156,21 +176,53 @@ impl<L: Layout> FileSystem<L> {
             options.group_bytes(),
         ));
         let vnodes = options.idle_vnodes();
-        let fs = FileSystem {
+        let fs = Self::new(Parts {
+            read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
+            budget: Arc::new(Budget::new(options.stop_access_bytes())),
+            store,
             clock,
             level: Level::MOUNTED,
             table: VnodeTable::new(vnodes, vnode_table::SHARDS, Level::MOUNTED),
             passages: Passages::new(vnodes, passages::SHARDS),
-            read_times_max: vnodes / 4,
-            space: SpaceAccount::new(usage),
-            read_ahead: Arc::new(ReadAhead::new(&store, options.read_ahead_threads)),
             below: None,
+            usage,
+            settings: Settings {
+                keep_written: options.keep_written,
+                start_write_bytes: options.start_write_bytes(),
+                stop_access_bytes: options.stop_access_bytes(),
+                strict_order: options.strict_order,
+                atime: options.relatime,
+                step_blocks: STEP_BLOCKS,
+                read_times_max: vnodes / 4,
+            },
+        });
+        let root = fs.vnode(InodeNo::ROOT)?;
+        if root.kind != FileKind::Directory {
+            return Err(Error::Damaged {
+                ino: Some(InodeNo::ROOT),
+                detail: "the root is not a directory".to_owned(),
+            });
+        }
+        fs.recover()?;
+        Ok(fs)
+    }
+
+    /// A tree in which nothing has changed.
+    pub(crate) fn new(parts: Parts<L>) -> Self {
+        FileSystem {
+            store: parts.store,
+            clock: parts.clock,
+            level: parts.level,
+            table: parts.table,
+            passages: parts.passages,
+            space: SpaceAccount::new(parts.usage),
+            read_ahead: parts.read_ahead,
+            below: parts.below,
             open: Mutex::default(),
             snapshots: Mutex::new(Weak::new()),
             locks: OnceLock::new(),
-            budget: Arc::new(Budget::new(options.stop_access_bytes())),
-            store,
-            writer: Mutex::new(Writer::new(usage)),
+            budget: parts.budget,
+            writer: Mutex::new(Writer::new(parts.usage)),
             gate: RwLock::new(()),
             rename: Mutex::new(()),
             queues: Mutex::default(),
@@ -183,24 +235,10 @@ impl<L: Layout> FileSystem<L> {
             committed: AtomicU64::new(0),
             waits: Waits::default(),
             failed: Mutex::new(None),
-            keep_written: options.keep_written,
             has_failed: AtomicBool::new(false),
             reaping: AtomicU64::new(0),
-            start_write_bytes: options.start_write_bytes(),
-            stop_access_bytes: options.stop_access_bytes(),
-            strict_order: options.strict_order,
-            atime: options.relatime,
-            step_blocks: STEP_BLOCKS,
-        };
-        let root = fs.vnode(InodeNo::ROOT)?;
-        if root.kind != FileKind::Directory {
-            return Err(Error::Damaged {
-                ino: Some(InodeNo::ROOT),
-                detail: "the root is not a directory".to_owned(),
-            });
+            settings: parts.settings,
         }
-        fs.recover()?;
-        Ok(fs)
     }
 
     /// The layout below.

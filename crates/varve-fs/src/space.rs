@@ -116,7 +116,7 @@ impl<L: Layout> FileSystem<L> {
     fn prepare(&self) -> Result<()> {
         assert_none();
         self.check_writable()?;
-        if self.waits.bytes() > self.stop_access_bytes {
+        if self.waits.bytes() > self.settings.stop_access_bytes {
             count(&self.store.counters.stalls, 1);
             self.relieve()?;
         }

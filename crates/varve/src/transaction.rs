@@ -159,20 +159,9 @@ impl Volume {
         let mounted = self.mounted();
         let open = mounted.admit();
         let _open = open.map_err(|cause| Error::of_volume("begin a transaction", cause))?;
-        if mounted.private {
-            return self.begin_within();
-        }
         let inner = match mounted.tree() {
             Tree::Log(fs) => fs.begin_transaction(&options.inner).map(Inner::Log),
             Tree::VirtualLog(fs) => fs.begin_transaction(&options.inner).map(Inner::VirtualLog),
-        };
-        self.transaction(inner)
-    }
-
-    fn begin_within(&self) -> Result<Transaction> {
-        let inner = match self.mounted().tree() {
-            Tree::Log(fs) => fs.begin_upon_this().map(Inner::Log),
-            Tree::VirtualLog(fs) => fs.begin_upon_this().map(Inner::VirtualLog),
         };
         self.transaction(inner)
     }
@@ -254,7 +243,7 @@ impl Transaction {
     /// # Errors
     /// `ECANCELED` once this one has been ended.
     pub fn savepoint(&self) -> Result<Transaction> {
-        self.volume.begin_within()
+        self.volume.begin()
     }
 
     /// A file of the volume that is open, as this transaction has it: without another

@@ -87,7 +87,7 @@ impl<L: Layout> FileSystem<L> {
         let (mut block, last) = (offset >> self.store.block_shift, self.store.blocks_of(end));
         self.admit_range(vnode, block, last)?;
         while block < last {
-            let to = last.min(block.saturating_add(self.step_blocks));
+            let to = last.min(block.saturating_add(self.settings.step_blocks));
             let reach = if to == last {
                 end
             } else {
@@ -391,10 +391,10 @@ impl<L: Layout> FileSystem<L> {
                 // Nothing is left: the record may as well cover the rest.
                 return Ok((to, Survey::Some { blocks, sectors }, None));
             };
-            if blocks >= self.step_blocks {
+            if blocks >= self.settings.step_blocks {
                 return Ok((at, Survey::Some { blocks, sectors }, Some(next)));
             }
-            let count = 1024.min(to - next).min(self.step_blocks);
+            let count = 1024.min(to - next).min(self.settings.step_blocks);
             for m in self.store.mapped(vnode, state, next, count)? {
                 if !state.dirty.contains_key(&m.block) {
                     blocks += 1;

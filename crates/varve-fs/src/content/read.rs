@@ -74,7 +74,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Notes that content was read, if that is to be seen.
     pub(crate) fn touch(&self, vnode: &Arc<Vnode>) {
-        let noted = match self.atime {
+        let noted = match self.settings.atime {
             Atime::Relatime | Atime::Strict => true,
             Atime::RelatimeOfFiles | Atime::StrictOfFiles => vnode.kind != FileKind::Directory,
             Atime::Never => false,
@@ -82,7 +82,7 @@ impl<L: Layout> FileSystem<L> {
         if !noted || self.check_writable().is_err() {
             return;
         }
-        if matches!(self.atime, Atime::Strict | Atime::StrictOfFiles) {
+        if matches!(self.settings.atime, Atime::Strict | Atime::StrictOfFiles) {
             return self.note_read_time(vnode, self.now());
         }
         let (atime, changed) = {

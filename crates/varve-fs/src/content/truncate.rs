@@ -109,7 +109,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(());
         }
         let cut = self.store.blocks_of(size);
-        let survey = self.survey(vnode, state, cut, u64::MAX, self.step_blocks)?;
+        let survey = self.survey(vnode, state, cut, u64::MAX, self.settings.step_blocks)?;
         if let Survey::TooMuch = survey {
             self.drop_dirty(state, cut, u64::MAX);
             state.inode.flags |= flags::TRUNCATING;

@@ -93,7 +93,11 @@ impl<L: Layout> FileSystem<L> {
         cause: Cause,
     ) -> Result<Position> {
         self.check_failed()?;
-        let take = if self.strict_order { Take::All } else { take };
+        let take = if self.settings.strict_order {
+            Take::All
+        } else {
+            take
+        };
         let gate = Ranked::take(self.level.rank(Lock::Gate), || self.gate.write());
         let number = self.captures_started.fetch_add(1, Relaxed) + 1;
         let mut capture = Capture {
@@ -193,7 +197,7 @@ impl<L: Layout> FileSystem<L> {
                 continue;
             };
             let (mut landed, mut charge) = (0, 0);
-            let keep = self.keep_written || vnode.kind != FileKind::Regular;
+            let keep = self.settings.keep_written || vnode.kind != FileKind::Regular;
             let clean = state
                 .dirty
                 .extract_if(first..=last, |_, dirty| dirty.flying);

@@ -93,7 +93,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(());
         }
         let mut bytes = (vnode.read().dirty.len() * self.store.block_bytes) as u64;
-        while bytes > group_bytes && !self.strict_order {
+        while bytes > group_bytes && !self.settings.strict_order {
             let mut writer = self.writer();
             self.capture(&mut writer, Take::Part(vnode), Cause::Sync)?;
             bytes = bytes.saturating_sub(group_bytes);

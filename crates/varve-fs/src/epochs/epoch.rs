@@ -74,7 +74,7 @@ impl<L: Layout> FileSystem<L> {
         vnode.atime_ns.store(now.as_ns().max(1), Ordering::Relaxed);
         if !vnode.atime_listed.swap(true, Ordering::Relaxed) {
             let mut queues = self.queues();
-            if queues.atimes.len() < self.read_times_max {
+            if queues.atimes.len() < self.settings.read_times_max {
                 queues.atimes.push(Arc::clone(vnode));
             } else {
                 vnode.atime_listed.store(false, Ordering::Relaxed);

@@ -70,7 +70,7 @@ impl<L: Layout> FileSystem<L> {
                 Life::Live => return Ok(false),
             }
         };
-        let more = if doomed && vnode.read().inode.blocks <= self.step_blocks {
+        let more = if doomed && vnode.read().inode.blocks <= self.settings.step_blocks {
             false
         } else {
             let more = self.punch_step(vnode, from, u64::MAX)?.is_some();
@@ -122,7 +122,7 @@ impl<L: Layout> FileSystem<L> {
             if state.inode.nlink == 0 && vnode.refs.load(Relaxed) == 0 {
                 state.life = Life::Doomed;
             }
-            state.inode.blocks <= self.step_blocks
+            state.inode.blocks <= self.settings.step_blocks
         };
         if small {
             match self.finish_truncate(&vnode) {

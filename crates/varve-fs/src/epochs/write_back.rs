@@ -47,7 +47,7 @@ impl<L: Layout> FileSystem<L> {
         if self.below.is_some() {
             return self.settle_charge();
         }
-        self.wake_above(self.start_write_bytes);
+        self.wake_above(self.settings.start_write_bytes);
         if self.seal_due.load(Relaxed) && self.seal_due.swap(false, Relaxed) {
             self.wake();
         }
@@ -56,7 +56,7 @@ impl<L: Layout> FileSystem<L> {
     /// [`Self::dirtied`] by a write that made its file longer, of which so many
     /// bytes wait.
     pub(crate) fn streamed(&self, file_bytes: u64) {
-        let start = self.start_write_bytes / STREAM_SHARE;
+        let start = self.settings.start_write_bytes / STREAM_SHARE;
         if file_bytes > start {
             self.wake_above(start);
         }
@@ -91,7 +91,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(false);
         }
         let until = self.write_back_until.load(Relaxed);
-        let bound = self.start_write_bytes.min(until);
+        let bound = self.settings.start_write_bytes.min(until);
         if self.waits.bytes() <= bound && !self.is_due() {
             self.write_back_until.store(NOT_WOKEN, Relaxed);
             return Ok(false);
@@ -124,7 +124,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Writes back until less is dirty than stops access.
     pub(crate) fn relieve(&self) -> Result<()> {
-        self.write_back_while(|| self.waits.bytes() > self.stop_access_bytes)
+        self.write_back_while(|| self.waits.bytes() > self.settings.stop_access_bytes)
     }
 
     /// Writes back as long as that is wanted.

@@ -55,6 +55,27 @@ pub(crate) struct Locking {
 }
 
 impl Locking {
+    /// Of a new owner, nested in another if there is one.
+    pub fn new(
+        table: &Arc<LockTable<Object>>,
+        parent: Option<OwnerId>,
+        timeout: Option<Duration>,
+        subpage: bool,
+    ) -> Self {
+        Locking {
+            table: Arc::clone(table),
+            owner: table.begin(parent),
+            timeout,
+            subpage,
+            doomed: AtomicBool::new(false),
+        }
+    }
+
+    /// Of a transaction within this one.
+    pub fn nested(&self) -> Self {
+        Self::new(&self.table, Some(self.owner), self.timeout, self.subpage)
+    }
+
     fn lock(&self, object: Object, mode: Mode) -> Result<()> {
         let locked = self.table.lock(self.owner, &object, mode, self.timeout);
         locked.map_err(refused)

@@ -91,7 +91,7 @@ impl<L: Layout> FileSystem<L> {
         inode.nlink <= 1
             && inode.kind() != FileKind::Directory
             && inode.flags & flags::TRUNCATING == 0
-            && inode.blocks <= self.step_blocks
+            && inode.blocks <= self.settings.step_blocks
     }
 
     /// Ends a file whose last name has just been removed.

@@ -249,7 +249,7 @@ impl<L: Layout> FileSystem<L> {
     /// in steps.
     fn end(&self, vnode: &Arc<Vnode>, state: &mut State) {
         let blocks = state.inode.blocks.max(state.logged.blocks);
-        if blocks <= self.step_blocks {
+        if blocks <= self.settings.step_blocks {
             self.free(vnode, state);
             return;
         }

@@ -238,7 +238,7 @@ fn links_special_files_and_attributes_go_with_their_inodes() {
 #[test]
 fn a_large_file_is_freed_in_steps_all_the_same() {
     let mut fs = fresh();
-    fs.step_blocks = 4;
+    fs.settings.step_blocks = 4;
     let a = fs.t_file("a", &pattern(20 * 4096, 1));
     fs.sync().unwrap();
     fs.drop_caches();

@@ -346,7 +346,7 @@ fn threads_fetch_ahead_of_a_reader() {
 #[test]
 fn large_truncates_and_frees_go_in_steps() {
     let mut fs = fresh();
-    fs.step_blocks = 16;
+    fs.settings.step_blocks = 16;
     let data = pattern(400_000, 3);
     let a = fs.t_file("a", &data);
     let b = fs.t_file("b", &data);

@@ -4,8 +4,9 @@ use crate::layout::{
     Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage, Waiting,
 };
 use crate::{
-    Attr, BlockPointer, Caller, Error, FileKind, FileSystem, Inode, InodeNo, MemoryLayout,
-    MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, Version, View, flags,
+    Attr, BlockPointer, Caller, Conflict, Error, FileKind, FileSystem, Inode, InodeNo,
+    MemoryLayout, MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, Transaction,
+    TransactionOptions, Version, View, flags,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -230,6 +231,31 @@ impl Layout for Recorder {
 }
 
 pub type Fs = FileSystem<Arc<Recorder>>;
+
+pub type Txn = Transaction<Arc<Recorder>>;
+
+pub fn shared() -> Arc<Fs> {
+    Arc::new(fresh())
+}
+
+/// A transaction with the defaults.
+pub fn begin(fs: &Arc<Fs>) -> Txn {
+    fs.begin_transaction(&TransactionOptions::default())
+        .unwrap()
+}
+
+/// One within another.
+pub fn nested(txn: &Txn) -> Txn {
+    begin(txn.tree())
+}
+
+/// What a commit that must have conflicted met.
+pub fn conflict(outcome: Result<()>) -> Conflict {
+    match outcome {
+        Err(Error::Conflict(conflict)) => conflict,
+        other => panic!("a conflict was expected: {other:?}"),
+    }
+}
 
 pub fn clock() -> Arc<VirtualClock> {
     Arc::new(VirtualClock::new(1_000_000_000_000_000_000, 1_000))

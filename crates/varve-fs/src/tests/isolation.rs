@@ -3,16 +3,10 @@
 use super::harness::*;
 use crate::{
     Caller, Contended, Error, InodeNo, Isolation, Layout, MemoryOptions, Options, Rename, Result,
-    SetAttr, Transaction, TransactionOptions,
+    SetAttr, TransactionOptions,
 };
 use std::sync::Arc;
 use std::time::Duration;
-
-type Txn = Transaction<Arc<Recorder>>;
-
-fn shared() -> Arc<Fs> {
-    Arc::new(fresh())
-}
 
 fn begin(fs: &Arc<Fs>, isolation: Isolation) -> Txn {
     let options = TransactionOptions {
@@ -36,10 +30,7 @@ fn locking(fs: &Arc<Fs>) -> Txn {
 }
 
 fn of(outcome: Result<()>) -> Contended {
-    match outcome {
-        Err(Error::Conflict(conflict)) => conflict.of,
-        other => panic!("a conflict was expected: {other:?}"),
-    }
+    conflict(outcome).of
 }
 
 #[test]
@@ -128,7 +119,7 @@ fn a_nested_ones_reads_are_its_parents() {
     let fs = shared();
     let (x, y) = (fs.t_file("x", b"1"), fs.t_file("y", b"1"));
     let txn = begin(&fs, Isolation::Serializable);
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_read(x);
     child.t_write(y, 0, b"2");
     child.commit().unwrap();
@@ -320,7 +311,7 @@ fn a_nested_one_has_its_parents_locks_and_leaves_it_its_own() {
     let (a, b) = (fs.t_file("a", b"a"), fs.t_file("b", b"b"));
     let txn = locking(&fs);
     txn.t_write(a, 0, b"1");
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_write(a, 0, b"2");
     child.t_write(b, 0, b"2");
     child.commit().unwrap();
@@ -329,7 +320,7 @@ fn a_nested_one_has_its_parents_locks_and_leaves_it_its_own() {
         other.write(&Caller::root(), b, 0, b"x"),
         Err(Error::TimedOut)
     ));
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_write(a, 0, b"3");
     drop(child);
     assert_eq!(txn.t_read(a), b"2");

@@ -214,7 +214,7 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) {
         ..Default::default()
     };
     let mut fs = fresh_with(memory, options);
-    fs.step_blocks = step_blocks;
+    fs.settings.step_blocks = step_blocks;
     let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut run = Run {
         fs,
@@ -246,9 +246,9 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) {
                 0,
                 "seed {seed} step {step}"
             );
-            let step_blocks = run.fs.step_blocks;
+            let step_blocks = run.fs.settings.step_blocks;
             run.fs = crash(&run.fs, None);
-            run.fs.step_blocks = step_blocks;
+            run.fs.settings.step_blocks = step_blocks;
             // Its recovery may have appended groups, too.
             let recovered = run.fs.layout().memory().appended().0;
             let names: Vec<String> = run.model.names.keys().cloned().collect();

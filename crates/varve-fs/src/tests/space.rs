@@ -185,7 +185,7 @@ fn memory_does_not_grow_with_files_that_are_gone() {
 #[test]
 fn what_is_freed_in_steps_counts_as_free_at_once() {
     let mut fs = small(4 << 20);
-    fs.step_blocks = 8;
+    fs.settings.step_blocks = 8;
     let size = 2 << 20;
     let empty = fs.statfs().free;
     for round in 0..2 {
@@ -212,7 +212,7 @@ fn what_is_freed_in_steps_counts_as_free_at_once() {
 #[test]
 fn a_step_without_room_is_taken_later() {
     let mut fs = small(4 << 20);
-    fs.step_blocks = 8;
+    fs.settings.step_blocks = 8;
     let empty = fs.statfs().free;
     fs.t_file("f", &pattern(2 << 20, 1));
     fs.sync().unwrap();
@@ -231,7 +231,7 @@ fn a_step_without_room_is_taken_later() {
     let again = Recorder::new(fs.layout().memory().crash());
     again.without_reserve.store(true, Relaxed);
     let mut again = FileSystem::mount(again, clock(), Options::default()).unwrap();
-    again.step_blocks = 8;
+    again.settings.step_blocks = 8;
     assert!(again.usage().blocks > 500);
     again.layout().without_reserve.store(false, Relaxed);
     again.unmount().unwrap();

@@ -84,7 +84,7 @@ fn run(seed: u64, options: Options) {
         ..Default::default()
     };
     let mut fs = fresh_with(memory, options);
-    fs.step_blocks = 8;
+    fs.settings.step_blocks = 8;
     let mut directories = vec![ROOT];
     for name in ["x", "y"] {
         let d = fs.t_mkdir(ROOT, name);

@@ -2,45 +2,15 @@
 
 use super::harness::*;
 use crate::{
-    Caller, Conflict, Contended, Error, InodeNo, Layout, Position, Rename, Result, SetAttr,
-    Transaction, TransactionOptions,
+    Caller, Contended, Error, InodeNo, Layout, Position, Rename, SetAttr, TransactionOptions,
 };
-use std::sync::Arc;
-
-type Txn = Transaction<Arc<Recorder>>;
-
-fn shared() -> Arc<Fs> {
-    Arc::new(fresh())
-}
-
-fn begin(fs: &Arc<Fs>) -> Txn {
-    fs.begin_transaction(&TransactionOptions::default())
-        .unwrap()
-}
-
-fn conflict(outcome: Result<()>) -> Conflict {
-    match outcome {
-        Err(Error::Conflict(conflict)) => conflict,
-        other => panic!("a conflict was expected: {other:?}"),
-    }
-}
 
 /// Everything counts what it should once nothing waits.
 fn settled(fs: &Fs) {
     fs.sync().unwrap();
     assert_eq!(fs.layout().usage(), fs.usage());
     assert_eq!(fs.statistics().dirty_bytes, 0);
-    fs.layout().memory().release_snapshots_are_gone();
-}
-
-trait Gone {
-    fn release_snapshots_are_gone(&self);
-}
-
-impl Gone for crate::MemoryLayout {
-    fn release_snapshots_are_gone(&self) {
-        assert_eq!(self.snapshots(), 0, "a snapshot is held for ever");
-    }
+    assert_eq!(fs.layout().memory().snapshots(), 0, "one is held for ever");
 }
 
 #[test]
@@ -332,7 +302,7 @@ fn a_nested_one_ends_alone_and_commits_into_its_parent() {
     let txn = begin(&fs);
     txn.t_write(file, 0, b"parent");
     let home = txn.t_mkdir(ROOT, "home");
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_write(file, 2, b"CHILD");
     child.t_create(home, "lost");
     child.t_unlink("file");
@@ -341,8 +311,8 @@ fn a_nested_one_ends_alone_and_commits_into_its_parent() {
     seen[..6].copy_from_slice(b"parent");
     assert!(txn.t_read(file) == seen);
     assert_eq!(txn.t_names(home), Vec::<String>::new());
-    let child = txn.nested().unwrap();
-    let inner = child.nested().unwrap();
+    let child = nested(&txn);
+    let inner = nested(&child);
     inner.t_write(file, 10_000, b"inner");
     let kept = inner.t_create(home, "kept").ino;
     inner.t_write(kept, 0, &pattern(5000, 4));

@@ -3,28 +3,14 @@
 use super::harness::*;
 use super::transactions_model::no_number_is_lost;
 use crate::{
-    Caller, Conflict, Contended, Error, InodeNo, Isolation, Layout, MemoryOptions, Options, Rename,
-    Result, SetAttr, Transaction, TransactionOptions,
+    Caller, Contended, Error, InodeNo, Isolation, Layout, MemoryOptions, Options, Rename, SetAttr,
+    TransactionOptions,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-type Txn = Transaction<Arc<Recorder>>;
-
 const KEEP_SIZE: i32 = 1;
-
-fn begin(fs: &Arc<Fs>) -> Txn {
-    fs.begin_transaction(&TransactionOptions::default())
-        .unwrap()
-}
-
-fn conflict(outcome: Result<()>) -> Conflict {
-    match outcome {
-        Err(Error::Conflict(conflict)) => conflict,
-        other => panic!("a conflict was expected: {other:?}"),
-    }
-}
 
 fn reserve(fs: &Fs, ino: InodeNo, offset: u64, length: u64) {
     fs.fallocate(&Caller::root(), ino, KEEP_SIZE, offset, length)
@@ -71,7 +57,7 @@ fn a_nested_commit_does_not_wait_for_itself() {
     fs.setxattr(&root, file, b"user.a", b"outside", false, false)
         .unwrap();
     let txn = begin(&fs);
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_write(file, 0, b"child");
     child
         .setxattr(&root, file, b"user.b", b"child", false, false)
@@ -122,7 +108,7 @@ fn locking_ones_meet_outsiders_who_lock_nothing() {
     set(&fs, b"4");
     assert_eq!(conflict(txn.commit()).of, Contended::Attributes);
     let txn = begin();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     set(&child, b"5");
     child.commit().unwrap();
     set(&fs, b"6");
@@ -153,7 +139,7 @@ fn what_lay_behind_the_end_does_not_come_back() {
     // Left there by the parent.
     let txn = begin(&fs);
     txn.t_truncate(file, 1000);
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_write(file, 10_000, b"far");
     child.commit().unwrap();
     let mut far = want(10_000);
@@ -171,10 +157,10 @@ fn a_cut_meets_what_is_dirty_behind_it() {
     let file = fs.t_file("file", &pattern(10_000, 1));
     let txn = begin(&fs);
     txn.t_write(file, 0, &pattern(10_000, 2));
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_truncate(file, 5000);
     child.commit().unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_truncate(file, 9000);
     child.commit().unwrap();
     let mut want = pattern(10_000, 2)[..5000].to_vec();
@@ -248,12 +234,12 @@ fn inline_content_that_was_cut_does_not_shine_through() {
     let fs = Arc::new(fresh());
     let file = fs.t_file("file", b"inline");
     let txn = begin(&fs);
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     child.t_truncate(file, 0);
     child.t_truncate(file, 5000);
     assert!(child.t_read(file) == vec![0; 5000]);
     child.commit().unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     assert!(child.t_read(file) == vec![0; 5000]);
     child.t_truncate(file, 0);
     child.t_write(file, 0, b"again");
@@ -301,7 +287,7 @@ fn a_number_that_became_free_leads_to_one_file() {
     let txn = begin(&fs);
     fs.t_unlink("old");
     fs.sync().unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     let new = child.t_file("new", b"new");
     assert_ne!(new, old);
     assert_eq!(child.t_content("old"), b"of the snapshot");
@@ -440,7 +426,7 @@ fn files_without_names_stay_or_go() {
     let kept = txn.tmpfile(&root, ROOT, 0o600).unwrap().ino;
     txn.t_write(kept, 0, &pattern(9000, 2));
     txn.link(&root, kept, ROOT, b"kept").unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     let inner = child.tmpfile(&root, ROOT, 0o600).unwrap().ino;
     child.link(&root, inner, ROOT, b"inner").unwrap();
     child.t_unlink("inner");
@@ -457,7 +443,7 @@ fn files_without_names_stay_or_go() {
 #[test]
 fn a_file_that_ends_during_a_truncate_is_a_conflict() {
     let mut fs = fresh();
-    fs.step_blocks = 2;
+    fs.settings.step_blocks = 2;
     let fs = Arc::new(fs);
     let file = fs.t_file("file", &pattern(60_000, 1));
     fs.sync().unwrap();
@@ -524,7 +510,7 @@ fn names_are_spelled_anew() {
     fs.t_file("Old", b"old");
     let txn = begin(&fs);
     txn.t_rename("old", "OLD").unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     assert_eq!(child.t_names(ROOT), ["OLD"]);
     child.t_unlink("old");
     child.t_file("oLD", b"new");
@@ -571,7 +557,7 @@ fn a_listing_goes_on_while_its_directory_changes() {
     }
     let root = Caller::root();
     let txn = begin(&fs);
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     let tree = |depth| match depth {
         0 => txn.tree(),
         _ => child.tree(),
@@ -694,7 +680,7 @@ fn attributes_near_the_limit() {
     assert!(matches!(full, Err(Error::NoSpace)));
     let new = txn.t_create(ROOT, "new").ino;
     set(&txn, new, b"user.a", &pattern(65_536, 4)).unwrap();
-    let child = txn.nested().unwrap();
+    let child = nested(&txn);
     set(&child, new, b"user.b", &pattern(60_000, 5)).unwrap();
     child.removexattr(&root, file, b"user.a").unwrap();
     child.commit().unwrap();

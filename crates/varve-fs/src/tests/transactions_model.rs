@@ -434,7 +434,7 @@ impl Run {
 
     fn nest(&mut self, chain: usize) {
         let above = self.open[chain].last().unwrap();
-        let txn = above.txn.nested().unwrap();
+        let txn = nested(&above.txn);
         let view = above.view.clone();
         let origin = view.tree.clone();
         let others = BTreeSet::new();
@@ -674,7 +674,7 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) -> [u64;
         ..Default::default()
     };
     let mut fs = fresh_with(memory, options.clone());
-    fs.step_blocks = step_blocks;
+    fs.settings.step_blocks = step_blocks;
     fs.sync().unwrap();
     let mut run = Run {
         fs: Arc::new(fs),

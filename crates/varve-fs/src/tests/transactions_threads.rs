@@ -6,15 +6,12 @@
 
 use super::harness::*;
 use crate::{
-    Caller, Error, InodeNo, Layout, MemoryOptions, Options, Rename, Result, Transaction,
-    TransactionOptions,
+    Caller, Error, InodeNo, Layout, MemoryOptions, Options, Rename, Result, TransactionOptions,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-
-type Txn = Transaction<Arc<Recorder>>;
 
 const FILES: usize = 4;
 /// In each file.
@@ -75,7 +72,7 @@ impl Bank {
             ..MemoryOptions::default()
         };
         let mut fs = fresh_with(memory, options);
-        fs.step_blocks = 8;
+        fs.settings.step_blocks = 8;
         let files = (0..FILES).map(|i| {
             let file = fs.t_file(&format!("f{i}"), &pattern(30_000, i as u8));
             for counter in 0..COUNTERS {
@@ -136,7 +133,7 @@ impl Bank {
             let txn = begin(&self.fs).unwrap();
             let done = match rng.random_range(0..3) {
                 0 => {
-                    let child = txn.nested().unwrap();
+                    let child = nested(&txn);
                     let done = self.transfer(&child, owner, count, &mut rng);
                     done.and_then(|()| child.commit())
                 }

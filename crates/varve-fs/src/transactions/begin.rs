@@ -1,38 +1,43 @@
 //! Making a private tree, and ending it.
 
 use super::{Below, Isolation, Transaction, TransactionOptions};
-use crate::account::SpaceAccount;
 use crate::error::{Error, Result};
-use crate::file_system::FileSystem;
+use crate::file_system::{FileSystem, Parts, Settings};
 use crate::isolation::{Kind, Locking, Snapshot};
 use crate::layout::Layout;
 use crate::memory::passages::Passages;
-use crate::memory::queues::{NOT_WOKEN, Queues};
+use crate::memory::queues::Queues;
 use crate::memory::vnode::{Ground, Life};
 use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
-use crate::memory::waits::Waits;
-use crate::memory::writer::Writer;
 use crate::options::Atime;
 use crate::statistics::count;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
+use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, AtomicU64};
-use varve_device::sync::{Mutex, RwLock};
 use varve_locks::LockTable;
 
 impl<L: Layout> FileSystem<L> {
-    /// Begins a transaction; one within it, in a transaction's tree.
+    /// Begins a transaction. In a transaction's tree, one within it, isolated as that
+    /// one is: what it commits becomes part of that one, in which nothing else is done
+    /// meanwhile.
     ///
     /// # Errors
     /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
-    /// volume is being unmounted, what a group fails to be written with.
+    /// volume is being unmounted or the outer one has ended, `Invalid` if too many lie
+    /// within each other, what a group fails to be written with.
     pub fn begin_transaction(
         self: &Arc<Self>,
         options: &TransactionOptions,
     ) -> Result<Transaction<L>> {
         self.check_writable()?;
-        if self.below.is_some() {
-            return self.begin_upon_this();
+        if let Some(below) = &self.below {
+            let kind = match &below.kind {
+                Kind::Snapshot => Kind::Snapshot,
+                Kind::Serializable(reads) => Kind::Serializable(Arc::clone(reads)),
+                Kind::Locking(parent) => Kind::Locking(parent.nested()),
+            };
+            return self.begin_private(None, kind);
         }
         let (snapshot, kind) = match options.isolation {
             Isolation::Snapshot => (Some(self.take_snapshot()?), Kind::Snapshot),
@@ -49,34 +54,7 @@ impl<L: Layout> FileSystem<L> {
         let table = self
             .locks
             .get_or_init(|| Arc::new(LockTable::new(Arc::clone(&self.clock))));
-        Locking {
-            table: Arc::clone(table),
-            owner: table.begin(None),
-            timeout: options.timeout,
-            subpage: options.subpage,
-            doomed: AtomicBool::new(false),
-        }
-    }
-
-    /// Begins a transaction upon this tree, a transaction's, as it is.
-    ///
-    /// # Errors
-    /// `Aborted` after its end, `Invalid` if too many lie within each other.
-    pub fn begin_upon_this(self: &Arc<Self>) -> Result<Transaction<L>> {
-        self.check_writable()?;
-        let below = self.below.as_ref();
-        let kind = match below.map(|below| &below.kind) {
-            None | Some(Kind::Snapshot) => Kind::Snapshot,
-            Some(Kind::Serializable(reads)) => Kind::Serializable(Arc::clone(reads)),
-            Some(Kind::Locking(parent)) => Kind::Locking(Locking {
-                table: Arc::clone(&parent.table),
-                owner: parent.table.begin(Some(parent.owner)),
-                timeout: parent.timeout,
-                subpage: parent.subpage,
-                doomed: AtomicBool::new(false),
-            }),
-        };
-        self.begin_private(None, kind)
+        Locking::new(table, None, options.timeout, options.subpage)
     }
 
     fn begin_private(
@@ -117,18 +95,18 @@ impl<L: Layout> FileSystem<L> {
         let level = level.ok_or(Error::Invalid("too many transactions within each other"))?;
         // What stands on a tree keeps what it holds of it.
         let vnodes = match snapshot {
-            Some(_) => self.read_times_max,
+            Some(_) => self.settings.read_times_max,
             None => usize::MAX,
         };
         let usage = self.space.present();
-        Ok(FileSystem {
+        Ok(FileSystem::new(Parts {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
+            read_ahead: Arc::clone(&self.read_ahead),
+            budget: Arc::clone(&self.budget),
             level,
             table: VnodeTable::new(vnodes, SHARDS_PRIVATE, level),
-            passages: Passages::new(vnodes.min(self.read_times_max), 1),
-            space: SpaceAccount::new(usage),
-            read_ahead: Arc::clone(&self.read_ahead),
+            passages: Passages::new(vnodes.min(self.settings.read_times_max), 1),
             below: Some(Below {
                 target: Arc::clone(self),
                 snapshot: snapshot.as_ref().map(|held| (held.number, held.position)),
@@ -139,37 +117,21 @@ impl<L: Layout> FileSystem<L> {
                 ended: AtomicBool::new(false),
                 put_aside: Mutex::default(),
             }),
-            open: Mutex::default(),
-            snapshots: Mutex::new(Weak::new()),
-            locks: OnceLock::new(),
-            budget: Arc::clone(&self.budget),
-            writer: Mutex::new(Writer::default()),
-            gate: RwLock::new(()),
-            rename: Mutex::new(()),
-            queues: Mutex::new(Queues::default()),
-            waker: RwLock::new(None),
-            write_back_until: AtomicU64::new(NOT_WOKEN),
-            seal_due: AtomicBool::new(false),
-            captures_started: AtomicU64::new(0),
-            captures_finished: AtomicU64::new(0),
-            appended: AtomicU64::new(0),
-            committed: AtomicU64::new(0),
-            waits: Waits::default(),
-            failed: Mutex::new(None),
-            keep_written: self.keep_written,
-            has_failed: AtomicBool::new(false),
-            reaping: AtomicU64::new(0),
-            start_write_bytes: u64::MAX,
-            stop_access_bytes: u64::MAX,
-            strict_order: false,
-            atime: Atime::Never,
-            step_blocks: u64::MAX,
-            read_times_max: self.read_times_max,
-        })
+            usage,
+            // It is never written back, and nothing in it is done in steps.
+            settings: Settings {
+                start_write_bytes: u64::MAX,
+                stop_access_bytes: u64::MAX,
+                strict_order: false,
+                atime: Atime::Never,
+                step_blocks: u64::MAX,
+                ..self.settings
+            },
+        }))
     }
 
-    /// From now on a private tree takes no change, and none is under way. False if
-    /// that was so already.
+    /// From now on a private tree takes no change, none is under way, and nothing stands
+    /// on it. False if that was so already.
     pub(crate) fn close_private(&self, below: &Below<L>) -> bool {
         if below.ended.swap(true, SeqCst) {
             return false;
@@ -179,6 +141,7 @@ impl<L: Layout> FileSystem<L> {
             locking.table.cancel(locking.owner);
         }
         drop(self.space.crowd.turn());
+        self.end_open();
         true
     }
 
@@ -194,7 +157,6 @@ impl<L: Layout> FileSystem<L> {
     /// Gives back what a closed tree holds of others, and the numbers of its new
     /// files.
     pub(crate) fn give_back(&self, below: &Below<L>) {
-        self.end_open();
         for vnode in self.table.drain() {
             if let Ground::Vnode(ground) = &vnode.ground {
                 below.target.let_go(ground, 1);

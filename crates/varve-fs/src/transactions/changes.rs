@@ -6,7 +6,7 @@ use crate::directory;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Unwritten, Usage};
 use crate::memory::vnode::{Life, State, Vnode, WriteState, usage_of};
-use crate::types::{FileKind, InodeNo};
+use crate::types::InodeNo;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -22,9 +22,7 @@ impl Changes {
     pub fn is_empty(&self) -> bool {
         self.known.is_empty() && self.new.is_empty()
     }
-}
 
-impl Changes {
     /// What was changed of what the target has.
     pub fn told(&self) -> Changed {
         let mut told = Changed::default();
@@ -65,17 +63,15 @@ impl<L: Layout> FileSystem<L> {
         all.map(|vnode| vnode.ino).collect()
     }
 
-    /// The changed files, directories first, by number.
+    /// The changed files.
     pub(crate) fn changed_files(&self) -> Changes {
         let all: BTreeMap<_, _> = {
             let queues = self.queues();
             let data = queues.data.values().map(|(vnode, _)| vnode);
             let members = queues.epoch.iter().chain(data);
-            let keyed = |vnode: &Arc<Vnode>| {
-                let is_file = vnode.kind != FileKind::Directory;
-                ((is_file, vnode.ino, vnode.birth), Arc::clone(vnode))
-            };
-            members.map(keyed).collect()
+            members
+                .map(|vnode| (vnode.birth, Arc::clone(vnode)))
+                .collect()
         };
         let mut changes = Changes {
             known: Vec::new(),
@@ -106,8 +102,7 @@ impl<L: Layout> FileSystem<L> {
             ..Price::default()
         };
         for Mine { state, .. } in known {
-            let private = state.private.as_ref().expect("known files have one");
-            let before = usage_of(&private.origin);
+            let before = usage_of(&state.origin().origin);
             let grown = difference(state.usage(), before);
             price.growth = sum(price.growth, grown);
             let NameBlocks { dirty, new } = name_blocks(state);

@@ -5,7 +5,7 @@ use super::changes::{Changes, Mine};
 use super::merge::FilePlan;
 use super::room::Merge;
 use crate::epochs::capture::Take;
-use crate::error::{Conflict, Contended, Error, Result};
+use crate::error::{Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::isolation::{FileReads, Kind};
@@ -90,7 +90,6 @@ impl<L: Layout> FileSystem<L> {
         if !self.close_private(below) {
             return Err(Error::Aborted); // counted when it ended
         }
-        self.end_open();
         if below.is_doomed() {
             self.give_back(below);
             count(&self.store.counters.transaction_aborts, 1);
@@ -301,15 +300,9 @@ fn lock(files: &[Arc<Vnode>]) -> Vec<Mine<'_>> {
 
 /// The very file in the target.
 fn same_file<L: Layout>(target: &FileSystem<L>, mine: &Vnode) -> Result<Arc<Vnode>> {
-    let gone = || {
-        Error::Conflict(Conflict {
-            ino: mine.ino,
-            of: Contended::File,
-        })
-    };
     match target.vnode(mine.ino) {
         Ok(vnode) if vnode.version == mine.version => Ok(vnode),
-        Ok(_) | Err(Error::Stale) => Err(gone()),
+        Ok(_) | Err(Error::Stale) => Err(Error::conflict(mine.ino, Contended::File)),
         Err(error) => Err(error),
     }
 }

@@ -54,7 +54,9 @@ impl<L: Layout> FileSystem<L> {
         };
         let end = bytes.end;
         self.uses(vnode, Part::Content(bytes.clone()), Access::Read)?;
-        self.whole_if_inline(vnode, &below.kind, Access::Read)?;
+        if let Kind::Locking(locking) = &below.kind {
+            self.whole_if_inline(vnode, locking, Access::Read)?;
+        }
         if end > vnode.read().inode.size {
             self.uses(vnode, Part::Size, Access::Read)?;
         }
@@ -82,11 +84,7 @@ impl<L: Layout> FileSystem<L> {
         };
         let end = at.saturating_add(bytes);
         self.uses(vnode, Part::Content(at..end), Access::Write)?;
-        self.whole_if_inline(
-            vnode,
-            &self.below.as_ref().expect("it locks").kind,
-            Access::Write,
-        )?;
+        self.whole_if_inline(vnode, locking, Access::Write)?;
         let mut from = at;
         if end > size() {
             self.uses(vnode, Part::Size, Access::Write)?;
@@ -102,11 +100,8 @@ impl<L: Layout> FileSystem<L> {
     }
 
     /// Where pages are locked by spans: all of the one that lies in the inode.
-    fn whole_if_inline(&self, vnode: &Arc<Vnode>, kind: &Kind, access: Access) -> Result<()> {
-        if let Kind::Locking(locking) = kind
-            && locking.subpage
-            && vnode.read().is_inline()
-        {
+    fn whole_if_inline(&self, vnode: &Arc<Vnode>, locking: &Locking, access: Access) -> Result<()> {
+        if locking.subpage && vnode.read().is_inline() {
             let block = 0..self.store.block_bytes as u64;
             return self.uses(vnode, Part::Content(block), access);
         }
@@ -133,12 +128,7 @@ impl<L: Layout> FileSystem<L> {
             };
             let ground = ground.as_ref().map_or(&[][..], |loaded| &loaded.data);
             let page = lay_spans(ground, &dirty.data, &spans);
-            let length = page.len();
-            self.waits.block_changed(dirty.data.len(), length);
-            let sectors = crate::memory::vnode::sectors_of;
-            let (before, after) = (sectors(dirty.data.len()), sectors(length));
-            crate::memory::vnode::adjust(&mut state.inode.sectors, before, after);
-            dirty.data = page;
+            self.exchange_dirty(&mut state.inode, dirty, page);
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! Files of a private tree, made part of its target.
 
 use super::commit::Pair;
-use super::validate::{clears, links_after};
+use super::validate::{STORED, clears, links_after};
 use crate::content::put::Tail;
 use crate::content::truncate::Survey;
 use crate::error::Result;
 use crate::file_system::FileSystem;
-use crate::inode::Inode;
+use crate::inode::{Inode, flags};
 use crate::layout::Layout;
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Cover;
@@ -74,15 +74,8 @@ impl<L: Layout> FileSystem<L> {
         if mine.inode.size > theirs.inode.size && !is_mine {
             plan.tail = self.tail(pair.vnode, theirs)?;
         }
-        let mut blocks = mine.dirty.keys().copied().peekable();
-        while let Some(first) = blocks.next() {
-            let mut last = first;
-            while blocks.next_if(|next| *next == last + 1).is_some() {
-                last += 1;
-            }
-            let mapped = self
-                .store
-                .mapped(pair.vnode, theirs, first, last - first + 1)?;
+        for Range { start, end } in mine.dirty_runs() {
+            let mapped = self.store.mapped(pair.vnode, theirs, start, end - start)?;
             let sectors = mapped.iter().map(|m| (m.block, m.sectors));
             plan.sectors.extend(sectors);
         }
@@ -254,15 +247,7 @@ impl<L: Layout> FileSystem<L> {
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
-                let (before, after) = (dirty.data.len(), data.len());
-                adjust(
-                    &mut state.inode.sectors,
-                    sectors_of(before),
-                    sectors_of(after),
-                );
-                self.waits.block_changed(before, after);
-                dirty.data = data;
-                dirty.flying = false;
+                self.exchange_dirty(&mut state.inode, dirty, data);
                 dirty.written = written;
             }
             Entry::Vacant(entry) => {
@@ -278,6 +263,17 @@ impl<L: Layout> FileSystem<L> {
                 });
             }
         }
+    }
+}
+
+impl<L: Layout> FileSystem<L> {
+    /// A dirty block gets other content.
+    pub(super) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Arc<Vec<u8>>) {
+        let (before, after) = (dirty.data.len(), data.len());
+        adjust(&mut inode.sectors, sectors_of(before), sectors_of(after));
+        self.waits.block_changed(before, after);
+        dirty.data = data;
+        dirty.flying = false;
     }
 }
 
@@ -297,13 +293,11 @@ pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<
 
 /// What was set is set; times that were not set since are the later ones.
 fn merge_attributes(origin: &Inode, mine: &Inode, theirs: &mut Inode) {
-    use crate::inode::flags;
-    const STORED: u32 = flags::INLINE | flags::TRUNCATING;
     theirs.mode = mine.mode;
     theirs.uid = mine.uid;
     theirs.gid = mine.gid;
     theirs.project = mine.project;
-    theirs.flags = theirs.flags & STORED | (mine.flags | theirs.flags & flags::GUARDED) & !STORED;
+    theirs.flags = theirs.flags & STORED | mine.flags & (!STORED | flags::GUARDED);
     let later = |origin: Timestamp, mine: Timestamp, theirs: &mut Timestamp| {
         if mine != origin {
             *theirs = match *theirs == origin {

@@ -89,15 +89,6 @@ impl<L: Layout> Transaction<L> {
         self.tree.changed_files().told()
     }
 
-    /// A transaction within this one: what it commits becomes part of this one.
-    /// Nothing else is done in this one meanwhile.
-    ///
-    /// # Errors
-    /// `Aborted` after the end, `Invalid` if too many lie within each other.
-    pub fn nested(&self) -> Result<Transaction<L>> {
-        self.tree.begin_upon_this()
-    }
-
     /// Makes the changes part of the tree from which it was begun, and waits until
     /// they are durable; a nested one's are when its parent's are.
     ///

@@ -1,7 +1,7 @@
 //! Names of a private tree, made part of its target: all, or none.
 
 use super::commit::Pair;
-use crate::error::{Conflict, Contended, Error, Result};
+use crate::error::{Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
 use crate::memory::name_changes::NameChange;
@@ -24,16 +24,11 @@ impl<L: Layout> FileSystem<L> {
         }
         for pair in pairs.iter_mut().filter(is_directory) {
             if changed.is_ok() && pair.mine.state.inode.nlink == 0 {
-                changed = self
-                    .must_be_empty(pair.vnode, &pair.state)
-                    .map_err(|error| {
-                        let ino = pair.vnode.ino;
-                        let of = Contended::Directory;
-                        match error {
-                            Error::NotEmpty => Error::Conflict(Conflict { ino, of }),
-                            other => other,
-                        }
-                    });
+                let empty = self.must_be_empty(pair.vnode, &pair.state);
+                changed = empty.map_err(|error| match error {
+                    Error::NotEmpty => Error::conflict(pair.vnode.ino, Contended::Directory),
+                    other => other,
+                });
             }
         }
         for pair in pairs.iter_mut().filter(is_directory) {

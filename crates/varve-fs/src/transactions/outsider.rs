@@ -8,7 +8,6 @@ use crate::isolation::{Access, Locking, Object, Outsider, Part};
 use crate::layout::Layout;
 use crate::memory::vnode::Vnode;
 use std::sync::Arc;
-use varve_device::sync::atomic::AtomicBool;
 use varve_locks::LockTable;
 
 impl<L: Layout> FileSystem<L> {
@@ -42,15 +41,8 @@ impl<L: Layout> FileSystem<L> {
         'again: loop {
             drop(outsider.take());
             for (vnode, part, access) in parts.clone() {
-                let outsider = outsider.get_or_insert_with(|| {
-                    Outsider(Locking {
-                        table: Arc::clone(table),
-                        owner: table.begin(None),
-                        timeout: None,
-                        subpage: false,
-                        doomed: AtomicBool::new(false),
-                    })
-                });
+                let new = || Outsider(Locking::new(table, None, None, false));
+                let outsider = outsider.get_or_insert_with(new);
                 match outsider.0.take(&self.store, vnode, part, *access) {
                     Ok(()) => {}
                     // Whoever it met goes first.

@@ -7,7 +7,7 @@
 use super::Below;
 use super::changes::Mine;
 use super::commit::Pair;
-use crate::error::{Conflict, Contended, Error, Result};
+use crate::error::{Contended, Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::isolation::FileReads;
@@ -18,6 +18,7 @@ use crate::memory::store::{Content, Loaded};
 use crate::memory::vnode::{Life, State};
 use crate::types::{FileKind, InodeNo};
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Blocks compared at a time.
@@ -32,6 +33,19 @@ impl State {
         self.private.as_ref().expect("a file of the ground")
     }
 
+    /// Dirty blocks that follow each other.
+    pub(super) fn dirty_runs(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut blocks = self.dirty.keys().copied().peekable();
+        std::iter::from_fn(move || {
+            let first = blocks.next()?;
+            let mut end = first + 1;
+            while blocks.next_if_eq(&end).is_some() {
+                end += 1;
+            }
+            Some(first..end)
+        })
+    }
+
     /// Content was changed, or the size.
     pub(super) fn has_new_content(&self) -> bool {
         self.has_data() || !self.pending.is_empty() || self.inode.size != self.origin().origin.size
@@ -43,12 +57,7 @@ impl<L: Layout> FileSystem<L> {
     /// `Conflict`; what the layout fails to be read with.
     pub(super) fn validate(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<()> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
-        let conflict = |of| {
-            Err(Error::Conflict(Conflict {
-                ino: pair.vnode.ino,
-                of,
-            }))
-        };
+        let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
         let is_directory = pair.vnode.kind == FileKind::Directory;
         let origin = &mine.origin().origin;
         let gone = theirs.life != Life::Live || (theirs.inode.nlink == 0) != (origin.nlink == 0);
@@ -105,12 +114,7 @@ impl<L: Layout> FileSystem<L> {
     fn validate_reads(&self, below: &Below<L>, pair: &Pair<'_>, reads: &FileReads) -> Result<()> {
         let theirs = &*pair.state;
         let origin = &pair.mine.state.origin().origin;
-        let conflict = |of| {
-            Err(Error::Conflict(Conflict {
-                ino: pair.vnode.ino,
-                of,
-            }))
-        };
+        let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
         if reads.size && origin.size != theirs.inode.size {
             return conflict(Contended::Size);
         }
@@ -176,12 +180,7 @@ impl<L: Layout> FileSystem<L> {
     fn validate_directory(&self, below: &Below<L>, pair: &Pair<'_>) -> Result<()> {
         let (mine, theirs) = (&*pair.mine.state, &*pair.state);
         let private = mine.origin();
-        let conflict = |of| {
-            Err(Error::Conflict(Conflict {
-                ino: pair.vnode.ino,
-                of,
-            }))
-        };
+        let conflict = |of| Err(Error::conflict(pair.vnode.ino, of));
         if mine.inode.parent != private.origin.parent
             && theirs.inode.parent != private.origin.parent
         {
@@ -216,10 +215,7 @@ impl<L: Layout> FileSystem<L> {
             let mut at = moved;
             while at != InodeNo::ROOT {
                 if !seen.insert(at) {
-                    return Err(Error::Conflict(Conflict {
-                        ino: moved,
-                        of: Contended::Directory,
-                    }));
+                    return Err(Error::conflict(moved, Contended::Directory));
                 }
                 at = match places.get(&at) {
                     Some(above) => *above,
@@ -236,18 +232,10 @@ impl<L: Layout> FileSystem<L> {
         if mine.is_inline() {
             return self.difference_within(pair, 0, u64::MAX);
         }
-        let mut blocks = mine.dirty.keys().peekable();
-        while let Some(&first) = blocks.next() {
-            let mut last = first;
-            while let Some(next) = blocks.next_if(|next| **next == last + 1) {
-                last = *next;
-            }
-            if let Some(block) = self.difference_within(pair, first, last + 1)? {
-                return Ok(Some(block));
-            }
-        }
-        for (from, to, _) in mine.pending.within(0, u64::MAX) {
-            if let Some(block) = self.difference_within(pair, from, to)? {
+        let ranges = mine.pending.within(0, u64::MAX);
+        let ranges = ranges.map(|(from, to, _)| from..to);
+        for Range { start, end } in mine.dirty_runs().chain(ranges) {
+            if let Some(block) = self.difference_within(pair, start, end)? {
                 return Ok(Some(block));
             }
         }
