@@ -38,7 +38,6 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         let vnode = self.vnode(ino)?;
         vnode.directory()?;
-        let _outside = self.as_outsider(&[(&vnode, Part::Names, Access::Read)])?;
         let mut after = after;
         let parent = {
             let state = vnode.read_directory();
@@ -64,6 +63,7 @@ impl<L: Layout> FileSystem<L> {
             batch.names.clear();
             batch.entries.clear();
             let listed = {
+                let _outside = self.as_outsider(&[(&vnode, Part::Names, Access::Read)])?;
                 let state = vnode.read_directory();
                 self.list(&vnode, &state, after, &mut |name, ino, kind, cookie| {
                     batch.names.extend_from_slice(name);

@@ -438,3 +438,26 @@ fn whoever_uses_a_protected_file_waits_for_its_transactions() {
     fs.sync().unwrap();
     assert_eq!(fs.layout().usage(), fs.usage());
 }
+
+/// A listing lets go of its locks before it hands names out.
+#[test]
+fn a_protected_directory_is_emptied_while_it_is_listed() {
+    let fs = real_clock();
+    let root = Caller::root();
+    let home = fs.t_mkdir(ROOT, "home");
+    let protected = crate::FileFlags {
+        protected: true,
+        ..crate::FileFlags::default()
+    };
+    fs.set_file_flags(&root, home, protected, None).unwrap();
+    for i in 0..300 {
+        fs.t_create(home, &format!("n{i}"));
+    }
+    drop(locking(&fs)); // from now on there are locks
+    fs.readdir(home, 2, &mut |entry| {
+        fs.unlink(&root, home, entry.name).unwrap();
+        true
+    })
+    .unwrap();
+    assert_eq!(fs.t_names(home), Vec::<String>::new());
+}
