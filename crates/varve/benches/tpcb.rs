@@ -34,7 +34,8 @@ impl Bank {
             let file = transaction.file(file)?;
             let mut record = [0; RECORD as usize];
             let at = key * RECORD;
-            file.read_exact_at(&mut record, at).map_err(lost)?;
+            let read = file.read_at_for_update(&mut record, at)?;
+            assert_eq!(read as u64, RECORD, "the files have their full size");
             let balance = i64::from_le_bytes(record[..8].try_into().expect("8 bytes")) + delta;
             record[..8].copy_from_slice(&balance.to_le_bytes());
             file.write_all_at(&record, at).map_err(lost)?;

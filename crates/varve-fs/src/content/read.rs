@@ -32,10 +32,30 @@ impl<L: Layout> FileSystem<L> {
     /// `IsDirectory`, `Invalid` for other special files, `Stale`, `Damaged`,
     /// device errors.
     pub fn read(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read_as(ino, offset, buffer, Access::Read)
+    }
+
+    /// [`Self::read`] of what is going to be written: a locking transaction keeps off
+    /// others who read for that, and no other readers. Anywhere else it is a read.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_for_update(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        self.read_as(ino, offset, buffer, Access::Update)
+    }
+
+    #[inline]
+    fn read_as(
+        &self,
+        ino: InodeNo,
+        offset: u64,
+        buffer: &mut [u8],
+        access: Access,
+    ) -> Result<usize> {
         let vnode = self.vnode(ino)?;
         vnode.regular()?;
         let end = offset.saturating_add(buffer.len() as u64);
-        self.uses_for_read(&vnode, offset..end)?;
+        self.uses_for_read(&vnode, offset..end, access)?;
         let _outside = self.as_outsider(&[
             (&vnode, Part::Content(offset..end), Access::Read),
             (&vnode, Part::Size, Access::Read),

@@ -8,9 +8,10 @@
 //! | `Names`, then `Name` | IR, then R; a listing: R of all | IW, then W |
 //! | `Place` | | a directory's move |
 //!
+//! Who reads what he will write takes IW, then U: of two who read it for that, the
+//! second waits at the read, and neither has to give up for the other's write.
 //! A cut takes W of `Content`, so who uses a page inside the size need not lock that.
 //! Of a file whose content lies in the inode the whole page is locked, always.
-//
 
 use super::{Access, Part};
 use crate::directory;
@@ -92,6 +93,8 @@ impl Locking {
         let ino = vnode.ino;
         let (intention, mode) = match access {
             Access::Read => (Mode::IntentionRead, Mode::Read),
+            // What is meant is a write, so the whole needs no other lock for that.
+            Access::Update => (Mode::IntentionWrite, Mode::Update),
             Access::Write => (Mode::IntentionWrite, Mode::Write),
         };
         match part {

@@ -36,6 +36,8 @@ pub(crate) enum Part<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
+    /// A read by who will write it.
+    Update,
     Write,
 }
 

@@ -306,6 +306,72 @@ fn a_deadlock_ends_with_the_cheapest() {
 }
 
 #[test]
+fn who_reads_for_update_keeps_off_those_who_do_and_no_reader() {
+    let fs = real_clock();
+    // In the inode; in a page; in so many pages that the whole is locked.
+    for (name, bytes) in [("a", 10), ("b", 5000), ("c", 300_000)] {
+        let file = fs.t_file(name, &pattern(bytes, 1));
+        let mut all = vec![0; bytes];
+        let (one, reader, other) = (locking(&fs), locking(&fs), locking(&fs));
+        assert_eq!(one.read_for_update(file, 0, &mut all).unwrap(), bytes);
+        assert_eq!(reader.t_read(file), pattern(bytes, 1));
+        let refused = other.read_for_update(file, 0, &mut all);
+        assert!(
+            matches!(refused, Err(Error::TimedOut)),
+            "{name}: {refused:?}"
+        );
+        // A write waits for the reader, and for nobody else.
+        reader.commit().unwrap();
+        one.t_write(file, 0, b"new");
+        one.commit().unwrap();
+        assert_eq!(fs.t_read(file)[..3], *b"new");
+    }
+}
+
+#[test]
+fn an_end_that_was_read_for_update_is_the_readers_alone() {
+    let fs = real_clock();
+    let file = fs.t_file("file", &pattern(5000, 1));
+    let (one, other) = (locking(&fs), locking(&fs));
+    assert_eq!(
+        one.read_for_update(file, 4500, &mut [0; 4000]).unwrap(),
+        500
+    );
+    let refused = other.append(&Caller::root(), file, b"x");
+    assert!(matches!(refused, Err(Error::TimedOut)), "{refused:?}");
+    one.append(&Caller::root(), file, b"y").unwrap();
+    one.commit().unwrap();
+    assert_eq!(fs.t_read(file).len(), 5001);
+}
+
+#[test]
+fn who_reads_for_update_meets_no_deadlock_with_his_like() {
+    let fs = real_clock();
+    let (small, large) = (fs.t_file("small", &[0; 8]), fs.t_file("large", &[0; 9000]));
+    let options = TransactionOptions {
+        isolation: Isolation::Locking,
+        subpage: true,
+        ..TransactionOptions::default()
+    };
+    let add = || -> Result<()> {
+        let txn = fs.begin_transaction(&options)?;
+        for (file, at) in [(large, 4092), (small, 0)] {
+            let mut count = [0; 8];
+            txn.read_for_update(file, at, &mut count)?;
+            std::thread::yield_now();
+            let next = u64::from_le_bytes(count) + 1;
+            txn.write(&Caller::root(), file, at, &next.to_le_bytes())?;
+        }
+        txn.commit()
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| drop(scope.spawn(|| (0..100).for_each(|_| add().unwrap()))));
+    });
+    assert_eq!(fs.t_read(small), 400u64.to_le_bytes());
+    assert_eq!(fs.t_read(large)[4092..4100], 400u64.to_le_bytes());
+}
+
+#[test]
 fn a_nested_one_has_its_parents_locks_and_leaves_it_its_own() {
     let fs = real_clock();
     let (a, b) = (fs.t_file("a", b"a"), fs.t_file("b", b"b"));

@@ -47,18 +47,23 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Takes the locks for a read.
-    pub(crate) fn uses_for_read(&self, vnode: &Arc<Vnode>, bytes: Range<u64>) -> Result<()> {
+    /// Takes the locks for a read, by who will write it or will not.
+    pub(crate) fn uses_for_read(
+        &self,
+        vnode: &Arc<Vnode>,
+        bytes: Range<u64>,
+        access: Access,
+    ) -> Result<()> {
         let Some(below) = &self.below else {
             return Ok(());
         };
         let end = bytes.end;
-        self.uses(vnode, Part::Content(bytes.clone()), Access::Read)?;
+        self.uses(vnode, Part::Content(bytes.clone()), access)?;
         if let Kind::Locking(locking) = &below.kind {
-            self.whole_if_inline(vnode, locking, Access::Read)?;
+            self.whole_if_inline(vnode, locking, access)?;
         }
         if end > vnode.read().inode.size {
-            self.uses(vnode, Part::Size, Access::Read)?;
+            self.uses(vnode, Part::Size, access)?;
         }
         Ok(())
     }

@@ -158,6 +158,42 @@ fn readers_upgrade() {
     });
 }
 
+/// All mean to write what they read, on a page of a file, and somebody only reads:
+/// nobody gives way, and no update is lost.
+#[test]
+fn updaters_take_turns_beside_a_reader() {
+    explore("updaters_take_turns", || {
+        let stage = Stage::new(Detection::AtWait);
+        let count = Arc::new(AtomicU64::new(0));
+        let (file, page) = (0, 1);
+        let mut all: Vec<_> = (0..2)
+            .map(|_| {
+                let count = Arc::clone(&count);
+                spawn(&stage, move |stage| {
+                    let [owner] = stage.begin();
+                    assert_eq!(stage.table.lock(owner, &file, IntentionWrite, None), Ok(()));
+                    assert_eq!(stage.locked(owner, page, Update), Ok(()));
+                    let seen = count.load(SeqCst);
+                    assert_eq!(stage.locked(owner, page, Write), Ok(()));
+                    assert_eq!(count.swap(seen + 1, SeqCst), seen, "a lost update");
+                    stage.table.end(owner);
+                })
+            })
+            .collect();
+        let reader = spawn(&stage, move |stage| {
+            let [owner] = stage.begin();
+            assert_eq!(stage.table.lock(owner, &file, IntentionRead, None), Ok(()));
+            assert_eq!(stage.locked(owner, page, Read), Ok(()));
+            stage.table.end(owner);
+        });
+        all.push(reader);
+        all.into_iter().for_each(join);
+        assert_eq!(count.load(SeqCst), 2);
+        assert_eq!(stage.table.statistics().deadlocks, 0);
+        stage.nothing_is_left();
+    });
+}
+
 /// Three on three objects in a circle, with spans of two objects.
 #[test]
 fn a_circle_of_three_is_broken_by_whoever_closes_it() {

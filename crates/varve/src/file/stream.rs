@@ -55,6 +55,42 @@ impl Handle {
 }
 
 impl File {
+    /// Reads at `offset`, as [`FileExt::read_at`] does, what the transaction that this
+    /// file is of will write: fewer bytes than asked for only at the end.
+    ///
+    /// A locking transaction ([`crate::Isolation::Locking`]) keeps off others who read
+    /// for an update or write, and lets those who only read go on. *Without it* two of
+    /// them read the same record, both want to write it, and one has to give up. In
+    /// other transactions, and outside, it is a read.
+    ///
+    /// ```
+    /// use std::os::unix::fs::FileExt;
+    /// use varve::{Isolation, OpenOptions, TransactionOptions};
+    /// let volume = varve::Volume::in_memory(16 << 20)?;
+    /// volume.write("/count", 7u64.to_le_bytes())?;
+    /// let file = OpenOptions::new().read(true).write(true).open(&volume, "/count")?;
+    /// let options = TransactionOptions::new().isolation(Isolation::Locking);
+    /// let transaction = volume.begin_with(&options)?;
+    /// let mine = transaction.file(&file)?;
+    /// let mut count = [0; 8];
+    /// mine.read_at_for_update(&mut count, 0)?;
+    /// let next = u64::from_le_bytes(count) + 1;
+    /// mine.write_all_at(&next.to_le_bytes(), 0)?;
+    /// transaction.commit()?;
+    /// assert_eq!(volume.read("/count")?, 8u64.to_le_bytes());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// If the file was not opened for reading; a conflict ([`crate::Error::is_conflict`])
+    /// where the lock was not to be had.
+    pub fn read_at_for_update(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
+        let handle = &self.handle;
+        handle.run_if(handle.access.read, "read", |mounted, ino| {
+            mounted.read_for_update(ino, offset, buffer)
+        })
+    }
+
     /// All bytes from `offset` on, read into `content`.
     pub(crate) fn read_rest(&self, content: &mut Vec<u8>) -> Result<()> {
         loop {

@@ -81,6 +81,10 @@ impl Mounted {
         on!(&self.tree, fs => fs.read(ino, offset, buffer))
     }
 
+    pub fn read_for_update(&self, ino: InodeNo, offset: u64, buffer: &mut [u8]) -> Result<usize> {
+        on!(&self.tree, fs => fs.read_for_update(ino, offset, buffer))
+    }
+
     pub fn write(&self, ino: InodeNo, offset: u64, data: &[u8]) -> Result<usize> {
         on!(&self.tree, fs => fs.write(&self.caller, ino, offset, data))
     }
