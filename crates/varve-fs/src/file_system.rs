@@ -26,6 +26,7 @@ use crate::inode::{Inode, flags};
 use crate::isolation::{Below, Budget, Object, Open, Snapshots};
 use crate::layout::{Cause, Group, Item, Layout, Usage};
 use crate::locks::Level;
+use crate::memory::gathering::Gathering;
 use crate::memory::passages::{self, Passages};
 use crate::memory::queues::{NOT_WOKEN, Queues, STEP_BLOCKS};
 use crate::memory::read_ahead::ReadAhead;
@@ -34,7 +35,7 @@ use crate::memory::vnode::{Ground, Vnode};
 use crate::memory::vnode_table::{self, Known, VnodeTable};
 use crate::memory::waits::Waits;
 use crate::memory::writer::Writer;
-use crate::options::{Atime, Options};
+use crate::options::{Atime, GroupCommit, Options};
 use crate::planted::{self, Planted};
 use crate::statistics::{self, FsStatistics};
 use crate::types::{FileKind, InodeNo, Timestamp, View};
@@ -83,6 +84,8 @@ pub struct FileSystem<L: Layout> {
     pub(crate) appended: AtomicU64,
     pub(crate) committed: AtomicU64,
     pub(crate) waits: Waits,
+    /// Commits that wait for company.
+    pub(crate) gathering: Gathering,
     /// What made a write fail; nothing is written afterwards.
     pub(crate) failed: Mutex<Option<Error>>,
     pub(crate) has_failed: AtomicBool,
@@ -118,6 +121,7 @@ pub(crate) struct Settings {
     pub step_blocks: u64,
     /// Files of which only the access time changed: so many wait at most.
     pub read_times_max: usize,
+    pub group_commit: GroupCommit,
 }
 
 /// The smallest logical block: a directory's node must fit.
@@ -194,6 +198,7 @@ impl<L: Layout> FileSystem<L> {
                 atime: options.relatime,
                 step_blocks: STEP_BLOCKS,
                 read_times_max: vnodes / 4,
+                group_commit: options.group_commit,
             },
         });
         let root = fs.vnode(InodeNo::ROOT)?;
@@ -234,6 +239,7 @@ impl<L: Layout> FileSystem<L> {
             appended: AtomicU64::new(0),
             committed: AtomicU64::new(0),
             waits: Waits::default(),
+            gathering: Gathering::default(),
             failed: Mutex::new(None),
             has_failed: AtomicBool::new(false),
             reaping: AtomicU64::new(0),

@@ -46,7 +46,7 @@ pub use layout::{
     Purpose, StatFs, Unwritten, Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
-pub use options::{Atime, Options};
+pub use options::{Atime, GroupCommit, Options};
 pub use statistics::FsStatistics;
 pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
 pub use types::{FileKind, InodeNo, SnapshotNo, Timestamp, Version, View};

@@ -1,5 +1,7 @@
 //! What a mount may choose.
 
+use std::time::Duration;
+
 /// How access times are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Atime {
@@ -15,6 +17,28 @@ pub enum Atime {
     StrictOfFiles,
     /// Reads leave the access time alone.
     Never,
+}
+
+/// When commits of transactions that wait to become durable are sealed: at the first
+/// of these thresholds. Commits share a group and a flush in any case, as whoever
+/// arrives while a flush runs goes with the next; thresholds pay where a flush costs
+/// much more than its own time, and cost every commit that has no company a delay.
+///
+/// A commit may share its group with anything else that asks for one earlier, an
+/// fsync or write-back. What waits is as any change that was not synced: a crash
+/// takes it back as a whole, and nobody was told otherwise.
+///
+/// Source: Seltzer 1992, §5.2.4.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupCommit {
+    /// The first of a batch waits so long at most. Zero, the default: nobody waits,
+    /// and the other thresholds mean nothing.
+    pub interval: Duration,
+    /// Commits of a batch; zero, the default: any number.
+    pub commits: u32,
+    /// Bytes that commits of a batch changed, with what each block and inode counts
+    /// for besides its content; zero, the default: any number.
+    pub bytes: u64,
 }
 
 /// Choices made at mount.
@@ -35,6 +59,8 @@ pub struct Options {
     /// Threads that fetch ahead of sequential readers. 0 fetches within the
     /// read that missed, which is deterministic. Default: 0.
     pub read_ahead_threads: usize,
+    /// When commits that wait are sealed. Default: at once.
+    pub group_commit: GroupCommit,
 }
 
 impl Default for Options {
@@ -45,6 +71,7 @@ impl Default for Options {
             relatime: Atime::Relatime,
             keep_written: true,
             read_ahead_threads: 0,
+            group_commit: GroupCommit::default(),
         }
     }
 }

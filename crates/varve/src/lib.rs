@@ -69,7 +69,7 @@ pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
 pub use transaction::{Ticket, Transaction, TransactionOptions};
 pub use varve_device::IoMode;
-pub use varve_fs::{Atime, FileFlags, Isolation, StatFs};
+pub use varve_fs::{Atime, FileFlags, GroupCommit, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};
 
 /// Every handle may be used from any thread, and sent to another.

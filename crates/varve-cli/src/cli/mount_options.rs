@@ -1,8 +1,9 @@
 //! The words of `mount -o`.
 
 use super::size;
+use std::time::Duration;
 use varve::admin::{Pace, PolicyKind, Tuning};
-use varve::{Atime, IoMode, VolumeOptions};
+use varve::{Atime, GroupCommit, IoMode, VolumeOptions};
 use varve_fuse::MountOptions;
 
 /// Words that other programs understand and we pass over.
@@ -47,6 +48,8 @@ pub struct Chosen {
     pub volume: VolumeOptions,
     /// How its cleaner and its threads work.
     pub tuning: Tuning,
+    /// When commits that wait are sealed.
+    pub group_commit: GroupCommit,
     /// How the kernel is to treat the mount.
     pub mount: MountOptions,
     /// Only the flags of a mount that is there already are to change, and how
@@ -67,6 +70,7 @@ impl Default for Chosen {
                 keep_written: false,
                 ..Tuning::default()
             },
+            group_commit: GroupCommit::default(),
             mount: MountOptions::default(),
             remount: false,
             sloppy: false,
@@ -112,6 +116,10 @@ impl Chosen {
                 let (member, said) = cleaner_word(name, value, policy, pace)?;
                 self.cleaner.insert(member.into(), said);
             }
+            ("commit-interval" | "commit-count" | "commit-bytes", value) => {
+                commit_word(name, value, &mut self.group_commit)?;
+                self.volume.group_commit(self.group_commit);
+            }
             ("discard", "") => self.tuning.discard = true,
             ("nodiscard", "") => self.tuning.discard = false,
             _ if self.mount.apply(word) => {}
@@ -150,6 +158,28 @@ impl Chosen {
     pub fn set_io(&mut self, io: IoMode) {
         self.volume.io(io);
     }
+}
+
+/// Longest interval of group commit, in milliseconds.
+const COMMIT_INTERVAL_MS_MAX: u64 = 60_000;
+
+/// A word about group commit.
+fn commit_word(name: &str, value: &str, limits: &mut GroupCommit) -> Result<(), String> {
+    let number = |most: u64, of: &str| match value.parse::<u64>() {
+        Ok(number) if number <= most => Ok(number),
+        _ => Err(format!(
+            "`{name}={value}`: it takes a number of {of} of at most {most}"
+        )),
+    };
+    match name {
+        "commit-interval" => {
+            let ms = number(COMMIT_INTERVAL_MS_MAX, "milliseconds")?;
+            limits.interval = Duration::from_millis(ms);
+        }
+        "commit-count" => limits.commits = number(u32::MAX.into(), "commits")? as u32,
+        _ => limits.bytes = size::parse(value)?,
+    }
+    Ok(())
 }
 
 /// A word about the cleaner: applied, and as a server is told.
@@ -232,7 +262,19 @@ mod tests {
         assert_eq!(chosen.cleaner["policy"], "cost-benefit");
         chosen.apply("cleaner=on,cleaner-low=0").unwrap();
         assert!(chosen.tuning.cleaner.running && chosen.tuning.cleaner.low_percent.is_none());
+        chosen
+            .apply("commit-interval=20,commit-count=8,commit-bytes=1M")
+            .unwrap();
+        let limits = GroupCommit {
+            interval: Duration::from_millis(20),
+            commits: 8,
+            bytes: 1 << 20,
+        };
+        assert_eq!(chosen.volume, *wanted.group_commit(limits));
         for wrong in [
+            "commit-interval=60001",
+            "commit-count=-1",
+            "commit-bytes=x",
             "cleaner=hole-plugging",
             "cleaner-low=91",
             "cleaner-idle=x",

@@ -135,6 +135,9 @@ impl<L: Layout> FileSystem<L> {
         let committed = self.store.layout.commit(position);
         committed.inspect_err(|error| self.fail(error))?;
         self.committed.fetch_max(position.0, AcqRel);
+        if !self.settings.group_commit.interval.is_zero() {
+            self.gathering.flushed();
+        }
         Ok(())
     }
 }

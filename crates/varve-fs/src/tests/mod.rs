@@ -10,6 +10,7 @@ mod content;
 mod durability;
 mod failures;
 mod file_flags;
+mod group_commit;
 mod harness;
 mod isolation;
 mod model;

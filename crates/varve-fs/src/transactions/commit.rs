@@ -14,6 +14,7 @@ use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
@@ -51,8 +52,8 @@ enum WaitsFor {
     Parent,
     /// All that it has read.
     Position(Position),
-    /// A capture behind this one.
-    CaptureAfter(u64),
+    /// A capture behind this one; it changed so many bytes.
+    CaptureAfter(u64, u64),
 }
 
 impl<L: Layout> std::fmt::Debug for Ticket<L> {
@@ -75,7 +76,7 @@ impl<L: Layout> Ticket<L> {
         match self.waits_for {
             WaitsFor::Parent => Ok(()),
             WaitsFor::Position(position) => self.target.commit(position),
-            WaitsFor::CaptureAfter(before) => self.target.make_merged_durable(before),
+            WaitsFor::CaptureAfter(before, bytes) => self.target.make_merged_durable(before, bytes),
         }
     }
 }
@@ -124,7 +125,7 @@ impl<L: Layout> FileSystem<L> {
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
                 (None, Some((_, position))) => WaitsFor::Position(position),
-                (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire)),
+                (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire), 0),
             });
         }
         let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
@@ -153,7 +154,7 @@ impl<L: Layout> FileSystem<L> {
                 target.dirtied();
                 return Ok(match &target.below {
                     Some(_) => WaitsFor::Parent,
-                    None => WaitsFor::CaptureAfter(before),
+                    None => WaitsFor::CaptureAfter(before, price.unwritten.bytes),
                 });
             }
         }
@@ -264,11 +265,27 @@ impl<L: Layout> FileSystem<L> {
         }
     }
 
-    /// Makes durable what was merged while so many captures had begun.
-    fn make_merged_durable(&self, before: u64) -> Result<()> {
+    /// Makes durable what was merged while so many captures had begun, and changed so
+    /// many bytes.
+    fn make_merged_durable(&self, before: u64, bytes: u64) -> Result<()> {
+        let is_taken = || self.captures_finished.load(Acquire) > before;
+        let limits = &self.settings.group_commit;
+        if !limits.interval.is_zero() {
+            let position = Cell::new(None);
+            let is_over = || {
+                if position.get().is_none() && is_taken() {
+                    position.set(Some(self.appended.load(Acquire)));
+                }
+                let position = position.get();
+                let is_durable = |position| self.committed.load(Acquire) >= position;
+                position.is_some_and(is_durable) || self.check_failed().is_err()
+            };
+            let gathering = &self.gathering;
+            gathering.wait(limits, &*self.clock, bytes, is_over);
+        }
         let position = {
             let mut writer = self.writer();
-            match self.captures_finished.load(Acquire) > before {
+            match is_taken() {
                 true => Position(self.appended.load(Acquire)),
                 false => self.capture(&mut writer, Take::Wanted, Cause::Sync)?,
             }

@@ -5,7 +5,7 @@ mod tuning;
 pub use tuning::Tuning;
 
 use varve_device::IoMode;
-use varve_fs::{Atime, Caller};
+use varve_fs::{Atime, Caller, GroupCommit};
 
 /// How a volume places what is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -64,6 +64,7 @@ pub struct VolumeOptions {
     pub(crate) io: IoMode,
     pub(crate) background: bool,
     pub(crate) strict_order: bool,
+    pub(crate) group_commit: GroupCommit,
     pub(crate) atime: Atime,
     pub(crate) owner: Option<(u32, u32)>,
     pub(crate) umask: u32,
@@ -88,6 +89,7 @@ impl VolumeOptions {
             io: IoMode::Direct,
             background: true,
             strict_order: false,
+            group_commit: GroupCommit::default(),
             atime: Atime::Relatime,
             owner: None,
             umask: 0o022,
@@ -193,6 +195,30 @@ impl VolumeOptions {
         self
     }
 
+    /// How long commits of transactions wait for others to share a flush with. Default:
+    /// not at all; those that arrive while a flush runs share the next one anyway.
+    ///
+    /// ```
+    /// # let host = tempfile::tempdir()?;
+    /// # let image = host.path().join("bank.img");
+    /// use std::time::Duration;
+    /// use varve::{GroupCommit, VolumeOptions};
+    /// let volume = VolumeOptions::new()
+    ///     .size(64 << 20)
+    ///     .group_commit(GroupCommit {
+    ///         interval: Duration::from_millis(2),
+    ///         commits: 8, // no longer than until so many wait
+    ///         ..GroupCommit::default()
+    ///     })
+    ///     .create(&image)?;
+    /// volume.transact(|transaction| transaction.write("/a", b"1"))?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn group_commit(&mut self, limits: GroupCommit) -> &mut Self {
+        self.group_commit = limits;
+        self
+    }
+
     /// How access times are kept. Default: relatime.
     pub fn atime(&mut self, how: Atime) -> &mut Self {
         self.atime = how;
@@ -244,6 +270,7 @@ impl VolumeOptions {
             keep_written: self.tuning.keep_written,
             relatime: self.atime,
             read_ahead_threads: self.tuning.read_ahead_threads,
+            group_commit: self.group_commit,
         }
     }
 
