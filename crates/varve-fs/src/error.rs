@@ -90,6 +90,9 @@ pub enum Error {
     /// The transaction would take more memory than transactions may.
     #[error("the transaction is too large for the cache")]
     TransactionTooLarge,
+    /// A transaction within this one is open: nothing else is done in this one.
+    #[error("a transaction within this one has not ended")]
+    Suspended,
     /// The object is in use.
     #[error("busy")]
     Busy,
@@ -182,7 +185,7 @@ impl Error {
             Error::Stale => 116,
             Error::NoData => 6,
             Error::CrossesProjects => 18,
-            Error::Busy => 16,
+            Error::Busy | Error::Suspended => 16,
             Error::Conflict(_) => 11,
             Error::Aborted => 125,
             Error::Deadlock => 35,

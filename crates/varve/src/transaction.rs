@@ -238,10 +238,12 @@ impl Volume {
 
 impl Transaction {
     /// A transaction within this one: what it commits becomes part of this one, and
-    /// aborting it leaves this one as it was. Nothing is done in this one meanwhile.
+    /// aborting it leaves this one as it was. Until it ends everything done in this one
+    /// is refused (`EBUSY`), another savepoint, too; committing or dropping this one
+    /// aborts it.
     ///
     /// # Errors
-    /// `ECANCELED` once this one has been ended.
+    /// `ECANCELED` once this one has been ended, `EBUSY` while another is open.
     pub fn savepoint(&self) -> Result<Transaction> {
         self.volume.begin()
     }

@@ -1,12 +1,13 @@
 //! What a private tree stands on, and who stands on a tree.
 
 use super::Kind;
+use crate::error::{Error, Result};
 use crate::layout::{Layout, Position, Usage};
 use crate::memory::store::Store;
 use crate::types::{InodeNo, SnapshotNo};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
-use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use varve_device::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
 /// What a private tree, which is a `T`, stands on.
 pub(crate) struct Below<T, L: Layout> {
@@ -25,6 +26,10 @@ pub(crate) struct Below<T, L: Layout> {
     pub kind: Kind,
     /// It takes no more changes.
     pub ended: AtomicBool,
+    /// A transaction within this one is open, or becomes part of it.
+    pub has_inner: AtomicBool,
+    /// It is open: nothing else is done in this one.
+    pub is_suspended: AtomicBool,
     /// Numbers that were free, and are another file's in the snapshot.
     pub put_aside: Mutex<Vec<InodeNo>>,
 }
@@ -33,6 +38,19 @@ impl<T, L: Layout> Below<T, L> {
     /// Nothing more is done in it.
     pub fn is_over(&self) -> bool {
         self.ended.load(SeqCst) || self.is_doomed()
+    }
+
+    /// Something may be done in it.
+    ///
+    /// # Errors
+    /// `Suspended` while a transaction within it is open: that one stands on what
+    /// would change, and may hold locks that this one would wait for.
+    #[inline]
+    pub fn goes_on(&self) -> Result<()> {
+        match self.is_suspended.load(Relaxed) {
+            false => Ok(()),
+            true => Err(Error::Suspended),
+        }
     }
 
     /// It has not got a lock.

@@ -2,7 +2,8 @@
 
 use super::harness::*;
 use crate::{
-    Caller, Contended, Error, InodeNo, Layout, Position, Rename, SetAttr, TransactionOptions,
+    Caller, Contended, Error, InodeNo, Isolation, Layout, Position, Rename, Result, SetAttr,
+    TransactionOptions,
 };
 
 /// Everything counts what it should once nothing waits.
@@ -394,4 +395,60 @@ fn an_unmount_ends_what_is_open() {
     let refused = fs.begin_transaction(&TransactionOptions::default());
     assert!(matches!(refused, Err(Error::Aborted)));
     settled(&fs);
+}
+
+#[test]
+fn nothing_is_done_in_one_while_another_within_it_is_open() {
+    for isolation in [
+        Isolation::Snapshot,
+        Isolation::Serializable,
+        Isolation::Locking,
+    ] {
+        let fs = shared();
+        let file = fs.t_file("file", b"before");
+        let options = TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        };
+        let outer = fs.begin_transaction(&options).unwrap();
+        outer.t_write(file, 0, b"outer");
+        let inner = nested(&outer);
+        inner.t_write(file, 0, b"inner");
+        let root = Caller::root();
+        let refused = |outcome: Result<()>| {
+            assert!(matches!(outcome, Err(Error::Suspended)), "{outcome:?}");
+        };
+        // Of a locking one, a read here would wait for who waits for it.
+        refused(outer.read(file, 0, &mut [0; 5]).map(drop));
+        refused(outer.write(&root, file, 0, b"x").map(drop));
+        refused(outer.append(&root, file, b"x").map(drop));
+        refused(outer.getattr(file).map(drop));
+        refused(outer.mknod(&root, ROOT, b"new", 0o644, 0).map(drop));
+        refused(outer.unlink(&root, ROOT, b"file"));
+        refused(outer.lookup(&root, ROOT, b"file").map(drop));
+        refused(outer.tree().begin_transaction(&options).map(drop));
+        let innermost = nested(&inner);
+        refused(inner.write(&root, file, 0, b"x").map(drop));
+        drop(innermost);
+        inner.commit().unwrap();
+        assert_eq!(outer.t_read(file), b"innere");
+        // As after the abort of one.
+        drop(nested(&outer));
+        outer.t_write(file, 0, b"OUTER");
+        outer.commit().unwrap();
+        assert_eq!(fs.t_read(file), b"OUTERe");
+    }
+}
+
+#[test]
+fn the_end_of_one_is_the_end_of_the_one_within_it() {
+    let fs = shared();
+    let file = fs.t_file("file", b"before");
+    let outer = begin(&fs);
+    outer.t_write(file, 0, b"outer");
+    let inner = nested(&outer);
+    inner.t_write(file, 0, b"inner");
+    outer.commit().unwrap();
+    assert!(matches!(inner.commit(), Err(Error::Aborted)));
+    assert_eq!(fs.t_read(file), b"outere");
 }

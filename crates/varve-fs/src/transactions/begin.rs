@@ -20,12 +20,12 @@ use varve_locks::LockTable;
 impl<L: Layout> FileSystem<L> {
     /// Begins a transaction. In a transaction's tree, one within it, isolated as that
     /// one is: what it commits becomes part of that one, in which nothing else is done
-    /// meanwhile.
+    /// meanwhile, and nothing else begun (`Suspended`).
     ///
     /// # Errors
     /// `NotSupported` if the layout has no snapshots, `ReadOnly`, `Aborted` if the
-    /// volume is being unmounted or the outer one has ended, `Invalid` if too many lie
-    /// within each other, what a group fails to be written with.
+    /// volume is being unmounted or the outer one has ended, `Suspended` if another
+    /// within it is open, `Invalid` if too many lie within each other, what a group fails to be written with.
     pub fn begin_transaction(
         self: &Arc<Self>,
         options: &TransactionOptions,
@@ -66,7 +66,16 @@ impl<L: Layout> FileSystem<L> {
         if open.closed {
             return Err(Error::Aborted);
         }
+        let has_inner = |outer: &Below<L>| outer.has_inner.load(SeqCst);
+        if self.below.as_ref().is_some_and(has_inner) {
+            return Err(Error::Suspended);
+        }
         let tree = Arc::new(self.private(snapshot, kind)?);
+        if let Some(outer) = &self.below {
+            // Others that begin one here wait for the mutex of the open.
+            outer.has_inner.store(true, SeqCst);
+            outer.is_suspended.store(true, SeqCst);
+        }
         open.trees.retain(|tree| tree.strong_count() > 0);
         open.trees.push(Arc::downgrade(&tree));
         count(&self.store.counters.transactions, 1);
@@ -115,6 +124,8 @@ impl<L: Layout> FileSystem<L> {
                 charged: AtomicU64::new(0),
                 kind,
                 ended: AtomicBool::new(false),
+                has_inner: AtomicBool::new(false),
+                is_suspended: AtomicBool::new(false),
                 put_aside: Mutex::default(),
             }),
             usage,
@@ -142,6 +153,9 @@ impl<L: Layout> FileSystem<L> {
         }
         drop(self.space.crowd.turn());
         self.end_open();
+        if let Some(outer) = &below.target.below {
+            outer.is_suspended.store(false, SeqCst);
+        }
         true
     }
 
@@ -177,6 +191,9 @@ impl<L: Layout> FileSystem<L> {
             self.store.layout.forget_inode(ino);
         }
         self.budget.gave_back(below.charged.swap(0, SeqCst));
+        if let Some(outer) = &below.target.below {
+            outer.has_inner.store(false, SeqCst);
+        }
     }
 
     /// Ends all transactions that were begun on this tree; none begins any more.

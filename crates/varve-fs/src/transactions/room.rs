@@ -51,6 +51,7 @@ impl<L: Layout> FileSystem<L> {
         purpose: Purpose,
     ) -> Result<Operation<'_>> {
         assert_none();
+        below.goes_on()?;
         self.space.crowd.give_way();
         self.space.crowd.enter();
         let answer = self.admits_private(below, growth, coming, purpose);

@@ -13,20 +13,23 @@ impl<L: Layout> FileSystem<L> {
     /// before it asks for room and with no lock of that tree held.
     ///
     /// # Errors
-    /// `Deadlock`, `TimedOut`, `Aborted`, where a lock is not to be had.
+    /// `Deadlock`, `TimedOut`, `Aborted`, where a lock is not to be had; `Suspended`.
     #[inline]
     pub(crate) fn uses(&self, vnode: &Arc<Vnode>, part: Part<'_>, access: Access) -> Result<()> {
         match &self.below {
             None => Ok(()),
-            Some(below) => match &below.kind {
-                Kind::Snapshot => Ok(()),
-                Kind::Serializable(reads) => {
-                    reads.note(&self.store, vnode, &part, access);
-                    Ok(())
+            Some(below) => {
+                below.goes_on()?;
+                match &below.kind {
+                    Kind::Snapshot => Ok(()),
+                    Kind::Serializable(reads) => {
+                        reads.note(&self.store, vnode, &part, access);
+                        Ok(())
+                    }
+                    Kind::Locking(_) if below.is_over() => Err(Error::Aborted),
+                    Kind::Locking(locking) => self.lock_part(locking, vnode, &part, access),
                 }
-                Kind::Locking(_) if below.is_over() => Err(Error::Aborted),
-                Kind::Locking(locking) => self.lock_part(locking, vnode, &part, access),
-            },
+            }
         }
     }
 }
