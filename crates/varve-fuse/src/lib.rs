@@ -61,7 +61,10 @@ pub use errno::Errno;
 pub use exchange::exchange;
 pub use kernel::Kernel;
 pub use latency::{LATENCY_STEPS, LATENCY_STEPS_PER_OCTAVE, latency_step_end_us, latency_us};
-pub use mount::{detach, enter_mounts, force_unmount, mount_device, own_mounts, remount, unmount};
+pub use mount::{
+    detach, enter_mounts, force_unmount, held_mounts, join_mounts, mount_device, own_mounts,
+    remount, unmount,
+};
 pub use options::MountOptions;
 pub use question::{answer, ask, text as question_text};
 pub use reply::Reply;

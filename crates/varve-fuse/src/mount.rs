@@ -53,6 +53,28 @@ pub fn own_mounts(user: bool) -> io::Result<()> {
         .map_err(|error| told("mount namespace of its own", error.into()))
 }
 
+/// The namespaces of this process that [`join_mounts`] takes: user, and mounts.
+///
+/// # Errors
+/// If there is no `/proc`.
+pub fn held_mounts() -> io::Result<[std::fs::File; 2]> {
+    let open = |name| std::fs::File::open(format!("/proc/self/ns/{name}"));
+    Ok([open("user")?, open("mnt")?])
+}
+
+/// Moves this process, which must have one thread only, to the namespaces that
+/// another one told by [`held_mounts`]. Its working directory is their root then.
+///
+/// # Errors
+/// EPERM unless the other process is the same user's, EINVAL for what is none.
+pub fn join_mounts(user: &std::fs::File, mounts: &std::fs::File) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let own = std::fs::metadata("/proc/self/ns/user")?;
+    let (own, other) = ((own.dev(), own.ino()), user.metadata()?);
+    let user = (own != (other.dev(), other.ino())).then_some(user);
+    crate::sys::join_namespaces(user, mounts)
+}
+
 /// Mounts a device on `mountpoint`, by mount(2), for another process to serve
 /// ([`crate::Session::on`]). Until then whoever touches the mount waits.
 ///

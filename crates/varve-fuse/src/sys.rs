@@ -79,6 +79,15 @@ pub(crate) fn enter_mounts(namespace: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
+/// Moves this process, which has one thread, to a user namespace, if one is given,
+/// and to a mount namespace.
+pub(crate) fn join_namespaces(user: Option<impl AsFd>, mounts: impl AsFd) -> io::Result<()> {
+    if let Some(user) = user {
+        move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;
+    }
+    enter_mounts(mounts)
+}
+
 /// Gives this process a mount namespace of its own, with `user` in a new user
 /// namespace.
 pub(crate) fn leave_namespaces(user: bool) -> io::Result<()> {

@@ -14,7 +14,7 @@ use rustix::fs::{Mode, OFlags};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// What the child says once the mount is live.
 const LIVE: &[u8] = b"live\n";
@@ -30,21 +30,7 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| {
         Failure::new(SYSTEM, format_args!("cannot start the server: {error}"))
     };
-    if let Err(error) = varve_fuse::pass_on_no_descriptors() {
-        tracing::warn!(%error, "the server keeps the descriptors that it is started with");
-    }
-    let program = std::env::current_exe().map_err(failed)?;
-    let mut server = Command::new(program);
-    super::allocator::settle(&mut server);
-    let mut child = server
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let mut said = Vec::new();
-    let mut pipe = child.stdout.take().expect("it was asked for");
-    pipe.read_to_end(&mut said).map_err(failed)?;
+    let (said, mut child) = launch(arguments).map_err(failed)?;
     if said == LIVE {
         return Ok(0);
     }
@@ -56,6 +42,28 @@ pub fn start(arguments: &[OsString]) -> Result<u8, Failure> {
             format_args!("the server ended before the mount was live: {status}"),
         )),
     }
+}
+
+/// Starts this program with `arguments`, to stay when this process has ended. Answers
+/// what it says before [`say`] or its end.
+///
+/// # Errors
+/// If it cannot be started or heard.
+pub fn launch(arguments: &[OsString]) -> std::io::Result<(Vec<u8>, Child)> {
+    if let Err(error) = varve_fuse::pass_on_no_descriptors() {
+        tracing::warn!(%error, "the server keeps the descriptors that it is started with");
+    }
+    let mut server = Command::new(std::env::current_exe()?);
+    super::allocator::settle(&mut server);
+    let mut child = server
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut said = Vec::new();
+    let mut pipe = child.stdout.take().expect("it was asked for");
+    pipe.read_to_end(&mut said)?;
+    Ok((said, child))
 }
 
 /// In the child, first: leaves the terminal's session, and hears the signals
@@ -75,6 +83,14 @@ pub fn detach() {
 /// # Errors
 /// If the null device or the log cannot be opened.
 pub fn say_live(log: Option<&Path>) -> std::io::Result<()> {
+    say(LIVE, log)
+}
+
+/// [`say_live`] with other words.
+///
+/// # Errors
+/// As [`say_live`].
+pub fn say(text: &[u8], log: Option<&Path>) -> std::io::Result<()> {
     let null = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     match log {
         Some(path) => rustix::stdio::dup2_stderr(open_log(path)?)?,
@@ -84,7 +100,7 @@ pub fn say_live(log: Option<&Path>) -> std::io::Result<()> {
     rustix::process::umask(Mode::empty());
     let mut out = std::io::stdout();
     // Nobody may be listening any more.
-    let _ = out.write_all(LIVE).and_then(|()| out.flush());
+    let _ = out.write_all(text).and_then(|()| out.flush());
     rustix::stdio::dup2_stdout(&null)?;
     Ok(())
 }

@@ -13,9 +13,9 @@
 //!
 //! | line | answer |
 //! |---|---|
-//! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}` | `{"begun": 3}`; `{"refused": "..."}` |
+//! | `{"isolation": "snapshot", "device": "0:52", "command": "make"}`, with `"held": NAME` if others may join | `{"begun": 3}`; `{"refused": "..."}` |
 //! | `{"commit": true}`, the view has been unmounted or detached | `{"committed": {"files": 2, "names": 7}}`, `{"conflict": "..."}`, `{"refused": "..."}`; `{"undurable": "..."}` if it is there and its flush failed |
-//! | `{"abort": "command"}`, also `timeout`, `told`, `lost_write` | `{"aborted": "..."}` |
+//! | `{"abort": "command"}`, also `timeout`, `idle`, `told`, `lost_write` | `{"aborted": "..."}` |
 //!
 //! A connection that ends is an abort. `{"aborted": "..."}` also comes unasked, when
 //! somebody else ended it.
@@ -45,9 +45,10 @@ const UNMOUNTED: Duration = Duration::from_secs(1);
 const LINE_BYTES: u64 = 4096;
 
 /// What ended a transaction without a commit.
-const CAUSES: [&str; 6] = [
+const CAUSES: [&str; 7] = [
     "command",
     "timeout",
+    "idle",
     "told",
     "operator",
     "lost_client",
@@ -77,6 +78,8 @@ struct Open {
     process: i32,
     user: u32,
     command: String,
+    /// Its name, if others can join it.
+    held: Option<String>,
     isolation: String,
     begun: Instant,
     connection: UnixStream,
@@ -157,6 +160,7 @@ impl Transactions {
                 "pid": open.process,
                 "uid": open.user,
                 "command": open.command,
+                "held": open.held,
                 "files": tree.as_ref().map_or(0, |tree| tree.changed_inodes().len()),
                 "bytes": tree.as_ref().map_or(0, |tree| tree.statistics().dirty_bytes),
             })
@@ -239,7 +243,10 @@ impl Transactions {
             process,
             user,
             isolation: text("isolation"),
-            command: text("command").chars().take(100).collect(),
+            command: text("command").chars().take(40).collect(),
+            held: asked["held"]
+                .as_str()
+                .map(|id| id.chars().take(16).collect()),
             begun: Instant::now(),
             connection: connection.try_clone()?,
             is_aborted: AtomicBool::new(false),

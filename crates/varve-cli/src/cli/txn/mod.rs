@@ -1,5 +1,7 @@
 //! `varve txn`: transactions for any program.
 
+mod held;
+mod holder;
 mod run;
 mod view;
 
@@ -22,6 +24,8 @@ pub struct Txn {
 enum Action {
     Run(run::Run),
     Shell(run::Shell),
+    Begin(held::Begin),
+    Commit(held::Commit),
     List(List),
     Abort(Abort),
 }
@@ -31,6 +35,8 @@ impl Txn {
         match self.action {
             Action::Run(run) => run.run(),
             Action::Shell(shell) => shell.run(),
+            Action::Begin(begin) => begin.run(),
+            Action::Commit(commit) => commit.run(),
             Action::List(list) => list.run(),
             Action::Abort(abort) => abort.run(),
         }
@@ -50,7 +56,13 @@ pub struct List {
 impl List {
     fn run(self) -> Outcome {
         let entry = mount_of(&self.directory).map_err(Failure::with(1))?;
-        let answer = ask(&entry.directory, &json!({})).map_err(Failure::with(1))?;
+        let mut answer = ask(&entry.directory, &json!({})).map_err(Failure::with(1))?;
+        for one in answer["open"].as_array_mut().into_iter().flatten() {
+            if let Some(state) = one["held"].as_str().and_then(held::state) {
+                one["inside"] = state["inside"].clone();
+                one["left_s"] = state["left_s"].clone();
+            }
+        }
         if self.json {
             output::json(&answer);
             return Ok(0);
@@ -63,18 +75,35 @@ impl List {
             let number = |name: &str| one[name].as_u64().unwrap_or(0);
             let text = |name: &str| one[name].as_str().unwrap_or_default().to_owned();
             output::line(format_args!(
-                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}",
+                "{}: {}, {:.1} s, process {} ({}), {} files changed, {}{}",
                 number("id"),
                 text("isolation"),
                 number("age_ms") as f64 / 1e3,
                 number("pid"),
                 text("command"),
                 number("files"),
-                size::show(number("bytes"))
+                size::show(number("bytes")),
+                how_held(one)
             ));
         }
         Ok(0)
     }
+}
+
+/// The name of a transaction that is held, who is in it, and how long it lasts.
+fn how_held(one: &Value) -> String {
+    let Some(name) = one["held"].as_str() else {
+        return String::new();
+    };
+    let inside = one["inside"].as_array().map_or(&[][..], Vec::as_slice);
+    let inside: Vec<&str> = inside.iter().filter_map(Value::as_str).collect();
+    let within = match &inside[..] {
+        [] => "nobody in it".into(),
+        all => format!("in it: {}", all.join(", ")),
+    };
+    let left = one["left_s"].as_u64();
+    let left = left.map_or(String::new(), |left| format!(", ends in {left} s"));
+    format!("; held as {name}, {within}{left}")
 }
 
 /// End a transaction; nothing remains of it.
@@ -82,16 +111,21 @@ impl List {
 /// The command that runs in it is killed, and `varve txn run` ends with 125.
 #[derive(clap::Args)]
 pub struct Abort {
-    /// The directory a volume is mounted on, or one below.
-    directory: PathBuf,
+    /// The directory a volume is mounted on, or one below; without a number, the name
+    /// of a transaction that `varve txn begin` began.
+    #[arg(value_name = "DIRECTORY|NAME")]
+    what: PathBuf,
     /// Its number, as `varve txn list` shows it.
-    id: u64,
+    number: Option<u64>,
 }
 
 impl Abort {
     fn run(self) -> Outcome {
-        let entry = mount_of(&self.directory).map_err(Failure::with(1))?;
-        let id = self.id;
+        let Some(id) = self.number else {
+            let aborted = held::abort(&self.what.to_string_lossy());
+            return aborted.map(|()| 0).map_err(Failure::with(1));
+        };
+        let entry = mount_of(&self.what).map_err(Failure::with(1))?;
         ask(&entry.directory, &json!({ "abort": id })).map_err(Failure::with(1))?;
         Ok(0)
     }

@@ -1,6 +1,7 @@
 //! `varve txn run` and `varve txn shell`: a program in a transaction.
 
-use super::view::{Ended, View};
+use super::held::Joined;
+use super::view::{Asked, Ended, View};
 use super::{ask, mount_of};
 use crate::cli::mount_table::Entry;
 use crate::cli::output::{Failure, Outcome};
@@ -10,6 +11,7 @@ use serde_json::json;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::ffi::OsString;
 use std::io::ErrorKind;
+use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
@@ -18,10 +20,10 @@ use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 /// EX_TEMPFAIL of sysexits.h.
-const CONFLICT: u8 = 75;
+pub const CONFLICT: u8 = 75;
 /// These as env(1) and timeout(1) have them.
 const TIMED_OUT: u8 = 124;
-const FAILED: u8 = 125;
+pub const FAILED: u8 = 125;
 const NOT_STARTED: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -38,10 +40,17 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)
 /// is done, and the exit code is 75. Otherwise it is the command's; 124 if the time
 /// was over, 125 if the transaction failed, 126 and 127 if the command could not be
 /// started.
+///
+/// With `--id` it runs in a transaction that `varve txn begin` has begun, which goes on
+/// when the command has ended, however it does.
 #[derive(clap::Args)]
 pub struct Run {
     /// The directory a volume is mounted on, or one below.
-    directory: PathBuf,
+    #[arg(required_unless_present = "id")]
+    directory: Option<PathBuf>,
+    /// Run it in the transaction of this name.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["directory", "isolation", "retries"])]
+    id: Option<String>,
     /// What conflicts with changes of others: what the command has changed, or also
     /// what it has read.
     #[arg(long, value_parser = ["snapshot", "serializable"], default_value = "snapshot")]
@@ -57,11 +66,15 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-/// Run a shell in a transaction: `exit` commits, `exit 1` does not.
+/// Run a shell in a transaction: `exit` commits, `exit 1` does not; with `--id` neither.
 #[derive(clap::Args)]
 pub struct Shell {
     /// The directory a volume is mounted on, or one below.
-    directory: PathBuf,
+    #[arg(required_unless_present = "id")]
+    directory: Option<PathBuf>,
+    /// Run it in the transaction of this name.
+    #[arg(long, value_name = "NAME", conflicts_with = "directory")]
+    id: Option<String>,
 }
 
 impl Shell {
@@ -69,6 +82,7 @@ impl Shell {
         let shell = std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
         let run = Run {
             directory: self.directory,
+            id: self.id,
             isolation: "snapshot".into(),
             retries: 0,
             timeout: None,
@@ -78,7 +92,7 @@ impl Shell {
     }
 }
 
-fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is a number of seconds")?;
     Duration::try_from_secs_f64(seconds)
         .ok()
@@ -90,15 +104,19 @@ fn seconds(text: &str) -> Result<Duration, String> {
 enum Left {
     Ended(ExitStatus),
     TimedOut,
-    /// The transaction was ended by somebody else: why.
-    Lost(String),
+    /// The transaction was ended by somebody else.
+    Lost,
 }
 
 impl Run {
     pub fn run(self) -> Outcome {
         let failed = Failure::with(FAILED);
-        let base = mount_of(&self.directory).map_err(&failed)?;
-        self.check(&base).map_err(&failed)?;
+        if let Some(id) = &self.id {
+            return self.run_within(id);
+        }
+        let directory = self.directory.as_deref().expect("there is one, or a name");
+        let base = mount_of(directory).map_err(&failed)?;
+        Self::check(directory, &base).map_err(&failed)?;
         let working = std::env::current_dir().ok();
         let socket = ask(&base.directory, &json!({"socket": true})).map_err(&failed)?;
         let socket = socket["socket"].as_str().unwrap_or_default().to_owned();
@@ -108,7 +126,12 @@ impl Run {
         let mut pause = PAUSES[0];
         let mut left = self.retries;
         loop {
-            let view = View::begin(&base, &socket, &self.isolation, &self.shown());
+            let asked = Asked {
+                isolation: &self.isolation,
+                command: &self.shown(),
+                held: None,
+            };
+            let view = View::begin(&base, &socket, &asked);
             let view = view.map_err(&failed)?;
             let what = match self.attempt(view, working.as_deref(), &told, end)? {
                 Ok(code) => return Ok(code),
@@ -126,12 +149,36 @@ impl Run {
         }
     }
 
-    fn check(&self, base: &Entry) -> Result<(), String> {
-        let shown = self.directory.display();
+    /// In a transaction that is held.
+    fn run_within(&self, id: &str) -> Outcome {
+        let failed = Failure::with(FAILED);
+        let working = std::env::current_dir().ok();
+        let joined = Joined::join(id, &self.shown()).map_err(&failed)?;
+        reap_all();
+        let told = Told::watch().map_err(Failure::with(FAILED))?;
+        let end = self.timeout.map(|time| Instant::now() + time);
+        let child = self.spawn(working.as_deref(), id)?;
+        let connection = std::os::fd::AsFd::as_fd(&joined.connection);
+        match watch(child, connection, &told, end).map_err(unwatched)? {
+            Left::Ended(status) => Ok(code_of(status)),
+            Left::TimedOut => Err(Failure::new(
+                TIMED_OUT,
+                "the time was over; the transaction goes on",
+            )),
+            Left::Lost => Err(Failure::new(FAILED, joined.why_ended())),
+        }
+    }
+
+    /// The transaction can be on what `directory` shows.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn check(directory: &Path, base: &Entry) -> Result<(), String> {
+        let shown = directory.display();
         if base.has("ro") {
             return Err(format!("{shown} is mounted read-only"));
         }
-        let real = self.directory.canonicalize();
+        let real = directory.canonicalize();
         let real = real.map_err(|error| format!("cannot look at {shown}: {error}"))?;
         if !real.starts_with(&base.directory) {
             let root = base.directory.display();
@@ -147,6 +194,24 @@ impl Run {
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// Starts the command.
+    fn spawn(&self, working: Option<&Path>, id: &str) -> Result<Child, Failure> {
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        command.env("VARVE_TRANSACTION", id);
+        if let Some(working) = working {
+            command.current_dir(working);
+        }
+        command.spawn().map_err(|error| {
+            let code = match error.kind() {
+                ErrorKind::NotFound => NOT_FOUND,
+                _ => NOT_STARTED,
+            };
+            let shown = self.command[0].display();
+            Failure::new(code, format_args!("cannot run {shown}: {error}"))
+        })
+    }
+
     /// One attempt: the exit code, or what it conflicted about.
     fn attempt(
         &self,
@@ -155,41 +220,24 @@ impl Run {
         told: &Told,
         end: Option<Instant>,
     ) -> Result<Result<u8, String>, Failure> {
-        let mut command = Command::new(&self.command[0]);
-        command.args(&self.command[1..]);
-        command.env("VARVE_TRANSACTION", view.id.to_string());
-        if let Some(working) = working {
-            command.current_dir(working);
-        }
-        let child = match command.spawn() {
+        let child = match self.spawn(working, &view.id.to_string()) {
             Ok(child) => child,
-            Err(error) => {
+            Err(failure) => {
                 view.abort("command");
-                let code = match error.kind() {
-                    ErrorKind::NotFound => NOT_FOUND,
-                    _ => NOT_STARTED,
-                };
-                let shown = self.command[0].display();
-                return Err(Failure::new(
-                    code,
-                    format_args!("cannot run {shown}: {error}"),
-                ));
+                return Err(failure);
             }
         };
-        let left = watch(child, &mut view, told, end)
-            .map_err(|error| Failure::new(FAILED, format_args!("cannot watch it: {error}")))?;
-        let status = match left {
+        let status = match watch(child, view.connection(), told, end).map_err(unwatched)? {
             Left::Ended(status) => status,
             Left::TimedOut => {
                 view.abort("timeout");
                 let text = "the time was over; nothing was changed";
                 return Err(Failure::new(TIMED_OUT, text));
             }
-            Left::Lost(why) => {
-                return Err(Failure::new(
-                    FAILED,
-                    format_args!("{why}; nothing was changed"),
-                ));
+            Left::Lost => {
+                let why = view.why_ended();
+                let text = format_args!("{why}; nothing was changed");
+                return Err(Failure::new(FAILED, text));
             }
         };
         if !status.success() {
@@ -198,10 +246,7 @@ impl Run {
             } else {
                 "command"
             });
-            let code = status.code().or(status.signal().map(|signal| 128 + signal));
-            return Ok(Ok(code
-                .and_then(|code| u8::try_from(code).ok())
-                .unwrap_or(FAILED)));
+            return Ok(Ok(code_of(status)));
         }
         match view.commit() {
             Ended::Committed => Ok(Ok(0)),
@@ -214,9 +259,20 @@ impl Run {
     }
 }
 
+/// What a command's end is as an exit code, in a shell's way.
+fn code_of(status: ExitStatus) -> u8 {
+    let code = status.code().or(status.signal().map(|signal| 128 + signal));
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    code.unwrap_or(FAILED)
+}
+
+fn unwatched(error: std::io::Error) -> Failure {
+    Failure::new(FAILED, format_args!("cannot watch it: {error}"))
+}
+
 /// Makes this process one that can have a view: with a mount namespace of its own,
 /// and all descendants its children in the end.
-fn leave(base: &Entry) -> Result<(), String> {
+pub fn leave(base: &Entry) -> Result<(), String> {
     let made = match rustix::process::geteuid().is_root() {
         true => varve_fuse::own_mounts(false).or_else(|_| varve_fuse::own_mounts(true)),
         false => varve_fuse::own_mounts(true),
@@ -235,11 +291,16 @@ fn leave(base: &Entry) -> Result<(), String> {
     if let Err(error) = varve_fuse::detach(&base.directory) {
         tracing::debug!(%error, "the mount stays below its view");
     }
-    // Without it, what is killed may leave children of its own.
+    reap_all();
+    Ok(())
+}
+
+/// All descendants become children of this process in the end. Without it, what is
+/// killed may leave children of its own.
+fn reap_all() {
     if let Err(error) = rustix::process::set_child_subreaper(Some(rustix::process::getpid())) {
         tracing::debug!(%error, "not the reaper of what is run");
     }
-    Ok(())
 }
 
 /// Signals: passed on to the command, and noted if they ask for the end.
@@ -306,7 +367,7 @@ fn in_front() -> bool {
 /// Waits until the command has ended, or has to be.
 fn watch(
     mut child: Child,
-    view: &mut View,
+    connection: BorrowedFd<'_>,
     told: &Told,
     end: Option<Instant>,
 ) -> std::io::Result<Left> {
@@ -323,7 +384,6 @@ fn watch(
             break Left::TimedOut;
         }
         let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
-        let connection = view.connection();
         let mut waits = [
             PollFd::new(&connection, PollFlags::IN),
             PollFd::new(&descriptor, PollFlags::IN),
@@ -335,7 +395,7 @@ fn watch(
         }
         let [lost, ended] = waits.map(|wait| !wait.revents().is_empty());
         if lost {
-            break Left::Lost(view.why_ended());
+            break Left::Lost;
         }
         if ended {
             told.child.store(0, SeqCst);

@@ -24,6 +24,15 @@ pub enum Ended {
     Failed(String),
 }
 
+/// What a transaction is to be.
+pub struct Asked<'a> {
+    pub isolation: &'a str,
+    /// What is going to run in it.
+    pub command: &'a str,
+    /// Its name, if it is held for others.
+    pub held: Option<&'a str>,
+}
+
 /// See the module's head. Dropped, the transaction is aborted, and the view gone.
 pub struct View {
     root: PathBuf,
@@ -39,12 +48,7 @@ impl View {
     ///
     /// # Errors
     /// Says why it cannot be.
-    pub fn begin(
-        base: &Entry,
-        socket: &str,
-        isolation: &str,
-        command: &str,
-    ) -> Result<Self, String> {
+    pub fn begin(base: &Entry, socket: &str, asked: &Asked<'_>) -> Result<Self, String> {
         let root = base.directory.clone();
         let shown = base.directory.display();
         let failed =
@@ -77,7 +81,17 @@ impl View {
         let number = mount_table::mount_at(&view.root).map(|e| format!("{}:{}", e.major, e.minor));
         varve_fuse::handover::send(&view.connection, &device).map_err(failed)?;
         drop(device);
-        let asked = json!({"isolation": isolation, "device": number, "command": command});
+        let Asked {
+            isolation,
+            command,
+            held,
+        } = asked;
+        let asked = json!({
+            "isolation": isolation,
+            "device": number,
+            "command": command,
+            "held": held,
+        });
         say(&mut view.connection, &asked).map_err(failed)?;
         let answer = view.answer()?;
         view.id = answer["begun"].as_u64().ok_or("it began nothing")?;

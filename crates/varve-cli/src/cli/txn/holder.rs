@@ -1,0 +1,234 @@
+//! The process that holds a transaction for others to join (`docs/transactions.md`,
+//! "Handed over").
+//!
+//! Over its socket, one connection for each who asks, lines of JSON:
+//!
+//! | line | answer |
+//! |---|---|
+//! | `{"join": "make"}` | two descriptors, each with a byte of zero: a user and a mount namespace; then `{"joined": true}`. He is in it until the connection ends; `{"ended": "..."}` comes if the transaction does |
+//! | `{"commit": true}` | `{"committed": true}`, `{"conflict": "..."}`, `{"failed": "..."}` |
+//! | `{"abort": true}` | `{"aborted": true}` |
+//! | `{}` | `{"inside": ["make"], "left_s": 3580}`: who is in it; seconds until it ends by itself, none if that is not in sight |
+//!
+//! `{"refused": "..."}` for any of them, for the first after one byte of zero without a
+//! descriptor.
+
+use super::view::{Ended, View};
+use crate::cli::txn_server::{hear, say};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use std::io::{self, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+/// How long somebody may take to say what he wants, or to take the answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Commands in one transaction at a time.
+const INSIDE_MAX: usize = 256;
+
+/// The address of a held transaction.
+///
+/// # Errors
+/// If the name is too long for one.
+pub fn address(id: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("varve-txn-held-{id}"))
+}
+
+/// How long a transaction is held.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// While nobody is in it.
+    pub idle: Duration,
+    /// In all; as long as it takes, if there is none.
+    pub end: Option<Instant>,
+}
+
+/// A command in the transaction.
+struct Inside {
+    connection: UnixStream,
+    command: String,
+}
+
+/// How the holding ends.
+enum Finish {
+    /// Somebody asked for it, and waits for the answer.
+    Commit(UnixStream),
+    Abort(UnixStream),
+    Over(&'static str),
+    /// The transaction is over already: why.
+    Lost(String),
+}
+
+/// See the module's head.
+pub struct Holder {
+    view: View,
+    listener: UnixListener,
+    limits: Limits,
+    inside: Vec<Inside>,
+    /// Since when nobody is in it.
+    idle_since: Instant,
+}
+
+impl Holder {
+    pub fn new(view: View, listener: UnixListener, limits: Limits) -> Self {
+        Holder {
+            view,
+            listener,
+            limits,
+            inside: Vec::new(),
+            idle_since: Instant::now(),
+        }
+    }
+
+    /// Holds the transaction to its end.
+    ///
+    /// # Errors
+    /// If it can wait for nobody; it is aborted then.
+    pub fn hold(mut self) -> io::Result<()> {
+        let finish = loop {
+            if let Some(finish) = self.step()? {
+                break finish;
+            }
+        };
+        let Holder { view, inside, .. } = self;
+        let tell = |why: &str| {
+            for mut one in inside {
+                let _ = say(&mut one.connection, &json!({ "ended": why }));
+            }
+        };
+        match finish {
+            Finish::Commit(mut asker) => {
+                let answer = match view.commit() {
+                    Ended::Committed => json!({"committed": true}),
+                    Ended::Conflict(what) => json!({ "conflict": what }),
+                    Ended::Failed(why) => json!({ "failed": why }),
+                };
+                let _ = say(&mut asker, &answer);
+            }
+            Finish::Abort(mut asker) => {
+                tell("it was aborted");
+                view.abort("command");
+                let _ = say(&mut asker, &json!({"aborted": true}));
+            }
+            Finish::Over(cause) => {
+                tell("its time was over");
+                view.abort(cause);
+            }
+            Finish::Lost(why) => tell(&why),
+        }
+        Ok(())
+    }
+
+    /// When it ends by itself, and why, as it is now.
+    fn end(&self) -> Option<(Instant, &'static str)> {
+        let idle = self.idle_since + self.limits.idle;
+        let idle = self.inside.is_empty().then_some((idle, "idle"));
+        let end = self.limits.end.map(|end| (end, "timeout"));
+        idle.into_iter().chain(end).min_by_key(|(end, _)| *end)
+    }
+
+    /// Waits until something happens, and sees to it.
+    fn step(&mut self) -> io::Result<Option<Finish>> {
+        let end = self.end();
+        let rest = end.map(|(end, _)| end.saturating_duration_since(Instant::now()));
+        if let (Some(Duration::ZERO), Some((_, cause))) = (rest, end) {
+            return Ok(Some(Finish::Over(cause)));
+        }
+        let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
+        let ready: Vec<bool> = {
+            let transaction = self.view.connection();
+            let mut waits = vec![
+                PollFd::new(&transaction, PollFlags::IN),
+                PollFd::new(&self.listener, PollFlags::IN),
+            ];
+            let inside = self.inside.iter();
+            waits.extend(inside.map(|one| PollFd::new(&one.connection, PollFlags::IN)));
+            match poll(&mut waits, rest.as_ref()) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            waits
+                .iter()
+                .map(|wait| !wait.revents().is_empty())
+                .collect()
+        };
+        if ready[0] {
+            return Ok(Some(Finish::Lost(self.view.why_ended())));
+        }
+        // Whatever comes of one that is in it, it is the end of his connection.
+        let mut gone = ready[2..].iter();
+        let before = self.inside.len();
+        self.inside.retain(|_| gone.next() == Some(&false));
+        if before > 0 && self.inside.is_empty() {
+            self.idle_since = Instant::now();
+        }
+        if !ready[1] {
+            return Ok(None);
+        }
+        let (connection, _) = self.listener.accept()?;
+        match self.serve(connection) {
+            Ok(finish) => Ok(finish),
+            Err(error) => {
+                tracing::debug!(%error, "somebody who asked went away");
+                Ok(None)
+            }
+        }
+    }
+
+    /// One who asks.
+    fn serve(&mut self, mut connection: UnixStream) -> io::Result<Option<Finish>> {
+        let (user, _) = varve_fuse::handover::peer(&connection)?;
+        if user != rustix::process::geteuid().as_raw() {
+            return Ok(None);
+        }
+        connection.set_read_timeout(Some(PATIENCE))?;
+        connection.set_write_timeout(Some(PATIENCE))?;
+        let Some(asked) = hear(&mut BufReader::new(&connection))? else {
+            return Ok(None);
+        };
+        if let Some(command) = asked["join"].as_str() {
+            self.join(connection, command)?;
+            return Ok(None);
+        }
+        match (asked["commit"] == true, asked["abort"] == true) {
+            (true, _) if !self.inside.is_empty() => {
+                let why = format!("still in it: {}", self.names().join(", "));
+                say(&mut connection, &json!({ "refused": why }))?;
+                Ok(None)
+            }
+            (true, _) => Ok(Some(Finish::Commit(connection))),
+            (_, true) => Ok(Some(Finish::Abort(connection))),
+            _ => say(&mut connection, &self.state()).map(|()| None),
+        }
+    }
+
+    fn join(&mut self, mut connection: UnixStream, command: &str) -> io::Result<()> {
+        if self.inside.len() >= INSIDE_MAX {
+            connection.write_all(&[0])?;
+            let why = format!("{INSIDE_MAX} commands are in it already");
+            return say(&mut connection, &json!({ "refused": why }));
+        }
+        for namespace in varve_fuse::held_mounts()? {
+            varve_fuse::handover::send(&connection, &namespace)?;
+        }
+        say(&mut connection, &json!({"joined": true}))?;
+        self.inside.push(Inside {
+            connection,
+            command: command.chars().take(100).collect(),
+        });
+        Ok(())
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.inside.iter().map(|one| &*one.command).collect()
+    }
+
+    fn state(&self) -> Value {
+        let left = self.end().map(|(end, _)| {
+            let left = end.saturating_duration_since(Instant::now());
+            left.as_secs()
+        });
+        json!({"inside": self.names(), "left_s": left})
+    }
+}
