@@ -280,6 +280,10 @@ impl<L: Layout> FileSystem<L> {
             cached_bytes: self.store.cache.bytes(),
             vnodes: self.table.len() as u64,
             transactions_open: self.open_transactions(),
+            locks: self
+                .locks
+                .get()
+                .map_or_else(Default::default, |locks| locks.statistics()),
             ..statistics::sum(&self.store.counters)
         }
     }

@@ -18,6 +18,8 @@ macro_rules! counters {
             pub vnodes: u64,
             /// Transactions under way, nested ones not included.
             pub transactions_open: u64,
+            /// Locks of transactions, and of whoever uses protected files outside.
+            pub locks: varve_locks::Statistics,
         }
 
         /// What some of the threads counted.

@@ -3,13 +3,16 @@
 //! appends to a history; the sums must agree at the end.
 //!
 //! `cargo bench -p varve --bench tpcb -- IMAGE [--threads N] [--seconds S] [--no-sync]
-//! [--optimistic]`; one JSON line.
+//! [--optimistic] [--written]`; one JSON line. `--written`: the image's space is written
+//! once before, so that its host's file system has nothing of its own to make durable.
 
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
-use varve::{File, Isolation, OpenOptions, TransactionOptions, Volume, VolumeOptions};
+use varve::{
+    File, Isolation, OpenOptions, Preallocation, TransactionOptions, Volume, VolumeOptions,
+};
 
 const RECORD: u64 = 100;
 const ACCOUNTS: u64 = 100_000;
@@ -95,7 +98,13 @@ fn main() {
         value("--seconds").unwrap_or(10),
     );
     let _ = std::fs::remove_file(image);
-    let volume = VolumeOptions::new().size(2 << 30).create(image).unwrap();
+    let preallocation = match has("--written") {
+        true => Preallocation::Written,
+        false => Preallocation::Sparse,
+    };
+    let mut made = VolumeOptions::new();
+    made.size(2 << 30).preallocate(preallocation);
+    let volume = made.create(image).unwrap();
     let open = |name| {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);

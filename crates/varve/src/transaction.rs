@@ -87,6 +87,33 @@ impl TransactionOptions {
 /// # Ok::<(), varve::Error>(())
 /// ```
 ///
+/// It may be handed to another thread, which goes on with it, and several threads may
+/// use it at a time: they see each other's changes at once, and only the one that owns
+/// it can commit it. One that is handed over and not taken is aborted.
+///
+/// ```
+/// use std::sync::mpsc::channel;
+/// let volume = varve::Volume::in_memory(16 << 20)?;
+/// let (hand_over, taken) = channel();
+/// let transaction = volume.begin()?;
+/// transaction.create_dir("/parts")?;
+/// hand_over.send(transaction).expect("somebody takes it");
+/// let rest = std::thread::spawn(move || -> varve::Result<()> {
+///     let transaction = taken.recv().expect("it was sent");
+///     std::thread::scope(|scope| {
+///         let parts = ["a", "b"].map(|part| {
+///             let transaction = &transaction;
+///             scope.spawn(move || transaction.write(format!("/parts/{part}"), part))
+///         });
+///         parts.into_iter().try_for_each(|part| part.join().expect("no panic"))
+///     })?;
+///     transaction.commit()
+/// });
+/// rest.join().expect("no panic")?;
+/// assert_eq!(volume.read("/parts/b")?, b"b");
+/// # Ok::<(), varve::Error>(())
+/// ```
+///
 /// A savepoint is a transaction within it:
 ///
 /// ```
@@ -371,6 +398,72 @@ mod tests {
         };
         thread::scope(|scope| (0..4).for_each(|_| drop(scope.spawn(add))));
         assert_eq!(volume.read("/count").unwrap(), b"80");
+    }
+
+    #[test]
+    fn threads_that_share_one_lose_nothing_of_each_other() {
+        use std::io::Write;
+        for isolation in [
+            Isolation::Snapshot,
+            Isolation::Serializable,
+            Isolation::Locking,
+        ] {
+            let volume = volume();
+            volume.write("/log", b"").unwrap();
+            let options = TransactionOptions::new().isolation(isolation).subpage(true);
+            let transaction = volume.begin_with(&options).unwrap();
+            let work = |thread: u32| {
+                let mut log = crate::OpenOptions::new();
+                let mut log = log.append(true).open(&transaction, "/log").unwrap();
+                for n in 0..50 {
+                    let name = format!("/{thread}-{n}");
+                    transaction.write(&name, vec![thread as u8; 5000]).unwrap();
+                    log.write_all(b"0123456789").unwrap();
+                    let moved = format!("/moved-{thread}-{n}");
+                    transaction.rename(&name, &moved).unwrap();
+                    assert_eq!(transaction.read(&moved).unwrap(), [thread as u8; 5000]);
+                }
+            };
+            thread::scope(|scope| (0..4).for_each(|n| drop(scope.spawn(move || work(n)))));
+            assert!(!volume.exists("/moved-0-0").unwrap());
+            // Whoever has it at the end, wherever.
+            thread::spawn(|| transaction.commit().unwrap())
+                .join()
+                .unwrap();
+            assert_eq!(volume.read("/log").unwrap(), b"0123456789".repeat(200));
+            for thread in 0..4 {
+                let last = volume.read(format!("/moved-{thread}-49")).unwrap();
+                assert_eq!(last, [thread; 5000]);
+            }
+        }
+    }
+
+    #[test]
+    fn one_that_nobody_takes_is_aborted() {
+        let volume = volume();
+        let (hand_over, taken) = std::sync::mpsc::channel();
+        let transaction = volume.begin().unwrap();
+        transaction.write("/new", b"x").unwrap();
+        hand_over.send(transaction).unwrap();
+        drop(taken);
+        assert!(!volume.exists("/new").unwrap());
+        let fs = crate::admin::tree(&volume).log().unwrap();
+        assert_eq!(fs.statistics().transactions_open, 0);
+    }
+
+    #[test]
+    fn while_a_savepoint_is_open_nothing_else_is_done() {
+        let volume = volume();
+        let transaction = volume.begin().unwrap();
+        let savepoint = transaction.savepoint().unwrap();
+        let refused = transaction.write("/file", b"x").unwrap_err();
+        assert_eq!(refused.errno(), 16);
+        assert!(refused.to_string().contains("has not ended"), "{refused}");
+        assert_eq!(transaction.savepoint().unwrap_err().errno(), 16);
+        savepoint.write("/file", b"in").unwrap();
+        savepoint.commit().unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(volume.read("/file").unwrap(), b"in");
     }
 
     #[test]

@@ -295,6 +295,14 @@ fn transactions(t: &FsStatistics) -> Value {
         "conflicts": t.transaction_conflicts,
         "refused": t.transaction_refusals,
         "aborted": t.transaction_aborts,
+        "locks": {
+            "granted": t.locks.granted,
+            "waiting": t.locks.waiting,
+            "waits": t.locks.waits,
+            "deadlocks": t.locks.deadlocks,
+            "timeouts": t.locks.timeouts,
+            "longest_wait_ns": t.locks.longest_wait_ns,
+        },
     })
 }
 

@@ -78,6 +78,8 @@ pub struct Rates {
     pub read_only: bool,
     /// Transactions that are open, committed, met a conflict, ended otherwise.
     pub transactions: [u64; 4],
+    /// Waits for locks, and the longest in nanoseconds.
+    pub lock_waits: [u64; 2],
     pub written: Vec<Cause>,
     pub read: Vec<Cause>,
     pub latency: Vec<Latency>,
@@ -148,6 +150,8 @@ impl Rates {
                 let others = of("aborted") + of("refused");
                 [of("open"), of("committed"), of("conflicts"), others]
             },
+            lock_waits: ["waits", "longest_wait_ns"]
+                .map(|name| count(new, &format!("/transactions/locks/{name}"))),
             written: causes("written_by_cause"),
             read: causes("read_by_cause"),
             latency: latencies(old, new, &each_second),

@@ -86,9 +86,11 @@ impl View {
         let mut lines = vec![Line::from(title), Line::from(costs)];
         if has_transactions(rates) {
             let [open, committed, conflicts, aborted] = rates.transactions;
+            let [waits, longest_ns] = rates.lock_waits;
+            let longest_ms = longest_ns as f64 / 1e6;
             lines.push(Line::from(format!(
                 "transactions {open} open  {committed} committed  {conflicts} conflicts  \
-                 {aborted} aborted"
+                 {aborted} aborted  {waits} waits to {longest_ms:.1} ms"
             )));
         }
         lines
@@ -262,6 +264,7 @@ mod tests {
             "state": {"read_only": 0},
             "transactions": {
                 "open": 1, "committed": 20, "conflicts": 3, "aborted": 4, "refused": 5,
+                "locks": {"waits": 6, "longest_wait_ns": 7_500_000},
             },
             "written_by_cause": {"data": 3 << 20, "summaries": 1 << 20},
             "read_by_cause": {"cleaner": 0},
@@ -293,7 +296,7 @@ mod tests {
             "write cost 1.25 (now 4.00)  overall 2.50  amplification 1.75 (now 3.00)",
             "3.0M  75.0 % #########",
             "2 us / 2 us / 2 us",
-            "transactions 1 open  20 committed  3 conflicts  9 aborted",
+            "transactions 1 open  20 committed  3 conflicts  9 aborted  6 waits to 7.5 ms",
             "debt 17 segments",
             "begins below 8, ends at 20",
             "8 segments, 2 a cell: utilisation",

@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 71] = [
+pub const METRICS: [Metric; 77] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -229,6 +229,36 @@ pub const METRICS: [Metric; 71] = [
         "transactions.aborted",
         "transactions_aborted_total",
         "Transactions that ended without a commit.",
+    ),
+    counter(
+        "transactions.locks.granted",
+        "transactions_locks_granted_total",
+        "Locks granted to transactions and to users of protected files.",
+    ),
+    gauge(
+        "transactions.locks.waiting",
+        "transactions_locks_waiting",
+        "Requests for locks that wait.",
+    ),
+    counter(
+        "transactions.locks.waits",
+        "transactions_locks_waits_total",
+        "Requests for locks that had to wait.",
+    ),
+    counter(
+        "transactions.locks.deadlocks",
+        "transactions_locks_deadlocks_total",
+        "Requests for locks that failed to end a deadlock.",
+    ),
+    counter(
+        "transactions.locks.timeouts",
+        "transactions_locks_timeouts_total",
+        "Requests for locks that waited too long.",
+    ),
+    gauge(
+        "transactions.locks.longest_wait_ns",
+        "transactions_locks_longest_wait_seconds",
+        "The longest wait for a lock, whether it is over or not.",
     ),
     counter(
         "virtual_log.transactions",
