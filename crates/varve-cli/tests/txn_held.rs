@@ -292,7 +292,10 @@ fn what_cannot_be_is_refused_with_its_reason() {
     }
     let mount = Mount::new("64M");
     varve(["txn", "begin", "/"]).expect(125, "not on a mounted Varve volume");
-    varve(["txn", "begin", &mount.dir, "--idle", "0"]).expect(2, "above 0");
+    for time in ["0", "-1", "1e300", "NaN"] {
+        let idle = format!("--idle={time}");
+        varve(["txn", "begin", &mount.dir, &idle]).expect(2, "above 0");
+    }
     varve(["txn", "run", "--id", "x", &mount.dir, "--", "true"]).expect(2, "cannot be used with");
     varve(["txn", "run", "--id", "x", "--retries", "1", "--", "true"])
         .expect(2, "cannot be used with");

@@ -95,7 +95,10 @@ fn how_held(one: &Value) -> String {
     let Some(name) = one["held"].as_str() else {
         return String::new();
     };
-    let inside = one["inside"].as_array().map_or(&[][..], Vec::as_slice);
+    let Some(inside) = one["inside"].as_array() else {
+        // Another user's holder tells only him.
+        return format!("; held as {name}");
+    };
     let inside: Vec<&str> = inside.iter().filter_map(Value::as_str).collect();
     let within = match &inside[..] {
         [] => "nobody in it".into(),

@@ -29,6 +29,8 @@ const NOT_FOUND: u8 = 127;
 
 /// How long what was killed may take to end.
 const KILLING: Duration = Duration::from_secs(10);
+/// The longest time that can be asked for: a clock cannot show all that a number can.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 /// The first pause before another attempt, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
@@ -96,8 +98,8 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds: f64 = text.parse().map_err(|_| "it is a number of seconds")?;
     Duration::try_from_secs_f64(seconds)
         .ok()
-        .filter(|time| !time.is_zero())
-        .ok_or_else(|| "it is a number of seconds above 0".into())
+        .filter(|time| !time.is_zero() && *time <= LONGEST)
+        .ok_or_else(|| "it is a number of seconds above 0, and of a year at most".into())
 }
 
 /// What became of the command in one attempt.
