@@ -5,7 +5,8 @@
 #
 # scripts/bench-instructions.sh COMMIT [DIRECTORY]: a line for each operation, counts
 # of one operation there and here, and the ratio. DIRECTORY, for the older version and
-# what is built and counted, is made, and removed again. Needs valgrind.
+# what is built and counted, is made, and removed again. Needs valgrind and a C
+# compiler. An empty count ends it: then callgrind saw no such function.
 set -eu
 cd "$(dirname "$0")/.."
 commit=$1 directory=${2:-$(mktemp -d)}
@@ -33,17 +34,20 @@ EOF
     (cd "$directory/$1" && CARGO_TARGET_DIR="$directory/target" cargo build -q --release)
     mv "$directory/target/release/operation-cost" "$directory/$1/"
 }
+cc -o "$directory/without-auxv" scripts/without-auxv.c
 build here "$PWD"
 build there "$directory/older"
 # Instructions within a function, with all that it calls, of one of its 2,000 turns.
 count() {
-    valgrind --tool=callgrind --collect-atstart=no --toggle-collect="*measured_$2*" \
-        --callgrind-out-file="$directory/out" "$directory/$1/operation-cost" >/dev/null 2>&1
-    awk '/^(summary|totals):/ {print int($2 / 2000); exit}' "$directory/out"
+    "$directory/without-auxv" valgrind --tool=callgrind --collect-atstart=no \
+        --toggle-collect="*measured_$2*" --callgrind-out-file="$directory/out" \
+        "$directory/$1/operation-cost" >/dev/null 2>&1
+    awk '/^(summary|totals):/ && $2 > 0 {print int($2 / 2000); exit}' "$directory/out"
 }
 printf '%-8s %9s %9s  %s\n' operation "$commit" here ratio
 for operation in create write fsync lookup; do
     there=$(count there "$operation") here=$(count here "$operation")
+    [ -n "$there" ] && [ -n "$here" ]
     printf '%-8s %9d %9d  %s\n' "$operation" "$there" "$here" \
         "$(awk "BEGIN {printf \"%.3f\", $here / $there}")"
 done
