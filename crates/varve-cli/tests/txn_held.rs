@@ -31,10 +31,12 @@ fn run(mount: &Mount, id: &str, what: &str) -> Answer {
     Answer::from(script(mount, id, what).output().unwrap())
 }
 
-/// One that has begun when `mark` is there, and waits.
+/// One that has begun when `mark` is there, and waits until it is killed, or let go.
 fn waiting(mount: &Mount, id: &str, mark: &str) -> Child {
     let outside = mount.scratch.text(mark);
-    let what = format!("echo dirty > {mark}; touch {outside}; sleep 1000 & wait");
+    let what = format!(
+        "echo dirty > {mark}; touch {outside}; while [ ! -e {outside}.go ]; do sleep 0.01; done"
+    );
     let mut command = script(mount, id, &what);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap();
@@ -238,6 +240,9 @@ fn a_holder_that_is_killed_is_an_abort() {
     let mut inside = waiting(&mount, &id, "b");
     inside.kill().unwrap();
     inside.wait().unwrap();
+    // What it had started is left behind, in namespaces that keep other mounts in use
+    // where mounts are private.
+    fs::write(mount.scratch.path("b.go"), "").unwrap();
     until("nobody is in it", || {
         list(&mount)[0]["inside"].as_array().unwrap().is_empty()
     });
