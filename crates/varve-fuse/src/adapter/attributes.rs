@@ -65,10 +65,53 @@ impl<L: Layout> Adapter<L> {
         let attr = if set == SetAttr::default() {
             self.fs.getattr(ino)?
         } else {
-            self.fs.setattr(&self.asker(request), ino, &set)?
+            self.set_attributes(&self.asker(request), ino, &set)?
         };
         self.attr(&attr, reply);
         Ok(())
+    }
+
+    fn set_attributes(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
+        match self.is_apart(ino) {
+            true => self.set_apart(caller, ino, set),
+            false => Ok(self.fs.setattr(caller, ino, set)?),
+        }
+    }
+
+    /// Of a file whose content is apart: size and times are set there, the rest here.
+    fn set_apart(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
+        let rights = SetAttr {
+            size: None,
+            atime: None,
+            mtime: None,
+            ..set.clone()
+        };
+        let has_rights = SetAttr {
+            ctime: None,
+            ..rights.clone()
+        } != SetAttr::default();
+        if has_rights {
+            self.fs.setattr(caller, ino, &rights)?;
+        }
+        let content = SetAttr {
+            size: set.size,
+            atime: set.atime,
+            mtime: set.mtime,
+            ctime: set.ctime.filter(|_| !has_rights),
+            ..SetAttr::default()
+        };
+        let there = self.in_content(ino, |at| {
+            match at.discards || content == SetAttr::default() {
+                true => at.tree.getattr(ino),
+                false => at.tree.setattr(caller, ino, &content),
+            }
+        })?;
+        Ok(Attr {
+            size: there.size,
+            atime: there.atime,
+            mtime: there.mtime,
+            ..self.fs.getattr(ino)?
+        })
     }
 
     /// Clears the set-id bits of `ino`, if it has any.

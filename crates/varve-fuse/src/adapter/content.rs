@@ -27,7 +27,8 @@ impl<L: Layout> Adapter<L> {
             let end = read.offset.saturating_add(u64::from(read.size));
             self.direct.note_read(ino, read.offset..end);
         }
-        let got = self.fs.read(ino, read.offset, reply.space(size))?;
+        let space = reply.space(size);
+        let got = self.in_content(ino, |content| content.tree.read(ino, read.offset, space))?;
         reply.extend(got);
         self.counters.read(got);
         Ok(())
@@ -45,12 +46,20 @@ impl<L: Layout> Adapter<L> {
         if direct {
             self.direct.begin(ino);
         }
-        let written = if write.write_flags & WRITE_CACHE != 0 {
-            self.write_held(&caller, ino, write.offset, data, (request, reply))?;
-            data.len()
-        } else {
-            self.fs.write_opened(&caller, ino, write.offset, data)?
-        };
+        let held = write.write_flags & WRITE_CACHE != 0;
+        let written = self.in_content(ino, |content| {
+            if content.discards {
+                return Ok(data.len());
+            }
+            if !held {
+                return Ok(content
+                    .tree
+                    .write_opened(&caller, ino, write.offset, data)?);
+            }
+            let at = (ino, write.offset);
+            self.write_held(content.tree, &caller, at, data, (request, reply))?;
+            Ok::<_, Errno>(data.len())
+        })?;
         self.counters.written(written);
         reply.put(&WriteOut {
             size: written as u32,
@@ -68,7 +77,8 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
-        Ok(self.fs.fsync(inode_of(request), data_only)?)
+        let ino = inode_of(request);
+        Ok(self.in_content(ino, |content| content.tree.fsync(ino, data_only))?)
     }
 
     /// FSYNCDIR: everything, as no other request is sure to say so.
@@ -87,7 +97,10 @@ impl<L: Layout> Adapter<L> {
             self.kill_set_id(&caller, ino)?;
         }
         let (offset, length) = (asked.offset, asked.length);
-        Ok(self.fs.fallocate(&caller, ino, mode, offset, length)?)
+        Ok(self.in_content(ino, |content| {
+            let tree = content.tree;
+            tree.fallocate(&caller, ino, mode, offset, length)
+        })?)
     }
 
     pub(super) fn copy_file_range(
@@ -102,6 +115,10 @@ impl<L: Layout> Adapter<L> {
         }
         let caller = self.asker(request);
         let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
+        if self.is_apart(from) || self.is_apart(to) {
+            // Then the kernel copies, through its pages.
+            return Err(Errno::NOT_SUPPORTED);
+        }
         if caller.uid != 0 {
             self.kill_set_id(&caller, to)?;
         }
