@@ -2,14 +2,14 @@
 //! start of the atomic write.
 
 use crate::support::{mounted::Mount, shell};
-use crate::{ABORT, COMMIT, START, call, mount, open};
+use crate::{ABORT, COMMIT, START, call, mount_with, open};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 const BYTES: u64 = 200_000;
-const STEPS: usize = 400;
+const STEPS: usize = 300;
 
 struct Run<'a> {
     mount: &'a Mount,
@@ -126,7 +126,16 @@ impl Run<'_> {
 fn random_operations_beside_a_model() {
     let seed = std::env::var("VARVE_SEED").map_or_else(|_| rand::random(), |s| s.parse().unwrap());
     eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-cli --test atomic model");
-    let Some(m) = mount() else { return };
+    // Whoever finishes ioctls is another thread at the device.
+    for options in ["atomic", "atomic,nouring"] {
+        beside_a_model(seed, options);
+    }
+}
+
+fn beside_a_model(seed: u64, options: &str) {
+    let Some(m) = mount_with("64M", options) else {
+        return;
+    };
     let mut run = Run {
         file: open(&m.path("f")),
         mount: &m,

@@ -14,7 +14,7 @@ use super::{Adapter, Later, Outcome, inode_of};
 use crate::aside::Aside;
 use crate::askers::{self, Process, process_of};
 use crate::errno::Errno;
-use crate::protocol::{IoctlOut, WRITE_CACHE};
+use crate::protocol::IoctlOut;
 use crate::reply::Reply;
 use crate::request::Request;
 use parking_lot::{Mutex, RwLock};
@@ -97,11 +97,13 @@ pub(super) enum What {
     Closed,
 }
 
-/// The tree that has a file's content.
-pub(super) struct Content<'a, L: Layout> {
-    pub tree: &'a Arc<FileSystem<L>>,
-    /// What is written now is lost, and said to be done.
-    pub discards: bool,
+/// Where a file's content is.
+pub(super) enum Content<'a, L: Layout> {
+    Mounted,
+    /// In this tree. Why a write that the kernel had accepted was refused is noted.
+    Window(&'a FileSystem<L>, &'a Mutex<Option<Errno>>),
+    /// In the mounted tree, and what is written is lost, and said to be done.
+    Discarded,
 }
 
 impl<L: Layout> Windows<L> {
@@ -242,38 +244,29 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
-    /// Does something with the tree that has a file's content.
+    /// Does something with a file's content where it is, and stays until that is done.
     pub(super) fn in_content<R>(&self, ino: InodeNo, work: impl FnOnce(Content<'_, L>) -> R) -> R {
-        let mounted = |discards| Content {
-            tree: &self.fs,
-            discards,
-        };
         let Some(window) = self.windows.of(ino) else {
-            return work(mounted(false));
+            return work(Content::Mounted);
         };
         match &*window.stage.read() {
-            Stage::Open(transaction) => work(Content {
-                tree: transaction.tree(),
-                discards: false,
-            }),
-            Stage::Discarding => work(mounted(true)),
-            Stage::Over => work(mounted(false)),
+            Stage::Open(transaction) => work(Content::Window(transaction.tree(), &window.lost)),
+            Stage::Discarding => work(Content::Discarded),
+            Stage::Over => work(Content::Mounted),
         }
+    }
+
+    /// Does something with the tree that has a file's content.
+    pub(super) fn in_tree<R>(&self, ino: InodeNo, work: impl FnOnce(&FileSystem<L>) -> R) -> R {
+        self.in_content(ino, |content| match content {
+            Content::Window(tree, _) => work(tree),
+            Content::Mounted | Content::Discarded => work(&self.fs),
+        })
     }
 
     /// True if the file's content is, or may come to be, in another tree.
     pub(super) fn is_apart(&self, ino: InodeNo) -> bool {
         self.windows.of(ino).is_some()
-    }
-
-    /// Notes that a request about a window's file failed, if it was a write that
-    /// somebody was told is done.
-    pub(super) fn note_lost_of_window(&self, request: &Request<'_>, errno: Errno) {
-        if let Some(window) = self.windows.of(inode_of(request))
-            && super::told::write_flags(request) & WRITE_CACHE != 0
-        {
-            window.lost.lock().get_or_insert(errno);
-        }
     }
 }
 

@@ -7,12 +7,13 @@
 //! Requests carry no supplementary groups: a set-group-id bit without group
 //! execution, which gives no rights, goes also when one of those matches.
 
+use super::atomic::Content;
 use super::{Adapter, Done, Later, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
+use varve_fs::{Attr, Caller, FileSystem, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(
@@ -100,11 +101,14 @@ impl<L: Layout> Adapter<L> {
             ctime: set.ctime.filter(|_| !has_rights),
             ..SetAttr::default()
         };
-        let there = self.in_content(ino, |at| {
-            match at.discards || content == SetAttr::default() {
-                true => at.tree.getattr(ino),
-                false => at.tree.setattr(caller, ino, &content),
-            }
+        let set = |tree: &FileSystem<L>| match content == SetAttr::default() {
+            true => tree.getattr(ino),
+            false => tree.setattr(caller, ino, &content),
+        };
+        let there = self.in_content(ino, |at| match at {
+            Content::Mounted => set(&self.fs),
+            Content::Window(tree, _) => set(tree),
+            Content::Discarded => self.fs.getattr(ino),
         })?;
         Ok(Attr {
             size: there.size,

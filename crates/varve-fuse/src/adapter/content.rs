@@ -1,5 +1,6 @@
 //! Bytes of files.
 
+use super::atomic::Content;
 use super::{Adapter, Done, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
@@ -9,7 +10,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::Layout;
+use varve_fs::{HeldTimes, Layout};
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -28,7 +29,7 @@ impl<L: Layout> Adapter<L> {
             self.direct.note_read(ino, read.offset..end);
         }
         let space = reply.space(size);
-        let got = self.in_content(ino, |content| content.tree.read(ino, read.offset, space))?;
+        let got = self.in_tree(ino, |tree| tree.read(ino, read.offset, space))?;
         reply.extend(got);
         self.counters.read(got);
         Ok(())
@@ -47,18 +48,24 @@ impl<L: Layout> Adapter<L> {
             self.direct.begin(ino);
         }
         let held = write.write_flags & WRITE_CACHE != 0;
-        let written = self.in_content(ino, |content| {
-            if content.discards {
-                return Ok(data.len());
+        let written = self.in_content(ino, |content| match content {
+            Content::Mounted if held => {
+                self.write_held(&caller, ino, write.offset, data, (request, reply))?;
+                Ok(data.len())
             }
-            if !held {
-                return Ok(content
-                    .tree
-                    .write_opened(&caller, ino, write.offset, data)?);
+            Content::Mounted => Ok(self.fs.write_opened(&caller, ino, write.offset, data)?),
+            Content::Window(tree, lost) if held => {
+                let offset = write.offset;
+                let written = tree.write_held(&caller, ino, offset, data, HeldTimes::HandedOver);
+                if let Err(error) = written {
+                    // Whoever wrote it was told that it is done; who commits is told
+                    // that it is not.
+                    lost.lock().get_or_insert(error.into());
+                }
+                Ok(data.len())
             }
-            let at = (ino, write.offset);
-            self.write_held(content.tree, &caller, at, data, (request, reply))?;
-            Ok::<_, Errno>(data.len())
+            Content::Window(tree, _) => Ok(tree.write_opened(&caller, ino, write.offset, data)?),
+            Content::Discarded => Ok::<_, Errno>(data.len()),
         })?;
         self.counters.written(written);
         reply.put(&WriteOut {
@@ -78,7 +85,7 @@ impl<L: Layout> Adapter<L> {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
         let ino = inode_of(request);
-        Ok(self.in_content(ino, |content| content.tree.fsync(ino, data_only))?)
+        Ok(self.in_tree(ino, |tree| tree.fsync(ino, data_only))?)
     }
 
     /// FSYNCDIR: everything, as no other request is sure to say so.
@@ -97,8 +104,7 @@ impl<L: Layout> Adapter<L> {
             self.kill_set_id(&caller, ino)?;
         }
         let (offset, length) = (asked.offset, asked.length);
-        Ok(self.in_content(ino, |content| {
-            let tree = content.tree;
+        Ok(self.in_tree(ino, |tree| {
             tree.fallocate(&caller, ino, mode, offset, length)
         })?)
     }

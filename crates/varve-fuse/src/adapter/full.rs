@@ -40,7 +40,7 @@ use crate::transport::{Transport, invalidate_attributes};
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Instant;
-use varve_fs::{Caller, Error, FileSystem, HeldTimes, InodeNo, Layout};
+use varve_fs::{Caller, Error, HeldTimes, InodeNo, Layout};
 
 /// Seconds for which attributes may be trusted under write-back: a century.
 pub(super) const TRUST_S: u64 = 100 * 365 * 86_400;
@@ -72,12 +72,12 @@ impl Writers {
 }
 
 impl<L: Layout> Adapter<L> {
-    /// A WRITE out of the write-back cache, to the tree that has the file's content.
+    /// A WRITE out of the write-back cache.
     pub(super) fn write_held(
         &self,
-        tree: &FileSystem<L>,
         caller: &Caller,
-        (ino, offset): (InodeNo, u64),
+        ino: InodeNo,
+        offset: u64,
         data: &[u8],
         (request, reply): (&Request<'_>, &mut Reply),
     ) -> Done {
@@ -86,7 +86,7 @@ impl<L: Layout> Adapter<L> {
             // What maps have changed: the kernel keeps no times.
             false => HeldTimes::Arrival,
         };
-        let held = tree.write_held(caller, ino, offset, data, times);
+        let held = self.fs.write_held(caller, ino, offset, data, times);
         let lost = match &held {
             Ok(held) if !held.used_kept_room => return Ok(()),
             Ok(_) => None,

@@ -198,7 +198,6 @@ impl<L: Layout> Adapter<L> {
             return Outcome::Later(Later::room(request, until));
         }
         self.note_lost(request, errno);
-        self.note_lost_of_window(request, errno);
         // These are answers: the kernel asks in order to hear them.
         let expected = [Errno::NOT_FOUND, Errno::NOT_IMPLEMENTED, Errno::NO_DATA];
         if !expected.contains(&errno) {

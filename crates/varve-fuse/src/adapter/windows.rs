@@ -208,6 +208,7 @@ impl<L: Layout> Adapter<L> {
             *stage = Stage::Discarding;
         }
         let ino = window.ino;
+        self.writers.forget(ino);
         // ENOENT: the kernel holds no pages of it.
         let _ = invalidate_pages(transport, convert::node(ino), 0, 0);
         // A file that has ended meanwhile has nothing to restore.
