@@ -164,12 +164,6 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
-    /// Notes a file whose room has changed while nobody waited. True if somebody has
-    /// to see to it that the kernel is told.
-    pub(super) fn note_late(&self, ino: InodeNo) -> bool {
-        self.late.note(ino)
-    }
-
     /// Has the kernel forget the attributes of all files whose room has changed
     /// while nobody waited. Never call it on a thread that serves requests: some
     /// may be on their way out of the kernel.

@@ -29,7 +29,7 @@ impl<L: Layout> Adapter<L> {
         let ino = convert::inode(nodeid);
         let done = match act.what {
             What::Start => self.start(ino, act.thread, transport),
-            What::Commit => self.commit_window(ino, act.thread, transport, reply),
+            What::Commit => self.commit_window(ino, act.thread, transport),
             What::Abort | What::Closed => {
                 if let Some(window) = self.windows.of(ino) {
                     let _turn = window.turn.lock();
@@ -137,7 +137,6 @@ impl<L: Layout> Adapter<L> {
         ino: InodeNo,
         thread: u32,
         transport: &dyn Transport,
-        reply: &mut Reply,
     ) -> Result<(), Errno> {
         let Some(window) = self.windows.of(ino) else {
             return self.sync_file(ino, thread);
@@ -159,8 +158,9 @@ impl<L: Layout> Adapter<L> {
         };
         self.windows.leave(&window);
         drop(turn);
-        if sectors(self.fs.getattr(ino)) != before && self.note_late(ino) {
-            reply.tell_late();
+        if sectors(self.fs.getattr(ino)) != before {
+            // Whoever asks for the ioctl holds the inode.
+            self.outdate(convert::node(ino), transport);
         }
         Ok(ticket.wait()?)
     }
@@ -221,7 +221,6 @@ impl<L: Layout> Adapter<L> {
             tracing::warn!(ino, ?errno, "the kernel keeps the size of an aborted write");
         }
         *window.stage.write() = Stage::Over;
-        self.windows.leave(window);
         // The kernel had not told us the time, maybe: now it does.
         if let Some(&modified) = window.modified.get() {
             let set = self.aside(move |files| match files.get(&ino.0) {
@@ -233,6 +232,8 @@ impl<L: Layout> Adapter<L> {
             }
         }
         self.close(ino);
+        // Last: the next window's descriptor is opened after this one's is closed.
+        self.windows.leave(window);
     }
 
     /// A commit without a start.
