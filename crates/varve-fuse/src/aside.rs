@@ -18,8 +18,7 @@ pub(crate) type Files = HashMap<u64, File>;
 
 type Job = Box<dyn FnOnce(&mut Files) + Send>;
 
-/// See the module's head. The thread starts with the first job, and ends after this
-/// has gone.
+/// See the module's head. The thread ends after this has gone.
 #[derive(Default)]
 pub(crate) struct Aside {
     thread: OnceLock<Thread>,
@@ -53,6 +52,15 @@ impl Aside {
     pub fn begin(&self, job: impl FnOnce(&mut Files) + Send + 'static) -> io::Result<()> {
         let sent = self.thread()?.jobs.send(Box::new(job));
         sent.map_err(|_| io::Error::other("the thread for the own mount has ended"))
+    }
+
+    /// Starts the thread before it is needed. Leaving descriptors closes copies of them,
+    /// which a mount of which this process has files open hears of.
+    ///
+    /// # Errors
+    /// If it cannot be started.
+    pub fn start(&self) -> io::Result<()> {
+        self.thread().map(|_| ())
     }
 
     /// True if a request with this process number comes from the thread.

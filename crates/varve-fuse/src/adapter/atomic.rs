@@ -169,6 +169,12 @@ impl<L: Layout> Adapter<L> {
 
     /// Where the mount is, once it is.
     pub(crate) fn is_mounted_at(&self, mountpoint: &Path) {
+        if !self.windows.offered {
+            return;
+        }
+        if let Err(error) = self.windows.aside.start() {
+            tracing::debug!(%error, "no thread for atomic writes yet");
+        }
         if let Some((_, device)) = askers::identity(mountpoint) {
             let _ = self.windows.device.set(device);
         }
