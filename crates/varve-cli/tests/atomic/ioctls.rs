@@ -216,6 +216,9 @@ fn a_close_by_the_owner_ends_it_and_one_by_another_does_not() {
     call(&file, START);
     file.write_all_at(b"lost", 0).unwrap();
     drop(open(&path));
+    // Who does not know yet must not take what follows for a whole.
+    assert_eq!(crate::call::atomic(&file, COMMIT), Err(Errno::CANCELED));
+    call(&file, COMMIT);
     let mut found = [0; 3];
     file.read_exact_at(&mut found, 0).unwrap();
     assert_eq!(&found, b"new");

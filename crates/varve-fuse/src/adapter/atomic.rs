@@ -76,6 +76,9 @@ pub(super) struct Windows<L: Layout> {
 /// See [`Windows`].
 pub(super) struct Table<L: Layout> {
     pub open: HashMap<InodeNo, Arc<Window<L>>>,
+    /// Ended by a close, and their owners have not heard of it: they would take what
+    /// they wrote since for a whole.
+    pub broken: HashMap<InodeNo, Arc<Window<L>>>,
     /// Commits of other views under way: no window is opened.
     pub merging: usize,
 }
@@ -113,6 +116,7 @@ impl<L: Layout> Windows<L> {
             count: AtomicUsize::new(0),
             table: Mutex::new(Table {
                 open: HashMap::new(),
+                broken: HashMap::new(),
                 merging: 0,
             }),
             aside: Aside::default(),
@@ -132,6 +136,19 @@ impl<L: Layout> Windows<L> {
     pub fn enter(&self, table: &mut Table<L>, window: &Arc<Window<L>>) {
         table.open.insert(window.ino, Arc::clone(window));
         self.count.store(table.open.len(), Release);
+    }
+
+    /// Has the owner's next commit fail.
+    pub fn broke(&self, window: &Arc<Window<L>>) {
+        let broken = &mut self.table.lock().broken;
+        broken.retain(|_, window| !window.owner.has_ended());
+        broken.insert(window.ino, Arc::clone(window));
+    }
+
+    /// Its owner hears that a file's window was ended, if one was; who that is.
+    pub fn hears(&self, ino: InodeNo) -> Option<u32> {
+        let broken = self.table.lock().broken.remove(&ino)?;
+        Some(broken.owner.number)
     }
 
     /// Takes a window out that is over.

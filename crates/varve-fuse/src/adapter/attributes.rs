@@ -85,11 +85,11 @@ impl<L: Layout> Adapter<L> {
             size: None,
             atime: None,
             mtime: None,
-            ..set.clone()
+            ..*set
         };
         let has_rights = SetAttr {
             ctime: None,
-            ..rights.clone()
+            ..rights
         } != SetAttr::default();
         if has_rights {
             self.fs.setattr(caller, ino, &rights)?;

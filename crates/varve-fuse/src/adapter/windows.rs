@@ -30,10 +30,14 @@ impl<L: Layout> Adapter<L> {
         let done = match act.what {
             What::Start => self.start(ino, act.thread, transport),
             What::Commit => self.commit_window(ino, act.thread, transport),
-            What::Abort | What::Closed => {
-                if let Some(window) = self.windows.of(ino) {
-                    let _turn = window.turn.lock();
-                    self.abandon(&window, act.thread, transport);
+            What::Abort => {
+                self.windows.hears(ino);
+                self.abandon_window(ino, act.thread, transport);
+                Ok(())
+            }
+            What::Closed => {
+                if let Some(window) = self.abandon_window(ino, act.thread, transport) {
+                    self.windows.broke(&window);
                 }
                 Ok(())
             }
@@ -72,6 +76,7 @@ impl<L: Layout> Adapter<L> {
             // Its owner has ended, and nobody heard of it.
             self.abandon(&other, thread, transport);
         }
+        self.windows.hears(ino);
         let opened = match self.fs.file_flags(ino).map(|flags| flags.protected) {
             // It is locked for transactions, and would be by the window against all.
             Ok(true) => Err(Errno::INVALID),
@@ -139,12 +144,12 @@ impl<L: Layout> Adapter<L> {
         transport: &dyn Transport,
     ) -> Result<(), Errno> {
         let Some(window) = self.windows.of(ino) else {
-            return self.sync_file(ino, thread);
+            return self.commit_none(ino, thread);
         };
         let turn = window.turn.lock();
         if !matches!(&*window.stage.read(), Stage::Open(_)) {
             drop(turn);
-            return self.sync_file(ino, thread); // somebody else has just ended it
+            return self.commit_none(ino, thread); // somebody else has just ended it
         }
         let sectors = |attr: varve_fs::Result<Attr>| attr.map_or(0, |attr| attr.sectors);
         let before = sectors(self.fs.getattr(ino));
@@ -197,6 +202,20 @@ impl<L: Layout> Adapter<L> {
         }
     }
 
+    /// Ends the window of a file, if it has one that is open.
+    fn abandon_window(
+        &self,
+        ino: InodeNo,
+        thread: u32,
+        transport: &dyn Transport,
+    ) -> Option<Arc<Window<L>>> {
+        let window = self.windows.of(ino)?;
+        let _turn = window.turn.lock();
+        let was_open = matches!(&*window.stage.read(), Stage::Open(_));
+        self.abandon(&window, thread, transport);
+        was_open.then(|| Arc::clone(&window))
+    }
+
     /// Ends a window so that nothing of it remains, in the kernel neither. Its turn is
     /// held. Does nothing if it has ended.
     fn abandon(&self, window: &Window<L>, thread: u32, transport: &dyn Transport) {
@@ -237,7 +256,15 @@ impl<L: Layout> Adapter<L> {
     }
 
     /// A commit without a start.
-    fn sync_file(&self, ino: InodeNo, thread: u32) -> Result<(), Errno> {
+    ///
+    /// # Errors
+    /// ECANCELED if there was one, and the asker has closed the file since.
+    fn commit_none(&self, ino: InodeNo, thread: u32) -> Result<(), Errno> {
+        if let Some(owner) = self.windows.hears(ino)
+            && askers::process_of(thread) == Some(owner)
+        {
+            return Err(Errno(libc::ECANCELED));
+        }
         let device = self.device();
         self.aside(move |_| askers::open_anew(thread, ino.0, device)?.sync_all())
     }
