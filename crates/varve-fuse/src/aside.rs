@@ -75,7 +75,7 @@ impl Aside {
         let (jobs, queue) = channel::<Job>();
         let (say, said) = channel();
         Builder::new().name("varve-aside".into()).spawn(move || {
-            let left = sys::leave_descriptors();
+            let left = sys::leave_descriptors().and_then(|()| leave_streams());
             let id = rustix::thread::gettid().as_raw_nonzero().get() as u32;
             let serves = left.is_ok();
             let _ = say.send(left.map(|()| id));
@@ -88,6 +88,15 @@ impl Aside {
         // Of two that start one at once, one keeps it; the other's ends.
         Ok(self.thread.get_or_init(|| Thread { jobs, id }))
     }
+}
+
+/// The streams are copies, too: whoever waits for a server in the background to close
+/// them would wait for ever. Nothing else gets their numbers.
+fn leave_streams() -> io::Result<()> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    Ok(rustix::stdio::dup2_stderr(&null)?)
 }
 
 #[cfg(test)]
