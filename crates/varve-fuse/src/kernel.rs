@@ -4,7 +4,7 @@
 //! Everything here makes the kernel wait for requests of its own: never call it on
 //! a thread that serves.
 
-use crate::adapter::Adapter;
+use crate::adapter::{Adapter, NoWindows};
 use crate::apart;
 use crate::transport::{DevFuse, Transport, invalidate_entry, invalidate_pages};
 use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, Timespec, Timestamps, UTIME_OMIT};
@@ -43,6 +43,15 @@ impl<L: Layout> Kernel<L> {
             let root = rustix::fs::open(root, flags, Mode::empty())?;
             Ok(rustix::fs::syncfs(root)?)
         })
+    }
+
+    /// For a commit that changes these files: none of them is being written
+    /// atomically, and none begins to be while the answer is kept.
+    ///
+    /// # Errors
+    /// The one that is.
+    pub fn no_windows(&self, files: &[InodeNo]) -> Result<NoWindows<'_, L>, InodeNo> {
+        self.adapter.keep_windows_shut(files)
     }
 
     /// Has it write back what it holds of these files, and drop it. True if it

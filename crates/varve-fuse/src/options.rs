@@ -45,6 +45,10 @@ pub struct MountOptions {
     /// each last close. On volumes with such files it is so in any case.
     /// Default off.
     pub ask_opens: bool,
+    /// Files can be written atomically, by the ioctls of F2FS, where the kernel holds
+    /// writes back. It tells of each close of a file then, which costs a request.
+    /// Default off.
+    pub atomic: bool,
     /// Let the mount be mounted elsewhere with other owners (idmapped mounts),
     /// where the kernel can: Linux 6.12. Who asks for an ioctl from another PID
     /// namespace is nobody then. Default off.
@@ -95,6 +99,7 @@ impl Default for MountOptions {
             acl: false,
             extended_attributes: true,
             ask_opens: false,
+            atomic: false,
             idmap: false,
             trust_s: 3600,
             threads_max: (4 * processors).clamp(4, 16),
@@ -128,6 +133,7 @@ impl MountOptions {
             "uring" | "nouring" => self.uring = option == "uring",
             "acl" | "noacl" => self.acl = option == "acl",
             "chattr" | "nochattr" => self.ask_opens = option == "chattr",
+            "atomic" | "noatomic" => self.atomic = option == "atomic",
             "idmap" | "noidmap" => self.idmap = option == "idmap",
             "order=strict" => self.strict_order = true,
             // Always so: the kernel checks permissions.

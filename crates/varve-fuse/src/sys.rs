@@ -8,7 +8,7 @@ use rustix::ioctl::{Updater, ioctl};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 /// Fetches the statistics of the mount whose root `directory` is open on.
 pub(crate) fn statistics_ioctl(directory: impl AsFd) -> io::Result<Box<[u8; STATISTICS_BYTES]>> {
@@ -49,6 +49,19 @@ pub(crate) fn exchange_ioctl(
         ioctl(directory, request)?;
     }
     Ok(())
+}
+
+/// Has the kernel write back the pages that it holds of a file, and waits. Neither
+/// times nor durability are asked for.
+pub(crate) fn write_back(file: impl AsFd) -> io::Result<()> {
+    let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+        | libc::SYNC_FILE_RANGE_WRITE
+        | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: a descriptor that is open, and integers.
+    match unsafe { libc::sync_file_range(file.as_fd().as_raw_fd(), 0, 0, flags) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Gives this thread descriptors of its own: the standard streams, and no

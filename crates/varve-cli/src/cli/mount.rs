@@ -233,6 +233,11 @@ impl Mount {
             }
             // Nothing is cleaned.
             Tree::VirtualLog(fs) => {
+                if mount.atomic {
+                    volume.close()?;
+                    let text = "`-o atomic` needs transactions, which only the segmented log has";
+                    return Err(Failure::new(USAGE, text));
+                }
                 let counted = Arc::clone(&fs);
                 mount.statistics = Some(Arc::new(move || {
                     stats::describe_virtual_log(&counted).to_string()

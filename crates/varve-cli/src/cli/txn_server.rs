@@ -289,6 +289,7 @@ impl Transactions {
         let transaction = begun.map_err(|error| error.to_string())?;
         let options = MountOptions {
             note_names: true,
+            atomic: false,
             statistics: None,
             ioctl: Some(no_answers()),
             ..options.clone()
@@ -374,7 +375,16 @@ impl Transactions {
             return json!({"refused": format!("a write came to nothing: {why}")});
         }
         let (base, _) = self.mount.get().expect("it began on a mount");
-        base.write_back(&transaction.changed().files);
+        let files = transaction.changed().files;
+        let _shut = match base.no_windows(&files) {
+            Ok(shut) => shut,
+            Err(ino) => {
+                let path = adapter.path_of(ino).unwrap_or_default();
+                let path = path.display();
+                return json!({"conflict": format!("a program is writing {path} atomically")});
+            }
+        };
+        base.write_back(&files);
         let ticket = match transaction.commit_async() {
             Ok(ticket) => ticket,
             Err(Error::Conflict(conflict)) => {

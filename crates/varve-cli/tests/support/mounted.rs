@@ -34,6 +34,8 @@ pub struct Mount {
     pub image: String,
     pub dir: String,
     pub scratch: Scratch,
+    /// Those of `-o`.
+    options: String,
     /// Dropped when the test is over.
     over: Option<Sender<()>>,
 }
@@ -47,12 +49,18 @@ impl Mount {
 
     /// Mounts a volume that has been made.
     pub fn of(scratch: Scratch, image: String) -> Self {
+        Mount::with_options(scratch, image, "cache=64M")
+    }
+
+    /// Mounts it with these options of `-o`, then and later.
+    pub fn with_options(scratch: Scratch, image: String, options: &str) -> Self {
         fs::create_dir(scratch.path("mnt")).unwrap();
         let (over, is_over) = channel();
         let mount = Mount {
             image,
             dir: scratch.text("mnt"),
             scratch,
+            options: options.to_owned(),
             over: Some(over),
         };
         mount.mount();
@@ -62,7 +70,7 @@ impl Mount {
     }
 
     pub fn mount(&self) {
-        self.mount_with(&["--cache", "64M"]);
+        self.mount_with(&["-o", &self.options]);
     }
 
     /// Mounts it with these options. The server's log is shown if the test fails.

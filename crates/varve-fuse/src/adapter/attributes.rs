@@ -7,12 +7,13 @@
 //! Requests carry no supplementary groups: a set-group-id bit without group
 //! execution, which gives no rights, goes also when one of those matches.
 
+use super::atomic::Content;
 use super::{Adapter, Done, Later, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{AttrOut, GETATTR_FH, GetattrIn, SetattrIn, StatfsOut, StatxIn, fattr};
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::{Attr, Caller, InodeNo, Layout, SetAttr, SetTime};
+use varve_fs::{Attr, Caller, FileSystem, InodeNo, Layout, SetAttr, SetTime};
 
 impl<L: Layout> Adapter<L> {
     pub(super) fn getattr(
@@ -65,10 +66,56 @@ impl<L: Layout> Adapter<L> {
         let attr = if set == SetAttr::default() {
             self.fs.getattr(ino)?
         } else {
-            self.fs.setattr(&self.asker(request), ino, &set)?
+            self.set_attributes(&self.asker(request), ino, &set)?
         };
         self.attr(&attr, reply);
         Ok(())
+    }
+
+    fn set_attributes(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
+        match self.is_apart(ino) {
+            true => self.set_apart(caller, ino, set),
+            false => Ok(self.fs.setattr(caller, ino, set)?),
+        }
+    }
+
+    /// Of a file whose content is apart: size and times are set there, the rest here.
+    fn set_apart(&self, caller: &Caller, ino: InodeNo, set: &SetAttr) -> Result<Attr, Errno> {
+        let rights = SetAttr {
+            size: None,
+            atime: None,
+            mtime: None,
+            ..*set
+        };
+        let has_rights = SetAttr {
+            ctime: None,
+            ..rights
+        } != SetAttr::default();
+        if has_rights {
+            self.fs.setattr(caller, ino, &rights)?;
+        }
+        let content = SetAttr {
+            size: set.size,
+            atime: set.atime,
+            mtime: set.mtime,
+            ctime: set.ctime.filter(|_| !has_rights),
+            ..SetAttr::default()
+        };
+        let set = |tree: &FileSystem<L>| match content == SetAttr::default() {
+            true => tree.getattr(ino),
+            false => tree.setattr(caller, ino, &content),
+        };
+        let there = self.in_content(ino, |at| match at {
+            Content::Mounted => set(&self.fs),
+            Content::Window(tree, _) => set(tree),
+            Content::Discarded => self.fs.getattr(ino),
+        })?;
+        Ok(Attr {
+            size: there.size,
+            atime: there.atime,
+            mtime: there.mtime,
+            ..self.fs.getattr(ino)?
+        })
     }
 
     /// Clears the set-id bits of `ino`, if it has any.

@@ -1,5 +1,6 @@
 //! Bytes of files.
 
+use super::atomic::Content;
 use super::{Adapter, Done, Outcome, convert, inode_of};
 use crate::errno::Errno;
 use crate::protocol::{
@@ -9,7 +10,7 @@ use crate::protocol::{
 };
 use crate::reply::Reply;
 use crate::request::Request;
-use varve_fs::Layout;
+use varve_fs::{HeldTimes, Layout};
 
 /// Most bytes one copy request copies; the kernel's caller asks again. It
 /// bounds how long a copy holds a thread, and fits the older reply's 32 bits.
@@ -27,7 +28,8 @@ impl<L: Layout> Adapter<L> {
             let end = read.offset.saturating_add(u64::from(read.size));
             self.direct.note_read(ino, read.offset..end);
         }
-        let got = self.fs.read(ino, read.offset, reply.space(size))?;
+        let space = reply.space(size);
+        let got = self.in_tree(ino, |tree| tree.read(ino, read.offset, space))?;
         reply.extend(got);
         self.counters.read(got);
         Ok(())
@@ -45,12 +47,26 @@ impl<L: Layout> Adapter<L> {
         if direct {
             self.direct.begin(ino);
         }
-        let written = if write.write_flags & WRITE_CACHE != 0 {
-            self.write_held(&caller, ino, write.offset, data, (request, reply))?;
-            data.len()
-        } else {
-            self.fs.write_opened(&caller, ino, write.offset, data)?
-        };
+        let held = write.write_flags & WRITE_CACHE != 0;
+        let written = self.in_content(ino, |content| match content {
+            Content::Mounted if held => {
+                self.write_held(&caller, ino, write.offset, data, (request, reply))?;
+                Ok(data.len())
+            }
+            Content::Mounted => Ok(self.fs.write_opened(&caller, ino, write.offset, data)?),
+            Content::Window(tree, lost) if held => {
+                let offset = write.offset;
+                let written = tree.write_held(&caller, ino, offset, data, HeldTimes::HandedOver);
+                if let Err(error) = written {
+                    // Whoever wrote it was told that it is done; who commits is told
+                    // that it is not.
+                    lost.lock().get_or_insert(error.into());
+                }
+                Ok(data.len())
+            }
+            Content::Window(tree, _) => Ok(tree.write_opened(&caller, ino, write.offset, data)?),
+            Content::Discarded => Ok::<_, Errno>(data.len()),
+        })?;
         self.counters.written(written);
         reply.put(&WriteOut {
             size: written as u32,
@@ -68,7 +84,8 @@ impl<L: Layout> Adapter<L> {
     pub(super) fn fsync(&self, request: &Request<'_>) -> Done {
         let fsync: FsyncIn = request.arguments().take()?;
         let data_only = fsync.fsync_flags & FSYNC_DATA_ONLY != 0;
-        Ok(self.fs.fsync(inode_of(request), data_only)?)
+        let ino = inode_of(request);
+        Ok(self.in_tree(ino, |tree| tree.fsync(ino, data_only))?)
     }
 
     /// FSYNCDIR: everything, as no other request is sure to say so.
@@ -87,7 +104,9 @@ impl<L: Layout> Adapter<L> {
             self.kill_set_id(&caller, ino)?;
         }
         let (offset, length) = (asked.offset, asked.length);
-        Ok(self.fs.fallocate(&caller, ino, mode, offset, length)?)
+        Ok(self.in_tree(ino, |tree| {
+            tree.fallocate(&caller, ino, mode, offset, length)
+        })?)
     }
 
     pub(super) fn copy_file_range(
@@ -102,6 +121,10 @@ impl<L: Layout> Adapter<L> {
         }
         let caller = self.asker(request);
         let (from, to) = (inode_of(request), convert::inode(copy.nodeid_out));
+        if self.is_apart(from) || self.is_apart(to) {
+            // Then the kernel copies, through its pages.
+            return Err(Errno::NOT_SUPPORTED);
+        }
         if caller.uid != 0 {
             self.kill_set_id(&caller, to)?;
         }

@@ -1,6 +1,7 @@
 //! What is answered later: what makes the kernel give up pages, and so wait for
 //! requests of its own, and what waits for room.
 
+use super::atomic::Act;
 use super::direct::Outdated;
 use super::file_flags::Setting;
 use super::{Adapter, Outcome, Seek};
@@ -32,6 +33,8 @@ enum Work {
     Seek(Seek),
     /// Flags that want the file's dirty pages to have come in.
     Flags(Setting),
+    /// An atomic write that begins or ends.
+    Window(Act),
     /// A direct write is done but for pages that it has outdated.
     DropPages {
         outdated: Outdated,
@@ -71,6 +74,14 @@ impl Later {
             unique,
             nodeid,
             work: Work::Flags(setting),
+        }
+    }
+
+    pub(super) fn window(unique: u64, nodeid: u64, act: Act) -> Self {
+        Later {
+            unique,
+            nodeid,
+            work: Work::Window(act),
         }
     }
 
@@ -140,7 +151,9 @@ impl Later {
                 *answered = true;
                 Ok(answer)
             }
-            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) => Err(Errno(libc::EAGAIN)),
+            Work::Seek(_) | Work::Room { .. } | Work::Flags(_) | Work::Window(_) => {
+                Err(Errno(libc::EAGAIN))
+            }
         }
     }
 }
@@ -153,6 +166,7 @@ impl<L: Layout> Adapter<L> {
         match &later.work {
             Work::Seek(seek) => self.finish_seek(later.nodeid, seek, transport, reply),
             Work::Flags(setting) => self.finish_flags(later.nodeid, setting, transport, reply),
+            Work::Window(act) => self.finish_window(later.nodeid, act, transport, reply),
             Work::DropPages {
                 outdated,
                 answer,

@@ -11,6 +11,7 @@
 //! follows it, the inode can therefore not go away.
 
 mod asker;
+mod atomic;
 mod attributes;
 mod content;
 mod convert;
@@ -26,8 +27,10 @@ mod names;
 mod removals;
 mod seek;
 mod told;
+mod windows;
 mod xattrs;
 
+pub use atomic::NoWindows;
 pub use later::Later;
 pub use told::LATE;
 
@@ -83,6 +86,7 @@ pub struct Adapter<L: Layout> {
     removals: Removals,
     late: told::Late,
     found: Option<found::Found>,
+    windows: atomic::Windows<L>,
     counters: RequestCounters,
     statistics: Option<StatisticsSource>,
     ioctl: Option<IoctlHandler>,
@@ -121,6 +125,7 @@ impl<L: Layout> Adapter<L> {
             direct: direct::DirectWrites::default(),
             removals: Removals::new(),
             late: told::Late::default(),
+            windows: atomic::Windows::new(options.atomic && options.write_back()),
             found: options.note_names.then(found::Found::default),
             counters: RequestCounters::new(),
             statistics: options.statistics.clone(),
@@ -224,6 +229,7 @@ impl<L: Layout> Adapter<L> {
             Opcode::Lseek => return self.seek(request, reply),
             Opcode::Write => return self.write(request, reply),
             Opcode::Ioctl => return self.ioctl(request, reply),
+            Opcode::Flush if self.hears_of_closes() => return Ok(self.closed(request)),
             Opcode::Init => self.init(request, reply)?,
             Opcode::Lookup => self.lookup(request, reply)?,
             Opcode::Getattr => return self.getattr(request, reply),
@@ -262,8 +268,8 @@ impl<L: Layout> Adapter<L> {
             Opcode::Removexattr => self.removexattr(request)?,
             Opcode::Statfs => self.statfs(reply),
             Opcode::Release | Opcode::Releasedir | Opcode::Destroy => {}
-            // ENOSYS makes the kernel stop asking: a flush has nothing to do,
-            // interrupts are not acted on, the kernel keeps locks itself.
+            // ENOSYS makes the kernel stop asking: a flush has nothing to do but to
+            // end atomic writes, interrupts are not acted on, the kernel keeps locks itself.
             Opcode::Flush
             | Opcode::Interrupt
             | Opcode::Access

@@ -39,14 +39,14 @@ impl<L: Layout> Adapter<L> {
         if !self.read_only {
             let ino = inode_of(request);
             let in_data = whence == Whence::Data
-                && matches!(self.fs.seek(ino, offset, whence), Ok(at) if at == offset);
+                && matches!(self.seek_in(ino, offset, whence), Ok(at) if at == offset);
             if !in_data {
                 let (unique, nodeid) = (request.header.unique, request.header.nodeid);
                 let seek = Seek { offset, whence };
                 return Ok(Outcome::Later(Later::seek(unique, nodeid, seek)));
             }
         }
-        let at = self.fs.seek(inode_of(request), offset, whence)?;
+        let at = self.seek_in(inode_of(request), offset, whence)?;
         reply.put(&LseekOut { offset: at });
         Ok(Outcome::Reply)
     }
@@ -87,7 +87,7 @@ impl<L: Layout> Adapter<L> {
         if first != Some(offset) {
             call_in(offset, first);
         }
-        self.fs.seek(ino, offset, Whence::Data)
+        self.seek_in(ino, offset, Whence::Data)
     }
 
     fn find_hole(
@@ -99,7 +99,7 @@ impl<L: Layout> Adapter<L> {
         // Everything before `clean_to` has been called in.
         let mut clean_to = offset;
         for _ in 0..ROUNDS_MAX {
-            let hole = match self.fs.seek(ino, offset, Whence::Hole) {
+            let hole = match self.seek_in(ino, offset, Whence::Hole) {
                 Err(Error::NoData) => offset,
                 other => other?,
             };
@@ -113,12 +113,16 @@ impl<L: Layout> Adapter<L> {
                 None => break,
             }
         }
-        self.fs.seek(ino, offset, Whence::Hole)
+        self.seek_in(ino, offset, Whence::Hole)
+    }
+
+    fn seek_in(&self, ino: InodeNo, offset: u64, whence: Whence) -> varve_fs::Result<u64> {
+        self.in_tree(ino, |tree| tree.seek(ino, offset, whence))
     }
 
     /// The first data at or after `offset` that has reached us.
     fn next_data(&self, ino: InodeNo, offset: u64) -> varve_fs::Result<Option<u64>> {
-        match self.fs.seek(ino, offset, Whence::Data) {
+        match self.seek_in(ino, offset, Whence::Data) {
             Ok(at) => Ok(Some(at)),
             Err(Error::NoData) => Ok(None),
             Err(error) => Err(error),
