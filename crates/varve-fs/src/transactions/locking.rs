@@ -14,6 +14,7 @@ use crate::isolation::{Access, Kind, Locking, Part};
 use crate::layout::Layout;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, State, Vnode};
+use crate::planted::{self, Planted};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use varve_device::sync::atomic::Ordering::SeqCst;
@@ -35,6 +36,7 @@ impl<L: Layout> FileSystem<L> {
         }
         if let Ground::Vnode(below) = &vnode.ground
             && !matches!(part, Part::Name(_) | Part::Names | Part::Place)
+            && !planted::is(Planted::StaleOverlay)
         {
             let mut state = vnode.write();
             refresh(&mut state, &below.read());

@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
+use crate::planted::{self, Planted};
 use crate::types::{FileKind, Timestamp};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -163,7 +164,7 @@ impl<L: Layout> FileSystem<L> {
             self.space.settle(before, theirs.usage());
         }
         merge_attributes(origin, &mine.inode, &mut theirs.inode);
-        theirs.join_epoch |= theirs.has_data();
+        theirs.join_epoch |= theirs.has_data() && !planted::is(Planted::MemberWithoutData);
         self.join(vnode, theirs);
         if links == 0 && origin.nlink > 0 {
             self.merge_end(vnode, theirs, now);
