@@ -34,19 +34,27 @@ impl<L: Layout> FileSystem<L> {
             locking.table.release_all(locking.owner);
             return Err(error);
         }
-        if let Ground::Vnode(below) = &vnode.ground
-            && !matches!(part, Part::Name(_) | Part::Names | Part::Place)
-            && !planted::is(Planted::StaleOverlay)
+        if matches!(part, Part::Name(_) | Part::Names | Part::Place)
+            || planted::is(Planted::StaleOverlay)
         {
-            let mut state = vnode.write();
-            refresh(&mut state, &below.read());
-            if let Part::Content(bytes) = part
-                && locking.subpage
-            {
-                self.rebase_pages(below, &mut state, bytes)?;
-            }
+            return Ok(());
         }
-        Ok(())
+        self.take_anew(vnode, part, locking.subpage)
+    }
+
+    /// Takes a part from the ground again, but for what was changed here. The outermost
+    /// tree first: what a parent has copied of it is as old as a nested one's.
+    fn take_anew(&self, vnode: &Arc<Vnode>, part: &Part<'_>, subpage: bool) -> Result<()> {
+        let (Some(own), Ground::Vnode(below)) = (&self.below, &vnode.ground) else {
+            return Ok(());
+        };
+        own.target.take_anew(below, part, subpage)?;
+        let mut state = vnode.write();
+        refresh(&mut state, &below.read());
+        match part {
+            Part::Content(bytes) if subpage => self.rebase_pages(below, &mut state, bytes),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the locks for a read, by who will write it or will not.

@@ -201,6 +201,7 @@ impl<L: Layout> FileSystem<L> {
         self.space.settle(before, theirs.usage());
         self.reserve_holes(vnode, theirs, &plan.reserved, false, now);
         let before = theirs.usage();
+        hand_spans_on(mine, theirs);
         for (&block, dirty) in &mine.dirty {
             let sectors = plan.sectors_now(block, self.store.sectors_per_block());
             let page = plan.pages.get(&block).unwrap_or(&dirty.data);
@@ -275,6 +276,25 @@ impl<L: Layout> FileSystem<L> {
         self.waits.block_changed(before, after);
         dirty.data = data;
         dirty.flying = false;
+    }
+}
+
+/// In a parent's tree: of the pages that a nested one wrote, as much is the parent's as
+/// was the nested one's. Without: the parent's commit lays the whole page over what
+/// others have committed in the rest of it.
+fn hand_spans_on(mine: &State, theirs: &mut State) {
+    let State { private, dirty, .. } = theirs;
+    let Some(private) = private else { return };
+    for block in mine.dirty.keys() {
+        let is_whole = dirty.contains_key(block) && !private.spans.contains_key(block);
+        match mine.origin().spans.get(block) {
+            Some(spans) if !is_whole => {
+                let all = private.spans.entry(*block).or_default();
+                all.extend(spans.iter().cloned());
+            }
+            Some(_) => {}
+            None => drop(private.spans.remove(block)),
+        }
     }
 }
 

@@ -49,7 +49,7 @@ impl Plan {
     pub fn quick(seed: u64) -> Plan {
         let crate::explorer::Plan { limits, units, .. } = crate::explorer::Plan::quick(seed);
         Plan {
-            steps: 60,
+            steps: 140,
             limits,
             units,
             seed,
