@@ -55,7 +55,7 @@ fn cast(bug: Planted) -> Option<String> {
         | Planted::CommitUnflushed
         | Planted::ReadsUndurable
         | Planted::MemberWithoutData => by_cuts(bug),
-        Planted::NamesUnvalidated => by_threads(bug, Isolation::Serializable, false),
+        Planted::NamesUnvalidated => by_threads(bug, Isolation::Snapshot, false),
         Planted::StaleOverlay => by_threads(bug, Isolation::Locking, true),
         Planted::LocksBeforeMerge | Planted::LocksKept => {
             by_threads(bug, Isolation::Locking, false)

@@ -7,6 +7,7 @@
 //! | a file | the whole file | appending |
 //! | the target of a symbolic link | the name, then the link | another link under the name |
 //! | an attribute of a file | the attribute | setting it |
+//! | a row of names | names until there is none | a link under the next name |
 
 use super::Fs;
 use super::history::Object;
@@ -25,6 +26,8 @@ enum Place {
     File(InodeNo),
     Link(InodeNo, String),
     Attribute(InodeNo),
+    /// Only who finds that the next name is free knows that it is the last.
+    Row(InodeNo, String),
 }
 
 /// The objects of a volume.
@@ -64,6 +67,7 @@ impl Objects {
             places.push(Place::File(file(name)?));
             places.push(Place::Link(home, format!("link-{name}")));
             places.push(Place::Attribute(file(&format!("named-{name}"))?));
+            places.push(Place::Row(home, format!("row-{name}")));
         }
         Ok(Objects { places })
     }
@@ -99,6 +103,17 @@ impl Objects {
                 Err(Error::NotFound) => Ok(Vec::new()),
                 Err(error) => Err(error),
             },
+            Place::Row(home, row) => {
+                let mut numbers = Vec::new();
+                loop {
+                    let name = format!("{row}-{}", numbers.len());
+                    match fs.lookup(&root, *home, name.as_bytes()) {
+                        Ok(found) => numbers.extend(from_text(&fs.readlink(found.ino)?)),
+                        Err(Error::NotFound) => return Ok(numbers),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
             Place::Attribute(ino) => match fs.getxattr(&root, *ino, b"user.list") {
                 Ok(value) => Ok(words(&value)),
                 Err(Error::NoAttribute) => Ok(Vec::new()),
@@ -114,7 +129,10 @@ impl Objects {
 
     /// True if what is read outside of a transaction is read at one moment.
     pub fn is_read_at_once(&self, object: Object) -> bool {
-        !matches!(self.places[object as usize], Place::Link(..))
+        !matches!(
+            self.places[object as usize],
+            Place::Link(..) | Place::Row(..)
+        )
     }
 
     /// Adds a number; `before` is the list as it was read, of those that need it.
@@ -142,6 +160,10 @@ impl Objects {
                     fs.unlink(&root, *home, name.as_bytes())?;
                 }
                 fs.symlink(&root, *home, name.as_bytes(), &to_text(&list))?;
+            }
+            Place::Row(home, row) => {
+                let name = format!("{row}-{}", before.len());
+                fs.symlink(&root, *home, name.as_bytes(), &to_text(&[value]))?;
             }
             Place::Attribute(ino) => {
                 fs.setxattr(&root, *ino, b"user.list", &to_bytes(&list), false, false)?;
