@@ -571,18 +571,26 @@ fn a_nested_one_reads_nothing_that_its_parent_knew_before_the_lock() {
     let fs = real_clock();
     let root = Caller::root();
     let file = fs.t_file("file", b"old");
-    let parent = locking(&fs);
-    // It knows the file, and holds no lock on what is in it.
-    parent.lookup(&root, ROOT, b"file").unwrap();
-    let child = nested(&parent);
-    child.lookup(&root, ROOT, b"file").unwrap();
-    let other = locking(&fs);
+    let patient = TransactionOptions {
+        isolation: Isolation::Locking,
+        timeout: Some(Duration::from_secs(20)),
+        ..TransactionOptions::default()
+    };
+    let begin = || fs.begin_transaction(&patient).unwrap();
+    let (parent, other) = (begin(), begin());
     other.t_write(file, 0, b"longer");
-    let set = |txn: &Fs| txn.setxattr(&root, file, b"user.a", b"1", false, false);
-    set(&other).unwrap();
-    other.commit().unwrap();
+    let set = other.setxattr(&root, file, b"user.a", b"1", false, false);
+    set.unwrap();
+    let child = nested(&parent);
+    std::thread::scope(|scope| {
+        // It copies what it knows of the file, its parent too, and waits for the lock.
+        let attribute = scope.spawn(|| child.getxattr(&root, file, b"user.a"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!attribute.is_finished());
+        other.commit().unwrap();
+        assert_eq!(attribute.join().unwrap().unwrap(), b"1");
+    });
     assert_eq!(child.t_read(file), b"longer");
-    assert_eq!(child.getxattr(&root, file, b"user.a").unwrap(), b"1");
     child.commit().unwrap();
     assert_eq!(parent.t_read(file), b"longer");
     parent.commit().unwrap();
