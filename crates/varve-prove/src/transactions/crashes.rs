@@ -22,6 +22,7 @@ use crate::runner::new_clock;
 use crate::subjects::{Log, clean};
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::time::Duration;
 use varve_device::{CrashExplorer, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice};
 use varve_fs::{Error, Isolation, Ticket, TransactionOptions};
 use varve_lfs::Lfs;
@@ -163,7 +164,8 @@ impl Story {
         self.tell(format!("{at} begins, {isolation:?}"));
         let options = TransactionOptions {
             isolation,
-            timeout: None,
+            // There is one thread: who waits does so in vain.
+            timeout: Some(Duration::from_micros(20)),
             subpage: self.random.once_in(2),
         };
         let txn = self.fs.begin_transaction(&options);
