@@ -614,3 +614,23 @@ fn a_nested_one_that_makes_a_name_has_read_no_other() {
         assert_eq!(names, ["mine", "theirs"], "{isolation:?}");
     }
 }
+
+#[test]
+fn what_a_cut_took_stays_away_when_a_write_by_spans_makes_the_file_longer() {
+    let fs = real_clock();
+    let file = fs.t_file("file", &pattern(15_000, 1));
+    let options = TransactionOptions {
+        isolation: Isolation::Locking,
+        timeout: Some(Duration::from_millis(20)),
+        subpage: true,
+    };
+    let txn = fs.begin_transaction(&options).unwrap();
+    txn.t_truncate(file, 16);
+    txn.t_write(file, 11_974, b"behind");
+    let mut expected = pattern(15_000, 1)[..16].to_vec();
+    expected.resize(11_974, 0);
+    expected.extend(b"behind");
+    assert_eq!(txn.t_read(file), expected);
+    txn.commit().unwrap();
+    assert_eq!(fs.t_read(file), expected);
+}

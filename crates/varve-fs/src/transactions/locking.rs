@@ -109,7 +109,8 @@ impl<L: Layout> FileSystem<L> {
         }
         if locking.subpage {
             let blocks = from >> self.store.block_shift..self.store.blocks_of(end);
-            vnode.write().note_spans(&self.store, blocks, at..end);
+            // From the former end on: the zeros that come before the bytes are its own, too.
+            vnode.write().note_spans(&self.store, blocks, from..end);
         }
         Ok(())
     }

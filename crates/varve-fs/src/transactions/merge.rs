@@ -308,6 +308,9 @@ pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<
             page.resize(end, 0);
         }
         page[start..end].copy_from_slice(&mine[start..end]);
+        // A page that ends before its span has zeros there.
+        let rest = page.len().min(span.end as usize);
+        page[end.max(span.start as usize).min(rest)..rest].fill(0);
     }
     Arc::new(page)
 }
