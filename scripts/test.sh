@@ -51,7 +51,7 @@ done
 step "conformance"
 VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
-cargo test --workspace --features varve-prove/planted --test planted_log --test virtual_log
+cargo test --workspace --features varve-prove/planted --test planted_log --test planted_transactions --test virtual_log
 step "schedules of threads"
 cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle --test schedules
 if [ -d fuzz ]; then

@@ -120,6 +120,22 @@ pub enum Planted {
     /// Between threads: an fsync is content with a capture that began before
     /// it was called.
     EarlierCapture,
+    /// Transactions: a commit is appended as two groups.
+    CommitTorn,
+    /// Transactions: a commit is answered before its flush.
+    CommitUnflushed,
+    /// Transactions: one that only read is answered before what it read is durable.
+    ReadsUndurable,
+    /// Transactions: files join the epoch without the data that came with the commit.
+    MemberWithoutData,
+    /// Transactions: what was copied before a lock was granted is not taken anew.
+    StaleOverlay,
+    /// Transactions: locks are given up before the merge.
+    LocksBeforeMerge,
+    /// Transactions: names that others led elsewhere are no conflict.
+    NamesUnvalidated,
+    /// Transactions: the locks of one that has ended are not given up.
+    LocksKept,
 }
 
 impl Planted {
@@ -128,6 +144,18 @@ impl Planted {
         Planted::ChangesForgotten,
         Planted::MetadataNotHeld,
         Planted::ChangesOneByOne,
+    ];
+
+    /// Those of transactions.
+    pub const OF_TRANSACTIONS: [Planted; 8] = [
+        Planted::CommitTorn,
+        Planted::CommitUnflushed,
+        Planted::ReadsUndurable,
+        Planted::MemberWithoutData,
+        Planted::StaleOverlay,
+        Planted::LocksBeforeMerge,
+        Planted::NamesUnvalidated,
+        Planted::LocksKept,
     ];
 
     /// Every other one.

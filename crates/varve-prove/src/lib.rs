@@ -19,6 +19,7 @@
 //! | [`space`] | volumes of any layout filled with anything, and emptied in any order |
 //! | [`resized`] | another size and another name, cut short everywhere |
 //! | [`traces`] | stories that catch a missing rule |
+//! | [`transactions`] | histories that are judged, commits that are cut short, full volumes |
 //! | [`leftover`] | what one life left torn and the next completes |
 //! | [`lost`] | a durable partial that is lost, each in turn |
 //! | [`crafted`] | partial segments that describe more than they hold |
@@ -71,6 +72,7 @@ pub mod subjects;
 pub mod switch;
 pub mod toy;
 pub mod traces;
+pub mod transactions;
 pub mod tree;
 pub mod variants;
 pub mod virtual_log;

@@ -2,7 +2,7 @@
 //!
 //! A row does round after round for as long as it may. What a round does is
 //! decided by the seed and the round's number, so that a failure is repeated
-//! by naming both; only `applications` also depends on threads and the kernel.
+//! by naming both; only `applications` and `histories` also depend on threads.
 //! The tests run the same code at a fixed size; rows that cannot be run from
 //! here are named with the command that does.
 
@@ -33,7 +33,7 @@ pub struct Row {
 pub type Round = fn(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>;
 
 /// Every row, in the order of the table.
-pub const ROWS: [Row; 15] = [
+pub const ROWS: [Row; 18] = [
     Row {
         name: "crash-states",
         about: "power cuts at every write and flush of random workloads; unflushed writes \
@@ -120,6 +120,28 @@ pub const ROWS: [Row; 15] = [
         unit: "operations",
         command: "cargo test --release -p varve-prove --test reference",
         round: Some(rounds::model),
+    },
+    Row {
+        name: "transactions",
+        about: "power cuts at every write of commits of every kind, several in a group",
+        unit: "states",
+        command: "cargo test --release -p varve-prove --test transactions whole_or_absent",
+        round: Some(rounds::transactions),
+    },
+    Row {
+        name: "histories",
+        about: "transactions in threads; dependencies between what they read and wrote \
+                are searched for circles",
+        unit: "transactions",
+        command: "cargo test --release -p varve-prove --test transactions in_threads",
+        round: Some(rounds::histories),
+    },
+    Row {
+        name: "transactions-full",
+        about: "transactions on volumes without room: refused as a whole, or they only remove",
+        unit: "transactions",
+        command: "cargo test --release -p varve-prove --test transactions full",
+        round: Some(rounds::transactions_full),
     },
     Row {
         name: "planted-bugs",
@@ -210,8 +232,8 @@ mod tests {
             if matches!(row.name, "nested" | "traces" | "images") {
                 continue; // too long for a test that proves little more
             }
-            if row.name == "applications" {
-                continue; // the kernel decides, too
+            if matches!(row.name, "applications" | "histories") {
+                continue; // threads decide, too
             }
             let run = || row.run(7, Extent::Round(1), &mut |_| {}).unwrap();
             let (first, second) = (run(), run());

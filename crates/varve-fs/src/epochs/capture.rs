@@ -478,6 +478,12 @@ fn torn_off(items: &mut Vec<Item>) -> Option<Vec<Item>> {
             .iter()
             .position(|item| matches!(item, Item::Inode(_)))?;
         items.drain(..=image).collect()
+    } else if planted::is(Planted::CommitTorn) {
+        let images = items.iter().enumerate();
+        let mut images = images.filter(|(_, item)| matches!(item, Item::Inode(_)));
+        let count = images.clone().count();
+        let (at, _) = images.nth((count / 2).checked_sub(1)?)?;
+        items.drain(..=at).collect()
     } else if planted::is(Planted::FreesFirst) {
         let is_free = |item: &mut Item| matches!(item, Item::Freed { .. });
         items.extract_if(.., is_free).collect()

@@ -63,7 +63,7 @@ impl<L: Layout> FileSystem<L> {
     ) -> Result<()> {
         match &vnode.ground {
             Ground::Layout(_) => self.list_stored(vnode, state, after, emit),
-            Ground::Vnode(below) => self.list(below, &below.read(), after, emit),
+            Ground::Vnode(below) => self.list_unnoted(below, &below.read(), after, emit),
         }
     }
 
@@ -103,10 +103,24 @@ impl<L: Layout> FileSystem<L> {
         after: u64,
         emit: &mut Emit<'_>,
     ) -> Result<()> {
+        if state.private.is_some() {
+            self.uses(vnode, Part::Names, Access::Read)?;
+        }
+        self.list_unnoted(vnode, state, after, emit)
+    }
+
+    /// [`Self::list`] for who has told what it uses, or looks for one name only: that
+    /// one alone is locked, or noted as read.
+    fn list_unnoted(
+        &self,
+        vnode: &Arc<Vnode>,
+        state: &State,
+        after: u64,
+        emit: &mut Emit<'_>,
+    ) -> Result<()> {
         let Some(private) = &state.private else {
             return self.list_stored(vnode, state, after, emit);
         };
-        self.uses(vnode, Part::Names, Access::Read)?;
         let key = self.store.key(vnode);
         let mut own = private.names.behind(after).peekable();
         let mut goes_on = true;

@@ -286,7 +286,7 @@ impl<L: Layout> FileSystem<L> {
         } else {
             // Nobody but the epoch's list knows of it any more.
             self.table.remove(vnode);
-            self.store.layout.forget_inode(vnode.ino);
+            self.number_is_free(vnode.ino);
         }
     }
 

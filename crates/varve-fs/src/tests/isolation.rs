@@ -527,3 +527,110 @@ fn a_protected_directory_is_emptied_while_it_is_listed() {
     .unwrap();
     assert_eq!(fs.t_names(home), Vec::<String>::new());
 }
+
+#[test]
+fn a_nested_one_hands_on_which_bytes_of_a_page_are_its_own() {
+    let fs = real_clock();
+    let file = fs.t_file("file", &pattern(9000, 1));
+    let options = TransactionOptions {
+        isolation: Isolation::Locking,
+        timeout: Some(Duration::from_millis(20)),
+        subpage: true,
+    };
+    let begin = || fs.begin_transaction(&options).unwrap();
+    let (parent, other) = (begin(), begin());
+    let child = nested(&parent);
+    child.t_write(file, 0, b"child");
+    child.commit().unwrap();
+    // Another part of the same page.
+    other.t_write(file, 1000, b"other");
+    other.commit().unwrap();
+    // And the parent sees that, where it looks.
+    let mut seen = [0; 5];
+    parent.read(file, 1000, &mut seen).unwrap();
+    assert_eq!(&seen, b"other");
+    parent.commit().unwrap();
+    let content = fs.t_read(file);
+    assert_eq!(
+        (&content[..5], &content[1000..1005]),
+        (&b"child"[..], &b"other"[..])
+    );
+    // A whole page of a nested one is whole in its parent, too.
+    let parent = begin();
+    let child = nested(&parent);
+    child.t_write(file, 0, &[7; 4096]);
+    child.commit().unwrap();
+    parent.t_write(file, 8, b"p");
+    parent.commit().unwrap();
+    let content = fs.t_read(file);
+    assert_eq!((content[7], content[8], content[4095]), (7, b'p', 7));
+}
+
+#[test]
+fn a_nested_one_reads_nothing_that_its_parent_knew_before_the_lock() {
+    let fs = real_clock();
+    let root = Caller::root();
+    let file = fs.t_file("file", b"old");
+    let patient = TransactionOptions {
+        isolation: Isolation::Locking,
+        timeout: Some(Duration::from_secs(20)),
+        ..TransactionOptions::default()
+    };
+    let begin = || fs.begin_transaction(&patient).unwrap();
+    let (parent, other) = (begin(), begin());
+    other.t_write(file, 0, b"longer");
+    let set = other.setxattr(&root, file, b"user.a", b"1", false, false);
+    set.unwrap();
+    let child = nested(&parent);
+    std::thread::scope(|scope| {
+        // It copies what it knows of the file, its parent too, and waits for the lock.
+        let attribute = scope.spawn(|| child.getxattr(&root, file, b"user.a"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!attribute.is_finished());
+        other.commit().unwrap();
+        assert_eq!(attribute.join().unwrap().unwrap(), b"1");
+    });
+    assert_eq!(child.t_read(file), b"longer");
+    child.commit().unwrap();
+    assert_eq!(parent.t_read(file), b"longer");
+    parent.commit().unwrap();
+}
+
+#[test]
+fn a_nested_one_that_makes_a_name_has_read_no_other() {
+    for isolation in [Isolation::Serializable, Isolation::Locking] {
+        let fs = real_clock();
+        let home = fs.t_mkdir(ROOT, "home");
+        let parent = begin(&fs, isolation);
+        let child = nested(&parent);
+        child.t_create(home, "mine");
+        child.commit().unwrap();
+        let other = begin(&fs, isolation);
+        other.t_create(home, "theirs");
+        other.commit().unwrap();
+        parent.commit().unwrap();
+        let mut names = fs.t_names(home);
+        names.sort();
+        assert_eq!(names, ["mine", "theirs"], "{isolation:?}");
+    }
+}
+
+#[test]
+fn what_a_cut_took_stays_away_when_a_write_by_spans_makes_the_file_longer() {
+    let fs = real_clock();
+    let file = fs.t_file("file", &pattern(15_000, 1));
+    let options = TransactionOptions {
+        isolation: Isolation::Locking,
+        timeout: Some(Duration::from_millis(20)),
+        subpage: true,
+    };
+    let txn = fs.begin_transaction(&options).unwrap();
+    txn.t_truncate(file, 16);
+    txn.t_write(file, 11_974, b"behind");
+    let mut expected = pattern(15_000, 1)[..16].to_vec();
+    expected.resize(11_974, 0);
+    expected.extend(b"behind");
+    assert_eq!(txn.t_read(file), expected);
+    txn.commit().unwrap();
+    assert_eq!(fs.t_read(file), expected);
+}

@@ -3,6 +3,7 @@
 use super::changes::Mine;
 use crate::file_system::FileSystem;
 use crate::layout::{Layout, Usage};
+use crate::planted::{self, Planted};
 use crate::types::FileKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -33,7 +34,8 @@ impl<L: Layout> FileSystem<L> {
         target.waits.pend(&mut state.pending, |all| *all = pending);
         target.join(vnode, &mut state);
         if state.has_data() {
-            state.join_epoch = vnode.kind == FileKind::Regular;
+            let whole = !planted::is(Planted::MemberWithoutData);
+            state.join_epoch = whole && vnode.kind == FileKind::Regular;
             target.enqueue(vnode, &mut state);
         }
         drop(state);

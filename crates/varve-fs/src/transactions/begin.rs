@@ -10,7 +10,9 @@ use crate::memory::queues::Queues;
 use crate::memory::vnode::{Ground, Life};
 use crate::memory::vnode_table::{SHARDS_PRIVATE, VnodeTable};
 use crate::options::Atime;
+use crate::planted::{self, Planted};
 use crate::statistics::count;
+use crate::types::InodeNo;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use varve_device::sync::Mutex;
@@ -178,21 +180,35 @@ impl<L: Layout> FileSystem<L> {
             let mut state = vnode.write();
             let is_new = !state.logged.ever && state.private.is_none();
             if is_new && state.life == Life::Live {
-                self.store.layout.forget_inode(vnode.ino);
+                below.put_aside.lock().push(vnode.ino);
             }
             state.life = Life::Freed;
         }
         drop(below.holds.lock().take());
-        if let Kind::Locking(locking) = &below.kind {
+        if let Kind::Locking(locking) = &below.kind
+            && !planted::is(Planted::LocksKept)
+        {
             locking.table.end(locking.owner);
         }
         *self.queues() = Queues::default();
         for ino in std::mem::take(&mut *below.put_aside.lock()) {
-            self.store.layout.forget_inode(ino);
+            below.target.number_is_free(ino);
         }
         self.budget.gave_back(below.charged.swap(0, SeqCst));
         if let Some(outer) = &below.target.below {
             outer.has_inner.store(false, SeqCst);
+        }
+    }
+
+    /// A file of this tree that was never logged is gone. Its number is another's once
+    /// nobody holds locks under it: a locking transaction does until its end, a nested
+    /// one until its parent's.
+    pub(crate) fn number_is_free(&self, ino: InodeNo) {
+        match &self.below {
+            Some(below) if matches!(below.kind, Kind::Locking(_)) => {
+                below.put_aside.lock().push(ino);
+            }
+            _ => self.store.layout.forget_inode(ino),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::isolation::{FileReads, Kind};
 use crate::layout::{Cause, Layout, Position};
 use crate::locks::{Lock, Ranked};
 use crate::memory::vnode::{Ground, Life, State, Vnode, WriteState};
+use crate::planted::{self, Planted};
 use crate::statistics::count;
 use crate::types::{FileKind, InodeNo};
 use std::cell::Cell;
@@ -100,6 +101,12 @@ impl<L: Layout> FileSystem<L> {
             // Before the parent is asked anything: it would wait for its child.
             locking.table.hand_to_parent(locking.owner);
         }
+        if let (true, Kind::Locking(locking)) =
+            (planted::is(Planted::LocksBeforeMerge), &below.kind)
+        {
+            locking.table.release_all(locking.owner);
+            std::thread::yield_now();
+        }
         let changes = self.changed_files();
         let merged = self.merge_all(below, &changes);
         let changed = changes.told();
@@ -122,6 +129,9 @@ impl<L: Layout> FileSystem<L> {
         let target = &*below.target;
         self.want_what_was_read(below);
         if changes.is_empty() {
+            if planted::is(Planted::ReadsUndurable) {
+                return Ok(WaitsFor::Parent);
+            }
             return Ok(match (&target.below, below.snapshot) {
                 (Some(_), _) => WaitsFor::Parent,
                 (None, Some((_, position))) => WaitsFor::Position(position),
@@ -290,6 +300,9 @@ impl<L: Layout> FileSystem<L> {
                 false => self.capture(&mut writer, Take::Wanted, Cause::Sync)?,
             }
         };
+        if planted::is(Planted::CommitUnflushed) {
+            return Ok(());
+        }
         self.commit(position)
     }
 }

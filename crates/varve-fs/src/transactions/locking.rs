@@ -14,6 +14,7 @@ use crate::isolation::{Access, Kind, Locking, Part};
 use crate::layout::Layout;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, State, Vnode};
+use crate::planted::{self, Planted};
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use varve_device::sync::atomic::Ordering::SeqCst;
@@ -33,18 +34,27 @@ impl<L: Layout> FileSystem<L> {
             locking.table.release_all(locking.owner);
             return Err(error);
         }
-        if let Ground::Vnode(below) = &vnode.ground
-            && !matches!(part, Part::Name(_) | Part::Names | Part::Place)
+        if matches!(part, Part::Name(_) | Part::Names | Part::Place)
+            || planted::is(Planted::StaleOverlay)
         {
-            let mut state = vnode.write();
-            refresh(&mut state, &below.read());
-            if let Part::Content(bytes) = part
-                && locking.subpage
-            {
-                self.rebase_pages(below, &mut state, bytes)?;
-            }
+            return Ok(());
         }
-        Ok(())
+        self.take_anew(vnode, part, locking.subpage)
+    }
+
+    /// Takes a part from the ground again, but for what was changed here. The outermost
+    /// tree first: what a parent has copied of it is as old as a nested one's.
+    fn take_anew(&self, vnode: &Arc<Vnode>, part: &Part<'_>, subpage: bool) -> Result<()> {
+        let (Some(own), Ground::Vnode(below)) = (&self.below, &vnode.ground) else {
+            return Ok(());
+        };
+        own.target.take_anew(below, part, subpage)?;
+        let mut state = vnode.write();
+        refresh(&mut state, &below.read());
+        match part {
+            Part::Content(bytes) if subpage => self.rebase_pages(below, &mut state, bytes),
+            _ => Ok(()),
+        }
     }
 
     /// Takes the locks for a read, by who will write it or will not.
@@ -99,7 +109,8 @@ impl<L: Layout> FileSystem<L> {
         }
         if locking.subpage {
             let blocks = from >> self.store.block_shift..self.store.blocks_of(end);
-            vnode.write().note_spans(&self.store, blocks, at..end);
+            // From the former end on: the zeros that come before the bytes are its own, too.
+            vnode.write().note_spans(&self.store, blocks, from..end);
         }
         Ok(())
     }

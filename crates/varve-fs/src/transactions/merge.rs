@@ -11,6 +11,7 @@ use crate::layout::Layout;
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
+use crate::planted::{self, Planted};
 use crate::types::{FileKind, Timestamp};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -163,7 +164,7 @@ impl<L: Layout> FileSystem<L> {
             self.space.settle(before, theirs.usage());
         }
         merge_attributes(origin, &mine.inode, &mut theirs.inode);
-        theirs.join_epoch |= theirs.has_data();
+        theirs.join_epoch |= theirs.has_data() && !planted::is(Planted::MemberWithoutData);
         self.join(vnode, theirs);
         if links == 0 && origin.nlink > 0 {
             self.merge_end(vnode, theirs, now);
@@ -200,6 +201,7 @@ impl<L: Layout> FileSystem<L> {
         self.space.settle(before, theirs.usage());
         self.reserve_holes(vnode, theirs, &plan.reserved, false, now);
         let before = theirs.usage();
+        hand_spans_on(mine, theirs);
         for (&block, dirty) in &mine.dirty {
             let sectors = plan.sectors_now(block, self.store.sectors_per_block());
             let page = plan.pages.get(&block).unwrap_or(&dirty.data);
@@ -277,6 +279,25 @@ impl<L: Layout> FileSystem<L> {
     }
 }
 
+/// In a parent's tree: of the pages that a nested one wrote, as much is the parent's as
+/// was the nested one's. Without: the parent's commit lays the whole page over what
+/// others have committed in the rest of it.
+fn hand_spans_on(mine: &State, theirs: &mut State) {
+    let State { private, dirty, .. } = theirs;
+    let Some(private) = private else { return };
+    for block in mine.dirty.keys() {
+        let is_whole = dirty.contains_key(block) && !private.spans.contains_key(block);
+        match mine.origin().spans.get(block) {
+            Some(spans) if !is_whole => {
+                let all = private.spans.entry(*block).or_default();
+                all.extend(spans.iter().cloned());
+            }
+            Some(_) => {}
+            None => drop(private.spans.remove(block)),
+        }
+    }
+}
+
 /// A page with these bytes of `mine` in it.
 pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<Vec<u8>> {
     let mut page = there.to_vec();
@@ -287,6 +308,9 @@ pub(super) fn lay_spans(there: &[u8], mine: &[u8], spans: &[Range<u32>]) -> Arc<
             page.resize(end, 0);
         }
         page[start..end].copy_from_slice(&mine[start..end]);
+        // A page that ends before its span has zeros there.
+        let rest = page.len().min(span.end as usize);
+        page[end.max(span.start as usize).min(rest)..rest].fill(0);
     }
     Arc::new(page)
 }

@@ -23,6 +23,7 @@ mod vlog;
 mod w5;
 mod w6;
 mod wolf;
+mod x2;
 mod x4;
 
 pub use run::{Outcome, Shard, run};
@@ -125,7 +126,7 @@ impl Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 25] = [
+pub const ALL: [Experiment; 26] = [
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -150,6 +151,7 @@ pub const ALL: [Experiment; 25] = [
     v8::V8,
     v9::V9,
     v10::V10,
+    x2::X2,
     x4::X4,
 ];
 

@@ -56,6 +56,11 @@ pub const COMMAND: u64 = 12_000;
 /// Firmware of the virtual log, for a block written: place and map.
 pub const EAGER_BLOCK: u64 = 3000;
 
+/// Asking, in a call, whether somebody's transaction has locked the file: on a volume
+/// that has had locking transactions, a shared lock and a few comparisons. An upper
+/// estimate; on one that has had none it is a load and a branch.
+pub const PROTECTION_CHECK: u64 = 100;
+
 /// The processor of a platform: charges the clock, and keeps count.
 #[derive(Debug)]
 pub struct Cpu {

@@ -27,7 +27,7 @@ pub trait Volume: Layout {
 
 /// See the module's head.
 pub struct Mounted<L: Layout> {
-    fs: FileSystem<L>,
+    fs: Arc<FileSystem<L>>,
     store: Arc<Store>,
     files: HashMap<u32, InodeNo>,
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ impl<L: Volume> Mounted<L> {
         let clock: Arc<dyn Clock> = Arc::clone(store.clock()) as Arc<dyn Clock>;
         let fs = FileSystem::mount(layout, clock, options);
         Ok(Mounted {
-            fs: fs.map_err(LabError::system)?,
+            fs: Arc::new(fs.map_err(LabError::system)?),
             store,
             files: HashMap::new(),
             bytes: vec![0x5a; 1 << 20],
@@ -56,7 +56,7 @@ impl<L: Volume> Mounted<L> {
     }
 
     /// The file system, for its counters and its layout's.
-    pub fn file_system(&self) -> &FileSystem<L> {
+    pub fn file_system(&self) -> &Arc<FileSystem<L>> {
         &self.fs
     }
 

@@ -4,7 +4,7 @@ use super::RowReport;
 use crate::applications;
 use crate::bounded;
 use crate::explorer::{Counts, Explorer, Plan, mix};
-use crate::failure::Failure;
+use crate::failure::{Failure, Promise};
 use crate::faults::{Attack, Decay, REPORTED, SILENT, Tally};
 use crate::full;
 use crate::generator::{Generator, Profile};
@@ -17,10 +17,13 @@ use crate::repair::learn_repair;
 use crate::space::{self, Case, Logs, VirtualLogs, Volumes};
 use crate::subjects::Log;
 use crate::traces;
+use crate::transactions::interleaved::Ran;
+use crate::transactions::{crashes, full as full_volumes, interleaved};
 use crate::variants::Variant;
 use crate::virtual_log::VirtualLog;
 use std::time::Duration;
 use varve_device::FaultKind;
+use varve_fs::Isolation;
 
 /// How long a failure is shrunk.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -293,6 +296,59 @@ pub fn model(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure>
     course.run_on(mix(seed, index), &subject)?;
     done.done += course.operations;
     Ok(())
+}
+
+/// A story of commits, and the power cut everywhere in it.
+pub fn transactions(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let mut cut = crashes::Done::default();
+    let outcome = crashes::explore(&crashes::Plan::quick(seed), index, &mut cut);
+    count(done, cut.counts);
+    done.detail("commits", cut.commits);
+    done.detail("aborts", cut.aborts);
+    outcome
+}
+
+/// Threads of transactions, of another kind each round.
+pub fn histories(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let kinds = [
+        (Isolation::Snapshot, false),
+        (Isolation::Serializable, false),
+        (Isolation::Locking, false),
+        (Isolation::Locking, true),
+    ];
+    let (isolation, subpage) = kinds[(index % 4) as usize];
+    let plan = interleaved::Plan {
+        subpage,
+        ..interleaved::Plan::quick(isolation, mix(seed, index))
+    };
+    let broken = |text| Failure::new(Promise::Contract, format!("{isolation:?}: {text}"));
+    let Ran {
+        judgement,
+        conflicts,
+        ..
+    } = interleaved::run(&plan).map_err(broken)?;
+    done.done += judgement.committed as u64;
+    done.detail("given up", conflicts as u64);
+    done.detail("dependencies", judgement.edges as u64);
+    done.detail("write skew, where it is allowed", judgement.skews as u64);
+    match judgement.found.first() {
+        None => Ok(()),
+        Some(found) => Err(broken(format!("{:?}: {}", found.anomaly, found.told))),
+    }
+}
+
+/// A volume filled, asked for too much, and emptied.
+pub fn transactions_full(seed: u64, index: u64, done: &mut RowReport) -> Result<(), Failure> {
+    let mut tried = full_volumes::Done::default();
+    let outcome = full_volumes::run(seed, index, &mut tried);
+    let refused = tried.refused_early + tried.refused_at_commit;
+    done.done += tried.fitted + refused + tried.removals;
+    done.detail("fitted", tried.fitted);
+    done.detail("refused in an operation", tried.refused_early);
+    done.detail("refused at the commit", tried.refused_at_commit);
+    done.detail("removals", tried.removals);
+    done.detail("removals begun again", tried.begun_again);
+    outcome
 }
 
 /// One application after the other, each on a mount of its own. One whose

@@ -20,6 +20,7 @@ mod passages;
 mod planted;
 mod stage;
 mod strangers;
+mod transactions;
 mod truncate;
 mod windows;
 mod write_threads;

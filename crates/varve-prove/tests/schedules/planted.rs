@@ -2,7 +2,7 @@
 //! prove nothing.
 
 use crate::stage::run;
-use crate::{caches, cleaner, durability, group_commit, passages};
+use crate::{caches, cleaner, durability, group_commit, passages, transactions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use varve_fs::planted::{Planted, with};
@@ -61,4 +61,17 @@ fn a_way_that_is_not_looked_at_again_is_caught() {
 #[test]
 fn a_move_that_is_not_checked_again_is_caught() {
     is_caught(Planted::MoveUnchecked, cleaner::story);
+}
+
+#[test]
+fn commits_that_are_answered_too_early_are_caught() {
+    is_caught(Planted::CommitUnflushed, transactions::commits);
+    is_caught(Planted::MemberWithoutData, transactions::commits);
+    is_caught(Planted::ReadsUndurable, transactions::readers);
+}
+
+#[test]
+fn locks_that_are_kept_or_given_up_too_early_are_caught() {
+    is_caught(Planted::LocksKept, transactions::counters);
+    is_caught(Planted::LocksBeforeMerge, transactions::counters);
 }

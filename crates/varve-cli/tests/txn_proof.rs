@@ -1,0 +1,301 @@
+//! `varve txn run` put to the proof: histories of programs are judged, and servers and
+//! clients are killed while books are kept.
+//!
+//! Without /dev/fuse everything is skipped loudly, but fails in CI.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::{Child, Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
+use support::mounted::{Mount, no_fuse};
+use support::{VARVE, shell, varve};
+use varve_prove::random::Random;
+use varve_prove::transactions::history::{Action, Level, Outcome, Record};
+use varve_prove::transactions::judge;
+
+/// A script in a transaction. What it says on standard output is kept.
+fn script(mount: &Mount, options: &[&str], script: &str) -> Child {
+    let mut command = Command::new(VARVE);
+    command.args(["txn", "run"]).args(options).arg(&mount.dir);
+    command.args(["--", "bash", "-e", "-u", "-c", script]);
+    command.env_remove("VARVE_LOG").current_dir(&mount.dir);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.spawn().unwrap()
+}
+
+/// Files that are lists, one number a line.
+const LISTS: u64 = 4;
+const CLIENTS: u64 = 3;
+const TRANSACTIONS: u64 = 14;
+
+fn list(text: &str) -> Vec<u64> {
+    text.split_whitespace()
+        .map(|word| word.parse().unwrap())
+        .collect()
+}
+
+/// Reads lists and appends to them; answers what it did and saw.
+fn transact(
+    mount: &Mount,
+    isolation: &str,
+    random: &mut Random,
+    values: &AtomicU64,
+) -> (Vec<Action>, i32) {
+    let (mut text, mut plan) = (String::new(), Vec::new());
+    for _ in 0..=random.below(3) {
+        let object = random.below(LISTS) as u32;
+        // A line of its own for each list that was read.
+        text.push_str(&format!("echo $(cat {object})\n"));
+        plan.push((object, None));
+        if !random.once_in(3) {
+            let value = values.fetch_add(1, SeqCst);
+            text.push_str(&format!("echo {value} >> {object}\n"));
+            plan.push((object, Some(value)));
+        }
+    }
+    let ends = random.once_in(10);
+    text.push_str(if ends { "exit 9\n" } else { "" });
+    let output = script(mount, &["--isolation", isolation], &text)
+        .wait_with_output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut said = said.lines();
+    let mut actions = Vec::new();
+    for (object, value) in plan {
+        match value {
+            Some(value) => actions.push(Action::Append { object, value }),
+            None => {
+                let Some(line) = said.next() else { break };
+                let values = list(line);
+                actions.push(Action::Read { object, values });
+            }
+        }
+    }
+    (actions, output.status.code().unwrap_or(-1))
+}
+
+fn history(isolation: &str, level: Level) {
+    let mount = Mount::new("128M");
+    (0..LISTS).for_each(|object| fs::write(mount.path(&object.to_string()), "").unwrap());
+    let (clock, values) = (AtomicU64::new(0), AtomicU64::new(1));
+    let now = || clock.fetch_add(1, SeqCst);
+    let records = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (mount, values, records) = (&mount, &values, &records);
+            scope.spawn(move || {
+                let mut random = Random::new(client + 1);
+                for _ in 0..TRANSACTIONS {
+                    let begun = now();
+                    let (actions, code) = transact(mount, isolation, &mut random, values);
+                    let outcome = match code {
+                        0 => Outcome::Committed,
+                        9 | 75 => Outcome::Aborted,
+                        other => panic!("ended with {other}"),
+                    };
+                    let ended = now();
+                    records.lock().unwrap().push(Record {
+                        begun,
+                        ended,
+                        actions,
+                        outcome,
+                    });
+                }
+            });
+        }
+    });
+    let mut records = records.into_inner().unwrap();
+    let mut look = || {
+        let read = |object: u32| {
+            let text = fs::read_to_string(mount.path(&object.to_string())).unwrap();
+            let values = list(&text);
+            Action::Read { object, values }
+        };
+        records.push(Record {
+            begun: now(),
+            actions: (0..LISTS as u32).map(read).collect(),
+            ended: now(),
+            outcome: Outcome::Committed,
+        });
+    };
+    look();
+    mount.remount_checked();
+    look();
+    let judgement = judge(&records, level);
+    assert!(judgement.found.is_empty(), "{:#?}", judgement.found);
+    let all = records.len();
+    eprintln!(
+        "{isolation}: {} of {all} committed, {} dependencies, {} write skews",
+        judgement.committed, judgement.edges, judgement.skews
+    );
+    assert!(
+        judgement.committed > 8 && judgement.committed < all,
+        "they did not meet"
+    );
+    mount.finish();
+}
+
+#[test]
+fn programs_see_snapshots() {
+    if !no_fuse() {
+        history("snapshot", Level::Snapshot);
+    }
+}
+
+#[test]
+fn programs_are_serializable() {
+    if !no_fuse() {
+        history("serializable", Level::Serializable);
+    }
+}
+
+/// Accounts, tellers and branches, each a file.
+const BOOKS: [(&str, u64); 3] = [("account", 8), ("teller", 4), ("branch", 2)];
+
+/// Keeps books until `stop`; what was committed goes to `told`.
+fn keep(
+    mount: &Mount,
+    client: u64,
+    stop: &AtomicBool,
+    told: &Mutex<BTreeSet<u64>>,
+    killed: &AtomicU64,
+) {
+    let mut random = Random::new(client);
+    for sequence in 0.. {
+        if stop.load(SeqCst) {
+            return;
+        }
+        let (number, delta) = (
+            client * 1_000_000 + sequence,
+            random.below(200) as i64 - 100,
+        );
+        let mut text = String::new();
+        for (book, count) in BOOKS {
+            let file = format!("{book}{}", random.below(count));
+            text.push_str(&format!(
+                "b=$(cat {file}); echo $((b + {delta})) > {file}\n"
+            ));
+        }
+        text.push_str(&format!("echo {number} {delta} >> history\n"));
+        let mut child = script(mount, &["--retries", "3"], &text);
+        if random.once_in(4) {
+            std::thread::sleep(Duration::from_millis(random.below(60)));
+            child.kill().unwrap();
+            killed.fetch_add(1, SeqCst);
+        }
+        if child.wait().unwrap().success() {
+            told.lock().unwrap().insert(number);
+        }
+    }
+}
+
+/// The books agree, and nothing that was committed is missing; answers the entries.
+fn audit(mount: &Mount, told: &BTreeSet<u64>) -> usize {
+    let number = |name: &str| -> i64 {
+        let text = fs::read_to_string(mount.path(name)).unwrap();
+        text.trim()
+            .parse()
+            .unwrap_or_else(|_| panic!("{name}: {text:?}"))
+    };
+    let (mut entries, mut sum) = (BTreeSet::new(), 0);
+    for line in fs::read_to_string(mount.path("history")).unwrap().lines() {
+        let (number, delta) = line.split_once(' ').expect("a whole line");
+        assert!(
+            entries.insert(number.parse::<u64>().unwrap()),
+            "{number} twice"
+        );
+        sum += delta.parse::<i64>().unwrap();
+    }
+    for (book, count) in BOOKS {
+        let all: i64 = (0..count).map(|at| number(&format!("{book}{at}"))).sum();
+        assert_eq!(all, sum, "{book}");
+    }
+    let missing: Vec<_> = told.difference(&entries).collect();
+    assert!(missing.is_empty(), "committed, and gone: {missing:?}");
+    entries.len()
+}
+
+#[test]
+fn the_books_agree_whoever_is_killed() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("128M");
+    for (book, count) in BOOKS {
+        (0..count).for_each(|at| fs::write(mount.path(&format!("{book}{at}")), "0\n").unwrap());
+    }
+    fs::write(mount.path("history"), "").unwrap();
+    shell(&format!("sync -f {}", mount.dir));
+    let (told, killed) = (Mutex::new(BTreeSet::new()), AtomicU64::new(0));
+    for round in 0..3 {
+        let stop = AtomicBool::new(false);
+        let before = told.lock().unwrap().len();
+        std::thread::scope(|scope| {
+            for client in 0..3 {
+                let (mount, stop, told, killed) = (&mount, &stop, &told, &killed);
+                scope.spawn(move || keep(mount, 1 + round * 10 + client, stop, told, killed));
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            while told.lock().unwrap().len() < before + 4 {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            shell(&format!("kill -KILL {}", mount.server()));
+            stop.store(true, SeqCst);
+        });
+        mount.umount();
+        varve(["fsck", "--data", &mount.image]).expect(0, "0 errors");
+        mount.mount();
+        let told = told.lock().unwrap();
+        let entries = audit(&mount, &told);
+        eprintln!(
+            "server killed {} times, clients {}: {} committed, {entries} in the history",
+            round + 1,
+            killed.load(SeqCst),
+            told.len()
+        );
+    }
+    mount.finish();
+}
+
+/// One that writes more than there is room for is refused at its commit, and leaves
+/// nothing; one that removes goes through.
+#[test]
+fn a_full_volume_refuses_all_of_a_program_or_nothing() {
+    if no_fuse() {
+        return;
+    }
+    let mount = Mount::new("64M");
+    shell(&format!(
+        "cd {}; mkdir d; echo old > d/kept; dd if=/dev/zero of=filler bs=64k conv=fsync 2>&- || true; \
+         for i in $(seq 200); do echo x > small$i; done 2>&- || true; truncate -s -2M filler; sync -f .",
+        mount.dir
+    ));
+    let names = || {
+        shell(&format!(
+            "cd {}; find . -printf '%p %s\\n' | sort",
+            mount.dir
+        ))
+    };
+    let before = names();
+    let text = "echo new > d/kept; \
+                for i in $(seq 20); do head -c 300000 /dev/urandom > d/n$i; done";
+    let code = script(&mount, &[], text).wait().unwrap().code();
+    assert!(code.is_some_and(|code| code != 0), "{code:?}");
+    assert_eq!(names(), before, "something is left");
+    assert_eq!(fs::read_to_string(mount.path("d/kept")).unwrap(), "old\n");
+    let mut child = script(&mount, &[], "rm filler d/kept");
+    assert!(child.wait().unwrap().success(), "a removal was refused");
+    assert!(!mount.path("filler").exists() && !mount.path("d/kept").exists());
+    // What it freed is there for the next one.
+    let mut child = script(
+        &mount,
+        &["--retries", "3"],
+        "head -c 4000000 /dev/urandom > again",
+    );
+    assert!(child.wait().unwrap().success());
+    mount.finish();
+}

@@ -1,0 +1,282 @@
+//! X2: what the support of transactions costs programs that use none (Seltzer 1992,
+//! §5.3: TPC-B in user space, Andrew and Bigfile, within 1 to 2 %).
+//!
+//! The same program runs on the real file system on the real log, on a simulated
+//! drive, three times:
+//!
+//! - *without*: no transaction has ever been begun. The tree of such a volume has no
+//!   lock table and holds no snapshot, and its operations are those of a build without
+//!   transactions but for a load and a branch. There is nothing to compile out: a
+//!   transaction is another tree of the same code.
+//! - *support*: transactions of each kind have been run before, so the lock table is
+//!   there, and every call asks whether its file is protected. None is. That is
+//!   charged ([`PROTECTION_CHECK`]).
+//! - *open*: the same, and one transaction of each kind stays open all the while, idle:
+//!   a snapshot is held, and what becomes clean behind it is not opened.
+//!
+//! What the hooks cost in instructions cannot be seen on a virtual clock; that is
+//! measured with callgrind on the host.
+
+use super::{Context, Experiment, LabError, Point, Row};
+use crate::platform::host::{Host, PROTECTION_CHECK};
+use crate::platform::lfs::log_structured;
+use crate::platform::store::{Places, Store};
+use crate::platform::{BLOCK, Disk, NVRAM_BYTES, System};
+use crate::report::{Curve, Picture, Verdict, mean};
+use std::sync::Arc;
+use varve_disk::drives;
+use varve_fs::{Caller, FileSystem, InodeNo, Isolation, Transaction, TransactionOptions};
+use varve_lfs::Lfs;
+use varve_prove::random::Random;
+
+/// See the module's head.
+pub const X2: Experiment = Experiment {
+    id: "X2",
+    about: "what transactions cost programs that use none",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const WITHOUT: &str = "without";
+const SUPPORT: &str = "support";
+const OPEN: &str = "open transactions";
+const PROGRAMS: [(&str, f64); 3] = [
+    ("TPC-B in user space", 1.0),
+    ("Andrew-like", 2.0),
+    ("Bigfile-like", 3.0),
+];
+/// Of what it takes without.
+const DIFFERENCE: f64 = 0.02;
+const KINDS: [Isolation; 3] = [
+    Isolation::Snapshot,
+    Isolation::Serializable,
+    Isolation::Locking,
+];
+
+fn points(_: &Context) -> Vec<Point> {
+    let cases = [WITHOUT, SUPPORT, OPEN].map(|series| PROGRAMS.map(|program| (series, program)));
+    let point = |(series, (name, program))| {
+        Point::new(format!("{name}, {series}"), move |context: &Context| {
+            let run = |seed| measure(context, series, program, seed);
+            context.seeds().map(run).collect()
+        })
+    };
+    cases.into_iter().flatten().map(point).collect()
+}
+
+type Tree = Arc<FileSystem<Lfs>>;
+
+/// Transactions of each kind, on a file of their own.
+fn transactions(fs: &Tree) -> Result<Vec<Transaction<Lfs>>, LabError> {
+    let root = Caller::root();
+    let made = fs.mknod(&root, InodeNo::ROOT, b"theirs", 0o100_644, 0);
+    let file = made.map_err(LabError::system)?.ino;
+    let begin = |isolation| {
+        let options = TransactionOptions {
+            isolation,
+            ..TransactionOptions::default()
+        };
+        fs.begin_transaction(&options).map_err(LabError::system)
+    };
+    for isolation in KINDS {
+        let transaction = begin(isolation)?;
+        let written = transaction.write(&root, file, 0, b"something");
+        written.map_err(LabError::system)?;
+        transaction.commit().map_err(LabError::system)?;
+    }
+    KINDS.into_iter().map(begin).collect()
+}
+
+/// A system whose calls ask whether files are protected.
+struct Asking<'a> {
+    system: &'a mut dyn System,
+    cycles: u64,
+}
+
+impl Asking<'_> {
+    fn asks(&mut self) -> &mut dyn System {
+        self.system.store().cpu().work(self.cycles);
+        self.system
+    }
+
+    fn create(&mut self, file: u32) -> Result<(), LabError> {
+        self.asks().create(file)
+    }
+
+    fn write(&mut self, file: u32, offset: u64, bytes: u64, sync: bool) -> Result<(), LabError> {
+        self.asks().write(file, offset, bytes as u32, sync)
+    }
+
+    fn read(&mut self, file: u32, offset: u64, bytes: u64) -> Result<(), LabError> {
+        self.asks().read(file, offset, bytes as u32)
+    }
+
+    fn delete(&mut self, file: u32) -> Result<(), LabError> {
+        self.asks().delete(file)
+    }
+
+    fn sync(&mut self) -> Result<(), LabError> {
+        self.asks().sync()
+    }
+}
+
+fn measure(context: &Context, series: &str, program: f64, seed: u64) -> Result<Row, LabError> {
+    let drive = drives::st19101().with_cylinders(44);
+    let host = Host::SPARCSTATION_10;
+    let store = Arc::new(Store::new(
+        drive,
+        Disk::Regular,
+        Places::default(),
+        host,
+        seed,
+    )?);
+    let mut system = log_structured(Arc::clone(&store), NVRAM_BYTES, seed)?;
+    let mut open = match series {
+        WITHOUT => Vec::new(),
+        _ => transactions(system.file_system())?,
+    };
+    if series == SUPPORT {
+        open.clear();
+    }
+    // The drive stands and the log begins as it would without.
+    system.sync()?;
+    let before = store.spent();
+    let mut asking = Asking {
+        system: &mut system,
+        cycles: if series == WITHOUT {
+            0
+        } else {
+            PROTECTION_CHECK
+        },
+    };
+    let mut random = Random::new(seed);
+    match program {
+        1.0 => tpcb(context, &mut asking, &mut random)?,
+        2.0 => andrew(context, &mut asking, &mut random)?,
+        _ => big_file(context, &mut asking, &mut random)?,
+    }
+    let spent = store.spent() - before;
+    drop(open);
+    let ms = |ns: u64| ns as f64 / 1e6;
+    Ok(Row::new(series, program, seed)
+        .with("total_ms", ms(spent.total_ns))
+        .with("host_ms", ms(spent.host_ns))
+        .with("drive_ms", ms(spent.total_ns - spent.host_ns)))
+}
+
+/// A data manager in user space: it logs, and waits for that, and writes pages back
+/// whenever the file system likes.
+fn tpcb(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Result<(), LabError> {
+    let (accounts, pages) = (0, context.size(4000, 200));
+    let (tellers, log) = (1, 2);
+    (0..3).try_for_each(|file| system.create(file))?;
+    for page in 0..pages {
+        system.write(accounts, page * BLOCK, BLOCK, false)?;
+    }
+    (0..10).try_for_each(|page| system.write(tellers, page * BLOCK, BLOCK, false))?;
+    system.sync()?;
+    for transaction in 0..context.size(3000, 60) {
+        let account = random.below(pages) * BLOCK;
+        let teller = random.below(10) * BLOCK;
+        system.read(accounts, account, BLOCK)?;
+        system.read(tellers, teller, BLOCK)?;
+        system.write(log, transaction * BLOCK, BLOCK, true)?;
+        system.write(accounts, account, BLOCK, false)?;
+        system.write(tellers, teller, BLOCK, false)?;
+    }
+    system.sync()
+}
+
+/// Sources are copied, looked at, read, and made into objects and a program, which
+/// are removed again.
+fn andrew(context: &Context, system: &mut Asking<'_>, random: &mut Random) -> Result<(), LabError> {
+    let files = context.size(400, 30);
+    let sizes: Vec<u64> = (0..files).map(|_| 1 + random.below(6)).collect();
+    for _ in 0..context.size(4, 1) {
+        for (file, blocks) in (0..).zip(&sizes) {
+            system.create(file)?;
+            system.write(file, 0, blocks * BLOCK, false)?;
+        }
+        system.sync()?;
+        for _ in 0..2 {
+            for (file, blocks) in (0..).zip(&sizes) {
+                system.read(file, 0, blocks * BLOCK)?;
+            }
+        }
+        let object = |file: u32| 100_000 + file;
+        for (file, blocks) in (0..).zip(&sizes) {
+            system.read(file, 0, blocks * BLOCK)?;
+            system.create(object(file))?;
+            system.write(object(file), 0, blocks * BLOCK, false)?;
+        }
+        system.sync()?;
+        for file in 0..files as u32 {
+            system.delete(object(file))?;
+            system.delete(file)?;
+        }
+    }
+    system.sync()
+}
+
+/// A file of 1, then of 5, then of 10 MB: written, read, and written over at random.
+fn big_file(
+    context: &Context,
+    system: &mut Asking<'_>,
+    random: &mut Random,
+) -> Result<(), LabError> {
+    for (file, mb) in [(0, 1), (1, 5), (2, 10)] {
+        let blocks = context.size(mb << 20, mb << 17) / BLOCK;
+        system.create(file)?;
+        for block in 0..blocks {
+            system.write(file, block * BLOCK, BLOCK, false)?;
+        }
+        system.sync()?;
+        system.system.forget();
+        for block in 0..blocks {
+            system.read(file, block * BLOCK, BLOCK)?;
+        }
+        for _ in 0..blocks {
+            system.write(file, random.below(blocks) * BLOCK, BLOCK, false)?;
+        }
+        system.sync()?;
+    }
+    (0..3).try_for_each(|file| system.delete(file))?;
+    system.sync()
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for (name, program) in PROGRAMS {
+        for series in [SUPPORT, OPEN] {
+            let of = |series, value| mean(rows, series, program, value);
+            let (with, without) = (of(series, "total_ms"), of(WITHOUT, "total_ms"));
+            let difference = with / without - 1.0;
+            let host = of(series, "host_ms") - of(WITHOUT, "host_ms");
+            let drive = of(series, "drive_ms") - of(WITHOUT, "drive_ms");
+            verdicts.push(Verdict::of(
+                format!("{name}, {series}, beside the same without"),
+                "processor and drive within 2 %",
+                format!(
+                    "{:+.2} % of {without:.0} ms: processor {host:+.1}, drive {drive:+.1} ms",
+                    100.0 * difference
+                ),
+                difference.abs() <= DIFFERENCE,
+            ));
+        }
+    }
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    Picture {
+        title: "Programs without transactions: 1 TPC-B in user space, 2 Andrew, 3 Bigfile".into(),
+        x: "program".into(),
+        y: "ms of processor and drive".into(),
+        y_max: None,
+        curves: Curve::all(rows, "total_ms"),
+        references: Vec::new(),
+    }
+    .with_room_for_names()
+}

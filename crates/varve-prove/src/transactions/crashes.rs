@@ -1,0 +1,518 @@
+//! Power cuts in the midst of commits.
+//!
+//! One thread has up to four transactions open at a time, of every kind and with
+//! others within them. It commits them at once or with a ticket, waits for tickets
+//! later and in any order, so that several commits are in one group, and syncs,
+//! maintains and cleans in between. Then the power is cut at every write, in every way
+//! the medium allows. What a mount finds must be the tree behind a prefix of the
+//! commits, in the order in which they were merged:
+//!
+//! - so each is whole or absent;
+//! - it holds every commit that had been acknowledged;
+//! - and everything that was read by a transaction that only read and whose commit had
+//!   been acknowledged.
+
+use super::mix::{Change, Home, OWNERS, Tree, within};
+use super::{Fs, Txn};
+use crate::explorer::{Counts, mix};
+use crate::failure::{Failure, Promise};
+use crate::mounted::Subject;
+use crate::random::Random;
+use crate::runner::new_clock;
+use crate::subjects::{Log, clean};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::{CrashExplorer, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice};
+use varve_fs::{Error, Isolation, Ticket, TransactionOptions};
+use varve_lfs::Lfs;
+
+/// One in so many images is checked offline, seen from the older checkpoint and used.
+const CLOSELY_ONE_IN: u64 = 24;
+/// Longest content.
+const LENGTH_MAX: u64 = 20_000;
+
+/// How much is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Steps of a story.
+    pub steps: u64,
+    /// Of the states at each stop.
+    pub limits: Limits,
+    /// Atomic units of the medium, bytes.
+    pub units: Vec<u32>,
+    /// Decides everything.
+    pub seed: u64,
+}
+
+impl Plan {
+    /// For continuous integration.
+    pub fn quick(seed: u64) -> Plan {
+        let crate::explorer::Plan { limits, units, .. } = crate::explorer::Plan::quick(seed);
+        Plan {
+            steps: 140,
+            limits,
+            units,
+            seed,
+        }
+    }
+}
+
+/// What has been done in stories.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Done {
+    /// Images and stops.
+    pub counts: Counts,
+    /// Transactions that were committed.
+    pub commits: u64,
+    /// That were given up or refused.
+    pub aborts: u64,
+    /// Most commits that shared a flush.
+    pub together: u64,
+}
+
+/// An open transaction.
+struct Open {
+    txn: Txn,
+    isolation: Isolation,
+    /// As it sees its own names.
+    view: Tree,
+    changes: Vec<Change>,
+    /// The commit behind which it last saw the tree.
+    saw: usize,
+    /// It read what others write.
+    looked: bool,
+}
+
+/// A story while it is told.
+struct Story {
+    fs: Arc<Fs>,
+    home: Home,
+    recorder: Arc<RecordingDevice<MemoryDevice>>,
+    random: Random,
+    /// The tree behind each commit.
+    states: Vec<Tree>,
+    open: Vec<Option<Open>>,
+    /// Tickets, and the commit behind which they are durable.
+    tickets: Vec<(Ticket<Arc<Lfs>>, usize)>,
+    /// The commit that has been acknowledged.
+    acknowledged: usize,
+    /// What may be found behind each mark: from which commit on, to which.
+    marks: Vec<(usize, usize)>,
+    told: Vec<String>,
+    salt: u64,
+    aborts: u64,
+    together: u64,
+}
+
+impl Story {
+    fn tell(&mut self, text: impl Into<String>) {
+        self.told.push(text.into());
+    }
+
+    /// From here on, commits up to `last` may be found.
+    fn mark(&mut self, last: usize) {
+        self.recorder.mark(self.marks.len() as u64);
+        self.marks.push((self.acknowledged, last));
+    }
+
+    fn newest(&self) -> usize {
+        self.states.len() - 1
+    }
+
+    fn acknowledge(&mut self, commit: usize) {
+        self.acknowledged = self.acknowledged.max(commit);
+        self.mark(self.newest());
+    }
+
+    fn step(&mut self) -> Result<(), String> {
+        let at = self.random.below(OWNERS) as usize;
+        match self.random.below(20) {
+            0 => {
+                self.tell("sync");
+                self.fs.sync().map_err(|error| format!("sync: {error}"))?;
+                self.acknowledge(self.newest());
+                Ok(())
+            }
+            1 => {
+                self.tell("maintain");
+                self.fs.maintain().map_err(|error| error.to_string())
+            }
+            2 => {
+                self.tell("clean");
+                clean(&self.fs).map_err(|error| error.to_string())
+            }
+            3 => {
+                self.fs.drop_caches();
+                Ok(())
+            }
+            4 | 5 => self.wait(),
+            _ if self.open[at].is_none() => self.begin(at),
+            6 | 7 => self.nest(at),
+            8..=15 => self.change(at),
+            _ => self.end(at),
+        }
+    }
+
+    fn begin(&mut self, at: usize) -> Result<(), String> {
+        let isolation = match at {
+            0 | 1 => Isolation::Locking,
+            _ => *self
+                .random
+                .pick(&[Isolation::Snapshot, Isolation::Serializable]),
+        };
+        self.tell(format!("{at} begins, {isolation:?}"));
+        let options = TransactionOptions {
+            isolation,
+            // There is one thread: who waits does so in vain.
+            timeout: Some(Duration::from_micros(20)),
+            subpage: self.random.once_in(2),
+        };
+        let txn = self.fs.begin_transaction(&options);
+        self.open[at] = Some(Open {
+            txn: txn.map_err(|error| format!("{at}, begin: {error}"))?,
+            isolation,
+            view: self.states[self.newest()].clone(),
+            changes: Vec::new(),
+            saw: self.newest(),
+            looked: false,
+        });
+        Ok(())
+    }
+
+    /// Draws a change and makes it in one of the trees of transaction `at`.
+    fn change_in(&mut self, tree: &Fs, view: &mut Tree, at: usize) -> Result<Change, String> {
+        self.salt += 1;
+        let length_max = match self.random.once_in(3) {
+            true => 60, // stays in its inode
+            false => LENGTH_MAX,
+        };
+        let change = view.draw(&mut self.random, at as u64, length_max, self.salt);
+        self.tell(format!("{at}: {change:?}"));
+        let made = self.home.change(tree, &change);
+        made.map_err(|error| format!("{at}, {change:?}: {error}"))?;
+        view.change(&change);
+        Ok(change)
+    }
+
+    fn change(&mut self, at: usize) -> Result<(), String> {
+        let mut open = self.open[at].take().expect("open");
+        if self.random.once_in(4) {
+            self.look(at, &mut open)?;
+        } else {
+            let tree = Arc::clone(open.txn.tree());
+            let change = self.change_in(&tree, &mut open.view, at)?;
+            open.changes.push(change);
+        }
+        self.open[at] = Some(open);
+        Ok(())
+    }
+
+    /// Looks at a block that another writes, and may have committed a moment ago.
+    fn look(&mut self, at: usize, open: &mut Open) -> Result<(), String> {
+        let locking = open.isolation == Isolation::Locking;
+        // There is one thread: nobody may wait for a lock.
+        let others = if locking { 2..OWNERS } else { 0..OWNERS };
+        let other = within(&mut self.random, others);
+        self.tell(format!("{at} looks at the block of {other}"));
+        let read = self.home.look(&open.txn, other);
+        read.map_err(|error| format!("{at}, a look: {error}"))?;
+        open.looked = true;
+        if locking {
+            open.saw = self.newest();
+        }
+        Ok(())
+    }
+
+    /// A transaction within one.
+    fn nest(&mut self, at: usize) -> Result<(), String> {
+        let mut open = self.open[at].take().expect("open");
+        let child = open
+            .txn
+            .tree()
+            .begin_transaction(&TransactionOptions::default());
+        let child = child.map_err(|error| format!("{at}, begin within: {error}"))?;
+        let (mut view, mut changes) = (open.view.clone(), Vec::new());
+        self.tell(format!("{at} begins another within"));
+        let tree = Arc::clone(child.tree());
+        for _ in 0..within(&mut self.random, 1..4) {
+            changes.push(self.change_in(&tree, &mut view, at)?);
+        }
+        drop(tree);
+        if self.random.once_in(3) {
+            self.tell(format!("{at} aborts the one within"));
+            child.abort();
+        } else {
+            self.tell(format!("{at} commits the one within"));
+            child
+                .commit()
+                .map_err(|error| format!("{at}, commit within: {error}"))?;
+            (open.view, _) = (view, open.changes.append(&mut changes));
+        }
+        self.open[at] = Some(open);
+        Ok(())
+    }
+
+    fn end(&mut self, at: usize) -> Result<(), String> {
+        let open = self.open[at].take().expect("open");
+        if self.random.once_in(6) {
+            self.tell(format!("{at} aborts"));
+            self.aborts += 1;
+            open.txn.abort();
+            return Ok(());
+        }
+        let changes_any = !open.changes.is_empty();
+        let commit = match changes_any {
+            true => self.states.len(),
+            false => open.saw,
+        };
+        self.mark(self.newest() + usize::from(changes_any));
+        self.tell(format!("{at} commits"));
+        let ticket = match open.txn.commit_async() {
+            Ok(ticket) => ticket,
+            Err(error) if may_refuse(&error, open.isolation, open.looked) => {
+                self.tell(format!("{at}: {error}"));
+                self.aborts += 1;
+                self.mark(self.newest());
+                return Ok(());
+            }
+            Err(error) => return Err(format!("{at}, commit: {error}")),
+        };
+        if changes_any {
+            let mut state = self.states[self.newest()].clone();
+            open.changes.iter().for_each(|change| state.change(change));
+            self.states.push(state);
+        }
+        self.tickets.push((ticket, commit));
+        match self.random.once_in(2) {
+            true => self.wait_for(self.tickets.len() - 1),
+            false => Ok(()),
+        }
+    }
+
+    fn wait(&mut self) -> Result<(), String> {
+        if self.tickets.is_empty() {
+            return Ok(());
+        }
+        let which = self.random.below(self.tickets.len() as u64) as usize;
+        self.wait_for(which)
+    }
+
+    fn wait_for(&mut self, which: usize) -> Result<(), String> {
+        let (ticket, commit) = self.tickets.swap_remove(which);
+        self.tell(format!("waits for commit {commit}"));
+        let waiting = self.newest().saturating_sub(self.acknowledged);
+        self.together = self.together.max(waiting as u64);
+        ticket
+            .wait()
+            .map_err(|error| format!("commit {commit}: {error}"))?;
+        self.acknowledge(commit);
+        Ok(())
+    }
+}
+
+/// A snapshot may have held room that was needed, and a serializable transaction have
+/// read what others wrote then. Nobody here writes what another does.
+fn may_refuse(error: &Error, isolation: Isolation, looked: bool) -> bool {
+    match error {
+        Error::Aborted => isolation != Isolation::Locking,
+        Error::Conflict(_) => isolation == Isolation::Serializable && looked,
+        _ => false,
+    }
+}
+
+/// The volume that stories are told on.
+fn log() -> Log {
+    Log::default()
+}
+
+fn system(log: &Log, device: Arc<MemoryDevice>, seed: u64) -> Result<Arc<Fs>, String> {
+    let mounted = log.system(device, new_clock(), seed);
+    mounted
+        .map(Arc::new)
+        .map_err(|error| format!("mount: {error}"))
+}
+
+/// Tells story `index` and cuts the power everywhere in it.
+///
+/// # Errors
+/// What was found that may not be, behind which stop, and the story.
+pub fn explore(plan: &Plan, index: u64, done: &mut Done) -> Result<(), Failure> {
+    let log = log();
+    let seed = mix(plan.seed, index);
+    let fail = |text| Failure::new(Promise::Mount, text);
+    let device = Arc::new(MemoryDevice::new(log.device_bytes));
+    let formatted = log.format(device.clone(), new_clock());
+    formatted.map_err(|error| fail(error.to_string()))?;
+    let fs = system(&log, device.clone(), seed).map_err(fail)?;
+    let (home, tree) = Home::make(&fs).map_err(|error| fail(error.to_string()))?;
+    fs.unmount().map_err(|error| fail(error.to_string()))?;
+    fs.layout()
+        .unmount()
+        .map_err(|error| fail(error.to_string()))?;
+    drop(fs);
+    let base = device.snapshot();
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(&base)));
+    let mounted = log.system(recorder.clone(), new_clock(), seed);
+    let mut story = Story {
+        fs: Arc::new(mounted.map_err(|error| fail(error.to_string()))?),
+        home,
+        recorder,
+        random: Random::new(seed),
+        states: vec![tree],
+        open: (0..OWNERS).map(|_| None).collect(),
+        tickets: Vec::new(),
+        acknowledged: 0,
+        marks: Vec::new(),
+        told: Vec::new(),
+        salt: seed | 1,
+        aborts: 0,
+        together: 0,
+    };
+    story.mark(0);
+    let mut told = Ok(());
+    for _ in 0..plan.steps {
+        told = told.and_then(|()| story.step());
+    }
+    let trace = story.recorder.take_trace();
+    done.counts.workloads += 1;
+    done.commits += story.newest() as u64;
+    done.aborts += story.aborts;
+    done.together = done.together.max(story.together);
+    let outcome = told
+        .map_err(|text| Failure::new(Promise::Reference, text))
+        .and_then(|()| story.cut_everywhere(&log, plan, &base, &trace, done));
+    outcome.map_err(|failure| {
+        failure.context(format!("story {index}:\n  {}", story.told.join("\n  ")))
+    })
+}
+
+impl Story {
+    fn cut_everywhere(
+        &self,
+        log: &Log,
+        plan: &Plan,
+        base: &MemoryImage,
+        trace: &[Event],
+        done: &mut Done,
+    ) -> Result<(), Failure> {
+        let as_is = self.home.walk(&self.fs);
+        let as_is = as_is.map_err(|text| Failure::new(Promise::Reference, text))?;
+        let newest = &self.states[self.newest()];
+        if as_is != *newest {
+            let text = newest.difference(&as_is);
+            return Err(Failure::new(Promise::Reference, text));
+        }
+        for &unit in &plan.units {
+            let mut crashes = CrashExplorer::new(base, trace, unit, plan.limits);
+            for stop in crashes.stops().collect::<Vec<_>>() {
+                let mark = crashes.marks(stop).last().unwrap_or(0);
+                let bounds = self.marks[mark as usize];
+                done.counts.stops += 1;
+                let flow = crashes.for_each(stop, plan.seed, |image, description| {
+                    done.counts.states += 1;
+                    match self.judge(log, &image, bounds, done) {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(failure) => ControlFlow::Break(failure.context(format!(
+                            "{description}, atomic unit {unit}, commits {bounds:?}"
+                        ))),
+                    }
+                });
+                if let ControlFlow::Break(failure) = flow {
+                    return Err(failure);
+                }
+            }
+            done.counts.duplicates += crashes.counts().duplicates;
+        }
+        Ok(())
+    }
+
+    /// Judges one image.
+    fn judge(
+        &self,
+        log: &Log,
+        image: &MemoryImage,
+        (least, most): (usize, usize),
+        done: &mut Done,
+    ) -> Result<(), Failure> {
+        let broken = |promise| move |text: String| Failure::new(promise, text);
+        let device = Arc::new(MemoryDevice::from_image(image));
+        let fs = system(log, device.clone(), 99).map_err(broken(Promise::Mount))?;
+        if let Some(damage) = fs.layout().recovery_report().damage.first() {
+            return Err(Failure::new(Promise::Mount, format!("damage: {damage}")));
+        }
+        let tree = self.home.walk(&fs).map_err(broken(Promise::Contract))?;
+        let mut found = least..=most.min(self.newest());
+        if !found.any(|commit| self.states[commit] == tree) {
+            return Err(self.wrong(&tree, (least, most)));
+        }
+        if !done.counts.states.is_multiple_of(CLOSELY_ONE_IN) {
+            return Ok(());
+        }
+        done.counts.afterwards += 1;
+        let raw = Arc::new(MemoryDevice::from_image(image));
+        if let Some(error) = log.check(raw).first() {
+            return Err(Failure::new(Promise::Check, error.clone()));
+        }
+        if let Some(older) = log.without_newest_checkpoint(image) {
+            let older = system(log, Arc::new(MemoryDevice::from_image(&older)), 98);
+            let seen = older.and_then(|older| self.home.walk(&older));
+            let seen = seen.map_err(broken(Promise::Again))?;
+            if seen != tree {
+                let text = format!("from the older checkpoint: {}", tree.difference(&seen));
+                return Err(Failure::new(Promise::Again, text));
+            }
+        }
+        self.use_further(log, &fs, &device, tree)
+            .map_err(broken(Promise::Afterwards))
+    }
+
+    /// What was found, in words: it is at no moment, or at a wrong one.
+    fn wrong(&self, tree: &Tree, (least, most): (usize, usize)) -> Failure {
+        let at = self.states.iter().position(|state| state == tree);
+        let text = match at {
+            Some(at) => format!("the tree behind commit {at}, not one of {least} to {most}"),
+            None => {
+                let last = most.min(self.newest());
+                let difference = self.states[last].difference(tree);
+                format!("a tree that never was; beside commit {last}: {difference}")
+            }
+        };
+        Failure::new(Promise::Contract, text)
+    }
+
+    /// The recovered volume takes transactions, and another mount sees them.
+    fn use_further(
+        &self,
+        log: &Log,
+        fs: &Arc<Fs>,
+        device: &Arc<MemoryDevice>,
+        mut tree: Tree,
+    ) -> Result<(), String> {
+        let told = |error: Error| error.to_string();
+        let mut random = Random::new(self.salt);
+        for isolation in [Isolation::Snapshot, Isolation::Locking] {
+            let options = TransactionOptions {
+                isolation,
+                ..TransactionOptions::default()
+            };
+            let txn = fs.begin_transaction(&options).map_err(told)?;
+            for salt in 0..3 {
+                let change = tree.draw(&mut random, 0, 9000, self.salt + salt);
+                self.home.change(&txn, &change).map_err(told)?;
+                tree.change(&change);
+            }
+            txn.commit().map_err(told)?;
+        }
+        let again = system(
+            log,
+            Arc::new(MemoryDevice::from_image(&device.snapshot())),
+            97,
+        )?;
+        let seen = self.home.walk(&again)?;
+        match seen == tree {
+            true => Ok(()),
+            false => Err(format!("used further: {}", tree.difference(&seen))),
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The harness of transactions is tested first: every planted bug must be caught by
+//! what is used without one.
+//!
+//! ```sh
+//! cargo test -p varve-prove --features planted --test planted_transactions -- --nocapture
+//! ```
+
+use std::time::{Duration, Instant};
+use varve_fs::Isolation;
+use varve_fs::planted::{self, Planted};
+use varve_prove::transactions::{crashes, interleaved};
+
+/// By a cut of the power, in so many stories at most.
+const STORIES: u64 = 40;
+/// By the threads' history, in so many rounds at most: their order is the host's.
+const ROUNDS: u64 = 60;
+
+fn by_cuts(bug: Planted) -> Option<String> {
+    (0..STORIES).find_map(|story| {
+        let (plan, mut done) = (crashes::Plan::quick(1), crashes::Done::default());
+        let failure = planted::with(bug, || crashes::explore(&plan, story, &mut done)).err()?;
+        let states = done.counts.states;
+        let told = failure.account.last().cloned().unwrap_or_default();
+        Some(format!(
+            "story {story}, state {states}: {:?}: {told}",
+            failure.promise
+        ))
+    })
+}
+
+fn by_threads(bug: Planted, isolation: Isolation, subpage: bool) -> Option<String> {
+    (0..ROUNDS).find_map(|round| {
+        let plan = interleaved::Plan {
+            subpage,
+            bug: Some(bug),
+            patience: Duration::from_secs(1),
+            ..interleaved::Plan::quick(isolation, round)
+        };
+        match interleaved::run(&plan) {
+            Err(text) => Some(format!("round {round}: {text}")),
+            Ok(ran) => {
+                let found = ran.judgement.found.first()?;
+                Some(format!(
+                    "round {round}: {:?}: {}",
+                    found.anomaly, found.told
+                ))
+            }
+        }
+    })
+}
+
+fn cast(bug: Planted) -> Option<String> {
+    match bug {
+        Planted::CommitTorn
+        | Planted::CommitUnflushed
+        | Planted::ReadsUndurable
+        | Planted::MemberWithoutData => by_cuts(bug),
+        Planted::NamesUnvalidated => by_threads(bug, Isolation::Snapshot, false),
+        Planted::StaleOverlay => by_threads(bug, Isolation::Locking, true),
+        Planted::LocksBeforeMerge | Planted::LocksKept => {
+            by_threads(bug, Isolation::Locking, false)
+        }
+        other => panic!("{other:?} is planted elsewhere"),
+    }
+}
+
+#[test]
+fn every_planted_bug_is_caught() {
+    let mut missed = Vec::new();
+    for bug in Planted::OF_TRANSACTIONS {
+        let begun = Instant::now();
+        let caught = cast(bug);
+        let took = begun.elapsed().as_secs_f64();
+        let told = caught.as_deref().unwrap_or("MISSED");
+        eprintln!("{bug:?}: {took:.1} s: {told:.300}");
+        if caught.is_none() {
+            missed.push(bug);
+        }
+    }
+    assert!(missed.is_empty(), "not caught: {missed:?}");
+}
