@@ -204,8 +204,7 @@ pub struct Taken {
 pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
     let mut shipper = lfs.ship(since)?;
     let mut bytes = Vec::new();
-    std::io::Write::write_all(&mut bytes, zerocopy::IntoBytes::as_bytes(&shipper.header()))
-        .expect("into memory");
+    shipper.header().write(&mut bytes).expect("into memory");
     let mut records = Vec::new();
     while let Some(record) = shipper.next()? {
         records.push(record);

@@ -84,6 +84,14 @@ impl StreamHeader {
         header
     }
 
+    /// Begins a stream.
+    ///
+    /// # Errors
+    /// Of the writer.
+    pub fn write(&self, into: &mut dyn Write) -> io::Result<()> {
+        into.write_all(self.as_bytes())
+    }
+
     /// The mark that the stream begins at.
     pub fn from(&self) -> Mark {
         Mark {
