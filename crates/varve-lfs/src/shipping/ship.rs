@@ -62,6 +62,12 @@ impl Lfs {
         shipper.trail = Trail::behind(self, since)?;
         shipper.check_beginning()?;
         shipper.advance();
+        if shipper.broken.load(Acquire) {
+            // All of the log was too much. What is left to read may not be.
+            let from = shipper.trail.needed_from();
+            let (pin, broken) = self.segments.lock().pin_log(from);
+            (shipper.pin, shipper.broken) = (pin, broken);
+        }
         Ok(shipper)
     }
 }
