@@ -11,7 +11,9 @@ use support::mounted::{Mount, no_fuse};
 use support::{Scratch, VARVE, shell, varve};
 
 fn position(image: &str) -> String {
-    let said = varve(["replay", image, "--position", "--json"]).expect(0, "").json();
+    let said = varve(["replay", image, "--position", "--json"])
+        .expect(0, "")
+        .json();
     said["mark"].as_str().unwrap().to_owned()
 }
 
@@ -75,7 +77,11 @@ fn a_copy_is_brought_up_to_a_mount_again_and_again() {
     let since = position(&copy);
     fs::write(mount.path("last"), "words").unwrap();
     shell(&format!("sync -f {}", mount.dir));
-    shell(&format!("kill -9 {}; umount -l {}", mount.server(), mount.dir));
+    shell(&format!(
+        "kill -9 {}; umount -l {}",
+        mount.server(),
+        mount.dir
+    ));
     wait_for("the server's end", || {
         varve(["ship", &mount.image, "--since", &since, "--to", &stream]).code == 0
     });
@@ -154,12 +160,18 @@ fn a_standby_follows_whoever_is_killed() {
         let ended = replay.wait_with_output().unwrap();
         if killed == "ship" {
             let text = String::from_utf8_lossy(&ended.stderr);
-            assert!(!ended.status.success() && text.contains("it is cut off"), "{text}");
+            assert!(
+                !ended.status.success() && text.contains("it is cut off"),
+                "{text}"
+            );
         }
         varve(["fsck", "--data", &copy]).expect(0, ": clean");
     }
     let (mut ship, mut replay) = following(&mount, &copy);
-    shell(&format!("cd {}; rm -r ship*; mkdir d; echo words > d/f; sync -f .", mount.dir));
+    shell(&format!(
+        "cd {}; rm -r ship*; mkdir d; echo words > d/f; sync -f .",
+        mount.dir
+    ));
     // It ends with the mount, in order.
     mount.umount();
     assert!(ship.wait().unwrap().success());

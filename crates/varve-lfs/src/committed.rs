@@ -7,10 +7,10 @@
 use crate::base::Base;
 use crate::delta::{Answer, Delta, InodeDelta, RangeState};
 use crate::error::{Error, Result};
-use crate::format::{Mark, Pointer};
 use crate::format::ifile::{ImapState, InodePlace};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
+use crate::format::{Mark, Pointer};
 use crate::geometry::Geometry;
 use crate::reader::{Reader, Tree};
 use std::collections::BTreeMap;

@@ -42,5 +42,8 @@ fn the_stream_is_as_documented() {
         predecessor, written_ns, inodes_used, blocks_used, sectors_used);
     compare!(&text, StreamItem: kind, spare, version, ino, from, to, bytes, spare_2);
     let numbers = (record_kind::GROUP, record_kind::OTHER, record_kind::END);
-    assert_eq!((numbers, record_flags::FIRST, record_flags::LAST), ((1, 2, 3), 1, 2));
+    assert_eq!(
+        (numbers, record_flags::FIRST, record_flags::LAST),
+        ((1, 2, 3), 1, 2)
+    );
 }

@@ -23,7 +23,9 @@ use crate::subjects::Log;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use varve_device::{CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice};
+use varve_device::{
+    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
+};
 use varve_fs::{BlockPointer, Error, Inode, InodeNo, Item, Layout, View};
 use varve_lfs::format::Mark;
 use varve_lfs::shipping::{
@@ -108,12 +110,16 @@ impl Ledger {
                     from_block,
                     to_block,
                     ..
-                } => file.blocks.retain(|b, _| !(from_block..to_block).contains(b)),
+                } => file
+                    .blocks
+                    .retain(|b, _| !(from_block..to_block).contains(b)),
                 Item::Reserved {
                     from_block,
                     to_block,
                     ..
-                } => file.blocks.extend((from_block..to_block).map(|b| (b, None))),
+                } => file
+                    .blocks
+                    .extend((from_block..to_block).map(|b| (b, None))),
                 Item::Block { block, data, .. } => {
                     let mut data = (*data).clone();
                     data.resize(block_bytes, 0);
@@ -145,7 +151,7 @@ pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
             other => other.map_err(because("an inode"))?,
         };
         let xattrs = lfs.read_xattrs(View::Live, ino);
-        let mapped = lfs.map(View::Live, ino, 0, 1 << 40);
+        let mapped = lfs.map(View::Live, ino, 0, 1 << 48);
         let mapped = mapped.map_err(because("a map"))?;
         let mut blocks = BTreeMap::new();
         for mapping in mapped {
@@ -159,7 +165,14 @@ pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
             blocks.insert(mapping.block, Some(data));
         }
         let xattrs = xattrs.map_err(because("attributes"))?;
-        files.insert(number, File { inode, xattrs, blocks });
+        files.insert(
+            number,
+            File {
+                inode,
+                xattrs,
+                blocks,
+            },
+        );
     }
     Ok(files)
 }
@@ -342,6 +355,9 @@ pub struct Counts {
 /// An original at work, and its copy.
 pub struct Pair<'a> {
     subject: &'a Log,
+    profile: Profile,
+    /// The log was gone: there will be a new base.
+    lost: bool,
     seed: u64,
     random: Random,
     original: Arc<MemoryDevice>,
@@ -361,6 +377,14 @@ impl<'a> Pair<'a> {
     /// # Errors
     /// As a mount.
     pub fn new(subject: &'a Log, seed: u64) -> Outcome<Self> {
+        Pair::using(subject, Profile::crash(), seed)
+    }
+
+    /// The same, on which operations of a profile are drawn.
+    ///
+    /// # Errors
+    /// As a mount.
+    pub fn using(subject: &'a Log, profile: Profile, seed: u64) -> Outcome<Self> {
         let original = Arc::new(MemoryDevice::new(subject.device_bytes));
         let formatted = subject.format(original.clone(), new_clock());
         formatted.map_err(because("format"))?;
@@ -372,7 +396,9 @@ impl<'a> Pair<'a> {
             seed,
             random: Random::new(seed),
             original,
-            model: Model::new(4096),
+            model: Model::new(profile.block_bytes),
+            profile,
+            lost: false,
             copy,
             course: Course::new(block, inode),
             followed: Mark::default(),
@@ -410,7 +436,7 @@ impl<'a> Pair<'a> {
         let idle = lfs.ship(lfs.mark()).map_err(because("an idle shipper"))?;
         for round in 0..rounds {
             let random = Random::new(self.random.word());
-            let profile = Profile::crash();
+            let profile = self.profile.clone();
             let mut generator = Generator::on(profile, random, runner.model.clone());
             for operation in generator.take(operations) {
                 if !matches!(operation, Operation::Kill | Operation::Remount) {
@@ -432,6 +458,11 @@ impl<'a> Pair<'a> {
         }
         self.model = runner.model.clone();
         self.model.close_all();
+        if std::mem::take(&mut self.lost) {
+            self.counts.bases += 1;
+            self.copy = self.original.snapshot();
+            self.mark = self.mark_of_copy()?;
+        }
         Ok(())
     }
 
@@ -466,7 +497,7 @@ impl<'a> Pair<'a> {
         self.keep_up(lfs)?;
         let taken = match take(lfs, self.mark) {
             Err(ShipError::LogGone { .. }) => {
-                self.counts.bases += 1;
+                self.lost = true;
                 return Ok(());
             }
             other => other.map_err(because("shipping"))?,
@@ -481,7 +512,10 @@ impl<'a> Pair<'a> {
         self.counts.compared += 1;
         let mark = self.course.look(self.subject, &self.copy)?;
         if mark != self.followed || mark != done.to {
-            return Err(failed(format!("at {mark}, not {} or {}", self.followed, done.to)));
+            return Err(failed(format!(
+                "at {mark}, not {} or {}",
+                self.followed, done.to
+            )));
         }
         self.mark = mark;
         self.changes_nothing(&taken.bytes)
@@ -530,7 +564,7 @@ impl<'a> Pair<'a> {
         // It can go on by itself, and is a copy no longer once it has.
         runner.may_be_full = true;
         let random = Random::new(self.seed);
-        let operations = Generator::on(Profile::crash(), random, self.model.clone()).take(20);
+        let operations = Generator::on(self.profile.clone(), random, self.model.clone()).take(20);
         for operation in operations {
             if !matches!(operation, Operation::Kill | Operation::Remount) {
                 let _ = runner.step(&operation).map_err(failed)?;

@@ -11,8 +11,9 @@ use varve_prove::mounted::Subject;
 use varve_prove::operation::story;
 use varve_prove::random::{announce_seed, scaled};
 use varve_prove::runner::{Runner, new_clock};
-use varve_prove::shipped::{Pair, explore, replay};
+use varve_prove::shipped::{Pair, explore, files_of, replay, take};
 use varve_prove::subjects::Log;
+use varve_prove::variants::Variant;
 
 #[test]
 fn a_copy_is_what_its_original_was() {
@@ -25,7 +26,8 @@ fn a_copy_is_what_its_original_was() {
             let lived = pair.live(4, 40);
             lived.unwrap_or_else(|failure| panic!("story {story}, life {life}: {failure}"));
         }
-        pair.show().unwrap_or_else(|failure| panic!("story {story}: {failure}"));
+        pair.show()
+            .unwrap_or_else(|failure| panic!("story {story}: {failure}"));
         let counts = pair.counts();
         eprintln!("story {story}: {counts:?}");
         groups += counts.groups;
@@ -76,7 +78,9 @@ fn read_only(subject: &Log) -> MountOptions {
 
 fn mark_of(subject: &Log, image: &MemoryImage) -> Mark {
     let device = Arc::new(MemoryDevice::from_image(image));
-    Lfs::mount(device, new_clock(), read_only(subject)).unwrap().mark()
+    Lfs::mount(device, new_clock(), read_only(subject))
+        .unwrap()
+        .mark()
 }
 
 #[test]
@@ -169,19 +173,37 @@ fn another_history_is_refused_and_left_alone() {
     let lfs = Lfs::mount(device, new_clock(), read_only(&subject)).unwrap();
     let own = lfs.mark();
     for wrong in [
-        Mark { check: own.check ^ 1, ..own },
-        Mark { serial: own.serial + 1, ..own },
-        Mark { serial: u64::MAX, check: 0 },
-        Mark { check: since.check ^ 1, ..since },
+        Mark {
+            check: own.check ^ 1,
+            ..own
+        },
+        Mark {
+            serial: own.serial + 1,
+            ..own
+        },
+        Mark {
+            serial: u64::MAX,
+            check: 0,
+        },
+        Mark {
+            check: since.check ^ 1,
+            ..since
+        },
     ] {
-        assert!(matches!(lfs.ship(wrong), Err(ShipError::OtherHistory { .. })), "{wrong}");
+        assert!(
+            matches!(lfs.ship(wrong), Err(ShipError::OtherHistory { .. })),
+            "{wrong}"
+        );
     }
 }
 
 #[test]
 fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     let seed = announce_seed("a_log_that_was_cleaned_away_is_said_to_be_gone", 1);
-    let subject = Log { device_bytes: 4 << 20, ..Log::default() };
+    let subject = Log {
+        device_bytes: 4 << 20,
+        ..Log::default()
+    };
     let pair = Pair::new(&subject, seed).unwrap();
     let since = mark_of(&subject, &pair.copy);
     let device = pair.original().clone();
@@ -190,7 +212,9 @@ fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     // A shipper that reads nothing is in nobody's way.
     let mut idle = lfs.ship(since).unwrap();
     for round in 0..200 {
-        for operation in story(&format!("create a; write a 0+200000 #{round}; sync; unlink a; sync")) {
+        for operation in story(&format!(
+            "create a; write a 0+200000 #{round}; sync; unlink a; sync"
+        )) {
             runner.perform(&operation).unwrap();
         }
     }
@@ -205,4 +229,97 @@ fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     assert!(matches!(gone, ShipError::LogGone { .. }), "{gone}");
     assert!(matches!(lfs.ship(since), Err(ShipError::LogGone { .. })));
     assert!(gone.to_string().contains("make a new base"));
+}
+
+/// Every way to use a volume that there is a variant of.
+fn follow(name: &str, variant: &Variant, seed: u64) {
+    let seed = announce_seed(name, seed);
+    let profile = variant.plan.profile.clone();
+    let mut pair = Pair::using(&variant.subject, profile, seed).unwrap();
+    for life in 0..scaled(4) {
+        let lived = pair.live(3, variant.length.min(60));
+        lived.unwrap_or_else(|failure| panic!("{name}, life {life}: {failure}"));
+    }
+    pair.show()
+        .unwrap_or_else(|failure| panic!("{name}: {failure}"));
+    let counts = pair.counts();
+    eprintln!("{name}: {counts:?}");
+    assert!(counts.groups > 10);
+}
+
+#[test]
+fn volumes_of_all_kinds_are_followed() {
+    for seed in 0..2 {
+        follow("under_cleaning", &Variant::under_cleaning(seed), seed);
+        follow("with_claims", &Variant::with_claims(seed), seed);
+        follow("with_strangers", &Variant::with_strangers(seed), seed);
+        follow("under_coalescing", &Variant::under_coalescing(seed), seed);
+        follow(
+            "with_flushes_between",
+            &Variant::with_flushes_between(seed),
+            seed,
+        );
+        follow(
+            "with_other_measures",
+            &Variant::with_other_measures(seed),
+            seed,
+        );
+        follow("with_deep_indexes", &Variant::with_deep_indexes(seed), seed);
+    }
+}
+
+#[test]
+fn logs_with_several_heads_are_followed() {
+    for seed in 0..2 {
+        follow("with_heads", &Variant::with_heads(seed), seed);
+        let small = Variant::with_heads_under_cleaning(seed);
+        follow("with_heads_under_cleaning", &small, seed);
+        follow(
+            "with_changing_heads",
+            &Variant::with_changing_heads(seed),
+            seed,
+        );
+    }
+}
+
+#[test]
+fn a_full_volume_is_followed_until_it_is_empty() {
+    let seed = announce_seed("a_full_volume_is_followed_until_it_is_empty", 1);
+    let subject = Log {
+        device_bytes: 4 << 20,
+        ..Log::default()
+    };
+    let pair = Pair::new(&subject, seed).unwrap();
+    let mut copy = pair.copy.clone();
+    let device = pair.original().clone();
+    let (mounted, lfs) = subject.mount_and_layout(device, new_clock(), 5).unwrap();
+    let mut runner = Runner::new(mounted, new_clock(), Model::new(4096));
+    let mut files = 0;
+    let mut step = |runner: &mut Runner, text: &str| -> bool {
+        let done = story(text)
+            .iter()
+            .all(|operation| match runner.perform(operation) {
+                Ok(_) => true,
+                Err(varve_fs::Error::NoSpace) => false,
+                Err(error) => panic!("{operation}: {error}"),
+            });
+        runner.mounted().sync().unwrap();
+        let base = Arc::new(MemoryDevice::from_image(&copy));
+        let stream = take(&lfs, mark_of(&subject, &copy)).unwrap();
+        replay(base.clone(), &subject.mount, &stream.bytes).unwrap();
+        copy = base.snapshot();
+        let lfs_of_copy = Lfs::mount(base, new_clock(), read_only(&subject)).unwrap();
+        assert_eq!(files_of(&lfs).unwrap(), files_of(&lfs_of_copy).unwrap());
+        done
+    };
+    while step(
+        &mut runner,
+        &format!("create f{files}; write f{files} 0+40000 #{files}"),
+    ) {
+        files += 1;
+    }
+    assert!(files > 20, "{files}");
+    for file in (0..files).step_by(2).chain((1..files).step_by(2)) {
+        assert!(step(&mut runner, &format!("unlink f{file}")));
+    }
 }

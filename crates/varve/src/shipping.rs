@@ -235,3 +235,6 @@ fn on_a_log(device: &dyn Device) -> Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -49,7 +49,10 @@ impl Ship {
         let to_output = self.to.as_os_str() == "-";
         let shown = self.to.display();
         let failed = |error: io::Error| {
-            Failure::new(FAILED, format_args!("cannot write the stream to {shown}: {error}"))
+            Failure::new(
+                FAILED,
+                format_args!("cannot write the stream to {shown}: {error}"),
+            )
         };
         let (mut output, mut file);
         let into: &mut dyn Write = match to_output {

@@ -160,7 +160,10 @@ mod tests {
         let (_, shipper) = table.pin_log(table.opened() + 1);
         let snapshot = table.pin(2);
         table.break_snapshots();
-        assert!(!shipper.load(Acquire) && !snapshot.load(Acquire), "nothing is kept");
+        assert!(
+            !shipper.load(Acquire) && !snapshot.load(Acquire),
+            "nothing is kept"
+        );
         assert!(table.is_pinned());
     }
 }

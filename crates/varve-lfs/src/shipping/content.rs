@@ -56,7 +56,12 @@ fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
         },
         why: malformed.to_string(),
     };
-    let items = summary.items(geometry).map_err(gone)?;
+    let items = summary.items(geometry).map_err(|malformed| {
+        let serial = summary.header.serial.get();
+        ShipError::Unfit(format!(
+            "partial segment {serial} says what this program cannot ship: {malformed}"
+        ))
+    })?;
     let stored = summary.read_payload(&lfs.reader, &items)?;
     summary.verify(geometry, &items, &stored).map_err(gone)?;
     let mut payload = Vec::with_capacity(summary.bytes() as usize);
@@ -66,6 +71,8 @@ fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
     Ok(payload)
 }
 
+/// An entry as an item. Whoever brings entries whose content stands elsewhere in the
+/// log (`stored` has it for plugs) brings it here, compared with its checksum.
 fn put(
     geometry: &Geometry,
     summary: &Summary,

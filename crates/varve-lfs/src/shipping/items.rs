@@ -121,9 +121,7 @@ impl Measures {
                     to_block: to,
                 })
             }
-            kind => Err(bad(&format!(
-                "of kind {kind}, or a range that cannot be"
-            ))),
+            kind => Err(bad(&format!("of kind {kind}, or a range that cannot be"))),
         }
     }
 }

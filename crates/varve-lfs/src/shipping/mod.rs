@@ -12,7 +12,6 @@ mod replay;
 mod ship;
 mod stream;
 
-
 mod trail;
 
 pub use error::ShipError;

@@ -217,8 +217,13 @@ impl Replay {
         if self.group.reserved > RESERVED_VOLUMES * self.measures.blocks {
             return Err(bad("a group reserves more than the volume".into()));
         }
-        self.group.items.extend(items);
         self.group.bytes += record.payload.len() as u64;
+        // A log holds no group that is larger than the volume.
+        let volume = self.measures.blocks * u64::from(self.measures.block_bytes);
+        if self.group.bytes > volume {
+            return Err(bad("a group is larger than the volume".into()));
+        }
+        self.group.items.extend(items);
         Ok(())
     }
 

@@ -158,7 +158,9 @@ impl Trail {
         // Where the log still goes on, a leftover may have been taken for the next.
         let segments = lfs.segments.lock();
         let is_open = |segment| segments.get(segment).state == SegmentState::Open;
-        let again = self.ahead.extract_if(.., |(_, segment), _| is_open(*segment));
+        let again = self
+            .ahead
+            .extract_if(.., |(_, segment), _| is_open(*segment));
         tails.extend(again.map(|(_, summary)| Tail {
             segment: summary.segment,
             incarnation: summary.header.segment_incarnation.get(),

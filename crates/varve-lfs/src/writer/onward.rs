@@ -43,7 +43,13 @@ impl Lfs {
         let kind = GroupKind::Checkpoint;
         let filled = self.fill(&mut log, &plans, &[]);
         self.account(&plans[0], &[], kind);
-        let written = self.apply_group(&mut log, &plans, filled, Vec::new(), (kind, Stamp::default()));
+        let written = self.apply_group(
+            &mut log,
+            &plans,
+            filled,
+            Vec::new(),
+            (kind, Stamp::default()),
+        );
         drop(log);
         self.counters.groups.fetch_add(1, Relaxed);
         self.counters.partials.fetch_add(1, Relaxed);
