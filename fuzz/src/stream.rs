@@ -67,7 +67,7 @@ fn make() -> varve_fs::Result<Pair> {
     let mut shipper = lfs.ship(mark).expect("all of it is there");
     let (header, mut stream) = (shipper.header(), Vec::new());
     header.write(&mut stream).expect("into memory");
-    while let Some(record) = shipper.next().expect("all of it is there") {
+    while let Some(record) = shipper.next_record().expect("all of it is there") {
         record.write(&mut stream).expect("into memory");
     }
     shipper.end().write(&mut stream).expect("into memory");
@@ -95,7 +95,7 @@ pub fn stream(data: &[u8]) {
         inodes: 1 << 20,
     };
     if let Ok(mut reader) = StreamReader::new(data) {
-        while let Ok(Some(record)) = reader.next() {
+        while let Ok(Some(record)) = reader.next_record() {
             let _ = measures.items(&record.payload);
         }
     }
@@ -110,7 +110,7 @@ fn replay(device: Arc<dyn Device>, data: &[u8]) {
     let mut reader = StreamReader::new(data).expect("its header is right");
     let replay = Replay::onto(device, clock(), options(), reader.header());
     let mut replay = replay.expect("it begins at the mark");
-    while let Ok(Some(record)) = reader.next() {
+    while let Ok(Some(record)) = reader.next_record() {
         if replay.record(&record).is_err() {
             break;
         }

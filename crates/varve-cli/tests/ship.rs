@@ -41,6 +41,11 @@ fn same_trees(mount: &Mount, copy: &str) {
     assert_eq!(original, copied);
 }
 
+/// What was written so far is durable, as after an fsync.
+fn sync(mount: &Mount) {
+    shell(&format!("sync {}", mount.dir));
+}
+
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(60);
     while !done() {
@@ -76,7 +81,7 @@ fn a_copy_is_brought_up_to_a_mount_again_and_again() {
     // From the image, as after the server's death.
     let since = position(&copy);
     fs::write(mount.path("last"), "words").unwrap();
-    shell(&format!("sync -f {}", mount.dir));
+    sync(&mount);
     shell(&format!(
         "kill -9 {}; umount -l {}",
         mount.server(),
@@ -147,7 +152,7 @@ fn a_standby_follows_whoever_is_killed() {
         let (mut ship, mut replay) = following(&mount, &copy);
         for file in 0..40 {
             fs::write(mount.path(&format!("{killed}{file}")), vec![file; 20_000]).unwrap();
-            shell(&format!("sync -f {}", mount.dir));
+            sync(&mount);
         }
         match killed {
             "ship" => ship.kill().unwrap(),
@@ -155,7 +160,7 @@ fn a_standby_follows_whoever_is_killed() {
         }
         // The other one ends, too: its stream is cut.
         fs::write(mount.path("after"), killed).unwrap();
-        shell(&format!("sync -f {}", mount.dir));
+        sync(&mount);
         ship.wait().unwrap();
         let ended = replay.wait_with_output().unwrap();
         if killed == "ship" {
@@ -169,7 +174,7 @@ fn a_standby_follows_whoever_is_killed() {
     }
     let (mut ship, mut replay) = following(&mount, &copy);
     shell(&format!(
-        "cd {}; rm -r ship*; mkdir d; echo words > d/f; sync -f .",
+        "cd {}; rm -r ship*; mkdir d; echo words > d/f; sync .",
         mount.dir
     ));
     // It ends with the mount, in order.

@@ -27,7 +27,7 @@ use varve_device::{
     CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
 };
 use varve_fs::{BlockPointer, Error, Inode, InodeNo, Item, Layout, View};
-use varve_lfs::format::Mark;
+use varve_lfs::format::{Mark, SummaryHeader};
 use varve_lfs::shipping::{
     Measures, Record, Replay, Replayed, ShipError, StreamReader, record_flags, record_kind,
 };
@@ -219,7 +219,7 @@ pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
     let mut bytes = Vec::new();
     shipper.header().write(&mut bytes).expect("into memory");
     let mut records = Vec::new();
-    while let Some(record) = shipper.next()? {
+    while let Some(record) = shipper.next_record()? {
         records.push(record);
     }
     records.push(shipper.end());
@@ -241,7 +241,7 @@ pub fn replay(
     let mut reader = StreamReader::new(stream)?;
     let mut replay = Replay::onto(device, new_clock(), options.clone(), reader.header())?;
     let mut fed = || -> Result<(), ShipError> {
-        while let Some(record) = reader.next()? {
+        while let Some(record) = reader.next_record()? {
             replay.record(&record)?;
         }
         Ok(())
@@ -277,6 +277,13 @@ impl Course {
             items: Vec::new(),
             at,
         }
+    }
+
+    /// From what a volume is at this mark.
+    fn begin_anew(&mut self, mark: Mark, files: Files) {
+        self.items.clear();
+        self.ledger.files = files.clone();
+        self.at.insert(mark.serial, (mark, files));
     }
 
     /// Goes on with these records.
@@ -468,7 +475,16 @@ impl<'a> Pair<'a> {
 
     /// The ledger has all that is durable.
     fn keep_up(&mut self, lfs: &Lfs) -> Outcome<()> {
-        let news = take(lfs, self.followed).map_err(because("shipping to the ledger"))?;
+        let news = match take(lfs, self.followed) {
+            // As the copy, which needs a new base.
+            Err(ShipError::LogGone { mark, .. }) => {
+                really_gone(lfs, &self.original.snapshot(), mark)?;
+                self.followed = lfs.mark();
+                self.course.begin_anew(self.followed, files_of(lfs)?);
+                return Ok(());
+            }
+            other => other.map_err(because("shipping to the ledger"))?,
+        };
         self.course.follow(&news.records)?;
         let ends = |record: &&Record| record.header.has(record_flags::LAST);
         if let Some(last) = news.records.iter().rfind(ends) {
@@ -587,6 +603,23 @@ impl<'a> Pair<'a> {
     pub fn original(&self) -> &Arc<MemoryDevice> {
         &self.original
     }
+}
+
+/// No summary on the whole volume follows `mark`.
+fn really_gone(lfs: &Lfs, image: &MemoryImage, mark: Mark) -> Outcome<()> {
+    let tag = lfs.superblock().volume_tag();
+    let mut bytes = vec![0; 4096];
+    for at in (0..image.geometry().size).step_by(4096) {
+        image.read(at, &mut bytes);
+        let found = SummaryHeader::parse(&bytes, tag, at / 512);
+        let follows = found.is_ok_and(|header| {
+            header.serial.get() == mark.serial + 1 && header.predecessor.get() == mark.check
+        });
+        if follows {
+            return Err(failed(format!("what follows {mark} stands at byte {at}")));
+        }
+    }
+    Ok(())
 }
 
 /// Left as it is, or with a checkpoint.

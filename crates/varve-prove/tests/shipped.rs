@@ -220,7 +220,7 @@ fn a_log_that_was_cleaned_away_is_said_to_be_gone() {
     }
     assert!(lfs.statistics().segments_opened > 60);
     let gone = loop {
-        match idle.next() {
+        match idle.next_record() {
             Ok(Some(_)) => {}
             Ok(None) => panic!("all of it is there"),
             Err(gone) => break gone,

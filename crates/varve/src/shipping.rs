@@ -103,7 +103,7 @@ pub fn ship(
     loop {
         // Asked before, so that what came last is not left out.
         let is_over = shipper.stopped().is_some();
-        while let Some(record) = shipper.next()? {
+        while let Some(record) = shipper.next_record()? {
             record.write(into).map_err(written)?;
             shipped.bytes += bytes_of(&record);
             let header = &record.header;
@@ -185,7 +185,7 @@ pub fn replay_on(device: Arc<dyn Device>, from: Box<dyn Read + Send>) -> Result<
 type Read1 = std::result::Result<Record, ShipError>;
 
 fn read(mut reader: StreamReader<Box<dyn Read + Send>>, into: &SyncSender<Read1>) {
-    while let Some(next) = reader.next().transpose() {
+    while let Some(next) = reader.next_record().transpose() {
         let over = next.is_err();
         if into.send(next).is_err() || over {
             return;

@@ -89,7 +89,7 @@ impl Shipper<'_> {
     ///
     /// # Errors
     /// `LogGone`; device errors.
-    pub fn next(&mut self) -> Result<Option<Record>> {
+    pub fn next_record(&mut self) -> Result<Option<Record>> {
         if self.at.serial >= self.lfs.durability.durable() {
             return Ok(None);
         }

@@ -268,7 +268,7 @@ impl<R: Read> StreamReader<R> {
     /// # Errors
     /// [`ShipError::BadStream`] if it is cut, damaged, or not the one that follows; of
     /// the reader.
-    pub fn next(&mut self) -> Result<Option<Record>> {
+    pub fn next_record(&mut self) -> Result<Option<Record>> {
         if self.ended {
             return Ok(None);
         }
