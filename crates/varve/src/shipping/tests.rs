@@ -43,7 +43,7 @@ fn transactions_arrive_whole() {
         begin.write("/a", 1000u64.to_le_bytes()).unwrap();
         begin.write("/b", 1000u64.to_le_bytes()).unwrap();
         begin.commit().unwrap();
-        let held = volume.create("/held").unwrap();
+        let held = volume.create_file("/held").unwrap();
         volume.remove_file("/held").unwrap();
         let mut seen = 0;
         for round in 1..44u64 {
