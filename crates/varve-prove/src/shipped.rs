@@ -477,8 +477,11 @@ impl<'a> Pair<'a> {
     fn keep_up(&mut self, lfs: &Lfs) -> Outcome<()> {
         let news = match take(lfs, self.followed) {
             // As the copy, which needs a new base.
-            Err(ShipError::LogGone { mark, .. }) => {
-                really_gone(lfs, &self.original.snapshot(), mark)?;
+            Err(ShipError::LogGone { mark, why }) => {
+                // Of others the summary is there, and not what it tells of.
+                if why.contains(&format!("partial segment {}", mark.serial + 1)) {
+                    really_gone(lfs, &self.original.snapshot(), mark)?;
+                }
                 self.followed = lfs.mark();
                 self.course.begin_anew(self.followed, files_of(lfs)?);
                 return Ok(());
@@ -605,18 +608,31 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// No summary on the whole volume follows `mark`.
+/// No summary on the whole volume follows `mark`, but for those in segments that were
+/// opened anew since, whose beginning is gone.
 fn really_gone(lfs: &Lfs, image: &MemoryImage, mark: Mark) -> Outcome<()> {
+    let geometry = lfs.geometry_of_volume();
     let tag = lfs.superblock().volume_tag();
-    let mut bytes = vec![0; 4096];
-    for at in (0..image.geometry().size).step_by(4096) {
-        image.read(at, &mut bytes);
-        let found = SummaryHeader::parse(&bytes, tag, at / 512);
-        let follows = found.is_ok_and(|header| {
-            header.serial.get() == mark.serial + 1 && header.predecessor.get() == mark.check
-        });
-        if follows {
-            return Err(failed(format!("what follows {mark} stands at byte {at}")));
+    let header_at = |byte: u64| {
+        let mut bytes = vec![0; 4096];
+        image.read(byte, &mut bytes);
+        SummaryHeader::parse(&bytes, tag, byte / 512).ok()
+    };
+    for segment in 0..geometry.segment_count {
+        let start = geometry.byte(segment, geometry.payload_start(segment));
+        let end = geometry.byte(segment, 0) + u64::from(geometry.segment_bytes);
+        let Some(first) = header_at(start) else {
+            continue;
+        };
+        for at in (start..end).step_by(4096) {
+            let follows = header_at(at).is_some_and(|header| {
+                header.serial.get() == mark.serial + 1
+                    && header.predecessor.get() == mark.check
+                    && header.segment_incarnation == first.segment_incarnation
+            });
+            if follows {
+                return Err(failed(format!("what follows {mark} stands at byte {at}")));
+            }
         }
     }
     Ok(())
