@@ -17,6 +17,7 @@ pub mod input;
 pub mod mutate;
 pub mod nbd;
 pub mod sample;
+pub mod stream;
 pub mod structures;
 pub mod vld;
 pub mod vlfs;
@@ -119,6 +120,11 @@ pub const TARGETS: &[Target] = &[
         name: "cleaner",
         run: cleaner::cleaner,
         seeds: cleaner::seeds,
+    },
+    Target {
+        name: "stream",
+        run: stream::stream,
+        seeds: stream::seeds,
     },
     Target {
         name: "nbd",

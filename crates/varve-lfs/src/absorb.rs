@@ -74,6 +74,7 @@ impl Delta {
             self.set_unfinished(ino, joins);
         }
         self.next_ino = self.next_ino.max(younger.next_ino);
+        self.replayed = younger.replayed.or(self.replayed);
         self.log_bytes += younger.log_bytes;
         self.removes |= younger.removes;
         // Numbers freed in both are in an order of their own.

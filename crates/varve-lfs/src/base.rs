@@ -6,12 +6,23 @@
 use crate::error::{Error, Result};
 use crate::format::ifile::{ImapEntry, ImapState};
 use crate::format::inode::{InodeImage, Root};
-use crate::format::{Malformed, entries};
+use crate::format::{Malformed, Mark, entries};
 use crate::geometry::Geometry;
 use crate::reader::{Reader, Tree};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use varve_fs::{InodeNo, Usage, Version};
+use varve_fs::{Inode, InodeNo, Usage, Version};
+
+/// Project of the ifile's inode if its other fields have a mark.
+const REPLAYED: u32 = 1;
+
+/// Puts it where [`Base::replayed`] finds it.
+pub fn set_replayed(ifile: &mut Inode, mark: Option<Mark>) {
+    let present = mark.is_some();
+    let mark = mark.unwrap_or_default();
+    ifile.project = if present { REPLAYED } else { 0 };
+    (ifile.rdev, ifile.uid) = (mark.serial, mark.check);
+}
 
 /// The state of the volume at a checkpoint.
 #[derive(Debug)]
@@ -48,6 +59,16 @@ impl Base {
             .root
             .as_ref()
             .expect("a checkpoint's ifile has a root")
+    }
+
+    /// Where the volume stands as a copy of another, if it is one.
+    pub fn replayed(&self) -> Option<Mark> {
+        let inode = &self.ifile.inode;
+        let mark = Mark {
+            serial: inode.rdev,
+            check: inode.uid,
+        };
+        (inode.project == REPLAYED).then_some(mark)
     }
 
     /// The ifile's index.

@@ -7,10 +7,10 @@
 use crate::base::Base;
 use crate::delta::{Answer, Delta, InodeDelta, RangeState};
 use crate::error::{Error, Result};
-use crate::format::Pointer;
 use crate::format::ifile::{ImapState, InodePlace};
 use crate::format::index::Index;
 use crate::format::inode::InodeImage;
+use crate::format::{Mark, Pointer};
 use crate::geometry::Geometry;
 use crate::reader::{Reader, Tree};
 use std::collections::BTreeMap;
@@ -31,6 +31,13 @@ pub struct Committed {
 }
 
 impl Committed {
+    /// Where the volume stands as a copy of another, if it is one.
+    pub fn replayed(&self) -> Option<Mark> {
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.replayed);
+        let said = self.live.replayed.or(frozen);
+        said.unwrap_or_else(|| self.base.replayed())
+    }
+
     /// No index is known to be taller than this.
     pub fn tallest(&self) -> u8 {
         let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.tallest);

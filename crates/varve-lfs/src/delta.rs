@@ -17,7 +17,7 @@ pub mod fold;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::NodeId;
-use crate::format::{Pointer, SECTOR};
+use crate::format::{Mark, Pointer, SECTOR};
 use crate::geometry::Geometry;
 use crate::price::FoldPrice;
 use crate::ranges::RangeMap;
@@ -259,6 +259,9 @@ pub struct Delta {
     pub removes: bool,
     /// Serial of the last partial before it was frozen; 0 while it is live.
     pub boundary: u64,
+    /// Where the last group says that a copy stands; the inner none is that it is no
+    /// copy. `None` without groups.
+    pub replayed: Option<Option<Mark>>,
 }
 
 impl Delta {

@@ -122,6 +122,14 @@ impl Durability {
         })
     }
 
+    /// Waits until more than `serial` is durable, writing has stopped, or for so long.
+    pub fn wait_beyond(&self, serial: u64, most: std::time::Duration) {
+        let mut progress = self.progress.lock();
+        if progress.durable() <= serial && progress.stopped.is_none() {
+            self.changed.wait_for(&mut progress, most);
+        }
+    }
+
     /// Declares everything up to `serial` durable: recovery has flushed.
     pub fn reset(&self, serial: u64) {
         let mut progress = self.progress.lock();

@@ -263,7 +263,8 @@ impl Lfs {
     }
 }
 
-fn log_item(item: Item) -> LogItem {
+/// An item of the seam, as the log has it.
+pub(crate) fn log_item(item: Item) -> LogItem {
     let record = |ino, version, record| LogItem::Record {
         ino,
         version,

@@ -63,6 +63,9 @@ pub struct MountOptions {
     pub holes: bool,
     /// When the mount's own cleaner works.
     pub pace: Pace,
+    /// Groups of another volume's log are replayed: where this one stands is said
+    /// before anything else is written (`docs/shipping.md`).
+    pub replays: bool,
     /// Recorded in the owner record: host name, boot identity, process.
     pub owner: OwnerIdentity,
 }
@@ -83,6 +86,7 @@ impl Default for MountOptions {
             head_bytes: 16 << 10,
             holes: true,
             pace: Pace::default(),
+            replays: false,
             owner: OwnerIdentity::default(),
         }
     }

@@ -47,6 +47,7 @@ mod resize;
 mod schedule;
 mod segment_map;
 mod segments;
+pub mod shipping;
 mod snapshots;
 mod space;
 mod speed;

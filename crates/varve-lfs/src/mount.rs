@@ -119,6 +119,10 @@ impl Lfs {
         match &lfs.read_only {
             None => {
                 lfs.write_owner(true)?;
+                if lfs.options.replays && !lfs.is_copy() {
+                    let position = lfs.write_mark(lfs.mark())?;
+                    lfs.commit_through(position.0)?;
+                }
                 lfs.arrange_heads(confirmed)?;
             }
             Some(reason) => lfs.durability.stop_quietly(reason.clone()),
@@ -197,6 +201,7 @@ impl Lfs {
                 Rank::Log,
                 LogState {
                     end,
+                    mark: recovered.mark,
                     placement: Placement::default(),
                     mount_id,
                     incarnation: end.incarnation().wrapping_add(1),

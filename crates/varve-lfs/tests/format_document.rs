@@ -111,7 +111,8 @@ fn every_field_is_where_the_document_says() {
         structure!(SummaryHeader: crc, magic, volume_tag, serial, sector, durable_through,
             mount_id, predecessor, incarnation, next_segment, segment_incarnation, entry_bytes,
             sectors, flags, members, entry_count, written_ns, inodes_used, blocks_used,
-            sectors_used, head, spare),
+            sectors_used, head, replays,
+            replayed_check, replayed_serial, spare),
         structure!(FileEntry: kind, spare, version, ino),
         structure!(BlockEntry: kind, sectors, flags, height, crc, block, birth, written_ns,
             source),
@@ -391,6 +392,10 @@ fn every_number_is_what_the_document_says() {
         ("usage.PLUGGED_LATELY", usage_flags::PLUGGED_LATELY.into()),
         ("imap.FREE", 1),
         ("superblock.VERSION", superblock::VERSION.into()),
+        (
+            "superblock.REPLAYED",
+            superblock::read_only_compat_flags::REPLAYED,
+        ),
         ("superblock.ALIGNED", superblock::incompat_flags::ALIGNED),
         ("superblock.PACKED", superblock::incompat_flags::PACKED),
         (

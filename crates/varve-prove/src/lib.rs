@@ -66,6 +66,7 @@ pub mod resized;
 pub mod room;
 pub mod rows;
 pub mod runner;
+pub mod shipped;
 pub mod space;
 pub mod strangers;
 pub mod subjects;

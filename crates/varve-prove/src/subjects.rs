@@ -262,6 +262,21 @@ impl Log {
         FileSystem::mount(layout, clock, self.options.clone())
     }
 
+    /// As [`Subject::mount`], with the layout below.
+    ///
+    /// # Errors
+    /// What stopped it.
+    pub fn mount_and_layout(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<(Box<dyn Mounted>, Arc<Lfs>)> {
+        let system = self.system_as(device, clock, seed, false)?;
+        let layout = Arc::clone(system.layout());
+        Ok((self.handle(system), layout))
+    }
+
     fn mount_as(
         &self,
         device: Arc<dyn Device>,
@@ -270,6 +285,10 @@ impl Log {
         read_only: bool,
     ) -> Result<Box<dyn Mounted>> {
         let system = self.system_as(device, clock, seed, read_only)?;
+        Ok(self.handle(system))
+    }
+
+    fn handle(&self, system: FileSystem<Arc<Lfs>>) -> Box<dyn Mounted> {
         let extras = Extras {
             clean,
             coalesce,
@@ -282,7 +301,7 @@ impl Log {
             damage: |system| system.layout().recovery_report().damage.clone(),
             unmount: |system| Ok(system.layout().unmount()?),
         };
-        Ok(Box::new(Handle::new(system, extras)))
+        Box::new(Handle::new(system, extras))
     }
 }
 

@@ -8,13 +8,16 @@ pub use crate::devices::{Superblock, layout_of, open_device, read_superblock};
 pub use crate::format::{Progress, format};
 pub use crate::host::{Holder, holder, identity, is_locked};
 pub use crate::options::Tuning;
+pub use crate::shipping::{Copy, ReplayEnd, Shipped, copy_of, replay, replay_on, ship};
 pub use crate::signature::{Found, probe};
 pub use crate::statistics::Statistics;
 pub use crate::tree::Tree;
 pub use crate::verifier::{JobStatus, ScrubOptions, Verifier};
 pub use varve_format::identity::{Tune, parse_uuid, random_uuid, uuid_text};
 pub use varve_lfs::cleaner::Pace;
+pub use varve_lfs::format::Mark;
 pub use varve_lfs::policy::PolicyKind;
+pub use varve_lfs::shipping::{Replayed, ShipError};
 
 use crate::error::Result;
 use crate::options::VolumeOptions;

@@ -5,6 +5,7 @@ use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 use varve_device::OpenError;
+use varve_lfs::shipping::ShipError;
 
 /// The result of every call of the library.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -57,6 +58,9 @@ enum Failure {
     /// The image holds no volume, or a damaged one.
     #[error(transparent)]
     Layout(varve_lfs::Error),
+    /// A stream cannot be replayed onto the volume.
+    #[error(transparent)]
+    Ship(varve_lfs::shipping::ShipError),
     /// The same, of a volume on the virtual log.
     #[error(transparent)]
     VirtualLog(varve_vlfs::Error),
@@ -188,6 +192,10 @@ impl Error {
                 varve_lfs::Error::DoesNotFit { .. } | varve_lfs::Error::OutOfSegments,
             ) => Errno::NOSPC,
             Failure::Layout(_) | Failure::VirtualLog(_) => Errno::IO,
+            Failure::Ship(
+                ShipError::Unfit(_) | ShipError::OtherHistory { .. } | ShipError::IsACopy(_),
+            ) => Errno::INVAL,
+            Failure::Ship(_) => Errno::IO,
             Failure::Refused { errno, .. } => *errno,
         };
         errno.raw_os_error()
@@ -230,6 +238,15 @@ impl From<OpenError> for Error {
 impl From<varve_lfs::Error> for Error {
     fn from(error: varve_lfs::Error) -> Self {
         Error(Box::new(Failure::Layout(error)))
+    }
+}
+
+impl From<ShipError> for Error {
+    fn from(error: ShipError) -> Self {
+        match error {
+            ShipError::Volume(error) => error.into(),
+            other => Error(Box::new(Failure::Ship(other))),
+        }
     }
 }
 

@@ -55,6 +55,7 @@ mod host;
 mod metadata;
 mod mounted;
 mod options;
+mod shipping;
 mod signature;
 mod statistics;
 mod transaction;

@@ -2,6 +2,7 @@
 //! Root and whoever mounted may; the segment map, as the statistics, everybody
 //! who can open the root.
 
+use super::ship_server::Streams;
 use super::txn_server::{self, Transactions};
 use super::{cleaner_server, coalesce, resize_server, scrub_server, top_server};
 use serde_json::Value;
@@ -17,6 +18,7 @@ pub fn handler(
     verifier: Arc<Verifier>,
     fs: Arc<FileSystem<Lfs>>,
     transactions: Arc<Transactions>,
+    streams: Arc<Streams>,
 ) -> IoctlHandler {
     let owner = rustix::process::geteuid().as_raw();
     Arc::new(move |request: &IoctlRequest<'_>| {
@@ -45,6 +47,10 @@ pub fn handler(
         }
         if let Some(asked) = question.get("transactions") {
             let answer = transactions.answer(asked)?;
+            return Ok(varve_fuse::answer(&answer.to_string()));
+        }
+        if let Some(asked) = question.get("ship") {
+            let answer = streams.answer(asked)?;
             return Ok(varve_fuse::answer(&answer.to_string()));
         }
         let answer = match (question.get("cleaner"), question.get("resize")) {

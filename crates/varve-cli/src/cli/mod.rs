@@ -27,11 +27,14 @@ mod output;
 mod prometheus;
 mod protect;
 mod prove;
+mod replay;
 mod resize;
 mod resize_server;
 mod salvage;
 mod scrub;
 mod scrub_server;
+mod ship;
+mod ship_server;
 #[cfg(test)]
 mod shown;
 mod size;
@@ -67,6 +70,8 @@ enum Command {
     Salvage(salvage::Salvage),
     Tune(tune::Tune),
     Resize(resize::Resize),
+    Ship(ship::Ship),
+    Replay(replay::Replay),
     Scrub(scrub::Scrub),
     Cleaner(cleaner::Cleaner),
     Stats(stats::Stats),
@@ -108,6 +113,8 @@ pub fn main() -> ExitCode {
         Command::Salvage(command) => command.run(),
         Command::Tune(command) => command.run(),
         Command::Resize(command) => command.run(),
+        Command::Ship(command) => command.run(),
+        Command::Replay(command) => command.run(),
         Command::Scrub(command) => command.run(),
         Command::Cleaner(command) => command.run(),
         Command::Stats(command) => command.run(),

@@ -5,6 +5,7 @@
 
 use super::mount_options::Chosen;
 use super::output::{Failure, Outcome};
+use super::ship_server::Streams;
 use super::txn_server::Transactions;
 use super::{allocator, calls, daemon, mount_table, size, stats};
 use std::ffi::OsString;
@@ -22,6 +23,8 @@ const USAGE: u8 = 1;
 const FAILED: u8 = 32;
 /// How long the volume's last server may take to let go of it.
 const RELEASE: Duration = Duration::from_secs(5);
+/// How long a stream may take to be told its end, once the volume is closed.
+const STREAMS_END: Duration = Duration::from_secs(5);
 /// How long a mount in use is waited for when the server is told to end.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -226,10 +229,14 @@ impl Mount {
             Tree::Log(fs) => {
                 let transactions = Transactions::new(Arc::clone(&fs));
                 let plain = mount.clone();
-                answers_of_log(&mut mount, &fs, admin::verifier(&volume), &transactions);
-                self.serve_tree(volume, fs, mount, |session| {
+                let streams = Streams::new(Arc::clone(&fs));
+                let apart = (&transactions, &streams);
+                answers_of_log(&mut mount, &fs, admin::verifier(&volume), apart);
+                let outcome = self.serve_tree(volume, fs, mount, |session| {
                     transactions.mounted(session.kernel(), plain);
-                })
+                });
+                streams.finish(STREAMS_END);
+                outcome
             }
             // Nothing is cleaned.
             Tree::VirtualLog(fs) => {
@@ -308,7 +315,7 @@ fn answers_of_log(
     mount: &mut MountOptions,
     fs: &Arc<FileSystem<Lfs>>,
     verifier: &Arc<Verifier>,
-    transactions: &Arc<Transactions>,
+    (transactions, streams): (&Arc<Transactions>, &Arc<Streams>),
 ) {
     let (counted, verifies) = (Arc::clone(fs), Arc::clone(verifier));
     let ended = Arc::clone(transactions);
@@ -322,6 +329,7 @@ fn answers_of_log(
         Arc::clone(verifier),
         Arc::clone(fs),
         Arc::clone(transactions),
+        Arc::clone(streams),
     ));
 }
 

@@ -306,7 +306,8 @@ impl Lfs {
     /// has written since the boundary.
     fn record_end(&self, boundary: LogEnd) -> LogEnd {
         let log = self.log.lock();
-        let quiet = self.committed.read().live.inodes.is_empty();
+        let committed = self.committed.read();
+        let quiet = committed.live.inodes.is_empty() && committed.live.replayed.is_none();
         if quiet { log.end } else { boundary }
     }
 
@@ -373,7 +374,7 @@ impl Lfs {
             self.base_images.insert(ino, image);
         }
         let mut segments = self.segments.lock();
-        let hold = self.options.discard && !segments.has_snapshots();
+        let hold = self.options.discard && !segments.is_pinned();
         let freed = segments.install(serial, reach, &table.entries, &table.corrections, hold);
         drop(segments);
         drop(committed);

@@ -11,6 +11,7 @@
 use super::fold::Fold;
 use super::levels::{Changes, FileFold};
 use super::live_bytes;
+use crate::base::set_replayed;
 use crate::error::Result;
 use crate::format::checkpoint::record_bytes_for;
 use crate::format::ifile::{ENTRY_BYTES, IMAP_OFFSET, USAGE_OFFSET};
@@ -197,6 +198,9 @@ impl Fold<'_> {
 
     fn ifile_image(&self, root: Root, next_ino: u64) -> InodeImage {
         let mut inode = self.base.ifile.inode.clone();
+        if let Some(replayed) = self.frozen.replayed {
+            set_replayed(&mut inode, replayed);
+        }
         inode.size = IMAP_OFFSET + next_ino * ENTRY_BYTES as u64;
         inode.mtime = varve_fs::Timestamp::from_ns(self.lfs.clock.now_ns());
         inode.sectors = self.metadata_bytes.max(0) as u64 / 512;

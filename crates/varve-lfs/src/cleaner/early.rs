@@ -215,7 +215,7 @@ impl Lfs {
             false => self.durability.durable(),
         };
         let mut segments = self.segments.lock();
-        let hold = self.options.discard && !segments.has_snapshots();
+        let hold = self.options.discard && !segments.is_pinned();
         let freed = segments.settle(durable, hold);
         drop(segments);
         self.counters

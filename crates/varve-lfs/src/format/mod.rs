@@ -9,6 +9,7 @@ pub mod checkpoint;
 pub mod ifile;
 pub mod index;
 pub mod map;
+mod mark;
 pub mod node;
 pub mod packed;
 pub mod shape;
@@ -19,6 +20,7 @@ mod tests;
 
 pub use checkpoint::{CheckpointHeader, LogPosition, UsageDelta};
 pub use ifile::{ImapEntry, UsageEntry};
+pub use mark::Mark;
 pub use node::NodeHeader;
 pub use packed::PackedHeader;
 pub use summary::SummaryHeader;

@@ -23,7 +23,7 @@
 use super::checkpoint::FURTHER_HEADS;
 use super::inode::MAX_HEIGHT;
 use super::superblock::MAX_SEGMENT_BYTES;
-use super::{Malformed, crc32c, crc32c_of};
+use super::{Malformed, Mark, crc32c, crc32c_of};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -99,8 +99,14 @@ pub struct SummaryHeader {
     pub sectors_used: U64,
     /// The head of the log it belongs to, from 0.
     pub head: u8,
+    /// 1 if a group of another volume's log was replayed with this one.
+    pub replays: u8,
+    /// Of that group: the mark at its end.
+    pub replayed_check: U32,
+    /// Likewise.
+    pub replayed_serial: U64,
     /// Zero.
-    pub spare: [u8; 15],
+    pub spare: [u8; 2],
 }
 const _: () = assert!(size_of::<SummaryHeader>() == 128);
 
@@ -173,6 +179,15 @@ impl SummaryHeader {
         } else {
             Err(Malformed::checksum("summary", computed, self.crc.get()))
         }
+    }
+
+    /// Where a copy stands with this group; none if it is the volume's own.
+    pub fn replayed(&self) -> Option<Mark> {
+        let mark = Mark {
+            serial: self.replayed_serial.get(),
+            check: self.replayed_check.get(),
+        };
+        (self.replays == 1).then_some(mark)
     }
 
     /// True if `flag` is set.

@@ -115,8 +115,16 @@ pub mod incompat_flags {
 /// Incompatible features this version understands.
 pub const KNOWN_INCOMPAT: u64 =
     incompat_flags::ALL | incompat_flags::OWN_TAG | incompat_flags::SHRUNK;
+/// Bits of [`Superblock::read_only_compat`].
+pub mod read_only_compat_flags {
+    /// Groups of another volume's log may have been replayed: whoever writes one of
+    /// his own must see to it that checkpoints do not go on saying so
+    /// (`docs/shipping.md`).
+    pub const REPLAYED: u64 = 1 << 0;
+}
+
 /// Read-only-compatible features this version understands.
-pub const KNOWN_READ_ONLY_COMPAT: u64 = 0;
+pub const KNOWN_READ_ONLY_COMPAT: u64 = read_only_compat_flags::REPLAYED;
 
 impl Superblock {
     /// Fills in `sector` and the checksum.

@@ -5,10 +5,10 @@ use crate::apply::Record;
 use crate::format::ifile::InodePlace;
 use crate::format::inode::InodeImage;
 use crate::format::node::{Node, NodeId};
-use crate::format::{Pointer, SECTOR};
+use crate::format::{Mark, Pointer, SECTOR};
 use crate::geometry::Geometry;
 use std::sync::Arc;
-use varve_fs::{Inode, InodeNo, Timestamp, Version};
+use varve_fs::{Inode, InodeNo, Timestamp, Usage, Version};
 
 /// What a group is made of, in arrival order.
 #[derive(Debug)]
@@ -114,6 +114,15 @@ impl LogItem {
         }
         (bytes as u32).div_ceil(SECTOR as u32)
     }
+}
+
+/// What the summaries of a group say beside its items.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stamp {
+    /// Everything on the volume once the group counts, if that changes.
+    pub usage: Option<Usage>,
+    /// The group of the original that is replayed with it.
+    pub replays: Option<Mark>,
 }
 
 /// Who writes a group.

@@ -14,7 +14,7 @@ mod state;
 
 pub use content::Content;
 pub use holes::goes_into_holes;
-pub use item::{GroupKind, LogItem, Placed};
+pub use item::{GroupKind, LogItem, Placed, Stamp};
 pub use output::{Output, write_patiently};
 pub use placement::Placement;
 pub use plan::Room;

@@ -1,6 +1,7 @@
 //! Where the log stands.
 
 use super::placement::Placement;
+use crate::format::Mark;
 use crate::heads::LogEnd;
 use crate::segments::Holes;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use varve_device::BufferPool;
 pub struct LogState {
     /// Behind the last partial, and where each head stands.
     pub end: LogEnd,
+    /// The end of the last whole group.
+    pub mark: Mark,
     /// Which head takes what.
     pub placement: Placement,
     /// Random identity of this mount.

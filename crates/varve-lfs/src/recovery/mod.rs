@@ -26,7 +26,7 @@ use crate::committed::Committed;
 use crate::delta::Delta;
 use crate::error::Result;
 use crate::format::checkpoint::{CheckpointRecord, checkpoint_flags};
-use crate::format::{Malformed, Superblock, UsageEntry};
+use crate::format::{Malformed, Mark, Superblock, UsageEntry};
 use crate::geometry::Geometry;
 use crate::heads::LogEnd;
 use crate::locks::{Rank, RankedRwLock};
@@ -69,6 +69,8 @@ pub struct Recovered {
     pub segments: SegmentTable,
     /// Behind the last valid partial.
     pub end: LogEnd,
+    /// The end of the last whole group.
+    pub mark: Mark,
     /// True if every valid record of the ring names as many heads (rule H4).
     pub heads_confirmed: bool,
     /// Byte addresses of what torn partials left there, if they could follow.
@@ -177,6 +179,7 @@ pub fn roll_forward(
         committed: RankedRwLock::new(Rank::Committed, committed),
         segments,
         end,
+        mark: end.at(0).into(),
         heads_confirmed: true,
         leftovers: Vec::new(),
         usage,

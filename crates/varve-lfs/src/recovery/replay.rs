@@ -299,6 +299,10 @@ impl<'a> Replay<'a> {
         self.pending.push(partial);
         if header.has(summary_flags::LAST) || planted::is(Planted::HalfGroups) {
             let group = std::mem::take(&mut self.pending);
+            self.out.mark = behind.into();
+            if !header.has(summary_flags::CHECKPOINT) && !header.has(summary_flags::CLEANER) {
+                self.out.committed.get_mut().live.replayed = Some(header.replayed());
+            }
             if !header.has(summary_flags::CHECKPOINT) {
                 for partial in group {
                     self.apply(partial)?;

@@ -57,7 +57,7 @@ impl SegmentTable {
 
     /// A segment has become clean.
     pub(super) fn may_be_opened(&mut self, segment: u32) {
-        if self.keep(segment) {
+        if self.keep(segment) || self.keep_log(segment) {
             return;
         }
         if self.fence.is_none_or(|fence| !fence.shuts_out(segment)) {

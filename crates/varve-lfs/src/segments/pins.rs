@@ -60,18 +60,22 @@ impl SegmentTable {
         self.free_kept();
     }
 
-    /// True if any is held.
-    pub fn has_snapshots(&self) -> bool {
-        self.pins.any()
+    /// True if any is held, or somebody ships the log.
+    pub fn is_pinned(&self) -> bool {
+        self.pins.any() || self.shippers.any()
     }
 
-    /// Segments that would be clean but for snapshots.
+    /// Segments that would be clean but for these.
     pub fn kept_count(&self) -> u64 {
-        self.pins.kept.len() as u64
+        self.pins.kept.len() as u64 + self.shippers.kept_count()
     }
 
-    /// Breaks all snapshots if segments are kept for them.
+    /// Breaks all snapshots if segments are kept for them; before these, whoever
+    /// ships.
     pub fn break_snapshots(&mut self) {
+        if self.break_shippers() && !self.clean.is_empty() {
+            return;
+        }
         if self.pins.kept.is_empty() {
             return;
         }
@@ -79,6 +83,8 @@ impl SegmentTable {
             pin.broken.store(true, Release);
         }
         self.free_kept();
+        // What both had kept is theirs now.
+        self.break_shippers();
     }
 
     /// A segment has become clean. True if a snapshot may refer to it.

@@ -24,12 +24,12 @@ use crate::format::summary::{MAGIC, summary_flags};
 use crate::format::{LogPosition, Pointer, SECTOR, SummaryHeader};
 use crate::heads::is_entered;
 use crate::lfs::Lfs;
-use crate::log::LogState;
 use crate::log::build::PartialBuffer;
 use crate::log::holes::gather_blocks;
 use crate::log::item::{GroupKind, LogItem, Placed};
 use crate::log::placement::Run;
 use crate::log::plan::{PartialPlan, plan};
+use crate::log::{LogState, Stamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::Usage;
@@ -55,6 +55,17 @@ impl Lfs {
         kind: GroupKind,
         usage: Option<Usage>,
     ) -> Result<Option<Written>> {
+        let replays = None;
+        self.write_stamped(items, kind, Stamp { usage, replays })
+    }
+
+    /// As [`Lfs::write_group`], with all that its summaries say.
+    pub(crate) fn write_stamped(
+        &self,
+        items: Vec<LogItem>,
+        kind: GroupKind,
+        stamp: Stamp,
+    ) -> Result<Option<Written>> {
         self.durability.check()?;
         let mut log = self.log.lock();
         if let GroupKind::Cleaner(serial) | GroupKind::Coalescing(serial) = kind
@@ -70,7 +81,7 @@ impl Lfs {
         }
         let plans = self.plan_group(&mut log, &items, &runs, kind)?;
         if plans.is_empty() {
-            if let Some(usage) = usage {
+            if let Some(usage) = stamp.usage {
                 self.change_committed().usage = usage;
             }
             let serial = log.end.serial();
@@ -83,7 +94,7 @@ impl Lfs {
         for plan in &plans {
             self.account(plan, &items[plan.items.clone()], kind);
         }
-        let written = self.apply_group(&mut log, &plans, filled, items, (kind, usage));
+        let written = self.apply_group(&mut log, &plans, filled, items, (kind, stamp));
         drop(log);
         let count = plans.len() as u64;
         self.counters.groups.fetch_add(1, Relaxed);
@@ -222,7 +233,7 @@ impl Lfs {
         plans: &[PartialPlan],
         filled: Vec<Filled>,
         items: Vec<LogItem>,
-        (kind, usage): (GroupKind, Option<Usage>),
+        (kind, stamp): (GroupKind, Stamp),
     ) -> Written {
         let mut placed = Vec::with_capacity(items.len());
         let mut items = items.into_iter();
@@ -236,7 +247,14 @@ impl Lfs {
             false => 0,
         };
         let mut committed = self.change_committed();
-        committed.usage = usage.unwrap_or(committed.usage);
+        committed.usage = stamp.usage.unwrap_or(committed.usage);
+        if kind == GroupKind::User {
+            committed.live.replayed = Some(stamp.replays);
+            // Its numbers are not taken from this volume's list.
+            committed.live.neighbours_unknown |= stamp.replays.is_some();
+        }
+        let replays = stamp.replays.is_some();
+        let replayed = stamp.replays.unwrap_or_default();
         for (index, (plan, filled)) in plans.iter().zip(filled).enumerate() {
             let Filled {
                 mut buffer,
@@ -273,7 +291,10 @@ impl Lfs {
                 blocks_used: committed.usage.blocks.into(),
                 sectors_used: committed.usage.sectors.into(),
                 head: plan.head as u8,
-                spare: [0; 15],
+                replays: replays.into(),
+                replayed_check: replayed.check.into(),
+                replayed_serial: replayed.serial.into(),
+                spare: [0; 2],
             };
             let predecessor = buffer.finish(header);
             let behind = LogPosition {
@@ -305,6 +326,7 @@ impl Lfs {
                 plugs: buffer.plugs,
             }));
         }
+        log.mark = log.end.at(0).into();
         self.tell_end(&log.end);
         Written {
             serial: log.end.serial(),

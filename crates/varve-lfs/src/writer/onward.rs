@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::lfs::Lfs;
-use crate::log::item::GroupKind;
+use crate::log::item::{GroupKind, Stamp};
 use crate::log::plan::{PartialPlan, PartialSize};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -43,7 +43,13 @@ impl Lfs {
         let kind = GroupKind::Checkpoint;
         let filled = self.fill(&mut log, &plans, &[]);
         self.account(&plans[0], &[], kind);
-        let written = self.apply_group(&mut log, &plans, filled, Vec::new(), (kind, None));
+        let written = self.apply_group(
+            &mut log,
+            &plans,
+            filled,
+            Vec::new(),
+            (kind, Stamp::default()),
+        );
         drop(log);
         self.counters.groups.fetch_add(1, Relaxed);
         self.counters.partials.fetch_add(1, Relaxed);

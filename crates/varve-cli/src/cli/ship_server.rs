@@ -1,0 +1,186 @@
+//! The server's side of `varve ship` (`docs/shipping.md`).
+//!
+//! Question, over the ioctl of the other commands: `{"ship": {"socket": true}}`; the
+//! answer is `{"socket": "..."}`, the abstract name of a socket. There, one connection
+//! a stream: the client sends a line, `{"since": "1052-9f3a11c2", "follow": false}`.
+//! Pieces of the stream follow, each with its length in four bytes (little-endian)
+//! before it; then a length of 0 and a line: `{"to": "...", "groups": 2, "bytes": 7}` or
+//! `{"refused": "..."}`.
+
+use super::txn_server::{hear, say};
+use parking_lot::{Condvar, Mutex};
+use serde_json::{Value, json};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use varve::admin::{Mark, ship};
+use varve_fs::FileSystem;
+use varve_fuse::Errno;
+use varve_lfs::Lfs;
+
+/// Most streams at a time: each has a thread of its own.
+const OPEN_MAX: usize = 8;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of one piece.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The streams of a mount.
+pub struct Streams {
+    fs: Arc<FileSystem<Lfs>>,
+    state: Mutex<State>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// The name of the socket, once somebody has asked for it.
+    socket: Option<String>,
+    open: usize,
+}
+
+impl Streams {
+    /// Of this volume.
+    pub fn new(fs: Arc<FileSystem<Lfs>>) -> Arc<Self> {
+        Arc::new(Streams {
+            fs,
+            state: Mutex::default(),
+            ended: Condvar::new(),
+        })
+    }
+
+    /// Answers a question.
+    ///
+    /// # Errors
+    /// EINVAL for what is none.
+    pub fn answer(self: &Arc<Self>, asked: &Value) -> Result<Value, Errno> {
+        if asked != &json!({"socket": true}) {
+            return Err(Errno(rustix::io::Errno::INVAL.raw_os_error()));
+        }
+        Ok(match self.socket() {
+            Ok(name) => json!({ "socket": name }),
+            Err(error) => json!({"refused": format!("no socket: {error}")}),
+        })
+    }
+
+    /// The volume is closed: waits a moment for streams to say so.
+    pub fn finish(&self, most: Duration) {
+        let until = Instant::now() + most;
+        let mut state = self.state.lock();
+        while state.open > 0 && !self.ended.wait_until(&mut state, until).timed_out() {}
+    }
+
+    /// The name of the socket, at which somebody listens then.
+    fn socket(self: &Arc<Self>) -> io::Result<String> {
+        let mut state = self.state.lock();
+        if let Some(name) = &state.socket {
+            return Ok(name.clone());
+        }
+        let name = format!("varve-ship-{:032x}", rand::random::<u128>());
+        let listener = UnixListener::bind_addr(&SocketAddr::from_abstract_name(&name)?)?;
+        let all = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("varve-ship".into())
+            .spawn(move || all.listen(&listener))?;
+        state.socket = Some(name.clone());
+        Ok(name)
+    }
+
+    fn listen(self: &Arc<Self>, listener: &UnixListener) {
+        for connection in listener.incoming() {
+            let Ok(connection) = connection else {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let all = Arc::clone(self);
+            let started = std::thread::Builder::new()
+                .name("varve-ship".into())
+                .spawn(move || {
+                    if let Err(error) = all.serve(connection) {
+                        tracing::debug!(%error, "a stream's connection ended");
+                    }
+                });
+            if let Err(error) = started {
+                tracing::warn!(%error, "no thread for a stream");
+            }
+        }
+    }
+
+    fn serve(&self, mut connection: UnixStream) -> io::Result<()> {
+        connection.set_read_timeout(Some(PATIENCE))?;
+        let (user, _) = varve_fuse::handover::peer(&connection)?;
+        let asked = hear(&mut BufReader::new(connection.try_clone()?))?;
+        let Some(asked) = asked else { return Ok(()) };
+        let refused = match asked["since"].as_str().unwrap_or_default().parse::<Mark>() {
+            _ if user != 0 && user != rustix::process::geteuid().as_raw() => {
+                "only root and whoever mounted it may ship it".into()
+            }
+            Err(why) => why,
+            Ok(since) => match self.enter() {
+                false => format!("{OPEN_MAX} streams are under way already"),
+                true => {
+                    let shipped = self.ship(&connection, since, asked["follow"] == true);
+                    self.state.lock().open -= 1;
+                    self.ended.notify_all();
+                    return shipped;
+                }
+            },
+        };
+        connection.write_all(&[0; 4])?;
+        say(&mut connection, &json!({ "refused": refused }))
+    }
+
+    fn enter(&self) -> bool {
+        let mut state = self.state.lock();
+        let enters = state.open < OPEN_MAX;
+        state.open += usize::from(enters);
+        enters
+    }
+
+    fn ship(&self, connection: &UnixStream, since: Mark, follows: bool) -> io::Result<()> {
+        let mut pieces = BufWriter::with_capacity(PIECE_BYTES, Pieces(connection));
+        let goes_on = || follows && is_there(connection);
+        let outcome = ship(&self.fs, since, &goes_on, &mut pieces);
+        pieces.flush()?;
+        drop(pieces);
+        let answer = match outcome {
+            Ok(done) => json!({
+                "to": done.to.to_string(),
+                "groups": done.groups,
+                "bytes": done.bytes,
+            }),
+            Err(error) => json!({ "refused": error.to_string() }),
+        };
+        let mut connection = connection;
+        connection.write_all(&[0; 4])?;
+        connection.write_all(format!("{answer}\n").as_bytes())
+    }
+}
+
+/// Cuts what is written into pieces.
+struct Pieces<'a>(&'a UnixStream);
+
+impl Write for Pieces<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let piece = &bytes[..bytes.len().min(PIECE_BYTES)];
+        if !piece.is_empty() {
+            self.0.write_all(&(piece.len() as u32).to_le_bytes())?;
+            self.0.write_all(piece)?;
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// False once the client has gone.
+fn is_there(connection: &UnixStream) -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let mut polled = [PollFd::new(connection, PollFlags::RDHUP)];
+    let now = Timespec::default();
+    poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().is_empty()
+}

@@ -1,0 +1,169 @@
+//! The log that is being shipped: it is not opened anew meanwhile
+//! (`docs/shipping.md`).
+//!
+//! Whoever ships reads the segments that were opened under his number or later. Of
+//! these, what becomes clean is *kept* until he has read it, and what was clean
+//! already as well. He takes no room from anybody: where clean segments run short and
+//! some are kept, all who ship lose their hold.
+
+use super::SegmentTable;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Release};
+
+/// Somebody who ships.
+#[derive(Debug)]
+struct Shipper {
+    /// Opened before this, segments are nothing to him.
+    from: u32,
+    broken: Arc<AtomicBool>,
+}
+
+/// See the module's head.
+#[derive(Debug, Default)]
+pub(super) struct Shippers {
+    by_number: BTreeMap<u64, Shipper>,
+    taken: u64,
+    kept: BTreeSet<u32>,
+}
+
+impl Shippers {
+    pub fn any(&self) -> bool {
+        !self.by_number.is_empty()
+    }
+
+    pub fn kept_count(&self) -> u64 {
+        self.kept.len() as u64
+    }
+
+    fn need(&self, incarnation: u32) -> bool {
+        let mut all = self.by_number.values();
+        incarnation > 0 && all.any(|shipper| shipper.from <= incarnation)
+    }
+}
+
+impl SegmentTable {
+    /// Somebody ships what was opened under number `from` and later. What is set once
+    /// that may be written over.
+    pub fn pin_log(&mut self, from: u32) -> (u64, Arc<AtomicBool>) {
+        let broken = Arc::new(AtomicBool::new(false));
+        let shipper = Shipper {
+            from,
+            broken: Arc::clone(&broken),
+        };
+        self.shippers.taken += 1;
+        let number = self.shippers.taken;
+        self.shippers.by_number.insert(number, shipper);
+        let clean: Vec<u32> = self.clean.iter().copied().collect();
+        for segment in clean {
+            if self.keep_log(segment) {
+                self.clean.remove(&segment);
+            }
+        }
+        (number, broken)
+    }
+
+    /// He has read what was opened before number `from`.
+    pub fn advance_log_pin(&mut self, number: u64, from: u32) {
+        if let Some(shipper) = self.shippers.by_number.get_mut(&number)
+            && shipper.from < from
+        {
+            shipper.from = from;
+            self.free_kept_log();
+        }
+    }
+
+    /// He ships no more.
+    pub fn unpin_log(&mut self, number: u64) {
+        self.shippers.by_number.remove(&number);
+        self.free_kept_log();
+    }
+
+    /// True if segments are kept for some; these are given up.
+    pub(super) fn break_shippers(&mut self) -> bool {
+        if self.shippers.kept.is_empty() {
+            return false;
+        }
+        for (_, shipper) in std::mem::take(&mut self.shippers.by_number) {
+            shipper.broken.store(true, Release);
+        }
+        self.free_kept_log();
+        true
+    }
+
+    /// A segment is clean. True if somebody ships what was written there.
+    pub(super) fn keep_log(&mut self, segment: u32) -> bool {
+        let keeps = self.shippers.need(self.get(segment).incarnation);
+        if keeps {
+            self.shippers.kept.insert(segment);
+        }
+        keeps
+    }
+
+    fn free_kept_log(&mut self) {
+        for segment in std::mem::take(&mut self.shippers.kept) {
+            self.may_be_opened(segment);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{LogPosition, UsageEntry};
+    use crate::heads::LogEnd;
+    use std::sync::atomic::Ordering::Acquire;
+    use zerocopy::FromZeros;
+
+    /// Eight segments, all clean, opened before anybody ships.
+    fn table() -> SegmentTable {
+        let entries = [UsageEntry::default(); 8];
+        let end = LogEnd::from(LogPosition::new_zeroed());
+        SegmentTable::load(&entries, 10, 5, &end, None)
+    }
+
+    fn fill(table: &mut SegmentTable) -> u32 {
+        let segment = table.take(0).unwrap();
+        table.enter(segment);
+        table.leave(segment);
+        segment
+    }
+
+    #[test]
+    fn what_is_not_read_yet_is_kept() {
+        let mut table = table();
+        let (read, clean_already, live) = (fill(&mut table), fill(&mut table), fill(&mut table));
+        table.release(&[read, clean_already]);
+        let clean = table.clean_count();
+        let from = table.get(clean_already).incarnation;
+        let (number, _) = table.pin_log(from);
+        assert_eq!((table.clean_count(), table.kept_count()), (clean - 1, 1));
+        table.release(&[live]);
+        assert_eq!((table.clean_count(), table.kept_count()), (clean - 1, 2));
+        table.advance_log_pin(number, table.get(live).incarnation);
+        assert_eq!((table.clean_count(), table.kept_count()), (clean, 1));
+        table.unpin_log(number);
+        assert_eq!((table.clean_count(), table.kept_count()), (clean + 1, 0));
+    }
+
+    #[test]
+    fn shippers_go_before_snapshots_and_room_before_both() {
+        let mut table = table();
+        let used: Vec<u32> = (0..8).map(|_| fill(&mut table)).collect();
+        let snapshot = table.pin(1);
+        let (_, shipper) = table.pin_log(0);
+        table.release(&used[..1]);
+        table.take(0).unwrap();
+        assert!(shipper.load(Acquire), "its segment was wanted");
+        assert!(snapshot.load(Acquire), "it referred to the same one");
+
+        let (_, shipper) = table.pin_log(table.opened() + 1);
+        let snapshot = table.pin(2);
+        table.break_snapshots();
+        assert!(
+            !shipper.load(Acquire) && !snapshot.load(Acquire),
+            "nothing is kept"
+        );
+        assert!(table.is_pinned());
+    }
+}

@@ -1,0 +1,425 @@
+//! Replaying a stream onto a copy.
+//!
+//! Invariants:
+//! - Until the copy's mark has been found in the stream nothing is written.
+//! - The first thing that is written is the copy's mark, if it was its log's end.
+//! - A group is appended whole, and its mark with it.
+
+use super::error::{Result, ShipError};
+use super::items::Measures;
+use super::stream::{Record, StreamHeader, record_flags, record_kind};
+use crate::error::Error;
+use crate::format::Mark;
+use crate::format::superblock::read_only_compat_flags::REPLAYED;
+use crate::lfs::{Lfs, MountOptions};
+use crate::log::{LogItem, Stamp};
+use crate::superblocks;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_fs::{InodeNo, Item, Layout, Position, Purpose, Unwritten, Usage, Waiting};
+
+/// Partials of other groups after which the mark is written by itself.
+const PASSED_MAX: u64 = 4096;
+/// Bytes after which the copy is made durable.
+const UNFLUSHED_MAX: u64 = 64 << 20;
+/// What an image or a record counts for beside its content, in bytes.
+const BESIDE: u64 = 512;
+/// What a block counts for beside its content, in bytes.
+const BESIDE_BLOCK: u64 = 128;
+/// Blocks that one group may reserve, in whole volumes: freed and reserved again, a
+/// block counts several times.
+const RESERVED_VOLUMES: u64 = 64;
+
+/// What became of a copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replayed {
+    /// Where it stood.
+    pub from: Mark,
+    /// Where it stands.
+    pub to: Mark,
+    /// Groups that were replayed.
+    pub groups: u64,
+    /// Bytes of their records.
+    pub bytes: u64,
+    /// The stream ended before the mark at which the copy stood.
+    pub ahead: bool,
+}
+
+/// A copy that a stream is replayed onto.
+pub struct Replay {
+    device: Arc<dyn Device>,
+    clock: Arc<dyn Clock>,
+    options: MountOptions,
+    measures: Measures,
+    /// Mounted for writing, once there is something to write.
+    lfs: Option<Lfs>,
+    /// The copy's mark has been found in the stream.
+    met: bool,
+    done: Replayed,
+    /// The end of the last group in the stream.
+    boundary: Mark,
+    group: Group,
+    /// Partials of other groups since the copy's mark was written.
+    passed: u64,
+    unflushed: u64,
+    position: Position,
+}
+
+/// A group of which records have come.
+#[derive(Default)]
+struct Group {
+    begun: bool,
+    items: Vec<Item>,
+    bytes: u64,
+    reserved: u64,
+}
+
+impl Replay {
+    /// Looks where the copy on `device` stands, and whether it can follow the stream
+    /// with this header. Nothing is written.
+    ///
+    /// # Errors
+    /// `Unfit`, `OtherHistory`; as a mount.
+    pub fn onto(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        options: MountOptions,
+        header: &StreamHeader,
+    ) -> Result<Self> {
+        let unfit = |why: String| Err(ShipError::Unfit(why));
+        let superblock = Lfs::find_superblock(&*device)?;
+        let (tag, theirs) = (superblock.volume_tag(), header.volume_tag.get());
+        if tag != theirs {
+            return unfit(format!(
+                "the stream is of volume {:016x}, and this is one of {:016x}",
+                theirs.swap_bytes(),
+                tag.swap_bytes()
+            ));
+        }
+        let looks = MountOptions {
+            read_only: true,
+            ..options.clone()
+        };
+        let lfs = Lfs::mount(Arc::clone(&device), Arc::clone(&clock), looks)?;
+        if let Some(damage) = lfs.recovery_report().damage.first() {
+            return unfit(format!("the copy is damaged: {damage}"));
+        }
+        let measures = Measures::of(&lfs.geometry, lfs.next_ino());
+        let sizes = (header.block_bytes.get(), header.inode_bytes.get());
+        if sizes != (measures.block_bytes, measures.inode_bytes) {
+            return unfit("the stream has blocks or inodes of another size".into());
+        }
+        let (copy, begins) = (lfs.mark(), header.from());
+        if begins.serial > copy.serial {
+            return unfit(format!(
+                "the stream begins at {begins}, and the copy stands at {copy}: ship with \
+                 --since {copy}"
+            ));
+        }
+        let mut replay = Replay {
+            device,
+            clock,
+            options,
+            measures,
+            lfs: None,
+            met: false,
+            done: Replayed {
+                from: copy,
+                to: copy,
+                groups: 0,
+                bytes: 0,
+                ahead: false,
+            },
+            boundary: begins,
+            group: Group::default(),
+            passed: 0,
+            unflushed: 0,
+            position: Position::default(),
+        };
+        replay.meet(begins, true)?;
+        Ok(replay)
+    }
+
+    /// The stream has come to `at`, where a group ends or not.
+    fn meet(&mut self, at: Mark, ends: bool) -> Result<()> {
+        let copy = self.done.from;
+        if at.serial != copy.serial {
+            return Ok(());
+        }
+        if at != copy || !ends {
+            return Err(ShipError::OtherHistory {
+                mark: copy,
+                why: format!(
+                    "the stream has {at} there; the copy was written to by somebody, or is of \
+                     another moment than the original came to"
+                ),
+            });
+        }
+        self.met = true;
+        Ok(())
+    }
+
+    /// Takes the next record, in the order in which the reader gives them out.
+    ///
+    /// # Errors
+    /// `BadStream`, `OtherHistory`; `OutOfSegments` if the copy has no room; device
+    /// errors. The copy is at the end of a group.
+    pub fn record(&mut self, record: &Record) -> Result<()> {
+        let header = &record.header;
+        if header.kind == record_kind::END {
+            return self.end();
+        }
+        let ends = header.has(record_flags::LAST);
+        if !self.met {
+            if ends {
+                self.boundary = header.mark();
+            }
+            return self.meet(header.mark(), ends);
+        }
+        if header.has(record_flags::FIRST) {
+            self.group = Group {
+                begun: true,
+                ..Group::default()
+            };
+        }
+        if header.kind == record_kind::GROUP {
+            self.gather(record)?;
+        }
+        if !ends || !self.group.begun {
+            return Ok(());
+        }
+        let group = std::mem::take(&mut self.group);
+        match group.items.is_empty() {
+            true => self.passed += 1,
+            false => self.append(group, record)?,
+        }
+        self.boundary = header.mark();
+        if self.passed >= PASSED_MAX {
+            self.write_boundary()?;
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, record: &Record) -> Result<()> {
+        let after = self.boundary;
+        let bad = |problem: String| ShipError::BadStream { after, problem };
+        let items = self.measures.items(&record.payload);
+        let items = items.map_err(|malformed| bad(malformed.to_string()))?;
+        let reserves = items.iter().map(|item| match item {
+            Item::Reserved {
+                from_block,
+                to_block,
+                ..
+            } => to_block - from_block,
+            _ => 0,
+        });
+        self.group.reserved = reserves.fold(self.group.reserved, u64::saturating_add);
+        if self.group.reserved > RESERVED_VOLUMES * self.measures.blocks {
+            return Err(bad("a group reserves more than the volume".into()));
+        }
+        self.group.bytes += record.payload.len() as u64;
+        // A log holds no group that is larger than the volume.
+        let volume = self.measures.blocks * u64::from(self.measures.block_bytes);
+        if self.group.bytes > volume {
+            return Err(bad("a group is larger than the volume".into()));
+        }
+        self.group.items.extend(items);
+        Ok(())
+    }
+
+    fn append(&mut self, group: Group, record: &Record) -> Result<()> {
+        let header = &record.header;
+        let lfs = self.writable()?;
+        let most = lfs.geometry.volume_bytes();
+        let usage = Usage {
+            inodes: header.inodes_used.get().min(most),
+            blocks: header.blocks_used.get().min(most),
+            sectors: header.sectors_used.get().min(most),
+        };
+        let position = lfs.append_replayed(group.items, usage, header.mark())?;
+        lfs.maintain().map_err(of_layout)?;
+        self.position = position;
+        self.done.to = header.mark();
+        self.done.groups += 1;
+        self.done.bytes += group.bytes;
+        self.passed = 0;
+        self.unflushed += group.bytes;
+        match self.unflushed > UNFLUSHED_MAX {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    /// Makes what has been replayed durable.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn flush(&mut self) -> Result<()> {
+        if let Some(lfs) = self.lfs.as_ref().filter(|_| self.unflushed > 0) {
+            lfs.commit_through(self.position.0)?;
+        }
+        self.unflushed = 0;
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<()> {
+        self.done.ahead = !self.met;
+        match self.met && self.boundary != self.done.to {
+            true => self.write_boundary(),
+            false => Ok(()),
+        }
+    }
+
+    /// The original went on without ordinary groups: the copy's mark does, too.
+    fn write_boundary(&mut self) -> Result<()> {
+        let mark = self.boundary;
+        let lfs = self.writable()?;
+        let position = lfs.write_mark(mark)?;
+        self.position = position;
+        self.done.to = mark;
+        (self.passed, self.unflushed) = (0, self.unflushed + 1);
+        Ok(())
+    }
+
+    /// The copy, mounted for writing.
+    fn writable(&mut self) -> Result<&Lfs> {
+        if self.lfs.is_none() {
+            let superblock = Lfs::find_superblock(&*self.device)?;
+            if superblock.read_only_compat.get() & REPLAYED == 0 {
+                let mut superblock = crate::tune::to_be_changed(&*self.device)?;
+                superblock.read_only_compat = (superblock.read_only_compat.get() | REPLAYED).into();
+                superblocks::replace(&*self.device, superblock)?;
+            }
+            let options = MountOptions {
+                read_only: false,
+                replays: true,
+                ..self.options.clone()
+            };
+            let device = Arc::clone(&self.device);
+            let lfs = Lfs::mount(device, Arc::clone(&self.clock), options)?;
+            if let Some(why) = lfs.stopped() {
+                return Err(ShipError::Unfit(format!("the copy takes no writes: {why}")));
+            }
+            if lfs.mark() != self.done.from {
+                let now = lfs.mark();
+                return Err(ShipError::Unfit(format!("the copy stands at {now} now")));
+            }
+            self.lfs = Some(lfs);
+        }
+        Ok(self.lfs.as_ref().expect("mounted just now"))
+    }
+
+    /// What has been done so far.
+    pub fn so_far(&self) -> Replayed {
+        self.done
+    }
+
+    /// Makes it durable, and leaves the copy in order.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn finish(mut self) -> Result<Replayed> {
+        self.flush()?;
+        if let Some(lfs) = &self.lfs {
+            lfs.unmount()?;
+        }
+        Ok(self.done)
+    }
+}
+
+fn of_layout(error: varve_fs::Error) -> ShipError {
+    match error {
+        varve_fs::Error::NoSpace => Error::OutOfSegments.into(),
+        other => Error::Stopped(other.to_string()).into(),
+    }
+}
+
+impl Lfs {
+    /// Appends a group of the original.
+    fn append_replayed(
+        &self,
+        items: Vec<Item>,
+        usage: Usage,
+        mark: Mark,
+    ) -> crate::error::Result<Position> {
+        let before = self.logged_usage();
+        let grows = usage.inodes > before.inodes || usage.sectors > before.sectors;
+        let purpose = match grows {
+            true => Purpose::Grow,
+            false => Purpose::Shrink,
+        };
+        let waiting = waiting_of(&items, self.geometry.block_bytes);
+        self.make_room(usage, waiting, purpose)?;
+        let items = items.into_iter().map(crate::layout::log_item).collect();
+        self.append_stamped(items, Some(usage), mark)
+    }
+
+    /// Writes where the copy stands in a group of its own, with the root's inode as it
+    /// is.
+    ///
+    /// # Errors
+    /// `OutOfSegments`; device errors.
+    pub(crate) fn write_mark(&self, mark: Mark) -> crate::error::Result<Position> {
+        let root = self.lookup().inode(InodeNo::ROOT)?.0;
+        let inode = Box::new(root.inode.clone());
+        // Making room may write what must not come before the first mark.
+        if !self.checkpoints_fit_now(2) {
+            let waiting = waiting_of(&[Item::Inode(inode.clone())], self.geometry.block_bytes);
+            self.make_room(self.logged_usage(), waiting, Purpose::Shrink)?;
+        }
+        self.append_stamped(vec![LogItem::Image { inode }], None, mark)
+    }
+
+    fn append_stamped(
+        &self,
+        items: Vec<LogItem>,
+        usage: Option<Usage>,
+        mark: Mark,
+    ) -> crate::error::Result<Position> {
+        let replays = Some(mark);
+        let stamp = Stamp { usage, replays };
+        let written = self.write_stamped(items, crate::log::GroupKind::User, stamp)?;
+        let written = written.expect("only the cleaner's groups are refused");
+        Ok(Position(written.serial))
+    }
+}
+
+/// What a group takes, as an operation would tell it.
+fn waiting_of(items: &[Item], block_bytes: u32) -> Waiting {
+    let mut unwritten = Unwritten::default();
+    let mut highest_block = 0;
+    for item in items {
+        match item {
+            Item::Block { block, data, .. } => {
+                unwritten.bytes += data.len() as u64 + BESIDE_BLOCK;
+                unwritten.blocks += 1;
+                highest_block = highest_block.max(*block);
+            }
+            Item::Xattrs { data, .. } => {
+                let further = (data.len() as u64).saturating_sub(1) / u64::from(block_bytes);
+                unwritten.bytes += data.len() as u64 + BESIDE_BLOCK;
+                unwritten.blocks += 1;
+                unwritten.further += further;
+            }
+            Item::Inode(_) | Item::Freed { .. } => {
+                unwritten.bytes += BESIDE;
+                unwritten.images += 1;
+            }
+            Item::Truncated { from_block, .. } => {
+                unwritten.bytes += BESIDE_BLOCK;
+                unwritten.ranges += 1;
+                highest_block = highest_block.max(*from_block);
+            }
+            Item::Punched { to_block, .. } | Item::Reserved { to_block, .. } => {
+                unwritten.bytes += BESIDE_BLOCK;
+                unwritten.ranges += 1;
+                highest_block = highest_block.max(*to_block);
+            }
+        }
+    }
+    Waiting {
+        unwritten,
+        highest_block,
+        ..Waiting::default()
+    }
+}

@@ -1,0 +1,706 @@
+//! A copy that follows its original (`docs/shipping.md`).
+//!
+//! A [`Ledger`] is what groups say, kept in maps: the model of a replay. Original and
+//! copy are compared with it inode by inode: all attributes, versions and times, the
+//! extended attributes, which blocks exist and how, and their content. The original's
+//! tree moreover follows the model of the tree, and the copy mounts and shows it.
+//!
+//! For every image that a power cut may leave of a replay:
+//! - it stands at the end of a group of the original, and is what that was;
+//! - its check finds nothing;
+//! - for a share of them: the same stream, once more, brings it to the end.
+
+use crate::explorer::mix;
+use crate::failure::{Failure, Promise};
+use crate::generator::{Generator, Profile};
+use crate::model::Model;
+use crate::mounted::Subject;
+use crate::operation::Operation;
+use crate::panics;
+use crate::random::Random;
+use crate::runner::{Runner, new_clock};
+use crate::subjects::Log;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use varve_device::{
+    CrashExplorer, Device, Event, Limits, MemoryDevice, MemoryImage, RecordingDevice,
+};
+use varve_fs::{BlockPointer, Error, Inode, InodeNo, Item, Layout, View};
+use varve_lfs::format::{Mark, SummaryHeader};
+use varve_lfs::shipping::{
+    Measures, Record, Replay, Replayed, ShipError, StreamReader, record_flags, record_kind,
+};
+use varve_lfs::{Lfs, MountOptions};
+
+/// Numbers of inodes that the small trees of workloads have.
+const NUMBERS: u64 = 400;
+
+type Outcome<T> = Result<T, Failure>;
+
+fn failed(text: impl Into<String>) -> Failure {
+    Failure::new(Promise::Reference, text)
+}
+
+fn because<E: std::fmt::Display>(what: &str) -> impl Fn(E) -> Failure + use<'_, E> {
+    move |error| failed(format!("{what}: {error}"))
+}
+
+/// What is known of one inode.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct File {
+    inode: Inode,
+    xattrs: Vec<u8>,
+    /// By number, whole blocks; none for what was reserved and never written.
+    blocks: BTreeMap<u64, Option<Vec<u8>>>,
+}
+
+/// Every inode, by number.
+pub type Files = BTreeMap<u64, File>;
+
+/// What groups said, one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    files: Files,
+}
+
+impl Ledger {
+    /// One more group.
+    ///
+    /// # Errors
+    /// If it speaks of what is not there.
+    pub fn apply(&mut self, items: Vec<Item>, block_bytes: usize) -> Outcome<()> {
+        let mut images: BTreeMap<u64, Inode> = BTreeMap::new();
+        for item in &items {
+            if let Item::Inode(inode) = item {
+                images.insert(inode.ino.0, (**inode).clone());
+            }
+        }
+        for item in items {
+            if let Item::Freed { ino, .. } = item {
+                self.files.remove(&ino.0);
+                continue;
+            }
+            let (ino, version) = match &item {
+                Item::Inode(inode) => (inode.ino, inode.version),
+                Item::Truncated { ino, version, .. }
+                | Item::Punched { ino, version, .. }
+                | Item::Reserved { ino, version, .. }
+                | Item::Block { ino, version, .. }
+                | Item::Xattrs { ino, version, .. } => (*ino, *version),
+                Item::Freed { .. } => continue,
+            };
+            let image = images.get(&ino.0);
+            let known = self.files.get(&ino.0).map(|file| file.inode.clone());
+            let first = || known.or_else(|| image.cloned());
+            let inode = first().ok_or_else(|| failed(format!("{item:?} of no inode")))?;
+            let file = self.files.entry(ino.0).or_insert(File {
+                inode,
+                xattrs: Vec::new(),
+                blocks: BTreeMap::new(),
+            });
+            if file.inode.version != version {
+                return Err(failed(format!("{item:?}, not {}", file.inode.version)));
+            }
+            match item {
+                Item::Truncated { from_block, .. } => {
+                    file.blocks.split_off(&from_block);
+                }
+                Item::Punched {
+                    from_block,
+                    to_block,
+                    ..
+                } => file
+                    .blocks
+                    .retain(|b, _| !(from_block..to_block).contains(b)),
+                Item::Reserved {
+                    from_block,
+                    to_block,
+                    ..
+                } => file
+                    .blocks
+                    .extend((from_block..to_block).map(|b| (b, None))),
+                Item::Block { block, data, .. } => {
+                    let mut data = (*data).clone();
+                    data.resize(block_bytes, 0);
+                    file.blocks.insert(block, Some(data));
+                }
+                Item::Xattrs { data, .. } => file.xattrs = (*data).clone(),
+                Item::Inode(inode) => {
+                    file.xattrs.truncate(inode.xattr_bytes as usize);
+                    file.inode = *inode;
+                }
+                Item::Freed { .. } => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a volume says of every inode.
+///
+/// # Errors
+/// What cannot be read.
+pub fn files_of(lfs: &Lfs) -> Outcome<Files> {
+    let mut files = Files::new();
+    let block_bytes = lfs.geometry().block_bytes as usize;
+    for number in InodeNo::ROOT.0..NUMBERS {
+        let ino = InodeNo(number);
+        let inode = match lfs.read_inode(View::Live, ino) {
+            Err(Error::NotFound) => continue,
+            other => other.map_err(because("an inode"))?,
+        };
+        let xattrs = lfs.read_xattrs(View::Live, ino);
+        let mapped = lfs.map(View::Live, ino, 0, 1 << 48);
+        let mapped = mapped.map_err(because("a map"))?;
+        let mut blocks = BTreeMap::new();
+        for mapping in mapped {
+            if mapping.pointer.unwritten() {
+                blocks.insert(mapping.block, None);
+                continue;
+            }
+            let read = lfs.read(ino, &[mapping]).map_err(because("a block"))?;
+            let mut data = (*read[0]).clone();
+            data.resize(block_bytes, 0);
+            blocks.insert(mapping.block, Some(data));
+        }
+        let xattrs = xattrs.map_err(because("attributes"))?;
+        files.insert(
+            number,
+            File {
+                inode,
+                xattrs,
+                blocks,
+            },
+        );
+    }
+    Ok(files)
+}
+
+/// The first difference, in words.
+fn same(expected: &Files, found: &Files, when: &str) -> Outcome<()> {
+    if expected == found {
+        return Ok(());
+    }
+    for number in expected.keys().chain(found.keys()) {
+        let (a, b) = (expected.get(number), found.get(number));
+        if a == b {
+            continue;
+        }
+        let text = match (a, b) {
+            (Some(a), Some(b)) if a.inode != b.inode => format!("{:?} is {:?}", a.inode, b.inode),
+            (Some(a), Some(b)) if a.xattrs != b.xattrs => "attributes differ".into(),
+            (Some(a), Some(b)) => {
+                let differs = |block: &&u64| a.blocks.get(block) != b.blocks.get(block);
+                let all: Vec<&u64> = a.blocks.keys().chain(b.blocks.keys()).collect();
+                format!("block {:?} differs", all.into_iter().find(differs))
+            }
+            (a, b) => format!("there is {}, and here {}", a.is_some(), b.is_some()),
+        };
+        return Err(failed(format!("{when}: inode {number}: {text}")));
+    }
+    Ok(())
+}
+
+/// A stream that has been taken apart.
+pub struct Taken {
+    /// As it is shipped.
+    pub bytes: Vec<u8>,
+    /// Record by record.
+    pub records: Vec<Record>,
+}
+
+/// Everything that is durable behind `since`.
+///
+/// # Errors
+/// As shipping.
+pub fn take(lfs: &Lfs, since: Mark) -> Result<Taken, ShipError> {
+    let mut shipper = lfs.ship(since)?;
+    let mut bytes = Vec::new();
+    shipper.header().write(&mut bytes).expect("into memory");
+    let mut records = Vec::new();
+    while let Some(record) = shipper.next_record()? {
+        records.push(record);
+    }
+    records.push(shipper.end());
+    for record in &records {
+        record.write(&mut bytes).expect("into memory");
+    }
+    Ok(Taken { bytes, records })
+}
+
+/// Replays a stream onto a copy.
+///
+/// # Errors
+/// As replaying; what was done before is on the device.
+pub fn replay(
+    device: Arc<dyn Device>,
+    options: &MountOptions,
+    stream: &[u8],
+) -> Result<Replayed, ShipError> {
+    let mut reader = StreamReader::new(stream)?;
+    let mut replay = Replay::onto(device, new_clock(), options.clone(), reader.header())?;
+    let mut fed = || -> Result<(), ShipError> {
+        while let Some(record) = reader.next_record()? {
+            replay.record(&record)?;
+        }
+        Ok(())
+    };
+    let outcome = fed();
+    let done = replay.finish()?;
+    outcome.map(|()| done)
+}
+
+/// What the volume is behind each of its marks, by what the stream says.
+pub struct Course {
+    ledger: Ledger,
+    measures: Measures,
+    items: Vec<Item>,
+    /// Everything that was true at the end of a group.
+    pub at: BTreeMap<u64, (Mark, Files)>,
+}
+
+impl Course {
+    /// From a new volume on.
+    pub fn new(block_bytes: u32, inode_bytes: u32) -> Self {
+        let measures = Measures {
+            block_bytes,
+            inode_bytes,
+            xattr_bytes: 1 << 17,
+            blocks: 1 << 30,
+            inodes: 1 << 20,
+        };
+        let at = BTreeMap::from([(0, (Mark::default(), Files::new()))]);
+        Course {
+            ledger: Ledger::default(),
+            measures,
+            items: Vec::new(),
+            at,
+        }
+    }
+
+    /// From what a volume is at this mark.
+    fn begin_anew(&mut self, mark: Mark, files: Files) {
+        self.items.clear();
+        self.ledger.files = files.clone();
+        self.at.insert(mark.serial, (mark, files));
+    }
+
+    /// Goes on with these records.
+    ///
+    /// # Errors
+    /// If they speak of what is not there.
+    pub fn follow(&mut self, records: &[Record]) -> Outcome<()> {
+        for record in records {
+            let header = &record.header;
+            if header.kind == record_kind::END {
+                continue;
+            }
+            if header.has(record_flags::FIRST) {
+                self.items.clear();
+            }
+            let items = self.measures.items(&record.payload);
+            self.items.extend(items.map_err(because("a record"))?);
+            if header.has(record_flags::LAST) {
+                let items = std::mem::take(&mut self.items);
+                let block_bytes = self.measures.block_bytes as usize;
+                self.ledger.apply(items, block_bytes)?;
+                let state = (header.mark(), self.ledger.files.clone());
+                self.at.insert(header.mark().serial, state);
+            }
+        }
+        Ok(())
+    }
+
+    fn files(&self, mark: Mark) -> Outcome<&Files> {
+        match self.at.get(&mark.serial) {
+            Some((at, files)) if *at == mark => Ok(files),
+            _ => Err(failed(format!("{mark} is the end of no group"))),
+        }
+    }
+
+    /// Looks at a copy: it is what the original was at its mark.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn look(&self, subject: &Log, image: &MemoryImage) -> Outcome<Mark> {
+        let device: Arc<dyn Device> = Arc::new(MemoryDevice::from_image(image));
+        let options = MountOptions {
+            read_only: true,
+            seed: Some(1),
+            ..subject.mount.clone()
+        };
+        let lfs = Lfs::mount(Arc::clone(&device), new_clock(), options);
+        let lfs = lfs.map_err(because("mounting the copy"))?;
+        if let Some(damage) = lfs.recovery_report().damage.first() {
+            return Err(failed(format!("the copy is damaged: {damage}")));
+        }
+        let mark = lfs.mark();
+        same(self.files(mark)?, &files_of(&lfs)?, &format!("at {mark}"))?;
+        match subject.check(device).first() {
+            None => Ok(mark),
+            Some(error) => Err(Failure::new(Promise::Check, error.clone())),
+        }
+    }
+}
+
+/// What was done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Groups that were shipped and replayed.
+    pub groups: u64,
+    /// Copies that were compared.
+    pub compared: u64,
+    /// Times that the log was gone and a new base was made.
+    pub bases: u64,
+    /// Crash images.
+    pub states: u64,
+    /// Streams that were replayed once more on one of them.
+    pub again: u64,
+}
+
+/// An original at work, and its copy.
+pub struct Pair<'a> {
+    subject: &'a Log,
+    profile: Profile,
+    /// The log was gone: there will be a new base.
+    lost: bool,
+    seed: u64,
+    random: Random,
+    original: Arc<MemoryDevice>,
+    model: Model,
+    /// The copy.
+    pub copy: MemoryImage,
+    /// All that the original was.
+    pub course: Course,
+    followed: Mark,
+    mark: Mark,
+    counts: Counts,
+}
+
+impl<'a> Pair<'a> {
+    /// A new volume and its base.
+    ///
+    /// # Errors
+    /// As a mount.
+    pub fn new(subject: &'a Log, seed: u64) -> Outcome<Self> {
+        Pair::using(subject, Profile::crash(), seed)
+    }
+
+    /// The same, on which operations of a profile are drawn.
+    ///
+    /// # Errors
+    /// As a mount.
+    pub fn using(subject: &'a Log, profile: Profile, seed: u64) -> Outcome<Self> {
+        let original = Arc::new(MemoryDevice::new(subject.device_bytes));
+        let formatted = subject.format(original.clone(), new_clock());
+        formatted.map_err(because("format"))?;
+        let copy = original.snapshot();
+        let superblock = Lfs::find_superblock(&*original).map_err(because("superblock"))?;
+        let (block, inode) = (superblock.block_bytes.get(), superblock.inode_bytes.get());
+        let mut pair = Pair {
+            subject,
+            seed,
+            random: Random::new(seed),
+            original,
+            model: Model::new(profile.block_bytes),
+            profile,
+            lost: false,
+            copy,
+            course: Course::new(block, inode),
+            followed: Mark::default(),
+            mark: Mark::default(),
+            counts: Counts::default(),
+        };
+        pair.mark = pair.mark_of_copy()?;
+        Ok(pair)
+    }
+
+    fn mark_of_copy(&self) -> Outcome<Mark> {
+        let device = Arc::new(MemoryDevice::from_image(&self.copy));
+        let options = MountOptions {
+            read_only: true,
+            ..self.subject.mount.clone()
+        };
+        let lfs = Lfs::mount(device, new_clock(), options);
+        Ok(lfs.map_err(because("the copy"))?.mark())
+    }
+
+    /// One mount of the original: `rounds` of drawn operations, cleaning and
+    /// checkpoints, each followed by shipping and replaying.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn live(&mut self, rounds: u64, operations: u64) -> Outcome<()> {
+        let salt = self.random.word();
+        let mounted = self
+            .subject
+            .mount_and_layout(self.original.clone(), new_clock(), salt);
+        let (mounted, lfs) = mounted.map_err(because("mounting the original"))?;
+        let mut runner = Runner::new(mounted, new_clock(), self.model.clone());
+        runner.may_be_full = true;
+        // What is kept for a shipper who reads nothing must not be in anybody's way.
+        let idle = lfs.ship(lfs.mark()).map_err(because("an idle shipper"))?;
+        for round in 0..rounds {
+            let random = Random::new(self.random.word());
+            let profile = self.profile.clone();
+            let mut generator = Generator::on(profile, random, runner.model.clone());
+            for operation in generator.take(operations) {
+                if !matches!(operation, Operation::Kill | Operation::Remount) {
+                    let _ = runner.step(&operation).map_err(failed)?;
+                }
+            }
+            runner.mounted().sync().map_err(because("sync"))?;
+            self.ship(&lfs)?;
+            if round % 3 == 1 {
+                lfs.take_checkpoint(false).map_err(because("checkpoint"))?;
+            }
+            same(&self.course.ledger.files, &files_of(&lfs)?, "the original")?;
+        }
+        drop(idle);
+        runner.verify().map_err(failed)?;
+        match self.random.below(2) {
+            0 => runner.mounted().unmount().map_err(because("unmount"))?,
+            _ => lfs.checkpoint_or_not(self.random.below(3) == 0)?,
+        }
+        self.model = runner.model.clone();
+        self.model.close_all();
+        if std::mem::take(&mut self.lost) {
+            self.counts.bases += 1;
+            self.copy = self.original.snapshot();
+            self.mark = self.mark_of_copy()?;
+        }
+        Ok(())
+    }
+
+    /// The ledger has all that is durable.
+    fn keep_up(&mut self, lfs: &Lfs) -> Outcome<()> {
+        let news = match take(lfs, self.followed) {
+            // As the copy, which needs a new base.
+            Err(ShipError::LogGone { mark, why }) => {
+                // Of others the summary is there, and not what it tells of.
+                if why.contains(&format!("partial segment {}", mark.serial + 1)) {
+                    really_gone(lfs, &self.original.snapshot(), mark)?;
+                }
+                self.followed = lfs.mark();
+                self.course.begin_anew(self.followed, files_of(lfs)?);
+                return Ok(());
+            }
+            other => other.map_err(because("shipping to the ledger"))?,
+        };
+        self.course.follow(&news.records)?;
+        let ends = |record: &&Record| record.header.has(record_flags::LAST);
+        if let Some(last) = news.records.iter().rfind(ends) {
+            self.followed = last.header.mark();
+        }
+        Ok(())
+    }
+
+    /// A stream since `since`, from the original's image, which nobody has mounted.
+    ///
+    /// # Errors
+    /// As shipping.
+    pub fn shipped(&mut self, since: Mark) -> Outcome<Vec<u8>> {
+        let options = MountOptions {
+            read_only: true,
+            ..self.subject.mount.clone()
+        };
+        let lfs = Lfs::mount(self.original.clone(), new_clock(), options);
+        let lfs = lfs.map_err(because("the original"))?;
+        self.keep_up(&lfs)?;
+        Ok(take(&lfs, since).map_err(because("shipping"))?.bytes)
+    }
+
+    /// Ships what is new, replays it, compares.
+    fn ship(&mut self, lfs: &Arc<Lfs>) -> Outcome<()> {
+        self.keep_up(lfs)?;
+        let taken = match take(lfs, self.mark) {
+            Err(ShipError::LogGone { .. }) => {
+                self.lost = true;
+                return Ok(());
+            }
+            other => other.map_err(because("shipping"))?,
+        };
+        self.cut_short(&taken)?;
+        let before = self.copy.clone();
+        let device = Arc::new(MemoryDevice::from_image(&before));
+        let done = replay(device.clone(), &self.options(), &taken.bytes);
+        let done = done.map_err(because("replaying"))?;
+        self.copy = device.snapshot();
+        self.counts.groups += done.groups;
+        self.counts.compared += 1;
+        let mark = self.course.look(self.subject, &self.copy)?;
+        if mark != self.followed || mark != done.to {
+            return Err(failed(format!(
+                "at {mark}, not {} or {}",
+                self.followed, done.to
+            )));
+        }
+        self.mark = mark;
+        self.changes_nothing(&taken.bytes)
+    }
+
+    fn options(&self) -> MountOptions {
+        MountOptions {
+            seed: Some(mix(self.seed, self.counts.compared)),
+            ..self.subject.mount.clone()
+        }
+    }
+
+    /// The same stream once more: not a write.
+    fn changes_nothing(&self, stream: &[u8]) -> Outcome<()> {
+        let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(&self.copy)));
+        let done = replay(recorder.clone(), &self.options(), stream);
+        let done = done.map_err(because("replaying again"))?;
+        match (done.groups, recorder.take_trace().len()) {
+            (0, 0) => Ok(()),
+            other => Err(failed(format!("replayed twice: {other:?}"))),
+        }
+    }
+
+    /// A part of the stream, which may end within a group.
+    fn cut_short(&mut self, taken: &Taken) -> Outcome<()> {
+        let bytes = self.random.below(taken.bytes.len() as u64) as usize;
+        let device = Arc::new(MemoryDevice::from_image(&self.copy));
+        match replay(device.clone(), &self.options(), &taken.bytes[..bytes]) {
+            Err(ShipError::BadStream { .. } | ShipError::Unfit(_)) => {}
+            other => return Err(failed(format!("a stream that is cut off: {other:?}"))),
+        }
+        self.counts.compared += 1;
+        self.course.look(self.subject, &device.snapshot()).map(drop)
+    }
+
+    /// The copy mounts and shows the tree.
+    ///
+    /// # Errors
+    /// The first difference.
+    pub fn show(&self) -> Outcome<()> {
+        let device = Arc::new(MemoryDevice::from_image(&self.copy));
+        let mounted = self.subject.mount(device.clone(), new_clock(), self.seed);
+        let mounted = mounted.map_err(because("mounting the copy"))?;
+        let mut runner = Runner::new(mounted, new_clock(), self.model.clone());
+        runner.verify().map_err(because("the copy"))?;
+        // It can go on by itself, and is a copy no longer once it has.
+        runner.may_be_full = true;
+        let random = Random::new(self.seed);
+        let operations = Generator::on(self.profile.clone(), random, self.model.clone()).take(20);
+        for operation in operations {
+            if !matches!(operation, Operation::Kill | Operation::Remount) {
+                let _ = runner.step(&operation).map_err(failed)?;
+            }
+        }
+        runner.verify().map_err(because("the copy at work"))?;
+        runner.mounted().unmount().map_err(because("unmount"))?;
+        match self.subject.check(device).first() {
+            None => Ok(()),
+            Some(error) => Err(Failure::new(Promise::Check, error.clone())),
+        }
+    }
+
+    /// What was done.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// The original's device.
+    pub fn original(&self) -> &Arc<MemoryDevice> {
+        &self.original
+    }
+}
+
+/// No summary on the whole volume follows `mark`, but for those in segments that were
+/// opened anew since, whose beginning is gone.
+fn really_gone(lfs: &Lfs, image: &MemoryImage, mark: Mark) -> Outcome<()> {
+    let geometry = lfs.geometry_of_volume();
+    let tag = lfs.superblock().volume_tag();
+    let header_at = |byte: u64| {
+        let mut bytes = vec![0; 4096];
+        image.read(byte, &mut bytes);
+        SummaryHeader::parse(&bytes, tag, byte / 512).ok()
+    };
+    for segment in 0..geometry.segment_count {
+        let start = geometry.byte(segment, geometry.payload_start(segment));
+        let end = geometry.byte(segment, 0) + u64::from(geometry.segment_bytes);
+        let Some(first) = header_at(start) else {
+            continue;
+        };
+        for at in (start..end).step_by(4096) {
+            let follows = header_at(at).is_some_and(|header| {
+                header.serial.get() == mark.serial + 1
+                    && header.predecessor.get() == mark.check
+                    && header.segment_incarnation == first.segment_incarnation
+            });
+            if follows {
+                return Err(failed(format!("what follows {mark} stands at byte {at}")));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Left as it is, or with a checkpoint.
+trait Left {
+    fn checkpoint_or_not(&self, takes: bool) -> Outcome<()>;
+}
+
+impl Left for Arc<Lfs> {
+    fn checkpoint_or_not(&self, takes: bool) -> Outcome<()> {
+        match takes {
+            true => self.take_checkpoint(false).map_err(because("checkpoint")),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Replays `stream` onto `base`, and looks at everything that a power cut may leave.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn explore(
+    subject: &Log,
+    base: &MemoryImage,
+    stream: &[u8],
+    course: &Course,
+    (limits, unit, seed): (Limits, u32, u64),
+) -> Outcome<Counts> {
+    let recorder = Arc::new(RecordingDevice::new(MemoryDevice::from_image(base)));
+    let options = MountOptions {
+        seed: Some(seed),
+        ..subject.mount.clone()
+    };
+    let done = replay(recorder.clone(), &options, stream).map_err(because("replaying"))?;
+    let trace: Vec<Event> = recorder.take_trace();
+    let mut counts = Counts::default();
+    let mut crashes = CrashExplorer::new(base, &trace, unit, limits);
+    let stops: Vec<usize> = crashes.stops().collect();
+    for stop in stops {
+        let flow = crashes.for_each(stop, seed, |image, description| {
+            let mut look = || {
+                counts.states += 1;
+                course.look(subject, &image)?;
+                if !mix(seed, counts.states).is_multiple_of(3) {
+                    return Ok(());
+                }
+                counts.again += 1;
+                let device = Arc::new(MemoryDevice::from_image(&image));
+                let again = replay(device.clone(), &options, stream);
+                let again = again.map_err(because("replaying after the cut"))?;
+                let mark = course.look(subject, &device.snapshot())?;
+                match mark == done.to && again.to == done.to {
+                    true => Ok(()),
+                    false => Err(failed(format!("it came to {mark}, not {}", done.to))),
+                }
+            };
+            let looked = panics::catch(&mut look);
+            match looked.unwrap_or_else(|text| Err(Failure::new(Promise::Panic, text))) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(failure) => ControlFlow::Break(failure.context(description.to_string())),
+            }
+        });
+        if let ControlFlow::Break(failure) = flow {
+            return Err(failure);
+        }
+    }
+    counts.groups = done.groups;
+    Ok(counts)
+}
