@@ -295,6 +295,7 @@ fn transactions(t: &FsStatistics) -> Value {
         "conflicts": t.transaction_conflicts,
         "refused": t.transaction_refusals,
         "aborted": t.transaction_aborts,
+        "spilled_blocks": t.transaction_spilled_blocks,
     })
 }
 
