@@ -411,12 +411,18 @@ pub trait Layout: Send + Sync + 'static {
         Err(Error::NotSupported)
     }
 
-    /// What was spilled as these of the blocks, each the stored sectors long.
+    /// What was spilled as these of the blocks, each the stored sectors long. The first
+    /// is this one of a file.
     ///
     /// # Errors
     /// `Aborted` if it was given up, `Damaged`, device errors.
-    fn read_spill(&self, spill: SpillNo, blocks: Range<u32>) -> Result<Vec<Arc<Vec<u8>>>> {
-        let _ = (spill, blocks);
+    fn read_spill(
+        &self,
+        (ino, block): (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        let _ = (ino, block, spill, blocks);
         Err(Error::Aborted)
     }
 

@@ -464,7 +464,12 @@ impl Layout for MemoryLayout {
         Ok(number)
     }
 
-    fn read_spill(&self, spill: SpillNo, blocks: Range<u32>) -> Result<Vec<Arc<Vec<u8>>>> {
+    fn read_spill(
+        &self,
+        _first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
         let volume = self.volume.lock();
         let spill = volume.spills.get(&spill).ok_or(Error::Aborted)?;
         let whole = |index| state::whole_sectors(spill.data(index));

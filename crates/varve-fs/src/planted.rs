@@ -75,6 +75,18 @@ pub enum Planted {
     HolesUndurable,
     /// P2: holes are written into that replay from a record verifies.
     HolesInChain,
+    /// S1: a segment is reused although blocks of an open transaction stand in it.
+    SpillReused,
+    /// Roll-forward takes spilled blocks without their commit.
+    SpillApplied,
+    /// Spilled blocks are counted as living, and stay so when they are dropped.
+    SpillCounted,
+    /// S2: a checkpoint says of a segment with spilled blocks that it is empty.
+    SpillFoundEmpty,
+    /// Roll-forward does not take what a commit says of spilled blocks.
+    PlacedLost,
+    /// S3: a commit that leads to spilled blocks is not seen to be the last write there.
+    PlacedUnseen,
     /// A dead block leaves a sector behind in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
@@ -131,7 +143,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 44] = [
+    pub const ALL: [Planted; 50] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -165,6 +177,12 @@ impl Planted {
         Planted::ReuseMetadata,
         Planted::HolesUndurable,
         Planted::HolesInChain,
+        Planted::SpillReused,
+        Planted::SpillApplied,
+        Planted::SpillCounted,
+        Planted::SpillFoundEmpty,
+        Planted::PlacedLost,
+        Planted::PlacedUnseen,
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,

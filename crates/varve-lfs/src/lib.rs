@@ -50,6 +50,7 @@ mod segments;
 mod snapshots;
 mod space;
 mod speed;
+mod spills;
 mod statistics;
 mod superblocks;
 mod trim;

@@ -15,6 +15,7 @@ mod hold;
 mod holes;
 mod pins;
 mod plugs;
+mod spilled;
 mod table;
 
 pub use holes::Holes;
@@ -28,6 +29,7 @@ use early::Records;
 use fence::Fence;
 use pins::Pins;
 use plugs::Mapped;
+use spilled::Spilled;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -175,6 +177,7 @@ pub struct SegmentTable {
     /// Where the volume is going to end.
     fence: Option<Fence>,
     pins: Pins,
+    spilled: Spilled,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
     pub(crate) waiting: Pending,
@@ -239,6 +242,7 @@ impl SegmentTable {
             folded: newest.serial(),
             fence: None,
             pins: Pins::default(),
+            spilled: Spilled::default(),
             waiting: Pending::default(),
         }
     }

@@ -66,6 +66,7 @@ pub mod room;
 pub mod rows;
 pub mod runner;
 pub mod space;
+pub mod spilled;
 pub mod strangers;
 pub mod subjects;
 pub mod switch;

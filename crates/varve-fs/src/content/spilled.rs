@@ -44,7 +44,9 @@ impl<L: Layout> Store<L> {
         let blocks = (1..RUN_BLOCKS).take_while(follows).count() as u32 + 1;
         count(&self.counters.layout_reads, 1);
         let indices = start.index..start.index + blocks;
-        let data = self.layout.read_spill(start.lot.number, indices)?;
+        let data = self
+            .layout
+            .read_spill((state.inode.ino, first), start.lot.number, indices)?;
         let mut at = offset;
         for (block, data) in (first..).zip(&data) {
             let within = (at - (block << self.block_shift)) as usize;
@@ -65,11 +67,12 @@ impl<L: Layout> FileSystem<L> {
     /// # Errors
     /// As [`Store::content_of`].
     pub(crate) fn bring_back(&self, state: &mut State, block: u64) -> Result<()> {
+        let ino = state.inode.ino;
         let Some(dirty) = state.dirty.get_mut(&block) else {
             return Ok(());
         };
         if let Some(spilled) = dirty.data.spilled() {
-            let data = self.store.fetch_spilled(spilled)?;
+            let data = self.store.fetch_spilled((ino, block), spilled)?;
             self.waits.block_changed(0, data.len());
             dirty.data = data.into();
         }

@@ -61,8 +61,13 @@ impl<L: Layout> Layout for Arc<L> {
     fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
         (**self).spill(blocks)
     }
-    fn read_spill(&self, spill: SpillNo, blocks: Range<u32>) -> Result<Vec<Arc<Vec<u8>>>> {
-        (**self).read_spill(spill, blocks)
+    fn read_spill(
+        &self,
+        first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        (**self).read_spill(first, spill, blocks)
     }
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
         (**self).keep_spills(spills)

@@ -234,8 +234,13 @@ impl Layout for Recorder {
         }
         number
     }
-    fn read_spill(&self, spill: SpillNo, blocks: Range<u32>) -> Result<Vec<Arc<Vec<u8>>>> {
-        self.stored()?.read_spill(spill, blocks)
+    fn read_spill(
+        &self,
+        first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.stored()?.read_spill(first, spill, blocks)
     }
     fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
         self.memory().keep_spills(spills)

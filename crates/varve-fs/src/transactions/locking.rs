@@ -127,7 +127,7 @@ impl<L: Layout> FileSystem<L> {
                 continue;
             };
             let ground = ground.as_ref().map_or(&[][..], |loaded| &loaded.data);
-            let mine = self.store.content_of(dirty)?;
+            let mine = self.store.content_of(below.ino, block, dirty)?;
             let page = lay_spans(ground, &mine, &spans);
             self.exchange_dirty(&mut state.inode, dirty, page.into());
         }

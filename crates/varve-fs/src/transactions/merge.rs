@@ -124,7 +124,7 @@ impl<L: Layout> FileSystem<L> {
             };
             let there = self.store.load_of(pair.vnode, theirs, block)?;
             let there = there.as_ref().map_or(&[][..], |loaded| &loaded.data);
-            let mine = self.store.content_of(dirty)?;
+            let mine = self.store.content_of(pair.vnode.ino, block, dirty)?;
             plan.pages
                 .insert(block, lay_spans(there, &mine, spans).into());
         }

@@ -25,7 +25,7 @@ use varve_fs::{InodeNo, Usage};
 
 /// A verified partial whose group is not complete yet.
 pub(super) struct Pending {
-    summary: Summary,
+    pub(super) summary: Summary,
     pub(super) items: Vec<ChainItem>,
     /// Its inodes, in the order of the items.
     pub(super) images: Vec<InodeImage>,
@@ -299,7 +299,8 @@ impl<'a> Replay<'a> {
         self.pending.push(partial);
         if header.has(summary_flags::LAST) || planted::is(Planted::HalfGroups) {
             let group = std::mem::take(&mut self.pending);
-            if !header.has(summary_flags::CHECKPOINT) {
+            let skipped = summary_flags::CHECKPOINT | skipped_spills();
+            if header.flags.get() & skipped == 0 {
                 for partial in group {
                     self.apply(partial)?;
                 }
@@ -318,6 +319,14 @@ impl<'a> Replay<'a> {
         }
         self.out.committed.get_mut().live.log_bytes = self.out.report.log_bytes;
         Ok(())
+    }
+}
+
+/// Spilled blocks are part of nothing before a later group says so.
+fn skipped_spills() -> u16 {
+    match planted::is(Planted::SpillApplied) {
+        true => 0,
+        false => summary_flags::SPILLED,
     }
 }
 

@@ -1,0 +1,18 @@
+//! Transactions that are written before their commit, under power cuts: all of them or
+//! nothing, and what they leave is found by nobody.
+
+use varve_prove::random::announce_seed;
+use varve_prove::spilled::explore;
+
+#[test]
+fn spilled_transactions_survive_as_a_whole_or_leave_nothing() {
+    let seed = announce_seed("--test spilled", 1);
+    let mut images = 0;
+    for seed in seed..seed + 3 {
+        let done =
+            explore(seed, 14, &mut images).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        eprintln!("seed {seed}: {done:?}, {images} images so far");
+        assert!(done.commits > 3 && done.spilled > 1000 && done.emptied > 10);
+    }
+    assert!(images > 300);
+}
