@@ -81,8 +81,6 @@ pub enum Planted {
     SpillApplied,
     /// Spilled blocks are counted as living, and stay so when they are dropped.
     SpillCounted,
-    /// S2: a checkpoint says of a segment with spilled blocks that it is empty.
-    SpillFoundEmpty,
     /// Roll-forward does not take what a commit says of spilled blocks.
     PlacedLost,
     /// S3: a commit that leads to spilled blocks is not seen to be the last write there.
@@ -143,7 +141,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 50] = [
+    pub const ALL: [Planted; 49] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -180,7 +178,6 @@ impl Planted {
         Planted::SpillReused,
         Planted::SpillApplied,
         Planted::SpillCounted,
-        Planted::SpillFoundEmpty,
         Planted::PlacedLost,
         Planted::PlacedUnseen,
         Planted::UsageOffByOne,

@@ -18,7 +18,8 @@ use varve_device::{
     RecordingDevice,
 };
 use varve_fs::{
-    Caller, FileSystem, InodeNo, Isolation, Options, SetAttr, Transaction, TransactionOptions,
+    Caller, Error, FileSystem, InodeNo, Isolation, Options, SetAttr, Ticket, Transaction,
+    TransactionOptions,
 };
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 
@@ -28,7 +29,7 @@ const BLOCKS: u64 = 160;
 /// Of the one that others do.
 const OTHERS: u64 = 100;
 /// One stop in so many is explored.
-const STOP_ONE_IN: u64 = 10;
+const STOP_ONE_IN: u64 = 30;
 
 type Fs = FileSystem<Lfs>;
 
@@ -39,6 +40,8 @@ pub struct Done {
     pub commits: u64,
     /// And those that were not.
     pub aborts: u64,
+    /// And those whose room somebody else needed.
+    pub given_up: u64,
     /// Blocks that were written before their commit.
     pub spilled: u64,
     /// Segments that were given back.
@@ -263,6 +266,22 @@ impl Volume {
         }
     }
 
+    /// So much outside of transactions that the log comes by every clean segment.
+    fn churn(&mut self) -> Result<(), String> {
+        let ino = look_up(&self.fs, "others")?;
+        for lap in 0..28 {
+            self.others += 1;
+            for block in 0..OTHERS {
+                put(&self.fs, ino, 2, block, self.others)?;
+            }
+            self.fs.sync().map_err(told)?;
+            if lap % 4 == 3 {
+                self.fs.checkpoint().map_err(told)?;
+            }
+        }
+        Ok(())
+    }
+
     /// A transaction up to its end, which is for the caller to choose.
     fn transaction(&mut self) -> Result<(Transaction<Lfs>, Moment), String> {
         self.number += 1;
@@ -290,7 +309,11 @@ impl Volume {
                 moment.blocks[block as usize] = number;
             }
         }
+        let churned = self.random.once_in(4).then(|| self.random.below(120));
         for step in 0..120 {
+            if churned == Some(step) {
+                self.churn()?;
+            }
             if step % 12 == 0 && self.random.once_in(2) {
                 self.others()?;
             }
@@ -324,9 +347,32 @@ impl Volume {
         Ok((txn, moment))
     }
 
+    fn committed(&mut self, outcome: Result<(), Error>, moment: Moment) -> Result<(), String> {
+        match outcome {
+            Ok(()) => {
+                self.done.commits += 1;
+                self.moments.push(moment);
+                Ok(())
+            }
+            Err(Error::Aborted) => {
+                self.done.given_up += 1;
+                Ok(())
+            }
+            Err(error) => Err(told(error)),
+        }
+    }
+
     fn lap(&mut self, log: &Log) -> Result<(), String> {
         self.others()?;
-        let (txn, moment) = self.transaction()?;
+        let (txn, moment) = match self.transaction() {
+            Ok(open) => open,
+            // Somebody else needed the room.
+            Err(error) if error.ends_with(&Error::Aborted.to_string()) => {
+                self.done.given_up += 1;
+                return self.others();
+            }
+            Err(error) => return Err(error),
+        };
         match self.random.below(8) {
             0 | 1 => {
                 self.done.aborts += 1;
@@ -339,7 +385,6 @@ impl Volume {
             }
             3 => {
                 // While a checkpoint makes sure of what it has written.
-                self.done.commits += 1;
                 let outcome = Arc::new(Mutex::new(None));
                 let told_to = Arc::clone(&outcome);
                 *self.device.hook.lock().expect("no panic") = Some(Box::new(move || {
@@ -350,13 +395,11 @@ impl Volume {
                 let ticket = outcome.lock().expect("no panic").take();
                 checkpointed?;
                 let ticket = ticket.ok_or("no flush in a checkpoint")?;
-                ticket.map_err(told)?.wait().map_err(told)?;
-                self.moments.push(moment);
+                self.committed(ticket.and_then(Ticket::wait), moment)?;
             }
             _ => {
-                self.done.commits += 1;
-                txn.commit().map_err(told)?;
-                self.moments.push(moment);
+                let outcome = txn.commit();
+                self.committed(outcome, moment)?;
             }
         }
         self.others()

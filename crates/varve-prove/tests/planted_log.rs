@@ -342,7 +342,6 @@ fn first(bug: Planted) -> Net {
         Planted::SpillReused
         | Planted::SpillApplied
         | Planted::SpillCounted
-        | Planted::SpillFoundEmpty
         | Planted::PlacedLost
         | Planted::PlacedUnseen => Net::Spilled,
         Planted::CommitWithoutFlush | Planted::StaleVersion => {

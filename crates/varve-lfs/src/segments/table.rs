@@ -31,7 +31,7 @@ impl SegmentTable {
                 let empty = live == 0
                     && segment.state != SegmentState::Open
                     && segment.last_serial <= boundary
-                    && (!self.has_spilled(number) || planted::is(Planted::SpillFoundEmpty));
+                    && !self.has_spilled(number);
                 let newest_ns = newest
                     .get(&number)
                     .copied()
