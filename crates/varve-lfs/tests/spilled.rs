@@ -21,7 +21,7 @@ fn clock() -> Arc<dyn Clock> {
 fn mount(device: Arc<dyn Device>) -> Arc<Fs> {
     let lfs = Lfs::mount(device, clock(), MountOptions::default()).unwrap();
     let options = Options {
-        cache_bytes: MIB,
+        cache_bytes: 3 * MIB,
         ..Options::default()
     };
     Arc::new(FileSystem::mount(lfs, clock(), options).unwrap())
