@@ -83,8 +83,6 @@ pub enum Planted {
     SpillCounted,
     /// Roll-forward does not take what a commit says of spilled blocks.
     PlacedLost,
-    /// S3: a commit that leads to spilled blocks is not seen to be the last write there.
-    PlacedUnseen,
     /// A dead block leaves a sector behind in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
@@ -141,7 +139,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 49] = [
+    pub const ALL: [Planted; 48] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -179,7 +177,6 @@ impl Planted {
         Planted::SpillApplied,
         Planted::SpillCounted,
         Planted::PlacedLost,
-        Planted::PlacedUnseen,
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,

@@ -342,8 +342,7 @@ fn first(bug: Planted) -> Net {
         Planted::SpillReused
         | Planted::SpillApplied
         | Planted::SpillCounted
-        | Planted::PlacedLost
-        | Planted::PlacedUnseen => Net::Spilled,
+        | Planted::PlacedLost => Net::Spilled,
         Planted::CommitWithoutFlush | Planted::StaleVersion => {
             Net::Random("plain", Variant::plain, 40)
         }

@@ -27,7 +27,6 @@ fn every_bug_planted_in_spilling_is_caught() {
         Planted::SpillApplied,
         Planted::SpillCounted,
         Planted::PlacedLost,
-        Planted::PlacedUnseen,
     ] {
         let mut images = 0;
         let run = |seed| planted::with(bug, || explore(seed, 14, &mut images).err());

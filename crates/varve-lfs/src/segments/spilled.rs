@@ -115,9 +115,6 @@ impl SegmentTable {
     /// Partial `serial` says that spilled blocks in the segment are part of files now:
     /// as if it had written them there.
     pub fn placed(&mut self, segment: u32, serial: u64) {
-        if planted::is(Planted::PlacedUnseen) {
-            return;
-        }
         self.clean.remove(&segment);
         let entry = self.get_mut(segment);
         entry.last_serial = entry.last_serial.max(serial);
@@ -126,5 +123,50 @@ impl SegmentTable {
         if matches!(entry.state, SegmentState::Clean | SegmentState::Leaving) {
             entry.state = SegmentState::Used;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{LogPosition, UsageEntry};
+    use crate::heads::LogEnd;
+    use foldhash::HashMap;
+    use zerocopy::FromZeros;
+
+    #[test]
+    fn a_segment_is_not_empty_while_spilled_blocks_stand_there_nor_where_they_were_placed() {
+        let entries = [UsageEntry::default(); 8];
+        let end = LogEnd::from(LogPosition::new_zeroed());
+        let mut table = SegmentTable::load(&entries, 10, 5, &end, None);
+        let segment = table.take(0).unwrap();
+        table.enter(segment);
+        table.begin_spill(1);
+        table.spilled_into(1, segment);
+        table.get_mut(segment).last_serial = 3;
+        table.leave(segment);
+        let since = |table: &SegmentTable, boundary| {
+            let (changes, newest) = (HashMap::default(), HashMap::default());
+            let image = table.image(6, boundary, &changes, &newest);
+            image[segment as usize].empty_since.get()
+        };
+        assert_eq!(since(&table, 8), NOT_EMPTY);
+        assert!(!table.may_vacate(segment) && table.has_spilled(segment));
+        table.placed(segment, 9);
+        table.end_spill(1);
+        assert_eq!(since(&table, 8), NOT_EMPTY, "what was placed is behind it");
+        assert_eq!(since(&table, 9), 6);
+        assert!(!table.has_spilled(segment));
+    }
+
+    #[test]
+    fn what_is_kept_is_not_broken_and_what_was_broken_is_not_kept() {
+        let mut table = SegmentTable::default();
+        let (one, two) = (table.begin_spill(1), table.begin_spill(2));
+        assert!(table.keep_spills(&[SpillNo(2)]));
+        table.break_spills();
+        let broken = |spill: &AtomicBool| spill.load(std::sync::atomic::Ordering::Acquire);
+        assert!(broken(&one) && !broken(&two));
+        assert!(!table.keep_spills(&[SpillNo(1), SpillNo(2)]));
     }
 }
