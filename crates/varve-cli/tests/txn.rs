@@ -717,3 +717,45 @@ fn what_cannot_be_is_refused_with_its_reason() {
     varve(["txn", "list", &dir]).expect(1, "layout vlfs has no transactions");
     umount(&dir);
 }
+
+/// Most bytes of memory that a process has taken.
+fn peak_bytes(pid: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    kib.unwrap().parse::<u64>().unwrap() << 10
+}
+
+#[test]
+fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
+    if no_fuse() {
+        return;
+    }
+    let scratch = Scratch::new();
+    let image = scratch.volume("image", "600M");
+    let mount = Mount::of(scratch, image);
+    mount.umount();
+    mount.mount_with(&["--cache", "16M"]);
+    let script = "for n in 1 2 3 4 5; do
+                      head -c 16M /dev/zero | tr '\\0' $n > f$n
+                      dd if=/dev/zero of=old bs=1M count=16 seek=$((16 * n)) conv=notrunc status=none
+                  done
+                  cmp -n 1000 f3 <(head -c 1000 /dev/zero | tr '\\0' 3)";
+    shell(&format!("head -c 90M /dev/urandom > {}/old", mount.dir));
+    let before = names(&mount);
+    run(&mount, &[], &format!("{script}; exit 3")).expect(3, "");
+    assert_eq!(names(&mount), before);
+    run(&mount, &[], script).expect(0, "");
+    assert_eq!(names(&mount), ["f1", "f2", "f3", "f4", "f5", "old"]);
+    for n in 1..=5 {
+        let bytes = fs::read(mount.path(&format!("f{n}"))).unwrap();
+        assert!(bytes.len() == 16 << 20 && bytes.iter().all(|byte| *byte == b'0' + n));
+    }
+    let old = fs::read(mount.path("old")).unwrap();
+    assert!(old[16 << 20..].iter().all(|byte| *byte == 0));
+    assert!(old[..16 << 20].iter().any(|byte| *byte != 0));
+    assert!(statistics(&mount)["spilled_blocks"].as_u64() > Some(20_000));
+    let peak = peak_bytes(&mount.server());
+    assert!(peak < (16 + 64) << 20, "{} MiB", peak >> 20);
+    mount.finish();
+}

@@ -23,7 +23,7 @@ mod shared;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::types::{InodeNo, SnapshotNo, Timestamp, Version, View};
+use crate::types::{InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -224,6 +224,24 @@ pub enum Item {
         /// When a user last wrote it.
         written: Timestamp,
     },
+    /// New content of blocks, in the order of [`Item::Block`], that has been
+    /// spilled: it becomes part of the file as it is.
+    Placed {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First logical block.
+        block: u64,
+        /// How many blocks, at least one.
+        count: u32,
+        /// What was spilled.
+        spill: SpillNo,
+        /// Which of its blocks is the first of these; the others follow.
+        index: u32,
+        /// When a user last wrote the first.
+        written: Timestamp,
+    },
     /// All extended attributes, as one blob; empty for none.
     Xattrs {
         /// Whose.
@@ -378,6 +396,49 @@ pub trait Layout: Send + Sync + 'static {
 
     /// Nobody reads a snapshot any more.
     fn release_snapshot(&self, _snapshot: SnapshotNo) {}
+
+    /// Stores blocks that are part of no file, until [`Layout::release_spill`] or until
+    /// a group says where they belong ([`Item::Placed`]). Each is one [`Item::Block`]:
+    /// of the file that it is going to be part of. A crash takes them. They hold no
+    /// room against those who remove: when room is short, the layout may give them up
+    /// unless they are [kept](Layout::keep_spills), and their reads answer `Aborted`
+    /// then.
+    ///
+    /// # Errors
+    /// `NotSupported`, which is the default; as [`Layout::append`], and `NoSpace`.
+    fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
+        let _ = blocks;
+        Err(Error::NotSupported)
+    }
+
+    /// What was spilled as these of the blocks, each the stored sectors long. The first
+    /// is this one of a file.
+    ///
+    /// # Errors
+    /// `Aborted` if it was given up, `Damaged`, device errors.
+    fn read_spill(
+        &self,
+        (ino, block): (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        let _ = (ino, block, spill, blocks);
+        Err(Error::Aborted)
+    }
+
+    /// From now on none of these is given up: a group is going to name them.
+    ///
+    /// # Errors
+    /// `Aborted` if one was given up already; nothing has changed then.
+    fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
+        match spills {
+            [] => Ok(()),
+            _ => Err(Error::Aborted),
+        }
+    }
+
+    /// Nobody reads that any more, nor will any group name it.
+    fn release_spill(&self, _spill: SpillNo) {}
 
     /// Asks whether the volume may hold `total` while `waiting` changes are in
     /// memory. Waits for the cleaner where that helps. Call it before taking

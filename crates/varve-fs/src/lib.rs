@@ -49,5 +49,5 @@ pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
 pub use options::{Atime, GroupCommit, Options};
 pub use statistics::FsStatistics;
 pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};
-pub use types::{FileKind, InodeNo, SnapshotNo, Timestamp, Version, View};
+pub use types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 pub use via::HeldTimes;

@@ -20,9 +20,10 @@ use crate::layout::{
     BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
     Waiting,
 };
-use crate::types::{InodeNo, SnapshotNo, Timestamp, Version, View};
+use crate::types::{InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 
@@ -121,10 +122,67 @@ struct Volume {
     numbers: Numbers,
     snapshots: BTreeMap<SnapshotNo, State>,
     next_snapshot: u64,
+    /// Blocks that are part of no file.
+    spills: BTreeMap<SpillNo, Spill>,
+    next_spill: u64,
     read_only: Option<String>,
 }
 
+/// Blocks that were spilled at once, and whether they are given up when room is short.
+#[derive(Debug)]
+struct Spill {
+    blocks: Vec<Item>,
+    kept: bool,
+}
+
+impl Spill {
+    fn data(&self, index: u32) -> &Arc<Vec<u8>> {
+        match &self.blocks[index as usize] {
+            Item::Block { data, .. } => data,
+            other => panic!("{other:?} was spilled"),
+        }
+    }
+}
+
 impl Volume {
+    /// The blocks themselves in the place of where they are.
+    fn with_spilled(&self, mut group: Group) -> Group {
+        let expand = |item: Item| match item {
+            Item::Placed {
+                ino,
+                version,
+                block,
+                count,
+                spill,
+                index,
+                written,
+            } => {
+                let spill = &self.spills[&spill];
+                assert!(spill.kept, "{spill:?} could have been given up");
+                let blocks = (0..count).map(|nth| {
+                    let (block, index) = (block + u64::from(nth), index + nth);
+                    let item = &spill.blocks[index as usize];
+                    assert!(
+                        matches!(item, Item::Block { ino: i, version: v, block: b, .. }
+                            if (*i, *v, *b) == (ino, version, block)),
+                        "{item:?} is not block {block} of {ino:?}"
+                    );
+                    Item::Block {
+                        ino,
+                        version,
+                        block,
+                        data: Arc::clone(spill.data(index)),
+                        written,
+                    }
+                });
+                blocks.collect()
+            }
+            other => vec![other],
+        };
+        group.items = group.items.into_iter().flat_map(expand).collect();
+        group
+    }
+
     fn state(&self, view: View) -> Result<&State> {
         match view {
             View::Live => Ok(&self.live),
@@ -234,6 +292,8 @@ impl MemoryLayout {
             },
             snapshots: BTreeMap::new(),
             next_snapshot: 1,
+            spills: BTreeMap::new(),
+            next_spill: 1,
             read_only: None,
         };
         MemoryLayout {
@@ -246,6 +306,17 @@ impl MemoryLayout {
     /// Gives up every snapshot, as when room is short.
     pub fn break_snapshots(&self) {
         self.volume.lock().snapshots.clear();
+    }
+
+    /// Gives up all that was spilled and is not kept, as when room is short.
+    pub fn break_spills(&self) {
+        self.volume.lock().spills.retain(|_, spill| spill.kept);
+    }
+
+    /// Blocks that are spilled and part of no file.
+    pub fn spilled_blocks(&self) -> usize {
+        let volume = self.volume.lock();
+        volume.spills.values().map(|spill| spill.blocks.len()).sum()
     }
 
     /// Snapshots that are held.
@@ -375,6 +446,51 @@ impl Layout for MemoryLayout {
         blocks.iter().map(read_one).collect()
     }
 
+    fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
+        let volume = &mut *self.volume.lock();
+        if let Some(reason) = &volume.read_only {
+            return Err(Error::ReadOnly(reason.clone()));
+        }
+        for item in &blocks {
+            let Item::Block { data, .. } = item else {
+                panic!("{item:?} was spilled");
+            };
+            assert!(!data.is_empty() && data.len() <= self.options.block_bytes as usize);
+        }
+        let number = SpillNo(volume.next_spill);
+        volume.next_spill += 1;
+        let kept = false;
+        volume.spills.insert(number, Spill { blocks, kept });
+        Ok(number)
+    }
+
+    fn read_spill(
+        &self,
+        _first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        let volume = self.volume.lock();
+        let spill = volume.spills.get(&spill).ok_or(Error::Aborted)?;
+        let whole = |index| state::whole_sectors(spill.data(index));
+        Ok(blocks.map(whole).collect())
+    }
+
+    fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
+        let all = &mut self.volume.lock().spills;
+        if spills.iter().any(|spill| !all.contains_key(spill)) {
+            return Err(Error::Aborted);
+        }
+        for spill in spills {
+            all.entry(*spill).and_modify(|spill| spill.kept = true);
+        }
+        Ok(())
+    }
+
+    fn release_spill(&self, spill: SpillNo) {
+        self.volume.lock().spills.remove(&spill);
+    }
+
     fn admit(&self, total: Usage, _waiting: Waiting, purpose: Purpose) -> Result<()> {
         if let Some(reason) = &self.volume.lock().read_only {
             return Err(Error::ReadOnly(reason.clone()));
@@ -391,6 +507,7 @@ impl Layout for MemoryLayout {
         if let Some(reason) = &volume.read_only {
             return Err(Error::ReadOnly(reason.clone()));
         }
+        let group = volume.with_spilled(group);
         let taken = &mut volume.numbers.taken;
         volume.live.apply(&self.options, &group, Some(taken));
         for item in &group.items {

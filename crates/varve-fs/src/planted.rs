@@ -75,6 +75,14 @@ pub enum Planted {
     HolesUndurable,
     /// P2: holes are written into that replay from a record verifies.
     HolesInChain,
+    /// S1: a segment is reused although blocks of an open transaction stand in it.
+    SpillReused,
+    /// Roll-forward takes spilled blocks without their commit.
+    SpillApplied,
+    /// Spilled blocks are counted as living, and stay so when they are dropped.
+    SpillCounted,
+    /// Roll-forward does not take what a commit says of spilled blocks.
+    PlacedLost,
     /// A dead block leaves a sector behind in the usage count.
     UsageOffByOne,
     /// A number's new version inherits the blocks of the old one.
@@ -159,7 +167,7 @@ impl Planted {
     ];
 
     /// Every other one.
-    pub const ALL: [Planted; 44] = [
+    pub const ALL: [Planted; 48] = [
         Planted::HalfGroups,
         Planted::UncheckedPayload,
         Planted::FsyncSkipsEpoch,
@@ -193,6 +201,10 @@ impl Planted {
         Planted::ReuseMetadata,
         Planted::HolesUndurable,
         Planted::HolesInChain,
+        Planted::SpillReused,
+        Planted::SpillApplied,
+        Planted::SpillCounted,
+        Planted::PlacedLost,
         Planted::UsageOffByOne,
         Planted::StaleVersion,
         Planted::LeftoverKept,

@@ -97,6 +97,8 @@ counters! {
     /// Transactions whose commit was refused for another reason: no room, no more
     /// changes taken, ended before.
     transaction_refusals,
+    /// Blocks of transactions that were written before their commit.
+    transaction_spilled_blocks,
     /// Transactions that ended without a commit.
     transaction_aborts,
 }

@@ -108,6 +108,10 @@ impl FileKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SnapshotNo(pub u64);
 
+/// Blocks that were spilled at once; see [`crate::Layout::spill`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpillNo(pub u64);
+
 /// Which state of a layout is read. A tree reads one and the same for as long as it
 /// lives (`docs/transactions.md`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

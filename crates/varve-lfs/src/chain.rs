@@ -60,6 +60,22 @@ pub enum ChainItem {
         source: Option<u64>,
         /// It holds the extended attributes.
         xattrs: bool,
+        /// It was written before its transaction was committed: by itself it is part of
+        /// nothing.
+        spilled: bool,
+    },
+    /// A block that was spilled, and is part of its file from here on.
+    Placed {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// Logical block number.
+        block: u64,
+        /// Where.
+        pointer: Pointer,
+        /// Nanoseconds since 1970 of the last user write.
+        written_ns: i64,
     },
     /// An index node.
     Node {
@@ -91,13 +107,14 @@ pub enum ChainItem {
 }
 
 impl ChainItem {
-    /// Where a block, a node or a map is.
+    /// Where a block, a node or a map is. What is placed stands elsewhere, and is not
+    /// part of the group.
     pub fn pointer(&self) -> Option<&Pointer> {
         match self {
             ChainItem::Block { pointer, .. }
             | ChainItem::Node { pointer, .. }
             | ChainItem::Map { pointer, .. } => Some(pointer),
-            ChainItem::Record { .. } | ChainItem::Inode { .. } => None,
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Inode { .. } => None,
         }
     }
 
@@ -107,6 +124,7 @@ impl ChainItem {
             ChainItem::Map { .. } => InodeNo::IFILE,
             ChainItem::Record { ino, .. }
             | ChainItem::Block { ino, .. }
+            | ChainItem::Placed { ino, .. }
             | ChainItem::Inode { ino, .. } => *ino,
             ChainItem::Node { id, .. } => id.ino,
         }
@@ -117,7 +135,10 @@ impl ChainItem {
         match self {
             ChainItem::Block { source, .. } => *source,
             ChainItem::Inode { source, .. } => source.map(|(sector, _)| sector),
-            ChainItem::Record { .. } | ChainItem::Node { .. } | ChainItem::Map { .. } => None,
+            ChainItem::Record { .. }
+            | ChainItem::Placed { .. }
+            | ChainItem::Node { .. }
+            | ChainItem::Map { .. } => None,
         }
     }
 }

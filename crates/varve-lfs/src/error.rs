@@ -84,6 +84,9 @@ pub enum Error {
     /// Writing stopped after a failure.
     #[error("writing stopped: {0}")]
     Stopped(String),
+    /// What a transaction spilled was given up for want of room.
+    #[error("what the transaction has written was given up for want of room")]
+    SpillGone,
     /// The number has no inode.
     #[error("{0} does not exist")]
     NoInode(InodeNo),
@@ -126,6 +129,7 @@ impl From<Error> for varve_fs::Error {
             Error::OutOfSegments | Error::DoesNotFit { .. } => varve_fs::Error::NoSpace,
             Error::Stopped(reason) | Error::Unwritten(reason) => varve_fs::Error::ReadOnly(reason),
             Error::NoInode(_) => varve_fs::Error::NotFound,
+            Error::SpillGone => varve_fs::Error::Aborted,
         }
     }
 }

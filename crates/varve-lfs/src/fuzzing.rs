@@ -47,7 +47,7 @@ pub fn partial(
     let mut payload = Vec::new();
     for item in &items {
         let (ino, data, sector, slot) = match item {
-            ChainItem::Record { .. } | ChainItem::Map { .. } => continue,
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => continue,
             ChainItem::Block {
                 ino,
                 pointer,

@@ -32,6 +32,8 @@ pub struct Geometry {
     pub packed: bool,
     /// Extended attributes may take more than 65536 bytes.
     pub long_xattrs: bool,
+    /// Blocks may be spilled.
+    pub spills: bool,
     /// Summaries may name segments beyond the end.
     pub shrunk: bool,
 }
@@ -50,6 +52,7 @@ impl From<&Superblock> for Geometry {
             aligned: sb.incompat.get() & incompat_flags::ALIGNED != 0,
             packed: sb.incompat.get() & incompat_flags::PACKED != 0,
             long_xattrs: sb.incompat.get() & incompat_flags::LONG_XATTRS != 0,
+            spills: sb.incompat.get() & incompat_flags::SPILLS != 0,
             shrunk: sb.incompat.get() & incompat_flags::SHRUNK != 0,
         }
     }

@@ -13,7 +13,7 @@ use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
     Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    SnapshotNo, StatFs, Unwritten, Usage, Version, View, Waiting,
+    SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {
@@ -147,6 +147,39 @@ impl Layout for Lfs {
         let _under_way = self.control.way.begin();
         let run: Vec<(u64, Pointer)> = blocks.iter().map(|m| (m.block, m.pointer)).collect();
         Ok(self.reader.run(ino, &run)?)
+    }
+
+    fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
+        if let Some(reason) = self.stopped() {
+            return Err(varve_fs::Error::ReadOnly(reason));
+        }
+        if !self.geometry.spills {
+            return Err(varve_fs::Error::NotSupported);
+        }
+        let _under_way = self.control.way.begin();
+        Ok(self.spill_blocks(blocks.into_iter().map(log_item).collect())?)
+    }
+
+    fn read_spill(
+        &self,
+        (ino, block): (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.control.asked();
+        let _under_way = self.control.way.begin();
+        self.spilled_content((ino, block), spill, blocks)
+    }
+
+    fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
+        match self.segments.lock().keep_spills(spills) {
+            true => Ok(()),
+            false => Err(varve_fs::Error::Aborted),
+        }
+    }
+
+    fn release_spill(&self, spill: SpillNo) {
+        self.let_go_of_spill(spill);
     }
 
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
@@ -306,6 +339,22 @@ pub(crate) fn log_item(item: Item) -> LogItem {
             data: data.into(),
             written,
             source: None,
+        },
+        Item::Placed {
+            ino,
+            version,
+            block,
+            count,
+            spill,
+            index,
+            written,
+        } => LogItem::Spilled {
+            ino,
+            version,
+            block,
+            count,
+            spill: (spill, index),
+            written,
         },
         Item::Xattrs { ino, version, data } => LogItem::Xattrs {
             ino,

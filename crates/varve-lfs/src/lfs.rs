@@ -21,6 +21,7 @@ use crate::reader::Reader;
 use crate::recovery::RecoveryReport;
 use crate::segments::SegmentTable;
 use crate::snapshots::Snapshots;
+use crate::spills::Spills;
 use crate::statistics::{Counters, Statistics};
 use quick_cache::sync::Cache;
 use std::sync::Arc;
@@ -148,6 +149,7 @@ pub struct Lfs {
     pub(crate) committed: RankedRwLock<Committed>,
     pub(crate) segments: RankedMutex<SegmentTable>,
     pub(crate) snapshots: RankedMutex<Snapshots>,
+    pub(crate) spills: RankedMutex<Spills>,
     /// Images of the newest checkpoint, by inode; `None` where it has no such
     /// inode. Changes only while `committed` is locked.
     pub(crate) base_images: Cache<u64, Option<Arc<InodeImage>>>,

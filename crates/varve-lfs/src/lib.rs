@@ -51,6 +51,7 @@ pub mod shipping;
 mod snapshots;
 mod space;
 mod speed;
+mod spills;
 mod statistics;
 mod superblocks;
 mod trim;

@@ -9,6 +9,7 @@
 //! | `Allocator` | inode numbers |
 //! | `Log` | the head of the log, one append at a time |
 //! | `Snapshots` | which are held |
+//! | `Spills` | blocks of open transactions |
 //! | `Committed` | the three layers |
 //! | `Segments` | the usage table |
 //! | `Claims` | who cleans which segment, and how |
@@ -31,6 +32,7 @@ pub(crate) enum Rank {
     Allocator,
     Log,
     Snapshots,
+    Spills,
     Committed,
     Segments,
     Claims,

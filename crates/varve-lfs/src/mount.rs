@@ -17,6 +17,7 @@ use crate::reader::Reader;
 use crate::recovery::{Recovered, clear_leftover, recover, unfinished_after};
 use crate::schedule::Schedule;
 use crate::snapshots::Snapshots;
+use crate::spills::Spills;
 use crate::statistics::Counters;
 use crate::superblocks;
 use quick_cache::sync::Cache;
@@ -216,6 +217,7 @@ impl Lfs {
             committed: recovered.committed,
             segments: RankedMutex::new(Rank::Segments, recovered.segments),
             snapshots: RankedMutex::new(Rank::Snapshots, Snapshots::default()),
+            spills: RankedMutex::new(Rank::Spills, Spills::default()),
             base_images: Cache::new(BASE_IMAGES),
             unfinished: unfinished.into_iter().collect(),
             recovery: recovered.report,

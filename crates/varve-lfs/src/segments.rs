@@ -16,6 +16,7 @@ mod holes;
 mod pins;
 mod plugs;
 mod shipping;
+mod spilled;
 mod table;
 
 pub use holes::Holes;
@@ -30,6 +31,7 @@ use fence::Fence;
 use pins::Pins;
 use plugs::Mapped;
 use shipping::Shippers;
+use spilled::Spilled;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -178,6 +180,7 @@ pub struct SegmentTable {
     fence: Option<Fence>,
     pins: Pins,
     shippers: Shippers,
+    spilled: Spilled,
     /// What waits in memory to be appended and must find room, as far as the last
     /// operation that asked for some knew.
     pub(crate) waiting: Pending,
@@ -243,6 +246,7 @@ impl SegmentTable {
             fence: None,
             pins: Pins::default(),
             shippers: Shippers::default(),
+            spilled: Spilled::default(),
             waiting: Pending::default(),
         }
     }

@@ -18,7 +18,8 @@ use varve_lfs::format::inode::inode_flags;
 use varve_lfs::format::node::node_form;
 use varve_lfs::format::pointer::pointer_flags;
 use varve_lfs::format::summary::{
-    BlockEntry, FileEntry, InodeEntry, RecordEntry, entry_flags, entry_kind, summary_flags,
+    BlockEntry, FileEntry, InodeEntry, PlacedEntry, RecordEntry, entry_flags, entry_kind,
+    summary_flags,
 };
 use varve_lfs::format::{
     DiskInode, ImapEntry, LogPosition, NodeHeader, PackedHeader, Pointer, SummaryHeader,
@@ -118,6 +119,8 @@ fn every_field_is_where_the_document_says() {
             source),
         structure!(InodeEntry: kind, flags, source_slot, spare, crc, birth, source),
         structure!(RecordEntry: kind, spare, from, to),
+        structure!(PlacedEntry: kind, sectors, count, incarnation, block, birth, sector,
+            written_ns),
         structure!(MapHeader: crc, magic, volume_tag, sector, serial, segment, incarnation, page,
             pages, entry_count, mount, spare),
         structure!(MapEntry: ino, block, birth, written_ns, crc, version, sector, sectors, xattrs,
@@ -355,12 +358,14 @@ fn every_number_is_what_the_document_says() {
         ("summary.CHECKPOINT", summary_flags::CHECKPOINT.into()),
         ("summary.CLEANER", summary_flags::CLEANER.into()),
         ("summary.ALIGNED", summary_flags::ALIGNED.into()),
+        ("summary.SPILLED", summary_flags::SPILLED.into()),
         ("entry.FILE", entry_kind::FILE.into()),
         ("entry.BLOCK", entry_kind::BLOCK.into()),
         ("entry.XATTRS", entry_kind::XATTRS.into()),
         ("entry.NODE", entry_kind::NODE.into()),
         ("entry.INODE", entry_kind::INODE.into()),
         ("entry.MAP", entry_kind::MAP.into()),
+        ("entry.PLACED", entry_kind::PLACED.into()),
         ("entry.FREED", entry_kind::FREED.into()),
         ("entry.TRUNCATED", entry_kind::TRUNCATED.into()),
         ("entry.PUNCHED", entry_kind::PUNCHED.into()),
@@ -404,6 +409,7 @@ fn every_number_is_what_the_document_says() {
         ),
         ("superblock.OWN_TAG", superblock::incompat_flags::OWN_TAG),
         ("superblock.SHRUNK", superblock::incompat_flags::SHRUNK),
+        ("superblock.SPILLS", superblock::incompat_flags::SPILLS),
         ("node.PLAIN", node_form::PLAIN.into()),
         ("node.PACKED", node_form::PACKED.into()),
         ("node.PACKED_SECTORS", node::PACKED_SECTORS),
@@ -424,7 +430,7 @@ fn every_number_is_what_the_document_says() {
     ];
     let code: BTreeMap<String, u64> = code.iter().map(|&(n, v)| (n.to_owned(), v)).collect();
     assert_eq!(numbers(&document()), code);
-    assert_eq!(summary_flags::KNOWN, 31);
+    assert_eq!(summary_flags::KNOWN, 63);
     assert_eq!(pointer_flags::KNOWN, pointer_flags::UNWRITTEN);
     assert_eq!(varve_lfs::format::crc32c(b"123456789"), 0xe306_9283);
     assert_eq!(superblock::MAGIC, *b"VARVEFS\x01");

@@ -30,7 +30,7 @@ struct Partial {
     /// Byte address.
     at: u64,
     header: SummaryHeader,
-    entries: Vec<Entry>,
+    entries: Vec<Entry<'static>>,
 }
 
 impl Partial {
@@ -46,7 +46,8 @@ impl Partial {
             let end = HEADER_BYTES + header.entry_bytes.get() as usize;
             let entries = bytes.get(HEADER_BYTES..end)?;
             header.verify_entries(entries).ok()?;
-            let entries = Entries::new(entries).collect::<Result<_, _>>().ok()?;
+            let entries = Entries::new(entries).map(|entry| kept(entry.ok()?));
+            let entries = entries.collect::<Option<_>>()?;
             Some(Partial {
                 at,
                 header,
@@ -59,7 +60,7 @@ impl Partial {
     }
 
     /// `image` with these entries instead, and the checksum made right.
-    fn forged(&self, image: &MemoryImage, entries: &[Entry]) -> MemoryImage {
+    fn forged(&self, image: &MemoryImage, entries: &[Entry<'_>]) -> MemoryImage {
         let mut bytes = Vec::new();
         for entry in entries {
             bytes.extend_from_slice(match entry {
@@ -67,6 +68,7 @@ impl Partial {
                 Entry::Block(entry) => BlockEntry::as_bytes(entry),
                 Entry::Inode(entry) => InodeEntry::as_bytes(entry),
                 Entry::Record(entry) => RecordEntry::as_bytes(entry),
+                Entry::Placed(placed) => placed.bytes,
             });
         }
         let mut header = self.header;
@@ -80,7 +82,7 @@ impl Partial {
     }
 
     /// Entries that describe more than the partial holds.
-    fn too_long(&self) -> Vec<Vec<Entry>> {
+    fn too_long(&self) -> Vec<Vec<Entry<'static>>> {
         let mut forgeries = Vec::new();
         // A write unit: there is less padding than that behind the inodes.
         let unit = (4096 / SECTOR) as u8;
@@ -101,10 +103,21 @@ impl Partial {
                     entries.extend([*entry; 32]);
                     forgeries.push(entries);
                 }
-                Entry::File(_) | Entry::Record(_) => {}
+                Entry::File(_) | Entry::Record(_) | Entry::Placed(_) => {}
             }
         }
         forgeries
+    }
+}
+
+/// An entry by itself. None of these volumes has transactions.
+fn kept(entry: Entry<'_>) -> Option<Entry<'static>> {
+    match entry {
+        Entry::File(entry) => Some(Entry::File(entry)),
+        Entry::Block(entry) => Some(Entry::Block(entry)),
+        Entry::Inode(entry) => Some(Entry::Inode(entry)),
+        Entry::Record(entry) => Some(Entry::Record(entry)),
+        Entry::Placed(_) => None,
     }
 }
 

@@ -68,6 +68,7 @@ pub mod rows;
 pub mod runner;
 pub mod shipped;
 pub mod space;
+pub mod spilled;
 pub mod strangers;
 pub mod subjects;
 pub mod switch;

@@ -23,6 +23,7 @@ use varve_prove::overwritten;
 use varve_prove::panics;
 use varve_prove::random::{Random, announce_seed};
 use varve_prove::repair::learn_repair;
+use varve_prove::spilled;
 use varve_prove::subjects::Log;
 use varve_prove::traces;
 use varve_prove::variants::Variant;
@@ -54,6 +55,8 @@ enum Net {
     Overwritten,
     /// The same, less full: holes are written into most of the time.
     Plugged,
+    /// Transactions that are written before their commit.
+    Spilled,
 }
 
 /// What the net caught, if anything, and after how many states or runs.
@@ -98,6 +101,9 @@ impl Net {
                 .find_map(|seed| overwritten::explore(seed, 85, 25, &mut states).err()),
             Net::Plugged => (seed..seed + 6)
                 .find_map(|seed| overwritten::explore(seed, 70, 12, &mut states).err()),
+            Net::Spilled => {
+                (seed..seed + 8).find_map(|seed| spilled::explore(seed, 14, &mut states).err())
+            }
         };
         Haul { caught, states }
     }
@@ -237,6 +243,7 @@ fn nets() -> Vec<Net> {
         Net::Full,
         Net::Crafted,
         Net::Overwritten,
+        Net::Spilled,
     ]);
     nets
 }
@@ -332,6 +339,10 @@ fn first(bug: Planted) -> Net {
             Net::Overwritten
         }
         Planted::HolesUndurable | Planted::HolesInChain => Net::Plugged,
+        Planted::SpillReused
+        | Planted::SpillApplied
+        | Planted::SpillCounted
+        | Planted::PlacedLost => Net::Spilled,
         Planted::CommitWithoutFlush | Planted::StaleVersion => {
             Net::Random("plain", Variant::plain, 40)
         }

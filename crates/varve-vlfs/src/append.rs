@@ -374,7 +374,8 @@ fn need_of(group: &Group, prices: &Prices, measures: &Measures) -> Need {
                 reserved += (to_block - from_block).div_ceil(fanout) * 2;
             }
             Item::Inode(_) => kinds.images += 1,
-            Item::Freed { .. } => {}
+            // Nothing is ever spilled here.
+            Item::Freed { .. } | Item::Placed { .. } => {}
         }
     }
     Need {

@@ -85,6 +85,8 @@ pub(super) fn changes_of(
                 }));
                 continue;
             }
+            // Nothing is ever spilled here.
+            Item::Placed { .. } => continue,
             Item::Inode(inode) => Change::Inode(inode.clone()),
         });
     }

@@ -303,6 +303,7 @@ fn transactions(t: &FsStatistics) -> Value {
             "timeouts": t.locks.timeouts,
             "longest_wait_ns": t.locks.longest_wait_ns,
         },
+        "spilled_blocks": t.transaction_spilled_blocks,
     })
 }
 

@@ -6,5 +6,6 @@ pub(crate) mod held;
 pub(crate) mod put;
 mod read;
 mod seek;
+mod spilled;
 pub(crate) mod truncate;
 pub(crate) mod write;

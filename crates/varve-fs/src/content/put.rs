@@ -7,6 +7,7 @@
 use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::layout::Layout;
+use crate::memory::body::Body;
 use crate::memory::store::Loaded;
 use crate::memory::vnode::{Dirty, State, Vnode, adjust, sectors_of};
 use crate::types::Timestamp;
@@ -77,6 +78,11 @@ impl<L: Layout> FileSystem<L> {
             let held = size.saturating_sub(start).min(block_bytes as u64);
             held > 0 && (offset > start || end < start + held)
         };
+        for block in [first, last] {
+            if keeps(block) {
+                self.bring_back(state, block)?;
+            }
+        }
         let old_first = self.old_content(vnode, state, first, keeps(first))?;
         let old_last = if last == first {
             None
@@ -233,24 +239,28 @@ impl<L: Layout> FileSystem<L> {
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
-                let old_len = dirty.data.len();
+                let (old_len, old_resident) = (dirty.data.len(), dirty.data.resident());
                 let old_sectors = sectors_of(old_len);
                 if within == 0 && end >= old_len {
-                    match Arc::get_mut(&mut dirty.data) {
+                    let own = match &mut dirty.data {
+                        Body::Memory(data) => Arc::get_mut(data),
+                        Body::Spilled(_) => None,
+                    };
+                    match own {
                         Some(data) => {
                             data.clear();
                             data.extend_from_slice(piece);
                         }
-                        None => dirty.data = Arc::new(piece.to_vec()),
+                        None => dirty.data = piece.to_vec().into(),
                     }
                 } else {
-                    overwrite(Arc::make_mut(&mut dirty.data), within, piece);
+                    overwrite(Arc::make_mut(dirty.data.memory_mut()), within, piece);
                 }
                 dirty.flying = false;
                 dirty.written = now;
                 let new_len = dirty.data.len();
                 adjust(&mut state.inode.sectors, old_sectors, sectors_of(new_len));
-                self.waits.block_changed(old_len, new_len);
+                self.waits.block_changed(old_resident, new_len);
             }
             Entry::Vacant(entry) => {
                 if held > 0 {
@@ -276,8 +286,8 @@ impl<L: Layout> FileSystem<L> {
                 adjust(&mut state.inode.sectors, mapped, sectors);
                 self.waits.block_came(data.len());
                 entry.insert(Dirty {
-                    data: Arc::new(data),
-                    logged_sectors: mapped,
+                    data: data.into(),
+                    logged_sectors: mapped as u32,
                     written: now,
                     flying: false,
                 });
@@ -297,7 +307,7 @@ impl<L: Layout> FileSystem<L> {
         adjust(&mut state.inode.sectors, 0, sectors_of(data.len()));
         self.waits.block_came(data.len());
         let dirty = Dirty {
-            data: Arc::new(data),
+            data: data.into(),
             logged_sectors: 0,
             written: now,
             flying: false,
@@ -341,8 +351,8 @@ impl<L: Layout> FileSystem<L> {
         self.waits.block_came(keep);
         state.changes.note(block..block + 1);
         let dirty = Dirty {
-            data: Arc::new(data),
-            logged_sectors: loaded.sectors,
+            data: data.into(),
+            logged_sectors: loaded.sectors as u32,
             written: state.inode.mtime,
             flying: false,
         };

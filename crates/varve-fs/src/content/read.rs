@@ -10,6 +10,7 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::isolation::{Access, Part};
 use crate::layout::Layout;
+use crate::memory::body::Body;
 use crate::memory::read_ahead::Plan;
 use crate::memory::store::Store;
 use crate::memory::vnode::{Ground, ReadState, State, Vnode};
@@ -149,7 +150,7 @@ impl<L: Layout> Store<L> {
         let hides_inline = private.is_some_and(|private| private.origin.flags & flags::INLINE != 0);
         let mut at = offset;
         while at < end {
-            at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..]) as u64;
+            at += self.read_memory(&state, at, end, &mut buffer[(at - offset) as usize..])? as u64;
             let block = at >> self.block_shift;
             let dirty = state.dirty.range(block..).next().map(|(block, _)| *block);
             let pending = state.pending.within(block, u64::MAX).next();
@@ -197,7 +198,7 @@ impl<L: Layout> Store<L> {
             if at >= end {
                 return Ok(done);
             }
-            done += self.read_memory(&state, at, end, &mut buffer[done..]);
+            done += self.read_memory(&state, at, end, &mut buffer[done..])?;
             let at = offset + done as u64;
             if at >= end {
                 return Ok(done);
@@ -232,15 +233,21 @@ impl<L: Layout> Store<L> {
         }
     }
 
-    /// Copies what is in memory, up to the first block that is not.
-    fn read_memory(&self, state: &State, offset: u64, end: u64, buffer: &mut [u8]) -> usize {
+    /// Copies what is in memory or spilled, up to the first block that is neither.
+    fn read_memory(
+        &self,
+        state: &State,
+        offset: u64,
+        end: u64,
+        buffer: &mut [u8],
+    ) -> Result<usize> {
         if state.is_inline() {
             copy_padded(
                 &state.inode.inline,
                 offset as usize,
                 &mut buffer[..(end - offset) as usize],
             );
-            return (end - offset) as usize;
+            return Ok((end - offset) as usize);
         }
         let mut at = offset;
         let mut hits = 0;
@@ -251,7 +258,13 @@ impl<L: Layout> Store<L> {
             let start = (at - offset) as usize;
             let out = &mut buffer[start..start + chunk];
             if let Some(dirty) = state.dirty.get(&block) {
-                copy_padded(&dirty.data, within, out);
+                match &dirty.data {
+                    Body::Memory(data) => copy_padded(data, within, out),
+                    Body::Spilled(_) => {
+                        at += self.read_spilled(state, at, end, &mut buffer[start..])? as u64;
+                        continue;
+                    }
+                }
             } else if state
                 .pending
                 .at(block)
@@ -268,7 +281,7 @@ impl<L: Layout> Store<L> {
             at += chunk as u64;
         }
         count(&self.counters.hits, hits);
-        (at - offset) as usize
+        Ok((at - offset) as usize)
     }
 
     /// Reads what was planned without the lock (or with it, if `keep`), and

@@ -100,6 +100,7 @@ impl<L: Layout> FileSystem<L> {
     }
 
     fn shrink(&self, vnode: &Arc<Vnode>, state: &mut State, size: u64) -> Result<()> {
+        self.bring_back_end(state, size)?;
         if state.is_inline() {
             let mut content = std::mem::take(&mut state.inode.inline);
             content.truncate(size as usize);
@@ -122,17 +123,17 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Cuts the dirty block in which the file ends.
+    /// Cuts the dirty block in which the file ends; it has been brought back.
     pub(crate) fn cut_dirty_end(&self, state: &mut State, size: u64) {
         let keep = (size & (self.store.block_bytes as u64 - 1)) as usize;
         if keep > 0
             && let Some(dirty) = state.dirty.get_mut(&(size >> self.store.block_shift))
             && dirty.data.len() > keep
         {
-            self.waits.block_changed(dirty.data.len(), keep);
+            self.waits.block_changed(dirty.data.resident(), keep);
             let sectors = &mut state.inode.sectors;
             adjust(sectors, sectors_of(dirty.data.len()), sectors_of(keep));
-            Arc::make_mut(&mut dirty.data).truncate(keep);
+            Arc::make_mut(dirty.data.memory_mut()).truncate(keep);
             dirty.flying = false;
         }
     }
@@ -183,8 +184,8 @@ impl<L: Layout> FileSystem<L> {
                 (dirty.logged_sectors > 0).into(),
                 0,
             );
-            adjust(&mut state.logged.sectors, dirty.logged_sectors, 0);
-            self.waits.block_went(dirty.data.len());
+            adjust(&mut state.logged.sectors, dirty.logged_sectors.into(), 0);
+            self.waits.block_went(dirty.data.resident());
         }
         match survey {
             Survey::Some { blocks, sectors } => {
@@ -233,9 +234,9 @@ impl<L: Layout> FileSystem<L> {
             adjust(
                 &mut inode.sectors,
                 sectors_of(dirty.data.len()),
-                dirty.logged_sectors,
+                dirty.logged_sectors.into(),
             );
-            self.waits.block_went(dirty.data.len());
+            self.waits.block_went(dirty.data.resident());
         }
     }
 

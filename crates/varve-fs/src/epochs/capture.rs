@@ -19,6 +19,7 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
 use crate::locks::{Lock, Ranked};
+use crate::memory::body::{Body, Spilled};
 use crate::memory::overlay::Overlay;
 use crate::memory::queues::Ended;
 use crate::memory::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
@@ -31,6 +32,9 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 /// What an image counts for in a group's payload.
 const IMAGE_BYTES: u64 = 256;
+
+/// What a spilled block counts for in it.
+const PLACED_BYTES: u64 = 8;
 
 /// What a capture takes besides the epoch's metadata.
 #[derive(Clone, Copy, Debug)]
@@ -203,16 +207,42 @@ impl<L: Layout> FileSystem<L> {
                 .extract_if(first..=last, |_, dirty| dirty.flying);
             for (block, dirty) in clean {
                 landed += 1;
-                charge += dirty_charge(dirty.data.len());
-                if keep {
-                    self.store
-                        .cache
-                        .insert(&state.generation, block, dirty.data);
+                charge += dirty_charge(dirty.data.resident());
+                if let (true, Body::Memory(data)) = (keep, dirty.data) {
+                    self.store.cache.insert(&state.generation, block, data);
                 }
             }
             self.waits.blocks_went(landed, charge);
         }
     }
+}
+
+/// Says where a block was spilled to: with the one before, if both stand in a row.
+fn place(items: &mut Vec<Item>, vnode: &Vnode, block: u64, spilled: &Spilled, at: Timestamp) {
+    let (number, index) = (spilled.lot.number, spilled.index);
+    if let Some(Item::Placed {
+        ino,
+        block: first,
+        count,
+        spill,
+        index: from,
+        ..
+    }) = items.last_mut()
+        && (*ino, *spill) == (vnode.ino, number)
+        && (*first + u64::from(*count), *from + *count) == (block, index)
+    {
+        *count += 1;
+        return;
+    }
+    items.push(Item::Placed {
+        ino: vnode.ino,
+        version: vnode.version,
+        block,
+        count: 1,
+        spill: number,
+        index,
+        written: at,
+    });
 }
 
 impl<L: Layout> Capture<'_, L> {
@@ -403,19 +433,24 @@ impl<L: Layout> Capture<'_, L> {
             }
             let sectors = sectors_of(dirty.data.len());
             adjust(&mut logged.blocks, 0, (dirty.logged_sectors == 0).into());
-            adjust(&mut logged.sectors, dirty.logged_sectors, sectors);
-            dirty.logged_sectors = sectors;
+            adjust(&mut logged.sectors, dirty.logged_sectors.into(), sectors);
+            dirty.logged_sectors = sectors as u32;
             dirty.flying = true;
-            taken += dirty.data.len() as u64;
+            taken += (dirty.data.resident() as u64).max(PLACED_BYTES);
             self.blocks += 1;
             range = Some((range.map_or(block, |(first, _)| first), block));
-            self.items.push(Item::Block {
-                ino: vnode.ino,
-                version: vnode.version,
-                block,
-                data: Arc::clone(&dirty.data),
-                written: dirty.written,
-            });
+            match &dirty.data {
+                Body::Memory(data) => self.items.push(Item::Block {
+                    ino: vnode.ino,
+                    version: vnode.version,
+                    block,
+                    data: Arc::clone(data),
+                    written: dirty.written,
+                }),
+                Body::Spilled(spilled) => {
+                    place(&mut self.items, vnode, block, spilled, dirty.written)
+                }
+            }
         }
         if let (Some((_, last)), Some(end)) = (range, mapped_end.as_mut()) {
             *end = (*end).max(last + 1);

@@ -7,6 +7,8 @@ use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
 pub(crate) struct Budget {
     pub taken: AtomicU64,
     pub bytes: u64,
+    /// Beyond so many, data is spilled: the rest is for what cannot be.
+    pub spills_at: u64,
 }
 
 impl Budget {
@@ -14,6 +16,7 @@ impl Budget {
         Budget {
             taken: AtomicU64::new(0),
             bytes,
+            spills_at: bytes / 4 * 3,
         }
     }
 

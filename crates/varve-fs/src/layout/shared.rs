@@ -1,11 +1,12 @@
 //! A shared layout is a layout: hand a clone to the file system and keep one.
 
 use super::{
-    Group, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Unwritten, Usage, Waiting,
+    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Unwritten, Usage,
+    Waiting,
 };
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::types::{InodeNo, SnapshotNo, Version, View};
+use crate::types::{InodeNo, SnapshotNo, SpillNo, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -56,6 +57,23 @@ impl<L: Layout> Layout for Arc<L> {
     }
     fn release_snapshot(&self, snapshot: SnapshotNo) {
         (**self).release_snapshot(snapshot);
+    }
+    fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
+        (**self).spill(blocks)
+    }
+    fn read_spill(
+        &self,
+        first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        (**self).read_spill(first, spill, blocks)
+    }
+    fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
+        (**self).keep_spills(spills)
+    }
+    fn release_spill(&self, spill: SpillNo) {
+        (**self).release_spill(spill);
     }
     fn admit(&self, total: Usage, waiting: Waiting, purpose: Purpose) -> Result<()> {
         (**self).admit(total, waiting, purpose)

@@ -1,6 +1,7 @@
 //! The newest tree, as far as it is in memory, and what waits to be logged: states,
 //! without the operations that change them.
 
+pub(crate) mod body;
 pub(crate) mod cache;
 pub(crate) mod changes;
 pub(crate) mod former;
@@ -12,6 +13,7 @@ pub(crate) mod passages;
 pub(crate) mod private;
 pub(crate) mod queues;
 pub(crate) mod read_ahead;
+pub(crate) mod spilled;
 pub(crate) mod store;
 pub(crate) mod vnode;
 pub(crate) mod vnode_table;

@@ -225,7 +225,7 @@ impl<L: Layout> Store<L> {
     pub fn load_of(&self, below: &Vnode, state: &State, block: u64) -> Result<Option<Loaded>> {
         let loaded = match state.dirty.get(&block) {
             Some(dirty) => Some(Loaded {
-                data: Arc::clone(&dirty.data),
+                data: self.content_of(below.ino, block, dirty)?,
                 sectors: sectors_of(dirty.data.len()),
             }),
             None => self.load(below, state, block)?,

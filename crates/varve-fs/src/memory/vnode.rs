@@ -18,6 +18,7 @@ use super::former::Former;
 use crate::inode::{Inode, flags};
 use crate::layout::Usage;
 use crate::locks::{Level, Lock, Rank, Ranked};
+use crate::memory::body::Body;
 use crate::memory::cache::Generation;
 use crate::memory::changes::Changes;
 use crate::memory::overlay::Overlay;
@@ -37,11 +38,19 @@ pub(crate) fn sectors_of(bytes: usize) -> u64 {
     (bytes as u64).div_ceil(SECTOR_BYTES)
 }
 
-/// What a dirty block with `bytes` of content counts for: its sectors, and its
-/// share of the summary and of index nodes.
+/// What a dirty block with `bytes` of content in memory counts for: its sectors, and
+/// its share of the summary and of index nodes. One with none was spilled, and counts
+/// for what is kept of where it is.
 pub(crate) fn dirty_charge(bytes: usize) -> u64 {
-    sectors_of(bytes) * SECTOR_BYTES + 128
+    match bytes {
+        0 => SPILLED_BYTES,
+        _ => sectors_of(bytes) * SECTOR_BYTES + 128,
+    }
 }
+
+/// Bytes of memory that a spilled block takes: 88 of the map in which it is dirty, 12
+/// of the layout's.
+const SPILLED_BYTES: u64 = 104;
 
 /// What an inode with these counts adds to a tree's usage.
 pub(crate) fn usage_of(inode: &Inode) -> Usage {
@@ -61,15 +70,16 @@ pub(crate) fn adjust(count: &mut u64, minus: u64, plus: u64) {
 /// A block's newest content, not yet known to be in the layout.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirty {
-    /// 1 to a block's bytes.
-    pub data: Arc<Vec<u8>>,
+    pub data: Body,
     /// Sectors of this block in `logged.sectors`; 0 where it is a hole.
-    pub logged_sectors: u64,
+    pub logged_sectors: u32,
     /// When a user last wrote it.
     pub written: Timestamp,
     /// This very content is in the group that is being appended.
     pub flying: bool,
 }
+
+const _: () = assert!(size_of::<Dirty>() == 40);
 
 /// What the layout knows; see the module's head.
 #[derive(Debug, Default)]

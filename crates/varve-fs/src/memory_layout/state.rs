@@ -161,6 +161,7 @@ impl State {
                 };
                 file.blocks.insert(*block, stored);
             }
+            Item::Placed { .. } => panic!("{item:?} stands for blocks"),
             Item::Xattrs { data, .. } => {
                 assert!(data.len() <= XATTR_BYTES, "{ino:?}: attributes too large");
                 file.xattrs = Arc::clone(data);
@@ -201,6 +202,7 @@ fn place(item: &Item) -> (InodeNo, Version, Stage) {
         Item::Truncated { ino, version, .. }
         | Item::Punched { ino, version, .. }
         | Item::Reserved { ino, version, .. }
+        | Item::Placed { ino, version, .. }
         | Item::Xattrs { ino, version, .. } => (*ino, *version, Stage::Records),
         Item::Block {
             ino,
@@ -268,7 +270,7 @@ fn pointer(next_id: &mut u64, sectors: u32, unwritten: bool) -> MemoryPointer {
 }
 
 /// `data` with zeros to the end of its last sector.
-fn whole_sectors(data: &Arc<Vec<u8>>) -> Arc<Vec<u8>> {
+pub(super) fn whole_sectors(data: &Arc<Vec<u8>>) -> Arc<Vec<u8>> {
     if data.len().is_multiple_of(SECTOR_BYTES) {
         return Arc::clone(data);
     }

@@ -404,7 +404,7 @@ impl<L: Layout> FileSystem<L> {
         state.inode.blocks = 1;
         state.inode.sectors = sectors_of(target.len());
         self.waits.block_came(target.len());
-        let data = Arc::new(target.to_vec());
+        let data = target.to_vec().into();
         state.dirty.insert(
             0,
             Dirty {

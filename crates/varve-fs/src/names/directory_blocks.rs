@@ -24,7 +24,7 @@ impl<L: Layout> Store<L> {
 
     fn read_directory(&self, vnode: &Vnode, state: &State, block: u64) -> Result<Arc<Vec<u8>>> {
         if let Some(dirty) = state.dirty.get(&block) {
-            return Ok(Arc::clone(&dirty.data));
+            return Ok(Arc::clone(dirty.data.memory()));
         }
         // A directory is not sparse: a cached block is one that exists.
         let loaded = match self.cache.get(&state.generation, block) {
@@ -141,8 +141,8 @@ impl<L: Layout> Changed<'_, L> {
         adjust(&mut self.state.inode.sectors, mapped, sectors);
         self.fs.waits.block_came(data.len());
         let dirty = Dirty {
-            data,
-            logged_sectors: mapped,
+            data: data.into(),
+            logged_sectors: mapped as u32,
             written: self.now,
             flying: false,
         };
@@ -152,7 +152,7 @@ impl<L: Layout> Changed<'_, L> {
     fn change_dirty(&mut self, block: u64, change: impl FnOnce(&mut Arc<Vec<u8>>)) {
         let dirty = self.state.dirty.get_mut(&block).expect("the caller looked");
         let before = dirty.data.len();
-        change(&mut dirty.data);
+        change(dirty.data.memory_mut());
         let after = dirty.data.len();
         dirty.flying = false;
         dirty.written = self.now;
@@ -221,7 +221,10 @@ impl<L: Layout> DirectoryBlocks for Changed<'_, L> {
         let (sectors, logged_sectors) = match state.dirty.remove(&block) {
             Some(dirty) => {
                 self.fs.waits.block_went(dirty.data.len());
-                (sectors_of(dirty.data.len()), dirty.logged_sectors)
+                (
+                    sectors_of(dirty.data.len()),
+                    u64::from(dirty.logged_sectors),
+                )
             }
             None => {
                 let sectors = self.sectors_before(block);

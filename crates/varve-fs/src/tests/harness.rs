@@ -5,9 +5,10 @@ use crate::layout::{
 };
 use crate::{
     Attr, BlockPointer, Caller, Conflict, Error, FileKind, FileSystem, Inode, InodeNo,
-    MemoryLayout, MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, Transaction,
+    MemoryLayout, MemoryOptions, MemoryPointer, Options, Result, SnapshotNo, SpillNo, Transaction,
     TransactionOptions, Version, View, flags,
 };
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use varve_device::VirtualClock;
@@ -43,6 +44,8 @@ pub struct Recorder {
     pub shrinking: Mutex<Waiting>,
     /// Run once, before a group is appended.
     pub during_append: Mutex<Option<Hook>>,
+    /// Run once, when blocks have been spilled.
+    pub during_spill: Mutex<Option<Hook>>,
     /// Run once, after blocks have been read.
     pub during_read: Mutex<Option<Hook>>,
     /// What the groups held.
@@ -64,6 +67,7 @@ impl Recorder {
             without_reserve: AtomicBool::new(false),
             shrinking: Mutex::default(),
             during_append: Mutex::new(None),
+            during_spill: Mutex::new(None),
             during_read: Mutex::new(None),
             groups: Mutex::default(),
         })
@@ -218,6 +222,31 @@ impl Layout for Recorder {
     }
     fn release_snapshot(&self, snapshot: SnapshotNo) {
         self.memory().release_snapshot(snapshot);
+    }
+    fn spill(&self, blocks: Vec<Item>) -> Result<SpillNo> {
+        if self.fail_append.load(Relaxed) {
+            return Err(broken());
+        }
+        let number = self.memory().spill(blocks);
+        let hook = self.during_spill.lock().take();
+        if let Some(hook) = hook {
+            hook();
+        }
+        number
+    }
+    fn read_spill(
+        &self,
+        first: (InodeNo, u64),
+        spill: SpillNo,
+        blocks: Range<u32>,
+    ) -> Result<Vec<Arc<Vec<u8>>>> {
+        self.stored()?.read_spill(first, spill, blocks)
+    }
+    fn keep_spills(&self, spills: &[SpillNo]) -> Result<()> {
+        self.memory().keep_spills(spills)
+    }
+    fn release_spill(&self, spill: SpillNo) {
+        self.memory().release_spill(spill);
     }
     fn maintain(&self) -> Result<()> {
         self.memory().maintain()

@@ -21,5 +21,6 @@ mod stress;
 mod transactions;
 mod transactions_attacks;
 mod transactions_model;
+mod transactions_spilled;
 mod transactions_threads;
 mod tree_model;

@@ -668,6 +668,16 @@ pub fn no_number_is_lost(fs: &Fs, used: BTreeSet<u64>) {
 }
 
 fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) -> [u64; 2] {
+    run_in(seed, options, (group_bytes, step_blocks), None)
+}
+
+/// With private trees that spill beyond `spills_at` bytes.
+fn run_in(
+    seed: u64,
+    options: Options,
+    (group_bytes, step_blocks): (u64, u64),
+    spills_at: Option<u64>,
+) -> [u64; 2] {
     eprintln!("reproduce: VARVE_SEED={seed} cargo test -p varve-fs transactions_model");
     let memory = MemoryOptions {
         group_bytes,
@@ -675,6 +685,9 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) -> [u64;
     };
     let mut fs = fresh_with(memory, options.clone());
     fs.settings.step_blocks = step_blocks;
+    if let Some(bytes) = spills_at {
+        Arc::get_mut(&mut fs.budget).unwrap().spills_at = bytes;
+    }
     fs.sync().unwrap();
     let mut run = Run {
         fs: Arc::new(fs),
@@ -702,6 +715,12 @@ fn run(seed: u64, options: Options, group_bytes: u64, step_blocks: u64) -> [u64;
         }
     }
     let commits = run.commits;
+    let spilled = run.fs.statistics().transaction_spilled_blocks;
+    assert_eq!(
+        spills_at.is_some(),
+        spilled > 0,
+        "{spilled} blocks were spilled"
+    );
     run.finish();
     commits
 }
@@ -727,6 +746,20 @@ fn any_history_agrees_with_the_model() {
 fn any_history_in_small_groups_and_steps() {
     for seed in chosen(10_000, 40) {
         run(seed, small(), 8192, 3);
+    }
+}
+
+#[test]
+fn any_history_in_which_everything_spills() {
+    for seed in chosen(30_000, 40) {
+        run_in(seed, small(), (1 << 20, 65_536), Some(0));
+    }
+}
+
+#[test]
+fn any_history_in_which_something_spills_in_small_groups() {
+    for seed in chosen(40_000, 20) {
+        run_in(seed, small(), (8192, 3), Some(60_000));
     }
 }
 

@@ -23,7 +23,7 @@ impl<L: Layout> FileSystem<L> {
         vnode.atime_listed.store(false, Relaxed);
         target.space.settle(Usage::default(), state.usage());
         for dirty in state.dirty.values() {
-            target.waits.block_came(dirty.data.len());
+            target.waits.block_came(dirty.data.resident());
         }
         if let Some(bytes) = state.waiting_xattrs() {
             target

@@ -138,6 +138,10 @@ impl<L: Layout> FileSystem<L> {
                 (None, None) => WaitsFor::CaptureAfter(target.captures_started.load(Acquire), 0),
             });
         }
+        if target.below.is_none() {
+            self.keep_spilled(&changes.known)?;
+            self.keep_spilled(&changes.new)?;
+        }
         let price = self.price_of(&lock(&changes.known), &lock(&changes.new));
         let reads = match &below.kind {
             Kind::Serializable(reads) if below.snapshot.is_some() => reads.take(),
@@ -199,6 +203,7 @@ impl<L: Layout> FileSystem<L> {
         pairs.retain(Pair::is_changed);
         self.validate_moves(target, &pairs, &new)?;
         for pair in &mut pairs {
+            target.prepare_cut(pair)?;
             pair.plan = target.plan_file(pair)?;
         }
         target.merge_names(&mut pairs)?;

@@ -143,8 +143,9 @@ impl<L: Layout> FileSystem<L> {
                 continue;
             };
             let ground = ground.as_ref().map_or(&[][..], |loaded| &loaded.data);
-            let page = lay_spans(ground, &dirty.data, &spans);
-            self.exchange_dirty(&mut state.inode, dirty, page);
+            let mine = self.store.content_of(below.ino, block, dirty)?;
+            let page = lay_spans(ground, &mine, &spans);
+            self.exchange_dirty(&mut state.inode, dirty, page.into());
         }
         Ok(())
     }

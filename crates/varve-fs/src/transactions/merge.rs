@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::layout::Layout;
+use crate::memory::body::Body;
 use crate::memory::changes::ALL;
 use crate::memory::overlay::Cover;
 use crate::memory::vnode::{Dirty, Life, State, Vnode, adjust, sectors_of};
@@ -30,7 +31,7 @@ pub(super) struct FilePlan {
     /// What must not show when the size passes it.
     tail: Option<Tail>,
     /// Blocks of which only spans were written, laid over what is there.
-    pages: BTreeMap<u64, Arc<Vec<u8>>>,
+    pages: BTreeMap<u64, Body>,
 }
 
 impl FilePlan {
@@ -84,6 +85,15 @@ impl<L: Layout> FileSystem<L> {
         Ok(plan)
     }
 
+    /// What is going to be cut within is in memory.
+    ///
+    /// # Errors
+    /// As reading a block.
+    pub(super) fn prepare_cut(&self, pair: &mut Pair<'_>) -> Result<()> {
+        let size = pair.mine.state.inode.size;
+        self.bring_back_end(&mut pair.state, size)
+    }
+
     fn plan_ranges(&self, pair: &Pair<'_>, plan: &mut FilePlan) -> Result<()> {
         let mut hole: Option<(u64, u64)> = None;
         for (from, to, cover) in pair.mine.state.pending.within(0, u64::MAX) {
@@ -115,8 +125,9 @@ impl<L: Layout> FileSystem<L> {
             };
             let there = self.store.load_of(pair.vnode, theirs, block)?;
             let there = there.as_ref().map_or(&[][..], |loaded| &loaded.data);
+            let mine = self.store.content_of(pair.vnode.ino, block, dirty)?;
             plan.pages
-                .insert(block, lay_spans(there, &dirty.data, spans));
+                .insert(block, lay_spans(there, &mine, spans).into());
         }
         Ok(())
     }
@@ -201,10 +212,10 @@ impl<L: Layout> FileSystem<L> {
         self.space.settle(before, theirs.usage());
         self.reserve_holes(vnode, theirs, &plan.reserved, false, now);
         let before = theirs.usage();
-        hand_spans_on(mine, theirs);
         for (&block, dirty) in &mine.dirty {
             let sectors = plan.sectors_now(block, self.store.sectors_per_block());
             let page = plan.pages.get(&block).unwrap_or(&dirty.data);
+            note_spans(theirs, block, mine.origin().spans.get(&block));
             self.lay_block(theirs, block, (page, dirty.written), sectors);
         }
         let size = mine.inode.size;
@@ -242,10 +253,10 @@ impl<L: Layout> FileSystem<L> {
         &self,
         state: &mut State,
         block: u64,
-        (data, written): (&Arc<Vec<u8>>, Timestamp),
+        (data, written): (&Body, Timestamp),
         mapped: u64,
     ) {
-        let data = Arc::clone(data);
+        let data = data.clone();
         match state.dirty.entry(block) {
             Entry::Occupied(mut entry) => {
                 let dirty = entry.get_mut();
@@ -256,10 +267,10 @@ impl<L: Layout> FileSystem<L> {
                 self.store.cache.take(&state.generation, block);
                 adjust(&mut state.inode.blocks, 0, (mapped == 0).into());
                 adjust(&mut state.inode.sectors, mapped, sectors_of(data.len()));
-                self.waits.block_came(data.len());
+                self.waits.block_came(data.resident());
                 entry.insert(Dirty {
                     data,
-                    logged_sectors: mapped,
+                    logged_sectors: mapped as u32,
                     written,
                     flying: false,
                 });
@@ -270,30 +281,30 @@ impl<L: Layout> FileSystem<L> {
 
 impl<L: Layout> FileSystem<L> {
     /// A dirty block gets other content.
-    pub(super) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Arc<Vec<u8>>) {
+    pub(super) fn exchange_dirty(&self, inode: &mut Inode, dirty: &mut Dirty, data: Body) {
         let (before, after) = (dirty.data.len(), data.len());
         adjust(&mut inode.sectors, sectors_of(before), sectors_of(after));
-        self.waits.block_changed(before, after);
+        self.waits
+            .block_changed(dirty.data.resident(), data.resident());
         dirty.data = data;
         dirty.flying = false;
     }
 }
 
-/// In a parent's tree: of the pages that a nested one wrote, as much is the parent's as
-/// was the nested one's. Without: the parent's commit lays the whole page over what
-/// others have committed in the rest of it.
-fn hand_spans_on(mine: &State, theirs: &mut State) {
-    let State { private, dirty, .. } = theirs;
-    let Some(private) = private else { return };
-    for block in mine.dirty.keys() {
-        let is_whole = dirty.contains_key(block) && !private.spans.contains_key(block);
-        match mine.origin().spans.get(block) {
-            Some(spans) if !is_whole => {
-                let all = private.spans.entry(*block).or_default();
-                all.extend(spans.iter().cloned());
-            }
-            Some(_) => {}
-            None => drop(private.spans.remove(block)),
+/// A block becomes part of a tree that is private itself: these bytes of it are that
+/// tree's now as well, or all.
+fn note_spans(theirs: &mut State, block: u64, spans: Option<&Vec<Range<u32>>>) {
+    let is_dirty = theirs.dirty.contains_key(&block);
+    let Some(private) = &mut theirs.private else {
+        return;
+    };
+    match spans {
+        None => drop(private.spans.remove(&block)),
+        // All of it was that tree's.
+        Some(_) if is_dirty && !private.spans.contains_key(&block) => {}
+        Some(spans) => {
+            let all = private.spans.entry(block).or_default();
+            all.extend(spans.iter().cloned());
         }
     }
 }

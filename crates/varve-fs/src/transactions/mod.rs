@@ -12,6 +12,7 @@
 //! | `locking.rs` | the locks of a part, and what the ground has of it then |
 //! | `outsider.rs` | operations on protected files outside of transactions |
 //! | `room.rs` | what a private tree may take |
+//! | `spill.rs` | data beyond that, which goes to the layout |
 //! | `changes.rs` | what a private tree changed, and what that takes |
 //! | `commit.rs` | the steps of a commit, and its locks |
 //! | `validate.rs` | whether what was changed is as it was |
@@ -29,6 +30,7 @@ mod merge;
 mod names;
 mod outsider;
 mod room;
+mod spill;
 mod uses;
 mod validate;
 

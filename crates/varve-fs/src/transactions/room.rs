@@ -2,7 +2,7 @@
 //!
 //! The layout is asked at the commit, once for all of it. Until then a change is
 //! refused if the volume is full already, or if all private trees of the mount
-//! together would take more memory than they may.
+//! together would take more memory than they may, spilled data left aside.
 
 use super::Below;
 use super::changes::Price;
@@ -54,7 +54,8 @@ impl<L: Layout> FileSystem<L> {
         below.goes_on()?;
         self.space.crowd.give_way();
         self.space.crowd.enter();
-        let answer = self.admits_private(below, growth, coming, purpose);
+        let memory = self.make_memory(below, coming.bytes);
+        let answer = memory.and_then(|()| self.admits_private(below, growth, coming, purpose));
         match answer {
             Ok(()) => Ok(Operation::admitted(&self.space, growth, coming)),
             Err(error) => {
@@ -89,7 +90,7 @@ impl<L: Layout> FileSystem<L> {
 
     /// Counts what waits in this private tree, and so many bytes more. Answers what all
     /// take.
-    fn charge(&self, below: &Below<L>, coming: u64) -> u64 {
+    pub(super) fn charge(&self, below: &Below<L>, coming: u64) -> u64 {
         let now = self.waits.bytes().saturating_add(coming);
         let before = below.charged.swap(now, SeqCst);
         let taken = &self.budget.taken;

@@ -295,7 +295,7 @@ impl<L: Layout> FileSystem<L> {
         let before = self.store.load_below(pair.mine.vnode, block)?;
         let now = match pair.state.dirty.get(&block) {
             Some(dirty) => Some(Loaded {
-                data: dirty.data.clone(),
+                data: self.store.content_of(pair.vnode.ino, block, dirty)?,
                 sectors: 0,
             }),
             None => self.store.load(pair.vnode, &pair.state, block)?,

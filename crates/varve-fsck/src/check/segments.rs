@@ -230,7 +230,7 @@ impl Checker<'_> {
 /// The block that a summary entry describes.
 fn stored(geometry: &Geometry, item: &ChainItem) -> Option<Stored> {
     match item {
-        ChainItem::Record { .. } | ChainItem::Map { .. } => None,
+        ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => None,
         ChainItem::Block {
             ino,
             version,

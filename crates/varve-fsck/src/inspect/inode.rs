@@ -214,6 +214,15 @@ impl Inspector {
         let reader = &self.reader;
         match *item {
             ChainItem::Record { .. } | ChainItem::Map { .. } => false,
+            ChainItem::Placed {
+                ino,
+                block,
+                pointer,
+                ..
+            } => {
+                let current = self.read_pointer(ino, block);
+                current.is_some_and(|p| p.same_copy(pointer.sector(), pointer.birth()))
+            }
             ChainItem::Block {
                 ino,
                 block,

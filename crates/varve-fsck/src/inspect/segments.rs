@@ -89,8 +89,8 @@ pub struct PartialView {
 /// One entry of a summary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EntryView {
-    /// "block", "xattrs", "node", "inode", "freed", "truncated", "punched" or
-    /// "reserved".
+    /// "block", "spilled", "placed", "xattrs", "node", "inode", "freed", "truncated",
+    /// "punched" or "reserved".
     pub kind: &'static str,
     /// The file.
     pub ino: u64,
@@ -238,6 +238,7 @@ impl Inspector {
             (summary_flags::CHECKPOINT, "checkpoint"),
             (summary_flags::CLEANER, "cleaner"),
             (summary_flags::ALIGNED, "aligned"),
+            (summary_flags::SPILLED, "spilled"),
         ];
         PartialView {
             offset: summary.offset,
@@ -310,9 +311,14 @@ impl Inspector {
                 pointer,
                 source,
                 xattrs,
+                spilled,
                 ..
             } => EntryView {
-                kind: if xattrs { "xattrs" } else { "block" },
+                kind: match (xattrs, spilled) {
+                    (true, _) => "xattrs",
+                    (false, true) => "spilled",
+                    (false, false) => "block",
+                },
                 ino: ino.0,
                 version,
                 number: block,
@@ -321,6 +327,23 @@ impl Inspector {
                 crc: pointer.crc(),
                 birth: pointer.birth(),
                 source,
+                ..none
+            },
+            ChainItem::Placed {
+                ino,
+                version,
+                block,
+                pointer,
+                ..
+            } => EntryView {
+                kind: "placed",
+                ino: ino.0,
+                version,
+                number: block,
+                sector: pointer.sector(),
+                bytes: pointer.stored_bytes(),
+                crc: pointer.crc(),
+                birth: pointer.birth(),
                 ..none
             },
             ChainItem::Map { segment, pointer } => EntryView {

@@ -46,6 +46,11 @@ impl Partial {
         self.flags & flag != 0
     }
 
+    /// Its blocks are part of nothing by themselves.
+    fn of_a_spill(&self) -> bool {
+        self.has(summary_flags::SPILLED)
+    }
+
     /// Written by a checkpoint.
     pub(crate) fn of_checkpoint(&self) -> bool {
         self.has(summary_flags::CHECKPOINT)
@@ -78,6 +83,11 @@ pub(crate) struct Evidence {
 }
 
 impl Evidence {
+    /// Some of it was written before its transaction was committed.
+    pub(crate) fn has_spilled(&self) -> bool {
+        self.partials.iter().any(Partial::of_a_spill)
+    }
+
     /// Searches the whole volume. `progress` hears of segments done.
     pub(crate) fn gather(
         reader: &Reader,

@@ -31,6 +31,7 @@ mod look;
 mod mender;
 mod names;
 mod nodes;
+mod placed;
 mod remedies;
 mod report;
 mod session;

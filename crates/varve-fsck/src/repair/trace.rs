@@ -1,6 +1,7 @@
 //! Rebuilding metadata from the evidence in the log.
 
 use super::evidence::{Evidence, Partial};
+use super::placed::PlacedBlocks;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use varve_fs::{InodeNo, Version};
 use varve_lfs::Geometry;
@@ -35,11 +36,8 @@ impl Horizon {
 
     /// A block that was moved behind the boundary, and is as old: where it was
     /// before may have been written over (`docs/reuse.md`).
-    fn covers_move(&self, item: &ChainItem) -> bool {
-        let ChainItem::Block { pointer, .. } = item else {
-            return false;
-        };
-        item.source_sector().is_some() && pointer.birth() <= self.boundary
+    fn covers_move(&self, item: &ChainItem, born: u64) -> bool {
+        item.source_sector().is_some() && born <= self.boundary
     }
 }
 
@@ -171,25 +169,72 @@ pub(crate) struct Content {
 }
 
 impl Witness<'_> {
-    fn each(&self, see: &mut dyn FnMut(&Partial, &ChainItem)) {
+    fn visit(&self, see: &mut dyn FnMut(&Partial, &ChainItem)) {
+        self.evidence
+            .visit(self.reader, self.geometry, self.volume_tag, see);
+    }
+
+    /// Shows everything but spilled blocks; those that were placed instead, as blocks.
+    /// With a block comes the serial since when it is part of its file.
+    fn each(&self, see: &mut dyn FnMut(&Partial, &ChainItem, u64)) {
         let horizon = self.horizon;
-        self.evidence.visit(
-            self.reader,
-            self.geometry,
-            self.volume_tag,
-            &mut |partial, item| {
-                if horizon.covers(partial) || horizon.covers_move(item) {
-                    see(partial, item);
+        let mut placed = PlacedBlocks::default();
+        if self.evidence.has_spilled() {
+            self.visit(&mut |partial, item| {
+                if let ChainItem::Placed {
+                    ino,
+                    block,
+                    pointer,
+                    ..
+                } = item
+                {
+                    placed.note(*ino, *block, pointer.birth(), partial.serial);
                 }
-            },
-        );
+            });
+        }
+        self.visit(&mut |partial, item| {
+            let (item, born) = match *item {
+                ChainItem::Block { spilled: true, .. } => return,
+                ChainItem::Placed {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    written_ns,
+                } => {
+                    let item = ChainItem::Block {
+                        ino,
+                        version,
+                        block,
+                        pointer,
+                        written_ns,
+                        source: None,
+                        xattrs: false,
+                        spilled: false,
+                    };
+                    (item, partial.serial)
+                }
+                ChainItem::Block {
+                    ino,
+                    block,
+                    pointer,
+                    xattrs: false,
+                    ..
+                } => (*item, placed.since(ino, block, pointer.birth())),
+                other => (other, other.pointer().map_or(0, |p| p.birth())),
+            };
+            let moved = matches!(item, ChainItem::Block { .. }) && horizon.covers_move(&item, born);
+            if horizon.covers(partial) || moved {
+                see(partial, &item, born);
+            }
+        });
     }
 
     /// Each wanted node with the newest pointer of every child.
     pub(crate) fn nodes(&self, wanted: &[WantedNode]) -> Vec<Node> {
         let mut children = Children::new(wanted);
         let block_sectors = (self.geometry.block_bytes / 512) as u8;
-        self.each(&mut |partial, item| match *item {
+        self.each(&mut |partial, item, born| match *item {
             ChainItem::Block {
                 ino,
                 version,
@@ -198,7 +243,7 @@ impl Witness<'_> {
                 xattrs: false,
                 ..
             } => {
-                let order = (pointer.birth(), true, partial.serial);
+                let order = (born, true, partial.serial);
                 let parent = parent_of(ino, 0, block);
                 children.stored(parent, version, block, order, pointer);
             }
@@ -207,7 +252,7 @@ impl Witness<'_> {
                 version,
                 pointer,
             } => {
-                let order = (pointer.birth(), true, partial.serial);
+                let order = (born, true, partial.serial);
                 let parent = parent_of(id.ino, id.height, id.index);
                 children.stored(parent, version, id.index, order, pointer);
             }
@@ -229,7 +274,7 @@ impl Witness<'_> {
     /// What the log says of these numbers.
     pub(crate) fn traces(&self, wanted: &HashSet<u64>) -> HashMap<u64, Trace> {
         let mut traces: HashMap<u64, Trace> = HashMap::new();
-        self.each(&mut |partial, item| match *item {
+        self.each(&mut |partial, item, _| match *item {
             ChainItem::Inode {
                 ino,
                 version,
@@ -258,7 +303,7 @@ impl Witness<'_> {
         let is_wanted = |ino: InodeNo, version| wanted.get(&ino.0) == Some(&version);
         let block_sectors = (self.geometry.block_bytes / 512) as u8;
         let mut left = MAX_BLOCKS;
-        self.each(&mut |partial, item| match *item {
+        self.each(&mut |partial, item, born| match *item {
             ChainItem::Block {
                 ino,
                 version,
@@ -267,7 +312,7 @@ impl Witness<'_> {
                 xattrs,
                 ..
             } if is_wanted(ino, version) => {
-                let order = (pointer.birth(), true, partial.serial);
+                let order = (born, true, partial.serial);
                 let content = contents.entry(ino.0).or_default();
                 if xattrs {
                     let slot = content.xattrs.get_or_insert((order, pointer));
@@ -281,7 +326,7 @@ impl Witness<'_> {
                 version,
                 pointer,
             } if is_wanted(id.ino, version) => {
-                let order = (pointer.birth(), true, partial.serial);
+                let order = (born, true, partial.serial);
                 let content = contents.entry(id.ino.0).or_default();
                 let slot = content
                     .nodes

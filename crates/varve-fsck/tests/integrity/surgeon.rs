@@ -134,9 +134,8 @@ impl Surgeon {
 
     fn reseal_within(&mut self, at: usize, header: SummaryHeader, byte: u64, crc: u32) -> bool {
         let end = at + HEADER_BYTES + header.entry_bytes.get() as usize;
-        let entries: Vec<Entry> = Entries::new(&self.bytes[at + HEADER_BYTES..end])
-            .map(Result::unwrap)
-            .collect();
+        let summary = self.bytes[at + HEADER_BYTES..end].to_vec();
+        let entries: Vec<Entry<'_>> = Entries::new(&summary).map(Result::unwrap).collect();
         let full =
             |sectors: u8| u64::from(sectors) * SECTOR == u64::from(self.geometry.block_bytes);
         let mut parts = Parts {
@@ -190,6 +189,7 @@ impl Surgeon {
                 }
                 Entry::File(_) => entry_at += 16,
                 Entry::Record(_) => entry_at += 24,
+                Entry::Placed(placed) => entry_at += placed.bytes.len(),
             }
         }
         let mut header = header;

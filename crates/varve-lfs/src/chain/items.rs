@@ -6,7 +6,7 @@ use crate::format::index::MAX_BLOCK;
 use crate::format::node::NodeId;
 use crate::format::shape::{Parts, Shape};
 use crate::format::summary::{
-    BlockEntry, Entries, Entry, MAX_PARTIAL_BYTES, RecordEntry, entry_flags, entry_kind,
+    BlockEntry, Entries, Entry, MAX_PARTIAL_BYTES, Placed, RecordEntry, entry_flags, entry_kind,
     summary_flags,
 };
 use crate::format::{Malformed, Pointer, SECTOR};
@@ -20,7 +20,7 @@ impl Summary {
     fn shape(
         &self,
         geometry: &Geometry,
-        entries: &[Entry],
+        entries: &[Entry<'_>],
     ) -> std::result::Result<Shape, Malformed> {
         let mut parts = Parts {
             summary: self.header.summary_sectors(),
@@ -35,7 +35,7 @@ impl Summary {
                 }
                 Entry::Block(block) => parts.short += u64::from(block.sectors),
                 Entry::Inode(_) => inode_bytes += u64::from(geometry.inode_bytes),
-                Entry::File(_) | Entry::Record(_) => {}
+                Entry::File(_) | Entry::Record(_) | Entry::Placed(_) => {}
             }
         }
         parts.inodes = inode_bytes.div_ceil(SECTOR);
@@ -64,7 +64,10 @@ impl Summary {
         let incarnation = self.header.segment_incarnation.get();
         let serial = self.header.serial.get();
         let birth = |stored: u64| if stored == 0 { serial } else { stored };
-        let entries: Vec<Entry> =
+        if self.header.has(summary_flags::SPILLED) && !geometry.spills {
+            return Err(bad("spilled blocks, on a volume without such"));
+        }
+        let entries: Vec<Entry<'_>> =
             Entries::new(&self.entries).collect::<std::result::Result<_, _>>()?;
         let shape = self.shape(geometry, &entries)?;
         let (mut full, mut short) = (start + shape.full, start + shape.short);
@@ -94,7 +97,7 @@ impl Summary {
                     }
                     if block.flags & entry_flags::PLUG != 0 {
                         if let Some(pointer) = self.plug(geometry, &block, &mut plugged)? {
-                            items.push(block_item(ino, version, &block, pointer));
+                            items.push(self.block_item(ino, version, &block, pointer));
                         }
                         continue;
                     }
@@ -105,7 +108,7 @@ impl Summary {
                     let crc = block.crc.get();
                     let birth = birth(block.birth.get());
                     let pointer = Pointer::new(place, block.sectors, crc, birth, incarnation);
-                    block_item(ino, version, &block, pointer)
+                    self.block_item(ino, version, &block, pointer)
                 }
                 Entry::Inode(inode) => {
                     let place = inode_place(
@@ -126,6 +129,10 @@ impl Summary {
                         place,
                         source,
                     }
+                }
+                Entry::Placed(placed) => {
+                    self.placed(geometry, (ino, version), &placed, &mut items)?;
+                    continue;
                 }
                 Entry::Record(entry) if is_of_larger_life(geometry, &entry) => continue,
                 Entry::Record(entry) => {
@@ -235,7 +242,78 @@ fn plausible(geometry: &Geometry, kind: u8, from: u64, to: u64) -> bool {
     }
 }
 
-fn block_item(ino: InodeNo, version: Version, block: &BlockEntry, pointer: Pointer) -> ChainItem {
+impl Summary {
+    /// Blocks that were spilled earlier in the log: whole ones within a segment.
+    fn placed(
+        &self,
+        geometry: &Geometry,
+        (ino, version): (InodeNo, Version),
+        placed: &Placed<'_>,
+        items: &mut Vec<ChainItem>,
+    ) -> std::result::Result<(), Malformed> {
+        let bad = |problem: &str| Err(Malformed::new("summary", problem));
+        let entry = &placed.entry;
+        let (first, sectors) = (entry.sector.get(), u64::from(entry.sectors));
+        let (birth, incarnation) = (entry.birth.get(), entry.incarnation.get());
+        let count = placed.crcs.len() as u64;
+        if !geometry.spills || self.header.has(summary_flags::SPILLED) {
+            return bad("placed blocks where there can be none");
+        }
+        let block = entry.block.get();
+        if block.checked_add(count).is_none_or(|end| end > MAX_BLOCK) {
+            return bad("a block beyond the largest file");
+        }
+        if sectors * SECTOR > u64::from(geometry.block_bytes) {
+            return bad("a placed block that is longer than one");
+        }
+        if birth == 0 || birth >= self.header.serial.get() {
+            return bad("blocks that were placed before they were spilled");
+        }
+        let end = geometry.byte(geometry.segment_count, 0) / SECTOR;
+        if geometry.shrunk && first >= end {
+            return Ok(());
+        }
+        let segment = geometry
+            .segment_of(first)
+            .filter(|_| geometry.within_segment(first, sectors * count));
+        let stands = segment.is_some_and(|segment| {
+            let offset = first * SECTOR - geometry.byte(segment, 0);
+            offset >= u64::from(geometry.payload_start(segment))
+        });
+        if !stands {
+            return bad("placed blocks outside of the segments");
+        }
+        items.extend((0..).zip(placed.crcs).map(|(nth, crc)| {
+            let sector = first + nth * sectors;
+            ChainItem::Placed {
+                ino,
+                version,
+                block: block + nth,
+                pointer: Pointer::new(sector, entry.sectors, crc.get(), birth, incarnation),
+                written_ns: entry.written_ns.get(),
+            }
+        }));
+        Ok(())
+    }
+
+    fn block_item(
+        &self,
+        ino: InodeNo,
+        version: Version,
+        block: &BlockEntry,
+        pointer: Pointer,
+    ) -> ChainItem {
+        let spilled = self.header.has(summary_flags::SPILLED);
+        block_item(ino, version, block, (pointer, spilled))
+    }
+}
+
+fn block_item(
+    ino: InodeNo,
+    version: Version,
+    block: &BlockEntry,
+    (pointer, spilled): (Pointer, bool),
+) -> ChainItem {
     if block.kind == entry_kind::NODE {
         let id = NodeId {
             ino,
@@ -257,5 +335,6 @@ fn block_item(ino: InodeNo, version: Version, block: &BlockEntry, pointer: Point
         written_ns: block.written_ns.get(),
         source: moved.then_some(block.source.get()),
         xattrs: block.kind == entry_kind::XATTRS,
+        spilled,
     }
 }

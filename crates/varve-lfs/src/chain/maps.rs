@@ -54,6 +54,7 @@ impl MapPage {
             ),
             written_ns: entry.written_ns.get(),
             source: None,
+            spilled: false,
             xattrs: entry.xattrs != 0,
         };
         Some(MapPage {

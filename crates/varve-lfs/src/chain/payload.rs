@@ -57,7 +57,7 @@ impl Summary {
         let start = self.header.sector.get();
         let partial = &payload.partial;
         match item {
-            ChainItem::Record { .. } => &[],
+            ChainItem::Record { .. } | ChainItem::Placed { .. } => &[],
             ChainItem::Block { pointer, .. }
             | ChainItem::Node { pointer, .. }
             | ChainItem::Map { pointer, .. } => {
@@ -91,7 +91,7 @@ impl Summary {
         }
         for item in items {
             let expected = match item {
-                ChainItem::Record { .. } => continue,
+                ChainItem::Record { .. } | ChainItem::Placed { .. } => continue,
                 ChainItem::Block { pointer, .. }
                 | ChainItem::Node { pointer, .. }
                 | ChainItem::Map { pointer, .. } => pointer.crc(),

@@ -69,7 +69,8 @@ impl Lfs {
     }
 
     /// What snapshots keep comes back with them, so nothing is moved for it. Where
-    /// clean segments run short they are broken.
+    /// clean segments run short they are broken; and where cleaning has given nothing
+    /// to somebody who waits, what transactions have spilled.
     fn goal_beside_snapshots(&self, urgency: Urgency, goal: u64) -> u64 {
         let mut segments = self.segments.lock();
         match urgency {
@@ -78,6 +79,9 @@ impl Lfs {
             }
             Urgency::Pressed | Urgency::Waiting | Urgency::Starved => {
                 segments.break_snapshots();
+                if urgency == Urgency::Starved {
+                    segments.break_spills();
+                }
                 goal
             }
         }

@@ -386,7 +386,9 @@ impl<'l> Image<'l> {
     fn leads_to(&mut self, info: &BlockInfo) -> Result<Option<bool>> {
         let (reader, geometry) = (&self.lfs.reader, &self.lfs.geometry);
         match info.item {
-            ChainItem::Record { .. } | ChainItem::Map { .. } => Ok(Some(false)),
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => {
+                Ok(Some(false))
+            }
             ChainItem::Node { .. } => Ok(None),
             ChainItem::Inode { ino, place, .. } => {
                 let there = self.base.imap(reader, geometry, ino)?;

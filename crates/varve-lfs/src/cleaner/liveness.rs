@@ -43,7 +43,7 @@ impl Lfs {
     /// Device errors while reading the index.
     pub(super) fn life_of(&self, item: &ChainItem, found: &mut Found) -> Result<Option<Life>> {
         Ok(match *item {
-            ChainItem::Record { .. } | ChainItem::Map { .. } => None,
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => None,
             ChainItem::Block {
                 ino: InodeNo::IFILE,
                 block,

@@ -429,8 +429,9 @@ impl Lfs {
     pub fn segclean(&self, segment: u32, edition: Edition, checkpoint: u64, data: bool) {
         let end = self.log.lock().end.serial();
         let mut segments = self.segments.lock();
+        let spilled = segments.has_spilled(segment);
         let entry = segments.get_mut(segment);
-        if entry.state == SegmentState::Used && entry.edition() == edition {
+        if entry.state == SegmentState::Used && entry.edition() == edition && !spilled {
             entry.cleaned = Some(checkpoint);
             if data {
                 segments.vacate(segment, end);

@@ -101,6 +101,7 @@ impl Lfs {
                     && segment.last_serial <= known
                     && !segment.suspect
                     && segment.cleaned.is_none()
+                    && !segments.has_spilled(*number)
                     && !log.end.stands_in(*number)
             })
             .map(|(number, segment)| Candidate {

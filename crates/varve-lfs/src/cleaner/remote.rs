@@ -86,7 +86,7 @@ impl Drop for Counted<'_> {
 /// What a block is called by strangers. Nodes and inodes have no time.
 fn name_of(info: &BlockInfo) -> Option<Block> {
     let (ino, version, block, birth, written_ns) = match info.item {
-        ChainItem::Record { .. } | ChainItem::Map { .. } => return None,
+        ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => return None,
         ChainItem::Block {
             ino,
             version,

@@ -23,7 +23,9 @@ impl BlockInfo {
     /// Of anything that is stored but a map.
     pub(crate) fn of(geometry: &Geometry, item: ChainItem) -> Option<Self> {
         let (byte, length) = match &item {
-            ChainItem::Record { .. } | ChainItem::Map { .. } => return None,
+            ChainItem::Record { .. } | ChainItem::Placed { .. } | ChainItem::Map { .. } => {
+                return None;
+            }
             ChainItem::Block { pointer, .. } | ChainItem::Node { pointer, .. } => {
                 (pointer.sector() * SECTOR, pointer.stored_bytes())
             }

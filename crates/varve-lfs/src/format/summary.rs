@@ -47,8 +47,14 @@ pub mod summary_flags {
     pub const CLEANER: u16 = 1 << 3;
     /// Full blocks stand on write units.
     pub const ALIGNED: u16 = 1 << 4;
+    /// Blocks of a transaction that may never be part of a file: roll-forward
+    /// verifies and skips it. What becomes of them, [`PLACED`](super::entry_kind::PLACED)
+    /// entries say.
+    pub const SPILLED: u16 = 1 << 5;
+    /// None of these is set on what a user changed.
+    pub const NOT_ORDINARY: u16 = CHECKPOINT | CLEANER | SPILLED;
     /// Every flag this version understands.
-    pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER | ALIGNED;
+    pub const KNOWN: u16 = FIRST | LAST | CHECKPOINT | CLEANER | ALIGNED | SPILLED;
 }
 
 /// Fixed part of a summary, 128 bytes.
@@ -211,6 +217,8 @@ pub mod entry_kind {
     /// A page of a segment's map: [`super::BlockEntry`] of a plug, `block` the
     /// segment. It belongs to no file.
     pub const MAP: u8 = 6;
+    /// Blocks that have been spilled become part of the file: [`super::PlacedEntry`].
+    pub const PLACED: u8 = 7;
     /// The inode is free: [`super::RecordEntry`], `from` the next version.
     pub const FREED: u8 = 16;
     /// Blocks from `from` on are gone: [`super::RecordEntry`].
@@ -315,9 +323,48 @@ pub struct RecordEntry {
 }
 const _: () = assert!(size_of::<RecordEntry>() == 24);
 
+/// Blocks that were spilled side by side; a checksum of 4 bytes for each follows.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned,
+)]
+#[repr(C)]
+pub struct PlacedEntry {
+    /// [`entry_kind::PLACED`].
+    pub kind: u8,
+    /// Stored sectors of each.
+    pub sectors: u8,
+    /// How many, 1 to [`PLACED_AT_ONCE`].
+    pub count: U16,
+    /// Incarnation of their segment.
+    pub incarnation: U32,
+    /// First logical block.
+    pub block: U64,
+    /// Serial of the partial in which they stand.
+    pub birth: U64,
+    /// Sector address of the first.
+    pub sector: U64,
+    /// Nanoseconds since 1970 of the last user write of the first.
+    pub written_ns: I64,
+}
+const _: () = assert!(size_of::<PlacedEntry>() == 40);
+
+/// Most blocks of a [`PlacedEntry`].
+pub const PLACED_AT_ONCE: u16 = 128;
+
+/// A [`PlacedEntry`] with what follows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed<'a> {
+    /// The fixed part.
+    pub entry: PlacedEntry,
+    /// CRC-32C of the stored sectors of each block.
+    pub crcs: &'a [U32],
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
 /// A parsed entry; the file it belongs to is the last `File` before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Entry {
+pub enum Entry<'a> {
     /// Sets the current file.
     File(FileEntry),
     /// A block, extended attributes or an index node.
@@ -326,6 +373,8 @@ pub enum Entry {
     Inode(InodeEntry),
     /// A record.
     Record(RecordEntry),
+    /// Spilled blocks that become part of the file.
+    Placed(Placed<'a>),
 }
 
 /// Walks the entries of a summary. Ends after the first malformed one.
@@ -350,7 +399,18 @@ impl<'a> Entries<'a> {
         Some(value)
     }
 
-    fn parse(&mut self, kind: u8) -> Option<Entry> {
+    fn placed(&mut self) -> Option<Entry<'a>> {
+        let all = self.rest;
+        let entry: PlacedEntry = self.take()?;
+        let count = entry.count.get();
+        let (crcs, rest) = <[U32]>::ref_from_prefix_with_elems(self.rest, count.into()).ok()?;
+        self.rest = rest;
+        let bytes = &all[..all.len() - rest.len()];
+        let plausible = entry.sectors > 0 && (1..=PLACED_AT_ONCE).contains(&count);
+        plausible.then_some(Entry::Placed(Placed { entry, crcs, bytes }))
+    }
+
+    fn parse(&mut self, kind: u8) -> Option<Entry<'a>> {
         match kind {
             entry_kind::FILE => self.take().map(Entry::File),
             entry_kind::BLOCK | entry_kind::XATTRS | entry_kind::NODE | entry_kind::MAP => {
@@ -361,14 +421,15 @@ impl<'a> Entries<'a> {
                     .then_some(Entry::Block(entry))
             }
             entry_kind::INODE => self.take().map(Entry::Inode),
+            entry_kind::PLACED => self.placed(),
             entry_kind::FREED..=entry_kind::RESERVED => self.take().map(Entry::Record),
             _ => None,
         }
     }
 }
 
-impl Iterator for Entries<'_> {
-    type Item = Result<Entry, Malformed>;
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<Entry<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let kind = *self.rest.first()?;

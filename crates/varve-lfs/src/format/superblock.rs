@@ -108,8 +108,12 @@ pub mod incompat_flags {
     /// the next, or tell of blocks that stood there, if the log has gone on since.
     pub const SHRUNK: u64 = 1 << 4;
 
+    /// Groups may hold blocks of transactions that have not been committed
+    /// (`docs/transactions.md`, "Larger than memory").
+    pub const SPILLS: u64 = 1 << 5;
+
     /// Those of a new volume.
-    pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS;
+    pub const ALL: u64 = ALIGNED | PACKED | LONG_XATTRS | SPILLS;
 }
 
 /// Incompatible features this version understands.

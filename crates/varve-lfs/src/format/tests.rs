@@ -64,7 +64,7 @@ fn superblocks_with_impossible_measures_are_refused() {
         (|sb| sb.magic[0] = b'X', "no Varve signature"),
         (|sb| sb.version = 2.into(), "format version 2"),
         (|sb| sb.checksum_kind = 9, "checksum kind 9"),
-        (|sb| sb.incompat = 32.into(), "needs features 0x20"),
+        (|sb| sb.incompat = 64.into(), "needs features 0x40"),
         (|sb| sb.block_bytes = 2048.into(), "block size 2048"),
         (|sb| sb.block_bytes = 5000.into(), "block size 5000"),
         (|sb| sb.write_unit = 512.into(), "write unit 512"),
@@ -233,7 +233,7 @@ fn summaries_that_no_writer_makes_are_refused() {
     refused(summary(|h| h.magic = 0.into()), "no summary");
     refused(summary(|h| h.volume_tag = 6.into()), "another volume");
     refused(summary(|h| h.sector = 72.into()), "for sector 72");
-    refused(summary(|h| h.flags = 32.into()), "unknown flags");
+    refused(summary(|h| h.flags = 64.into()), "unknown flags");
     refused(summary(|h| h.members = 2.into()), "unknown flags");
     refused(summary(|h| h.sectors = 0.into()), "entries exceed");
     refused(summary(|h| h.entry_bytes = 4000.into()), "entries exceed");
@@ -283,7 +283,7 @@ fn entries_of_impossible_kinds_end_the_walk() {
         (block(entry_kind::NODE, 8, MAX_HEIGHT + 1), false),
         (block(entry_kind::MAP, 8, 0), true),
         (block(entry_kind::MAP, 8, 1), false),
-        (block(7, 8, 0), false),
+        (block(8, 8, 0), false),
     ] {
         let bytes = [file.as_bytes(), entry.as_bytes(), record.as_bytes()].concat();
         let found: Vec<bool> = Entries::new(&bytes).map(|entry| entry.is_ok()).collect();

@@ -21,6 +21,7 @@ pub(crate) fn volume(bytes: u64, block_bytes: u32, packed: bool) -> Geometry {
         aligned: true,
         packed,
         long_xattrs: true,
+        spills: true,
         shrunk: false,
     }
 }

@@ -9,8 +9,8 @@ use super::plan::PartialPlan;
 use crate::apply::Record;
 use crate::format::ifile::InodePlace;
 use crate::format::summary::{
-    BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry, SummaryHeader, entry_flags,
-    entry_kind,
+    BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, PlacedEntry, RecordEntry, SummaryHeader,
+    entry_flags, entry_kind,
 };
 use crate::format::{Pointer, SECTOR, crc32c};
 use crate::geometry::{Geometry, inode_place};
@@ -296,6 +296,30 @@ impl PartialBuffer {
             to: to.into(),
         };
         self.put(entry.as_bytes());
+    }
+
+    /// Second pass: blocks that were spilled.
+    pub fn put_placed(
+        &mut self,
+        file: (InodeNo, Version),
+        block: u64,
+        (first, crcs): (&Pointer, &[u32]),
+        written_ns: i64,
+    ) {
+        self.set_file(file);
+        let entry = PlacedEntry {
+            kind: entry_kind::PLACED,
+            sectors: first.sectors(),
+            count: (crcs.len() as u16).into(),
+            incarnation: first.incarnation().into(),
+            block: block.into(),
+            birth: first.birth().into(),
+            sector: first.sector().into(),
+            written_ns: written_ns.into(),
+        };
+        let mut bytes = entry.as_bytes().to_vec();
+        bytes.extend(crcs.iter().flat_map(|crc| crc.to_le_bytes()));
+        self.put(&bytes);
     }
 
     /// Writes the header; returns what the successor's `predecessor` must be.

@@ -70,7 +70,10 @@ pub fn goes_into_holes(geometry: &Geometry, item: &LogItem) -> bool {
 /// first, then blocks, then inodes.
 pub(crate) fn gather_blocks(geometry: &Geometry, items: &mut [LogItem]) {
     items.sort_by_key(|item| match item {
-        LogItem::Record { .. } | LogItem::Xattrs { .. } => 0,
+        LogItem::Record { .. }
+        | LogItem::Xattrs { .. }
+        | LogItem::Spilled { .. }
+        | LogItem::Placed { .. } => 0,
         LogItem::Image { .. } | LogItem::MovedInode { .. } => 3,
         item => 1 + u8::from(!goes_into_holes(geometry, item)),
     });

@@ -8,7 +8,7 @@ use crate::format::node::{Node, NodeId};
 use crate::format::{Mark, Pointer, SECTOR};
 use crate::geometry::Geometry;
 use std::sync::Arc;
-use varve_fs::{Inode, InodeNo, Timestamp, Usage, Version};
+use varve_fs::{Inode, InodeNo, SpillNo, Timestamp, Usage, Version};
 
 /// What a group is made of, in arrival order.
 #[derive(Debug)]
@@ -48,6 +48,36 @@ pub enum LogItem {
         /// The copy the cleaner read.
         source: Option<Pointer>,
     },
+    /// Blocks that have been spilled, as the file system tells of them.
+    Spilled {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First logical block.
+        block: u64,
+        /// How many.
+        count: u32,
+        /// Which was spilled, and the first of its blocks that is meant.
+        spill: (SpillNo, u32),
+        /// Last user write.
+        written: Timestamp,
+    },
+    /// Spilled blocks that stand side by side: those that become part of the file.
+    Placed {
+        /// Whose.
+        ino: InodeNo,
+        /// Its version.
+        version: Version,
+        /// First logical block.
+        block: u64,
+        /// Where the first is.
+        first: Pointer,
+        /// The checksum of each.
+        crcs: Vec<u32>,
+        /// Last user write.
+        written: Timestamp,
+    },
     /// An inode's new image, as a group has it.
     Image {
         /// Its attributes.
@@ -79,6 +109,8 @@ impl LogItem {
         match self {
             LogItem::Record { ino, version, .. }
             | LogItem::Block { ino, version, .. }
+            | LogItem::Spilled { ino, version, .. }
+            | LogItem::Placed { ino, version, .. }
             | LogItem::Xattrs { ino, version, .. } => (*ino, *version),
             LogItem::Image { inode } => (inode.ino, inode.version),
             LogItem::MovedInode { image, .. } => (image.inode.ino, image.inode.version),
@@ -132,6 +164,9 @@ pub enum GroupKind {
     User,
     /// A checkpoint: nothing is applied, roll-forward skips it.
     Checkpoint,
+    /// Blocks of a transaction, as the spill with this number: nothing is applied,
+    /// roll-forward skips it.
+    Spill(SpillNo),
     /// The cleaner: moves, each applied if its source still stands. The number
     /// is the checkpoint against whose image the sources were verified.
     Cleaner(u64),

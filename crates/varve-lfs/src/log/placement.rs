@@ -3,7 +3,7 @@
 //! A policy sorts blocks into classes by the life that is left to them; a head
 //! takes one class, or several neighbouring ones if there are fewer heads. The
 //! first head takes what has no class: records, attributes, inodes, and all
-//! that checkpoints write.
+//! that checkpoints write or transactions spill.
 //!
 //! Invariants (`docs/heads.md`):
 //! - Within a group records and attributes come first, then blocks, then
@@ -131,7 +131,7 @@ impl Placement {
         let Some(places) = self
             .places
             .as_mut()
-            .filter(|_| kind != GroupKind::Checkpoint)
+            .filter(|_| !matches!(kind, GroupKind::Checkpoint | GroupKind::Spill(_)))
         else {
             return whole(0, items);
         };

@@ -9,7 +9,9 @@ use super::item::LogItem;
 use super::placement::Run;
 use crate::error::Result;
 use crate::format::shape::{Parts, Shape};
-use crate::format::summary::{BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, RecordEntry};
+use crate::format::summary::{
+    BlockEntry, FileEntry, HEADER_BYTES, InodeEntry, PlacedEntry, RecordEntry,
+};
 use crate::format::{LogPosition, SECTOR};
 use crate::geometry::Geometry;
 use crate::segments::Holes;
@@ -90,6 +92,11 @@ impl PartialSize {
         }
         self.entries += 1;
         match item {
+            LogItem::Placed { crcs, .. } => {
+                let bytes = size_of::<PlacedEntry>() + size_of_val(&crcs[..]);
+                self.entry_bytes += bytes as u32;
+            }
+            LogItem::Spilled { .. } => unreachable!("they have been placed"),
             LogItem::Record { .. } => self.entry_bytes += size_of::<RecordEntry>() as u32,
             LogItem::Image { .. } | LogItem::MovedInode { .. } => {
                 self.entry_bytes += size_of::<InodeEntry>() as u32;

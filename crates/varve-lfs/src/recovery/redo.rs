@@ -29,6 +29,12 @@ impl Replay<'_> {
                     self.out.segments.moved_from.extend(segment);
                 }
                 self.apply_item(item, image);
+                if let ChainItem::Placed { pointer, .. } = item
+                    && let Some(segment) = self.geometry.segment_of(pointer.sector())
+                {
+                    let serial = partial.summary.header.serial.get();
+                    self.out.segments.placed(segment, serial);
+                }
             }
         }
         Ok(())
@@ -78,6 +84,25 @@ impl Replay<'_> {
                     written_ns,
                     below,
                     moved: source.is_some(),
+                };
+                live.apply_block(geometry, change);
+            }
+            ChainItem::Placed { .. } if planted::is(Planted::PlacedLost) => {}
+            ChainItem::Placed {
+                ino,
+                version,
+                block,
+                pointer,
+                written_ns,
+            } => {
+                let change = BlockChange {
+                    ino,
+                    version,
+                    block,
+                    pointer,
+                    written_ns,
+                    below,
+                    moved: false,
                 };
                 live.apply_block(geometry, change);
             }

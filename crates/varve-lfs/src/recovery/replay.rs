@@ -25,7 +25,7 @@ use varve_fs::{InodeNo, Usage};
 
 /// A verified partial whose group is not complete yet.
 pub(super) struct Pending {
-    summary: Summary,
+    pub(super) summary: Summary,
     pub(super) items: Vec<ChainItem>,
     /// Its inodes, in the order of the items.
     pub(super) images: Vec<InodeImage>,
@@ -300,10 +300,12 @@ impl<'a> Replay<'a> {
         if header.has(summary_flags::LAST) || planted::is(Planted::HalfGroups) {
             let group = std::mem::take(&mut self.pending);
             self.out.mark = behind.into();
-            if !header.has(summary_flags::CHECKPOINT) && !header.has(summary_flags::CLEANER) {
+            let flags = header.flags.get();
+            if flags & summary_flags::NOT_ORDINARY == 0 {
                 self.out.committed.get_mut().live.replayed = Some(header.replayed());
             }
-            if !header.has(summary_flags::CHECKPOINT) {
+            let skipped = summary_flags::CHECKPOINT | skipped_spills();
+            if flags & skipped == 0 {
                 for partial in group {
                     self.apply(partial)?;
                 }
@@ -322,6 +324,14 @@ impl<'a> Replay<'a> {
         }
         self.out.committed.get_mut().live.log_bytes = self.out.report.log_bytes;
         Ok(())
+    }
+}
+
+/// Spilled blocks are part of nothing before a later group says so.
+fn skipped_spills() -> u16 {
+    match planted::is(Planted::SpillApplied) {
+        true => 0,
+        false => summary_flags::SPILLED,
     }
 }
 

@@ -36,8 +36,12 @@ impl SegmentTable {
 
     /// True if the segment may be vacated once nothing in it lives.
     pub fn may_vacate(&self, segment: u32) -> bool {
+        let spilled = self.has_spilled(segment);
         let segment = self.get(segment);
-        segment.state == SegmentState::Used && !segment.suspect && self.records.spare(segment)
+        segment.state == SegmentState::Used
+            && !segment.suspect
+            && !spilled
+            && self.records.spare(segment)
     }
 
     /// True if the log of both records has left the segment behind: it may be

@@ -22,7 +22,7 @@ impl SegmentTable {
     /// True if holes of the segment, found when it was this edition, may be
     /// written into (rules P1, P2, P6).
     pub fn may_plug(&self, segment: u32, edition: Edition) -> bool {
-        if self.is_pinned() {
+        if self.is_pinned() || self.has_spilled(segment) {
             return false;
         }
         let entry = self.get(segment);

@@ -30,7 +30,8 @@ impl SegmentTable {
                 let live = apply_change(number, segment.live_bytes, change);
                 let empty = live == 0
                     && segment.state != SegmentState::Open
-                    && segment.last_serial <= boundary;
+                    && segment.last_serial <= boundary
+                    && !self.has_spilled(number);
                 let newest_ns = newest
                     .get(&number)
                     .copied()
@@ -78,6 +79,7 @@ impl SegmentTable {
         };
         let records = self.records;
         self.live_bytes = 0;
+        let spilled = &self.spilled;
         for (number, (segment, entry)) in (0..).zip(self.segments.iter_mut().zip(table)) {
             let correction = corrections.get(&number).copied().unwrap_or(0);
             segment.live_bytes = apply_change(number, entry.live_bytes.get(), correction);
@@ -92,7 +94,8 @@ impl SegmentTable {
             // segment is found empty by the next checkpoint.
             let empty = segment.live_bytes == 0
                 && entry.live_bytes.get() == 0
-                && segment.last_serial <= boundary;
+                && segment.last_serial <= boundary
+                && !spilled.is_in(number);
             segment.empty_since = if empty {
                 entry.empty_since.get()
             } else {

@@ -1,13 +1,15 @@
 //! What a partial segment says, as a record of the stream.
 
 use super::error::{Result, ShipError};
-use super::stream::{Record, StreamItem, StreamRecord, record_flags, record_kind};
+use super::stream::{
+    MAX_PAYLOAD_BYTES, Record, StreamItem, StreamRecord, record_flags, record_kind,
+};
 use crate::apply::Record as Change;
 use crate::chain::{ChainItem, Payload, Summary};
 use crate::error::Error;
 use crate::format::inode::InodeImage;
 use crate::format::summary::{entry_kind, summary_flags};
-use crate::format::{Malformed, Pointer};
+use crate::format::{Malformed, Mark, Pointer, crc32c};
 use crate::geometry::Geometry;
 use crate::lfs::Lfs;
 use varve_fs::{InodeNo, Version};
@@ -19,7 +21,7 @@ use zerocopy::{FromZeros, IntoBytes};
 /// `LogGone` if what it says is not there any more; device errors.
 pub(super) fn record_of(lfs: &Lfs, summary: &Summary) -> Result<Record> {
     let header = &summary.header;
-    let other = header.has(summary_flags::CHECKPOINT) || header.has(summary_flags::CLEANER);
+    let other = header.flags.get() & summary_flags::NOT_ORDINARY != 0;
     let flag = |is, flag| if header.has(is) { flag } else { 0 };
     let record = StreamRecord {
         kind: match other {
@@ -49,13 +51,7 @@ pub(super) fn record_of(lfs: &Lfs, summary: &Summary) -> Result<Record> {
 
 fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
     let geometry: &Geometry = &lfs.geometry;
-    let gone = |malformed: Malformed| ShipError::LogGone {
-        mark: crate::format::Mark {
-            serial: summary.header.serial.get().wrapping_sub(1),
-            check: summary.header.predecessor.get(),
-        },
-        why: malformed.to_string(),
-    };
+    let gone = |malformed: Malformed| log_gone(summary, malformed.to_string());
     let items = summary.items(geometry).map_err(|malformed| {
         let serial = summary.header.serial.get();
         ShipError::Unfit(format!(
@@ -66,13 +62,57 @@ fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
     summary.verify(geometry, &items, &stored).map_err(gone)?;
     let mut payload = Vec::with_capacity(summary.bytes() as usize);
     for item in &items {
-        put(geometry, summary, item, &stored, &mut payload)?;
+        match *item {
+            ChainItem::Placed { .. } => put_placed(lfs, summary, item, &mut payload)?,
+            _ => put(geometry, summary, item, &stored, &mut payload)?,
+        }
+        if payload.len() > MAX_PAYLOAD_BYTES as usize {
+            let serial = summary.header.serial.get();
+            return Err(ShipError::Unfit(format!(
+                "partial segment {serial} places more than {MAX_PAYLOAD_BYTES} bytes that a \
+                 transaction has spilled: make a new base"
+            )));
+        }
     }
     Ok(payload)
 }
 
-/// An entry as an item. Whoever brings entries whose content stands elsewhere in the
-/// log (`stored` has it for plugs) brings it here, compared with its checksum.
+fn log_gone(summary: &Summary, why: String) -> ShipError {
+    let mark = Mark {
+        serial: summary.header.serial.get().wrapping_sub(1),
+        check: summary.header.predecessor.get(),
+    };
+    ShipError::LogGone { mark, why }
+}
+
+/// A block that was spilled before, as an item: a copy has it from its commit on.
+///
+/// # Errors
+/// `LogGone` if the block has been written over since; device errors.
+fn put_placed(lfs: &Lfs, summary: &Summary, item: &ChainItem, into: &mut Vec<u8>) -> Result<()> {
+    let ChainItem::Placed {
+        ino,
+        version,
+        block,
+        ref pointer,
+        written_ns,
+    } = *item
+    else {
+        return Ok(());
+    };
+    let mut bytes = vec![0; pointer.stored_bytes() as usize];
+    lfs.reader.read_uncached(pointer.sector(), &mut bytes)?;
+    if crc32c(&bytes) != pointer.crc() {
+        let why = format!("block {block} of {ino}, spilled before it, has been written over");
+        return Err(log_gone(summary, why));
+    }
+    let range = (block, written_ns as u64);
+    begin(into, (entry_kind::BLOCK, ino, version), range, bytes.len());
+    into.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// An entry as an item. `stored` has the content, of plugs as well.
 fn put(
     geometry: &Geometry,
     summary: &Summary,
@@ -120,8 +160,8 @@ fn put(
             into.resize(at + bytes.len(), 0);
             image.encode(&mut into[at..]);
         }
-        // Matters of places.
-        ChainItem::Node { .. } | ChainItem::Map { .. } => {}
+        // Matters of places; for those placed see `put_placed`.
+        ChainItem::Placed { .. } | ChainItem::Node { .. } | ChainItem::Map { .. } => {}
     }
     Ok(())
 }

@@ -415,6 +415,7 @@ fn waiting_of(items: &[Item], block_bytes: u32) -> Waiting {
                 unwritten.ranges += 1;
                 highest_block = highest_block.max(*to_block);
             }
+            Item::Placed { .. } => unreachable!("a stream has the blocks themselves"),
         }
     }
     Waiting {

@@ -45,7 +45,7 @@ impl Lfs {
         let blocks = own + plugged;
         let inodes = u64::from(size.inode_sectors(&self.geometry)) * SECTOR;
         match kind {
-            GroupKind::User => {
+            GroupKind::User | GroupKind::Spill(_) => {
                 add(&c.user_log_bytes, u64::from(stored));
                 add(&c.data_bytes, blocks);
                 add(&c.inode_bytes, inodes);

@@ -30,7 +30,7 @@ impl Lfs {
         kind: GroupKind,
     ) -> Placed {
         let geometry = &self.geometry;
-        let apply = kind != GroupKind::Checkpoint;
+        let apply = !matches!(kind, GroupKind::Checkpoint | GroupKind::Spill(_));
         match item {
             LogItem::Record {
                 ino,
@@ -56,6 +56,9 @@ impl Lfs {
                 ..
             } => {
                 buffer.put_block(&item, &pointer);
+                if matches!(kind, GroupKind::Spill(_)) && planted::is(Planted::SpillCounted) {
+                    committed.live.count_block(geometry, &pointer, 1);
+                }
                 if apply && self.still_at(committed, ino, version, block, source) {
                     let change = BlockChange {
                         ino,
@@ -69,6 +72,34 @@ impl Lfs {
                     committed.live.apply_block(geometry, change);
                 }
                 Placed::Block(pointer)
+            }
+            LogItem::Spilled { .. } => unreachable!("they have been placed"),
+            LogItem::Placed {
+                ino,
+                version,
+                block,
+                first,
+                ref crcs,
+                written,
+            } => {
+                let written_ns = written.as_ns();
+                buffer.put_placed((ino, version), block, (&first, crcs), written_ns);
+                if let Some(segment) = geometry.segment_of(first.sector()) {
+                    self.segments.lock().placed(segment, buffer.serial);
+                }
+                for (block, pointer) in (block..).zip(side_by_side(first, crcs)) {
+                    let change = BlockChange {
+                        ino,
+                        version,
+                        block,
+                        pointer,
+                        written_ns,
+                        below: self.height_below(committed, ino),
+                        moved: false,
+                    };
+                    committed.live.apply_block(geometry, change);
+                }
+                Placed::Nothing
             }
             LogItem::Xattrs {
                 ino,
@@ -197,6 +228,15 @@ impl Lfs {
         }
         stands || planted::is(Planted::MoveUnchecked)
     }
+}
+
+/// Pointers to blocks of one length that stand behind each other.
+fn side_by_side(first: Pointer, crcs: &[u32]) -> impl Iterator<Item = Pointer> {
+    let sectors = first.sectors();
+    (0..).zip(crcs).map(move |(nth, crc)| {
+        let sector = first.sector() + nth * u64::from(sectors);
+        Pointer::new(sector, sectors, *crc, first.birth(), first.incarnation())
+    })
 }
 
 fn xattrs_still_at(committed: &Committed, ino: InodeNo, source: Option<Pointer>) -> bool {

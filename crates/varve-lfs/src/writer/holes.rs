@@ -52,6 +52,7 @@ impl Lfs {
                 written_ns: written.as_ns(),
                 source: None,
                 xattrs: false,
+                spilled: false,
             };
             entries.extend(map_entry(&plug, first));
             blocks.push(pointer);

@@ -17,6 +17,7 @@ mod holes;
 mod onward;
 mod relocate;
 mod resize;
+mod spilled;
 
 use crate::durability::InFlight;
 use crate::error::Result;
@@ -74,6 +75,7 @@ impl Lfs {
         {
             return Ok(None);
         }
+        let items = self.place_spilled(items)?;
         let crowded = self.is_crowded();
         let (mut items, runs) = log.placement.arrange(&self.geometry, items, kind, crowded);
         if let (GroupKind::User, [_], false) = (kind, &runs[..], log.holes.is_empty()) {
@@ -315,6 +317,9 @@ impl Lfs {
             committed.live.log_bytes += u64::from(plan.bytes) + u64::from(plugged);
             let mut segments = self.segments.lock();
             segments.get_mut(plan.segment).last_serial = buffer.serial;
+            if let GroupKind::Spill(number) = kind {
+                segments.spilled_into(number.0, plan.segment);
+            }
             if matches!(kind, GroupKind::Checkpoint) {
                 segments.takes_metadata(plan.segment);
             }
@@ -347,6 +352,7 @@ fn flags_of(kind: GroupKind, first: bool, last: bool) -> u16 {
     let mut flags = match kind {
         GroupKind::User => 0,
         GroupKind::Checkpoint => summary_flags::CHECKPOINT,
+        GroupKind::Spill(_) => summary_flags::SPILLED,
         GroupKind::Cleaner(_) | GroupKind::Coalescing(_) => summary_flags::CLEANER,
     };
     if first {

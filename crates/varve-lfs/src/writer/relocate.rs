@@ -50,6 +50,7 @@ impl Lfs {
             let sectors = self.sectors_of(segment);
             self.durability.settle(sectors.clone());
             let failed = self.durability.failed_partials();
+            self.respill(segment)?;
             self.move_live(segment)?;
             let failed = failed.iter().filter(|p| sectors.contains(&p.sector));
             for partial in failed {

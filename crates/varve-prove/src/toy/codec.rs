@@ -128,6 +128,7 @@ fn encode_item(out: &mut Writer, item: &Item) {
         out.u32(version);
     };
     match item {
+        Item::Placed { .. } => unreachable!("this layout spills nothing"),
         Item::Freed { ino, next_version } => head(1, ino, *next_version),
         Item::Truncated {
             ino,

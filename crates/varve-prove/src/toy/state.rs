@@ -128,6 +128,7 @@ impl State {
 
     pub(super) fn apply(&mut self, item: &Item) {
         match item {
+            Item::Placed { .. } => unreachable!("this layout spills nothing"),
             Item::Freed { ino, next_version } => {
                 self.files.remove(ino);
                 self.free.insert(*ino, *next_version);

@@ -162,6 +162,7 @@ fn a_copy_told_of_twice_is_one_and_another_at_its_place_is_not() {
         written_ns: 0,
         source: None,
         xattrs,
+        spilled: false,
     };
     let copies = [
         item(7, 1, 1, 1, 1, false),

@@ -16,6 +16,7 @@ fn geometry() -> Geometry {
         aligned: true,
         packed: true,
         long_xattrs: true,
+        spills: true,
         shrunk: false,
     }
 }
