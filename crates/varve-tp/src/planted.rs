@@ -35,10 +35,8 @@ pub enum Planted {
     RedoTwice,
     /// The checkpoint does not list active transactions.
     ActiveForgotten,
-    /// Both copies of a checkpoint are written at once.
-    OneCheckpointFile,
-    /// Chains of a committed transaction that was not ended are forgotten.
-    FreesForgotten,
+    /// A checkpoint is not synced before what it does not need is given back.
+    CheckpointUnsynced,
 }
 
 #[cfg(feature = "planted")]

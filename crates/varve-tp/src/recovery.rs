@@ -55,10 +55,7 @@ pub(crate) fn restart(
         let mut author = Author::nobody();
         author.active = Some(active.clone());
         if snapshot.committed {
-            match planted::is(Planted::FreesForgotten) {
-                true => engine.leave(&active),
-                false => finish_commit(engine, &mut author)?,
-            }
+            finish_commit(engine, &mut author)?;
             report.finished += 1;
             continue;
         }

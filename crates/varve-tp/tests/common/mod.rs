@@ -1,6 +1,8 @@
 //! What the tests of the store share.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod explore;
+
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::collections::BTreeMap;
