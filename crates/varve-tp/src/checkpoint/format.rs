@@ -160,7 +160,7 @@ impl Checkpoint {
             return Err("a unit of the log that there is not");
         }
         let segment = self.segment_bytes;
-        if segment % 4096 != 0 || u64::from(segment) < smallest_segment(page.into()) {
+        if !segment.is_multiple_of(4096) || u64::from(segment) < smallest_segment(page.into()) {
             return Err("a segment size that there is not");
         }
         let per_block = crate::buffer::entries(page as usize);

@@ -117,7 +117,7 @@ impl Engine {
             self.log.promise(undo);
         }
         match change {
-            Change::Commit { chains } if chains.is_empty() => chain.state = State::Ended,
+            Change::Commit { chains: [] } => chain.state = State::Ended,
             Change::Commit { chains } => {
                 chain.state = State::Committed;
                 chain.chains = crate::change::chains(chains);

@@ -43,7 +43,6 @@ impl<'a> Tree<'a> {
     }
 
     /// Both pages, latched, if they are neighbours and fit into one.
-    #[expect(clippy::type_complexity, reason = "two pages, or none")]
     fn pair(
         &self,
         (left, right): (u32, u32),
