@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::log::{Log, LogShape, Lsn};
 use crate::options::{Durability, Options};
 use crate::recovery::{self, RecoveryReport};
-use crate::storage::{Named, Storage};
+use crate::storage::{HostStorage, Named, Storage};
 use crate::transaction::{TableId, Transaction};
 use foldhash::HashMap;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::HostClock;
@@ -76,6 +77,32 @@ pub struct Statistics {
     pub active: usize,
     /// Waits for locks that ended in a deadlock.
     pub deadlocks: u64,
+}
+
+impl Options {
+    /// Opens an environment in a directory of the host.
+    ///
+    /// # Errors
+    /// What the host says, [`Error::InUse`], [`Error::Damaged`],
+    /// [`Error::Incompatible`], and [`Error::Option`].
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Environment> {
+        let storage = HostStorage::new(directory.as_ref());
+        let storage = storage.map_err(|source| Error::Io {
+            file: directory.as_ref().display().to_string(),
+            operation: "open",
+            offset: 0,
+            source,
+        })?;
+        self.open_storage(Arc::new(storage))
+    }
+
+    /// Opens an environment in any storage.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_storage(&self, storage: Arc<dyn Storage>) -> Result<Environment> {
+        Environment::open(self.clone(), storage)
+    }
 }
 
 const TICK: Duration = Duration::from_millis(20);

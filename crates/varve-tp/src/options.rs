@@ -1,11 +1,7 @@
 //! How an environment is made and opened.
 
-use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::log::GroupCommit;
-use crate::storage::{HostStorage, Storage};
-use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// What a commit waits for.
@@ -136,30 +132,6 @@ impl Options {
     pub fn background(&mut self, background: bool) -> &mut Self {
         self.background = background;
         self
-    }
-
-    /// Opens an environment in a directory of the host.
-    ///
-    /// # Errors
-    /// What the host says, [`Error::InUse`], [`Error::Damaged`],
-    /// [`Error::Incompatible`], and [`Error::Option`].
-    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Environment> {
-        let storage = HostStorage::new(directory.as_ref());
-        let storage = storage.map_err(|source| Error::Io {
-            file: directory.as_ref().display().to_string(),
-            operation: "open",
-            offset: 0,
-            source,
-        })?;
-        self.open_storage(Arc::new(storage))
-    }
-
-    /// Opens an environment in any storage.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
-    pub fn open_storage(&self, storage: Arc<dyn Storage>) -> Result<Environment> {
-        Environment::open(self.clone(), storage)
     }
 
     pub(crate) fn check(&self) -> Result<()> {

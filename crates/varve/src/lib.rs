@@ -57,6 +57,8 @@ mod mounted;
 mod options;
 mod signature;
 mod statistics;
+#[cfg(feature = "tp")]
+mod tp;
 mod transaction;
 mod tree;
 mod unlocked;
@@ -67,6 +69,8 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
+#[cfg(feature = "tp")]
+pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, FileFlags, GroupCommit, Isolation, StatFs};

@@ -7,10 +7,12 @@
 //! - After a failed sync nothing written since the last good one is known.
 //! - Names are durable when the call that makes, changes or removes them returns.
 
+mod device;
 mod host;
 mod memory;
 mod named;
 
+pub use device::DeviceStorage;
 pub use host::HostStorage;
 pub use memory::{Choice, CrashImages, Fault, MemoryStorage, Survival};
 pub(crate) use named::Named;
