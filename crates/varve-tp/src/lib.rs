@@ -15,6 +15,8 @@ mod codec;
 mod engine;
 mod environment;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod log;
 mod options;
 mod page;

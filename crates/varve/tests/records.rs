@@ -34,7 +34,7 @@ fn what_was_committed_is_there_after_a_power_cut() {
     let transaction = environment.begin_read();
     let table = transaction.open_table(NUMBERS).unwrap();
     assert_eq!(table.iter().unwrap().count(), 500);
-    drop((table, transaction));
+    drop(transaction);
     environment.verify().unwrap();
     environment.close().unwrap();
     volume.close().unwrap();
