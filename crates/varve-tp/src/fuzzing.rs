@@ -32,7 +32,7 @@ pub fn structures(data: &[u8]) {
         return;
     };
     let mut again = Vec::new();
-    assert_eq!(change.encode(&mut again), *kind % 16);
+    assert_eq!(change.encode(&mut again), *kind % 16, "the kind stays");
     assert_eq!(again, body, "it survives being written");
     // On an empty leaf, an inner page, and whatever page the bytes are.
     let mut leaf = vec![0; PAGE];

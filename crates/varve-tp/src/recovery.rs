@@ -115,16 +115,9 @@ fn note(actives: &mut Actives, record: &Record) {
         return;
     }
     let change = Change::parse(record.kind, &record.body);
-    match change {
-        Some(Change::End) => {
-            actives.remove(&number);
-            return;
-        }
-        Some(Change::Commit { chains: [] }) => {
-            actives.remove(&number);
-            return;
-        }
-        _ => {}
+    if let Some(Change::End) = change {
+        actives.remove(&number);
+        return;
     }
     let active = actives.entry(number).or_insert_with(|| Snapshot {
         number,
@@ -135,9 +128,13 @@ fn note(actives: &mut Actives, record: &Record) {
     });
     active.last = record.lsn;
     match change {
+        Some(Change::Chains { chains: bytes }) => active.chains.extend(chains(bytes)),
         Some(Change::Commit { chains: bytes }) => {
             active.committed = true;
-            active.chains = chains(bytes);
+            active.chains.extend(chains(bytes));
+            if active.chains.is_empty() {
+                actives.remove(&number);
+            }
         }
         Some(Change::Free { chain, .. }) => active.chains.retain(|other| *other != chain),
         _ => {}

@@ -212,6 +212,10 @@ impl<'a> Change<'a> {
                 to.0.extend_from_slice(chains);
                 kinds::COMMIT
             }
+            Change::Chains { chains } => {
+                to.0.extend_from_slice(chains);
+                kinds::CHAINS
+            }
             Change::End => kinds::END,
         }
     }
@@ -220,9 +224,13 @@ impl<'a> Change<'a> {
     pub(crate) fn parse(kind: u8, body: &'a [u8]) -> Option<Self> {
         let mut from = Reader(body);
         let change = match kind {
-            kinds::COMMIT => {
+            kinds::COMMIT | kinds::CHAINS => {
                 let chains = from.take(body.len())?;
-                (chains.len() % 8 == 0).then_some(Change::Commit { chains })?
+                match (kind, chains.len().is_multiple_of(8)) {
+                    (kinds::COMMIT, true) => Change::Commit { chains },
+                    (_, true) => Change::Chains { chains },
+                    (_, false) => return None,
+                }
             }
             kinds::END => Change::End,
             kinds::INSERT..=kinds::REPLACE => Self::parse_record(kind, &mut from)?,

@@ -112,7 +112,12 @@ pub(crate) enum Change<'a> {
         chain: Chain,
         free: u32,
     },
-    /// Chains to free come behind.
+    /// Chains that are to be freed if the transaction commits: more than fit into its
+    /// commit record.
+    Chains {
+        chains: &'a [u8],
+    },
+    /// It commits; these chains are to be freed, too.
     Commit {
         chains: &'a [u8],
     },
@@ -135,6 +140,7 @@ pub(crate) mod kinds {
     pub(crate) const FREE: u8 = 12;
     pub(crate) const COMMIT: u8 = 13;
     pub(crate) const END: u8 = 14;
+    pub(crate) const CHAINS: u8 = 15;
 }
 
 impl Change<'_> {
@@ -160,7 +166,7 @@ impl Change<'_> {
             Change::Overflow { page, .. } => [Some(page), Some(META_PAGE), None, None],
             Change::Tree { root, .. } => [Some(root), Some(META_PAGE), None, None],
             Change::Free { chain, .. } => [Some(chain.last), Some(META_PAGE), None, None],
-            Change::Commit { .. } | Change::End => [None; 4],
+            Change::Chains { .. } | Change::Commit { .. } | Change::End => [None; 4],
         };
         pages.into_iter().flatten()
     }

@@ -21,7 +21,8 @@ pub(crate) struct Records {
     pub first: Lsn,
     pub last: Lsn,
     pub state: State,
-    /// Of a committed one: what is to be freed yet.
+    /// What is to be freed when it commits, as far as it is logged; then what is to be
+    /// freed yet.
     pub chains: Vec<Chain>,
     /// Bytes of log kept back for undoing it.
     pub promised: u64,

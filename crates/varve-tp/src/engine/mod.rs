@@ -117,10 +117,13 @@ impl Engine {
             self.log.promise(undo);
         }
         match change {
-            Change::Commit { chains: [] } => chain.state = State::Ended,
+            Change::Chains { chains } => chain.chains.extend(crate::change::chains(chains)),
             Change::Commit { chains } => {
-                chain.state = State::Committed;
-                chain.chains = crate::change::chains(chains);
+                chain.chains.extend(crate::change::chains(chains));
+                chain.state = match chain.chains.is_empty() {
+                    true => State::Ended,
+                    false => State::Committed,
+                };
             }
             Change::Free { chain: freed, .. } => chain.chains.retain(|other| other != freed),
             Change::End => chain.state = State::Ended,

@@ -21,6 +21,9 @@ use locks::Granted;
 use std::time::Duration;
 use varve_locks::{Mode, OwnerId};
 
+/// Chains that a commit record lists; further ones go into records before it.
+const MOST_CHAINS: usize = 256;
+
 /// Longest value.
 const LONGEST_VALUE: usize = 1 << 30;
 
@@ -175,8 +178,15 @@ impl<'e> Transaction<'e> {
     }
 
     fn free_later(&mut self, stored: Option<Vec<u8>>) {
-        let stored = stored.and_then(|stored| Stored::parse(&stored));
-        self.chains.extend(stored.map(Stored::chain));
+        let Some(stored) = stored.and_then(|stored| Stored::parse(&stored)) else {
+            return;
+        };
+        self.chains.push(stored.chain());
+        if let Some(active) = &self.author.active {
+            // Its record, and its place in the commit record.
+            active.chain.lock().promised += 128;
+            self.engine.log.promise(128);
+        }
     }
 
     /// Takes a key away. True if it was there.
@@ -253,7 +263,18 @@ impl<'e> Transaction<'e> {
                 false => Ok(()),
             };
         };
-        let chains = chain_bytes(&self.chains);
+        let mut parts = self.chains.chunks(MOST_CHAINS).peekable();
+        let mut last: &[Chain] = &[];
+        while let Some(part) = parts.next() {
+            if parts.peek().is_none() {
+                last = part;
+                break;
+            }
+            let chains = chain_bytes(part);
+            let change = Change::Chains { chains: &chains };
+            self.engine.log(&mut self.author, 0, &change)?;
+        }
+        let chains = chain_bytes(last);
         let commit = Change::Commit { chains: &chains };
         // If this fails, dropping it aborts.
         let lsn = self.engine.log(&mut self.author, 0, &commit)?;
