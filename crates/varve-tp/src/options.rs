@@ -128,7 +128,7 @@ impl Options {
     }
 
     /// Whether a thread writes pages and takes checkpoints. Without it somebody calls
-    /// [`Environment::maintain`]. Default: yes.
+    /// [`Environment::maintain`](crate::Environment::maintain). Default: yes.
     pub fn background(&mut self, background: bool) -> &mut Self {
         self.background = background;
         self

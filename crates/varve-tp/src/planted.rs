@@ -2,7 +2,7 @@
 //! catches them.
 //!
 //! Only the feature `planted` compiles them in; without it [`is`] is the constant
-//! `false`. A mistake lives on the thread that is inside [`with`].
+//! `false`. A mistake lives on the thread that is inside `with`.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
