@@ -1,5 +1,5 @@
 #!/bin/sh
-# TPC-B: transactions of the library beside Berkeley DB 5.3, alternately.
+# TPC-B: transactions of the library and the record store beside Berkeley DB 5.3, alternately.
 #
 # scripts/bench-tpcb.sh DIRECTORY [SECONDS] [ROUNDS]: one JSON line for each run.
 # DIRECTORY is made, and removed again; needs libdb5.3-dev and a C compiler.
@@ -13,9 +13,14 @@ mkdir -p "$directory"
 trap 'rm -rf "$directory"' EXIT
 cc -O2 -o "$directory/tpcb-bdb" scripts/tpcb-bdb.c -ldb -lpthread
 cargo bench --no-run -p varve --bench tpcb
+cargo bench --no-run -p varve-tp --bench tpcb
 varve() {
     cargo bench -q -p varve --bench tpcb -- "$directory/v.img" --seconds "$seconds" "$@"
     rm -f "$directory/v.img"
+}
+tp() {
+    cargo bench -q -p varve-tp --bench tpcb -- "$directory/tp" --seconds "$seconds" "$@"
+    rm -rf "$directory/tp"
 }
 bdb() {
     mkdir "$directory/bdb"
@@ -25,8 +30,10 @@ bdb() {
 for round in $(seq "$rounds"); do
     for threads in 1 8; do
         varve --threads "$threads"
+        tp --threads "$threads"
         for page in 1024 4096; do bdb "$threads" 1 "$page"; done
         varve --threads "$threads" --no-sync
+        tp --threads "$threads" --no-sync
         for page in 1024 4096; do bdb "$threads" 0 "$page"; done
     done
 done

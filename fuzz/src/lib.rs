@@ -127,6 +127,16 @@ pub const TARGETS: &[Target] = &[
         seeds: stream::seeds,
     },
     Target {
+        name: "tp_structures",
+        run: varve_tp::fuzzing::structures,
+        seeds: varve_tp::fuzzing::structure_seeds,
+    },
+    Target {
+        name: "tp_environment",
+        run: varve_tp::fuzzing::environment,
+        seeds: varve_tp::fuzzing::environment_seeds,
+    },
+    Target {
         name: "nbd",
         run: nbd::conversation,
         seeds: nbd::seeds,

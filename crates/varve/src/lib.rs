@@ -58,6 +58,8 @@ mod options;
 mod shipping;
 mod signature;
 mod statistics;
+#[cfg(feature = "tp")]
+mod tp;
 mod transaction;
 mod tree;
 mod unlocked;
@@ -68,6 +70,8 @@ pub use error::{Error, Result};
 pub use file::{File, OpenOptions};
 pub use metadata::{FileTimes, FileType, Metadata};
 pub use options::{Layout, Preallocation, VolumeOptions};
+#[cfg(feature = "tp")]
+pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};
 pub use varve_device::IoMode;
 pub use varve_fs::{Atime, FileFlags, GroupCommit, Isolation, StatFs};

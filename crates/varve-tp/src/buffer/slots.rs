@@ -1,0 +1,221 @@
+//! Which slot of the file a page lies in, and which slots are free.
+//!
+//! Rules of `docs/tp.md`:
+//! - P1: a slot is free only if no durable checkpoint, none under way, no current map
+//!   and no write in flight has it.
+//! - P4: what only the old checkpoint has is free when the new one is durable.
+
+use crate::page::PAGE_HEADER;
+use crate::planted::{self, Planted};
+use std::collections::BTreeSet;
+
+/// Where a block of the map lies, and its checksum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MapBlock {
+    pub slot: u32,
+    pub crc: u32,
+}
+
+#[derive(Debug, Default)]
+struct Bits(Vec<u64>);
+
+impl Bits {
+    fn has(&self, at: u32) -> bool {
+        let word = self.0.get(at as usize / 64);
+        word.is_some_and(|word| word >> (at % 64) & 1 == 1)
+    }
+
+    fn set(&mut self, at: u32) {
+        let word = at as usize / 64;
+        if self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        self.0[word] |= 1 << (at % 64);
+    }
+
+    fn clear(&mut self, at: u32) {
+        self.0[at as usize / 64] &= !(1 << (at % 64));
+    }
+
+    fn count(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    map: Vec<u32>,
+    blocks: Vec<MapBlock>,
+    /// In the current map, the durable checkpoint, one under way, or being written.
+    taken: Bits,
+    durable: Bits,
+    /// What a checkpoint under way refers to.
+    next: Option<Bits>,
+    /// Taken by a checkpoint only.
+    pending: Vec<u32>,
+    /// Blocks of the map that differ from those of the durable checkpoint.
+    changed: BTreeSet<usize>,
+    per_block: usize,
+    hint: usize,
+}
+
+/// A map, as of the moment of a checkpoint.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub pages: usize,
+    /// Blocks to be written: which, and the slots of their pages.
+    pub changed: Vec<(usize, Vec<u32>)>,
+    pub blocks: Vec<MapBlock>,
+}
+
+impl Slots {
+    /// Slots as of a durable checkpoint. An error names a slot that two have.
+    pub(super) fn adopt(
+        map: Vec<u32>,
+        blocks: Vec<MapBlock>,
+        page_bytes: usize,
+    ) -> Result<Self, u64> {
+        let mut slots = Slots {
+            per_block: entries(page_bytes),
+            ..Slots::default()
+        };
+        let all = map
+            .iter()
+            .copied()
+            .chain(blocks.iter().map(|block| block.slot));
+        for slot in all.filter(|slot| *slot != 0) {
+            if slots.taken.has(slot) {
+                return Err(slot.into());
+            }
+            slots.taken.set(slot);
+            slots.durable.set(slot);
+        }
+        slots.taken.set(0);
+        (slots.map, slots.blocks) = (map, blocks);
+        Ok(slots)
+    }
+
+    pub(super) fn slot(&self, page: u32) -> u32 {
+        self.map.get(page as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn counts(&self) -> (usize, usize) {
+        let pages = self.map.iter().filter(|slot| **slot != 0).count();
+        (pages, self.taken.count())
+    }
+
+    /// A slot that nobody has, for a write.
+    pub(super) fn allocate(&mut self) -> u32 {
+        let words = self.taken.0.len();
+        for step in 0..words {
+            let word = (self.hint + step) % words;
+            if self.taken.0[word] != u64::MAX {
+                self.hint = word;
+                let slot = word as u32 * 64 + self.taken.0[word].trailing_ones();
+                self.taken.set(slot);
+                return slot;
+            }
+        }
+        let slot = words as u32 * 64;
+        self.taken.set(slot);
+        self.hint = words;
+        slot
+    }
+
+    /// A write to a slot has failed.
+    pub(super) fn give_back(&mut self, slot: u32) {
+        self.taken.clear(slot);
+    }
+
+    /// A page has been written to a slot.
+    pub(super) fn moved(&mut self, page: u32, slot: u32) {
+        let at = page as usize;
+        if self.map.len() <= at {
+            self.map.resize(at + 1, 0);
+        }
+        let old = std::mem::replace(&mut self.map[at], slot);
+        self.changed.insert(at / self.per_block);
+        if old != 0 && old != slot {
+            self.displaced(old);
+        }
+    }
+
+    fn displaced(&mut self, old: u32) {
+        let in_next = self.next.as_ref().is_some_and(|next| next.has(old));
+        let early = planted::is(Planted::SlotReusedEarly);
+        match (self.durable.has(old) || in_next) && !early {
+            true => self.pending.push(old),
+            false => self.taken.clear(old),
+        }
+    }
+
+    /// The map now, for a checkpoint. One at a time.
+    pub(super) fn capture(&mut self) -> Captured {
+        assert!(self.next.is_none(), "one checkpoint at a time");
+        let changed = std::mem::take(&mut self.changed);
+        let mut next = Bits::default();
+        self.map.iter().for_each(|slot| next.set(*slot));
+        let count = self.map.len().div_ceil(self.per_block);
+        self.blocks.resize(count, MapBlock { slot: 0, crc: 0 });
+        for (at, block) in self.blocks.iter().enumerate() {
+            if !changed.contains(&at) {
+                next.set(block.slot);
+            }
+        }
+        self.next = Some(next);
+        let slots_of = |block: usize| {
+            let end = self.map.len().min((block + 1) * self.per_block);
+            self.map[block * self.per_block..end].to_vec()
+        };
+        Captured {
+            pages: self.map.len(),
+            changed: changed
+                .into_iter()
+                .map(|block| (block, slots_of(block)))
+                .collect(),
+            blocks: self.blocks.clone(),
+        }
+    }
+
+    /// A block of the captured map lies in a slot that was allocated.
+    pub(super) fn block_written(&mut self, slot: u32) {
+        self.next.as_mut().expect("captured").set(slot);
+    }
+
+    /// The checkpoint is durable.
+    pub(super) fn completed(&mut self, captured: Captured) {
+        self.durable = self.next.take().expect("captured");
+        for (at, _) in &captured.changed {
+            let old = self.blocks[*at].slot;
+            if old != 0 {
+                self.pending.push(old);
+            }
+        }
+        self.blocks = captured.blocks;
+        for slot in std::mem::take(&mut self.pending) {
+            match self.durable.has(slot) {
+                true => self.pending.push(slot),
+                false => self.taken.clear(slot),
+            }
+        }
+    }
+
+    /// The checkpoint has failed; these slots were allocated for its blocks.
+    pub(super) fn failed(&mut self, captured: &Captured, written: &[u32]) {
+        self.next = None;
+        self.changed
+            .extend(captured.changed.iter().map(|(block, _)| *block));
+        written.iter().for_each(|slot| self.taken.clear(*slot));
+        for slot in std::mem::take(&mut self.pending) {
+            match self.durable.has(slot) {
+                true => self.pending.push(slot),
+                false => self.taken.clear(slot),
+            }
+        }
+    }
+}
+
+/// Slots that a block of the map holds.
+pub(crate) fn entries(page_bytes: usize) -> usize {
+    (page_bytes - PAGE_HEADER) / 4
+}

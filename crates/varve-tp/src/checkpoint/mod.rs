@@ -1,0 +1,208 @@
+//! Checkpoints: what a restart begins with.
+//!
+//! Invariants (P2 to P5 of `docs/tp.md`):
+//! - A checkpoint is written when the log is durable up to its end, and the pages that its
+//!   map names are synced.
+//! - Its sync is the commit point. Only then are slots and segments free that it does
+//!   not need.
+//! - `redo` is at most the first LSN of a change that a page of the map lacks: it is read
+//!   off the frames before the map is captured.
+
+pub(crate) mod format;
+
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::log::Lsn;
+use crate::planted::{self, Planted};
+use crate::storage::{Named, Storage};
+pub(crate) use format::Checkpoint;
+use std::io;
+use std::sync::Arc;
+use varve_device::sync::Mutex;
+
+/// Two copies: the second is written when the first is durable. So one is whole at any
+/// time, and damage to one is no loss.
+const FILES: [&str; 2] = ["check-0", "check-1"];
+
+/// What the next checkpoint has to know of the last.
+#[derive(Debug)]
+struct Last {
+    serial: u64,
+    life: u32,
+    life_begins: Lsn,
+    /// Where the last two began.
+    begins: [Lsn; 2],
+}
+
+/// Takes checkpoints, one at a time.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    files: [Named; 2],
+    last: Mutex<Last>,
+}
+
+/// The newest valid checkpoint. `None` if none was ever made.
+pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
+    let mut best: Option<Checkpoint> = None;
+    let mut wrong = None;
+    for name in FILES {
+        let file = match Named::open(storage, name, false) {
+            Ok(file) => file,
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(error),
+        };
+        match Checkpoint::parse(&file.read_all(format::LONGEST)?) {
+            Ok(found) if best.as_ref().is_none_or(|best| best.serial < found.serial) => {
+                best = Some(found);
+            }
+            Ok(_) => {}
+            // The second file is made empty.
+            Err(what) => wrong = Some((name, what)),
+        }
+    }
+    match (best, wrong) {
+        (None, Some((name, what))) => Err(Error::damaged(name, 0, what)),
+        (best, _) => Ok(best),
+    }
+}
+
+/// The first checkpoint of an environment: there is one as soon as its name is there.
+pub(crate) fn create(storage: &dyn Storage, checkpoint: &Checkpoint) -> Result<()> {
+    let making = "check-0.new";
+    let file = Named::open(storage, making, true)?;
+    file.truncate(0)?;
+    file.write_at(0, &checkpoint.to_bytes())?;
+    file.sync()?;
+    let renamed = storage.rename(making, FILES[0]);
+    renamed.map_err(|source| Error::Io {
+        file: making.into(),
+        operation: "rename",
+        offset: 0,
+        source,
+    })
+}
+
+impl Checkpoints {
+    /// Behind the one that an environment was opened with.
+    pub(crate) fn open(storage: &Arc<dyn Storage>, found: &Checkpoint) -> Result<Self> {
+        let file = |name| Named::open(&**storage, name, true);
+        Ok(Checkpoints {
+            files: [file(FILES[0])?, file(FILES[1])?],
+            last: Mutex::new(Last {
+                serial: found.serial,
+                life: found.life,
+                life_begins: found.life_begins,
+                begins: [found.redo, found.begin],
+            }),
+        })
+    }
+
+    fn write(&self, checkpoint: &Checkpoint) -> Result<()> {
+        let bytes = checkpoint.to_bytes();
+        let first = checkpoint.serial as usize % 2;
+        for file in [&self.files[first], &self.files[1 - first]] {
+            file.write_at(0, &bytes)?;
+            if !planted::is(Planted::CheckpointUnsynced) {
+                file.sync()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A new life begins at the end of the log: nothing is appended before this returns.
+    pub(crate) fn renew(&self, mut found: Checkpoint, end: Lsn) -> Result<u32> {
+        let mut last = self.last.lock();
+        if planted::is(Planted::LifeNotRenewed) {
+            return Ok(last.life);
+        }
+        found.serial += 1;
+        found.life = found
+            .life
+            .checked_add(1)
+            .ok_or_else(|| Error::damaged(FILES[0], 72, "the environment was opened too often"))?;
+        found.life_begins = end;
+        self.write(&found)?;
+        last.serial = found.serial;
+        (last.life, last.life_begins) = (found.life, found.life_begins);
+        Ok(found.life)
+    }
+
+    /// Takes a checkpoint. Pages that were changed before the one before last are
+    /// written out first; all, if `everything`.
+    pub(crate) fn take(&self, engine: &Engine, everything: bool) -> Result<()> {
+        let mut last = self.last.lock();
+        engine.log.check()?;
+        let until = match everything {
+            true => u64::MAX,
+            false => last.begins[1].0,
+        };
+        engine.pool.write_before(until)?;
+        let begin = engine.log.end();
+        let redo = match planted::is(Planted::CheckpointTooNew) {
+            true => begin,
+            false => Lsn(engine.pool.oldest_change().min(begin.0)),
+        };
+        let mut active = engine.snapshots();
+        if planted::is(Planted::ActiveForgotten) {
+            active.clear();
+        }
+        let next = engine.next_number();
+        let firsts = active.iter().map(|active| active.first);
+        let keep = firsts.min().unwrap_or(redo).min(redo);
+        let mut captured = engine.pool.capture();
+        let mut taken = Vec::new();
+        let checkpoint = engine
+            .pool
+            .write_map(&mut captured, &mut taken)
+            .map(|()| Checkpoint {
+                page_bytes: engine.pool.page_bytes as u32,
+                segment_bytes: engine.log.shape.segment as u32,
+                unit: engine.log.shape.unit as u32,
+                serial: last.serial + 1,
+                begin,
+                redo,
+                keep,
+                life_begins: last.life_begins,
+                life: last.life,
+                pages: captured.pages as u32,
+                blocks: captured.blocks.clone(),
+                active,
+                next,
+            });
+        let checkpoint = match checkpoint {
+            Ok(checkpoint) => checkpoint,
+            Err(error) => {
+                // Pages can be written elsewhere later.
+                engine.pool.checkpoint_failed(&captured, &taken);
+                return Err(error);
+            }
+        };
+        let result = self.commit(engine, &checkpoint);
+        if let Err(error) = result {
+            // What is on the medium is unknown now.
+            engine.log.poison(&error);
+            engine.pool.checkpoint_failed(&captured, &[]);
+            return Err(error);
+        }
+        last.serial = checkpoint.serial;
+        last.begins = [last.begins[1], begin];
+        engine.pool.checkpoint_completed(captured);
+        let kept = match planted::is(Planted::LogRecycledEarly) {
+            true => begin,
+            false => keep,
+        };
+        engine.log.recycle(kept);
+        Ok(())
+    }
+
+    fn commit(&self, engine: &Engine, checkpoint: &Checkpoint) -> Result<()> {
+        if !planted::is(Planted::CheckpointBeforeLog) {
+            let end = engine.log.end();
+            engine.log.flush(Lsn(end.0 - 1))?;
+        }
+        if !planted::is(Planted::CheckpointBeforePages) {
+            engine.pool.sync()?;
+        }
+        self.write(checkpoint)
+    }
+}

@@ -1,0 +1,233 @@
+//! Log, buffer, locks and active transactions together: what a change is made with.
+//!
+//! Invariants:
+//! - A change is appended to the log under the latches of all its pages, and applied
+//!   and marked under the same.
+//! - What a transaction appends, its state included, is appended under its own mutex:
+//!   a checkpoint that looks at it sees all that lies before the checkpoint's beginning.
+
+mod active;
+
+pub(crate) use active::{Active, Snapshot, State};
+
+use crate::buffer::{Pool, WritePage};
+use crate::change::Change;
+use crate::error::{Error, Result};
+use crate::log::format::{COMPENSATION, RecordHeader};
+use crate::log::{Draft, Log, Lsn};
+use foldhash::HashMap;
+use std::sync::Arc;
+use varve_device::sync::Mutex;
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use varve_locks::LockTable;
+
+/// What a lock is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum LockKey {
+    Database,
+    Table(u32),
+    /// A table, and a hash of the key.
+    Record(u32, u64),
+}
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub log: Log,
+    pub pool: Pool,
+    pub locks: LockTable<LockKey>,
+    active: Mutex<HashMap<u64, Arc<Active>>>,
+    next: AtomicU64,
+    /// The last commit record whose transaction may have released its locks.
+    released: AtomicU64,
+}
+
+/// Who makes changes: a transaction, forward or undoing; or nobody, for structure.
+#[derive(Debug)]
+pub(crate) struct Author {
+    pub active: Option<Arc<Active>>,
+    /// While undoing: what is undone next.
+    pub undo_next: Option<Lsn>,
+    draft: Draft,
+}
+
+impl Author {
+    pub(crate) fn nobody() -> Self {
+        Author {
+            active: None,
+            undo_next: None,
+            draft: Draft::new(),
+        }
+    }
+}
+
+impl Engine {
+    pub(crate) fn new(log: Log, pool: Pool, locks: LockTable<LockKey>) -> Self {
+        Engine {
+            log,
+            pool,
+            locks,
+            active: Mutex::default(),
+            next: AtomicU64::new(1),
+            released: AtomicU64::new(0),
+        }
+    }
+
+    /// A transaction with this commit record is about to release its locks.
+    pub(crate) fn releases(&self, commit: Lsn) {
+        self.released.fetch_max(commit.0, SeqCst);
+    }
+
+    /// Whoever has read a page last changed at `lsn` has seen nothing of commits behind
+    /// this: what others have not committed they have locked.
+    pub(crate) fn visible(&self, lsn: u64) -> Lsn {
+        Lsn(lsn.min(self.released.load(SeqCst)))
+    }
+
+    /// Appends a change of an author's: of the transaction's, to be undone with it.
+    pub(crate) fn log(&self, author: &mut Author, table: u32, change: &Change<'_>) -> Result<Lsn> {
+        let Some(active) = author.active.clone() else {
+            return self.log_structure(author, table, change);
+        };
+        let body = author.draft.clear();
+        let mut flags = 0;
+        if let Some(next) = author.undo_next {
+            body.extend_from_slice(&next.0.to_le_bytes());
+            flags = COMPENSATION;
+        }
+        let kind = change.encode(body);
+        let mut chain = active.chain.lock();
+        author.draft.seal(RecordHeader {
+            crc: 0.into(),
+            length: 0.into(),
+            transaction: active.number.into(),
+            previous: chain.last.0.into(),
+            table: table.into(),
+            kind,
+            flags,
+            reserved: 0.into(),
+        });
+        let lsn = self.log.append(&author.draft)?;
+        if chain.first == Lsn::NONE {
+            chain.first = lsn;
+        }
+        chain.last = lsn;
+        if flags == 0 && Change::is_undone(kind) {
+            let undo = self.undo_bytes(change, author.draft.len());
+            chain.promised += undo;
+            self.log.promise(undo);
+        }
+        match change {
+            Change::Chains { chains } => chain.chains.extend(crate::change::chains(chains)),
+            Change::Commit { chains } => {
+                chain.chains.extend(crate::change::chains(chains));
+                chain.state = match chain.chains.is_empty() {
+                    true => State::Ended,
+                    false => State::Committed,
+                };
+            }
+            Change::Free { chain: freed, .. } => chain.chains.retain(|other| other != freed),
+            Change::End => chain.state = State::Ended,
+            _ => {}
+        }
+        Ok(lsn)
+    }
+
+    /// What undoing it will append at most, in all but rare cases: taking back what made
+    /// a record smaller may have to split a page.
+    fn undo_bytes(&self, change: &Change<'_>, bytes: usize) -> u64 {
+        let split = match change {
+            Change::Delete { .. } | Change::Replace { .. } => self.pool.page_bytes,
+            _ => 0,
+        };
+        (bytes + split + 64) as u64
+    }
+
+    /// Appends a change that nobody undoes.
+    pub(crate) fn log_structure(
+        &self,
+        author: &mut Author,
+        table: u32,
+        change: &Change<'_>,
+    ) -> Result<Lsn> {
+        let kind = change.encode(author.draft.clear());
+        author.draft.seal(RecordHeader {
+            crc: 0.into(),
+            length: 0.into(),
+            transaction: 0.into(),
+            previous: 0.into(),
+            table: table.into(),
+            kind,
+            flags: 0,
+            reserved: 0.into(),
+        });
+        self.log.append(&author.draft)
+    }
+
+    /// Makes a change that has been logged on its pages, whose latches are held.
+    pub(crate) fn apply(
+        &self,
+        change: &Change<'_>,
+        lsn: Lsn,
+        pages: &mut [&mut WritePage<'_>],
+    ) -> Result<()> {
+        for page in pages {
+            let number = page.number();
+            if change.apply(number, &mut page.edit()).is_err() {
+                let what = format!("page {number} does not take the change at LSN {}", lsn.0);
+                let error = Error::damaged("pages", 0, what);
+                self.log.poison(&error);
+                return Err(error);
+            }
+            page.mark(lsn);
+        }
+        Ok(())
+    }
+
+    /// A transaction that is about to write.
+    pub(crate) fn enter(&self) -> Arc<Active> {
+        let number = self.next.fetch_add(1, Relaxed);
+        let active = Arc::new(Active::new(number));
+        self.active.lock().insert(number, active.clone());
+        self.log.active.fetch_add(1, Relaxed);
+        active
+    }
+
+    /// One that a restart has found.
+    pub(crate) fn resume(&self, snapshot: &Snapshot) -> Arc<Active> {
+        let active = Arc::new(Active::resumed(snapshot));
+        self.active.lock().insert(snapshot.number, active.clone());
+        self.log.active.fetch_add(1, Relaxed);
+        active
+    }
+
+    /// It has ended: nothing of it is undone any more.
+    pub(crate) fn leave(&self, active: &Active) {
+        self.active.lock().remove(&active.number);
+        self.log.active.fetch_sub(1, Relaxed);
+        let promised = std::mem::take(&mut active.chain.lock().promised);
+        self.log.release(promised);
+    }
+
+    /// Transactions numbered from here on are new.
+    pub(crate) fn number_from(&self, next: u64) {
+        self.next.store(next.max(1), Relaxed);
+    }
+
+    pub(crate) fn next_number(&self) -> u64 {
+        self.next.load(Relaxed)
+    }
+
+    /// All that have not ended, each as it is at one moment.
+    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
+        let all: Vec<Arc<Active>> = self.active.lock().values().cloned().collect();
+        let mut snapshots: Vec<Snapshot> =
+            all.iter().filter_map(|active| active.snapshot()).collect();
+        snapshots.sort_by_key(|snapshot| snapshot.number);
+        snapshots
+    }
+
+    /// How many have written something and not ended.
+    pub(crate) fn active_count(&self) -> usize {
+        self.active.lock().len()
+    }
+}

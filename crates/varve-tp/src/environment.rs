@@ -1,0 +1,397 @@
+//! An environment: a log, pages, and the tables in them.
+
+use crate::buffer::Pool;
+use crate::catalog::{self, CATALOG, Entry};
+use crate::checkpoint::{self, Checkpoint, Checkpoints};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::log::{Log, LogShape, Lsn};
+use crate::options::{Durability, Options};
+use crate::recovery::{self, RecoveryReport};
+use crate::storage::{HostStorage, Named, Storage};
+use crate::transaction::{TableId, Transaction};
+use foldhash::HashMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::HostClock;
+use varve_device::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use varve_device::sync::{Condvar, Mutex, RwLock, thread};
+use varve_locks::{LockTable, Mode};
+
+/// A transactional record store.
+///
+/// Clones are the same environment. When the last of them is dropped, what was committed
+/// is in the log; [`close`](Self::close) also leaves nothing to do for the next opening.
+#[derive(Clone, Debug)]
+pub struct Environment(Arc<Opened>);
+
+#[derive(Debug)]
+struct Opened {
+    shared: Arc<Shared>,
+    worker: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// What the background thread has, too.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub engine: Engine,
+    checkpoints: Checkpoints,
+    pub options: Options,
+    /// Tables that are committed.
+    tables: RwLock<HashMap<String, Entry>>,
+    next_table: AtomicU32,
+    /// The next number of each table of records.
+    numbers: Mutex<HashMap<u32, Arc<AtomicU64>>>,
+    /// Where the log ended at the last checkpoint.
+    checkpointed: AtomicU64,
+    report: RecoveryReport,
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+/// What an environment has done since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Bytes written to the log, padding included.
+    pub log_bytes: u64,
+    /// Times that the log was synced.
+    pub log_syncs: u64,
+    /// Pages read.
+    pub page_reads: u64,
+    /// Pages written, those of the map included.
+    pub page_writes: u64,
+    /// Bytes in a page.
+    pub page_bytes: u64,
+    /// Frames that hold changes which are in the log only.
+    pub dirty_frames: usize,
+    /// Frames.
+    pub frames: usize,
+    /// Pages with a slot.
+    pub pages: usize,
+    /// Slots in use, by checkpoints too.
+    pub slots: usize,
+    /// Transactions that have written something and not ended.
+    pub active: usize,
+    /// Waits for locks that ended in a deadlock.
+    pub deadlocks: u64,
+}
+
+impl Options {
+    /// Opens an environment in a directory of the host.
+    ///
+    /// # Errors
+    /// What the host says, [`Error::InUse`], [`Error::Damaged`],
+    /// [`Error::Incompatible`], and [`Error::Option`].
+    pub fn open(&self, directory: impl AsRef<Path>) -> Result<Environment> {
+        let storage = HostStorage::new(directory.as_ref());
+        let storage = storage.map_err(|source| Error::Io {
+            file: directory.as_ref().display().to_string(),
+            operation: "open",
+            offset: 0,
+            source,
+        })?;
+        self.open_storage(Arc::new(storage))
+    }
+
+    /// Opens an environment in any storage.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_storage(&self, storage: Arc<dyn Storage>) -> Result<Environment> {
+        Environment::open(self.clone(), storage)
+    }
+}
+
+const TICK: Duration = Duration::from_millis(20);
+
+impl Environment {
+    pub(crate) fn open(options: Options, storage: Arc<dyn Storage>) -> Result<Self> {
+        options.check()?;
+        storage.lock().map_err(|source| match source.kind() {
+            io::ErrorKind::WouldBlock => Error::InUse,
+            _ => Error::Io {
+                file: "lock".into(),
+                operation: "lock",
+                offset: 0,
+                source,
+            },
+        })?;
+        let found = match checkpoint::newest(&*storage)? {
+            Some(found) => found,
+            None if options.create => create(&options, &storage)?,
+            None => {
+                return Err(Error::Incompatible {
+                    file: "check-0".into(),
+                    what: "there is no environment here".into(),
+                });
+            }
+        };
+        let engine = engine(&options, &storage, &found)?;
+        let map = engine.pool.read_map(&found.blocks, found.pages as usize)?;
+        engine.pool.adopt(map, found.blocks.clone())?;
+        let checkpoints = Checkpoints::open(&storage, &found)?;
+        let report = recovery::restart(&engine, &checkpoints, found)?;
+        let tables: HashMap<String, Entry> = catalog::entries(&engine)?.into_iter().collect();
+        let last = tables.values().map(|entry| entry.id.table).max();
+        let shared = Arc::new(Shared {
+            checkpointed: AtomicU64::new(engine.log.end().0),
+            engine,
+            checkpoints,
+            next_table: AtomicU32::new(last.unwrap_or(0) + 1),
+            tables: RwLock::new(tables),
+            numbers: Mutex::default(),
+            report,
+            stop: Mutex::new(false),
+            wake: Condvar::new(),
+            options,
+        });
+        let worker = shared.options.background.then(|| {
+            let shared = shared.clone();
+            thread::spawn(move || shared.work())
+        });
+        Ok(Environment(Arc::new(Opened {
+            shared,
+            worker: Mutex::new(worker),
+        })))
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.0.shared
+    }
+
+    /// What the restart at opening has done.
+    pub fn recovery(&self) -> RecoveryReport {
+        self.0.shared.report
+    }
+
+    /// Takes a checkpoint: the next restart begins here.
+    ///
+    /// # Errors
+    /// What the storage says. If a sync fails, the environment is poisoned.
+    pub fn checkpoint(&self) -> Result<()> {
+        self.0.shared.checkpoint(true)
+    }
+
+    /// Does what is due in the background: for environments without a thread of their own.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn maintain(&self) -> Result<()> {
+        self.0.shared.maintain()
+    }
+
+    /// Makes everything committed durable, whatever its commit waited for.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] and what the storage says.
+    pub fn sync(&self) -> Result<()> {
+        let log = &self.0.shared.engine.log;
+        log.flush(Lsn(log.end().0 - 1))
+    }
+
+    /// Takes a last checkpoint. What others do with clones of it afterwards is in the log.
+    ///
+    /// # Errors
+    /// As [`checkpoint`](Self::checkpoint).
+    pub fn close(self) -> Result<()> {
+        self.0.stop();
+        self.checkpoint()
+    }
+
+    /// What it has done.
+    pub fn statistics(&self) -> Statistics {
+        let engine = &self.0.shared.engine;
+        let (log_bytes, log_syncs) = engine.log.counts();
+        let (pages, slots) = engine.pool.slots_used();
+        Statistics {
+            log_bytes,
+            log_syncs,
+            page_reads: engine.pool.reads.load(Relaxed),
+            page_writes: engine.pool.writes.load(Relaxed),
+            page_bytes: engine.pool.page_bytes as u64,
+            dirty_frames: engine.pool.dirty(),
+            frames: engine.pool.frames(),
+            pages,
+            slots,
+            active: engine.active_count(),
+            deadlocks: engine.locks.statistics().deadlocks,
+        }
+    }
+
+    /// Names of all tables.
+    pub fn tables(&self) -> Vec<String> {
+        let tables = self.0.shared.tables.read();
+        let mut names: Vec<String> = tables.keys().cloned().collect();
+        names.sort();
+        names
+    }
+}
+
+impl Opened {
+    fn stop(&self) {
+        *self.shared.stop.lock() = true;
+        self.shared.wake.notify_all();
+        if let Some(worker) = self.worker.lock().take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.stop();
+        let log = &self.shared.engine.log;
+        if log.check().is_ok() && log.durable() < log.end() {
+            let _ = log.flush(Lsn(log.end().0 - 1));
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn transaction(&self, reads: bool) -> Transaction<'_> {
+        let durable = reads && self.options.durability == Durability::Durable;
+        Transaction::begin(&self.engine, self.options.lock_timeout, durable)
+    }
+
+    pub(crate) fn checkpoint(&self, everything: bool) -> Result<()> {
+        self.checkpoints.take(&self.engine, everything)?;
+        self.checkpointed.store(self.engine.log.end().0, Relaxed);
+        Ok(())
+    }
+
+    fn maintain(&self) -> Result<()> {
+        let since = self.engine.log.end().0 - self.checkpointed.load(Relaxed);
+        if since >= self.options.checkpoint {
+            self.checkpoint(false)?;
+        }
+        self.engine.log.prepare_spare()?;
+        self.engine.pool.write_cold()
+    }
+
+    fn work(&self) {
+        let mut stop = self.stop.lock();
+        while !*stop {
+            self.wake.wait_for(&mut stop, TICK);
+            if *stop || self.engine.log.check().is_err() {
+                return;
+            }
+            drop(stop);
+            if let Err(error) = self.maintain() {
+                tracing::warn!("background work: {error}");
+            }
+            stop = self.stop.lock();
+        }
+    }
+
+    /// A committed table.
+    pub(crate) fn table(&self, name: &str) -> Option<Entry> {
+        self.tables.read().get(name).cloned()
+    }
+
+    /// A table, out of the catalog, locked by a transaction; made if `types` are given.
+    pub(crate) fn find_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+        types: Option<&str>,
+    ) -> Result<Entry> {
+        let mode = if types.is_some() {
+            Mode::Write
+        } else {
+            Mode::Read
+        };
+        transaction.lock_name(name, mode)?;
+        let found = transaction.get(CATALOG, name.as_bytes(), mode)?;
+        match (found, types) {
+            (Some(bytes), _) => Entry::parse(&bytes),
+            (None, None) => Err(Error::NoTable(name.to_owned())),
+            (None, Some(types)) => {
+                crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+                let number = self.next_table.fetch_add(1, Relaxed);
+                let entry = Entry {
+                    id: transaction.make_tree(number)?,
+                    types: types.to_owned(),
+                };
+                transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
+                Ok(entry)
+            }
+        }
+    }
+
+    /// Tables that a transaction has found or made are there for all.
+    pub(crate) fn committed(&self, made: Vec<(String, Entry)>) {
+        if !made.is_empty() {
+            self.tables.write().extend(made);
+        }
+    }
+
+    /// Counts the numbers of a table of records; `next` tells where to begin.
+    pub(crate) fn numbers(
+        &self,
+        id: TableId,
+        next: impl FnOnce() -> Result<u64>,
+    ) -> Result<Arc<AtomicU64>> {
+        if let Some(counter) = self.numbers.lock().get(&id.table) {
+            return Ok(counter.clone());
+        }
+        let counter = Arc::new(AtomicU64::new(next()?));
+        Ok(self
+            .numbers
+            .lock()
+            .entry(id.table)
+            .or_insert(counter)
+            .clone())
+    }
+}
+
+fn engine(options: &Options, storage: &Arc<dyn Storage>, found: &Checkpoint) -> Result<Engine> {
+    let shape = LogShape {
+        segment: found.segment_bytes.into(),
+        unit: found.unit.into(),
+        max_segments: (options.log / u64::from(found.segment_bytes)).max(4) as usize,
+        max_record: u64::from(found.page_bytes) * 2 + 1024,
+        batch: (256 << 10).min(found.segment_bytes as usize / 4),
+    };
+    let log = Log::open(storage.clone(), shape, options.group)?;
+    let file = Named::open(&**storage, "pages", true)?;
+    let frames = (options.memory / found.page_bytes as usize).max(16);
+    let pool = Pool::new(file, found.page_bytes as usize, frames);
+    let locks = LockTable::new(Arc::new(HostClock::default()));
+    Ok(Engine::new(log, pool, locks))
+}
+
+/// Makes an environment: its first two pages and a checkpoint of them. It is there when
+/// the checkpoint has its name.
+fn create(options: &Options, storage: &Arc<dyn Storage>) -> Result<Checkpoint> {
+    let start = Lsn(options.segment.into());
+    let mut first = Checkpoint {
+        page_bytes: options.page,
+        segment_bytes: options.segment,
+        unit: options.unit,
+        serial: 2,
+        begin: start,
+        redo: start,
+        keep: start,
+        life_begins: start,
+        life: 1,
+        pages: 0,
+        blocks: Vec::new(),
+        active: Vec::new(),
+        next: 1,
+    };
+    let engine = engine(options, storage, &first)?;
+    engine.pool.adopt(Vec::new(), Vec::new())?;
+    engine.log.begin(start, 1);
+    recovery::first_pages(&engine)?;
+    engine.pool.write_before(u64::MAX)?;
+    let mut captured = engine.pool.capture();
+    engine.pool.write_map(&mut captured, &mut Vec::new())?;
+    engine.pool.sync()?;
+    first.pages = captured.pages as u32;
+    first.blocks = captured.blocks.clone();
+    checkpoint::create(&**storage, &first)?;
+    Ok(first)
+}

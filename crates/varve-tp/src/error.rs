@@ -1,0 +1,139 @@
+//! What can go wrong, and where.
+
+use std::io;
+use varve_locks::LockError;
+
+/// The result of every operation.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// A failed operation: what happened, where, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The storage refused a request.
+    #[error("{file}: {operation} at byte {offset} failed: {source}")]
+    Io {
+        /// The file's name.
+        file: String,
+        /// What was attempted.
+        operation: &'static str,
+        /// Where in the file.
+        offset: u64,
+        /// The storage's reason.
+        #[source]
+        source: io::Error,
+    },
+    /// Bytes on the medium are not what was written. Restore from a backup.
+    #[error("{file}: damaged at byte {offset}: {what}")]
+    Damaged {
+        /// The file's name.
+        file: String,
+        /// Where in the file; of the log its LSN.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// A write, sync or abort has failed, so what is on the medium is unknown.
+    /// Everything acknowledged is safe: open the environment again.
+    #[error("the environment has failed before and must be opened again: {0}")]
+    Poisoned(String),
+    /// The log has reached its limit, as a transaction has been open for long, or
+    /// there is no room for more of it. Nothing was changed; abort the transaction.
+    #[error("the log is full: {needed} bytes more are needed")]
+    LogFull {
+        /// Bytes that do not fit.
+        needed: u64,
+    },
+    /// Every frame of the buffer is in use. Give the environment more memory.
+    #[error("all {frames} frames of the buffer are pinned")]
+    BufferFull {
+        /// Frames there are.
+        frames: usize,
+    },
+    /// The transaction was chosen to give way in a deadlock. Abort it, try again.
+    #[error("deadlock: this transaction has to give way; abort it and try again")]
+    Deadlock,
+    /// A lock was not granted in the time allowed. Abort the transaction.
+    #[error("a lock was not granted in the time allowed")]
+    LockTimeout,
+    /// The transaction has ended, or failed to roll back.
+    #[error("the transaction has ended")]
+    Ended,
+    /// A key of more bytes than a page allows.
+    #[error("a key of {bytes} bytes; {limit} are allowed with this page size")]
+    KeyTooLong {
+        /// Bytes of the key.
+        bytes: usize,
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// A value of more than 1 GiB.
+    #[error("a value of {bytes} bytes; 1 GiB is allowed")]
+    ValueTooLong {
+        /// Bytes of the value.
+        bytes: usize,
+    },
+    /// There is no table of that name.
+    #[error("no table is called {0:?}")]
+    NoTable(String),
+    /// There is no record of that number.
+    #[error("there is no record {0}")]
+    NoRecord(u64),
+    /// The table was made with other types.
+    #[error("table {table:?} holds {found}, not {wanted}")]
+    WrongType {
+        /// The table's name.
+        table: String,
+        /// Its types.
+        found: String,
+        /// Those asked for.
+        wanted: String,
+    },
+    /// The environment was made by another version, or its files are not one.
+    #[error("{file}: {what}")]
+    Incompatible {
+        /// The file's name.
+        file: String,
+        /// What does not fit.
+        what: String,
+    },
+    /// Another process has the environment open.
+    #[error("another process has the environment open")]
+    InUse,
+    /// An option makes no sense.
+    #[error("option {option}: {what}")]
+    Option {
+        /// Its name.
+        option: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Keys of a bulk load must grow, and its table must be empty.
+    #[error("bulk load: {0}")]
+    BulkLoad(&'static str),
+}
+
+impl Error {
+    /// True if the transaction should be aborted and tried again.
+    pub fn is_conflict(&self) -> bool {
+        matches!(self, Error::Deadlock | Error::LockTimeout)
+    }
+
+    pub(crate) fn damaged(file: &str, offset: u64, what: impl Into<String>) -> Self {
+        Error::Damaged {
+            file: file.to_owned(),
+            offset,
+            what: what.into(),
+        }
+    }
+}
+
+impl From<LockError> for Error {
+    fn from(error: LockError) -> Self {
+        match error {
+            LockError::Deadlock => Error::Deadlock,
+            LockError::Timeout => Error::LockTimeout,
+            LockError::Cancelled => Error::Ended,
+        }
+    }
+}

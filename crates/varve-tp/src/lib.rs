@@ -1,0 +1,49 @@
+//! Transactions in user space: an embedded, transactional record store over ordinary
+//! files.
+//!
+//! The user-level transaction system of Seltzer's thesis (§5.1) as a library: tables of
+//! typed keys and values, changed by transactions that are atomic, serializable and
+//! durable. `docs/tp.md` has the formats and the reasons.
+
+#![forbid(unsafe_code)]
+
+mod buffer;
+mod catalog;
+mod change;
+mod checkpoint;
+mod codec;
+mod engine;
+mod environment;
+mod error;
+#[doc(hidden)]
+pub mod fuzzing;
+mod log;
+mod options;
+mod page;
+#[doc(hidden)]
+pub mod planted;
+mod recovery;
+pub mod storage;
+mod table;
+mod transaction;
+mod tree;
+mod verify;
+
+pub use codec::{FixedKey, Key, Value};
+pub use environment::{Environment, Statistics};
+pub use error::{Error, Result};
+pub use log::GroupCommit;
+pub use options::{Durability, Options};
+pub use recovery::RecoveryReport;
+pub use table::{
+    Range, ReadTable, ReadTransaction, Records, RecordsDefinition, Row, Savepoint, Table,
+    TableDefinition, WriteTransaction,
+};
+pub use verify::Verified;
+
+/// CRC-32C of these bytes, begun with a seed.
+#[inline]
+fn checksum(seed: u32, bytes: &[u8]) -> u32 {
+    let crc = varve_device::crc32c(bytes);
+    crc ^ seed.wrapping_mul(0x9e37_79b1)
+}

@@ -1,0 +1,141 @@
+//! Appending records, and room for them.
+
+use super::format::{BATCH_MAGIC, BatchHeader, RECORD_HEADER, RecordHeader};
+use super::{Batch, HEADER, Log, Lsn, State};
+use crate::error::{Error, Result};
+use std::sync::Arc;
+use varve_device::sync::MutexGuard;
+use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
+use zerocopy::IntoBytes;
+
+/// Batches that may wait to be written before appending waits, too.
+const MOST_SEALED: usize = 16;
+
+/// A record in the making: room for its header, then its body.
+#[derive(Debug)]
+pub(crate) struct Draft(Vec<u8>);
+
+impl Draft {
+    pub(crate) fn new() -> Self {
+        Draft(vec![0; RECORD_HEADER])
+    }
+
+    /// Empty again.
+    pub(crate) fn clear(&mut self) -> &mut Vec<u8> {
+        self.0.truncate(RECORD_HEADER);
+        &mut self.0
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Fills in the header, checksum included.
+    pub(crate) fn seal(&mut self, mut header: RecordHeader) {
+        header.length = (self.0.len() as u32).into();
+        self.0[..RECORD_HEADER].copy_from_slice(header.as_bytes());
+        let crc = crate::checksum(0, &self.0[4..]);
+        self.0[..4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+impl Log {
+    /// Appends a record. It is durable once [`flush`](Log::flush) says so.
+    pub(crate) fn append(&self, draft: &Draft) -> Result<Lsn> {
+        let bytes = draft.len() as u64;
+        assert!(bytes <= self.shape.max_record, "a record of {bytes} bytes");
+        let mut state = self.state.lock();
+        while state.busy && state.sealed.len() > MOST_SEALED {
+            self.changed.wait(&mut state);
+        }
+        if let Some(why) = &state.poison {
+            return Err(Error::Poisoned(why.clone()));
+        }
+        let length = (state.open.len().max(HEADER)) as u64 + bytes;
+        let fits = self.shape.batch_fits(state.open_at, length);
+        if !state.open.is_empty() && (!fits || length as usize > self.shape.batch) {
+            self.seal(&mut state);
+        }
+        if state.open.is_empty() {
+            self.open_batch(&mut state, HEADER as u64 + bytes)?;
+        }
+        let lsn = state.open_at + state.open.len() as u64;
+        state.open.extend_from_slice(&draft.0);
+        state.end = state.open_at + state.open.len() as u64;
+        self.end.store(state.end, SeqCst);
+        if state.sealed.len() > 4 && !state.busy {
+            // Nobody waits for these: whoever makes it too many writes them.
+            self.write_out(&mut state, false)?;
+        }
+        Ok(Lsn(lsn))
+    }
+
+    fn open_batch(&self, state: &mut State, bytes: u64) -> Result<()> {
+        let mut at = state.previous_end;
+        if !self.shape.batch_fits(at, bytes) {
+            at = self.shape.next_segment(at);
+        }
+        if let Err(error) = self.segments.provide(self.shape.segment_of(at)) {
+            state.poison = Some(error.to_string());
+            let _ = self.poisoned.set(error.to_string());
+            return Err(error);
+        }
+        state.open_at = at;
+        state.open = state.spare.pop().unwrap_or_default();
+        state.open.resize(HEADER, 0);
+        Ok(())
+    }
+
+    /// Closes the open batch.
+    pub(super) fn seal(&self, state: &mut MutexGuard<'_, State>) {
+        if state.open.is_empty() {
+            return;
+        }
+        let mut bytes = std::mem::take(&mut state.open);
+        let header = BatchHeader {
+            magic: BATCH_MAGIC,
+            header_crc: 0.into(),
+            records_crc: crate::checksum(0, &bytes[HEADER..]).into(),
+            length: (bytes.len() as u32).into(),
+            lsn: state.open_at.into(),
+            previous_end: state.previous_end.into(),
+            durable: state.durable.into(),
+            life: state.life.into(),
+            reserved: 0.into(),
+        };
+        bytes[..HEADER].copy_from_slice(header.sealed().as_bytes());
+        bytes.resize(self.shape.padded(bytes.len() as u64) as usize, 0);
+        let at = state.open_at;
+        state.previous_end = at + bytes.len() as u64;
+        state.end = state.previous_end;
+        self.end.store(state.end, SeqCst);
+        state.sealed.push_back(Arc::new(Batch { at, bytes }));
+    }
+
+    /// Asks for room for `bytes` of records, besides what undoing all active
+    /// transactions takes. Makes segments where they are missing and allowed.
+    pub(crate) fn admit(&self, bytes: u64) -> Result<()> {
+        self.check()?;
+        let waste = self.shape.max_record + self.shape.unit;
+        let needed = || {
+            let wanted = bytes + self.promised.load(Relaxed) + 2 * waste;
+            let segments = wanted / (self.shape.segment - waste) + 1;
+            self.end().0 + wanted + segments * waste
+        };
+        while needed() > self.segments.room_until() {
+            self.segments
+                .add(needed().saturating_sub(self.segments.room_until()))?;
+        }
+        Ok(())
+    }
+
+    /// Undoing will take so many bytes more.
+    pub(crate) fn promise(&self, bytes: u64) {
+        self.promised.fetch_add(bytes, Relaxed);
+    }
+
+    /// What was promised for a transaction is no longer.
+    pub(crate) fn release(&self, bytes: u64) {
+        self.promised.fetch_sub(bytes, Relaxed);
+    }
+}

@@ -1,0 +1,163 @@
+//! Writing batches, and making them durable: group commit.
+//!
+//! Whoever wants a record durable and finds nobody at it closes the open batch, writes
+//! what is closed, and syncs. Whoever arrives meanwhile waits, and one of them does the
+//! same for all of them. With thresholds, the leader waits for company first.
+
+use super::{Batch, Log, Lsn, State};
+use crate::error::{Error, Result};
+use crate::planted::{self, Planted};
+use std::sync::Arc;
+use std::time::Duration;
+use varve_device::sync::MutexGuard;
+use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
+
+/// When the group of a commit is closed.
+///
+/// The default is zero everywhere: whoever finds nobody writing writes at once, and
+/// whoever arrives meanwhile goes with the next. Otherwise the thesis's thresholds
+/// (§5.1.4.1) hold a group back, but never longer than `patience`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GroupCommit {
+    /// With fewer active transactions than this nobody waits for others.
+    pub group: usize,
+    /// Percentage of active transactions that are to wait for their commit.
+    pub waiting_percent: usize,
+    /// Bytes of log after which nobody waits any more; 0: any number.
+    pub log_bytes: usize,
+    /// How long a group is held back at most.
+    pub patience: Duration,
+}
+
+impl GroupCommit {
+    fn is_ready(&self, active: usize, waiting: usize, bytes: usize) -> bool {
+        active < self.group
+            || waiting * 100 >= active * self.waiting_percent
+            || (self.log_bytes > 0 && bytes >= self.log_bytes)
+    }
+}
+
+impl Log {
+    /// Returns when everything up to the record at `lsn`, it included, is durable.
+    pub(crate) fn flush(&self, lsn: Lsn) -> Result<()> {
+        if self.durable() > lsn {
+            return Ok(());
+        }
+        let mut state = self.state.lock();
+        state.waiting += 1;
+        let result = self.flush_locked(&mut state, lsn);
+        state.waiting -= 1;
+        result
+    }
+
+    fn flush_locked(&self, state: &mut MutexGuard<'_, State>, lsn: Lsn) -> Result<()> {
+        let mut waited = false;
+        loop {
+            if let Some(why) = &state.poison {
+                return Err(Error::Poisoned(why.clone()));
+            }
+            if state.durable > lsn.0 {
+                return Ok(());
+            }
+            let ready = || {
+                let active = self.active.load(Relaxed);
+                self.group.is_ready(active, state.waiting, state.open.len())
+            };
+            if state.busy {
+                self.changed.wait(state);
+            } else if self.group.group > 0 && !waited && !ready() {
+                self.changed.wait_for(state, self.group.patience);
+                waited = true;
+            } else {
+                self.seal(state);
+                self.write_out(state, true)?;
+            }
+        }
+    }
+
+    /// Writes all that is closed; nobody else is at it. The mutex is free meanwhile.
+    pub(super) fn write_out(&self, state: &mut MutexGuard<'_, State>, sync: bool) -> Result<()> {
+        state.busy = true;
+        let batches: Vec<Arc<Batch>> = state.sealed.iter().cloned().collect();
+        let end = state.previous_end;
+        let written = MutexGuard::unlocked(state, || {
+            self.write(&batches)?;
+            if sync && !planted::is(Planted::CommitBeforeSync) {
+                self.segments.sync()?;
+                self.syncs.fetch_add(1, Relaxed);
+            }
+            Ok(())
+        });
+        state.busy = false;
+        if let Err(error) = written {
+            self.poison_state(state, &error);
+            return Err(error);
+        }
+        drop(batches);
+        let sealed: Vec<_> = {
+            let done = state.sealed.iter().take_while(|batch| batch.at < end);
+            let done = done.count();
+            state.sealed.drain(..done).collect()
+        };
+        for batch in sealed {
+            if let Ok(mut batch) = Arc::try_unwrap(batch)
+                && state.spare.len() < 8
+            {
+                batch.bytes.clear();
+                state.spare.push(batch.bytes);
+            }
+        }
+        if sync {
+            state.durable = end;
+            self.durable.store(end, SeqCst);
+        }
+        self.changed.notify_all();
+        Ok(())
+    }
+
+    /// Batches that lie behind each other in a segment go in one write.
+    fn write(&self, batches: &[Arc<Batch>]) -> Result<()> {
+        let mut rest = batches;
+        while let [first, others @ ..] = rest {
+            let mut end = first.at + first.bytes.len() as u64;
+            let joins = |batch: &&Arc<Batch>| {
+                let joins = batch.at == end && self.shape.offset(end) != 0;
+                end += if joins { batch.bytes.len() as u64 } else { 0 };
+                joins
+            };
+            let count = others.iter().take_while(joins).count();
+            let (now, later) = rest.split_at(1 + count);
+            match now {
+                [one] => self.segments.write(one.at, &one.bytes)?,
+                many => {
+                    let all = many.iter().flat_map(|batch| batch.bytes.iter().copied());
+                    self.segments.write(first.at, &all.collect::<Vec<u8>>())?;
+                }
+            }
+            let bytes: usize = now.iter().map(|batch| batch.bytes.len()).sum();
+            self.bytes.fetch_add(bytes as u64, Relaxed);
+            rest = later;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_is_ready_when_a_threshold_of_the_thesis_says_so() {
+        let group = GroupCommit {
+            group: 4,
+            waiting_percent: 50,
+            log_bytes: 8192,
+            patience: Duration::from_millis(1),
+        };
+        assert!(group.is_ready(3, 1, 0), "too few to wait for");
+        assert!(!group.is_ready(4, 1, 0));
+        assert!(group.is_ready(4, 2, 0), "half of them wait");
+        assert!(group.is_ready(4, 1, 8192), "enough log");
+        assert!(GroupCommit::default().is_ready(0, 1, 0));
+    }
+}

@@ -1,0 +1,227 @@
+//! The log manager: records in a stream of bytes, durable in their order.
+//!
+//! Invariants:
+//! - A record's LSN is its position in the stream; records are appended under one
+//!   mutex, so LSNs grow in the order of the changes that they describe.
+//! - A batch is written once, into units of its own, and never across a segment's end.
+//! - `durable` moves only when the sync of everything before it has returned.
+//! - After a failed write or sync nothing is appended any more.
+//!
+//! Source: Seltzer 1992, §5.1.4.1 (records, group commit and its thresholds); DeWitt
+//! and others 1984 (group commit).
+
+mod append;
+mod flush;
+pub mod format;
+mod read;
+mod scan;
+mod segments;
+
+pub(crate) use append::Draft;
+pub use flush::GroupCommit;
+pub(crate) use read::Record;
+
+use crate::error::{Error, Result};
+use crate::storage::Storage;
+use format::BATCH_HEADER;
+use segments::Segments;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::OnceLock;
+use varve_device::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+use varve_device::sync::{Condvar, Mutex, MutexGuard};
+
+/// A position in the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Lsn(pub u64);
+
+impl Lsn {
+    /// No record.
+    pub const NONE: Lsn = Lsn(0);
+}
+
+/// How a log is laid out, and how much of it there may be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LogShape {
+    /// Bytes in a segment; a multiple of `unit`.
+    pub segment: u64,
+    /// Bytes that are written whole: 512 or 4,096.
+    pub unit: u64,
+    /// Segments there may be.
+    pub max_segments: usize,
+    /// Longest record that will be appended.
+    pub max_record: u64,
+    /// Bytes of records after which a batch is closed.
+    pub batch: usize,
+}
+
+impl LogShape {
+    pub(crate) fn segment_of(&self, at: u64) -> u64 {
+        at / self.segment
+    }
+
+    pub(crate) fn offset(&self, at: u64) -> u64 {
+        at % self.segment
+    }
+
+    /// Where the segment behind the one that holds `at` begins; `at` itself if it
+    /// begins one.
+    pub(crate) fn next_segment(&self, at: u64) -> u64 {
+        at.div_ceil(self.segment) * self.segment
+    }
+
+    pub(crate) fn padded(&self, bytes: u64) -> u64 {
+        bytes.div_ceil(self.unit) * self.unit
+    }
+
+    /// True if a batch of so many bytes, padding left out, may begin at `at`. The
+    /// writer asks before it opens a batch, and the reader before it looks for one.
+    pub(crate) fn batch_fits(&self, at: u64, bytes: u64) -> bool {
+        self.offset(at) + self.padded(bytes) <= self.segment
+    }
+}
+
+/// A batch that is closed and not yet written.
+#[derive(Debug)]
+struct Batch {
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The open batch, with room for its header; empty if there is none.
+    open: Vec<u8>,
+    open_at: u64,
+    sealed: VecDeque<Arc<Batch>>,
+    /// Where the last batch ended, or the open one begins.
+    end: u64,
+    /// Where the last closed batch ended.
+    previous_end: u64,
+    durable: u64,
+    /// Somebody writes.
+    busy: bool,
+    /// Transactions that wait for their commit.
+    waiting: usize,
+    /// Why nothing is appended any more.
+    poison: Option<String>,
+    spare: Vec<Vec<u8>>,
+    life: u32,
+}
+
+/// The log.
+#[derive(Debug)]
+pub(crate) struct Log {
+    pub shape: LogShape,
+    segments: Segments,
+    state: Mutex<State>,
+    changed: Condvar,
+    durable: AtomicU64,
+    end: AtomicU64,
+    /// Bytes that undoing all active transactions will take.
+    promised: AtomicU64,
+    /// Transactions that have written something.
+    pub active: AtomicUsize,
+    group: GroupCommit,
+    bytes: AtomicU64,
+    syncs: AtomicU64,
+    poisoned: OnceLock<String>,
+}
+
+impl Log {
+    /// A log that goes on at `at`, in the life given.
+    pub(crate) fn open(
+        storage: Arc<dyn Storage>,
+        shape: LogShape,
+        group: GroupCommit,
+    ) -> Result<Self> {
+        Ok(Log {
+            segments: Segments::open(storage, shape)?,
+            shape,
+            state: Mutex::new(State {
+                open: Vec::new(),
+                open_at: 0,
+                sealed: VecDeque::new(),
+                end: 0,
+                previous_end: 0,
+                durable: 0,
+                busy: false,
+                waiting: 0,
+                poison: None,
+                spare: Vec::new(),
+                life: 0,
+            }),
+            changed: Condvar::new(),
+            durable: AtomicU64::new(0),
+            end: AtomicU64::new(0),
+            promised: AtomicU64::new(0),
+            active: AtomicUsize::new(0),
+            group,
+            bytes: AtomicU64::new(0),
+            syncs: AtomicU64::new(0),
+            poisoned: OnceLock::new(),
+        })
+    }
+
+    /// From now on records are appended at `at`, where the last valid batch ended.
+    pub(crate) fn begin(&self, at: Lsn, life: u32) {
+        let mut state = self.state.lock();
+        assert!(state.open.is_empty() && state.sealed.is_empty());
+        (state.end, state.previous_end, state.durable) = (at.0, at.0, at.0);
+        state.life = life;
+        self.durable.store(at.0, SeqCst);
+        self.end.store(at.0, SeqCst);
+        self.segments.begin(self.shape.segment_of(at.0));
+    }
+
+    /// Behind the last record.
+    pub(crate) fn end(&self) -> Lsn {
+        Lsn(self.end.load(SeqCst))
+    }
+
+    /// Everything before this is durable.
+    #[inline]
+    pub(crate) fn durable(&self) -> Lsn {
+        Lsn(self.durable.load(SeqCst))
+    }
+
+    /// Bytes written and syncs made since the log was opened.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.bytes.load(Relaxed), self.syncs.load(Relaxed))
+    }
+
+    /// Segments that hold nothing before `keep` are free to be written over.
+    pub(crate) fn recycle(&self, keep: Lsn) {
+        self.segments.recycle(self.shape.segment_of(keep.0));
+    }
+
+    /// Makes sure that the next segment need not be made by one who waits for it.
+    pub(crate) fn prepare_spare(&self) -> Result<()> {
+        self.segments.prepare_spare()
+    }
+
+    /// Nothing is acknowledged any more.
+    pub(crate) fn poison(&self, why: &Error) {
+        self.poison_state(&mut self.state.lock(), why);
+    }
+
+    fn poison_state(&self, state: &mut MutexGuard<'_, State>, why: &Error) {
+        if state.poison.is_none() {
+            tracing::error!("the environment is poisoned: {why}");
+            state.poison = Some(why.to_string());
+            let _ = self.poisoned.set(why.to_string());
+        }
+        self.changed.notify_all();
+    }
+
+    /// An error if the environment is poisoned.
+    #[inline]
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.poisoned.get() {
+            None => Ok(()),
+            Some(why) => Err(Error::Poisoned(why.clone())),
+        }
+    }
+}
+
+const HEADER: usize = BATCH_HEADER as usize;

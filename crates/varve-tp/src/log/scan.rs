@@ -1,0 +1,139 @@
+//! Reading the log forward after a crash, to its end.
+//!
+//! A batch counts if it lies where it says, follows the one before it, and has the
+//! right checksums; behind the place where this life began it has to be of this life,
+//! too. The first that does not is the end, unless a later one of this life knew that
+//! the log was durable beyond that place: then it is damage.
+
+use super::format::{BATCH_HEADER, BatchHeader};
+use super::{Log, Lsn, Record};
+use crate::error::{Error, Result};
+use crate::planted::{self, Planted};
+
+/// A scan of the log.
+pub(crate) struct Scan<'a> {
+    log: &'a Log,
+    /// Where the next batch is looked for.
+    at: u64,
+    life: u32,
+    life_begins: u64,
+    /// The first batch need not follow another.
+    first: bool,
+}
+
+/// Where the log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ScanEnd(pub Lsn);
+
+impl Log {
+    /// Reads from the batch at `from` on, with what the checkpoint says of lives.
+    pub(crate) fn scan(&self, from: Lsn, life: u32, life_begins: Lsn) -> Scan<'_> {
+        Scan {
+            log: self,
+            at: from.0,
+            life,
+            life_begins: life_begins.0,
+            first: true,
+        }
+    }
+}
+
+impl Scan<'_> {
+    /// Hands over each record, in order, and answers where the log ends. Those before
+    /// `skip` are left out.
+    pub(crate) fn run(
+        mut self,
+        skip: Lsn,
+        mut each: impl FnMut(Record) -> Result<()>,
+    ) -> Result<ScanEnd> {
+        while let Some((at, bytes)) = self.next()? {
+            let mut offset = BATCH_HEADER as usize;
+            while offset < bytes.len() {
+                let lsn = Lsn(at + offset as u64);
+                let Some((record, length)) = Record::parse(lsn, &bytes[offset..]) else {
+                    let what = "a batch with right checksums holds no record here";
+                    return Err(Error::damaged("wal", lsn.0, what));
+                };
+                offset += length;
+                if lsn >= skip {
+                    each(record)?;
+                }
+            }
+        }
+        Ok(ScanEnd(Lsn(self.at)))
+    }
+
+    /// The next batch: its LSN, and its bytes without padding.
+    fn next(&mut self) -> Result<Option<(u64, Vec<u8>)>> {
+        let place = self.at;
+        let next_segment = self.log.shape.next_segment(place);
+        for at in [place, next_segment] {
+            if at != place && self.first {
+                continue;
+            }
+            if let Some(bytes) = self.batch(at)? {
+                self.first = false;
+                self.at = at + self.log.shape.padded(bytes.len() as u64);
+                return Ok(Some((at, bytes)));
+            }
+        }
+        if place < self.life_begins {
+            let what = "a batch is damaged that was read before";
+            return Err(Error::damaged("wal", place, what));
+        }
+        self.look_beyond(place)?;
+        Ok(None)
+    }
+
+    fn batch(&self, at: u64) -> Result<Option<Vec<u8>>> {
+        let shape = &self.log.shape;
+        let mut start = [0; BATCH_HEADER as usize];
+        if !shape.batch_fits(at, BATCH_HEADER) || !self.log.segments.read(at, &mut start)? {
+            return Ok(None);
+        }
+        let Some(header) = BatchHeader::parse(&start, at) else {
+            return Ok(None);
+        };
+        let length = u64::from(header.length.get());
+        let follows = self.first || header.previous_end.get() == self.at;
+        let life = header.life.get();
+        let lives = life == self.life || (at < self.life_begins && life < self.life);
+        if !follows || !lives || !shape.batch_fits(at, length) {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; length as usize];
+        self.log.segments.read(at, &mut bytes)?;
+        let crc = crate::checksum(0, &bytes[BATCH_HEADER as usize..]);
+        let right = crc == header.records_crc.get() || planted::is(Planted::BatchUnchecked);
+        Ok(right.then_some(bytes))
+    }
+
+    /// Looks through the rest of this segment and the next for a batch which knew that
+    /// the log is durable beyond `end`.
+    fn look_beyond(&self, end: u64) -> Result<()> {
+        let shape = &self.log.shape;
+        let here = shape.segment_of(end);
+        for segment in [here, here + 1] {
+            let mut all = vec![0; shape.segment as usize];
+            if !self.log.segments.read(segment * shape.segment, &mut all)? {
+                continue;
+            }
+            let units = all.chunks_exact(shape.unit as usize).enumerate();
+            for (number, unit) in units {
+                let at = segment * shape.segment + number as u64 * shape.unit;
+                let Some(header) = BatchHeader::parse(unit, at) else {
+                    continue;
+                };
+                let later = at >= end && header.life.get() == self.life;
+                if later && header.durable.get() > end {
+                    let what = format!(
+                        "the log ends here, but was durable up to {}",
+                        header.durable
+                    );
+                    return Err(Error::damaged("wal", end, what));
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! How an environment is made and opened.
+
+use crate::error::{Error, Result};
+use crate::log::GroupCommit;
+use std::time::Duration;
+
+/// What a commit waits for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// It returns when it survives a crash.
+    #[default]
+    Durable,
+    /// It returns at once. A crash loses the last transactions: a suffix of their order,
+    /// each whole.
+    Buffered,
+}
+
+/// How an environment is made and opened.
+///
+/// ```no_run
+/// use varve_tp::Options;
+///
+/// let environment = Options::new().memory(64 << 20).open("bank")?;
+/// # Ok::<(), varve_tp::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub(crate) create: bool,
+    pub(crate) page: u32,
+    pub(crate) memory: usize,
+    pub(crate) segment: u32,
+    pub(crate) log: u64,
+    pub(crate) unit: u32,
+    pub(crate) checkpoint: u64,
+    pub(crate) durability: Durability,
+    pub(crate) group: GroupCommit,
+    pub(crate) lock_timeout: Option<Duration>,
+    pub(crate) background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            create: true,
+            page: 4096,
+            memory: 64 << 20,
+            segment: 16 << 20,
+            log: 1 << 30,
+            unit: 512,
+            checkpoint: 64 << 20,
+            durability: Durability::Durable,
+            group: GroupCommit::default(),
+            lock_timeout: None,
+            background: true,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether an environment is made where there is none. Default: yes.
+    pub fn create(&mut self, create: bool) -> &mut Self {
+        self.create = create;
+        self
+    }
+
+    /// Bytes in a page of a new environment: a power of two from 4,096 to 32,768. Keys
+    /// have an eighth of it at most. Default: 4,096.
+    pub fn page(&mut self, bytes: u32) -> &mut Self {
+        self.page = bytes;
+        self
+    }
+
+    /// Bytes of memory for pages. Default: 64 MiB.
+    pub fn memory(&mut self, bytes: usize) -> &mut Self {
+        self.memory = bytes;
+        self
+    }
+
+    /// Bytes in a segment of a new environment's log: a multiple of 4,096, at least
+    /// sixteen pages. Default: 16 MiB.
+    pub fn segment(&mut self, bytes: u32) -> &mut Self {
+        self.segment = bytes;
+        self
+    }
+
+    /// Bytes that the log may take. A transaction and those that began after it have to
+    /// fit. Default: 1 GiB.
+    pub fn log(&mut self, bytes: u64) -> &mut Self {
+        self.log = bytes;
+        self
+    }
+
+    /// Bytes of a new environment's log that the medium writes whole: 512 or 4,096.
+    /// Default: 512.
+    pub fn log_unit(&mut self, bytes: u32) -> &mut Self {
+        self.unit = bytes;
+        self
+    }
+
+    /// Bytes of log after which a checkpoint is taken. A restart reads two to three times
+    /// as much. Default: 64 MiB.
+    pub fn checkpoint_after(&mut self, bytes: u64) -> &mut Self {
+        self.checkpoint = bytes;
+        self
+    }
+
+    /// What a commit waits for, where it does not say. Default: until it is durable.
+    pub fn durability(&mut self, durability: Durability) -> &mut Self {
+        self.durability = durability;
+        self
+    }
+
+    /// When a group of commits is written. Default: at once.
+    pub fn group_commit(&mut self, group: GroupCommit) -> &mut Self {
+        self.group = group;
+        self
+    }
+
+    /// How long a lock is waited for. Default: for ever; deadlocks are found.
+    pub fn lock_timeout(&mut self, timeout: Option<Duration>) -> &mut Self {
+        self.lock_timeout = timeout;
+        self
+    }
+
+    /// Whether a thread writes pages and takes checkpoints. Without it somebody calls
+    /// [`Environment::maintain`](crate::Environment::maintain). Default: yes.
+    pub fn background(&mut self, background: bool) -> &mut Self {
+        self.background = background;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<()> {
+        let wrong = |option, what: &str| {
+            Err(Error::Option {
+                option,
+                what: what.to_owned(),
+            })
+        };
+        if !self.page.is_power_of_two() || !(4096..=32768).contains(&self.page) {
+            return wrong("page", "a power of two from 4096 to 32768");
+        }
+        if !self.segment.is_multiple_of(4096) || self.segment < 16 * self.page {
+            return wrong("segment", "a multiple of 4096, at least sixteen pages");
+        }
+        if !matches!(self.unit, 512 | 4096) {
+            return wrong("log_unit", "512 or 4096");
+        }
+        if self.log / u64::from(self.segment) < 4 {
+            return wrong("log", "at least four segments");
+        }
+        if self.memory / (self.page as usize) < 16 {
+            return wrong("memory", "at least sixteen pages");
+        }
+        if self.memory / (self.page as usize) > 1 << 30 {
+            return wrong("memory", "fewer than 2^30 pages");
+        }
+        Ok(())
+    }
+}

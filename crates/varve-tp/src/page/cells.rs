@@ -1,0 +1,135 @@
+//! Reading the cells of leaves and inner pages.
+
+use super::{PAGE_HEADER, Page};
+
+/// The highest bit of a value's length: an overflow descriptor.
+pub(crate) const OVERFLOW: u32 = 1 << 31;
+/// Bytes before the key of a leaf's cell.
+pub(super) const LEAF_CELL: usize = 6;
+/// Bytes before the key of an inner page's cell.
+pub(super) const INNER_CELL: usize = 6;
+
+/// A value as a leaf holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cell<'a> {
+    /// The bytes say where the value is.
+    pub overflow: bool,
+    pub bytes: &'a [u8],
+}
+
+impl<'a> Cell<'a> {
+    pub(crate) fn length_field(self) -> u32 {
+        self.bytes.len() as u32 | if self.overflow { OVERFLOW } else { 0 }
+    }
+}
+
+/// Where a key is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    At(usize),
+    /// Not there; this is where it would be put.
+    Missing(usize),
+}
+
+impl<'a> Page<'a> {
+    #[inline]
+    pub(super) fn slot(self, at: usize) -> usize {
+        let at = PAGE_HEADER + 2 * at;
+        usize::from(u16::from_le_bytes([self.0[at], self.0[at + 1]]))
+    }
+
+    #[inline]
+    fn u32_at(self, at: usize) -> u32 {
+        u32::from_le_bytes(self.0[at..at + 4].try_into().expect("4 bytes"))
+    }
+
+    #[inline]
+    fn key_length(self, cell: usize) -> usize {
+        usize::from(u16::from_le_bytes([self.0[cell], self.0[cell + 1]]))
+    }
+
+    /// The key at a position, in leaves and inner pages alike.
+    #[inline]
+    pub(crate) fn key(self, at: usize) -> &'a [u8] {
+        let cell = self.slot(at);
+        let length = self.key_length(cell);
+        &self.0[cell + LEAF_CELL..][..length]
+    }
+
+    /// Where the value of a leaf's cell begins, and its length field.
+    fn value_at(self, at: usize) -> (usize, u32) {
+        let cell = self.slot(at);
+        let length = self.u32_at(cell + 2);
+        (cell + LEAF_CELL + self.key_length(cell), length)
+    }
+
+    #[inline]
+    pub(crate) fn value(self, at: usize) -> Cell<'a> {
+        let (start, length) = self.value_at(at);
+        Cell {
+            overflow: length & OVERFLOW != 0,
+            bytes: &self.0[start..][..(length & !OVERFLOW) as usize],
+        }
+    }
+
+    pub(super) fn value_start(self, at: usize) -> usize {
+        self.value_at(at).0
+    }
+
+    #[inline]
+    pub(crate) fn child(self, at: usize) -> u32 {
+        self.u32_at(self.slot(at) + 2)
+    }
+
+    /// Bytes of the cell at a position.
+    pub(crate) fn cell_bytes(self, at: usize) -> &'a [u8] {
+        let cell = self.slot(at);
+        let mut length = LEAF_CELL + self.key_length(cell);
+        if self.header().level == 0 {
+            length += (self.u32_at(cell + 2) & !OVERFLOW) as usize;
+        }
+        &self.0[cell..cell + length]
+    }
+
+    /// Where a key is, by halving.
+    #[inline]
+    pub(crate) fn search(self, key: &[u8]) -> Found {
+        let (mut low, mut high) = (0, self.count());
+        while low < high {
+            let middle = (low + high) / 2;
+            match self.key(middle).cmp(key) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Equal => return Found::At(middle),
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        Found::Missing(low)
+    }
+
+    /// The entry of an inner page that a key belongs to.
+    #[inline]
+    pub(crate) fn entry_for(self, key: &[u8]) -> usize {
+        match self.search(key) {
+            Found::At(at) => at,
+            Found::Missing(at) => at.saturating_sub(1),
+        }
+    }
+
+    /// Bytes that cells, their offsets and fences take.
+    pub(crate) fn used(self) -> usize {
+        let header = self.header();
+        let cells = self.0.len() - usize::from(header.cells.get());
+        cells - usize::from(header.garbage.get()) + 2 * self.count()
+    }
+
+    /// Bytes there are for them.
+    pub(crate) fn room(self) -> usize {
+        self.0.len() - PAGE_HEADER
+    }
+
+    /// True if a cell with so many bytes of key and value fits, once the page is packed.
+    #[inline]
+    pub(crate) fn fits(self, key: usize, value: usize) -> bool {
+        self.used() + LEAF_CELL + key + value + 2 <= self.room()
+    }
+}

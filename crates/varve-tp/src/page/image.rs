@@ -1,0 +1,84 @@
+//! A page in a record of the log, without its gap; and pages of large values.
+
+use super::{PAGE_HEADER, Page, PageMut, check, kind};
+
+/// A packed page: what lies before its gap, and what behind.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Image<'a> {
+    pub front: &'a [u8],
+    pub back: &'a [u8],
+}
+
+impl<'a> Image<'a> {
+    /// Of a page that has been packed.
+    pub(crate) fn of(page: &'a [u8]) -> Self {
+        let header = Page(page).header();
+        let front = PAGE_HEADER + 2 * usize::from(header.count.get());
+        Image {
+            front: &page[..front],
+            back: &page[usize::from(header.cells.get())..],
+        }
+    }
+
+    /// Makes a page of it that keeps its own number. False if it is none.
+    #[must_use]
+    pub(crate) fn restore(self, to: &mut [u8]) -> bool {
+        let number = Page(to).header().number;
+        let lsn = Page(to).header().lsn;
+        let fits =
+            self.front.len() >= PAGE_HEADER && self.front.len() + self.back.len() <= to.len();
+        if !fits {
+            return false;
+        }
+        let back = to.len() - self.back.len();
+        to.fill(0);
+        to[..self.front.len()].copy_from_slice(self.front);
+        to[back..].copy_from_slice(self.back);
+        let mut page = PageMut(to);
+        (page.header().number, page.header().lsn) = (number, lsn);
+        usize::from(page.page().header().cells.get()) == back && check(page.0).is_ok()
+    }
+}
+
+/// Bytes of a value that a page of a chain holds.
+pub(crate) fn overflow_room(page_bytes: usize) -> usize {
+    page_bytes - PAGE_HEADER
+}
+
+impl<'a> Page<'a> {
+    /// Bytes that a page of a chain holds; they share the fields of the low fence.
+    pub(crate) fn overflow_length(self) -> usize {
+        let header = self.header();
+        usize::from(header.low.get()) | usize::from(header.low_length.get()) << 16
+    }
+
+    pub(crate) fn overflow_bytes(self) -> &'a [u8] {
+        &self.0[PAGE_HEADER..][..self.overflow_length()]
+    }
+}
+
+impl PageMut<'_> {
+    /// A page of a chain.
+    #[must_use]
+    pub(crate) fn format_overflow(&mut self, bytes: &[u8], next: u32) -> bool {
+        if bytes.len() > overflow_room(self.0.len()) {
+            return false;
+        }
+        self.format(0, 0);
+        let header = self.header();
+        header.kind = kind::OVERFLOW;
+        header.cells = 0.into();
+        header.right = next.into();
+        header.low = (bytes.len() as u16).into();
+        self.0[PAGE_HEADER..][..bytes.len()].copy_from_slice(bytes);
+        true
+    }
+
+    /// A page of the free list, and what comes behind it.
+    pub(crate) fn format_free(&mut self, next: u32) {
+        self.format(0, 0);
+        let header = self.header();
+        header.kind = kind::FREE;
+        header.right = next.into();
+    }
+}

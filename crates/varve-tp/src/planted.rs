@@ -1,0 +1,78 @@
+//! Mistakes that can be planted, so that the crash explorer can show that it
+//! catches them.
+//!
+//! Only the feature `planted` compiles them in; without it [`is`] is the constant
+//! `false`. A mistake lives on the thread that is inside `with`.
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// The write-ahead rule: a checkpoint does not flush the log first.
+    CheckpointBeforeLog,
+    /// A commit is acknowledged before its batch is synced.
+    CommitBeforeSync,
+    /// Restart leaves out the undo of unfinished transactions.
+    UndoSkipped,
+    /// Redo passes over splits.
+    SplitLost,
+    /// `redo` of a checkpoint is its beginning, whatever pages lack.
+    CheckpointTooNew,
+    /// A checkpoint is written before its pages are synced.
+    CheckpointBeforePages,
+    /// Pages are written over their slots: torn pages.
+    PageInPlace,
+    /// Slots of the last checkpoint are free at once.
+    SlotReusedEarly,
+    /// Segments of the log are recycled although undo needs them.
+    LogRecycledEarly,
+    /// The records' checksum of a batch is not compared.
+    BatchUnchecked,
+    /// A restart goes on in the life before.
+    LifeNotRenewed,
+    /// Compensation records do not say what is undone next.
+    UndoRepeated,
+    /// Redo does not compare a page's LSN.
+    RedoTwice,
+    /// The checkpoint does not list active transactions.
+    ActiveForgotten,
+    /// A checkpoint is not synced before what it does not need is given back.
+    CheckpointUnsynced,
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static NOW: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// True if this mistake is to be made here.
+    pub fn is(planted: Planted) -> bool {
+        NOW.get() == Some(planted)
+    }
+
+    /// Makes a mistake while `what` runs.
+    pub fn with<T>(planted: Planted, what: impl FnOnce() -> T) -> T {
+        struct Back;
+        impl Drop for Back {
+            fn drop(&mut self) {
+                NOW.set(None);
+            }
+        }
+        NOW.set(Some(planted));
+        let _back = Back;
+        what()
+    }
+}
+
+#[cfg(feature = "planted")]
+pub use switch::{is, with};
+
+/// True if this mistake is to be made here: never.
+#[cfg(not(feature = "planted"))]
+#[inline(always)]
+pub fn is(_: Planted) -> bool {
+    false
+}

@@ -1,0 +1,188 @@
+//! Restart: analysis, redo, undo, and a checkpoint.
+//!
+//! Nothing is written before the end of the log is known. Then a new life begins, by a
+//! checkpoint that says so; compensation records are the first thing appended in it. A
+//! crash at any place begins here again.
+//!
+//! Source: Mohan and others 1992 (ARIES); `docs/tp.md`, "Restart".
+
+use crate::change::{Change, chains, kinds};
+use crate::checkpoint::{Checkpoint, Checkpoints};
+use crate::engine::{Author, Engine, Snapshot};
+use crate::error::{Error, Result};
+use crate::log::{Lsn, Record};
+use crate::page::{CATALOG_ROOT, META_PAGE};
+use crate::planted::{self, Planted};
+use crate::transaction::{finish_commit, rollback};
+use std::collections::BTreeMap;
+
+/// What a restart has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryReport {
+    /// Records read behind the checkpoint.
+    pub records: u64,
+    /// Records that pages lacked.
+    pub redone: u64,
+    /// Transactions that were undone.
+    pub undone: u64,
+    /// Committed ones whose pages were still to be freed.
+    pub finished: u64,
+    /// Bytes of log from the first one read to its end.
+    pub log_bytes: u64,
+}
+
+/// Brings the pages to the state of the log's end, all unfinished transactions undone.
+pub(crate) fn restart(
+    engine: &Engine,
+    checkpoints: &Checkpoints,
+    found: Checkpoint,
+) -> Result<RecoveryReport> {
+    let mut report = RecoveryReport::default();
+    let (actives, next, end) = analyse(engine, &found, &mut report)?;
+    let life = checkpoints.renew(found.clone(), end)?;
+    engine.log.begin(end, life);
+    engine.number_from(next);
+    redo(engine, &found, &mut report)?;
+    let roots = crate::catalog::roots(engine)?;
+    // The last one first, as their records lie in the log.
+    let mut actives: Vec<Snapshot> = actives.into_values().collect();
+    actives.sort_by_key(|active| std::cmp::Reverse(active.last));
+    let all: Vec<_> = actives
+        .iter()
+        .map(|snapshot| engine.resume(snapshot))
+        .collect();
+    for (snapshot, active) in actives.iter().zip(all) {
+        let mut author = Author::nobody();
+        author.active = Some(active.clone());
+        if snapshot.committed {
+            finish_commit(engine, &mut author)?;
+            report.finished += 1;
+            continue;
+        }
+        if !planted::is(Planted::UndoSkipped) {
+            rollback(engine, &mut author, Lsn::NONE, |table| {
+                roots.get(&table).copied()
+            })?;
+        }
+        engine.log(&mut author, 0, &Change::End)?;
+        engine.leave(&active);
+        report.undone += 1;
+    }
+    checkpoints.take(engine, true)?;
+    Ok(report)
+}
+
+type Actives = BTreeMap<u64, Snapshot>;
+
+/// Reads the log to its end: who was active, and where it ends.
+fn analyse(
+    engine: &Engine,
+    found: &Checkpoint,
+    report: &mut RecoveryReport,
+) -> Result<(Actives, u64, Lsn)> {
+    let listed = found
+        .active
+        .iter()
+        .map(|active| (active.number, active.clone()));
+    let mut actives: Actives = listed.collect();
+    let mut next = found.next;
+    let from = scan_start(engine, found);
+    let scan = engine.log.scan(from, found.life, found.life_begins);
+    let end = scan.run(found.begin, |record| {
+        report.records += 1;
+        next = next.max(record.transaction.saturating_add(1));
+        note(&mut actives, &record);
+        Ok(())
+    })?;
+    let end = end.0;
+    if end < found.begin {
+        let what = "the log ends before the checkpoint began";
+        return Err(Error::damaged("wal", end.0, what));
+    }
+    report.log_bytes = end.0 - from.0;
+    Ok((actives, next, end))
+}
+
+/// Batches begin where segments do, so that is where reading can begin.
+fn scan_start(engine: &Engine, found: &Checkpoint) -> Lsn {
+    let segment = engine.log.shape.segment;
+    Lsn(found.keep.0 / segment * segment)
+}
+
+fn note(actives: &mut Actives, record: &Record) {
+    let number = record.transaction;
+    if number == 0 {
+        return;
+    }
+    let change = Change::parse(record.kind, &record.body);
+    if let Some(Change::End) = change {
+        actives.remove(&number);
+        return;
+    }
+    let active = actives.entry(number).or_insert_with(|| Snapshot {
+        number,
+        first: record.lsn,
+        last: record.lsn,
+        committed: false,
+        chains: Vec::new(),
+    });
+    active.last = record.lsn;
+    match change {
+        Some(Change::Chains { chains: bytes }) => active.chains.extend(chains(bytes)),
+        Some(Change::Commit { chains: bytes }) => {
+            active.committed = true;
+            active.chains.extend(chains(bytes));
+            if active.chains.is_empty() {
+                actives.remove(&number);
+            }
+        }
+        Some(Change::Free { chain, .. }) => active.chains.retain(|other| *other != chain),
+        _ => {}
+    }
+}
+
+/// Applies each record to those of its pages that lack it.
+fn redo(engine: &Engine, found: &Checkpoint, report: &mut RecoveryReport) -> Result<()> {
+    let scan = engine
+        .log
+        .scan(scan_start(engine, found), found.life, found.life_begins);
+    let end = scan.run(found.redo, |record| {
+        let change = Change::parse(record.kind, &record.body);
+        let damaged = || Error::damaged("wal", record.lsn.0, "a record that says nothing");
+        let change = change.ok_or_else(damaged)?;
+        if record.kind == kinds::SPLIT && planted::is(Planted::SplitLost) {
+            return Ok(());
+        }
+        for number in change.pages() {
+            let mut page = engine.pool.redo(number)?;
+            if page.page().lsn() >= record.lsn.0 && !planted::is(Planted::RedoTwice) {
+                continue;
+            }
+            if change.apply(number, &mut page.edit()).is_err() {
+                let what = format!("page {number} does not take this change");
+                return Err(Error::damaged("wal", record.lsn.0, what));
+            }
+            page.mark(record.lsn);
+            report.redone += 1;
+        }
+        Ok(())
+    })?;
+    let _ = end;
+    Ok(())
+}
+
+/// The first pages of an environment that is being made: the meta page, and an empty
+/// catalog.
+pub(crate) fn first_pages(engine: &Engine) -> Result<()> {
+    let lsn = engine.log.end();
+    let mut meta = engine.pool.make(META_PAGE)?;
+    meta.edit().set_meta(2, 0);
+    meta.mark(lsn);
+    drop(meta);
+    let mut catalog = engine.pool.make(CATALOG_ROOT)?;
+    catalog.edit().format(0, 0);
+    let made = catalog.edit().set_low(&[]);
+    assert!(made, "an empty page");
+    catalog.mark(lsn);
+    Ok(())
+}

@@ -1,0 +1,99 @@
+//! The host's files, in one directory.
+//!
+//! Writes go through the page cache, and a sync is fdatasync: of the ways to write a
+//! small log record (that, O_DSYNC, O_DIRECT with either) none was measurably faster
+//! where it was tried, and this one asks nothing of the file system below.
+
+use super::{Storage, StoredFile};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+/// A directory of the host.
+#[derive(Debug)]
+pub struct HostStorage {
+    directory: PathBuf,
+    lock: OnceLock<File>,
+}
+
+impl HostStorage {
+    /// Files in this directory, which is made if it is missing.
+    ///
+    /// # Errors
+    /// What the host says.
+    pub fn new(directory: impl AsRef<Path>) -> io::Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        Ok(HostStorage {
+            directory: directory.as_ref().to_owned(),
+            lock: OnceLock::new(),
+        })
+    }
+
+    fn sync_names(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+}
+
+impl Storage for HostStorage {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
+        let path = self.directory.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match options.open(&path) {
+            Err(error) if create && error.kind() == io::ErrorKind::NotFound => {
+                let file = options.create(true).open(&path)?;
+                self.sync_names()?;
+                Ok(Arc::new(HostFile(file)))
+            }
+            other => Ok(Arc::new(HostFile(other?))),
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = std::fs::read_dir(&self.directory)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.directory.join(from), self.directory.join(to))?;
+        self.sync_names()
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        let file = options.open(self.directory.join("lock"))?;
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let _ = self.lock.set(file);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct HostFile(File);
+
+impl StoredFile for HostFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}

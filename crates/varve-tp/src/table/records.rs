@@ -1,0 +1,102 @@
+//! Records by number: the formatted files of the thesis.
+//!
+//! A tree by number, filled from its end: its pages become full, and an append finds its
+//! leaf by the hint. Numbers are given once, from 0 on. Those of aborted transactions stay
+//! free, unless they were the last when the environment was closed.
+
+use super::{Handle, Range, ReadTable, Table};
+use crate::codec::Value;
+use crate::error::{Error, Result};
+use crate::transaction::TableId;
+use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The name of a file of records, and their type.
+#[derive(Debug)]
+pub struct RecordsDefinition<'n, V>(&'n str, PhantomData<fn(V)>);
+
+impl<V> Clone for RecordsDefinition<'_, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<V> Copy for RecordsDefinition<'_, V> {}
+
+impl<'n, V> RecordsDefinition<'n, V> {
+    /// The file of this name.
+    pub const fn new(name: &'n str) -> Self {
+        RecordsDefinition(name, PhantomData)
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'n str {
+        self.0
+    }
+}
+
+impl<V: Value> RecordsDefinition<'_, V> {
+    pub(super) fn types(&self) -> String {
+        format!("records of {}", V::type_name())
+    }
+}
+
+/// Records by number. Dereferences to the table of them.
+#[derive(Debug)]
+pub struct Records<'t, 'e, V> {
+    table: Table<'t, 'e, u64, V>,
+    next: Arc<AtomicU64>,
+}
+
+impl<'t, 'e, V> Deref for Records<'t, 'e, V> {
+    type Target = ReadTable<'t, 'e, u64, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.table
+    }
+}
+
+impl<'t, 'e, V: Value> Records<'t, 'e, V> {
+    pub(super) fn open(handle: &'t Handle<'e>, id: TableId) -> Result<Self> {
+        let next = handle.shared.numbers(id, || {
+            // Without a lock: others that have not committed have their numbers, too.
+            let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+            let mut all = Range::<u64, &[u8]>::new(handle, id, bounds);
+            let last = all.next_back().transpose()?;
+            Ok(last.map_or(0, |(last, _)| last + 1))
+        })?;
+        let table = Table::new(handle, id);
+        Ok(Records { table, next })
+    }
+
+    /// Appends a record, and answers its number.
+    ///
+    /// # Errors
+    /// As [`Table::insert`].
+    pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
+        let number = self.next.fetch_add(1, Relaxed);
+        self.table.insert(number, value)?;
+        Ok(number)
+    }
+
+    /// Gives a record that is there another value.
+    ///
+    /// # Errors
+    /// As [`Table::insert`]; [`Error::NoRecord`] if it is not there.
+    pub fn set(&self, number: u64, value: V::Ref<'_>) -> Result<()> {
+        match self.table.get_for_update(number)? {
+            Some(_) => self.table.insert(number, value).map(|_| ()),
+            None => Err(Error::NoRecord(number)),
+        }
+    }
+
+    /// Takes a record away; its number is not given again. True if it was there.
+    ///
+    /// # Errors
+    /// As [`Table::remove`].
+    pub fn remove(&self, number: u64) -> Result<bool> {
+        self.table.remove(number)
+    }
+}

@@ -1,0 +1,219 @@
+//! Tables of typed keys and values.
+
+use super::range::{Bounds, Range};
+use super::{Handle, Row};
+use crate::codec::{Key, Value};
+use crate::error::{Error, Result};
+use crate::transaction::TableId;
+use std::marker::PhantomData;
+use std::ops::{Deref, RangeBounds};
+use varve_locks::Mode;
+
+/// A table's name and types.
+///
+/// ```
+/// use varve_tp::TableDefinition;
+///
+/// const ACCOUNTS: TableDefinition<u32, &[u8]> = TableDefinition::new("accounts");
+/// assert_eq!(ACCOUNTS.name(), "accounts");
+/// ```
+#[derive(Debug)]
+pub struct TableDefinition<'n, K, V>(&'n str, PhantomData<fn(K, V)>);
+
+impl<K, V> Clone for TableDefinition<'_, K, V> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K, V> Copy for TableDefinition<'_, K, V> {}
+
+impl<'n, K, V> TableDefinition<'n, K, V> {
+    /// The table of this name.
+    pub const fn new(name: &'n str) -> Self {
+        TableDefinition(name, PhantomData)
+    }
+
+    /// Its name.
+    pub const fn name(&self) -> &'n str {
+        self.0
+    }
+}
+
+impl<K: Key, V: Value> TableDefinition<'_, K, V> {
+    pub(super) fn types(&self) -> String {
+        format!("{} -> {}", K::type_name(), V::type_name())
+    }
+}
+
+/// A table that is read.
+#[derive(Debug)]
+pub struct ReadTable<'t, 'e, K, V> {
+    handle: &'t Handle<'e>,
+    id: TableId,
+    types: PhantomData<fn(K, V)>,
+}
+
+/// A table that is read and written.
+#[derive(Debug)]
+pub struct Table<'t, 'e, K, V>(ReadTable<'t, 'e, K, V>);
+
+impl<'t, 'e, K, V> Deref for Table<'t, 'e, K, V> {
+    type Target = ReadTable<'t, 'e, K, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32);
+    V::encode(value, &mut bytes);
+    bytes
+}
+
+pub(super) fn decoded<V: Value>(bytes: &[u8]) -> Result<V::Owned> {
+    let wrong = || {
+        let what = format!("{} bytes are no {}", bytes.len(), V::type_name());
+        Error::damaged("pages", 0, what)
+    };
+    V::decode(bytes).ok_or_else(wrong)
+}
+
+impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
+    pub(super) fn new(handle: &'t Handle<'e>, id: TableId) -> Self {
+        ReadTable {
+            handle,
+            id,
+            types: PhantomData,
+        }
+    }
+
+    fn get_in(&self, key: K::Ref<'_>, mode: Mode) -> Result<Option<V::Owned>> {
+        let key = bytes::<K>(key);
+        let mut transaction = self.handle.transaction.borrow_mut();
+        let found = transaction.get(self.id, &key, mode)?;
+        found.map(|bytes| decoded::<V>(&bytes)).transpose()
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`], [`Error::LockTimeout`], and what the storage says.
+    pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        self.get_in(key, Mode::Read)
+    }
+
+    /// All records whose keys lie in a range, from either end. The whole table is locked
+    /// for reading. Records are read a leaf at a time: what the same transaction writes
+    /// meanwhile may be seen or not.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> Result<Range<'t, 'e, K, V>>
+    where
+        K::Ref<'k>: Clone,
+    {
+        let encode = |key: &K::Ref<'k>| bytes::<K>(key.clone());
+        let bounds: Bounds = (
+            range.start_bound().map(encode),
+            range.end_bound().map(encode),
+        );
+        let mut transaction = self.handle.transaction.borrow_mut();
+        transaction.lock_table(self.id.table, Mode::Read)?;
+        Ok(Range::new(self.handle, self.id, bounds))
+    }
+
+    /// All records, by their keys.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    pub fn iter(&self) -> Result<Range<'t, 'e, K, V>> {
+        let mut transaction = self.handle.transaction.borrow_mut();
+        transaction.lock_table(self.id.table, Mode::Read)?;
+        let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
+        Ok(Range::new(self.handle, self.id, bounds))
+    }
+
+    /// The record with the lowest key.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    pub fn first(&self) -> Result<Option<Row<K, V>>> {
+        self.iter()?.next().transpose()
+    }
+
+    /// The record with the highest key.
+    ///
+    /// # Errors
+    /// As [`range`](Self::range).
+    pub fn last(&self) -> Result<Option<Row<K, V>>> {
+        self.iter()?.next_back().transpose()
+    }
+}
+
+impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
+    pub(super) fn new(handle: &'t Handle<'e>, id: TableId) -> Self {
+        Table(ReadTable::new(handle, id))
+    }
+
+    /// The value of a key that is going to be changed: locked for writing at once, as two
+    /// who have read it and both want to write it would be in a deadlock.
+    ///
+    /// # Errors
+    /// As [`get`](ReadTable::get).
+    pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        self.get_in(key, Mode::Write)
+    }
+
+    /// Gives a key a value. True if it had one.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::LogFull`], those of
+    /// [`get`](ReadTable::get), and what the storage says.
+    pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
+        let (key, value) = (bytes::<K>(key), bytes::<V>(value));
+        self.handle
+            .run(|transaction| transaction.put(self.id, &key, &value))
+    }
+
+    /// Takes a key away. True if it was there.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn remove(&self, key: K::Ref<'_>) -> Result<bool> {
+        let key = bytes::<K>(key);
+        self.handle
+            .run(|transaction| transaction.delete(self.id, &key))
+    }
+
+    /// Fills an empty table with records whose keys grow. Its pages become full, while
+    /// those of random inserts are so to two thirds.
+    ///
+    /// # Errors
+    /// [`Error::BulkLoad`], and as [`insert`](Self::insert).
+    pub fn bulk_load<'v>(
+        &self,
+        records: impl IntoIterator<Item = (K::Ref<'v>, V::Ref<'v>)>,
+    ) -> Result<u64> {
+        self.handle
+            .transaction
+            .borrow_mut()
+            .lock_table(self.id.table, Mode::Write)?;
+        if self.iter()?.next().is_some() {
+            return Err(Error::BulkLoad("the table is not empty"));
+        }
+        let (mut last, mut count) = (None, 0);
+        for (key, value) in records {
+            let (key, value) = (bytes::<K>(key), bytes::<V>(value));
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                return Err(Error::BulkLoad("keys do not grow"));
+            }
+            self.handle
+                .run(|transaction| transaction.put(self.id, &key, &value))?;
+            count += 1;
+            last = Some(key);
+        }
+        Ok(count)
+    }
+}

@@ -1,0 +1,64 @@
+//! Undoing a transaction's records backward, and what is left to do of a committed one.
+
+use crate::change::Change;
+use crate::engine::{Author, Engine};
+use crate::error::{Error, Result};
+use crate::log::Lsn;
+use crate::page::CATALOG_ROOT;
+use crate::planted::{self, Planted};
+use crate::tree::{self, Tree};
+
+/// Undoes the records of the author's transaction behind `until`, the last one first.
+/// What a compensation record tells to be undone already is passed over.
+pub(crate) fn rollback(
+    engine: &Engine,
+    author: &mut Author,
+    until: Lsn,
+    root: impl Fn(u32) -> Option<u32>,
+) -> Result<()> {
+    let Some(active) = author.active.clone() else {
+        return Ok(());
+    };
+    let mut at = active.chain.lock().last;
+    while at > until {
+        let record = engine.log.read(at)?;
+        if record.transaction != active.number {
+            let what = "a record of another transaction in the chain of this";
+            return Err(Error::damaged("wal", at.0, what));
+        }
+        if let Some(next) = record.undo_next {
+            at = next;
+            continue;
+        }
+        if Change::is_undone(record.kind) {
+            author.undo_next = Some(match planted::is(Planted::UndoRepeated) {
+                true => at,
+                false => record.previous,
+            });
+            let undone = tree::undo(engine, author, &record, &root);
+            author.undo_next = None;
+            undone?;
+        }
+        at = record.previous;
+    }
+    Ok(())
+}
+
+/// Frees what a committed transaction has replaced, and ends it.
+pub(crate) fn finish_commit(engine: &Engine, author: &mut Author) -> Result<()> {
+    let Some(active) = author.active.clone() else {
+        return Ok(());
+    };
+    let chains = active.chain.lock().chains.clone();
+    let tree = Tree {
+        engine,
+        table: 0,
+        root: CATALOG_ROOT,
+    };
+    for chain in chains {
+        tree.free(author, chain)?;
+    }
+    engine.log(author, 0, &Change::End)?;
+    engine.leave(&active);
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! Finding the page that a key belongs to.
+
+use super::{Hint, MOST_STEPS, Tree};
+use crate::buffer::{ReadPage, WritePage};
+use crate::error::Result;
+use crate::page::Page;
+
+/// Where a search goes on.
+enum Step {
+    Here,
+    Right(u32),
+    Restart,
+}
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wanted<'k> {
+    /// The page that this key belongs to.
+    Key(&'k [u8]),
+    /// The last page with keys below this; without it, the last page.
+    Below(Option<&'k [u8]>),
+}
+
+impl Wanted<'_> {
+    fn step(self, page: Page<'_>) -> Step {
+        let right = page.header().right.get();
+        let (beyond, before) = match self {
+            Wanted::Key(key) => (
+                page.high().is_some_and(|high| key >= high),
+                key < page.low(),
+            ),
+            Wanted::Below(None) => (page.high().is_some(), false),
+            Wanted::Below(Some(key)) => (
+                page.high().is_some_and(|high| key > high),
+                // All keys are below the empty one's successors: the first page stays.
+                key <= page.low() && !page.low().is_empty(),
+            ),
+        };
+        match (before, beyond) {
+            (true, _) => Step::Restart,
+            (_, true) => Step::Right(right),
+            _ => Step::Here,
+        }
+    }
+
+    fn entry(self, page: Page<'_>) -> usize {
+        let last = page.count() - 1;
+        match self {
+            Wanted::Key(key) => page.entry_for(key),
+            Wanted::Below(None) => last,
+            Wanted::Below(Some(key)) => match page.search(key) {
+                crate::page::Found::At(at) | crate::page::Found::Missing(at) => {
+                    at.saturating_sub(1)
+                }
+            },
+        }
+    }
+}
+
+impl<'a> Tree<'a> {
+    /// A leaf for reading.
+    pub(super) fn leaf(&self, wanted: Wanted<'_>, hint: Hint) -> Result<ReadPage<'a>> {
+        if let Some(page) = hint {
+            let leaf = self.engine.pool.read(page)?;
+            let right = self.is_level(leaf.page(), 0);
+            if right && matches!(wanted.step(leaf.page()), Step::Here) {
+                return Ok(leaf);
+            }
+        }
+        self.page_for_reading(wanted, 0)
+    }
+
+    /// The leaf of a key for writing.
+    pub(super) fn leaf_for_writing(&self, key: &[u8], hint: Hint) -> Result<WritePage<'a>> {
+        if let Some(page) = hint {
+            let leaf = self.engine.pool.write(page)?;
+            let right = self.is_level(leaf.page(), 0);
+            if right && matches!(Wanted::Key(key).step(leaf.page()), Step::Here) {
+                return Ok(leaf);
+            }
+        }
+        match self.page_for_writing(key, 0)? {
+            Some(leaf) => Ok(leaf),
+            None => Err(self.damaged(self.root, "a tree without leaves")),
+        }
+    }
+
+    fn is_level(&self, page: Page<'_>, level: u8) -> bool {
+        page.is_of_tree(self.table) && page.header().level == level
+    }
+
+    /// The number of the page at `level` that a descent from the root leads to. `None` if
+    /// the root lies below that level.
+    fn descend(&self, wanted: Wanted<'_>, level: u8) -> Result<Option<u32>> {
+        let (mut number, mut expected) = (self.root, None);
+        for _ in 0..MOST_STEPS {
+            let page = self.engine.pool.read(number)?;
+            let page = page.page();
+            let here = page.header().level;
+            let right = page.is_of_tree(self.table) && expected.is_none_or(|level| level == here);
+            if !right {
+                if number == self.root {
+                    return Err(self.damaged(number, "this is not the root of a tree"));
+                }
+                (number, expected) = (self.root, None);
+                continue;
+            }
+            if here <= level {
+                return Ok((here == level).then_some(number));
+            }
+            match wanted.step(page) {
+                Step::Restart => (number, expected) = (self.root, None),
+                Step::Right(next) => (number, expected) = (next, Some(here)),
+                Step::Here if here == level + 1 => {
+                    return Ok(Some(page.child(wanted.entry(page))));
+                }
+                Step::Here => {
+                    number = page.child(wanted.entry(page));
+                    expected = Some(here - 1);
+                }
+            }
+        }
+        Err(self.damaged(number, "a search does not end"))
+    }
+
+    pub(super) fn page_for_reading(&self, wanted: Wanted<'_>, level: u8) -> Result<ReadPage<'a>> {
+        for _ in 0..MOST_STEPS {
+            let Some(mut number) = self.descend(wanted, level)? else {
+                return Err(self.damaged(self.root, "a tree without leaves"));
+            };
+            loop {
+                let page = self.engine.pool.read(number)?;
+                if !self.is_level(page.page(), level) {
+                    break;
+                }
+                match wanted.step(page.page()) {
+                    Step::Here => return Ok(page),
+                    Step::Right(next) => number = next,
+                    Step::Restart => break,
+                }
+            }
+        }
+        Err(self.damaged(self.root, "a search does not end"))
+    }
+
+    /// The page of a key at a level; `None` if the tree is not so high.
+    pub(super) fn page_for_writing(&self, key: &[u8], level: u8) -> Result<Option<WritePage<'a>>> {
+        for _ in 0..MOST_STEPS {
+            let Some(mut number) = self.descend(Wanted::Key(key), level)? else {
+                return Ok(None);
+            };
+            loop {
+                let page = self.engine.pool.write(number)?;
+                if !self.is_level(page.page(), level) {
+                    break;
+                }
+                match Wanted::Key(key).step(page.page()) {
+                    Step::Here => return Ok(Some(page)),
+                    Step::Right(next) => number = next,
+                    Step::Restart => break,
+                }
+            }
+        }
+        Err(self.damaged(self.root, "a search does not end"))
+    }
+}

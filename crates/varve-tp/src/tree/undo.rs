@@ -1,0 +1,58 @@
+//! Taking a record of the log back: by key, since what it changed may lie in another
+//! page now. What this does is logged as compensation, never to be undone itself.
+
+use super::Tree;
+use crate::change::{Chain, Change};
+use crate::engine::{Author, Engine};
+use crate::error::{Error, Result};
+use crate::log::Record;
+
+/// Undoes one record. `root` tells where a table's tree begins.
+pub(crate) fn undo(
+    engine: &Engine,
+    author: &mut Author,
+    record: &Record,
+    root: impl Fn(u32) -> Option<u32>,
+) -> Result<()> {
+    let damaged = |what: &str| Error::damaged("wal", record.lsn.0, what);
+    let change = Change::parse(record.kind, &record.body);
+    let change = change.ok_or_else(|| damaged("a record that says nothing"))?;
+    let tree = |table: u32| match root(table) {
+        Some(root) => Ok(Tree {
+            engine,
+            table,
+            root,
+        }),
+        None => Err(damaged("a record of a table that does not exist")),
+    };
+    let done = match change {
+        Change::Insert { key, .. } => tree(record.table)?.delete(author, key, None)?.is_some(),
+        Change::Delete { key, old, .. } => {
+            !tree(record.table)?.put(author, key, old, None)?.existed
+        }
+        Change::Patch {
+            key, offset, old, ..
+        } => tree(record.table)?.patch(author, key, offset, old)?,
+        Change::Replace { key, old, .. } => {
+            tree(record.table)?.put(author, key, old, None)?.existed
+        }
+        Change::Overflow { page, .. } | Change::Tree { root: page, .. } => {
+            let any = Tree {
+                engine,
+                table: record.table,
+                root: page,
+            };
+            let chain = Chain {
+                first: page,
+                last: page,
+            };
+            any.free(author, chain)?;
+            true
+        }
+        _ => true,
+    };
+    match done {
+        true => Ok(()),
+        false => Err(damaged("what a record changed is not there to be undone")),
+    }
+}

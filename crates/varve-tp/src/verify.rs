@@ -1,0 +1,162 @@
+//! Looking at everything: every page of every tree, chains, the free list; and that each
+//! page belongs to one of them.
+
+use crate::catalog;
+use crate::engine::Engine;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::page::{CATALOG_ROOT, META_PAGE, kind};
+use crate::tree::Stored;
+use std::collections::BTreeMap;
+
+/// What an environment is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Verified {
+    /// Tables, the catalog among them.
+    pub tables: usize,
+    /// Records, those of the catalog among them.
+    pub records: u64,
+    /// Pages of trees.
+    pub tree_pages: u32,
+    /// Pages of large values.
+    pub overflow_pages: u32,
+    /// Free pages.
+    pub free_pages: u32,
+    /// Pages that belong to nothing: lost until the environment is loaded anew.
+    pub lost_pages: u32,
+}
+
+struct Look<'a> {
+    engine: &'a Engine,
+    /// Whose each page is.
+    owners: BTreeMap<u32, u32>,
+    found: Verified,
+}
+
+impl Environment {
+    /// Reads every page and looks whether they make trees. Nobody may write meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] for the first thing that is wrong.
+    pub fn verify(&self) -> Result<Verified> {
+        let engine = &self.shared().engine;
+        let mut look = Look {
+            engine,
+            owners: BTreeMap::new(),
+            found: Verified::default(),
+        };
+        look.owns(META_PAGE, 0)?;
+        look.tree(0, CATALOG_ROOT)?;
+        for (_, entry) in catalog::entries(engine)? {
+            look.tree(entry.id.table, entry.id.root)?;
+        }
+        let (count, free) = engine.pool.read(META_PAGE)?.page().meta();
+        look.free(free)?;
+        look.found.lost_pages = count - look.owners.len() as u32;
+        Ok(look.found)
+    }
+}
+
+fn wrong(page: u32, what: impl Into<String>) -> Error {
+    Error::damaged("pages", 0, format!("page {page}: {}", what.into()))
+}
+
+impl Look<'_> {
+    fn owns(&mut self, page: u32, owner: u32) -> Result<()> {
+        match self.owners.insert(page, owner) {
+            None => Ok(()),
+            Some(other) => Err(wrong(page, format!("belongs to {other} and to {owner}"))),
+        }
+    }
+
+    fn tree(&mut self, table: u32, root: u32) -> Result<()> {
+        self.found.tables += 1;
+        let mut leftmost = Some(root);
+        while let Some(first) = leftmost.take() {
+            leftmost = self.level(table, first)?;
+        }
+        Ok(())
+    }
+
+    /// Goes along a level by its links, and compares it with the entries above. Answers
+    /// the first page of the next level.
+    fn level(&mut self, table: u32, first: u32) -> Result<Option<u32>> {
+        let (mut number, mut fence) = (first, Vec::new());
+        let (mut below, mut level) = (None, None);
+        loop {
+            self.owns(number, table)?;
+            self.found.tree_pages += 1;
+            let held = self.engine.pool.read(number)?;
+            let page = held.page();
+            crate::page::check(page.0).map_err(|what| wrong(number, what))?;
+            let header = page.header();
+            if !page.is_of_tree(table) || level.is_some_and(|level| level != header.level) {
+                return Err(wrong(number, "is not of this tree and level"));
+            }
+            level = Some(header.level);
+            if page.low() != fence {
+                return Err(wrong(number, "does not begin where its neighbour ends"));
+            }
+            if header.level > 0 {
+                below = below.or(Some(page.child(0)));
+                self.entries(number, &page)?;
+            } else {
+                self.leaf(table, &page)?;
+            }
+            match (page.high(), header.right.get()) {
+                (Some(high), right) if right != 0 => {
+                    fence = high.to_vec();
+                    number = right;
+                }
+                (None, 0) => return Ok(below),
+                _ => return Err(wrong(number, "fence and neighbour disagree")),
+            }
+        }
+    }
+
+    fn entries(&self, number: u32, page: &crate::page::Page<'_>) -> Result<()> {
+        if page.key(0) != page.low() {
+            return Err(wrong(number, "the first entry is not the low fence"));
+        }
+        for at in 0..page.count() {
+            let child = self.engine.pool.read(page.child(at))?;
+            let below = child.page().header().level + 1 == page.header().level;
+            if !below || child.page().low() != page.key(at) {
+                return Err(wrong(number, format!("entry {at} leads to another page")));
+            }
+        }
+        Ok(())
+    }
+
+    fn leaf(&mut self, table: u32, page: &crate::page::Page<'_>) -> Result<()> {
+        self.found.records += page.count() as u64;
+        for at in 0..page.count() {
+            let value = page.value(at);
+            if !value.overflow {
+                continue;
+            }
+            let stored = Stored::parse(value.bytes);
+            let stored = stored.ok_or_else(|| wrong(0, "a descriptor of a large value"))?;
+            let mut number = stored.first;
+            for _ in 0..stored.pages {
+                self.owns(number, table)?;
+                self.found.overflow_pages += 1;
+                let held = self.engine.pool.read(number)?;
+                if held.page().header().kind != kind::OVERFLOW {
+                    return Err(wrong(number, "is not of a large value"));
+                }
+                number = held.page().header().right.get();
+            }
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, mut next: u32) -> Result<()> {
+        while next != 0 {
+            self.owns(next, u32::MAX)?;
+            self.found.free_pages += 1;
+            next = self.engine.pool.read(next)?.page().header().right.get();
+        }
+        Ok(())
+    }
+}

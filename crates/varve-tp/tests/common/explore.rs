@@ -1,0 +1,261 @@
+//! The crash explorer: a workload is recorded, and at every point of the record the power
+//! goes, with any subset of what was not synced. The store must open, whole, in a state
+//! between what was acknowledged and what was asked for. Then it works on, and the power
+//! goes again.
+
+use super::{Model, Random, TABLE, small};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_tp::storage::{Choice, CrashImages, MemoryStorage, Survival};
+use varve_tp::{Durability, Environment, Error, TableDefinition, WriteTransaction};
+
+const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
+
+type Files = BTreeMap<String, Vec<u8>>;
+type State = (Model, Model);
+
+/// Committed states in their order, and which of them a mark allows.
+#[derive(Default)]
+struct History {
+    states: Vec<State>,
+    bounds: Vec<(usize, usize)>,
+}
+
+impl History {
+    fn mark(&mut self, storage: &MemoryStorage, floor: usize) {
+        self.bounds.push((floor, self.states.len() - 1));
+        storage.mark(self.bounds.len() as u64 - 1);
+    }
+}
+
+/// How much is explored.
+#[derive(Clone, Copy)]
+pub struct Effort {
+    pub transactions: u64,
+    /// One in so many crash images is crashed again.
+    pub nested: u64,
+    /// Images drawn at each point.
+    pub draws: u64,
+}
+
+fn model_of(
+    environment: &Environment,
+    table: TableDefinition<&[u8], &[u8]>,
+) -> Result<Model, Error> {
+    let transaction = environment.begin_read();
+    let table = match transaction.open_table(table) {
+        Ok(table) => table,
+        Err(Error::NoTable(_)) => return Ok(Model::new()),
+        Err(error) => return Err(error),
+    };
+    table.iter()?.collect()
+}
+
+struct Work<'a> {
+    environment: &'a Environment,
+    storage: &'a MemoryStorage,
+    history: History,
+    now: State,
+    floor: usize,
+}
+
+impl Work<'_> {
+    fn commit(&mut self, random: &mut Random, transaction: WriteTransaction<'_>) {
+        self.history.states.push(self.now.clone());
+        self.history.mark(self.storage, self.floor);
+        let durability = match random.one_in(4) {
+            true => Durability::Buffered,
+            false => Durability::Durable,
+        };
+        transaction.commit_with(durability).unwrap();
+        // One that wrote nothing makes nothing durable.
+        let last = self.history.states.len() - 1;
+        let wrote = self.history.states[last] != self.history.states[last - 1];
+        if durability == Durability::Durable && wrote {
+            self.floor = last;
+        }
+        self.history.mark(self.storage, self.floor);
+    }
+
+    fn run(&mut self, random: &mut Random, transactions: u64) {
+        let mut long: Option<(WriteTransaction<'_>, Model)> = None;
+        for _ in 0..transactions {
+            let transaction = self.environment.begin_write();
+            let mut changed = self.now.0.clone();
+            for _ in 0..1 + random.below(10) {
+                super::change(random, &transaction, &mut changed);
+            }
+            if random.one_in(4) {
+                let savepoint = transaction.savepoint();
+                let mut lost = changed.clone();
+                (0..4).for_each(|_| super::change(random, &transaction, &mut lost));
+                transaction.rollback_to(savepoint).unwrap();
+            }
+            match random.one_in(5) {
+                true => transaction.abort().unwrap(),
+                false => {
+                    self.now.0 = changed;
+                    self.commit(random, transaction);
+                }
+            }
+            let (transaction, mut other) = long
+                .take()
+                .unwrap_or_else(|| (self.environment.begin_write(), self.now.1.clone()));
+            let table = transaction.open_table(OTHER).unwrap();
+            for _ in 0..random.below(4) {
+                let (key, value) = (random.key(), random.value());
+                match random.one_in(3) {
+                    true => _ = other.remove(&key).map(|_| table.remove(&key).unwrap()),
+                    false => {
+                        table.insert(&key, &value).unwrap();
+                        other.insert(key, value);
+                    }
+                }
+            }
+            match random.below(12) {
+                0 => transaction.abort().unwrap(),
+                1 => {
+                    self.now.1 = other;
+                    self.commit(random, transaction);
+                }
+                _ => long = Some((transaction, other)),
+            }
+            self.environment.maintain().unwrap();
+        }
+        std::mem::forget(long);
+    }
+}
+
+/// Works from a state on, and answers the record.
+fn work(
+    random: &mut Random,
+    files: Files,
+    transactions: u64,
+    from: Option<(State, State)>,
+) -> Result<(CrashImages, History), String> {
+    let storage = MemoryStorage::with_files(files.clone());
+    storage.record();
+    let open = small().open_storage(Arc::new(storage.clone()));
+    let environment = open.map_err(|error| format!("opening: {error}"))?;
+    let mut history = History::default();
+    let now = (model_of(&environment, TABLE), model_of(&environment, OTHER));
+    let now = match now {
+        (Ok(a), Ok(b)) => (a, b),
+        (Err(error), _) | (_, Err(error)) => return Err(format!("reading: {error}")),
+    };
+    if let Some((low, high)) = from
+        && now != low
+        && now != high
+    {
+        return Err("a state that was never committed".into());
+    }
+    history.states.push(now.clone());
+    history.bounds.push((0, 0));
+    storage.mark(0);
+    let mut work = Work {
+        environment: &environment,
+        storage: &storage,
+        history,
+        now,
+        floor: 0,
+    };
+    if transactions > 0 {
+        let transaction = environment.begin_write();
+        transaction.open_table(TABLE).unwrap();
+        transaction.open_table(OTHER).unwrap();
+        work.commit(random, transaction);
+    }
+    work.run(random, transactions);
+    let history = work.history;
+    Ok((storage.crashes(files), history))
+}
+
+/// Opens what is left, and answers which state it is in.
+fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String> {
+    let storage = Arc::new(MemoryStorage::with_files(image.clone()));
+    let environment = small().open_storage(storage);
+    let environment = environment.map_err(|error| format!("opening: {error}"))?;
+    let verified = environment
+        .verify()
+        .map_err(|error| format!("verifying: {error}"))?;
+    if verified.lost_pages > 0 {
+        return Err(format!("pages are lost: {verified:?}"));
+    }
+    let read = |table| model_of(&environment, table).map_err(|error| format!("reading: {error}"));
+    let state = (read(TABLE)?, read(OTHER)?);
+    let (floor, ceiling) = history.bounds[mark];
+    let found = (floor..=ceiling).find(|at| history.states[*at] == state);
+    found.ok_or_else(
+        || match history.states.iter().position(|other| *other == state) {
+            Some(at) => format!("state {at}, not of {floor} to {ceiling}"),
+            None => format!("a state that was never committed (of {floor} to {ceiling})"),
+        },
+    )
+}
+
+fn draw(random: &mut Random, crashes: &CrashImages, number: u64) -> Files {
+    match number {
+        0 => crashes.image(Survival::None),
+        1 => crashes.image(Survival::All),
+        _ => {
+            let kind = random.below(3);
+            let mut choose = |choice: Choice| match choice {
+                Choice::Write => match kind {
+                    0 => random.below(2) as u8,
+                    1 => 2,
+                    _ => random.below(3) as u8,
+                },
+                Choice::Sector => u8::from(!random.one_in(3)),
+            };
+            crashes.image(Survival::Draw(&mut choose))
+        }
+    }
+}
+
+/// Explores one workload. Answers how many images were looked at.
+pub fn explore(seed: u64, effort: Effort) -> Result<u64, String> {
+    let mut random = Random::new(seed);
+    let (mut crashes, history) = work(&mut random, Files::new(), effort.transactions, None)?;
+    let mut looked = 0;
+    let mut point = 0;
+    while crashes.step() {
+        point += 1;
+        let draws = if crashes.pending() == 0 {
+            1
+        } else {
+            effort.draws
+        };
+        for number in 0..draws {
+            let image = draw(&mut random, &crashes, number);
+            let mark = crashes.mark() as usize;
+            let place = |what: String| format!("seed {seed}, point {point}, draw {number}: {what}");
+            let state = check(&image, &history, mark).map_err(place)?;
+            looked += 1;
+            if random.one_in(effort.nested) {
+                let state = history.states[state].clone();
+                looked += again(&mut random, image, state).map_err(place)?;
+            }
+        }
+    }
+    Ok(looked)
+}
+
+/// Goes on from what a crash has left, and crashes within the restart and behind it.
+fn again(random: &mut Random, image: Files, state: State) -> Result<u64, String> {
+    let transactions = random.below(3);
+    let from = Some((state.clone(), state));
+    let (mut crashes, history) = work(random, image, transactions, from)?;
+    let mut looked = 0;
+    while crashes.step() {
+        for number in 0..3 {
+            if number > 0 && random.one_in(2) {
+                continue;
+            }
+            let image = draw(random, &crashes, number);
+            check(&image, &history, crashes.mark() as usize)
+                .map_err(|what| format!("crashed again: {what}"))?;
+            looked += 1;
+        }
+    }
+    Ok(looked)
+}

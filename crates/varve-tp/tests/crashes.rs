@@ -1,0 +1,70 @@
+//! Every crash point of generated workloads.
+
+mod common;
+
+use common::explore::{Effort, explore};
+
+#[test]
+fn whatever_a_crash_leaves_is_a_committed_state() {
+    let seed = common::seed("whatever_a_crash_leaves");
+    let effort = Effort {
+        transactions: 60,
+        nested: 60,
+        draws: 4,
+    };
+    let rounds = std::env::var("VARVE_ROUNDS")
+        .ok()
+        .and_then(|rounds| rounds.parse().ok());
+    let mut looked = 0;
+    for round in 0..rounds.unwrap_or(5) {
+        looked += explore(seed + round, effort).unwrap_or_else(|what| panic!("{what}"));
+    }
+    eprintln!("{looked} images");
+    assert!(looked > 1_000, "{looked} images");
+}
+
+/// The pages of large values are freed behind the commit, and a restart goes on with that.
+#[test]
+fn what_a_commit_has_to_free_is_freed_by_the_restart() {
+    use common::{TABLE, content, small};
+    use std::sync::Arc;
+    use varve_tp::Durability;
+    use varve_tp::storage::{MemoryStorage, Survival};
+    let storage = MemoryStorage::new();
+    let environment = small().open_storage(Arc::new(storage.clone())).unwrap();
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(TABLE).unwrap();
+    for number in 0..900u32 {
+        table.insert(&number.to_be_bytes(), &[1; 1100]).unwrap();
+    }
+    transaction.commit().unwrap();
+    environment.close().unwrap();
+    // The files in the order of their names, as a record counts them.
+    let renewed = MemoryStorage::with_files(storage.files());
+    let environment = small().open_storage(Arc::new(renewed.clone())).unwrap();
+    let before = renewed.files();
+    renewed.record();
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(TABLE).unwrap();
+    for number in 0..900u32 {
+        assert!(table.remove(&number.to_be_bytes()).unwrap());
+    }
+    transaction.commit_with(Durability::Buffered).unwrap();
+    environment.sync().unwrap();
+    let mut crashes = renewed.crashes(before);
+    let (mut finished, mut kept) = (0, 0);
+    while crashes.step() {
+        let image = crashes.image(Survival::All);
+        let again = Arc::new(MemoryStorage::with_files(image));
+        let environment = small().open_storage(again).unwrap();
+        finished += environment.recovery().finished;
+        let verified = environment.verify().unwrap();
+        assert_eq!(verified.lost_pages, 0, "{verified:?}");
+        match content(&environment).len() {
+            0 => assert_eq!(verified.overflow_pages, 0),
+            900 => kept += 1,
+            some => panic!("{some} of 900"),
+        }
+    }
+    assert!(finished > 0 && kept > 0, "{finished} {kept}");
+}

@@ -1,0 +1,57 @@
+//! Every planted mistake is caught by the crash explorer.
+
+mod common;
+
+use common::explore::{Effort, explore};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use varve_tp::planted::{Planted, with};
+
+/// Explores workloads with a mistake until one shows it.
+fn caught(planted: Planted, transactions: u64) -> Option<String> {
+    let effort = Effort {
+        transactions,
+        nested: 12,
+        draws: 8,
+    };
+    for seed in 0..20 {
+        let run = || with(planted, || explore(1000 + seed, effort));
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(_)) => {}
+            Ok(Err(what)) => return Some(what),
+            Err(_) => return Some("panicked".into()),
+        }
+    }
+    None
+}
+
+#[test]
+fn every_mistake_is_caught() {
+    use Planted::*;
+    std::panic::set_hook(Box::new(|_| {}));
+    let mistakes = [
+        CheckpointBeforeLog,
+        CommitBeforeSync,
+        UndoSkipped,
+        SplitLost,
+        CheckpointTooNew,
+        CheckpointBeforePages,
+        PageInPlace,
+        SlotReusedEarly,
+        LogRecycledEarly,
+        BatchUnchecked,
+        LifeNotRenewed,
+        UndoRepeated,
+        RedoTwice,
+        ActiveForgotten,
+        CheckpointUnsynced,
+    ];
+    let mut missed = Vec::new();
+    for mistake in mistakes {
+        match caught(mistake, 60) {
+            Some(what) => eprintln!("{mistake:?}: {what}"),
+            None => missed.push(mistake),
+        }
+    }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "missed: {missed:?}");
+}

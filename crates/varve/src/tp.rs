@@ -1,0 +1,112 @@
+//! The record store `varve-tp` in a directory of a volume.
+
+use crate::{Error, File, OpenOptions, Volume};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use varve_tp::storage::{Storage, StoredFile};
+
+/// A directory of a volume, as the files of a record store.
+///
+/// ```
+/// use std::sync::Arc;
+/// use varve::{Volume, VolumeStorage};
+/// use varve_tp::{Options, TableDefinition};
+///
+/// const WORDS: TableDefinition<&str, u32> = TableDefinition::new("words");
+///
+/// let volume = Volume::in_memory(256 << 20)?;
+/// let storage = Arc::new(VolumeStorage::new(&volume, "/records")?);
+/// let environment = Options::new().segment(1 << 20).open_storage(storage)?;
+/// let transaction = environment.begin_write();
+/// transaction.open_table(WORDS)?.insert("varve", 1)?;
+/// transaction.commit()?;
+/// environment.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// The volume itself keeps other processes out; within this one nobody else may open the
+/// same directory.
+#[derive(Debug)]
+pub struct VolumeStorage {
+    volume: Volume,
+    directory: PathBuf,
+}
+
+impl VolumeStorage {
+    /// Files in this directory, which is made if it is missing.
+    ///
+    /// # Errors
+    /// As [`Volume::create_dir_all`].
+    pub fn new(volume: &Volume, directory: impl AsRef<Path>) -> Result<Self, Error> {
+        volume.create_dir_all(&directory)?;
+        volume.sync()?;
+        Ok(VolumeStorage {
+            volume: volume.clone(),
+            directory: directory.as_ref().to_owned(),
+        })
+    }
+}
+
+impl Storage for VolumeStorage {
+    fn open(&self, name: &str, create: bool) -> io::Result<Arc<dyn StoredFile>> {
+        let path = self.directory.join(name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match options.open(&self.volume, &path) {
+            Ok(file) => Ok(Arc::new(VolumeFile(file))),
+            Err(error) => {
+                let error = io::Error::from(error);
+                if !create || error.kind() != io::ErrorKind::NotFound {
+                    return Err(error);
+                }
+                let file = options.create(true).open(&self.volume, &path)?;
+                // The name is among what this syncs.
+                file.sync_all()?;
+                Ok(Arc::new(VolumeFile(file)))
+            }
+        }
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let entries = self.volume.read_dir(&self.directory)?;
+        let names = entries.map(|entry| Ok(entry?.file_name().into_string().ok()));
+        names.filter_map(io::Result::transpose).collect()
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.directory.join(from), self.directory.join(to));
+        self.volume.rename(from, to)?;
+        Ok(self.volume.sync()?)
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct VolumeFile(File);
+
+impl StoredFile for VolumeFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(self.0.sync_data()?)
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        Ok(self.0.set_len(bytes)?)
+    }
+
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
