@@ -247,6 +247,56 @@ impl Content {
         Ok(())
     }
 
+    /// The same where blocks are overwritten in place: the length of each is that of
+    /// a version here, each sector that of a version here or in `later`, or zeros
+    /// where one of those ends before it.
+    ///
+    /// # Errors
+    /// Says which block, or which sector, is in no possible version.
+    pub fn explains_in_place(&self, bytes: &[u8], later: &[&Content]) -> Result<(), String> {
+        let Err(error) = self.explains(bytes) else {
+            return Ok(());
+        };
+        let none: [Version; 1] = [None];
+        let size = bytes.len() as u64;
+        let blocks = (self.blocks.len() as u64).max(size.div_ceil(self.block_bytes));
+        for block in 0..blocks {
+            let start = (block * self.block_bytes).min(size) as usize;
+            let found = &bytes[start..start + self.length_in(size, block)];
+            let of = |content: &'_ Content| -> Vec<Version> {
+                let versions = content.blocks.get(block as usize);
+                versions.map_or(&none[..], Vec::as_slice).to_vec()
+            };
+            let own = of(self);
+            let length = |version: &Version| version.as_deref().map_or(0, <[u8]>::len);
+            if !own.iter().any(|version| length(version) == found.len()) {
+                return Err(error);
+            }
+            let all: Vec<Version> = own
+                .into_iter()
+                .chain(later.iter().flat_map(|content| of(content)))
+                .collect();
+            for (nth, sector) in found.chunks(512).enumerate() {
+                let fits = |version: &Version| {
+                    let bytes = version.as_deref().unwrap_or(&[]);
+                    let from = (nth * 512).min(bytes.len());
+                    let to = (nth * 512 + sector.len()).min(bytes.len());
+                    let (same, rest) = sector.split_at(to - from);
+                    same == &bytes[from..to] && rest.iter().all(|&byte| byte == 0)
+                };
+                // One that ends before the file here does not explain zeros, unless
+                // the block has content there.
+                let candidates = all.iter().filter(|version| version.is_some());
+                if !candidates.clone().any(fits) {
+                    return Err(format!(
+                        "{error}; sector {nth} is in no version, early or late"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Makes `bytes`, which must be explained, the newest state; the others
     /// stay possible. Any blocks may be reserved beyond it: nothing tells.
     pub fn observe(&mut self, bytes: &[u8]) {
