@@ -295,10 +295,10 @@ pub struct Mapping<P> {
 pub enum Promise {
     /// Each is there whole or not at all, and they survive as a prefix.
     Groups,
-    /// The same of all but content that replaces older content of a regular file:
-    /// any sector of that may be found as an uncommitted group has it, also one of
-    /// which nothing else survives, or as zeros where that group's block ends before
-    /// it.
+    /// The same of all but blocks of regular files that a group overwrites: until it
+    /// is committed, the device may have old bytes there, new ones, or such as cannot
+    /// be read, whether anything else of the group survives or not. Their length
+    /// belongs to the group.
     GroupsButOverwrites,
 }
 

@@ -24,8 +24,9 @@
 //!    the rename: the target is old and whole or new and whole.
 //!
 //! Where the layout overwrites in place (`Promise::GroupsButOverwrites`), 4 is
-//! weaker: a sector of a block may also be as a later operation left it, or zeros
-//! where a later one ended the block; its length is still one that the moment had.
+//! weaker: of a block that has been overwritten since its file was last synced with
+//! an acknowledgement, by a later operation, too, only the length is that of a
+//! version, as the device may have been at it when the power went.
 //!
 //! When the process dies and the device does not, and a new process mounts
 //! what is there, the moment that it finds is one of these; moments after it

@@ -22,6 +22,14 @@ fn explore(subject: &InPlace, plan: &Plan, workloads: u64, length: u64) -> Count
     counts
 }
 
+/// Extended attributes fit a block.
+fn everything() -> Profile {
+    Profile {
+        xattr_bytes: 1000,
+        ..Profile::everything()
+    }
+}
+
 #[test]
 fn power_cuts() {
     let seed = announce_seed("power_cuts", 1);
@@ -79,7 +87,7 @@ fn everything_against_the_model() {
         .into_iter()
         .enumerate()
     {
-        let course = Course::new(Profile::everything(), 1200);
+        let course = Course::new(everything(), 1200);
         let subject = InPlace {
             device_bytes: 64 << 20,
             ..subject
@@ -99,7 +107,7 @@ fn a_small_volume_against_the_model() {
     {
         let course = Course {
             may_be_full: true,
-            ..Course::new(Profile::everything(), 1200)
+            ..Course::new(everything(), 1200)
         };
         if let Err(failure) = course.run_on(seed + round as u64, &subject.small()) {
             panic!("{failure}");
