@@ -37,6 +37,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tune;
 mod writer;
 
 pub use check::{Checked, check};
@@ -44,6 +45,7 @@ pub use error::{Error, Result};
 pub use mkfs::{FfsFormatOptions, format, plan};
 pub use mount::{FfsMountOptions, FfsRecovery};
 pub use statistics::{FfsStatistics, GroupRoom};
+pub use tune::tune;
 pub use varve_format::identity::Tune;
 
 use format::Superblock;

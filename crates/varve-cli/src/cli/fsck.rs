@@ -5,7 +5,7 @@
 //! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::vlfs;
+use super::{ffs, vlfs};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
@@ -62,18 +62,30 @@ pub struct Fsck {
 
 impl Fsck {
     pub fn run(self) -> Outcome {
-        if layout_of(&self.volume) == varve::Layout::VirtualLog {
-            if self.preen && !self.force && vlfs::is_clean(&self.volume) {
-                return self.tell_clean();
-            }
-            let code = vlfs::fsck(&self.volume, self.data, self.json)?;
-            if code != 0 && (self.repair || self.preen) {
-                let text =
-                    "a volume on the virtual log (VLFS) has no repair; copy what can be read";
-                return Err(Failure::new(code, text));
-            }
-            return Ok(code);
+        let volume = &self.volume;
+        let (is_clean, fsck): (fn(&_) -> bool, fn(&_, bool, bool) -> Outcome) =
+            match layout_of(volume) {
+                varve::Layout::VirtualLog => (
+                    |v: &PathBuf| vlfs::is_clean(v),
+                    |v, d, j| vlfs::fsck(v, d, j),
+                ),
+                varve::Layout::InPlace => {
+                    (|v: &PathBuf| ffs::is_clean(v), |v, d, j| ffs::fsck(v, d, j))
+                }
+                _ => return self.of_the_log(),
+            };
+        if self.preen && !self.force && is_clean(volume) {
+            return self.tell_clean();
         }
+        let code = fsck(volume, self.data, self.json)?;
+        if code != 0 && (self.repair || self.preen) {
+            let text = "a volume of this layout has no repair; copy what can be read";
+            return Err(Failure::new(code, text));
+        }
+        Ok(code)
+    }
+
+    fn of_the_log(self) -> Outcome {
         if self.preen && !self.force && self.is_clean()? {
             return self.tell_clean();
         }

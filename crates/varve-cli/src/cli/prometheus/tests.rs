@@ -25,6 +25,7 @@ fn everything() -> [Value; 2] {
                 all
             }
             Tree::VirtualLog(fs) => stats::describe_virtual_log(fs),
+            Tree::InPlace(fs) => stats::describe_in_place(fs),
         };
         volume.close().unwrap();
         value
