@@ -1,5 +1,6 @@
 //! Volumes made, used, crashed and mounted again.
 
+mod crafted;
 mod journal;
 
 use crate::*;
