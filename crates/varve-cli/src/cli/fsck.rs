@@ -63,21 +63,19 @@ pub struct Fsck {
 impl Fsck {
     pub fn run(self) -> Outcome {
         let volume = &self.volume;
-        let (is_clean, fsck): (fn(&_) -> bool, fn(&_, bool, bool) -> Outcome) =
-            match layout_of(volume) {
-                varve::Layout::VirtualLog => (
-                    |v: &PathBuf| vlfs::is_clean(v),
-                    |v, d, j| vlfs::fsck(v, d, j),
-                ),
-                varve::Layout::InPlace => {
-                    (|v: &PathBuf| ffs::is_clean(v), |v, d, j| ffs::fsck(v, d, j))
-                }
-                _ => return self.of_the_log(),
-            };
+        let layout = layout_of(volume);
+        let is_clean = match layout {
+            varve::Layout::VirtualLog => vlfs::is_clean,
+            varve::Layout::InPlace => ffs::is_clean,
+            _ => return self.of_the_log(),
+        };
         if self.preen && !self.force && is_clean(volume) {
             return self.tell_clean();
         }
-        let code = fsck(volume, self.data, self.json)?;
+        let code = match layout {
+            varve::Layout::VirtualLog => vlfs::fsck(volume, self.data, self.json)?,
+            _ => ffs::fsck(volume, self.data, self.json)?,
+        };
         if code != 0 && (self.repair || self.preen) {
             let text = "a volume of this layout has no repair; copy what can be read";
             return Err(Failure::new(code, text));
