@@ -12,6 +12,7 @@
 
 pub mod cleaner;
 pub mod directory;
+pub mod ffs;
 pub mod image;
 pub mod input;
 pub mod mutate;
@@ -110,6 +111,11 @@ pub const TARGETS: &[Target] = &[
         name: "vld_medium",
         run: vld::medium,
         seeds: vld::medium_seeds,
+    },
+    Target {
+        name: "ffs_image",
+        run: ffs::image,
+        seeds: ffs::seeds,
     },
     Target {
         name: "vlfs_image",

@@ -15,7 +15,8 @@
 //!
 //! Invariants a layout upholds:
 //! - A group is atomic: after a crash all its items are there or none is, and
-//!   groups survive as a prefix of the order in which they were appended.
+//!   groups survive as a prefix of the order in which they were appended. A layout
+//!   that overwrites content in place says what is weaker ([`Layout::promise`]).
 //! - As soon as `append` returns, every read sees the group.
 //! - When `commit(p)` returns `Ok`, all groups up to `p` survive a crash.
 
@@ -23,7 +24,7 @@ mod shared;
 
 use crate::error::{Error, Result};
 use crate::inode::Inode;
-use crate::types::{InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
+use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -307,6 +308,18 @@ pub struct Mapping<P> {
     pub pointer: P,
 }
 
+/// What a crash may do to groups that are not committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// Each is there whole or not at all, and they survive as a prefix.
+    Groups,
+    /// The same of all but blocks of regular files that a group overwrites: until it
+    /// is committed, the device may have old bytes there, new ones, or such as cannot
+    /// be read, whether anything else of the group survives or not. Their length
+    /// belongs to the group.
+    GroupsButOverwrites,
+}
+
 /// A way to place blocks on a device. See the module's head for the rules.
 pub trait Layout: Send + Sync + 'static {
     /// A block's place.
@@ -315,15 +328,22 @@ pub trait Layout: Send + Sync + 'static {
     /// Fixed facts.
     fn geometry(&self) -> LayoutGeometry;
 
+    /// What a crash leaves of groups that are not committed.
+    fn promise(&self) -> Promise {
+        Promise::Groups
+    }
+
     /// What lives on the volume according to the last group (at mount).
     fn usage(&self) -> Usage;
 
-    /// A number no live inode has, and the version it must carry. The number
-    /// is taken until a group frees it or [`Layout::forget_inode`] returns it.
+    /// A number no live inode has, and the version it must carry, for a file of this
+    /// kind whose name will be in the directory `near`: layouts whose inodes have
+    /// places put it there, or, if it is a directory, elsewhere. The number is taken
+    /// until a group frees it or [`Layout::forget_inode`] returns it.
     ///
     /// # Errors
-    /// Device errors while paging the inode map.
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)>;
+    /// Device errors while paging the inode map; `NoSpace`.
+    fn allocate_inode(&self, near: InodeNo, kind: FileKind) -> Result<(InodeNo, Version)>;
 
     /// Returns a number that was allocated but never appended.
     fn forget_inode(&self, ino: InodeNo);

@@ -23,6 +23,7 @@ mod maintenance;
 mod memory;
 mod memory_layout;
 mod names;
+mod names_check;
 mod options;
 #[doc(hidden)]
 pub mod planted;
@@ -43,9 +44,10 @@ pub use file_system::FileSystem;
 pub use inode::{Inode, flags};
 pub use layout::{
     BlockPointer, Cause, Group, IMAGES_AT_MOST, Item, Layout, LayoutGeometry, Mapping, Position,
-    Purpose, StatFs, Unwritten, Usage, Waiting,
+    Promise, Purpose, StatFs, Unwritten, Usage, Waiting,
 };
 pub use memory_layout::{MemoryLayout, MemoryOptions, MemoryPointer};
+pub use names_check::check_names;
 pub use options::{Atime, GroupCommit, Options};
 pub use statistics::FsStatistics;
 pub use transactions::{Changed, Isolation, Ticket, Transaction, TransactionOptions};

@@ -20,7 +20,7 @@ use crate::layout::{
     BlockPointer, Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Usage,
     Waiting,
 };
-use crate::types::{InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
+use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Timestamp, Version, View};
 use state::{File, State};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -358,7 +358,7 @@ impl Layout for MemoryLayout {
     }
 
     /// The least free number, so that numbers are reused as soon as possible.
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+    fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         let numbers = &mut self.volume.lock().numbers;
         let (ino, version) = numbers.free.pop_first().unwrap_or_else(|| {
             numbers.fresh += 1;

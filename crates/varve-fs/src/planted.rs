@@ -111,6 +111,18 @@ pub enum Planted {
     MetadataNotHeld,
     /// VLFS, rule 17: what is used is judged change by change, not by the sum.
     ChangesOneByOne,
+    /// FFS, J1: a record is written before the data it leads to is flushed.
+    RecordBeforeData,
+    /// FFS, J3: an inode and what leads to it are in place before their record.
+    PointerBeforeInode,
+    /// FFS: a block is free, and a place still leads to it.
+    BlockFreeWhileReferenced,
+    /// FFS: what a shorter tail no longer needs is free, and still its.
+    FragmentShared,
+    /// FFS, J4: room is given out again before its group is durable.
+    ReuseUncommitted,
+    /// FFS, J5: room of journalled sectors is given out again before a checkpoint.
+    ReuseJournalled,
     /// Between threads: who waits for a partial is woken without the lock under
     /// which he looked for it.
     WakeUpLost,
@@ -164,6 +176,16 @@ impl Planted {
         Planted::LocksBeforeMerge,
         Planted::NamesUnvalidated,
         Planted::LocksKept,
+    ];
+
+    /// Those of FFS alone.
+    pub const OF_FFS: [Planted; 6] = [
+        Planted::RecordBeforeData,
+        Planted::PointerBeforeInode,
+        Planted::BlockFreeWhileReferenced,
+        Planted::FragmentShared,
+        Planted::ReuseUncommitted,
+        Planted::ReuseJournalled,
     ];
 
     /// Every other one.

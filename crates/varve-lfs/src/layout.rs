@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
+    FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
     SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
@@ -36,7 +36,7 @@ impl Layout for Lfs {
         self.committed.read().usage
     }
 
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+    fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         let mut allocator = self.allocator.lock();
         let base = Arc::clone(&self.committed.read().base);
         let (ino, version) = allocator.allocate(&base, &self.reader, &self.geometry)?;

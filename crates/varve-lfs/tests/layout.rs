@@ -165,7 +165,10 @@ fn write(volume: &mut Volume, file: &mut File, blocks: &[u64], generation: u64) 
 }
 
 fn create(volume: &mut Volume) -> File {
-    let (ino, version) = volume.lfs.allocate_inode().unwrap();
+    let (ino, version) = volume
+        .lfs
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+        .unwrap();
     volume.usage.inodes += 1;
     let file = File {
         ino,

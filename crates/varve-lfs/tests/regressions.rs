@@ -140,7 +140,10 @@ fn write(volume: &mut Volume, file: &mut File, blocks: &[u64], generation: u64) 
 }
 
 fn create(volume: &mut Volume) -> File {
-    let (ino, version) = volume.lfs.allocate_inode().unwrap();
+    let (ino, version) = volume
+        .lfs
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+        .unwrap();
     volume.usage.inodes += 1;
     let file = File {
         ino,
@@ -243,7 +246,7 @@ fn numbers_taken_by_replay_leave_the_free_list() {
     let a = create(&mut v); // takes the head
     let mut v = v.remount(); // replay: a in use; cursor rests on it
     v.lfs.checkpoint().unwrap();
-    let got = v.lfs.allocate_inode();
+    let got = v.lfs.allocate_inode(InodeNo::ROOT, FileKind::Regular);
     println!("used head {:?}, next allocation {got:?}", a.ino);
     got.unwrap();
     let _ = &mut v;
@@ -266,7 +269,10 @@ fn no_number_is_given_out_twice() {
     v.lfs.checkpoint().unwrap(); // list: X -> W
     let mut seen = std::collections::BTreeMap::new();
     for _ in 0..4 {
-        let f = v.lfs.allocate_inode().unwrap();
+        let f = v
+            .lfs
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap();
         println!("{f:?}");
         assert!(seen.insert(f.0.0, f.1).is_none(), "{f:?} given out twice");
     }

@@ -23,6 +23,11 @@
 //! 6. a rename over a name counts as a sync of its source for whoever sees
 //!    the rename: the target is old and whole or new and whole.
 //!
+//! Where the layout overwrites in place (`Promise::GroupsButOverwrites`), 4 is
+//! weaker: of a block that has been overwritten since its file was last synced with
+//! an acknowledgement, by a later operation, too, only the length is that of a
+//! version, as the device may have been at it when the power went.
+//!
 //! When the process dies and the device does not, and a new process mounts
 //! what is there, the moment that it finds is one of these; moments after it
 //! are gone for good, those before it stay possible until something is
@@ -102,11 +107,19 @@ impl Moment {
         }
     }
 
-    /// Whether the contents found are possible at this moment.
-    fn explains_contents(&self, tree: &Tree) -> Result<(), String> {
+    /// Whether the contents found are possible at this moment, if those after it had
+    /// begun.
+    fn explains_contents(&self, tree: &Tree, later: &[Moment]) -> Result<(), String> {
         for file in &tree.files {
-            let content = &self.model.node(self.lines.1[file.line]).content;
-            let explained = content.explains(&file.bytes);
+            let id = self.lines.1[file.line];
+            let content = &self.model.node(id).content;
+            let explained = match self.model.in_place {
+                false => content.explains(&file.bytes),
+                true => {
+                    let later = later.iter().filter_map(|moment| moment.model.content(id));
+                    content.explains_in_place(&file.bytes, &later.collect::<Vec<_>>())
+                }
+            };
             explained.map_err(|error| format!("{}: {error}", tree.lines[file.line]))?;
         }
         Ok(())
@@ -264,6 +277,8 @@ impl History {
     /// If there is none: the difference from the moment that comes closest.
     pub fn check(&self, tree: &Tree, step: Step) -> Result<usize, String> {
         let (floor, ceiling) = self.window(step);
+        // What waits for the device may have written data all the same.
+        let begun = (ceiling + 1).min(self.moments.len() - 1);
         let hash = tree::fingerprint(&tree.lines);
         let mut contents: Option<(usize, String)> = None;
         let allowed = |index: &usize| self.moments[*index].dead_from > step;
@@ -272,7 +287,8 @@ impl History {
             if moment.hash != hash || moment.lines.0 != tree.lines {
                 continue;
             }
-            match moment.explains_contents(tree) {
+            let later = &self.moments[index + 1..=begun.max(index)];
+            match moment.explains_contents(tree, later) {
                 Ok(()) => return Ok(index),
                 Err(error) => {
                     contents.get_or_insert((index, error));

@@ -182,8 +182,11 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
                 .mount(device, clock.clone(), mix(plan.seed, lives));
             mounted.map_err(|error| Failure::new(Promise::Mount, format!("mount: {error}")))
         };
+        let mounted = mount(&switch)?;
+        let mut model = model;
+        model.in_place = mounted.promise() == varve_fs::Promise::GroupsButOverwrites;
         let mut history = History::new(model.clone());
-        let mut runner = Runner::new(mount(&switch)?, clock.clone(), model);
+        let mut runner = Runner::new(mounted, clock.clone(), model);
         runner.may_be_full = plan.may_be_full;
         for (index, operation) in operations.iter().enumerate() {
             recorder.mark(Step::begun(index).0);

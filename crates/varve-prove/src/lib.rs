@@ -14,6 +14,7 @@
 //! | [`faults`] | devices that fail, lie and decay |
 //! | [`applications`] | real programs on a recorded mount, and their own checkers |
 //! | [`variants`] | the logs that it explores |
+//! | [`in_place`] | FFS as a subject |
 //! | [`virtual_log`] | VLFS as a subject |
 //! | [`full`] | volumes filled and emptied again |
 //! | [`space`] | volumes of any layout filled with anything, and emptied in any order |
@@ -52,6 +53,7 @@ pub mod groups;
 pub mod heads;
 pub mod holes;
 pub mod images;
+pub mod in_place;
 pub mod leftover;
 pub mod lost;
 pub mod model;

@@ -99,6 +99,9 @@ pub struct Model {
     /// Data survives in the order of operations, as names do: no past of it
     /// is possible once the operation is.
     pub exact: bool,
+    /// Data is overwritten in place, before the operation survives: what a crash
+    /// leaves of an overwrite is not bound to a moment.
+    pub in_place: bool,
 }
 
 fn refuse<T>(errno: i32) -> Result<T, Refusal> {
@@ -120,6 +123,7 @@ impl Model {
             slots: BTreeMap::new(),
             distrustful: false,
             exact: false,
+            in_place: false,
         };
         let root = model.add(FileKind::Directory, 0o755, ROOT);
         model.change(root).nlink = 2;
@@ -137,6 +141,11 @@ impl Model {
     /// How often the content of `id` has changed; `None` before it existed.
     pub fn content_changes(&self, id: Id) -> Option<u64> {
         self.nodes.get(&id).map(|node| node.content.changes())
+    }
+
+    /// The content of `id`, if it exists.
+    pub fn content(&self, id: Id) -> Option<&Content> {
+        self.nodes.get(&id).map(|node| &node.content)
     }
 
     /// The open files.

@@ -8,8 +8,8 @@ use crate::strangers::Stranger;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Clock, Device, MemoryImage};
 use varve_fs::{
-    Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Rename, Result, SetAttr, StatFs, Usage,
-    Whence,
+    Attr, Caller, FileKind, FileSystem, InodeNo, Layout, Promise, Rename, Result, SetAttr, StatFs,
+    Usage, Whence,
 };
 
 /// One name of a directory, owned.
@@ -84,6 +84,8 @@ pub trait Mounted: Send + Sync {
     fn measures(&self) -> (u32, usize);
     /// Bytes that the extended attributes of a file may take.
     fn attribute_bytes(&self) -> usize;
+    /// What a crash may do to what is not durable.
+    fn promise(&self) -> Promise;
 }
 
 /// Moves what a cleaner has found living.
@@ -351,6 +353,10 @@ impl<L: Layout> Mounted for Handle<L> {
 
     fn attribute_bytes(&self) -> usize {
         self.system.layout().geometry().xattr_bytes
+    }
+
+    fn promise(&self) -> Promise {
+        self.system.layout().promise()
     }
 }
 

@@ -21,8 +21,8 @@ use std::io::IoSlice;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use varve_device::{Device, SECTOR};
 use varve_fs::{
-    BlockPointer, Error, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position,
-    Purpose, Result, StatFs, Usage, Version, View, Waiting,
+    BlockPointer, Error, FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping,
+    Position, Purpose, Result, StatFs, Usage, Version, View, Waiting,
 };
 
 /// Where the first partial lies.
@@ -342,7 +342,7 @@ impl Layout for ToyLayout {
         self.journal().state.usage()
     }
 
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+    fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         Ok(self.journal().state.allocate())
     }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::Clock;
 use varve_format::index::Index;
-use varve_fs::{FileKind, FileSystem, InodeNo, Options, Usage};
+use varve_fs::{FileSystem, InodeNo, Options, Usage, check_names};
 use varve_vlog::Medium;
 
 /// Most problems that are told one by one.
@@ -119,7 +119,13 @@ pub fn check(medium: Arc<dyn Medium>, clock: Arc<dyn Clock>, data: bool) -> Resu
         return Ok(checked);
     }
     match FileSystem::mount(Arc::clone(&volume), clock, Options::default()) {
-        Ok(system) => names(&system, &inodes, &mut checked),
+        Ok(system) => {
+            let inodes = inodes
+                .iter()
+                .map(|(&ino, image)| (ino, &image.inode))
+                .collect();
+            check_names(&system, &inodes, &mut |problem| checked.tell(problem));
+        }
         Err(error) => checked.tell(format!("the tree of names cannot be read: {error}")),
     }
     Ok(checked)
@@ -177,65 +183,4 @@ fn content(
         ));
     }
     walked.and(attributes.map(drop))
-}
-
-/// Follows every name from the root, and counts them.
-fn names(system: &FileSystem<Arc<Vlfs>>, inodes: &HashMap<u64, Arc<Image>>, checked: &mut Checked) {
-    let mut links: HashMap<u64, u32> = HashMap::from([(InodeNo::ROOT.0, 2)]);
-    let mut rest = vec![InodeNo::ROOT];
-    while let Some(directory) = rest.pop() {
-        let mut below = Vec::new();
-        let read = system.readdir(directory, 0, &mut |entry| {
-            if entry.name != b"." && entry.name != b".." {
-                below.push((entry.name.to_vec(), entry.ino, entry.kind));
-            }
-            true
-        });
-        if let Err(error) = read {
-            checked.tell(format!("directory {directory}: {error}"));
-        }
-        for (name, ino, kind) in below {
-            let name = name.escape_ascii().to_string();
-            let Some(image) = inodes.get(&ino.0) else {
-                checked.tell(format!(
-                    "directory {directory}: \"{name}\" leads to inode {ino}, which is free or \
-                     unreadable"
-                ));
-                continue;
-            };
-            if image.inode.kind() != kind {
-                checked.tell(format!(
-                    "directory {directory}: \"{name}\" says {kind:?}, inode {ino} is {:?}",
-                    image.inode.kind()
-                ));
-            }
-            let seen = links.contains_key(&ino.0);
-            if kind == FileKind::Directory && image.inode.kind() == kind {
-                *links.entry(directory.0).or_default() += 1;
-                if seen || image.inode.parent != directory {
-                    checked.tell(format!(
-                        "directory {directory}: \"{name}\" is a directory that has another name, \
-                         or says its parent is {}",
-                        image.inode.parent
-                    ));
-                    continue;
-                }
-                rest.push(ino);
-                *links.entry(ino.0).or_default() += 2;
-            } else {
-                *links.entry(ino.0).or_default() += 1;
-            }
-        }
-    }
-    let mut all: Vec<_> = inodes.iter().collect();
-    all.sort_unstable_by_key(|(ino, _)| **ino);
-    for (ino, image) in all {
-        let found = links.get(ino).copied().unwrap_or(0);
-        if found != image.inode.nlink {
-            checked.tell(format!(
-                "inode {ino}: {found} names lead to it, it says {}",
-                image.inode.nlink
-            ));
-        }
-    }
 }

@@ -11,8 +11,8 @@ use varve_format::index::Index;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Error, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    StatFs, Unwritten, Usage, Version, View, Waiting,
+    Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Purpose,
+    Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 /// Units read by one request of neighbours at most.
@@ -40,7 +40,7 @@ impl Layout for Vlfs {
         self.writer.lock().usage
     }
 
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+    fn allocate_inode(&self, _near: InodeNo, _kind: FileKind) -> Result<(InodeNo, Version)> {
         self.numbers.lock().allocate().ok_or(Error::NoSpace)
     }
 

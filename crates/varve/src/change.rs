@@ -74,6 +74,7 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
     Ok(match found {
         Superblock::Log(_) => Superblock::Log(varve_lfs::tune(&device, tune)?),
         Superblock::VirtualLog(_) => Superblock::VirtualLog(varve_vlfs::tune(&device, tune)?),
+        Superblock::InPlace(_) => Superblock::InPlace(varve_ffs::tune(&device, tune)?),
     })
 }
 
@@ -94,7 +95,7 @@ pub fn tune(path: impl AsRef<Path>, tune: &Tune) -> Result<Superblock> {
 ///
 /// # Errors
 /// `ResourceBusy` if it is in use, `StorageFull` if what lives does not fit,
-/// `InvalidInput` for a size that cannot be, `Unsupported` on the virtual log,
+/// `InvalidInput` for a size that cannot be, `Unsupported` on another layout than the log,
 /// `InvalidData` if there is no volume, what the host answers.
 pub fn resize(
     path: impl AsRef<Path>,
@@ -105,7 +106,7 @@ pub fn resize(
     let path = path.as_ref();
     let device = Arc::new(open_device(path, OpenMode::ReadWrite, IoMode::Direct)?);
     let Superblock::Log(before) = find_superblock(&device)? else {
-        let problem = "is a volume on the virtual log (VLFS), whose size cannot be changed";
+        let problem = "is a volume of another layout than the log, whose size cannot be changed";
         let advice = "make another one and copy";
         return Err(Error::refused(path, Errno::OPNOTSUPP, problem, advice));
     };

@@ -3,11 +3,12 @@
 use crate::error::{Error, Result};
 use crate::host;
 use crate::options::Layout;
-use crate::signature::{Found, VIRTUAL_LOG, probe};
+use crate::signature::{Found, IN_PLACE, VIRTUAL_LOG, probe};
 use crate::unlocked::Unlocked;
 use rustix::io::Errno;
 use std::path::Path;
 use varve_device::{Device, FileDevice, IoMode, OpenError, OpenMode};
+use varve_ffs::Ffs;
 use varve_lfs::Lfs;
 use varve_lfs::format::superblock::MAGIC;
 use varve_vlfs::Vlfs;
@@ -20,6 +21,8 @@ pub enum Superblock {
     Log(varve_lfs::format::Superblock),
     /// Of a virtual log.
     VirtualLog(varve_vlfs::format::Superblock),
+    /// Of one that is updated in place.
+    InPlace(varve_ffs::format::Superblock),
 }
 
 /// The superblock of a volume, read without locking it.
@@ -37,7 +40,7 @@ pub fn layout_of(path: impl AsRef<Path>) -> Layout {
     device.map_or(Layout::Log, |device| layout_on(&device))
 }
 
-/// [`Layout::VirtualLog`] if the device begins like such a volume, or ends like
+/// Another layout than the log if the device begins like such a volume, or ends like
 /// one and begins like nothing that is known: what was made over such a volume
 /// may leave its last block as it was.
 fn layout_on(device: &dyn Device) -> Layout {
@@ -45,13 +48,13 @@ fn layout_on(device: &dyn Device) -> Layout {
     if device.read(0, &mut first).is_ok() && first.starts_with(&MAGIC) {
         return Layout::Log;
     }
-    let virtual_log = match probe(device) {
-        Ok(Some(Found::Known(name))) => name == VIRTUAL_LOG,
-        _ => Vlfs::find_superblock(device).is_ok(),
-    };
-    match virtual_log {
-        true => Layout::VirtualLog,
-        false => Layout::Log,
+    match probe(device) {
+        Ok(Some(Found::Known(VIRTUAL_LOG))) => Layout::VirtualLog,
+        Ok(Some(Found::Known(IN_PLACE))) => Layout::InPlace,
+        Ok(Some(Found::Known(_))) => Layout::Log,
+        _ if Vlfs::find_superblock(device).is_ok() => Layout::VirtualLog,
+        _ if Ffs::find_superblock(device).is_ok() => Layout::InPlace,
+        _ => Layout::Log,
     }
 }
 
@@ -69,8 +72,10 @@ pub fn open_device(path: impl AsRef<Path>, mode: OpenMode, io: IoMode) -> Result
 
 /// Says what is there instead, where there is no volume.
 pub(crate) fn find_superblock(device: &dyn Device) -> Result<Superblock> {
-    if layout_on(device) == Layout::VirtualLog {
-        return Ok(Superblock::VirtualLog(Vlfs::find_superblock(device)?));
+    match layout_on(device) {
+        Layout::Log => {}
+        Layout::VirtualLog => return Ok(Superblock::VirtualLog(Vlfs::find_superblock(device)?)),
+        Layout::InPlace => return Ok(Superblock::InPlace(Ffs::find_superblock(device)?)),
     }
     let missing = match Lfs::find_superblock(device) {
         Ok(superblock) => return Ok(Superblock::Log(superblock)),

@@ -64,6 +64,9 @@ enum Failure {
     /// The same, of a volume on the virtual log.
     #[error(transparent)]
     VirtualLog(varve_vlfs::Error),
+    /// The same, of one that is updated in place.
+    #[error(transparent)]
+    InPlace(varve_ffs::Error),
     /// What is there is not what was asked for, or would be destroyed.
     #[error("{} {problem}; {advice}", path.display())]
     Refused {
@@ -170,7 +173,8 @@ impl Error {
             | Failure::Layout(
                 varve_lfs::Error::NoVolume { .. } | varve_lfs::Error::NoCheckpoint { .. },
             )
-            | Failure::VirtualLog(varve_vlfs::Error::NoVolume { .. }) => io::ErrorKind::InvalidData,
+            | Failure::VirtualLog(varve_vlfs::Error::NoVolume { .. })
+            | Failure::InPlace(varve_ffs::Error::NoVolume { .. }) => io::ErrorKind::InvalidData,
             _ => io::Error::from_raw_os_error(self.errno()).kind(),
         }
     }
@@ -185,13 +189,14 @@ impl Error {
             }
             Failure::Open(_)
             | Failure::Layout(varve_lfs::Error::Format(_) | varve_lfs::Error::Unfit(_))
-            | Failure::VirtualLog(varve_vlfs::Error::Format(_) | varve_vlfs::Error::Unfit(_)) => {
+            | Failure::VirtualLog(varve_vlfs::Error::Format(_) | varve_vlfs::Error::Unfit(_))
+            | Failure::InPlace(varve_ffs::Error::Format(_) | varve_ffs::Error::Unfit(_)) => {
                 Errno::INVAL
             }
             Failure::Layout(
                 varve_lfs::Error::DoesNotFit { .. } | varve_lfs::Error::OutOfSegments,
             ) => Errno::NOSPC,
-            Failure::Layout(_) | Failure::VirtualLog(_) => Errno::IO,
+            Failure::Layout(_) | Failure::VirtualLog(_) | Failure::InPlace(_) => Errno::IO,
             Failure::Ship(
                 ShipError::Unfit(_) | ShipError::OtherHistory { .. } | ShipError::IsACopy(_),
             ) => Errno::INVAL,
@@ -253,6 +258,12 @@ impl From<ShipError> for Error {
 impl From<varve_vlfs::Error> for Error {
     fn from(error: varve_vlfs::Error) -> Self {
         Error(Box::new(Failure::VirtualLog(error)))
+    }
+}
+
+impl From<varve_ffs::Error> for Error {
+    fn from(error: varve_ffs::Error) -> Self {
+        Error(Box::new(Failure::InPlace(error)))
     }
 }
 

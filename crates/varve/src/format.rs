@@ -99,6 +99,9 @@ fn plan(device: Arc<dyn Device>, options: &VolumeOptions) -> Result<()> {
         Layout::VirtualLog => {
             varve_vlfs::plan(&InOrder(device), &virtual_log_options(options), 0).map(|_| ())?;
         }
+        Layout::InPlace => {
+            varve_ffs::plan(&*device, &in_place_options(options), 0).map(drop)?;
+        }
     }
     Ok(())
 }
@@ -114,6 +117,7 @@ pub(crate) fn format_device(
     match options.layout {
         Layout::Log => make_log(device, options).map(Superblock::Log),
         Layout::VirtualLog => make_virtual_log(device, options).map(Superblock::VirtualLog),
+        Layout::InPlace => make_in_place(device, options).map(Superblock::InPlace),
     }
 }
 
@@ -132,6 +136,33 @@ fn make_virtual_log(
     make_root(&layout, &*clock, options)?;
     layout.unmount()?;
     Ok(superblock)
+}
+
+fn make_in_place(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<varve_ffs::format::Superblock> {
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    let superblock = varve_ffs::format(&*device, &*clock, &in_place_options(options))?;
+    let mount = varve_ffs::FfsMountOptions {
+        owner: host::identity(),
+        ..varve_ffs::FfsMountOptions::default()
+    };
+    let layout = varve_ffs::Ffs::mount(device, Arc::clone(&clock), mount)?;
+    make_root(&layout, &*clock, options)?;
+    layout.unmount()?;
+    Ok(superblock)
+}
+
+fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
+    varve_ffs::FfsFormatOptions {
+        block_bytes: options.block_bytes,
+        maxcontig: options.maxcontig,
+        rotdelay: options.rotdelay,
+        label: options.label.clone(),
+        case_fold: options.case_fold,
+        ..varve_ffs::FfsFormatOptions::default()
+    }
 }
 
 fn make_root<L: varve_fs::Layout>(
@@ -242,7 +273,7 @@ mod tests {
     fn too_small_an_image_is_refused_before_it_exists() {
         let host = tempfile::tempdir().unwrap();
         let path = host.path().join("tiny");
-        for layout in [Layout::Log, Layout::VirtualLog] {
+        for layout in [Layout::Log, Layout::VirtualLog, Layout::InPlace] {
             let error = make(&path, sized(16 << 10).layout(layout)).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidInput, "{error}");
             assert!(!path.exists());

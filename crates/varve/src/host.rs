@@ -9,6 +9,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use varve_device::Device;
+use varve_ffs::Ffs;
 use varve_lfs::format::owner::OwnerRecord;
 use varve_lfs::{Lfs, OwnerIdentity};
 use varve_vlfs::Vlfs;
@@ -100,10 +101,13 @@ pub fn holder(path: &Path) -> Option<Holder> {
     let device = Unlocked::open(path).ok()?;
     let record = match Lfs::find_superblock(&device) {
         Ok(superblock) => Lfs::read_owner(&device, &superblock).ok()??,
-        Err(_) => {
-            let superblock = Vlfs::find_superblock(&device).ok()?;
-            Vlfs::read_owner(&device, &superblock).ok()??
-        }
+        Err(_) => match Vlfs::find_superblock(&device) {
+            Ok(superblock) => Vlfs::read_owner(&device, &superblock).ok()??,
+            Err(_) => {
+                let superblock = Ffs::find_superblock(&device).ok()?;
+                Ffs::read_owner(&device, &superblock).ok()??
+            }
+        },
     };
     (record.mounted.get() == 1).then(|| Holder::from(&record))
 }

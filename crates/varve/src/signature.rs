@@ -17,6 +17,9 @@ pub const VARVE: &str = "a Varve volume";
 /// The name of one on the virtual log.
 pub const VIRTUAL_LOG: &str = "a Varve volume on the virtual log (VLFS)";
 
+/// The name of one that is updated in place.
+pub const IN_PLACE: &str = "a Varve volume that is updated in place (FFS)";
+
 /// What was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
@@ -54,6 +57,7 @@ const SIGNATURES: &[Signature] = &[
     signature(VARVE, 0, &MAGIC),
     signature("a virtual log disk", 4, b"VLDS"),
     signature(VIRTUAL_LOG, 0, &varve_vlfs::format::MAGIC),
+    signature(IN_PLACE, 0, &varve_ffs::format::MAGIC),
     signature("an ext2, ext3 or ext4 file system", 0x438, &[0x53, 0xef]),
     signature("an XFS file system", 0, b"XFSB"),
     signature("a btrfs file system", 0x1_0040, b"_BHRfS_M"),

@@ -8,6 +8,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+use varve_ffs::Ffs;
 use varve_fs::Isolation;
 use varve_lfs::Lfs;
 use varve_vlfs::Vlfs;
@@ -137,6 +138,7 @@ pub struct Transaction {
 enum Inner {
     Log(varve_fs::Transaction<Lfs>),
     VirtualLog(varve_fs::Transaction<Vlfs>),
+    InPlace(varve_fs::Transaction<Ffs>),
 }
 
 /// A commit that has been made and is on its way to the device.
@@ -148,6 +150,7 @@ pub struct Ticket(Awaited);
 enum Awaited {
     Log(varve_fs::Ticket<Lfs>),
     VirtualLog(varve_fs::Ticket<Vlfs>),
+    InPlace(varve_fs::Ticket<Ffs>),
 }
 
 impl Ticket {
@@ -159,6 +162,7 @@ impl Ticket {
         let durable = match self.0 {
             Awaited::Log(ticket) => ticket.wait(),
             Awaited::VirtualLog(ticket) => ticket.wait(),
+            Awaited::InPlace(ticket) => ticket.wait(),
         };
         durable.map_err(|error| failed("commit", error))
     }
@@ -172,7 +176,7 @@ impl Volume {
     /// Begins a transaction.
     ///
     /// # Errors
-    /// `Unsupported` on a volume on the virtual log, `NotConnected` if the volume was
+    /// `Unsupported` on a volume of another layout than the log, `NotConnected` if the volume was
     /// closed, what writing what waits in memory fails with.
     pub fn begin(&self) -> Result<Transaction> {
         self.begin_with(&TransactionOptions::default())
@@ -189,6 +193,7 @@ impl Volume {
         let inner = match mounted.tree() {
             Tree::Log(fs) => fs.begin_transaction(&options.inner).map(Inner::Log),
             Tree::VirtualLog(fs) => fs.begin_transaction(&options.inner).map(Inner::VirtualLog),
+            Tree::InPlace(fs) => fs.begin_transaction(&options.inner).map(Inner::InPlace),
         };
         self.transaction(inner)
     }
@@ -198,6 +203,7 @@ impl Volume {
         let tree = match &inner {
             Inner::Log(transaction) => Tree::Log(Arc::clone(transaction.tree())),
             Inner::VirtualLog(transaction) => Tree::VirtualLog(Arc::clone(transaction.tree())),
+            Inner::InPlace(transaction) => Tree::InPlace(Arc::clone(transaction.tree())),
         };
         Ok(Transaction {
             volume: self.within(tree),
@@ -314,6 +320,7 @@ impl Transaction {
         let ticket = match self.inner {
             Inner::Log(transaction) => transaction.commit_async().map(Awaited::Log),
             Inner::VirtualLog(transaction) => transaction.commit_async().map(Awaited::VirtualLog),
+            Inner::InPlace(transaction) => transaction.commit_async().map(Awaited::InPlace),
         };
         ticket.map(Ticket).map_err(|error| failed("commit", error))
     }

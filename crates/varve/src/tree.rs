@@ -4,6 +4,7 @@
 //! `mounted/operations.rs`, where a call goes to the one or the other.
 
 use std::sync::Arc;
+use varve_ffs::Ffs;
 use varve_fs::FileSystem;
 use varve_lfs::Lfs;
 use varve_vlfs::Vlfs;
@@ -15,14 +16,17 @@ pub enum Tree {
     Log(Arc<FileSystem<Lfs>>),
     /// On the virtual log.
     VirtualLog(Arc<FileSystem<Vlfs>>),
+    /// Updated in place.
+    InPlace(Arc<FileSystem<Ffs>>),
 }
 
-/// A call that reads the same for both layouts.
+/// A call that reads the same for all layouts.
 macro_rules! on {
     ($tree:expr, $fs:ident => $call:expr) => {
         match $tree {
             $crate::tree::Tree::Log($fs) => $call,
             $crate::tree::Tree::VirtualLog($fs) => $call,
+            $crate::tree::Tree::InPlace($fs) => $call,
         }
     };
 }
@@ -33,7 +37,7 @@ impl Tree {
     pub fn log(&self) -> Option<&Arc<FileSystem<Lfs>>> {
         match self {
             Tree::Log(fs) => Some(fs),
-            Tree::VirtualLog(_) => None,
+            Tree::VirtualLog(_) | Tree::InPlace(_) => None,
         }
     }
 

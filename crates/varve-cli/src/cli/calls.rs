@@ -62,11 +62,18 @@ pub fn handler(
     })
 }
 
-/// Says why there are no transactions on a virtual log; knows no other question.
-pub fn handler_of_virtual_log() -> IoctlHandler {
-    let why = "a volume with the layout vlfs has no transactions: it gives the room of what \
-               was displaced back at once, so there is no state to stand on; make the volume \
-               with the layout log";
+/// Why there are no transactions on a virtual log.
+pub const NOT_ON_VIRTUAL_LOG: &str = "a volume with the layout vlfs has no transactions: it gives \
+     the room of what was displaced back at once, so there is no state to stand on; make the \
+     volume with the layout log";
+
+/// Why there are none where blocks are overwritten.
+pub const NOT_IN_PLACE: &str = "a volume with the layout ffs has no transactions: what is \
+     overwritten in place is gone, so there is no state to stand on; make the volume with the \
+     layout log";
+
+/// Says why there are no transactions; knows no other question.
+pub fn handler_without_transactions(why: &'static str) -> IoctlHandler {
     Arc::new(move |request: &IoctlRequest<'_>| {
         let text = varve_fuse::question_text(request.input).unwrap_or_default();
         match text.starts_with("{\"transactions\"") {

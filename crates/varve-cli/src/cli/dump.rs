@@ -1,7 +1,7 @@
 //! `varve dump`: a volume's structures, for people and scripts.
 
 use super::output::{self, Failure, Outcome};
-use super::{histogram, vlfs};
+use super::{ffs, histogram, vlfs};
 use serde_json::{Value, json};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Display;
@@ -67,7 +67,19 @@ impl Dump {
             let text = "say what to dump: one of the subcommands, or --utilisation";
             return Err(Failure::new(2, text));
         }
-        if layout_of(&self.volume) == varve::Layout::VirtualLog {
+        let layout = layout_of(&self.volume);
+        if layout == varve::Layout::InPlace {
+            return match self.what {
+                Some(What::Superblock | What::Checkpoints) => ffs::dump(&self.volume, false),
+                Some(What::Ifile) => ffs::dump(&self.volume, true),
+                _ => {
+                    let what = "segments; dump superblock, checkpoints (the journal) or ifile \
+                                (the cylinder groups)";
+                    vlfs::refuse(&self.volume, what, 1).map(|()| 0)
+                }
+            };
+        }
+        if layout == varve::Layout::VirtualLog {
             return match self.what {
                 Some(What::Superblock | What::Checkpoints) => vlfs::dump(&self.volume, false),
                 Some(What::Ifile) => vlfs::dump(&self.volume, true),

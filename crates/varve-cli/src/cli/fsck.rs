@@ -5,7 +5,7 @@
 //! errors left uncorrected, 8 the check itself failed, 16 wrong usage.
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::vlfs;
+use super::{ffs, vlfs};
 use serde::Serialize;
 use serde_json::json;
 use std::fmt::Display;
@@ -62,18 +62,28 @@ pub struct Fsck {
 
 impl Fsck {
     pub fn run(self) -> Outcome {
-        if layout_of(&self.volume) == varve::Layout::VirtualLog {
-            if self.preen && !self.force && vlfs::is_clean(&self.volume) {
-                return self.tell_clean();
-            }
-            let code = vlfs::fsck(&self.volume, self.data, self.json)?;
-            if code != 0 && (self.repair || self.preen) {
-                let text =
-                    "a volume on the virtual log (VLFS) has no repair; copy what can be read";
-                return Err(Failure::new(code, text));
-            }
-            return Ok(code);
+        let volume = &self.volume;
+        let layout = layout_of(volume);
+        let is_clean = match layout {
+            varve::Layout::VirtualLog => vlfs::is_clean,
+            varve::Layout::InPlace => ffs::is_clean,
+            _ => return self.of_the_log(),
+        };
+        if self.preen && !self.force && is_clean(volume) {
+            return self.tell_clean();
         }
+        let code = match layout {
+            varve::Layout::VirtualLog => vlfs::fsck(volume, self.data, self.json)?,
+            _ => ffs::fsck(volume, self.data, self.json)?,
+        };
+        if code != 0 && (self.repair || self.preen) {
+            let text = "a volume of this layout has no repair; copy what can be read";
+            return Err(Failure::new(code, text));
+        }
+        Ok(code)
+    }
+
+    fn of_the_log(self) -> Outcome {
         if self.preen && !self.force && self.is_clean()? {
             return self.tell_clean();
         }

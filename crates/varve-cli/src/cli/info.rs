@@ -6,7 +6,7 @@
 
 use super::mkfs::describe;
 use super::output::{self, Failure, Outcome};
-use super::{mount_table, size, vlfs};
+use super::{ffs, mount_table, size, vlfs};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +35,7 @@ impl Info {
         let superblock = match read_superblock(&volume)? {
             Found::Log(superblock) => superblock,
             Found::VirtualLog(superblock) => return vlfs::info(&volume, &superblock, self.json),
+            Found::InPlace(superblock) => return ffs::info(&volume, &superblock, self.json),
         };
         let held = Held::of(&volume);
         let contents = contents(&volume);

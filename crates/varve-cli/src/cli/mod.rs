@@ -13,6 +13,7 @@ mod coalesce;
 mod daemon;
 mod dump;
 mod exporter;
+mod ffs;
 mod fsck;
 mod generate;
 mod helpers;

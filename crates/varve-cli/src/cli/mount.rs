@@ -249,7 +249,17 @@ impl Mount {
                 mount.statistics = Some(Arc::new(move || {
                     stats::describe_virtual_log(&counted).to_string()
                 }));
-                mount.ioctl = Some(calls::handler_of_virtual_log());
+                mount.ioctl = Some(calls::handler_without_transactions(
+                    calls::NOT_ON_VIRTUAL_LOG,
+                ));
+                self.serve_tree(volume, fs, mount, |_| {})
+            }
+            Tree::InPlace(fs) => {
+                let counted = Arc::clone(&fs);
+                mount.statistics = Some(Arc::new(move || {
+                    stats::describe_in_place(&counted).to_string()
+                }));
+                mount.ioctl = Some(calls::handler_without_transactions(calls::NOT_IN_PLACE));
                 self.serve_tree(volume, fs, mount, |_| {})
             }
         }

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use varve::VolumeOptions;
 use varve::admin::{self, JobStatus, Statistics, Tree, Verifier};
+use varve_ffs::Ffs;
 use varve_fs::{FileSystem, FsStatistics, StatFs};
 use varve_lfs::cleaner::pace::Gauge;
 use varve_lfs::policy::TransferModel;
@@ -138,6 +139,7 @@ fn of_volume(path: &Path) -> Result<Value, Failure> {
             all
         }
         Tree::VirtualLog(fs) => describe_virtual_log(fs),
+        Tree::InPlace(fs) => describe_in_place(fs),
     })
 }
 
@@ -311,6 +313,15 @@ fn transactions(t: &FsStatistics) -> Value {
 pub fn describe_virtual_log(fs: &FileSystem<Vlfs>) -> Value {
     json!({
         "virtual_log": fs.layout().statistics(),
+        "tree": tree(&fs.statistics()),
+        "space": space(&fs.statfs(), fs.layout().superblock().block_bytes.get()),
+    })
+}
+
+/// The counters of a volume that is updated in place.
+pub fn describe_in_place(fs: &FileSystem<Ffs>) -> Value {
+    json!({
+        "in_place": fs.layout().statistics(),
         "tree": tree(&fs.statistics()),
         "space": space(&fs.statfs(), fs.layout().superblock().block_bytes.get()),
     })

@@ -46,6 +46,7 @@ impl Tune {
         let (label, uuid, tag) = match tune(&self.volume, &change)? {
             Superblock::Log(found) => (found.label_text(), found.uuid, found.volume_tag()),
             Superblock::VirtualLog(found) => (found.label_text(), found.uuid, found.volume_tag()),
+            Superblock::InPlace(found) => (found.label_text(), found.uuid, found.volume_tag()),
         };
         let uuid = uuid_text(&uuid);
         // What `varve salvage --uuid` asks for.

@@ -225,19 +225,17 @@ pub fn dump(volume: &Path, inode_map: bool) -> Outcome {
     Ok(0)
 }
 
-/// Refuses what a volume on the virtual log does not have.
+/// Refuses what only a volume on the segmented log has.
 ///
 /// # Errors
-/// If `volume` is one.
+/// If `volume` is another.
 pub fn refuse(volume: &Path, what: &str, code: u8) -> Result<(), Failure> {
-    match layout_of(volume) {
-        varve::Layout::VirtualLog => Err(Failure::new(
-            code,
-            format_args!(
-                "{} is a volume on the virtual log (VLFS), which has no {what}",
-                volume.display()
-            ),
-        )),
-        _ => Ok(()),
-    }
+    let layout = match layout_of(volume) {
+        varve::Layout::VirtualLog => "on the virtual log (VLFS)",
+        varve::Layout::InPlace => "that is updated in place (FFS)",
+        _ => return Ok(()),
+    };
+    let shown = volume.display();
+    let text = format!("{shown} is a volume {layout}, which has no {what}");
+    Err(Failure::new(code, text))
 }

@@ -1,12 +1,12 @@
 //! A shared layout is a layout: hand a clone to the file system and keep one.
 
 use super::{
-    Group, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, StatFs, Unwritten, Usage,
+    Group, Item, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose, StatFs, Unwritten, Usage,
     Waiting,
 };
 use crate::error::Result;
 use crate::inode::Inode;
-use crate::types::{InodeNo, SnapshotNo, SpillNo, Version, View};
+use crate::types::{FileKind, InodeNo, SnapshotNo, SpillNo, Version, View};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,11 +16,14 @@ impl<L: Layout> Layout for Arc<L> {
     fn geometry(&self) -> LayoutGeometry {
         (**self).geometry()
     }
+    fn promise(&self) -> Promise {
+        (**self).promise()
+    }
     fn usage(&self) -> Usage {
         (**self).usage()
     }
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
-        (**self).allocate_inode()
+    fn allocate_inode(&self, near: InodeNo, kind: FileKind) -> Result<(InodeNo, Version)> {
+        (**self).allocate_inode(near, kind)
     }
     fn forget_inode(&self, ino: InodeNo) {
         (**self).forget_inode(ino);

@@ -51,7 +51,9 @@ fn block(ino: InodeNo, version: Version, block: u64, bytes: usize) -> Item {
 /// A layout with one file of blocks 0 (512 bytes) and 1 (4096 bytes).
 fn with_file() -> (MemoryLayout, InodeNo, Version) {
     let layout = layout();
-    let (ino, version) = layout.allocate_inode().unwrap();
+    let (ino, version) = layout
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+        .unwrap();
     let items = vec![
         block(ino, version, 0, 100),
         block(ino, version, 1, 4096),
@@ -124,8 +126,17 @@ fn a_crash_keeps_what_was_committed_and_any_prefix_may_survive() {
 #[test]
 fn a_number_lost_in_a_crash_is_given_again() {
     let layout = layout();
-    let (ino, _) = layout.allocate_inode().unwrap();
-    assert_eq!(layout.crash().allocate_inode().unwrap().0, ino);
+    let (ino, _) = layout
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+        .unwrap();
+    assert_eq!(
+        layout
+            .crash()
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap()
+            .0,
+        ino
+    );
 }
 
 #[test]
@@ -134,9 +145,19 @@ fn numbers_are_reused_with_the_next_version() {
     let next_version = version + 1;
     let items = vec![Item::Freed { ino, next_version }];
     layout.append(group(items, (1, 0, 0))).unwrap();
-    assert_eq!(layout.allocate_inode().unwrap(), (ino, version + 1));
+    assert_eq!(
+        layout
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap(),
+        (ino, version + 1)
+    );
     layout.forget_inode(ino);
-    assert_eq!(layout.allocate_inode().unwrap(), (ino, version + 2));
+    assert_eq!(
+        layout
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap(),
+        (ino, version + 2)
+    );
 }
 
 #[test]

@@ -233,7 +233,7 @@ impl<L: Layout> FileSystem<L> {
             holds: 1,
         };
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.allocate_inode()?;
+        let (ino, version) = self.allocate_inode(directory.ino, new.kind)?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
         let inherited = self.inherited(acls, inode.mode);
         let inherited = inherited.inspect_err(|_| self.store.layout.forget_inode(ino))?;
@@ -246,8 +246,8 @@ impl<L: Layout> FileSystem<L> {
     ///
     /// # Errors
     /// `NoSpace`.
-    pub(crate) fn whiteout(&self) -> Result<Whiteout> {
-        let (ino, version) = self.allocate_inode()?;
+    pub(crate) fn whiteout(&self, directory: InodeNo) -> Result<Whiteout> {
+        let (ino, version) = self.allocate_inode(directory, FileKind::CharDevice)?;
         Ok(Whiteout { ino, version })
     }
 
@@ -282,7 +282,7 @@ impl<L: Layout> FileSystem<L> {
             return Err(Error::TooManyLinks);
         }
         let acls = self.default_acl(&directory, &above, new.kind)?;
-        let (ino, version) = self.allocate_inode()?;
+        let (ino, version) = self.allocate_inode(directory.ino, new.kind)?;
         let inode = self.new_inode(caller, &above.inode, &new, ino, version, acls.as_ref());
         let inherited = self.inherited(acls, inode.mode).and_then(|inherited| {
             self.add_name(&directory, &mut above, name, ino, new.kind, now)?;

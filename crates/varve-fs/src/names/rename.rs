@@ -120,7 +120,7 @@ impl<L: Layout> FileSystem<L> {
         if flags.exchange {
             self.exchange(caller, &mut parents, &names, now)?;
         } else if flags.whiteout {
-            let whiteout = self.whiteout()?;
+            let whiteout = self.whiteout(from.ino)?;
             names.whiteout = Some(whiteout);
             self.move_name(caller, &mut parents, &names, now)
                 .inspect_err(|_| self.store.layout.forget_inode(whiteout.ino))?;

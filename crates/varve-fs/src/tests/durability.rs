@@ -627,7 +627,9 @@ fn a_large_file_is_logged_piece_by_piece() {
         assert!(last > 10, "{last} groups");
         let groups = fs.layout().groups.lock().clone();
         let memory = MemoryLayout::new(memory.clone());
-        memory.allocate_inode().unwrap();
+        memory
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap();
         for group in groups {
             memory.append(group).unwrap();
             let crashed = memory.crash_after(memory.appended());

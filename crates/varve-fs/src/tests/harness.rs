@@ -130,8 +130,8 @@ impl Layout for Recorder {
     fn usage(&self) -> Usage {
         self.memory().usage()
     }
-    fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
-        self.stored()?.allocate_inode()
+    fn allocate_inode(&self, near: InodeNo, kind: FileKind) -> Result<(InodeNo, Version)> {
+        self.stored()?.allocate_inode(near, kind)
     }
     fn forget_inode(&self, ino: InodeNo) {
         self.memory().forget_inode(ino);

@@ -655,7 +655,10 @@ pub fn no_number_is_lost(fs: &Fs, used: BTreeSet<u64>) {
     let mut had = used;
     let mut taken = Vec::new();
     while taken.last().is_none_or(|last: &InodeNo| last.0 < greatest) {
-        let (ino, _) = fs.layout().allocate_inode().unwrap();
+        let (ino, _) = fs
+            .layout()
+            .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+            .unwrap();
         assert!(had.insert(ino.0), "{ino:?} is a file's");
         taken.push(ino);
     }

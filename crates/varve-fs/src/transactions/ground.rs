@@ -9,7 +9,7 @@ use crate::isolation::Snapshot;
 use crate::layout::{Cause, Layout};
 use crate::memory::private::Private;
 use crate::memory::vnode::{Ground, Vnode};
-use crate::types::{InodeNo, Version, View};
+use crate::types::{FileKind, InodeNo, Version, View};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -44,15 +44,19 @@ impl<L: Layout> FileSystem<L> {
         self.write_back_while(|| self.waits.bytes() > group_bytes)
     }
 
-    /// A number for a new file. A number that has become free since the snapshot is
+    /// A number for a new file in a directory. A number that has become free since the snapshot is
     /// still that file's here, and put aside.
     ///
     /// # Errors
     /// `NoSpace`; what the snapshot fails to be read with.
-    pub(crate) fn allocate_inode(&self) -> Result<(InodeNo, Version)> {
+    pub(crate) fn allocate_inode(
+        &self,
+        near: InodeNo,
+        kind: FileKind,
+    ) -> Result<(InodeNo, Version)> {
         let layout = &self.store.layout;
         loop {
-            let (ino, version) = layout.allocate_inode()?;
+            let (ino, version) = layout.allocate_inode(near, kind)?;
             let shown = self.shows(ino);
             match (shown, &self.below) {
                 (Ok(true), Some(below)) => below.put_aside.lock().push(ino),

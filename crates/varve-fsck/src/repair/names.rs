@@ -4,7 +4,7 @@ use super::remedies::Remedies;
 use crate::check::Fix;
 use std::collections::BTreeSet;
 use varve_fs::directory::{self, names_in};
-use varve_fs::{FileKind, InodeNo};
+use varve_fs::{FileKind, InodeNo, Layout};
 use varve_lfs::{Error, Result};
 
 /// Where files without names go.
@@ -217,8 +217,11 @@ impl Remedies<'_> {
                 Err(error) => return Err(damaged(error)),
             }
         }
-        let (ino, version) =
-            varve_fs::Layout::allocate_inode(&self.session.lfs).map_err(damaged)?;
+        let (ino, version) = self
+            .session
+            .lfs
+            .allocate_inode(InodeNo(root), FileKind::Directory)
+            .map_err(damaged)?;
         let inode = self.new_directory(ino, version);
         self.session.create(inode);
         let mut blocks = self.session.directory(root);

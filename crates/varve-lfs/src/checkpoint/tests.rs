@@ -17,7 +17,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
-use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options, SetAttr};
+use varve_fs::{Caller, FileKind, FileSystem, InodeNo, Layout, Options, SetAttr};
 use varve_fsck::check::{CheckOptions, check};
 use zerocopy::IntoBytes;
 
@@ -101,7 +101,9 @@ fn each_reason_alone_makes_a_checkpoint_due() {
     // Age counts only if there is something to fold.
     let old = (lfs.options.checkpoint_seconds + 1) * 1_000_000_000;
     assert!(!lfs.checkpoint_due(old, 0));
-    let (ino, _) = lfs.allocate_inode().unwrap();
+    let (ino, _) = lfs
+        .allocate_inode(InodeNo::ROOT, FileKind::Regular)
+        .unwrap();
     lfs.committed
         .write()
         .live

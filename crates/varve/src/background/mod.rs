@@ -2,9 +2,11 @@
 //!
 //! Invariant: once [`Threads`] is dropped, none touches the volume.
 
+mod in_place;
 mod log;
 mod virtual_log;
 
+pub(crate) use in_place::start as start_in_place;
 pub(crate) use log::start as start_log;
 pub(crate) use virtual_log::start as start_virtual_log;
 

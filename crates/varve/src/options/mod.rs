@@ -17,6 +17,10 @@ pub enum Layout {
     /// The virtual log: each write goes where it is near, nothing is cleaned.
     /// For small synchronous writes.
     VirtualLog,
+    /// In place, in cylinder groups, as FFS does, with a journal of metadata. For
+    /// what is read often, written once, and overwritten seldom; without
+    /// transactions and without checksums of file content.
+    InPlace,
 }
 
 /// How the host's space for a new image is obtained.
@@ -56,6 +60,8 @@ pub struct VolumeOptions {
     pub(crate) label: String,
     pub(crate) block_bytes: u32,
     pub(crate) segment_bytes: u32,
+    pub(crate) maxcontig: u32,
+    pub(crate) rotdelay: u32,
     pub(crate) inode_bytes: u32,
     pub(crate) case_fold: bool,
     pub(crate) overwrite: bool,
@@ -81,6 +87,8 @@ impl VolumeOptions {
             label: String::new(),
             block_bytes: 4096,
             segment_bytes: 0,
+            maxcontig: 256,
+            rotdelay: 0,
             inode_bytes: 256,
             case_fold: false,
             overwrite: false,
@@ -135,6 +143,13 @@ impl VolumeOptions {
     /// 0, which chooses by the size of the volume, 128 KiB to 4 MiB.
     pub fn segment_bytes(&mut self, bytes: u32) -> &mut Self {
         self.segment_bytes = bytes;
+        self
+    }
+
+    /// How a volume that is updated in place lays files out: `maxcontig` blocks behind
+    /// each other, then a gap of `rotdelay` blocks. By default 256 and 0.
+    pub fn placement(&mut self, maxcontig: u32, rotdelay: u32) -> &mut Self {
+        (self.maxcontig, self.rotdelay) = (maxcontig, rotdelay);
         self
     }
 

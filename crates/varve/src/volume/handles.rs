@@ -26,7 +26,7 @@ fn is_free(image: &Path) -> bool {
 #[test]
 fn it_is_closed_when_the_last_of_its_handles_goes() {
     let (_host, image) = image();
-    for layout in [Layout::Log, Layout::VirtualLog] {
+    for layout in [Layout::Log, Layout::VirtualLog, Layout::InPlace] {
         let _ = std::fs::remove_file(&image);
         let mut options = VolumeOptions::new();
         let volume = options
@@ -106,7 +106,7 @@ fn what_is_left_of_a_closed_volume_says_so() {
 
 #[test]
 fn what_was_abandoned_is_recovered() {
-    for layout in [Layout::Log, Layout::VirtualLog] {
+    for layout in [Layout::Log, Layout::VirtualLog, Layout::InPlace] {
         let (_host, image) = image();
         let mut options = VolumeOptions::new();
         options.size(16 << 20).layout(layout);

@@ -101,6 +101,7 @@ impl Volume {
         match self.tree() {
             Tree::Log(_) => Layout::Log,
             Tree::VirtualLog(_) => Layout::VirtualLog,
+            Tree::InPlace(_) => Layout::InPlace,
         }
     }
 

@@ -1,7 +1,7 @@
 //! Creating, opening and closing a volume.
 
 use super::Volume;
-use crate::background::{Threads, start_log, start_virtual_log};
+use crate::background::{Threads, start_in_place, start_log, start_virtual_log};
 use crate::devices::{Superblock, find_superblock, open_device};
 use crate::error::{Cause, Error, Result};
 use crate::host;
@@ -13,6 +13,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use varve_device::{Clock, Device, HostClock, Lanes, MemoryDevice, OpenMode};
+use varve_ffs::{Ffs, FfsMountOptions};
 use varve_fs::FileSystem;
 use varve_lfs::cleaner::Pace;
 use varve_lfs::{Lfs, MountOptions};
@@ -117,12 +118,14 @@ impl Volume {
         let owner = match &superblock {
             Superblock::Log(superblock) => Lfs::read_owner(&*device, superblock)?,
             Superblock::VirtualLog(superblock) => Vlfs::read_owner(&*device, superblock)?,
+            Superblock::InPlace(superblock) => Ffs::read_owner(&*device, superblock)?,
         };
         host::report_unclean(&*device, owner);
         let verifier = Arc::default();
         let (tree, threads) = match superblock {
             Superblock::Log(_) => mount_log(device, options, &verifier),
             Superblock::VirtualLog(_) => mount_virtual_log(device, options),
+            Superblock::InPlace(_) => mount_in_place(device, options),
         }?;
         let running = Running::new(tree, threads, verifier, name);
         let caller = options.caller();
@@ -242,6 +245,27 @@ fn mount_virtual_log(
         false => None,
     };
     Ok((Tree::VirtualLog(fs), threads))
+}
+
+fn mount_in_place(
+    device: Arc<dyn Device>,
+    options: &VolumeOptions,
+) -> Result<(Tree, Option<Threads>)> {
+    let name = device.name();
+    let clock: Arc<dyn Clock> = Arc::new(HostClock::default());
+    let mount = FfsMountOptions {
+        read_only: options.read_only,
+        cache_bytes: options.cache_shares().1,
+        owner: host::identity(),
+        ..FfsMountOptions::default()
+    };
+    let layout = Ffs::mount(device, Arc::clone(&clock), mount)?;
+    let fs = Arc::new(FileSystem::mount(layout, clock, options.tree()).map_err(no_tree)?);
+    let threads = match options.background {
+        true => Some(start_in_place(&fs).map_err(no_threads(&name))?),
+        false => None,
+    };
+    Ok((Tree::InPlace(fs), threads))
 }
 
 fn no_tree(error: varve_fs::Error) -> Error {

@@ -19,7 +19,7 @@ fn device(layout: Layout) -> Arc<dyn Device> {
 }
 
 fn on_both(test: impl Fn(Volume)) {
-    for layout in [Layout::Log, Layout::VirtualLog] {
+    for layout in [Layout::Log, Layout::VirtualLog, Layout::InPlace] {
         let mut options = VolumeOptions::new();
         let v = Volume::open_on(device(layout), options.background(false)).unwrap();
         assert_eq!(v.layout(), layout);
@@ -253,7 +253,7 @@ fn new_files_are_as_the_options_say() {
 
 #[test]
 fn what_was_closed_is_there_when_opened_again() {
-    for layout in [Layout::Log, Layout::VirtualLog] {
+    for layout in [Layout::Log, Layout::VirtualLog, Layout::InPlace] {
         let device = device(layout);
         let mut options = VolumeOptions::new();
         options.cache(4 << 20);

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use varve::admin::{self, Statistics, Tree};
 use varve::{Layout, Volume, VolumeOptions};
 
-/// Everything a mount tells, and a volume on the virtual log.
-fn everything() -> [Value; 2] {
+/// Everything a mount tells, and volumes of the other layouts.
+fn everything() -> [Value; 3] {
     let directory = tempfile::tempdir().unwrap();
     let of = |layout: Layout| {
         let path = directory.path().join(format!("{layout:?}"));
@@ -25,6 +25,7 @@ fn everything() -> [Value; 2] {
                 all
             }
             Tree::VirtualLog(fs) => stats::describe_virtual_log(fs),
+            Tree::InPlace(fs) => stats::describe_in_place(fs),
         };
         volume.close().unwrap();
         value
@@ -46,7 +47,7 @@ fn everything() -> [Value; 2] {
     log["transactions"]["aborted_by"] = json!({"timeout": 1});
     log["requests"] = json!({"create": 2, "write": 5});
     log["latency"] = json!({"read": {"sum_us": 7, "steps": [1, 0, 0, 2]}});
-    [log, of(Layout::VirtualLog)]
+    [log, of(Layout::VirtualLog), of(Layout::InPlace)]
 }
 
 /// The paths of all numbers.
@@ -124,10 +125,11 @@ fn parse(line: &str) -> (&str, &str, f64) {
 /// before it, and no line of samples twice.
 #[test]
 fn the_text_is_that_of_the_format() {
-    let [log, virtual_log] = everything();
+    let [log, virtual_log, in_place] = everything();
     let answers = [
         (PathBuf::from("/a \"b\"\\\n"), Some(log)),
         (PathBuf::from("/v"), Some(virtual_log)),
+        (PathBuf::from("/i"), Some(in_place)),
         (PathBuf::from("/gone"), None),
     ];
     let text = text(&answers);

@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 77] = [
+pub const METRICS: [Metric; 92] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -339,5 +339,80 @@ pub const METRICS: [Metric; 77] = [
         "virtual_log.owners_known",
         "virtual_log_owners_known",
         "Blocks and units whose owner is known.",
+    ),
+    counter(
+        "in_place.groups",
+        "in_place_groups_total",
+        "Groups appended.",
+    ),
+    counter(
+        "in_place.data_bytes",
+        "in_place_data_bytes_total",
+        "Bytes of data written in place.",
+    ),
+    counter(
+        "in_place.records",
+        "in_place_records_total",
+        "Records of the journal.",
+    ),
+    counter(
+        "in_place.record_bytes",
+        "in_place_record_bytes_total",
+        "Bytes of records.",
+    ),
+    counter(
+        "in_place.flushes",
+        "in_place_flushes_total",
+        "Flushes of the device.",
+    ),
+    counter(
+        "in_place.checkpoints",
+        "in_place_checkpoints_total",
+        "Checkpoints.",
+    ),
+    counter(
+        "in_place.sectors_placed",
+        "in_place_sectors_placed_total",
+        "Sectors of metadata that checkpoints wrote in place.",
+    ),
+    gauge(
+        "in_place.journal_used_bytes",
+        "in_place_journal_used_bytes",
+        "Bytes of the journal in use.",
+    ),
+    gauge(
+        "in_place.journal_bytes",
+        "in_place_journal_bytes",
+        "Bytes of the journal.",
+    ),
+    gauge(
+        "in_place.sectors_newer",
+        "in_place_sectors_newer",
+        "Sectors of metadata that are not in place.",
+    ),
+    gauge(
+        "in_place.blocks_free",
+        "in_place_blocks_free",
+        "Whole blocks that are free.",
+    ),
+    gauge(
+        "in_place.fragments_free",
+        "in_place_fragments_free",
+        "Fragments that are free, those in whole blocks included.",
+    ),
+    gauge(
+        "in_place.fragments_waiting",
+        "in_place_fragments_waiting",
+        "Fragments that the next record or checkpoint frees.",
+    ),
+    gauge(
+        "in_place.inodes_free",
+        "in_place_inodes_free",
+        "Inodes that are free.",
+    ),
+    gauge(
+        "in_place.groups_of_cylinders",
+        "in_place_groups_of_cylinders",
+        "Cylinder groups.",
     ),
 ];

@@ -1,0 +1,200 @@
+//! The commands that differ for a volume that is updated in place.
+
+use super::info::Held;
+use super::output::{self, Failure, Outcome};
+use super::size;
+use serde_json::{Value, json};
+use std::path::Path;
+use std::sync::Arc;
+use varve::IoMode;
+use varve::admin::open_device;
+use varve_device::{HostClock, OpenMode};
+use varve_ffs::format::{Geometry, Superblock};
+use varve_ffs::{Checked, Ffs, FfsMountOptions, check};
+
+const UNCORRECTED: u8 = 4;
+const OPERATIONAL: u8 = 8;
+
+/// The UUID in its usual form.
+fn uuid(superblock: &Superblock) -> String {
+    varve_fsck::inspect::uuid_text(&superblock.uuid)
+}
+
+/// The superblock for scripts.
+pub fn describe(superblock: &Superblock) -> Value {
+    let geometry = Geometry::of(superblock);
+    json!({
+        "layout": "ffs",
+        "uuid": uuid(superblock),
+        "label": superblock.label_text(),
+        "format_version": superblock.version.get(),
+        "bytes": geometry.block_byte(geometry.blocks),
+        "block_bytes": geometry.block_bytes,
+        "fragment_bytes": geometry.fragment_bytes,
+        "unit_bytes": geometry.unit_bytes,
+        "journal_bytes": geometry.journal_bytes(),
+        "cylinder_groups": geometry.groups(),
+        "group_blocks": geometry.group_blocks,
+        "group_inodes": geometry.group_inodes,
+        "inodes": geometry.inodes(),
+        "reserve_blocks": geometry.reserve_blocks,
+        "maxcontig": superblock.maxcontig.get(),
+        "rotdelay": superblock.rotdelay.get(),
+        "case_fold": superblock.options & 1 != 0,
+        "created_ns": superblock.created_ns.get(),
+    })
+}
+
+/// What `mkfs` says.
+pub fn made(volume: &Path, superblock: &Superblock) -> String {
+    let geometry = Geometry::of(superblock);
+    format!(
+        "{}: {} in {} cylinder groups, blocks of {}, fragments of {}, a journal of {}, {} inodes, \
+         UUID {}",
+        volume.display(),
+        size::show(geometry.block_byte(geometry.blocks)),
+        geometry.groups(),
+        size::show(geometry.block_bytes.into()),
+        size::show(geometry.fragment_bytes.into()),
+        size::show(geometry.journal_bytes()),
+        geometry.inodes(),
+        uuid(superblock),
+    )
+}
+
+fn look(volume: &Path) -> Result<Ffs, Failure> {
+    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)?;
+    let options = FfsMountOptions {
+        read_only: true,
+        ..FfsMountOptions::default()
+    };
+    let clock = Arc::new(HostClock::default());
+    Ffs::mount(Arc::new(device), clock, options).map_err(Failure::with(1))
+}
+
+/// `varve info`.
+pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
+    let held = Held::of(volume);
+    let usage = match held.in_use {
+        true => None,
+        false => look(volume).ok().map(|found| found.usage_now()),
+    };
+    let geometry = Geometry::of(superblock);
+    if as_json {
+        let mut value = describe(superblock);
+        value["volume"] = json!(volume.display().to_string());
+        held.describe(&mut value);
+        value["contents"] = match usage {
+            Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
+            None => Value::Null,
+        };
+        output::json(&value);
+        return Ok(0);
+    }
+    let shown = |bytes: u64| size::show(bytes);
+    let lines = [
+        ("volume", volume.display().to_string()),
+        ("label", superblock.label_text()),
+        ("UUID", uuid(superblock)),
+        ("layout", "FFS, updated in place, with a journal".to_owned()),
+        ("format", format!("version {}", superblock.version)),
+        ("size", shown(geometry.block_byte(geometry.blocks))),
+        (
+            "blocks",
+            format!(
+                "{}, {} of them in reserve",
+                shown(geometry.block_bytes.into()),
+                geometry.reserve_blocks
+            ),
+        ),
+        ("fragments", shown(geometry.fragment_bytes.into())),
+        (
+            "groups",
+            format!("{} of {} blocks", geometry.groups(), geometry.group_blocks),
+        ),
+        ("journal", shown(geometry.journal_bytes())),
+        (
+            "placement",
+            format!(
+                "maxcontig {}, rotdelay {}",
+                superblock.maxcontig, superblock.rotdelay
+            ),
+        ),
+        ("inodes", format!("{} at most", geometry.inodes())),
+    ];
+    for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
+        output::line(format_args!("{name:10} {value}"));
+    }
+    held.print(usage.map(|usage| (usage.inodes, usage.sectors)));
+    Ok(0)
+}
+
+/// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
+pub fn is_clean(volume: &Path) -> bool {
+    look(volume).is_ok_and(|found| {
+        let report = found.recovery_report();
+        report.records == 0 && report.unfinished == 0
+    })
+}
+
+/// `varve fsck`, which only looks.
+pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
+    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)
+        .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
+    let checked = check(Arc::new(device), Arc::new(HostClock::default()), data)
+        .map_err(|error| Failure::new(UNCORRECTED, error))?;
+    let Checked {
+        problems,
+        untold,
+        recovery,
+        usage,
+        fragments_used,
+        bytes_read,
+    } = checked;
+    let sound = problems.is_empty();
+    if as_json {
+        output::json(&json!({
+            "sound": sound,
+            "problems": problems,
+            "untold": untold,
+            "inodes": usage.inodes,
+            "blocks": usage.blocks,
+            "fragments_used": fragments_used,
+            "bytes_read": bytes_read,
+            "records": recovery.records,
+        }));
+    } else {
+        problems.iter().for_each(output::line);
+        if untold > 0 {
+            output::line(format_args!("and {untold} more"));
+        }
+        let verdict = match (sound, recovery.records) {
+            (true, 0) => "clean",
+            (true, _) => "sound; not unmounted cleanly, the next mount replays the journal",
+            (false, _) => "DAMAGED",
+        };
+        output::line(format_args!(
+            "{} inodes, {} blocks, {fragments_used} fragments",
+            usage.inodes, usage.blocks
+        ));
+        output::line(format_args!("{}: {verdict}", volume.display()));
+    }
+    Ok(if sound { 0 } else { UNCORRECTED })
+}
+
+/// `varve dump`: superblock, journal, and the room of each cylinder group if asked.
+pub fn dump(volume: &Path, groups: bool) -> Outcome {
+    let found = look(volume)?;
+    let usage = found.usage_now();
+    let mut value = json!({
+        "superblock": describe(found.superblock()),
+        "journal": found.recovery_report(),
+        "usage": { "inodes": usage.inodes, "blocks": usage.blocks, "sectors": usage.sectors },
+        "room": found.statistics(),
+    });
+    if groups {
+        value["cylinder_groups"] = json!(found.group_rooms());
+    }
+    output::json(&value);
+    Ok(0)
+}

@@ -1,0 +1,150 @@
+//! Volumes that are updated in place, by the commands: made, mounted, used by real
+//! programs, killed, checked; and refused what they do not have.
+//!
+//! Without /dev/fuse the mounts are skipped loudly, but fail in CI.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::process::Command;
+use support::mounted::{Mount, no_fuse};
+use support::{Scratch, varve};
+
+fn volume(scratch: &Scratch, size: &str) -> String {
+    let image = scratch.text("image");
+    let made = varve(["mkfs", "--layout", "ffs", "--size", size, &image]);
+    made.expect(0, "cylinder groups");
+    image
+}
+
+fn mounted(size: &str) -> Mount {
+    let scratch = Scratch::new();
+    let image = volume(&scratch, size);
+    Mount::of(scratch, image)
+}
+
+#[test]
+fn what_it_is_and_what_it_has_not() {
+    let scratch = Scratch::new();
+    let image = &volume(&scratch, "64M");
+    varve(["info", image]).expect(0, "FFS, updated in place");
+    let info = varve(["info", "--json", image]).expect(0, "").json();
+    assert_eq!(info["layout"], "ffs");
+    assert_eq!(info["state"], "clean");
+    varve(["fsck", "--data", image]).expect(0, ": clean");
+    let dump = varve(["dump", image, "ifile"]).expect(0, "").json();
+    assert_eq!(dump["usage"]["inodes"], 1);
+    let groups = dump["cylinder_groups"].as_array().unwrap();
+    assert_eq!(
+        groups.len() as u64,
+        info["cylinder_groups"].as_u64().unwrap()
+    );
+    varve(["fsck", "-p", image]).expect(0, ": clean");
+    let target = &scratch.text("target");
+    varve(["salvage", image, target]).expect(1, "updated in place");
+    varve(["dump", image, "segments"]).expect(1, "updated in place");
+    varve(["tune", image, "--label", "lake"]).expect(0, "lake");
+    // It is not made over without being asked to.
+    varve(["mkfs", "--size", "64M", image]).expect(1, "--force");
+}
+
+#[test]
+fn the_configurations_of_the_papers_are_made() {
+    let scratch = Scratch::new();
+    for (nth, (maxcontig, rotdelay)) in [(1, 2), (8, 0), (8, 2), (256, 0)].into_iter().enumerate() {
+        let image = scratch.text(&format!("image{nth}"));
+        let (contig, delay) = (
+            format!("--maxcontig={maxcontig}"),
+            format!("--rotdelay={rotdelay}"),
+        );
+        let made = [
+            "mkfs",
+            "--layout=ffs",
+            "--size=64M",
+            "--json",
+            &contig,
+            &delay,
+            &image,
+        ];
+        let told = varve(made).expect(0, "").json();
+        assert_eq!(
+            (&told["maxcontig"], &told["rotdelay"]),
+            (&maxcontig.into(), &rotdelay.into())
+        );
+    }
+    let image = scratch.text("log");
+    varve(["mkfs", "--size=64M", "--maxcontig=8", &image]).expect(2, "--layout ffs");
+}
+
+#[test]
+fn what_was_synced_survives_a_killed_server() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("64M");
+    for round in 0..3_u8 {
+        let content = vec![round; 300_000];
+        let name = format!("file{round}");
+        let mut file = File::create(m.path(&name)).unwrap();
+        file.write_all(&content).unwrap();
+        file.sync_all().unwrap();
+        fs::rename(m.path(&name), m.path("newest")).unwrap();
+        File::open(&m.dir).unwrap().sync_all().unwrap();
+        fs::write(m.path("not synced"), b"may be lost").unwrap();
+        drop(file);
+        let server = m.server();
+        let killed = Command::new("kill").args(["-KILL", &server]).status();
+        assert!(killed.unwrap().success());
+        let _ = Command::new("umount").args(["-l", &m.dir]).status();
+        m.mount();
+        assert!(fs::read(m.path("newest")).unwrap() == content);
+        let left = fs::metadata(m.path(&name));
+        assert!(left.is_err(), "the old name is gone");
+    }
+    m.finish();
+}
+
+#[test]
+fn a_full_volume_says_so_and_is_emptied() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("64M");
+    for _ in 0..3 {
+        let mut file = File::create(m.path("large")).unwrap();
+        let block = [7_u8; 1 << 16];
+        let mut written = 0;
+        let error = loop {
+            match file.write_all(&block).and_then(|()| file.sync_data()) {
+                Ok(()) => written += block.len(),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(28), "{error}");
+        assert!(written > 32 << 20, "{written}");
+        drop(file);
+        fs::remove_file(m.path("large")).unwrap();
+    }
+    m.remount_checked();
+    m.finish();
+}
+
+#[test]
+fn git_works_on_it() {
+    if no_fuse() {
+        return;
+    }
+    let m = mounted("64M");
+    let script = "git init -q r && cd r && for i in 1 2 3; do cp -r /usr/include/linux d$i 2>/dev/null \
+                  || cp -r /etc/. d$i; git add . && git -c user.name=a -c user.email=a@b \
+                  commit -qm $i; done && git gc -q && git fsck --no-progress";
+    let done = Command::new("sh")
+        .args(["-c", script])
+        .current_dir(&m.dir)
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{done:?}");
+    m.remount_checked();
+    m.finish();
+}

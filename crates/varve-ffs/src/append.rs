@@ -1,0 +1,159 @@
+//! A group is appended: planned, its data written, and then seen by readers.
+
+use crate::Ffs;
+use crate::error::{Error, Result};
+use crate::format::Sector;
+use crate::planner::{Placement, Planner};
+use crate::stage::Stage;
+use crate::store::{Newest, Sectors};
+use crate::writer::Writer;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use varve_fs::planted::{self, Planted};
+use varve_fs::{FileKind, Group, Item, Position};
+
+impl Ffs {
+    pub(crate) fn append_group(&self, group: Group) -> Result<Position> {
+        self.writable()?;
+        self.make_way()?;
+        let mut writer = self.writer.lock();
+        self.stopping(self.append_to(&mut writer, &group))
+    }
+
+    /// Has a record or a checkpoint written if what waits for them has grown large.
+    fn make_way(&self) -> Result<()> {
+        let (running, committed, appended) = {
+            let writer = self.writer.lock();
+            (
+                writer.running.len() as u64,
+                writer.committed.len() as u64,
+                writer.appended,
+            )
+        };
+        if running + committed > self.prices.sectors_in_memory {
+            return self.write_checkpoint();
+        }
+        match running > self.prices.running_sectors {
+            true => self.commit_through(appended),
+            false => Ok(()),
+        }
+    }
+
+    fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
+        let placement = Placement {
+            maxcontig: self.superblock.maxcontig.get().into(),
+            rotdelay: self.superblock.rotdelay.get().into(),
+        };
+        let stage = Stage::new(&self.store, &self.tables);
+        let mut planner = Planner::new(stage, &mut writer.room, placement);
+        planner.group(group, &self.numbers.lock())?;
+        let Planner {
+            mut stage,
+            mut writes,
+            given_up,
+            must_flush,
+            ..
+        } = planner;
+        let freed = self.stage_numbers(&mut stage, group);
+        self.stage_room(&mut stage, writer);
+        let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
+        let most =
+            placement.maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
+        self.store.write(&mut writes, most)?;
+        let changed = self.whole_units(stage.finish())?;
+        if planted::is(Planted::PointerBeforeInode) {
+            self.store.write_sectors(&changed)?;
+        }
+        let sectors = (writer.running.len() + changed.len()) as u64;
+        if sectors > self.prices.largest_sectors {
+            return Err(Error::Unfit(format!(
+                "a transaction changes {sectors} sectors, the journal takes {}",
+                self.prices.largest_sectors
+            )));
+        }
+        {
+            let mut tables = self.tables.write();
+            for (sector, bytes) in &changed {
+                tables.newer.insert(*sector, Arc::clone(bytes));
+            }
+        }
+        writer.running.extend(changed);
+        writer.given_up.data.extend(given_up.data);
+        writer.given_up.journalled.extend(given_up.journalled);
+        writer.must_flush |= must_flush;
+        writer.groups += 1;
+        writer.usage = group.usage;
+        writer.appended += 1;
+        self.numbers.lock().seen(&freed);
+        self.counts.groups.fetch_add(1, Relaxed);
+        self.counts.data_bytes.fetch_add(bytes as u64, Relaxed);
+        Ok(Position(writer.appended))
+    }
+
+    /// The inode maps after a group. Answers the numbers that it frees.
+    fn stage_numbers(&self, stage: &mut Stage<'_>, group: &Group) -> Vec<u64> {
+        let geometry = &self.store.geometry;
+        let mut numbers = self.numbers.lock();
+        let mut freed = Vec::new();
+        for item in &group.items {
+            match item {
+                Item::Inode(inode) => {
+                    let directory = inode.kind() == FileKind::Directory;
+                    numbers.used(inode.ino.0, directory, inode.is_unfinished());
+                }
+                Item::Freed { ino, .. } => {
+                    numbers.freed(ino.0);
+                    freed.push(ino.0);
+                }
+                _ => {}
+            }
+        }
+        for (group, map, first) in numbers.take_touched() {
+            let mut sector = [0; 512];
+            let begin = group * geometry.group_inodes;
+            let end = begin + geometry.group_inodes;
+            numbers.map(map).store(begin + first, end, &mut sector);
+            stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
+        }
+        freed
+    }
+
+    /// The fragment maps after a group.
+    fn stage_room(&self, stage: &mut Stage<'_>, writer: &mut Writer) {
+        let geometry = &self.store.geometry;
+        for (group, first) in writer.room.take_touched() {
+            let mut sector = [0; 512];
+            let begin = group * geometry.group_fragments();
+            let end = begin + geometry.group_fragments();
+            writer.room.used().store(begin + first, end, &mut sector);
+            let map = crate::format::GroupMap::Fragments;
+            stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
+        }
+    }
+
+    /// Sectors with those beside them that are written together: a power cut may
+    /// cost them, too, and so the record must have them.
+    fn whole_units(
+        &self,
+        changed: BTreeMap<u64, Arc<Sector>>,
+    ) -> Result<BTreeMap<u64, Arc<Sector>>> {
+        let tables = self.tables.read();
+        let newest = Newest {
+            store: &self.store,
+            tables: &tables,
+        };
+        let mut whole = BTreeMap::new();
+        for &sector in changed.keys() {
+            for beside in self.store.unit(sector) {
+                if let Some(bytes) = changed.get(&beside) {
+                    whole.insert(beside, Arc::clone(bytes));
+                } else if let Entry::Vacant(missing) = whole.entry(beside) {
+                    missing.insert(newest.sector(beside)?.0);
+                }
+            }
+        }
+        Ok(whole)
+    }
+}

@@ -1,0 +1,89 @@
+//! Bits, and how a range of them becomes a sector of a map.
+
+use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, Sector};
+
+/// A bit for each of so many.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Bits {
+    words: Vec<u64>,
+    len: u64,
+}
+
+impl Bits {
+    pub fn new(len: u64) -> Self {
+        Bits {
+            words: vec![0; len.div_ceil(64) as usize],
+            len,
+        }
+    }
+
+    pub fn get(&self, at: u64) -> bool {
+        self.words[(at / 64) as usize] >> (at % 64) & 1 != 0
+    }
+
+    pub fn set(&mut self, at: u64, value: bool) {
+        let (word, bit) = (&mut self.words[(at / 64) as usize], 1 << (at % 64));
+        match value {
+            true => *word |= bit,
+            false => *word &= !bit,
+        }
+    }
+
+    /// The bits of an aligned power of two of them, 8 at most.
+    pub fn few(&self, at: u64, count: u64) -> u8 {
+        (self.words[(at / 64) as usize] >> (at % 64) & ((1 << count) - 1)) as u8
+    }
+
+    pub fn ones(&self) -> impl Iterator<Item = u64> + '_ {
+        self.words.iter().enumerate().flat_map(|(nth, &word)| {
+            let mut rest = word;
+            std::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| u64::from(rest.trailing_zeros()))?;
+                rest &= rest - 1;
+                Some(nth as u64 * 64 + bit)
+            })
+        })
+    }
+
+    /// Writes the bits from `from` on, as many as fit and are before `to`.
+    pub fn store(&self, from: u64, to: u64, sector: &mut Sector) {
+        sector[..CONTENT_BYTES].fill(0);
+        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+            if self.get(at) {
+                let nth = at - from;
+                sector[(nth / 8) as usize] |= 1 << (nth % 8);
+            }
+        }
+    }
+
+    /// The reverse of [`Self::store`].
+    pub fn load(&mut self, from: u64, to: u64, sector: &Sector) {
+        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+            let nth = at - from;
+            self.set(at, sector[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_is_loaded() {
+        let mut bits = Bits::new(10_000);
+        let mut at = 7;
+        while at < 10_000 {
+            bits.set(at, true);
+            at += 1 + at % 61;
+        }
+        let mut loaded = Bits::new(10_000);
+        for from in (0..10_000).step_by(BITS_PER_SECTOR as usize) {
+            let mut sector = [0xff; 512];
+            bits.store(from, 10_000, &mut sector);
+            loaded.load(from, 10_000, &sector);
+        }
+        assert_eq!(bits, loaded);
+        assert!(bits.ones().all(|at| bits.get(at)) && bits.ones().count() > 200);
+    }
+}

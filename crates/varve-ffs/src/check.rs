@@ -1,0 +1,249 @@
+//! The offline check: every checksum, blocks against the maps and against each
+//! other, inodes against what they hold, names against link counts. It only looks.
+
+use crate::bits::Bits;
+use crate::error::Result;
+use crate::format::{Geometry, GroupMap, Image, Slot};
+use crate::mount::{FfsMountOptions, FfsRecovery};
+use crate::store::{Newest, Sectors};
+use crate::tree::{indirects, visit};
+use crate::{Error, Ffs};
+use std::collections::HashMap;
+use std::sync::Arc;
+use varve_device::{Clock, Device};
+use varve_fs::{
+    FileKind, FileSystem, Inode, InodeNo, Layout, Mapping, Options, Usage, View, check_names,
+};
+
+/// Most problems that are told one by one.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What a check found.
+#[derive(Debug)]
+pub struct Checked {
+    /// What is wrong; empty for a sound volume.
+    pub problems: Vec<String>,
+    /// Problems beyond those told.
+    pub untold: u64,
+    /// What the mount found in the journal.
+    pub recovery: FfsRecovery,
+    /// Inodes, blocks and sectors counted.
+    pub usage: Usage,
+    /// Fragments in use, metadata of cylinder groups left out.
+    pub fragments_used: u64,
+    /// Bytes of files that were read.
+    pub bytes_read: u64,
+}
+
+impl Checked {
+    fn tell(&mut self, problem: String) {
+        match self.problems.len() < PROBLEMS_MAX {
+            true => self.problems.push(problem),
+            false => self.untold += 1,
+        }
+    }
+}
+
+/// Checks the volume on `device`, without writing; that file content can be read,
+/// too, if `data` says so.
+///
+/// # Errors
+/// If there is no volume, or a map or the journal cannot be read at all.
+pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Result<Checked> {
+    let options = FfsMountOptions {
+        read_only: true,
+        ..FfsMountOptions::default()
+    };
+    let volume = Arc::new(Ffs::mount(device, Arc::clone(&clock), options)?);
+    let mut checked = Checked {
+        problems: Vec::new(),
+        untold: 0,
+        recovery: volume.recovery.clone(),
+        usage: Usage::default(),
+        fragments_used: 0,
+        bytes_read: 0,
+    };
+    let mut seen = Bits::new(volume.store.geometry.fragments());
+    let mut inodes = HashMap::new();
+    let numbers: Vec<u64> = {
+        let numbers = volume.numbers.lock();
+        numbers.map(GroupMap::Used).ones().skip(2).collect()
+    };
+    for ino in numbers {
+        match inode(&volume, InodeNo(ino), data, (&mut seen, &mut checked)) {
+            Ok(found) => drop(inodes.insert(ino, found)),
+            Err(error) => checked.tell(format!("inode {ino}: {error}")),
+        }
+    }
+    maps(&volume, &inodes, &seen, &mut checked);
+    let said = volume.writer.lock().usage;
+    if said != checked.usage {
+        let counted = checked.usage;
+        checked.tell(format!(
+            "the volume says it holds {said:?}, counted {counted:?}"
+        ));
+    }
+    if !inodes.contains_key(&InodeNo::ROOT.0) {
+        checked.tell("there is no root directory".into());
+        return Ok(checked);
+    }
+    match FileSystem::mount(Arc::clone(&volume), clock, Options::default()) {
+        Ok(system) => {
+            let inodes = inodes.iter().map(|(&ino, inode)| (ino, inode)).collect();
+            check_names(&system, &inodes, &mut |problem| checked.tell(problem));
+        }
+        Err(error) => checked.tell(format!("the tree of names cannot be read: {error}")),
+    }
+    Ok(checked)
+}
+
+/// Counts what an inode holds, and marks its fragments.
+fn inode(
+    volume: &Ffs,
+    ino: InodeNo,
+    data: bool,
+    (seen, checked): (&mut Bits, &mut Checked),
+) -> Result<Inode> {
+    let geometry = &volume.store.geometry;
+    let tables = volume.tables.read();
+    let newest = Newest {
+        store: &volume.store,
+        tables: &tables,
+    };
+    let image = match newest.slot(ino)? {
+        Slot::Used(image) => image,
+        Slot::Free(_) => return Err(Error::NoInode(ino)),
+    };
+    let mut claims = vec![];
+    let (mut blocks, mut sectors) = (0, 0);
+    let mut mapped = Vec::new();
+    let walked = visit(&newest, &image, 0, u64::MAX, &mut |block, place| {
+        (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
+        claims.push((place.sector, u64::from(place.sectors)));
+        if !place.is_unwritten() {
+            let pointer = place;
+            mapped.push(Mapping { block, pointer });
+        }
+        true
+    });
+    let indirect = indirects(&newest, &image, &mut |_, place| {
+        claims.push((place.sector, u64::from(place.sectors)));
+    });
+    if !image.xattrs.is_none() {
+        claims.push((image.xattrs.sector(), image.xattrs.sectors().into()));
+    }
+    drop(tables);
+    for (sector, sectors) in claims {
+        claim(geometry, (ino, sector, sectors), (seen, checked));
+    }
+    walked.and(indirect)?;
+    let attributes = u64::from(image.xattrs.sectors());
+    checked.usage.inodes += 1;
+    checked.usage.blocks += blocks;
+    // The volume's count has the attributes, the inode's has not.
+    checked.usage.sectors += sectors + attributes;
+    if (blocks, sectors) != (image.inode.blocks, image.inode.sectors) {
+        checked.tell(format!(
+            "inode {ino}: says {} blocks of {} sectors, has {blocks} of {sectors}",
+            image.inode.blocks, image.inode.sectors
+        ));
+    }
+    content(volume, &image, &mapped, data, checked);
+    Ok(image.inode)
+}
+
+/// Reads what has checksums, and the rest if `data` says so.
+fn content(
+    volume: &Ffs,
+    image: &Image,
+    mapped: &[Mapping<crate::format::Place>],
+    data: bool,
+    checked: &mut Checked,
+) {
+    let ino = image.inode.ino;
+    let directory = image.inode.kind() == FileKind::Directory;
+    if mapped.iter().any(|m| m.pointer.is_checked() != directory) {
+        checked.tell(format!(
+            "inode {ino}: blocks are checked as those of {} are",
+            if directory { "a file" } else { "a directory" }
+        ));
+    }
+    if data || directory {
+        for some in mapped.chunks(256) {
+            match volume.read(ino, some) {
+                Ok(blocks) => {
+                    checked.bytes_read += blocks.iter().map(|b| b.len() as u64).sum::<u64>();
+                }
+                Err(error) => checked.tell(format!("inode {ino}: {error}")),
+            }
+        }
+    }
+    if let Err(error) = volume.read_xattrs(View::Live, ino) {
+        checked.tell(format!("inode {ino}: {error}"));
+    }
+}
+
+/// Notes that a file has these sectors.
+fn claim(
+    geometry: &Geometry,
+    (ino, sector, sectors): (InodeNo, u64, u64),
+    (seen, checked): (&mut Bits, &mut Checked),
+) {
+    let first = geometry.fragment_of(sector);
+    for fragment in first..first + geometry.fragments_for(sectors) {
+        if seen.get(fragment) {
+            checked.tell(format!(
+                "inode {ino}: sector {} is somebody else's, too",
+                geometry.fragment_sector(fragment)
+            ));
+        }
+        seen.set(fragment, true);
+        checked.fragments_used += 1;
+    }
+}
+
+/// Compares the maps with what was found.
+fn maps(volume: &Ffs, inodes: &HashMap<u64, Inode>, seen: &Bits, checked: &mut Checked) {
+    let geometry = &volume.store.geometry;
+    {
+        let writer = volume.writer.lock();
+        for group in 0..geometry.groups() {
+            for at in geometry.data_fragments(group) {
+                let said = writer.room.used().get(at);
+                if said != seen.get(at) {
+                    let sector = geometry.fragment_sector(at);
+                    checked.tell(match said {
+                        true => format!("sector {sector} is nobody's, its map says it is in use"),
+                        false => format!("sector {sector} is in use, its map says it is free"),
+                    });
+                }
+            }
+        }
+    }
+    let numbers = volume.numbers.lock();
+    for ino in 2..geometry.inodes() {
+        let inode = inodes.get(&ino);
+        // One that cannot be read has been told of.
+        let Some(inode) = inode else {
+            for map in [GroupMap::Unfinished, GroupMap::Directories] {
+                if numbers.map(map).get(ino) && !numbers.map(GroupMap::Used).get(ino) {
+                    checked.tell(format!("inode {ino}: free, and in the map of {map:?}"));
+                }
+            }
+            continue;
+        };
+        let says = [
+            (GroupMap::Touched, true),
+            (GroupMap::Unfinished, inode.is_unfinished()),
+            (GroupMap::Directories, inode.kind() == FileKind::Directory),
+        ];
+        for (map, expected) in says {
+            if numbers.map(map).get(ino) != expected {
+                checked.tell(format!(
+                    "inode {ino}: the map of {map:?} says {}, the inode {expected}",
+                    !expected
+                ));
+            }
+        }
+    }
+}

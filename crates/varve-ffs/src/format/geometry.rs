@@ -1,0 +1,354 @@
+//! What is where, from the superblock.
+
+use super::{BITS_PER_SECTOR, PLACES_PER_SECTOR, Place, Seal, Superblock};
+use std::ops::Range;
+use varve_format::{Malformed, SECTOR};
+
+/// Blocks of data that a cylinder group has at least.
+const GROUP_DATA_BLOCKS_MIN: u64 = 16;
+/// Cylinder groups that a volume may have.
+const GROUPS_MAX: u64 = 1 << 16;
+
+/// The maps of a cylinder group, in their order on the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum GroupMap {
+    /// Inodes that have a file.
+    Used,
+    /// Inodes that have had one.
+    Touched,
+    /// Inodes that the next mount goes on with.
+    Unfinished,
+    /// Inodes that are directories.
+    Directories,
+    /// Fragments in use.
+    Fragments,
+}
+
+impl GroupMap {
+    /// The inode maps.
+    pub const OF_INODES: [GroupMap; 4] = [
+        GroupMap::Used,
+        GroupMap::Touched,
+        GroupMap::Unfinished,
+        GroupMap::Directories,
+    ];
+}
+
+/// What is where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// The volume's tag.
+    pub tag: u64,
+    /// Bytes in a block.
+    pub block_bytes: u32,
+    /// Bytes in a fragment.
+    pub fragment_bytes: u32,
+    /// Bytes that are written whole or not at all: of metadata nothing smaller is.
+    pub unit_bytes: u32,
+    /// Blocks of the volume.
+    pub blocks: u64,
+    /// Blocks of the journal.
+    pub journal_blocks: u64,
+    /// Blocks of a cylinder group; the last one may have fewer.
+    pub group_blocks: u64,
+    /// Inodes of each.
+    pub group_inodes: u64,
+    /// Blocks that users do not get.
+    pub reserve_blocks: u64,
+}
+
+impl Geometry {
+    /// The block of the owner record.
+    pub const OWNER_BLOCK: u64 = 1;
+    /// The first of two blocks for journal heads.
+    pub const HEAD_BLOCK: u64 = 2;
+    /// The journal's first block.
+    pub const JOURNAL_BLOCK: u64 = 4;
+
+    /// Those a superblock declares.
+    pub fn of(superblock: &Superblock) -> Self {
+        Geometry {
+            tag: superblock.volume_tag(),
+            block_bytes: superblock.block_bytes.get(),
+            fragment_bytes: superblock.fragment_bytes.get(),
+            unit_bytes: superblock.unit_bytes.get(),
+            blocks: superblock.blocks.get(),
+            journal_blocks: superblock.journal_blocks.get(),
+            group_blocks: superblock.group_blocks.get(),
+            group_inodes: superblock.group_inodes.get(),
+            reserve_blocks: superblock.reserve_blocks.get(),
+        }
+    }
+
+    /// Refuses measures that contradict each other.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let (fragment, block) = (self.fragment_bytes, self.block_bytes);
+        let power = |value: u32, low: u32, high: u32| {
+            value.is_power_of_two() && (low..=high).contains(&value)
+        };
+        let unit = self.unit_bytes;
+        if !power(block, 4096, 65536)
+            || !power(unit, 512, block)
+            || !power(fragment, unit, block)
+            || block / fragment > 8
+        {
+            return Err(format!(
+                "blocks of {block} bytes in fragments of {fragment}, written by {unit}: a block \
+                 has 4096 to 65536 bytes, and 1, 2, 4 or 8 fragments that are no smaller than \
+                 what is written at once"
+            ));
+        }
+        if self.blocks >= 1 << 32 || self.journal_blocks > self.blocks || self.journal_blocks < 16 {
+            return Err(format!(
+                "{} blocks, of which {} are the journal's",
+                self.blocks, self.journal_blocks
+            ));
+        }
+        if self.group_blocks == 0 || self.group_blocks > self.blocks {
+            return Err(format!("cylinder groups of {} blocks", self.group_blocks));
+        }
+        let inodes = self.group_inodes;
+        if inodes < 8
+            || inodes > self.group_blocks * 8
+            || !inodes.is_multiple_of(self.block_sectors())
+        {
+            return Err(format!("{inodes} inodes in a cylinder group"));
+        }
+        if self.group_meta_blocks() + GROUP_DATA_BLOCKS_MIN > self.group_blocks
+            || self.groups() == 0
+            || self.groups() > GROUPS_MAX
+            || self.inodes() > 1 << 32
+        {
+            return Err(format!(
+                "{} blocks in cylinder groups of {}, each with {} blocks of metadata",
+                self.blocks,
+                self.group_blocks,
+                self.group_meta_blocks()
+            ));
+        }
+        if self.reserve_blocks * 2 > self.data_blocks() {
+            return Err(format!(
+                "{} blocks for data, of which {} are in reserve",
+                self.data_blocks(),
+                self.reserve_blocks
+            ));
+        }
+        Ok(())
+    }
+
+    /// Sectors in a block.
+    pub fn block_sectors(&self) -> u64 {
+        u64::from(self.block_bytes) / SECTOR
+    }
+
+    /// Sectors in a fragment.
+    pub fn fragment_sectors(&self) -> u64 {
+        u64::from(self.fragment_bytes) / SECTOR
+    }
+
+    /// Sectors that are written together.
+    pub fn unit_sectors(&self) -> u64 {
+        u64::from(self.unit_bytes) / SECTOR
+    }
+
+    /// Fragments in a block.
+    pub fn block_fragments(&self) -> u64 {
+        u64::from(self.block_bytes / self.fragment_bytes)
+    }
+
+    /// Places in an indirect block.
+    pub fn places(&self) -> u64 {
+        PLACES_PER_SECTOR * self.block_sectors()
+    }
+
+    /// Byte address of a block.
+    pub fn block_byte(&self, block: u64) -> u64 {
+        block * u64::from(self.block_bytes)
+    }
+
+    /// The block of the last copy of the superblock.
+    pub fn last_block(&self) -> u64 {
+        self.blocks - 1
+    }
+
+    /// Bytes of the journal.
+    pub fn journal_bytes(&self) -> u64 {
+        self.journal_blocks * u64::from(self.block_bytes)
+    }
+
+    /// The first block of the first cylinder group.
+    pub fn groups_block(&self) -> u64 {
+        Self::JOURNAL_BLOCK + self.journal_blocks
+    }
+
+    /// How many cylinder groups there are. The last one is left out if it would
+    /// have hardly any room.
+    pub fn groups(&self) -> u64 {
+        let blocks = self.last_block().saturating_sub(self.groups_block());
+        let (whole, rest) = (blocks / self.group_blocks, blocks % self.group_blocks);
+        whole + u64::from(rest >= self.group_meta_blocks() + GROUP_DATA_BLOCKS_MIN)
+    }
+
+    /// Blocks of a cylinder group.
+    pub fn blocks_of_group(&self, group: u64) -> u64 {
+        let begin = self.group_block(group);
+        self.group_blocks.min(self.last_block() - begin)
+    }
+
+    /// The first block of a cylinder group: a copy of the superblock.
+    pub fn group_block(&self, group: u64) -> u64 {
+        self.groups_block() + group * self.group_blocks
+    }
+
+    /// Sectors of one inode map of a group.
+    pub fn inode_map_sectors(&self) -> u64 {
+        self.group_inodes.div_ceil(BITS_PER_SECTOR)
+    }
+
+    /// Sectors of the fragment map of a group.
+    pub fn fragment_map_sectors(&self) -> u64 {
+        self.group_fragments().div_ceil(BITS_PER_SECTOR)
+    }
+
+    /// Sectors of all maps of a group.
+    pub fn map_sectors(&self) -> u64 {
+        4 * self.inode_map_sectors() + self.fragment_map_sectors()
+    }
+
+    /// Units of all maps of all groups.
+    pub fn map_units(&self) -> u64 {
+        self.groups() * self.map_sectors().div_ceil(self.unit_sectors())
+    }
+
+    /// The first sector of a group's maps.
+    pub fn maps_sector(&self, group: u64) -> u64 {
+        (self.group_block(group) + 1) * self.block_sectors()
+    }
+
+    /// The sector of a group's map that has the bit of `index`.
+    pub fn map_sector(&self, group: u64, map: GroupMap, index: u64) -> u64 {
+        self.maps_sector(group) + map as u64 * self.inode_map_sectors() + index / BITS_PER_SECTOR
+    }
+
+    /// Fragments of a whole group.
+    pub fn group_fragments(&self) -> u64 {
+        self.group_blocks * self.block_fragments()
+    }
+
+    /// Fragments of all groups, as if the last one were whole.
+    pub fn fragments(&self) -> u64 {
+        self.groups() * self.group_fragments()
+    }
+
+    /// Inode numbers, 0 and 1 included.
+    pub fn inodes(&self) -> u64 {
+        self.groups() * self.group_inodes
+    }
+
+    /// Blocks of metadata at the beginning of a group.
+    pub fn group_meta_blocks(&self) -> u64 {
+        1 + self.map_sectors().div_ceil(self.block_sectors()) + self.table_blocks()
+    }
+
+    fn table_blocks(&self) -> u64 {
+        self.group_inodes.div_ceil(self.block_sectors())
+    }
+
+    /// Blocks for data and what leads to it.
+    pub fn data_blocks(&self) -> u64 {
+        let blocks: u64 = (0..self.groups()).map(|g| self.blocks_of_group(g)).sum();
+        blocks - self.groups() * self.group_meta_blocks()
+    }
+
+    /// The sector of an inode below [`Self::inodes`].
+    pub fn inode_sector(&self, ino: u64) -> u64 {
+        let (group, slot) = (ino / self.group_inodes, ino % self.group_inodes);
+        let table = self.group_block(group) + self.group_meta_blocks() - self.table_blocks();
+        table * self.block_sectors() + slot
+    }
+
+    /// The fragment at a sector of the cylinder groups, counted from the first one's
+    /// beginning.
+    pub fn fragment_of(&self, sector: u64) -> u64 {
+        (sector - self.groups_block() * self.block_sectors()) / self.fragment_sectors()
+    }
+
+    /// Where a fragment begins.
+    pub fn fragment_sector(&self, fragment: u64) -> u64 {
+        self.groups_block() * self.block_sectors() + fragment * self.fragment_sectors()
+    }
+
+    /// Fragments that so many sectors take.
+    pub fn fragments_for(&self, sectors: u64) -> u64 {
+        sectors.div_ceil(self.fragment_sectors())
+    }
+
+    /// Fragments of a group that are for data.
+    pub fn data_fragments(&self, group: u64) -> Range<u64> {
+        let begin = group * self.group_fragments();
+        let of = |blocks: u64| begin + blocks * self.block_fragments();
+        of(self.group_meta_blocks())..of(self.blocks_of_group(group))
+    }
+
+    /// True if so many sectors, a block's at most, may be at `sector`: within one
+    /// block of a group's data, at the beginning of a fragment.
+    pub fn may_hold(&self, sector: u64, sectors: u64) -> bool {
+        let begin = self.groups_block() * self.block_sectors();
+        let each = self.block_sectors();
+        if sector < begin
+            || sectors == 0
+            || sectors > each
+            || !sector.is_multiple_of(self.fragment_sectors())
+            || sector % each + sectors > each
+        {
+            return false;
+        }
+        let fragment = self.fragment_of(sector);
+        let group = fragment / self.group_fragments();
+        group < self.groups() && self.data_fragments(group).contains(&fragment)
+    }
+
+    /// True if a record of the journal may have this sector: a map's, an inode's or
+    /// one for data.
+    pub fn may_be_journalled(&self, sector: u64) -> bool {
+        let block = sector / self.block_sectors();
+        if block < self.groups_block() {
+            return false;
+        }
+        let (group, within) = (
+            (block - self.groups_block()) / self.group_blocks,
+            (block - self.groups_block()) % self.group_blocks,
+        );
+        group < self.groups() && within > 0 && within < self.blocks_of_group(group)
+    }
+
+    /// Refuses a place that no indirect block can have.
+    ///
+    /// # Errors
+    /// Says so.
+    pub fn check_indirect(&self, place: &Place) -> Result<(), Malformed> {
+        let whole = u64::from(place.sectors) == self.block_sectors() && place.flags == 0;
+        match place.is_none() || whole {
+            true => Ok(()),
+            false => Err(Malformed::new(
+                "place",
+                "an indirect block that is no block",
+            )),
+        }
+    }
+
+    /// What a sector's checksum covers besides it.
+    pub fn seal(&self, sector: u64, owner: u32) -> Seal {
+        Seal {
+            tag: self.tag,
+            sector,
+            owner,
+        }
+    }
+
+    /// Blocks that a file may have.
+    pub fn file_blocks_max(&self) -> u64 {
+        let n = self.places();
+        super::DIRECT as u64 + n + n * n + n * n * n
+    }
+}

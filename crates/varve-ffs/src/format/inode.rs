@@ -1,0 +1,139 @@
+//! An inode in its place, one sealed sector: attributes as in the other layouts
+//! (`varve-format`), then content, or the places of blocks. A freed one keeps the
+//! version of the number's next file.
+
+use super::place::PLACE_BYTES;
+use super::{CONTENT_BYTES, Geometry, Place, Seal, Sector};
+use varve_format::inode::{HEADER_BYTES, InodeImage};
+use varve_format::{Malformed, Pointer};
+use varve_fs::{FileKind, Inode, InodeNo, Version, flags};
+
+/// Blocks that an inode leads to itself.
+pub const DIRECT: usize = 12;
+/// Indirect blocks: of one level, of two, of three.
+pub const INDIRECT: usize = 3;
+/// Bytes of content that an inode can hold.
+pub const INLINE_BYTES: usize = CONTENT_BYTES - HEADER_BYTES;
+
+const FREE_MAGIC: [u8; 4] = *b"VFRE";
+const _: () = assert!((DIRECT + INDIRECT) * PLACE_BYTES <= INLINE_BYTES);
+
+/// An inode with everything it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What the shared file system knows.
+    pub inode: Inode,
+    /// The first blocks.
+    pub direct: [Place; DIRECT],
+    /// The indirect blocks.
+    pub indirect: [Place; INDIRECT],
+    /// The extended attributes.
+    pub xattrs: Pointer,
+}
+
+/// What an inode's place holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Slot {
+    /// A file.
+    Used(Box<Image>),
+    /// None; the next one has this version.
+    Free(Version),
+}
+
+fn seal(geometry: &Geometry, ino: InodeNo) -> Seal {
+    geometry.seal(geometry.inode_sector(ino.0), ino.0 as u32)
+}
+
+impl Image {
+    /// A file of which nothing is known yet.
+    pub fn blank(ino: InodeNo, version: Version) -> Self {
+        let mode = FileKind::Regular.mode_bits();
+        Image {
+            inode: Inode::new(ino, version, mode, varve_fs::Timestamp::default()),
+            direct: [Place::NONE; DIRECT],
+            indirect: [Place::NONE; INDIRECT],
+            xattrs: Pointer::NONE,
+        }
+    }
+
+    /// The stored form.
+    ///
+    /// # Panics
+    /// If its content does not fit: the file system was told how much does.
+    pub fn encode(&self, geometry: &Geometry) -> Sector {
+        let mut sector = [0; 512];
+        let shared = InodeImage {
+            inode: self.inode.clone(),
+            root: None,
+            xattrs: self.xattrs,
+        };
+        shared.encode(&mut sector[..CONTENT_BYTES]);
+        if self.inode.flags & flags::INLINE == 0 {
+            let places = self.direct.iter().chain(&self.indirect);
+            let slots = sector[HEADER_BYTES..CONTENT_BYTES].chunks_exact_mut(PLACE_BYTES);
+            for (slot, place) in slots.zip(places) {
+                place.encode(slot);
+            }
+        }
+        seal(geometry, self.inode.ino).close(&mut sector);
+        sector
+    }
+}
+
+impl Slot {
+    /// Parses the place of inode `ino`.
+    ///
+    /// # Errors
+    /// Says what is wrong.
+    pub fn decode(sector: &Sector, geometry: &Geometry, ino: InodeNo) -> Result<Slot, Malformed> {
+        seal(geometry, ino).check(sector, "inode")?;
+        if sector[..4] == FREE_MAGIC {
+            let mut version = [0; 4];
+            version.copy_from_slice(&sector[4..8]);
+            return Ok(Slot::Free(u32::from_le_bytes(version)));
+        }
+        let shared = InodeImage::decode(&sector[..CONTENT_BYTES], ino)?;
+        let mut image = Image {
+            inode: shared.inode,
+            xattrs: shared.xattrs,
+            ..Image::blank(ino, 0)
+        };
+        if image.inode.flags & flags::INLINE == 0 {
+            let slots = sector[HEADER_BYTES..CONTENT_BYTES].chunks_exact(PLACE_BYTES);
+            let places = image.direct.iter_mut().chain(&mut image.indirect);
+            for (slot, place) in slots.zip(places) {
+                *place = Place::decode(slot);
+                place.check(geometry)?;
+            }
+        }
+        for place in &image.indirect {
+            geometry.check_indirect(place)?;
+        }
+        let xattrs = &image.xattrs;
+        let stored = u64::from(image.inode.xattr_bytes).div_ceil(512);
+        let fits = match xattrs.is_none() {
+            true => stored == 0,
+            false => {
+                stored == u64::from(xattrs.sectors())
+                    && xattrs.flags() == 0
+                    && geometry.may_hold(xattrs.sector(), stored)
+            }
+        };
+        match fits {
+            true => Ok(Slot::Used(Box::new(image))),
+            false => Err(Malformed::new(
+                "inode",
+                format!("{ino}: attributes at {xattrs:?}"),
+            )),
+        }
+    }
+
+    /// The stored form of a place that has no file.
+    pub fn free(geometry: &Geometry, ino: InodeNo, next_version: Version) -> Sector {
+        let mut sector = [0; 512];
+        sector[..4].copy_from_slice(&FREE_MAGIC);
+        sector[4..8].copy_from_slice(&next_version.to_le_bytes());
+        seal(geometry, ino).close(&mut sector);
+        sector
+    }
+}

@@ -1,0 +1,24 @@
+//! Bytes on the device, and nothing else. `docs/ffs.md` has the diagram.
+
+mod geometry;
+mod head;
+mod inode;
+mod place;
+mod record;
+mod sealed;
+mod superblock;
+#[cfg(test)]
+mod tests;
+
+pub use geometry::{Geometry, GroupMap};
+pub use head::{DiskUsage, JournalHead};
+pub use inode::{DIRECT, INDIRECT, INLINE_BYTES, Image, Slot};
+pub use place::{Place, place_flags};
+pub use record::{Identity, RecordHeader, Run, record_bytes};
+pub use sealed::{CONTENT_BYTES, SECTOR_BYTES, Seal, Sector};
+pub use superblock::{MAGIC, Superblock};
+
+/// Inodes or fragments that a sector of a map has bits for.
+pub const BITS_PER_SECTOR: u64 = CONTENT_BYTES as u64 * 8;
+/// Places in a sector of an indirect block.
+pub const PLACES_PER_SECTOR: u64 = (CONTENT_BYTES / place::PLACE_BYTES) as u64;

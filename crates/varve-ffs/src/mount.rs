@@ -1,0 +1,301 @@
+//! Mounting and unmounting.
+
+use crate::Ffs;
+use crate::bits::Bits;
+use crate::error::{Error, Result};
+use crate::format::{
+    BITS_PER_SECTOR, Geometry, GroupMap, JournalHead, SECTOR_BYTES, Sector, Superblock,
+};
+use crate::journal::write_head;
+use crate::numbers::Numbers;
+use crate::planner::GivenUp;
+use crate::prices::Prices;
+use crate::replay::{Replayed, find_superblock, replay};
+use crate::room::Room;
+use crate::statistics::Counters;
+use crate::store::{Store, Tables};
+use crate::writer::Writer;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::sync::{Mutex, RwLock};
+use varve_device::{Clock, Device};
+use varve_format::identity::{mount_id, not_to_be_written};
+use varve_format::owner::{OwnerIdentity, OwnerRecord};
+use varve_fs::planted::{self, Planted};
+use zerocopy::IntoBytes;
+
+/// How a volume is mounted.
+#[derive(Clone, Debug)]
+pub struct FfsMountOptions {
+    /// Nothing is written; the journal is replayed in memory.
+    pub read_only: bool,
+    /// Bytes for metadata, half for what is not in place.
+    pub cache_bytes: u64,
+    /// Fixes the mount's random identity, for reproducible runs.
+    pub seed: Option<u64>,
+    /// A checkpoint is due after this many seconds with changes.
+    pub checkpoint_seconds: u64,
+    /// Recorded in the owner record.
+    pub owner: OwnerIdentity,
+}
+
+impl Default for FfsMountOptions {
+    fn default() -> Self {
+        FfsMountOptions {
+            read_only: false,
+            cache_bytes: 16 << 20,
+            seed: None,
+            checkpoint_seconds: 30,
+            owner: OwnerIdentity::default(),
+        }
+    }
+}
+
+/// What a mount found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FfsRecovery {
+    /// Records of the journal that were replayed.
+    pub records: u64,
+    /// Sectors in them.
+    pub sectors: u64,
+    /// Files that were without a name, or in the middle of a truncate.
+    pub unfinished: u64,
+}
+
+impl Ffs {
+    /// The superblock in the first block, or a copy of it.
+    ///
+    /// # Errors
+    /// `NoVolume` says what is wrong with the first.
+    pub fn find_superblock(device: &dyn Device) -> Result<Superblock> {
+        find_superblock(device)
+    }
+
+    /// Replays the journal and mounts a volume.
+    ///
+    /// # Errors
+    /// If there is no superblock, both journal heads or a map are damaged, or the
+    /// device fails.
+    pub fn mount(
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        options: FfsMountOptions,
+    ) -> Result<Ffs> {
+        let superblock = find_superblock(&*device)?;
+        let geometry = Geometry::of(&superblock);
+        let store = Store::new(device, geometry, options.cache_bytes / 2);
+        let replayed = replay(&store)?;
+        let (room, numbers) = maps(&store, &replayed.sectors)?;
+        let read_only = read_only_reason(&store, &superblock, &options);
+        let ffs = Self::assemble(
+            (store, superblock, options, read_only),
+            clock,
+            replayed,
+            (room, numbers),
+        );
+        if ffs.read_only.is_none() {
+            ffs.write_owner(ffs.mount_id, true)?;
+            ffs.begin_life()?;
+        }
+        Ok(ffs)
+    }
+
+    fn assemble(
+        (store, superblock, options, read_only): (
+            Store,
+            Superblock,
+            FfsMountOptions,
+            Option<String>,
+        ),
+        clock: Arc<dyn Clock>,
+        replayed: Replayed,
+        (room, numbers): (Room, Numbers),
+    ) -> Ffs {
+        let geometry = store.geometry;
+        let mut usage = replayed.usage;
+        usage.inodes = usage.inodes.min(geometry.inodes());
+        usage.blocks = usage.blocks.min(geometry.fragments());
+        usage.sectors = usage
+            .sectors
+            .min(geometry.blocks * geometry.block_sectors());
+        let unfinished: Vec<u64> = numbers.map(GroupMap::Unfinished).ones().collect();
+        let unit = u64::from(geometry.unit_bytes);
+        let serial = replayed.head.serial.get();
+        let recovery = FfsRecovery {
+            records: replayed.records,
+            sectors: replayed.sectors.len() as u64,
+            unfinished: unfinished.len() as u64,
+        };
+        let tables = Tables {
+            newer: replayed.sectors.clone().into_iter().collect(),
+        };
+        let end = replayed.end.next_multiple_of(unit);
+        let writer = Writer {
+            room,
+            running: BTreeMap::new(),
+            committed: replayed.sectors,
+            given_up: GivenUp::default(),
+            waiting: Vec::new(),
+            must_flush: false,
+            groups: 0,
+            usage,
+            durable_usage: usage,
+            appended: 0,
+            durable: 0,
+            head: end,
+            tail: replayed.head.first.get(),
+            serial,
+            checkpoint_ns: clock.monotonic_ns(),
+        };
+        Ffs {
+            // Never the last mount's, whatever the seed.
+            mount_id: mount_id(options.seed) ^ serial.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+            prices: Prices::new(geometry, options.cache_bytes / 2),
+            clock,
+            superblock,
+            options,
+            store,
+            committing: Mutex::new(()),
+            writer: Mutex::new(writer),
+            tables: RwLock::new(tables),
+            numbers: Mutex::new(numbers),
+            stopped: Mutex::new(None),
+            counts: Counters::default(),
+            read_only,
+            unfinished,
+            recovery,
+        }
+    }
+
+    /// Puts what was replayed in place, and begins an empty journal (rule J7).
+    fn begin_life(&self) -> Result<()> {
+        let mut writer = self.writer.lock();
+        let sectors = std::mem::take(&mut writer.committed);
+        self.store.write_sectors(&sectors)?;
+        // What the last mount wrote may be in the device's cache, if only the server
+        // died.
+        if !planted::is(Planted::NoFlushAtMount) {
+            self.store.device.flush()?;
+        }
+        writer.serial += 1;
+        writer.tail = writer.head;
+        let head = JournalHead::new(
+            self.store.geometry.tag,
+            writer.serial,
+            self.mount_id,
+            writer.head,
+            writer.usage,
+            self.clock.now_ns(),
+        );
+        write_head(&*self.store.device, &self.store.geometry, &head)?;
+        self.store.device.flush()?;
+        self.tables.write().newer.clear();
+        for (sector, bytes) in sectors {
+            self.store.is_in_place(sector, bytes);
+        }
+        Ok(())
+    }
+
+    /// Takes the last checkpoint and marks the volume as released. It answers reads
+    /// afterwards, and takes no more writes.
+    ///
+    /// # Errors
+    /// If the device fails.
+    pub fn unmount(&self) -> Result<()> {
+        if self.stopped().is_some() {
+            return Ok(());
+        }
+        self.write_checkpoint()?;
+        self.stop("the volume has been unmounted".into());
+        self.write_owner(0, false)?;
+        Ok(self.store.device.flush()?)
+    }
+
+    fn write_owner(&self, mount_id: u64, mounted: bool) -> Result<()> {
+        let geometry = &self.store.geometry;
+        let (owner, now) = (&self.options.owner, self.clock.now_ns());
+        let record = OwnerRecord::of(owner, geometry.tag, mount_id, mounted, now);
+        let mut bytes = vec![0; geometry.block_bytes as usize];
+        bytes[..512].copy_from_slice(record.as_bytes());
+        let at = geometry.block_byte(Geometry::OWNER_BLOCK);
+        Ok(self.store.device.write(at, &[IoSlice::new(&bytes)])?)
+    }
+
+    /// The owner record as it stands on the device, if it is whole.
+    ///
+    /// # Errors
+    /// Device errors.
+    pub fn read_owner(device: &dyn Device, superblock: &Superblock) -> Result<Option<OwnerRecord>> {
+        let geometry = Geometry::of(superblock);
+        let mut bytes = vec![0; geometry.block_bytes as usize];
+        device.read(geometry.block_byte(Geometry::OWNER_BLOCK), &mut bytes)?;
+        Ok(OwnerRecord::parse(&bytes, geometry.tag).ok())
+    }
+}
+
+fn read_only_reason(
+    store: &Store,
+    superblock: &Superblock,
+    options: &FfsMountOptions,
+) -> Option<String> {
+    let (unit, physical) = (
+        store.geometry.unit_bytes,
+        store.device.geometry().physical_block,
+    );
+    if options.read_only {
+        return Some("mounted read-only".into());
+    }
+    not_to_be_written(superblock.read_only_compat.get()).or_else(|| {
+        // A write would touch what is beside it.
+        (unit < physical).then(|| {
+            format!("it is written by {unit} bytes, the device's physical blocks have {physical}")
+        })
+    })
+}
+
+/// Reads the maps of all groups.
+fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+    let geometry = store.geometry;
+    let mut used = Bits::new(geometry.fragments());
+    let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
+    for group in 0..geometry.groups() {
+        let first = geometry.maps_sector(group);
+        let bytes = store.read(first, geometry.map_sectors())?;
+        let (sectors, _) = bytes.as_chunks::<SECTOR_BYTES>();
+        let mut at = first;
+        let mut next = || -> Result<Sector> {
+            let sector = newer
+                .get(&at)
+                .map_or(sectors[(at - first) as usize], |s| **s);
+            let seal = geometry.seal(at, group as u32);
+            seal.check(&sector, "map")?;
+            at += 1;
+            Ok(sector)
+        };
+        for map in &mut inodes {
+            let begin = group * geometry.group_inodes;
+            for nth in 0..geometry.inode_map_sectors() {
+                let end = begin + geometry.group_inodes;
+                map.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
+            }
+        }
+        let begin = group * geometry.group_fragments();
+        for nth in 0..geometry.fragment_map_sectors() {
+            let end = begin + geometry.group_fragments();
+            used.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
+        }
+        // What is no data is in use, whatever a map says.
+        let data = geometry.data_fragments(group);
+        for at in (begin..data.start).chain(data.end..begin + geometry.group_fragments()) {
+            if !used.get(at) {
+                return Err(Error::Damaged(varve_format::Malformed::new(
+                    "map",
+                    format!("cylinder group {group}: metadata is said to be free"),
+                )));
+            }
+        }
+    }
+    Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
+}

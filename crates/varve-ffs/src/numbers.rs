@@ -1,0 +1,195 @@
+//! Inode numbers: which have files, and where new ones go. A directory goes to
+//! the cylinder group with the fewest directories among those with more free inodes
+//! than the average, a file to its directory's (McKusick et al. 1984, §3.3).
+
+use crate::bits::Bits;
+use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use varve_fs::{InodeNo, Version};
+
+/// Inode numbers of a volume.
+#[derive(Debug)]
+pub(crate) struct Numbers {
+    geometry: Geometry,
+    maps: [Bits; 4],
+    /// Given away, and not yet appended.
+    taken: HashMap<u64, Version>,
+    /// Freed by a group that readers do not see yet.
+    leaving: HashSet<u64>,
+    /// The first file by such a group.
+    entering: HashSet<u64>,
+    /// Versions that the device does not know: of numbers that were given back.
+    versions: HashMap<u64, Version>,
+    /// Of each group: inodes that can be given away, directories, and below which
+    /// slot none is free.
+    groups: Vec<Group>,
+    /// Sectors of the inode maps that have changed: group, map, first bit.
+    touched: BTreeSet<(u64, GroupMap, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    free: u64,
+    directories: u64,
+    lowest: u64,
+}
+
+/// The first version of a number.
+pub(crate) const FIRST_VERSION: Version = 1;
+
+impl Numbers {
+    pub fn new(geometry: Geometry, maps: [Bits; 4]) -> Self {
+        let mut groups = vec![Group::default(); geometry.groups() as usize];
+        for ino in 0..geometry.inodes() {
+            let group = &mut groups[(ino / geometry.group_inodes) as usize];
+            group.free += u64::from(!maps[GroupMap::Used as usize].get(ino));
+            group.directories += u64::from(maps[GroupMap::Directories as usize].get(ino));
+        }
+        Numbers {
+            geometry,
+            maps,
+            taken: HashMap::new(),
+            leaving: HashSet::new(),
+            entering: HashSet::new(),
+            versions: HashMap::new(),
+            groups,
+            touched: BTreeSet::new(),
+        }
+    }
+
+    pub fn map(&self, map: GroupMap) -> &Bits {
+        &self.maps[map as usize]
+    }
+
+    /// Numbers that can be given away.
+    pub fn free(&self) -> u64 {
+        self.groups.iter().map(|group| group.free).sum()
+    }
+
+    /// Free inodes and directories of each group.
+    pub fn by_group(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.groups.iter().map(|g| (g.free, g.directories))
+    }
+
+    /// The group for a new directory.
+    fn group_for_directory(&self) -> u64 {
+        let groups = self.groups.len() as u64;
+        let average = self.free() / groups;
+        let candidates = (0..groups).filter(|&g| {
+            let free = self.groups[g as usize].free;
+            free > 0 && free >= average
+        });
+        candidates
+            .min_by_key(|&g| self.groups[g as usize].directories)
+            .unwrap_or(0)
+    }
+
+    /// Takes a free number for a file of `near`, a directory. If the version is
+    /// not known, the inode's place has it.
+    pub fn allocate(&mut self, near: InodeNo, directory: bool) -> Option<(u64, Option<Version>)> {
+        let each = self.geometry.group_inodes;
+        let home = match directory {
+            true => self.group_for_directory(),
+            false => (near.0 / each).min(self.geometry.groups() - 1),
+        };
+        let groups = self.geometry.groups();
+        let mut order = (0..groups).map(|step| (home + step) % groups);
+        let group = order.find(|&g| self.groups[g as usize].free > 0)?;
+        let lowest = self.groups[group as usize].lowest;
+        let ino = (group * each + lowest..(group + 1) * each).find(|ino| self.is_free(*ino))?;
+        let state = &mut self.groups[group as usize];
+        state.free -= 1;
+        state.lowest = ino % each + 1;
+        let version = self.versions.get(&ino).copied().or_else(|| {
+            let touched = self.map(GroupMap::Touched).get(ino);
+            (!touched).then_some(FIRST_VERSION)
+        });
+        self.taken.insert(ino, version.unwrap_or(0));
+        Some((ino, version))
+    }
+
+    fn is_free(&self, ino: u64) -> bool {
+        !self.map(GroupMap::Used).get(ino)
+            && !self.taken.contains_key(&ino)
+            && !self.leaving.contains(&ino)
+    }
+
+    /// The version that was read from the inode's place.
+    pub fn learn(&mut self, ino: u64, version: Version) {
+        self.taken.insert(ino, version);
+    }
+
+    fn put_back(&mut self, ino: u64) {
+        let group = &mut self.groups[(ino / self.geometry.group_inodes) as usize];
+        group.free += 1;
+        group.lowest = group.lowest.min(ino % self.geometry.group_inodes);
+    }
+
+    /// A number that was given away and never used. Somebody may still have a
+    /// handle to it.
+    pub fn give_back(&mut self, ino: u64) {
+        if let Some(version) = self.taken.remove(&ino) {
+            self.versions.insert(ino, version.wrapping_add(1));
+            self.put_back(ino);
+        }
+    }
+
+    fn set(&mut self, map: GroupMap, ino: u64, value: bool) {
+        if self.map(map).get(ino) == value {
+            return;
+        }
+        self.maps[map as usize].set(ino, value);
+        let (group, within) = (
+            ino / self.geometry.group_inodes,
+            ino % self.geometry.group_inodes,
+        );
+        if map == GroupMap::Directories {
+            let count = &mut self.groups[group as usize].directories;
+            *count = if value { *count + 1 } else { *count - 1 };
+        }
+        let first = within / BITS_PER_SECTOR * BITS_PER_SECTOR;
+        self.touched.insert((group, map, first));
+    }
+
+    /// A group has the number's file.
+    pub fn used(&mut self, ino: u64, directory: bool, unfinished: bool) {
+        self.taken.remove(&ino);
+        self.versions.remove(&ino);
+        if !self.map(GroupMap::Used).get(ino) {
+            self.entering.insert(ino);
+        }
+        self.set(GroupMap::Used, ino, true);
+        self.set(GroupMap::Touched, ino, true);
+        self.set(GroupMap::Directories, ino, directory);
+        self.set(GroupMap::Unfinished, ino, unfinished);
+    }
+
+    /// A group frees the number. It is given away again after [`Self::seen`].
+    pub fn freed(&mut self, ino: u64) {
+        self.leaving.insert(ino);
+        for map in [GroupMap::Used, GroupMap::Directories, GroupMap::Unfinished] {
+            self.set(map, ino, false);
+        }
+    }
+
+    /// Readers see a file of this number.
+    pub fn has_file(&self, ino: u64) -> bool {
+        self.map(GroupMap::Used).get(ino) && !self.entering.contains(&ino)
+    }
+
+    /// Readers see the group, and that these numbers are free.
+    pub fn seen(&mut self, freed: &[u64]) {
+        self.entering.clear();
+        let numbers = freed;
+        for &ino in numbers {
+            if self.leaving.remove(&ino) {
+                self.put_back(ino);
+            }
+        }
+    }
+
+    /// The changed sectors of the maps, since this was last asked.
+    pub fn take_touched(&mut self) -> BTreeSet<(u64, GroupMap, u64)> {
+        std::mem::take(&mut self.touched)
+    }
+}

@@ -1,0 +1,253 @@
+//! From a group to what it changes: which room it takes and gives up, which data
+//! goes where, which sectors of metadata change. Nothing is written here, and no
+//! reader sees any of it.
+
+mod blocks;
+mod places;
+
+use crate::error::{Error, Result};
+use crate::format::{Geometry, Image, Place, Slot};
+use crate::numbers::Numbers;
+use crate::room::{Extent, Room};
+use crate::stage::Stage;
+use crate::store::Sectors;
+use std::collections::HashMap;
+use std::sync::Arc;
+use varve_format::{Pointer, crc32c};
+use varve_fs::planted::{self, Planted};
+use varve_fs::{FileKind, Group, InodeNo, Item, Version, flags};
+
+/// How blocks of a file are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Placement {
+    /// Blocks behind each other before a gap.
+    pub maxcontig: u64,
+    /// Blocks of the gap.
+    pub rotdelay: u64,
+}
+
+/// What a group gives up.
+#[derive(Debug, Default)]
+pub(crate) struct GivenUp {
+    /// Given out again once the group is durable.
+    pub data: Vec<Extent>,
+    /// Given out again after the checkpoint behind that.
+    pub journalled: Vec<Extent>,
+}
+
+/// Room behind each other that was taken for blocks to come.
+#[derive(Clone, Copy, Debug)]
+struct Cluster {
+    fragment: u64,
+    blocks: u64,
+    /// The block that is next.
+    next: u64,
+}
+
+/// A group being planned.
+pub(crate) struct Planner<'s, 'r> {
+    pub stage: Stage<'s>,
+    pub room: &'r mut Room,
+    pub placement: Placement,
+    /// Data, and where it goes.
+    pub writes: Vec<(u64, Arc<Vec<u8>>)>,
+    pub given_up: GivenUp,
+    /// The data must be flushed before the record is written (rule J1).
+    pub must_flush: bool,
+    cluster: Option<Cluster>,
+    /// The block that was placed last.
+    last: Option<(u64, Place)>,
+}
+
+impl<'s, 'r> Planner<'s, 'r> {
+    pub fn new(stage: Stage<'s>, room: &'r mut Room, placement: Placement) -> Self {
+        Planner {
+            stage,
+            room,
+            placement,
+            writes: Vec::new(),
+            given_up: GivenUp::default(),
+            must_flush: false,
+            cluster: None,
+            last: None,
+        }
+    }
+
+    fn geometry(&self) -> &Geometry {
+        self.stage.geometry()
+    }
+
+    /// Plans a group.
+    ///
+    /// # Errors
+    /// If metadata cannot be read, or there is no room.
+    pub fn group(&mut self, group: &Group, numbers: &Numbers) -> Result<()> {
+        let mut order = Vec::new();
+        let mut items: HashMap<InodeNo, Vec<&Item>> = HashMap::new();
+        for item in &group.items {
+            let (ino, _) = owner(item);
+            let of_ino = items.entry(ino).or_default();
+            if of_ino.is_empty() {
+                order.push(ino);
+            }
+            of_ino.push(item);
+        }
+        for ino in order {
+            let is_new = !numbers.map(crate::format::GroupMap::Used).get(ino.0);
+            self.file(ino, &items[&ino], is_new)?;
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, ino: InodeNo, items: &[&Item], is_new: bool) -> Result<()> {
+        let (_, version) = owner(items[0]);
+        let mut image = match is_new {
+            true => Image::blank(ino, version),
+            false => match self.stage.slot(ino)? {
+                Slot::Used(image) => *image,
+                Slot::Free(_) => return Err(Error::NoInode(ino)),
+            },
+        };
+        let after = items.iter().find_map(|item| match item {
+            Item::Inode(inode) => Some(inode),
+            _ => None,
+        });
+        let kind = after.map_or(image.inode.kind(), |inode| inode.kind());
+        let journalled = kind == FileKind::Directory;
+        let grows = is_new || after.is_some_and(|inode| inode.size > image.inode.size);
+        self.last = None;
+        for (nth, item) in items.iter().enumerate() {
+            match item {
+                Item::Truncated { from_block, .. } => {
+                    self.clear(&mut image, *from_block, u64::MAX, journalled)?;
+                }
+                Item::Punched {
+                    from_block,
+                    to_block,
+                    ..
+                } => self.clear(&mut image, *from_block, *to_block, journalled)?,
+                Item::Reserved {
+                    from_block,
+                    to_block,
+                    ..
+                } => self.reserve(&mut image, *from_block, *to_block)?,
+                Item::Xattrs { data, .. } => self.attributes(&mut image, data)?,
+                Item::Block { block, data, .. } => {
+                    let ahead = self.blocks_ahead(&items[nth..]);
+                    self.must_flush |= grows && !journalled;
+                    self.block(&mut image, (*block, data), ahead, journalled)?;
+                }
+                Item::Inode(inode) => {
+                    if inode.flags & flags::INLINE != 0 {
+                        self.clear(&mut image, 0, u64::MAX, journalled)?;
+                    }
+                    image.inode = (**inode).clone();
+                    let sector = self.geometry().inode_sector(ino.0);
+                    let bytes = image.encode(self.geometry());
+                    self.stage.put(sector, bytes);
+                }
+                Item::Freed { next_version, .. } => {
+                    self.clear(&mut image, 0, u64::MAX, journalled)?;
+                    self.drop_attributes(&mut image);
+                    let sector = self.geometry().inode_sector(ino.0);
+                    let bytes = Slot::free(self.geometry(), ino, *next_version);
+                    self.stage.put(sector, bytes);
+                }
+            }
+        }
+        self.end_cluster();
+        Ok(())
+    }
+
+    /// The room at a place.
+    fn extent(&self, sector: u64, sectors: u64) -> Extent {
+        Extent {
+            fragment: self.geometry().fragment_of(sector),
+            count: self.geometry().fragments_for(sectors),
+        }
+    }
+
+    fn give_up(&mut self, extent: Extent, journalled: bool) {
+        self.room.give_up(extent);
+        match journalled {
+            true => {
+                let first = self.geometry().fragment_sector(extent.fragment);
+                let sectors = extent.count * self.geometry().fragment_sectors();
+                (first..first + sectors).for_each(|sector| self.stage.forget(sector));
+                self.given_up.journalled.push(extent);
+            }
+            // Nobody has to wait for it.
+            false if planted::is(Planted::ReuseUncommitted) => self.room.release(extent),
+            false => self.given_up.data.push(extent),
+        }
+    }
+
+    fn drop_attributes(&mut self, image: &mut Image) {
+        let old = std::mem::replace(&mut image.xattrs, Pointer::NONE);
+        if !old.is_none() {
+            let extent = self.extent(old.sector(), old.sectors().into());
+            self.give_up(extent, false);
+        }
+    }
+
+    /// Attributes go to another place each time.
+    fn attributes(&mut self, image: &mut Image, data: &[u8]) -> Result<()> {
+        self.drop_attributes(image);
+        if data.is_empty() {
+            return Ok(());
+        }
+        let sectors = data.len().div_ceil(512) as u64;
+        let near = self.home(image);
+        let extent = self.room_for(near, self.geometry().fragments_for(sectors))?;
+        let sector = self.geometry().fragment_sector(extent.fragment);
+        let bytes = self.data(sector, data);
+        let crc = crc32c(&bytes[..sectors as usize * 512]);
+        image.xattrs = Pointer::new(sector, sectors as u8, crc, 0, 0);
+        self.must_flush = true;
+        Ok(())
+    }
+
+    /// Notes data for a place; zeros follow to the end of the unit.
+    fn data(&mut self, sector: u64, data: &[u8]) -> Arc<Vec<u8>> {
+        let unit = self.geometry().unit_bytes as usize;
+        let mut bytes = data.to_vec();
+        bytes.resize(data.len().next_multiple_of(unit), 0);
+        let bytes = Arc::new(bytes);
+        self.writes.push((sector, Arc::clone(&bytes)));
+        bytes
+    }
+
+    /// Fragments near others: a block, or fewer.
+    fn room_for(&mut self, near: u64, fragments: u64) -> Result<Extent> {
+        let found = match fragments == self.geometry().block_fragments() {
+            true => self.room.block(near),
+            false => self.room.fragments(near, fragments),
+        };
+        found.ok_or(Error::Full)
+    }
+
+    /// Where the first block of a file goes: the beginning of its inode's group.
+    fn home(&self, image: &Image) -> u64 {
+        let group = image.inode.ino.0 / self.geometry().group_inodes;
+        self.geometry().data_fragments(group).start
+    }
+}
+
+/// Whose an item is, and which version it has.
+fn owner(item: &Item) -> (InodeNo, Version) {
+    match item {
+        Item::Freed { ino, next_version } => (*ino, next_version.wrapping_sub(1)),
+        Item::Truncated { ino, version, .. }
+        | Item::Punched { ino, version, .. }
+        | Item::Reserved { ino, version, .. }
+        | Item::Block { ino, version, .. }
+        | Item::Xattrs { ino, version, .. } => (*ino, *version),
+        Item::Inode(inode) => (inode.ino, inode.version),
+    }
+}
+
+impl GivenUp {
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty() && self.journalled.is_empty()
+    }
+}

@@ -1,0 +1,164 @@
+//! The places in inodes and indirect blocks, changed.
+
+use super::Planner;
+use crate::error::{Error, Result};
+use crate::format::{DIRECT, Image, Place, SECTOR_BYTES};
+use crate::store::Sectors;
+use crate::tree::{Spot, base, cell, place_in, span, spot};
+use std::ops::Range;
+use varve_fs::planted::{self, Planted};
+
+const INDIRECT_BLOCK: &str = "indirect block";
+
+impl Planner<'_, '_> {
+    /// Sets the place of a block, with the indirect blocks that this takes.
+    pub(super) fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
+        let owner = image.inode.ino.0 as u32;
+        let (levels, mut nth) = match spot(self.geometry(), block).ok_or(Error::Full)? {
+            Spot::Direct(at) => {
+                image.direct[at] = place;
+                return Ok(());
+            }
+            Spot::Indirect { levels, nth } => (levels, nth),
+        };
+        let mut at = image.indirect[levels as usize - 1];
+        if at.is_none() {
+            at = self.indirect_block(image)?;
+            image.indirect[levels as usize - 1] = at;
+        }
+        for levels in (2..=levels).rev() {
+            let span = span(self.geometry(), levels);
+            let (sector, within) = cell(&at, nth / span);
+            nth %= span;
+            let bytes = self.stage.change(sector, owner, INDIRECT_BLOCK)?;
+            let mut below = place_in(bytes, within);
+            if below.is_none() {
+                below = self.indirect_block(image)?;
+                let bytes = self.stage.change(sector, owner, INDIRECT_BLOCK)?;
+                below.encode(&mut bytes[within..]);
+            }
+            below.check(self.geometry())?;
+            self.geometry().check_indirect(&below)?;
+            at = below;
+        }
+        let (sector, within) = cell(&at, nth);
+        place.encode(&mut self.stage.change(sector, owner, INDIRECT_BLOCK)?[within..]);
+        Ok(())
+    }
+
+    /// An indirect block that leads nowhere yet.
+    fn indirect_block(&mut self, image: &Image) -> Result<Place> {
+        let near = match self.last {
+            Some((_, place)) => self.geometry().fragment_of(place.sector),
+            None => self.home(image),
+        };
+        let extent = self.room.block(near).ok_or(Error::Full)?;
+        let place = Place {
+            sector: self.geometry().fragment_sector(extent.fragment),
+            sectors: self.geometry().block_sectors() as u8,
+            flags: 0,
+            crc: 0,
+        };
+        for sector in place.sector..place.sector + u64::from(place.sectors) {
+            self.stage
+                .put_open(sector, [0; SECTOR_BYTES], image.inode.ino.0 as u32);
+        }
+        Ok(place)
+    }
+
+    /// Blocks `from..to` are gone; so are the indirect blocks that led to nothing
+    /// else by their range.
+    pub(super) fn clear(
+        &mut self,
+        image: &mut Image,
+        from: u64,
+        to: u64,
+        journalled: bool,
+    ) -> Result<()> {
+        for at in from..to.min(DIRECT as u64) {
+            let old = std::mem::replace(&mut image.direct[at as usize], Place::NONE);
+            self.leave(old, journalled);
+            if planted::is(Planted::BlockFreeWhileReferenced) {
+                image.direct[at as usize] = old;
+            }
+        }
+        for levels in 1..=3u32 {
+            let place = image.indirect[levels as usize - 1];
+            if place.is_none() {
+                continue;
+            }
+            let clearing = Clearing {
+                owner: image.inode.ino.0 as u32,
+                range: from..to,
+                journalled,
+            };
+            let first = base(self.geometry(), levels);
+            if self.clear_below(&clearing, levels, place, first)? {
+                image.indirect[levels as usize - 1] = Place::NONE;
+            }
+        }
+        self.last = None;
+        Ok(())
+    }
+
+    fn leave(&mut self, old: Place, journalled: bool) {
+        if old.is_none() {
+            return;
+        }
+        let extent = self.extent(old.sector, old.sectors.into());
+        self.give_up(extent, journalled);
+    }
+
+    /// True if the indirect block itself is given up.
+    fn clear_below(
+        &mut self,
+        clearing: &Clearing,
+        levels: u32,
+        place: Place,
+        first: u64,
+    ) -> Result<bool> {
+        let (places, span) = (self.geometry().places(), span(self.geometry(), levels));
+        let end = first.saturating_add(span * places);
+        let range = &clearing.range;
+        if range.end <= first || range.start >= end {
+            return Ok(false);
+        }
+        let whole = range.start <= first && range.end >= end;
+        let begin = range.start.saturating_sub(first) / span;
+        let last = places.min((range.end - first).div_ceil(span));
+        for slot in begin..last {
+            let (sector, within) = cell(&place, slot);
+            let bytes = self.stage.sealed(sector, clearing.owner, INDIRECT_BLOCK)?;
+            let found = place_in(&bytes, within);
+            if found.is_none() {
+                continue;
+            }
+            found.check(self.geometry())?;
+            let gone = match levels {
+                1 => {
+                    self.leave(found, clearing.journalled);
+                    true
+                }
+                _ => {
+                    self.geometry().check_indirect(&found)?;
+                    self.clear_below(clearing, levels - 1, found, first + slot * span)?
+                }
+            };
+            if gone && !whole {
+                let bytes = self.stage.change(sector, clearing.owner, INDIRECT_BLOCK)?;
+                Place::NONE.encode(&mut bytes[within..]);
+            }
+        }
+        if whole {
+            let extent = self.extent(place.sector, place.sectors.into());
+            self.give_up(extent, true);
+        }
+        Ok(whole)
+    }
+}
+
+struct Clearing {
+    owner: u32,
+    range: Range<u64>,
+    journalled: bool,
+}

@@ -1,0 +1,92 @@
+//! What changes take at worst, of room and of the journal.
+
+use crate::format::{DIRECT, Geometry};
+use varve_fs::{Unwritten, Waiting};
+
+/// What a sector in memory takes, about, with what finds it.
+const SECTOR_COST: u64 = 700;
+/// Blocks that an operation changes beyond the bytes it asks for: leaves of
+/// directories.
+const OPERATION_BLOCKS: u64 = 4;
+
+/// Limits and prices of a volume.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Prices {
+    geometry: Geometry,
+    /// Sectors that a transaction may have.
+    pub largest_sectors: u64,
+    /// Sectors after which a record is written before more is appended.
+    pub running_sectors: u64,
+    /// Sectors that are not in place after which a checkpoint is taken.
+    pub sectors_in_memory: u64,
+}
+
+impl Prices {
+    pub fn new(geometry: Geometry, memory_bytes: u64) -> Self {
+        // Runs of one sector: 520 bytes for each.
+        let largest = geometry.journal_bytes() / 528;
+        Prices {
+            geometry,
+            largest_sectors: largest,
+            running_sectors: largest / 4,
+            sectors_in_memory: (largest / 2).min((memory_bytes / SECTOR_COST).max(256)),
+        }
+    }
+
+    /// Indirect blocks on the way to a block.
+    fn levels(&self, highest_block: u64) -> u64 {
+        let places = self.geometry.places();
+        match highest_block.checked_sub(DIRECT as u64) {
+            None => 0,
+            Some(nth) if nth < places => 1,
+            Some(nth) if nth < places + places * places => 2,
+            Some(_) => 3,
+        }
+    }
+
+    /// Blocks that new versions of what waits take at most: each a whole one, and
+    /// the indirect blocks on its way.
+    pub fn blocks(&self, waiting: &Waiting, rewrites: bool) -> u64 {
+        let block = u64::from(self.geometry.block_bytes);
+        let asked = match rewrites {
+            // What is there is overwritten where it is; attributes are not.
+            true => waiting.asked_attributes,
+            false => waiting.asked,
+        };
+        let bytes = waiting.promised.saturating_add(asked);
+        let blocks = waiting
+            .unwritten
+            .blocks
+            .saturating_add(bytes.div_ceil(block))
+            .saturating_add(waiting.operations.saturating_mul(OPERATION_BLOCKS));
+        let ways = 1 + self.levels(waiting.highest_block);
+        let reserved = waiting.unwritten.ranges;
+        blocks.saturating_add(reserved).saturating_mul(ways)
+    }
+
+    /// Sectors of the journal that the next group takes at most: an image is a unit,
+    /// an end of a range the indirect blocks on its way; any map may change. Data is
+    /// what a group has, however much waits.
+    pub fn sectors(&self, unwritten: &Unwritten) -> u64 {
+        let unit = self.geometry.unit_sectors();
+        let way = 3 * unit;
+        let ranges = unwritten.ranges.saturating_mul(2 * way);
+        let images = unwritten.images.saturating_mul(unit);
+        images
+            .saturating_add(ranges)
+            .saturating_add(self.group_sectors())
+            .saturating_add(self.geometry.map_units() * unit)
+    }
+
+    /// What the blocks of one group take.
+    fn group_sectors(&self) -> u64 {
+        let blocks = self.group_bytes() / u64::from(self.geometry.block_bytes);
+        let way = 3 * self.geometry.unit_sectors();
+        blocks * (way + self.geometry.block_sectors())
+    }
+
+    /// Bytes of data that are appended at once, about.
+    pub fn group_bytes(&self) -> u64 {
+        (self.geometry.journal_bytes() / 16).clamp(64 << 10, 1 << 20)
+    }
+}

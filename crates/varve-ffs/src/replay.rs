@@ -1,0 +1,167 @@
+//! What a mount finds in the journal.
+
+use crate::error::{Error, Result};
+use crate::format::{Geometry, Identity, JournalHead, RecordHeader, SECTOR_BYTES, Sector};
+use crate::store::Store;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_device::Device;
+use varve_format::Malformed;
+use varve_fs::Usage;
+
+/// The journal as it was found.
+pub(crate) struct Replayed {
+    pub head: JournalHead,
+    /// Sectors that are not in place, or may not be.
+    pub sectors: BTreeMap<u64, Arc<Sector>>,
+    /// Behind the last record.
+    pub end: u64,
+    pub usage: Usage,
+    pub records: u64,
+}
+
+/// Reads both heads; the newer one counts. The journal must have one.
+fn newest_head(store: &Store) -> Result<JournalHead> {
+    let mut newest: Option<JournalHead> = None;
+    let mut problem = Malformed::new("journal head", "both copies are damaged");
+    for copy in 0..2 {
+        let block = Geometry::HEAD_BLOCK + copy;
+        let read = store.read(
+            block * store.geometry.block_sectors(),
+            store.geometry.unit_sectors(),
+        );
+        // One that cannot be read is one that was torn.
+        let parsed = match read {
+            Ok(bytes) => JournalHead::parse(&bytes, store.geometry.tag),
+            Err(error) => Err(Malformed::new("journal head", error.to_string())),
+        };
+        match parsed {
+            Ok(head) if newest.is_none_or(|n| head.serial.get() > n.serial.get()) => {
+                newest = Some(head);
+            }
+            Ok(_) => {}
+            Err(error) => problem = error,
+        }
+    }
+    newest.ok_or(Error::Damaged(problem))
+}
+
+/// Reads the records that count.
+pub(crate) fn replay(store: &Store) -> Result<Replayed> {
+    let geometry = &store.geometry;
+    let head = newest_head(store)?;
+    let all = geometry.journal_bytes();
+    let mut replayed = Replayed {
+        head,
+        sectors: BTreeMap::new(),
+        end: head.first.get(),
+        usage: head.usage.into(),
+        records: 0,
+    };
+    let tail = head.first.get();
+    loop {
+        let behind = replayed.end.next_multiple_of(all);
+        let mut candidates = [replayed.end, behind].into_iter();
+        let found = candidates.find_map(|at| match record_at(store, &head, at, tail) {
+            Ok(None) => None,
+            other => Some(other.map(|found| found.map(|record| (at, record)))),
+        });
+        let Some((at, record)) = found.transpose()?.flatten() else {
+            return Ok(replayed);
+        };
+        let Some((runs, usage)) = RecordHeader::parse(&record, geometry)? else {
+            return Ok(replayed);
+        };
+        let payload = &record[RecordHeader::payload(runs.len())..];
+        let (sectors, _) = payload.as_chunks::<SECTOR_BYTES>();
+        let addresses = runs
+            .iter()
+            .flat_map(|run| run.sector..run.sector + u64::from(run.count));
+        for (address, bytes) in addresses.zip(sectors) {
+            replayed.sectors.insert(address, Arc::new(*bytes));
+        }
+        replayed.usage = usage.into();
+        replayed.end = at + record.len() as u64;
+        replayed.records += 1;
+    }
+}
+
+/// The bytes of the record at a position, if one is there and its checksum is
+/// right.
+fn record_at(store: &Store, head: &JournalHead, at: u64, tail: u64) -> Result<Option<Vec<u8>>> {
+    let geometry = &store.geometry;
+    let all = geometry.journal_bytes();
+    let place = at % all;
+    let most = (all - place).min((tail + all).saturating_sub(at));
+    let identity = Identity {
+        tag: geometry.tag,
+        mount_id: head.mount_id.get(),
+        position: at,
+    };
+    let first = (geometry.block_byte(Geometry::JOURNAL_BLOCK) + place) / SECTOR_BYTES as u64;
+    if most < u64::from(geometry.unit_bytes) {
+        return Ok(None);
+    }
+    // What cannot be read was torn: records are whole units, so no other is hurt.
+    let Ok(front) = store.read(first, geometry.unit_sectors()) else {
+        return Ok(None);
+    };
+    let Some(length) = RecordHeader::length(&front, identity, most) else {
+        return Ok(None);
+    };
+    let Ok(record) = store.read(first, length / SECTOR_BYTES as u64) else {
+        return Ok(None);
+    };
+    let is_whole = RecordHeader::parse(&record, geometry)?.is_some();
+    Ok(is_whole.then_some(record))
+}
+
+/// The superblock in the first block, or a copy.
+pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Superblock> {
+    use crate::format::Superblock;
+    let disk = device.geometry();
+    let step = u64::from(disk.logical_block.max(512));
+    let no_volume = |reason| Error::NoVolume {
+        device: device.name(),
+        reason,
+    };
+    let fits = |found: Superblock| {
+        let bytes = found.blocks.get() * u64::from(found.block_bytes.get());
+        match bytes <= disk.size && found.unit_bytes.get() >= disk.logical_block {
+            true => Ok(found),
+            false => Err(Malformed::new(
+                "superblock",
+                format!(
+                    "a volume of {bytes} bytes in units of {} on a device of {} in blocks of {}",
+                    found.unit_bytes, disk.size, disk.logical_block
+                ),
+            )),
+        }
+    };
+    let read = |at: u64| -> Result<std::result::Result<Superblock, Malformed>> {
+        let mut bytes = vec![0; step as usize];
+        device.read(at, &mut bytes)?;
+        Ok(Superblock::parse(&bytes).and_then(fits))
+    };
+    if disk.size < step {
+        return Err(no_volume(Malformed::new("superblock", "an empty device")));
+    }
+    let reason = match read(0) {
+        Ok(Ok(found)) => return Ok(found),
+        Ok(Err(reason)) => reason,
+        Err(error) => Malformed::new("superblock", error.to_string()),
+    };
+    // The copy is in the last whole block, whatever a block is.
+    for power in 12..=16 {
+        let block = 1u64 << power;
+        let at = (disk.size / block).saturating_sub(1) * block;
+        if at > 0
+            && at.is_multiple_of(step)
+            && let Ok(Ok(found)) = read(at)
+            && Geometry::of(&found).block_byte(found.blocks.get() - 1) == at
+        {
+            return Ok(found);
+        }
+    }
+    Err(no_volume(reason))
+}

@@ -1,0 +1,115 @@
+//! What a mounted volume has done, and how its room is used.
+
+use crate::Ffs;
+use serde::Serialize;
+use varve_device::sync::atomic::AtomicU64;
+use varve_device::sync::atomic::Ordering::Relaxed;
+use varve_fs::Usage;
+
+/// Counters since the mount.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub groups: AtomicU64,
+    pub data_bytes: AtomicU64,
+    pub records: AtomicU64,
+    pub record_bytes: AtomicU64,
+    pub flushes: AtomicU64,
+    pub checkpoints: AtomicU64,
+    pub sectors_placed: AtomicU64,
+}
+
+/// A reading of all of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FfsStatistics {
+    /// Groups appended.
+    pub groups: u64,
+    /// Bytes of data written in place.
+    pub data_bytes: u64,
+    /// Records of the journal.
+    pub records: u64,
+    /// Bytes in them.
+    pub record_bytes: u64,
+    /// Flushes of the device.
+    pub flushes: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Sectors of metadata written in place by them.
+    pub sectors_placed: u64,
+    /// Bytes of the journal in use.
+    pub journal_used_bytes: u64,
+    /// Bytes of the journal.
+    pub journal_bytes: u64,
+    /// Sectors of metadata in memory that are not in place.
+    pub sectors_newer: u64,
+    /// Whole blocks that are free.
+    pub blocks_free: u64,
+    /// Fragments that are free, those in whole blocks included.
+    pub fragments_free: u64,
+    /// Fragments that the next record or checkpoint frees.
+    pub fragments_waiting: u64,
+    /// Inodes that are free.
+    pub inodes_free: u64,
+    /// Cylinder groups.
+    pub groups_of_cylinders: u64,
+}
+
+/// The room of one cylinder group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct GroupRoom {
+    /// Whole blocks that are free.
+    pub blocks_free: u64,
+    /// Fragments that are free, those in whole blocks included.
+    pub fragments_free: u64,
+    /// Inodes that are free.
+    pub inodes_free: u64,
+    /// Directories.
+    pub directories: u64,
+}
+
+impl Ffs {
+    /// What lives on the volume.
+    pub fn usage_now(&self) -> Usage {
+        self.writer.lock().usage
+    }
+
+    /// What the volume has done since it was mounted.
+    pub fn statistics(&self) -> FfsStatistics {
+        let writer = self.writer.lock();
+        let counts = &self.counts;
+        let given_up = &writer.given_up;
+        let waiting = given_up.data.iter().chain(&given_up.journalled);
+        FfsStatistics {
+            groups: counts.groups.load(Relaxed),
+            data_bytes: counts.data_bytes.load(Relaxed),
+            records: counts.records.load(Relaxed),
+            record_bytes: counts.record_bytes.load(Relaxed),
+            flushes: counts.flushes.load(Relaxed),
+            checkpoints: counts.checkpoints.load(Relaxed),
+            sectors_placed: counts.sectors_placed.load(Relaxed),
+            journal_used_bytes: writer.head - writer.tail,
+            journal_bytes: self.store.geometry.journal_bytes(),
+            sectors_newer: self.tables.read().newer.len() as u64,
+            blocks_free: writer.room.free_blocks(),
+            fragments_free: writer.room.free_fragments(),
+            fragments_waiting: waiting.chain(&writer.waiting).map(|e| e.count).sum(),
+            inodes_free: self.numbers.lock().free(),
+            groups_of_cylinders: self.store.geometry.groups(),
+        }
+    }
+
+    /// The room of each cylinder group.
+    pub fn group_rooms(&self) -> Vec<GroupRoom> {
+        let writer = self.writer.lock();
+        let numbers = self.numbers.lock();
+        let room = writer.room.by_group().zip(numbers.by_group());
+        room.map(
+            |((blocks_free, fragments_free), (inodes_free, directories))| GroupRoom {
+                blocks_free,
+                fragments_free,
+                inodes_free,
+                directories,
+            },
+        )
+        .collect()
+    }
+}

@@ -1,0 +1,175 @@
+//! Sectors of metadata: those on the device, and those that are newer in memory.
+
+use crate::error::{Error, Result};
+use crate::format::{Geometry, SECTOR_BYTES, Sector, Slot};
+use quick_cache::sync::Cache;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use varve_device::Device;
+use varve_fs::InodeNo;
+
+/// What one cached sector takes, about.
+const SECTOR_COST: u64 = 640;
+/// Bytes written by one request.
+const WRITE_BYTES: usize = 1 << 20;
+
+/// The device, and what has been read of it.
+pub(crate) struct Store {
+    pub device: Arc<dyn Device>,
+    pub geometry: Geometry,
+    clean: Cache<u64, Arc<Sector>>,
+    /// Sectors that are written together.
+    step: u64,
+}
+
+/// Sectors that differ from the device's: as of the last group appended.
+#[derive(Default)]
+pub(crate) struct Tables {
+    pub newer: HashMap<u64, Arc<Sector>>,
+}
+
+/// Where sectors are looked up.
+pub(crate) trait Sectors {
+    fn geometry(&self) -> &Geometry;
+
+    /// A sector, and whether it is as it will be stored, with its seal.
+    fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)>;
+
+    /// A sealed sector of `owner`.
+    fn sealed(&self, sector: u64, owner: u32, structure: &'static str) -> Result<Arc<Sector>> {
+        let (bytes, is_sealed) = self.sector(sector)?;
+        if is_sealed {
+            let seal = self.geometry().seal(sector, owner);
+            seal.check(&bytes, structure)?;
+        }
+        Ok(bytes)
+    }
+
+    /// What an inode's place holds.
+    fn slot(&self, ino: InodeNo) -> Result<Slot> {
+        let (sector, _) = self.sector(self.geometry().inode_sector(ino.0))?;
+        let decoded = Slot::decode(&sector, self.geometry(), ino);
+        decoded.map_err(|source| Error::DamagedInode { ino, source })
+    }
+}
+
+/// What readers see.
+pub(crate) struct Newest<'a> {
+    pub store: &'a Store,
+    pub tables: &'a Tables,
+}
+
+impl Sectors for Newest<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.store.geometry
+    }
+
+    fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)> {
+        match self.tables.newer.get(&sector) {
+            Some(found) => Ok((Arc::clone(found), true)),
+            None => Ok((self.store.fetch(sector)?, true)),
+        }
+    }
+}
+
+impl Store {
+    pub fn new(device: Arc<dyn Device>, geometry: Geometry, cache_bytes: u64) -> Self {
+        let sectors = (cache_bytes / SECTOR_COST).max(64) as usize;
+        Store {
+            device,
+            geometry,
+            clean: Cache::new(sectors),
+            step: geometry.unit_sectors(),
+        }
+    }
+
+    /// Reads sectors from the device.
+    pub fn read(&self, first: u64, count: u64) -> Result<Vec<u8>> {
+        let start = first / self.step * self.step;
+        let end = (first + count).next_multiple_of(self.step);
+        let mut bytes = vec![0; ((end - start) as usize) * SECTOR_BYTES];
+        self.device.read(start * SECTOR_BYTES as u64, &mut bytes)?;
+        if start < first {
+            bytes.drain(..(first - start) as usize * SECTOR_BYTES);
+        }
+        bytes.truncate(count as usize * SECTOR_BYTES);
+        Ok(bytes)
+    }
+
+    /// A sector as it is on the device. Its block is kept.
+    fn fetch(&self, sector: u64) -> Result<Arc<Sector>> {
+        if let Some(found) = self.clean.get(&sector) {
+            return Ok(found);
+        }
+        let each = self.geometry.block_sectors();
+        let first = sector / each * each;
+        let (first, bytes) = match self.read(first, each) {
+            Ok(bytes) => (first, bytes),
+            // Its neighbours may be what cannot be read.
+            Err(_) => (sector, self.read(sector, 1)?),
+        };
+        let mut wanted = None;
+        for (at, bytes) in (first..).zip(bytes.as_chunks::<SECTOR_BYTES>().0) {
+            let found = Arc::new(*bytes);
+            if at == sector {
+                wanted = Some(Arc::clone(&found));
+            }
+            self.clean.insert(at, found);
+        }
+        wanted.ok_or(Error::Full)
+    }
+
+    /// The device has this now.
+    pub fn is_in_place(&self, sector: u64, bytes: Arc<Sector>) {
+        self.clean.insert(sector, bytes);
+    }
+
+    /// Forgets what can be read again.
+    pub fn drop_caches(&self) {
+        self.clean.clear();
+    }
+
+    /// Writes pieces to their places, neighbours together. Pieces begin and end
+    /// where the device's blocks do.
+    pub fn write(&self, pieces: &mut [(u64, Arc<Vec<u8>>)], most: usize) -> Result<()> {
+        pieces.sort_by_key(|(sector, _)| *sector);
+        let end =
+            |(sector, bytes): &(u64, Arc<Vec<u8>>)| sector + (bytes.len() / SECTOR_BYTES) as u64;
+        let mut buffers: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut next = 0;
+        for piece in pieces.iter() {
+            match buffers.last_mut() {
+                Some((_, buffer)) if piece.0 == next && buffer.len() + piece.1.len() <= most => {
+                    buffer.extend_from_slice(&piece.1);
+                }
+                _ => buffers.push((piece.0 * SECTOR_BYTES as u64, piece.1.to_vec())),
+            }
+            next = end(piece);
+        }
+        let writes: Vec<(u64, &[u8])> = buffers.iter().map(|(at, b)| (*at, &b[..])).collect();
+        Ok(self.device.write_many(&writes)?)
+    }
+
+    /// Writes sectors, whole units, to their places.
+    pub fn write_sectors(&self, sectors: &BTreeMap<u64, Arc<Sector>>) -> Result<()> {
+        let mut buffers: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut next = 0;
+        for (&sector, bytes) in sectors {
+            match buffers.last_mut() {
+                Some((_, buffer)) if sector == next && buffer.len() < WRITE_BYTES => {
+                    buffer.extend_from_slice(&bytes[..]);
+                }
+                _ => buffers.push((sector * SECTOR_BYTES as u64, bytes.to_vec())),
+            }
+            next = sector + 1;
+        }
+        let writes: Vec<(u64, &[u8])> = buffers.iter().map(|(at, b)| (*at, &b[..])).collect();
+        Ok(self.device.write_many(&writes)?)
+    }
+
+    /// The other sectors of the unit that has this one.
+    pub fn unit(&self, sector: u64) -> std::ops::Range<u64> {
+        let first = sector / self.step * self.step;
+        first..first + self.step
+    }
+}

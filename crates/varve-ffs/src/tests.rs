@@ -1,0 +1,240 @@
+//! Volumes made, used, crashed and mounted again.
+
+mod crafted;
+mod journal;
+
+use crate::*;
+use std::sync::Arc;
+use varve_device::{Device, MemoryDevice, VirtualClock};
+use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
+
+type System = FileSystem<Arc<Ffs>>;
+
+fn clock() -> Arc<dyn Clock> {
+    Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
+}
+
+fn options() -> Options {
+    Options {
+        read_ahead_threads: 0,
+        ..Options::default()
+    }
+}
+
+fn memory(size: u64, unit: u32) -> Arc<dyn Device> {
+    Arc::new(MemoryDevice::with_geometry(varve_device::Geometry {
+        size,
+        logical_block: 512,
+        physical_block: unit,
+    }))
+}
+
+fn made(device: &Arc<dyn Device>) -> System {
+    made_with(device, &FfsFormatOptions::default())
+}
+
+fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
+    let options = FfsFormatOptions {
+        seed: Some(1),
+        ..options.clone()
+    };
+    format(&**device, &*clock(), &options).unwrap();
+    let layout = mounted(device);
+    FileSystem::format(&layout, &*clock(), (0, 0)).unwrap();
+    FileSystem::mount(layout, clock(), self::options()).unwrap()
+}
+
+fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
+    let options = FfsMountOptions {
+        seed: Some(2),
+        ..FfsMountOptions::default()
+    };
+    Arc::new(Ffs::mount(Arc::clone(device), clock(), options).unwrap())
+}
+
+fn again(device: &Arc<dyn Device>) -> System {
+    FileSystem::mount(mounted(device), clock(), options()).unwrap()
+}
+
+fn sound(device: &Arc<dyn Device>) {
+    let found = check(Arc::clone(device), clock(), true).unwrap();
+    assert_eq!(found.problems, Vec::<String>::new());
+}
+
+fn create(system: &System, name: &str) -> InodeNo {
+    let root = Caller::root();
+    let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
+    made.unwrap().ino
+}
+
+fn write(system: &System, ino: InodeNo, offset: u64, data: &[u8]) -> varve_fs::Result<usize> {
+    system.write(&Caller::root(), ino, offset, data)
+}
+
+fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    let got = system.read(ino, offset, &mut bytes).unwrap();
+    bytes.truncate(got);
+    bytes
+}
+
+#[test]
+fn what_is_synced_is_there_after_a_crash_and_after_an_unmount() {
+    for unit in [512, 4096] {
+        let device = memory(24 << 20, unit);
+        let system = made(&device);
+        let small = create(&system, "small");
+        write(&system, small, 0, b"hello").unwrap();
+        let large = create(&system, "large");
+        let content: Vec<u8> = (0..5_000_000u32).map(|n| (n % 251) as u8).collect();
+        write(&system, large, 0, &content).unwrap();
+        let sparse = create(&system, "sparse");
+        write(&system, sparse, 1 << 36, b"far out").unwrap();
+        system.sync().unwrap();
+        drop(system);
+        sound(&device);
+        let system = again(&device);
+        assert!(system.layout().recovery_report().records > 0);
+        assert_eq!(read(&system, small, 0, 100), b"hello");
+        assert_eq!(read(&system, large, 0, 6_000_000), content);
+        assert_eq!(read(&system, sparse, 1 << 36, 100), b"far out");
+        write(&system, large, 1_000_000, &[7; 5000]).unwrap();
+        system.unmount().unwrap();
+        system.layout().unmount().unwrap();
+        sound(&device);
+        let system = again(&device);
+        assert_eq!(system.layout().recovery_report().records, 0);
+        assert_eq!(read(&system, large, 1_000_000, 5000), vec![7; 5000]);
+        assert_eq!(read(&system, large, 0, 1_000_000), content[..1_000_000]);
+    }
+}
+
+#[test]
+fn a_full_volume_is_emptied_and_filled_again() {
+    for unit in [512, 4096] {
+        let device = memory(16 << 20, unit);
+        let system = made(&device);
+        let root = Caller::root();
+        let empty = system.statfs().free;
+        let mut filled = Vec::new();
+        for round in 0..3u8 {
+            let mut names = Vec::new();
+            let mut bytes = 0;
+            'full: for nth in 0.. {
+                let name = format!("file{nth}");
+                let found = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
+                let Ok(made) = found else {
+                    break;
+                };
+                names.push(name);
+                for block in 0..64 {
+                    match write(&system, made.ino, block * 4096, &[round; 4096]) {
+                        Ok(_) => bytes += 4096,
+                        Err(varve_fs::Error::NoSpace) => break 'full,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            }
+            assert!(
+                bytes > 12 << 20,
+                "unit {unit}, round {round}: only {bytes} bytes fit"
+            );
+            filled.push(bytes);
+            system.sync().unwrap();
+            for name in names {
+                system
+                    .unlink(&root, InodeNo::ROOT, name.as_bytes())
+                    .unwrap();
+            }
+            while system.write_back().unwrap() {}
+            system.maintain().unwrap();
+        }
+        let most = filled.iter().max().unwrap();
+        assert!(
+            filled.iter().all(|bytes| bytes * 10 > most * 9),
+            "{filled:?}"
+        );
+        assert!(system.statfs().free * 10 > empty * 9);
+        system.unmount().unwrap();
+        system.layout().unmount().unwrap();
+        sound(&device);
+    }
+}
+
+#[test]
+fn directories_are_spread_and_files_near_theirs() {
+    let options = FfsFormatOptions {
+        group_blocks: 1024,
+        ..FfsFormatOptions::default()
+    };
+    let device = memory(64 << 20, 512);
+    let system = made_with(&device, &options);
+    let root = Caller::root();
+    let mut groups = Vec::new();
+    for nth in 0..8 {
+        let name = format!("d{nth}");
+        let directory = system.mkdir(&root, InodeNo::ROOT, name.as_bytes(), 0o755);
+        let directory = directory.unwrap().ino;
+        let file = system.mknod(&root, directory, b"f", 0o100644, 0).unwrap();
+        write(&system, file.ino, 0, &[1; 5000]).unwrap();
+        system.sync().unwrap();
+        let layout = system.layout();
+        let geometry = &layout.store.geometry;
+        let group = |ino: InodeNo| ino.0 / geometry.group_inodes;
+        assert_eq!(group(file.ino), group(directory));
+        let place = layout.map(varve_fs::View::Live, file.ino, 0, 1).unwrap()[0].pointer;
+        let fragment = geometry.fragment_of(place.sector);
+        assert_eq!(fragment / geometry.group_fragments(), group(directory));
+        groups.push(group(directory));
+    }
+    groups.sort_unstable();
+    groups.dedup();
+    assert_eq!(groups.len(), 8);
+}
+
+#[test]
+fn a_named_configuration_leaves_gaps_where_it_says() {
+    let layout_of = |name: &str| {
+        let device = memory(64 << 20, 4096);
+        let system = made_with(&device, &FfsFormatOptions::named(name).unwrap());
+        let file = create(&system, "file");
+        write(&system, file, 0, &vec![1; 40 * 4096]).unwrap();
+        system.sync().unwrap();
+        let found = system.layout().map(varve_fs::View::Live, file, 0, 40);
+        let sectors: Vec<u64> = found
+            .unwrap()
+            .iter()
+            .map(|m| m.pointer.sector / 8)
+            .collect();
+        sectors
+            .windows(2)
+            .map(|two| two[1] - two[0])
+            .collect::<Vec<_>>()
+    };
+    assert!(layout_of("FFS-m1r2")[..11].iter().all(|&step| step == 3));
+    let m8r2 = layout_of("FFS-m8r2");
+    assert_eq!(m8r2[..8], [1, 1, 1, 1, 1, 1, 1, 3]);
+    // An indirect block is between them.
+    let ones = |steps: &[u64]| steps.iter().filter(|&&step| step == 1).count();
+    assert!(ones(&layout_of("FFS-m8r0")) >= 37 && ones(&layout_of("EFS")) >= 37);
+    assert!(FfsFormatOptions::named("LFS").is_none());
+}
+
+#[test]
+fn every_size_of_blocks_makes_a_volume() {
+    for block_bytes in [4096, 8192, 16384, 32768, 65536] {
+        for unit in [512, 4096] {
+            let options = FfsFormatOptions {
+                block_bytes,
+                ..FfsFormatOptions::default()
+            };
+            let device = memory(64 << 20, unit);
+            let system = made_with(&device, &options);
+            let file = create(&system, "file");
+            write(&system, file, 123_456, &[3; 300_000]).unwrap();
+            system.sync().unwrap();
+            drop(system);
+            sound(&device);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! What changes when a group is appended or becomes durable.
+
+use crate::format::Sector;
+use crate::planner::GivenUp;
+use crate::room::{Extent, Room};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use varve_fs::Usage;
+
+/// The state of whoever appends.
+pub(crate) struct Writer {
+    pub room: Room,
+    /// Sectors that groups have changed since the last record; whole units.
+    pub running: BTreeMap<u64, Arc<Sector>>,
+    /// Sectors of records that are durable and not in place, as those have them.
+    pub committed: BTreeMap<u64, Arc<Sector>>,
+    /// What the groups of the next record give up.
+    pub given_up: GivenUp,
+    /// Room that is free after the next checkpoint (rule J5).
+    pub waiting: Vec<Extent>,
+    /// The next record waits for its data (rule J1).
+    pub must_flush: bool,
+    /// Groups in the next record.
+    pub groups: u64,
+    /// As of the last group appended.
+    pub usage: Usage,
+    /// As of the last record.
+    pub durable_usage: Usage,
+    /// Groups appended.
+    pub appended: u64,
+    /// Groups that are durable.
+    pub durable: u64,
+    /// Where the next record goes.
+    pub head: u64,
+    /// Where the first record is that is not in place.
+    pub tail: u64,
+    /// Of the newest journal head.
+    pub serial: u64,
+    /// When the last checkpoint was.
+    pub checkpoint_ns: u64,
+}

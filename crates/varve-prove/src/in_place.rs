@@ -1,0 +1,176 @@
+//! FFS as a subject: the layout that updates in place.
+
+use crate::explorer::Plan;
+use crate::generator::Profile;
+use crate::mounted::{Extras, Handle, Mounted, Subject};
+use crate::runner::new_clock;
+use crate::subjects::options;
+use std::io::IoSlice;
+use std::sync::Arc;
+use varve_device::{Clock, Device, Geometry};
+use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format};
+use varve_fs::{FileSystem, Options, Result};
+
+/// A volume that is updated in place.
+#[derive(Clone, Debug)]
+pub struct InPlace {
+    /// How it is made.
+    pub format: FfsFormatOptions,
+    /// How its layout is mounted.
+    pub mount: FfsMountOptions,
+    /// How its tree is mounted.
+    pub options: Options,
+    /// Bytes of the device.
+    pub device_bytes: u64,
+    /// The device writes single sectors.
+    pub sectors: bool,
+}
+
+impl Default for InPlace {
+    fn default() -> Self {
+        InPlace {
+            format: FfsFormatOptions {
+                seed: Some(1),
+                group_blocks: 512,
+                ..FfsFormatOptions::default()
+            },
+            mount: FfsMountOptions {
+                cache_bytes: 1 << 20,
+                ..FfsMountOptions::default()
+            },
+            options: options(),
+            device_bytes: 8 << 20,
+            sectors: false,
+        }
+    }
+}
+
+impl InPlace {
+    /// With fragments of a sector: tails of files share blocks.
+    pub fn with_fragments() -> Self {
+        InPlace {
+            sectors: true,
+            ..InPlace::default()
+        }
+    }
+
+    /// So small that room is given up and reused all the time.
+    pub fn small(self) -> Self {
+        let mut subject = self;
+        subject.device_bytes = 3 << 20;
+        subject.format.group_blocks = 160;
+        subject
+    }
+
+    /// How the small one is explored.
+    pub fn churn(seed: u64) -> Plan {
+        let mut plan = Plan {
+            profile: Profile::churn(),
+            may_be_full: true,
+            units: vec![4096],
+            ..Plan::quick(seed)
+        };
+        plan.profile.tails = true;
+        plan
+    }
+
+    fn device(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
+        match self.sectors {
+            true => Arc::new(Sectors(device)),
+            false => device,
+        }
+    }
+
+    fn mount_as(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+        read_only: bool,
+    ) -> Result<Box<dyn Mounted>> {
+        let mount = FfsMountOptions {
+            seed: Some(seed),
+            read_only,
+            ..self.mount.clone()
+        };
+        let layout = Ffs::mount(self.device(device), Arc::clone(&clock), mount)?;
+        let system = FileSystem::mount(layout, clock, self.options.clone())?;
+        let extras: Extras<Ffs> = Extras {
+            unmount: |system| Ok(system.layout().unmount()?),
+            ..Extras::default()
+        };
+        Ok(Box::new(Handle::new(system, extras)))
+    }
+}
+
+/// A device that writes single sectors without reading their neighbours.
+#[derive(Debug)]
+struct Sectors(Arc<dyn Device>);
+
+impl Device for Sectors {
+    fn geometry(&self) -> Geometry {
+        Geometry {
+            logical_block: 512,
+            physical_block: 512,
+            ..self.0.geometry()
+        }
+    }
+
+    fn read(&self, offset: u64, buffer: &mut [u8]) -> varve_device::Result<()> {
+        self.0.read(offset, buffer)
+    }
+
+    fn write(&self, offset: u64, buffers: &[IoSlice<'_>]) -> varve_device::Result<()> {
+        self.0.write(offset, buffers)
+    }
+
+    fn flush(&self) -> varve_device::Result<()> {
+        self.0.flush()
+    }
+
+    fn name(&self) -> String {
+        self.0.name()
+    }
+}
+
+impl Subject for InPlace {
+    fn format(&self, device: Arc<dyn Device>, clock: Arc<dyn Clock>) -> Result<()> {
+        let device = self.device(device);
+        format(&*device, &*clock, &self.format)?;
+        let mount = FfsMountOptions {
+            seed: Some(0),
+            ..self.mount.clone()
+        };
+        let layout = Ffs::mount(device, Arc::clone(&clock), mount)?;
+        FileSystem::format(&layout, &*clock, (0, 0))?;
+        Ok(layout.unmount()?)
+    }
+
+    fn mount(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+        seed: u64,
+    ) -> Result<Box<dyn Mounted>> {
+        self.mount_as(device, clock, seed, false)
+    }
+
+    fn mount_read_only(
+        &self,
+        device: Arc<dyn Device>,
+        clock: Arc<dyn Clock>,
+    ) -> Option<Result<Box<dyn Mounted>>> {
+        Some(self.mount_as(device, clock, 3, true))
+    }
+
+    fn check(&self, device: Arc<dyn Device>) -> Vec<String> {
+        match check(self.device(device), new_clock(), true) {
+            Ok(checked) => checked.problems,
+            Err(error) => vec![error.to_string()],
+        }
+    }
+
+    fn device_bytes(&self) -> u64 {
+        self.device_bytes
+    }
+}
