@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod allocate;
 mod append;
 mod bits;
 mod check;

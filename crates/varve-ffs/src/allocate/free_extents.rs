@@ -1,0 +1,192 @@
+//! Free runs of any length, anywhere, always coalesced, with an index that
+//! finds the first or the smallest that is long enough.
+
+use super::{Extent, MapError, inside};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Units of a piece of the volume, of which the index for first fit keeps the
+/// longest run that begins in it.
+const PIECE: u64 = 256;
+
+/// See the module's head.
+#[derive(Debug)]
+pub(super) struct FreeExtents {
+    capacity: u64,
+    free: u64,
+    /// Units by first unit.
+    runs: BTreeMap<u64, u64>,
+    index: Index,
+}
+
+/// What is asked of the runs.
+#[derive(Debug)]
+enum Index {
+    First(Maxima),
+    /// By length, then first unit.
+    Best(BTreeSet<(u64, u64)>),
+}
+
+impl FreeExtents {
+    /// All free. `best`: the smallest that serves will be asked for; otherwise
+    /// the first.
+    pub(super) fn new(capacity: u64, best: bool) -> Self {
+        let index = match best {
+            true => Index::Best(BTreeSet::new()),
+            false => Index::First(Maxima::new(capacity.div_ceil(PIECE))),
+        };
+        let mut extents = FreeExtents {
+            capacity,
+            free: 0,
+            runs: BTreeMap::new(),
+            index,
+        };
+        if capacity > 0 {
+            extents.insert(0, capacity);
+        }
+        extents
+    }
+
+    pub(super) fn capacity(&self) -> u64 {
+        self.capacity
+    }
+
+    pub(super) fn free_units(&self) -> u64 {
+        self.free
+    }
+
+    pub(super) fn runs(&self) -> impl Iterator<Item = Extent> + '_ {
+        let extent = |(&start, &units): (&u64, &u64)| Extent { start, units };
+        self.runs.iter().map(extent)
+    }
+
+    /// Takes `units` from the beginning of the first or smallest run that has
+    /// them.
+    pub(super) fn take(&mut self, units: u64) -> Option<Extent> {
+        let start = match &self.index {
+            Index::First(maxima) => {
+                let piece = maxima.first(units)?;
+                let runs = self.runs.range(piece * PIECE..);
+                let mut serving = runs.filter(|run| *run.1 >= units);
+                *serving.next().expect("the piece has such a run").0
+            }
+            Index::Best(by_length) => by_length.range((units, 0)..).next()?.1,
+        };
+        let extent = Extent { start, units };
+        let taken = self.occupy(extent);
+        taken.expect("the run is free");
+        Some(extent)
+    }
+
+    pub(super) fn occupy(&mut self, extent: Extent) -> Result<(), MapError> {
+        inside(extent, self.capacity)?;
+        let before = self.runs.range(..=extent.start).next_back();
+        let (start, units) = match before {
+            Some((&start, &units)) if start + units >= extent.end() => (start, units),
+            _ => return Err(MapError::Taken(extent)),
+        };
+        self.remove(start);
+        if start < extent.start {
+            self.insert(start, extent.start - start);
+        }
+        if extent.end() < start + units {
+            self.insert(extent.end(), start + units - extent.end());
+        }
+        Ok(())
+    }
+
+    pub(super) fn release(&mut self, extent: Extent) -> Result<(), MapError> {
+        inside(extent, self.capacity)?;
+        let before = self.runs.range(..extent.end()).next_back();
+        let before = before.map(|(&start, &units)| Extent { start, units });
+        if before.is_some_and(|run| run.end() > extent.start) {
+            return Err(MapError::Free(extent));
+        }
+        let (mut start, mut end) = (extent.start, extent.end());
+        if let Some(run) = before.filter(|run| run.end() == start) {
+            self.remove(run.start);
+            start = run.start;
+        }
+        if let Some(&units) = self.runs.get(&end) {
+            self.remove(end);
+            end += units;
+        }
+        self.insert(start, end - start);
+        Ok(())
+    }
+
+    fn insert(&mut self, start: u64, units: u64) {
+        self.runs.insert(start, units);
+        self.free += units;
+        match &mut self.index {
+            Index::First(maxima) => maxima.raise(start / PIECE, units),
+            Index::Best(by_length) => {
+                by_length.insert((units, start));
+            }
+        }
+    }
+
+    fn remove(&mut self, start: u64) {
+        let units = self.runs.remove(&start).expect("a run begins there");
+        self.free -= units;
+        match &mut self.index {
+            Index::First(maxima) => {
+                let piece = start / PIECE;
+                let here = self.runs.range(piece * PIECE..(piece + 1) * PIECE);
+                maxima.set(piece, here.map(|run| *run.1).max().unwrap_or(0));
+            }
+            Index::Best(by_length) => {
+                by_length.remove(&(units, start));
+            }
+        }
+    }
+}
+
+/// A tree of maxima: the first leaf that is large enough in a few steps.
+#[derive(Debug)]
+struct Maxima {
+    /// Node 1 is the root, the children of `n` are `2n` and `2n + 1`.
+    nodes: Vec<u64>,
+    leaves: usize,
+}
+
+impl Maxima {
+    fn new(leaves: u64) -> Self {
+        let leaves = (leaves.max(1) as usize).next_power_of_two();
+        Maxima {
+            nodes: vec![0; 2 * leaves],
+            leaves,
+        }
+    }
+
+    fn set(&mut self, leaf: u64, value: u64) {
+        let mut at = self.leaves + leaf as usize;
+        self.nodes[at] = value;
+        while at > 1 {
+            at /= 2;
+            let value = self.nodes[2 * at].max(self.nodes[2 * at + 1]);
+            if std::mem::replace(&mut self.nodes[at], value) == value {
+                return;
+            }
+        }
+    }
+
+    /// At least `value`.
+    fn raise(&mut self, leaf: u64, value: u64) {
+        if self.nodes[self.leaves + leaf as usize] < value {
+            self.set(leaf, value);
+        }
+    }
+
+    /// The first leaf of at least `value`.
+    fn first(&self, value: u64) -> Option<u64> {
+        if self.nodes[1] < value {
+            return None;
+        }
+        let mut at = 1;
+        while at < self.leaves {
+            at *= 2;
+            at += usize::from(self.nodes[at] < value);
+        }
+        Some((at - self.leaves) as u64)
+    }
+}
