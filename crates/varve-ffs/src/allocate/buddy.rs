@@ -5,8 +5,8 @@
 //! buddy as long as that is free. Of blocks alike, the next one behind the file's
 //! end is taken, so that extents follow each other where they can.
 //!
-//! [`Buddy::reallocation`] is Koch's nightly reallocation: a file moves into at most three
-//! extents that waste little. Whoever keeps the files moves the bytes.
+//! Its `reallocate` is Koch's nightly reallocation: a file moves into at most
+//! three extents that waste little. Whoever keeps the files moves the bytes.
 //!
 //! Sources: Koch 1987; Seltzer 1992, §2.1.1.5 and §3.3.1.
 
@@ -112,48 +112,6 @@ impl Buddy {
             Some((number, order))
         })
     }
-
-    /// Takes at most three extents for a file of `units` units that holds
-    /// `held`: the two largest powers of two in `units`, and the least that has
-    /// the rest. `None` if that is not less than it holds, or there is no room;
-    /// otherwise the bytes are to be copied there and the old extents given
-    /// back. Of files whose sizes spread evenly it leaves about 4 % unused.
-    pub fn reallocation(&mut self, units: u64, held: u64) -> Option<Vec<Extent>> {
-        let mut parts = Vec::with_capacity(3);
-        let mut rest = units;
-        for nth in 0..3 {
-            if rest == 0 {
-                break;
-            }
-            let order = match nth {
-                0 | 1 => rest.ilog2(),
-                _ => rest.next_power_of_two().ilog2(),
-            };
-            parts.push(order);
-            rest = rest.saturating_sub(1 << order);
-        }
-        let sum: u64 = parts.iter().map(|order| 1u64 << order).sum();
-        if sum >= held {
-            return None;
-        }
-        let mut taken = Vec::with_capacity(3);
-        for order in parts {
-            let after = taken.last().map_or(0, |last: &Extent| last.end());
-            let Some(start) = self.take(order, after) else {
-                self.give_back(&taken);
-                return None;
-            };
-            push(
-                &mut taken,
-                0,
-                Extent {
-                    start,
-                    units: 1 << order,
-                },
-            );
-        }
-        Some(taken)
-    }
 }
 
 impl Allocator for Buddy {
@@ -224,6 +182,46 @@ impl Allocator for Buddy {
         Ok(())
     }
 
+    /// At most three extents: the two largest powers of two in `units`, and the
+    /// least that has the rest. Of files whose sizes spread evenly that leaves
+    /// about 4 % unused.
+    fn reallocate(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let mut parts = Vec::with_capacity(3);
+        let mut rest = units;
+        for nth in 0..3 {
+            if rest == 0 {
+                break;
+            }
+            let order = match nth {
+                0 | 1 => rest.ilog2(),
+                _ => rest.next_power_of_two().ilog2(),
+            };
+            parts.push(order);
+            rest = rest.saturating_sub(1 << order);
+        }
+        let sum: u64 = parts.iter().map(|order| 1u64 << order).sum();
+        if sum >= file.held {
+            return None;
+        }
+        let mut taken = Vec::with_capacity(3);
+        for order in parts {
+            let after = taken.last().map_or(0, |last: &Extent| last.end());
+            let Some(start) = self.take(order, after) else {
+                self.give_back(&taken);
+                return None;
+            };
+            push(
+                &mut taken,
+                0,
+                Extent {
+                    start,
+                    units: 1 << order,
+                },
+            );
+        }
+        Some(taken)
+    }
+
     fn free_runs(&self) -> Vec<Extent> {
         let of = |(order, tree): (usize, &BitTree)| {
             let extent = |number| Extent {
@@ -288,9 +286,13 @@ mod tests {
     #[test]
     fn reallocation_leaves_three_extents_and_little_unused() {
         let mut map = Buddy::new(1 << 22);
+        let holding = |held| FileView {
+            held,
+            ..FileView::default()
+        };
         let (mut used, mut held) = (0, 0);
-        for units in (1000..20_000).step_by(7) {
-            let Some(moved) = map.reallocation(units, units.next_power_of_two()) else {
+        for units in (1000..20_000u64).step_by(7) {
+            let Some(moved) = map.reallocate(&holding(units.next_power_of_two()), units) else {
                 continue;
             };
             assert!(moved.len() <= 3);
@@ -302,6 +304,6 @@ mod tests {
         let unused = 1.0 - used as f64 / held as f64;
         assert!((0.01..0.05).contains(&unused), "{unused}");
         assert_eq!(map.free_runs(), [extent(0, 1 << 22)]);
-        assert_eq!(map.reallocation(64, 64), None);
+        assert_eq!(map.reallocate(&holding(64), 64), None);
     }
 }

@@ -68,13 +68,15 @@ impl Allocator for Extents {
     fn extend(&mut self, file: &FileView, units: u64, out: &mut Vec<Extent>) -> Result<(), NoRoom> {
         let from = out.len();
         let each = self.extent_units(file);
-        for _ in 0..units.div_ceil(each) {
-            let Some(extent) = self.free.take(each) else {
+        let mut count = units.div_ceil(each);
+        while count > 0 {
+            let Some(extent) = self.free.take(each, count) else {
                 let taken = out.split_off(from);
                 self.give_back(&taken);
                 let free = self.free_units();
                 return Err(NoRoom { units, free });
             };
+            count -= extent.units / each;
             push(out, from, extent);
         }
         Ok(())

@@ -59,18 +59,25 @@ impl FreeExtents {
         self.runs.iter().map(extent)
     }
 
-    /// Takes `units` from the beginning of the first or smallest run that has
-    /// them.
-    pub(super) fn take(&mut self, units: u64) -> Option<Extent> {
-        let start = match &self.index {
+    /// Takes up to `count` extents of `each` units, one behind the other, from
+    /// the beginning of the first or smallest run that has one. Taken one by
+    /// one they would be the same: the rest of the run is still the first or
+    /// the smallest.
+    pub(super) fn take(&mut self, each: u64, count: u64) -> Option<Extent> {
+        let (start, run) = match &self.index {
             Index::First(maxima) => {
-                let piece = maxima.first(units)?;
+                let piece = maxima.first(each)?;
                 let runs = self.runs.range(piece * PIECE..);
-                let mut serving = runs.filter(|run| *run.1 >= units);
-                *serving.next().expect("the piece has such a run").0
+                let mut serving = runs.filter(|run| *run.1 >= each);
+                let (start, run) = serving.next().expect("the piece has such a run");
+                (*start, *run)
             }
-            Index::Best(by_length) => by_length.range((units, 0)..).next()?.1,
+            Index::Best(by_length) => {
+                let (run, start) = by_length.range((each, 0)..).next()?;
+                (*start, *run)
+            }
         };
+        let units = each * count.min(run / each);
         let extent = Extent { start, units };
         let taken = self.occupy(extent);
         taken.expect("the run is free");

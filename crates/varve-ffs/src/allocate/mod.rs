@@ -159,6 +159,14 @@ pub trait Allocator: Send + std::fmt::Debug {
         near
     }
 
+    /// Takes a better place for a file of which `units` are used: its bytes are
+    /// to be copied there, and what it holds is to be given back. `None` if the
+    /// policy has none, or knows of no such thing.
+    fn reallocate(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let _ = (file, units);
+        None
+    }
+
     /// Free runs, by their first unit, for statistics: each as long as the
     /// policy could use it.
     fn free_runs(&self) -> Vec<Extent>;

@@ -228,3 +228,40 @@ fn a_volume_without_room_for_a_block_has_none() {
         assert!(!map.fits(&FileView::default(), 1), "{name}");
     }
 }
+
+/// Several extents are taken from a run at once; that must not be another
+/// choice than one by one.
+#[test]
+fn extents_taken_together_are_those_taken_one_by_one() {
+    for fit in [Fit::First, Fit::Best] {
+        let mut draws = Draws::new(4);
+        let mut together = Extents::new(UNITS, fit, &[12]);
+        let mut apart = Extents::new(UNITS, fit, &[12]);
+        for start in (0..UNITS / 50).map(|nth| nth * 50) {
+            let units = 1 + draws.below(40);
+            let hole = Extent { start, units };
+            together.occupy(hole).unwrap();
+            apart.occupy(hole).unwrap();
+        }
+        for number in 0..60 {
+            let file = FileView {
+                number,
+                ..FileView::default()
+            };
+            let each = together.extent_units(&file);
+            let count = 1 + draws.below(6);
+            let (mut at_once, mut singly) = (Vec::new(), Vec::new());
+            let fits = together.extend(&file, each * count, &mut at_once).is_ok();
+            for _ in 0..count {
+                let _ = apart.extend(&file, each, &mut singly);
+            }
+            if !fits {
+                return;
+            }
+            let units = |extents: &[Extent]| -> Vec<u64> {
+                extents.iter().flat_map(|e| e.start..e.end()).collect()
+            };
+            assert_eq!(units(&at_once), units(&singly), "{fit:?}");
+        }
+    }
+}

@@ -1,6 +1,11 @@
 //! Experiments: one file each. An experiment is a list of points that can be
 //! run apart, and what follows from all their rows: verdicts and a picture.
 
+mod a1;
+mod a2;
+mod a3;
+mod a4;
+mod allocation;
 mod n1;
 mod r3;
 mod r3b;
@@ -126,7 +131,7 @@ impl Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 26] = [
+pub const ALL: [Experiment; 30] = [
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -153,6 +158,10 @@ pub const ALL: [Experiment; 26] = [
     v10::V10,
     x2::X2,
     x4::X4,
+    a1::A1,
+    a2::A2,
+    a3::A3,
+    a4::A4,
 ];
 
 /// The experiment of this id, upper or lower case.

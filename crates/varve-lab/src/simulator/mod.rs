@@ -7,6 +7,7 @@
 //! held in memory while their segments become clean, so no room is needed to
 //! make room. A summary costs a block when it is counted, but takes no room.
 
+pub mod allocation;
 mod buffer;
 mod counters;
 mod oracle;

@@ -115,7 +115,7 @@ fn unit(random: &mut Random) -> f64 {
 }
 
 /// Normal, of mean 0 and deviation 1 (Box & Muller 1958).
-fn normal(random: &mut Random) -> f64 {
+pub(crate) fn normal(random: &mut Random) -> f64 {
     let angle = std::f64::consts::TAU * unit(random);
     (-2.0 * unit(random).ln()).sqrt() * angle.cos()
 }

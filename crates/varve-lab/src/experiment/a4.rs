@@ -1,0 +1,243 @@
+//! A4: all policies compared (Seltzer 1992, §3.4 and §3.5), each in the
+//! configuration that the chapter chooses for it.
+//!
+//! The fixed blocks of the comparison come from an aged free list; in order they
+//! stand beside it, as they are what a new volume gives.
+
+use super::allocation::{APPLICATION, Case, SEQUENTIAL, Tests, figure, mean_of};
+use super::{Context, Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict};
+use crate::simulator::allocation::{Load, PolicyKind};
+
+/// See the module's head.
+pub const A4: Experiment = Experiment {
+    id: "A4",
+    about: "binary and restricted buddies, extents and fixed blocks compared",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+const FIXED: &str = "fixed blocks";
+const BUDDY: &str = "buddy";
+const EXTENTS: &str = "extents";
+
+/// The policies that can have long transfers.
+const MULTI: [(&str, PolicyKind); 3] = [
+    (BUDDY, PolicyKind::Buddy),
+    ("restricted", PolicyKind::RESTRICTED),
+    (EXTENTS, PolicyKind::EXTENTS),
+];
+
+fn series(load: Load, name: &str) -> String {
+    format!("{}, {name}", load.name())
+}
+
+fn points(context: &Context) -> Vec<Point> {
+    let fixed = [
+        (FIXED, PolicyKind::Fixed { aged: true }),
+        ("fixed blocks in order", PolicyKind::Fixed { aged: false }),
+    ];
+    let mut points = Vec::new();
+    for load in Load::ALL {
+        for (name, policy) in MULTI.into_iter().chain(fixed) {
+            let mut case = Case::usual(context, series(load, name), 0.0, load, policy);
+            case.tests = Tests::Throughput;
+            points.push(case.point());
+        }
+    }
+    points
+}
+
+fn at(rows: &[Row], load: Load, name: &str, what: &str) -> f64 {
+    mean_of(rows, &series(load, name), 0.0, what)
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for load in [Load::Sc, Load::Tp] {
+        for (name, _) in MULTI {
+            let measured = figure(rows, &series(load, name), 0.0, SEQUENTIAL);
+            verdicts.push(Verdict::of(
+                format!("{}: {name}, sequential test", load.name()),
+                "near the maximum: at least 85 %",
+                format!("{measured} %"),
+                measured.mean >= 85.0,
+            ));
+        }
+    }
+    for name in MULTI.map(|(name, _)| name).into_iter().chain([FIXED]) {
+        for what in [SEQUENTIAL, APPLICATION] {
+            let measured = figure(rows, &series(Load::Ts, name), 0.0, what);
+            verdicts.push(Verdict::of(
+                format!("TS: {name}, {what} test"),
+                "at most 20 %",
+                format!("{measured} %"),
+                measured.mean <= 20.0,
+            ));
+        }
+    }
+    // More than fixed blocks, in percent.
+    let gain = |load, name: &str, what| {
+        100.0 * (at(rows, load, name, what) / at(rows, load, FIXED, what) - 1.0)
+    };
+    let gains = |load, what| MULTI.map(|(name, _)| gain(load, name, what));
+    for (load, what, bound) in [
+        (Load::Sc, APPLICATION, 250.0),
+        (Load::Sc, SEQUENTIAL, 250.0),
+        (Load::Tp, SEQUENTIAL, 250.0),
+        (Load::Tp, APPLICATION, 20.0),
+    ] {
+        let gains = gains(load, what);
+        let most = gains.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
+        let expected = match bound {
+            20.0 => "more, by about 10 %: 0 to 20".to_owned(),
+            _ => format!("more, by up to {bound} %"),
+        };
+        verdicts.push(Verdict::of(
+            format!(
+                "{}: multi-block policies over fixed blocks, {what} test",
+                load.name()
+            ),
+            expected,
+            format!("{least:+.0} to {most:+.0} %"),
+            least > 0.0 && most <= bound,
+        ));
+    }
+    verdicts.extend(beside(rows));
+    verdicts
+}
+
+/// What the text says besides.
+fn beside(rows: &[Row]) -> Vec<Verdict> {
+    let first = |load: Load, name: &'static str, what: &str, why: &str| {
+        let ours = at(rows, load, name, what);
+        let others = MULTI.iter().filter(|(other, _)| *other != name);
+        let best = others
+            .map(|(other, _)| at(rows, load, other, what))
+            .fold(0.0, f64::max);
+        let verdict = Verdict::of(
+            format!("{}: {name} is the fastest, {what} test", load.name()),
+            why,
+            format!("{ours:.1} %, the next {best:.1} %"),
+            ours > best,
+        );
+        verdict.beside_the_claim(true)
+    };
+    vec![
+        first(
+            Load::Sc,
+            BUDDY,
+            APPLICATION,
+            "substantially better for large files (§3.4)",
+        ),
+        first(
+            Load::Ts,
+            EXTENTS,
+            SEQUENTIAL,
+            "fewest pieces of small files (§3.4)",
+        ),
+    ]
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    let mut curves: Vec<Curve> = Vec::new();
+    let names = MULTI.map(|(name, _)| name).into_iter();
+    for name in names.chain([FIXED, "fixed blocks in order"]) {
+        let mut points = Vec::new();
+        for (nth, what) in [SEQUENTIAL, APPLICATION].into_iter().enumerate() {
+            for (at, load) in Load::ALL.into_iter().enumerate() {
+                let x = (3 * nth + at) as f64 + 1.0;
+                points.push((x, mean_of(rows, &series(load, name), 0.0, what)));
+            }
+        }
+        curves.push(Curve::named(name, points));
+    }
+    let paper = [94.4, 93.9, 12.0, 88.0, 27.7, 8.4];
+    let points = paper.into_iter().enumerate();
+    let points = points.map(|(at, value)| (at as f64 + 1.0, value)).collect();
+    Picture {
+        title: "All policies: sequential and application test".into(),
+        x: "sequential: 1 SC, 2 TP, 3 TS; application: 4 SC, 5 TP, 6 TS".into(),
+        y: "per cent of what the drives sustain".into(),
+        y_max: None,
+        curves,
+        references: vec![
+            Curve::named("buddy, table 3-4", points),
+            Curve::named("TS: below 20 % (§3.4)", vec![(1.0, 20.0), (6.0, 20.0)]),
+        ],
+    }
+    .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(fast: f64, ts: f64, tp_application: f64) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for load in Load::ALL {
+            for name in MULTI.map(|(name, _)| name).into_iter().chain([FIXED]) {
+                let fixed = name == FIXED;
+                let (sequential, application) = match (load, fixed) {
+                    (Load::Ts, _) => (ts, ts),
+                    (Load::Tp, false) => (fast, tp_application),
+                    (Load::Tp, true) => (30.0, 10.0),
+                    (Load::Sc, false) => (fast, fast),
+                    (Load::Sc, true) => (30.0, 30.0),
+                };
+                let row = Row::new(series(load, name), 0.0, 1);
+                let row = row.with(SEQUENTIAL, sequential);
+                rows.push(row.with(APPLICATION, application));
+            }
+        }
+        rows
+    }
+
+    fn failing(rows: &[Row]) -> usize {
+        let failing = verdicts(rows).into_iter().filter(|v| !v.pass && !v.beside);
+        failing.count()
+    }
+
+    #[test]
+    fn each_claim_can_fail() {
+        assert_eq!(failing(&rows(95.0, 15.0, 11.0)), 0);
+        assert_eq!(failing(&[]), 6 + 8 + 4, "what was not measured fails");
+        assert_eq!(failing(&rows(84.0, 15.0, 11.0)), 6, "far from the maximum");
+        assert_eq!(failing(&rows(95.0, 21.0, 11.0)), 8, "small files too fast");
+        assert_eq!(
+            failing(&rows(95.0, 15.0, 9.0)),
+            1,
+            "slower than fixed blocks"
+        );
+        assert_eq!(failing(&rows(25.0, 15.0, 11.0)), 6 + 3);
+    }
+
+    /// Fixed blocks under the name of a policy with long transfers.
+    #[test]
+    fn a_wrong_policy_fails() {
+        let context = Context {
+            seed: 1,
+            traces: None,
+            small: true,
+            seeds: None,
+            segments: None,
+        };
+        let run = |policy| {
+            let series = series(Load::Tp, BUDDY);
+            let mut case = Case::usual(&context, series, 0.0, Load::Tp, policy);
+            case.tests = Tests::Throughput;
+            let claim = "TP: buddy, sequential test";
+            let verdicts = verdicts(&[case.row(1)]);
+            verdicts
+                .into_iter()
+                .find(|v| v.claim == claim)
+                .unwrap()
+                .pass
+        };
+        assert!(run(PolicyKind::Buddy));
+        assert!(!run(PolicyKind::Fixed { aged: true }));
+    }
+}
