@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(failing(&rows(swapped)), 6);
         // A drive so full of holes, and extents of half the size.
-        assert_eq!(failing(&rows(|_, row| row.with(EXTERNAL, 5.0))), 6);
+        assert_eq!(failing(&rows(|_, row| row.with(EXTERNAL, 5.0))), 3);
         let halved = |_, row: Row| {
             let extents = row.values[PER_FILE];
             row.with(PER_FILE, 2.0 * extents)

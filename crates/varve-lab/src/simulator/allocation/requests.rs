@@ -65,9 +65,9 @@ impl Requests {
         let word = self.random.word();
         // Independent parts of one draw: 16 bits each for type and ask, 32 for
         // the file. Their bias is below a thousandth of a percent of a share.
-        let below = |bits: u64, width: u32, bound: usize| (bits * bound as u64 >> width) as usize;
+        let below = |bits: u64, width: u32, bound: usize| ((bits * bound as u64) >> width) as usize;
         let kind = usize::from(self.types[below(word & 0xffff, 16, self.types.len())]);
-        let ask = self.asks[kind][below(word >> 16 & 0xffff, 16, 100)];
+        let ask = self.asks[kind][below((word >> 16) & 0xffff, 16, 100)];
         let file = below(word >> 32, 32, self.files[kind] as usize);
         (self.first[kind] + file, ask)
     }
