@@ -137,6 +137,8 @@ impl<'s, 'r> Planner<'s, 'r> {
                     self.must_flush |= grows && !journalled;
                     self.block(&mut image, (*block, data), ahead, journalled)?;
                 }
+                // Nothing is ever spilled here.
+                Item::Placed { .. } => {}
                 Item::Inode(inode) => {
                     if inode.flags & flags::INLINE != 0 {
                         self.clear(&mut image, 0, u64::MAX, journalled)?;
@@ -241,6 +243,7 @@ fn owner(item: &Item) -> (InodeNo, Version) {
         | Item::Punched { ino, version, .. }
         | Item::Reserved { ino, version, .. }
         | Item::Block { ino, version, .. }
+        | Item::Placed { ino, version, .. }
         | Item::Xattrs { ino, version, .. } => (*ino, *version),
         Item::Inode(inode) => (inode.ino, inode.version),
     }

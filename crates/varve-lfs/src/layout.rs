@@ -12,8 +12,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose, Result,
-    SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
+    FileKind, Group, Inode, InodeNo, Item, Layout, LayoutGeometry, Mapping, Position, Purpose,
+    Result, SnapshotNo, SpillNo, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
 impl Layout for Lfs {

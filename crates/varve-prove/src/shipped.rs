@@ -88,6 +88,9 @@ impl Ledger {
                 | Item::Reserved { ino, version, .. }
                 | Item::Block { ino, version, .. }
                 | Item::Xattrs { ino, version, .. } => (*ino, *version),
+                Item::Placed { .. } => {
+                    return Err(failed(format!("{item:?}: nothing is spilled here")));
+                }
                 Item::Freed { .. } => continue,
             };
             let image = images.get(&ino.0);
@@ -130,7 +133,7 @@ impl Ledger {
                     file.xattrs.truncate(inode.xattr_bytes as usize);
                     file.inode = *inode;
                 }
-                Item::Freed { .. } => {}
+                Item::Freed { .. } | Item::Placed { .. } => {}
             }
         }
         Ok(())

@@ -220,20 +220,21 @@ fn options() -> MountOptions {
 }
 
 fn on_a_log(device: &dyn Device) -> Result<()> {
-    match find_superblock(device)? {
-        Superblock::Log(_) => Ok(()),
+    let problem = match find_superblock(device)? {
+        Superblock::Log(_) => return Ok(()),
         Superblock::VirtualLog(_) => {
-            let problem = "is a volume on the virtual log (VLFS), which keeps no log to ship";
-            let advice = "make one with the layout log and copy";
-            let path = device.name();
-            Err(Error::refused(
-                path.as_ref(),
-                Errno::OPNOTSUPP,
-                problem,
-                advice,
-            ))
+            "is a volume on the virtual log (VLFS), which keeps no log to ship"
         }
-    }
+        Superblock::InPlace(_) => "is updated in place (FFS), and has no log to ship",
+    };
+    let advice = "make one with the layout log and copy";
+    let path = device.name();
+    Err(Error::refused(
+        path.as_ref(),
+        Errno::OPNOTSUPP,
+        problem,
+        advice,
+    ))
 }
 
 #[cfg(test)]

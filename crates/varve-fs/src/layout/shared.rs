@@ -1,8 +1,8 @@
 //! A shared layout is a layout: hand a clone to the file system and keep one.
 
 use super::{
-    Group, Item, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose, StatFs, Unwritten, Usage,
-    Waiting,
+    Group, Item, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose, StatFs, Unwritten,
+    Usage, Waiting,
 };
 use crate::error::Result;
 use crate::inode::Inode;
