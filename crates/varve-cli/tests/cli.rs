@@ -499,7 +499,7 @@ fn prove_refuses_what_it_does_not_know() {
 fn the_laboratory_lists_and_runs_experiments() {
     varve(["lab", "list"]).expect(0, "R3a");
     let list = varve(["lab", "list", "--json"]).expect(0, "").json();
-    assert_eq!(list.as_array().unwrap().len(), 26);
+    assert_eq!(list.as_array().unwrap().len(), 30);
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     // Half of the points, then all; at this size verdicts mean nothing.

@@ -44,6 +44,7 @@ fn parts(page: &Path) -> (Vec<String>, String) {
 /// `mount -t varve` and the like, those that reach the helper.
 fn call(line: &str) -> Option<Vec<String>> {
     let line = line.split(" #").next().unwrap_or(line);
+    let line = line.split(" | ").next().unwrap_or(line);
     let line = line.trim_end().trim_end_matches(" &");
     let mut words: Vec<String> = line.split_whitespace().map(String::from).collect();
     if let Some(at) = words.windows(2).position(|pair| pair == ["-t", "varve"]) {

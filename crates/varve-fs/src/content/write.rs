@@ -204,6 +204,7 @@ impl<L: Layout> FileSystem<L> {
             if !data.is_empty() {
                 let now = self.now();
                 let times = (state.inode.mtime, state.inode.ctime);
+                self.notes_write(&mut state, offset..end);
                 self.put(vnode, &mut state, offset, data, now)?;
                 if via == Via::Held(HeldTimes::HandedOver) {
                     (state.inode.mtime, state.inode.ctime) = times;

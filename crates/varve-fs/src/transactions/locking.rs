@@ -78,8 +78,7 @@ impl<L: Layout> FileSystem<L> {
         Ok(())
     }
 
-    /// Takes the locks for a write, at the end of the file if `at` is none, and notes
-    /// which bytes of each page will be this tree's.
+    /// Takes the locks for a write, at the end of the file if `at` is none.
     pub(crate) fn uses_for_write(
         &self,
         vnode: &Arc<Vnode>,
@@ -100,19 +99,28 @@ impl<L: Layout> FileSystem<L> {
         let end = at.saturating_add(bytes);
         self.uses(vnode, Part::Content(at..end), Access::Write)?;
         self.whole_if_inline(vnode, locking, Access::Write)?;
-        let mut from = at;
         if end > size() {
             self.uses(vnode, Part::Size, Access::Write)?;
             // The rest of the block in which the file ended becomes part of it.
-            from = at.min(size());
+            let from = at.min(size());
             self.uses(vnode, Part::Content(from..end), Access::Write)?;
         }
-        if locking.subpage {
-            let blocks = from >> self.store.block_shift..self.store.blocks_of(end);
-            // From the former end on: the zeros that come before the bytes are its own, too.
-            vnode.write().note_spans(&self.store, blocks, from..end);
-        }
         Ok(())
+    }
+
+    /// Where pages are locked by spans: these bytes of each page become this tree's, with
+    /// the zeros that come before them from the former end on. Called with the file
+    /// locked, before they are written: where an append goes is not known earlier, as
+    /// threads may share the transaction, and with it the lock of the size.
+    pub(crate) fn notes_write(&self, state: &mut State, bytes: Range<u64>) {
+        let Some(below) = &self.below else {
+            return;
+        };
+        if matches!(&below.kind, Kind::Locking(locking) if locking.subpage) {
+            let from = bytes.start.min(state.inode.size);
+            let blocks = from >> self.store.block_shift..self.store.blocks_of(bytes.end);
+            state.note_spans(&self.store, blocks, from..bytes.end);
+        }
     }
 
     /// Where pages are locked by spans: all of the one that lies in the inode.

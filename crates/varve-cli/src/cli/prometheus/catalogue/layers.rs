@@ -226,6 +226,11 @@ pub const METRICS: [Metric; 92] = [
         "Transactions whose commit was refused for another reason.",
     ),
     counter(
+        "transactions.spilled_blocks",
+        "transactions_spilled_blocks_total",
+        "Blocks of transactions that went to the log before their commit.",
+    ),
+    counter(
         "transactions.aborted",
         "transactions_aborted_total",
         "Transactions that ended without a commit.",
