@@ -732,16 +732,16 @@ fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
         return;
     }
     let scratch = Scratch::new();
-    let image = scratch.volume("image", "600M");
+    let image = scratch.volume("image", "2G");
     let mount = Mount::of(scratch, image);
     mount.umount();
-    mount.mount_with(&["--cache", "16M"]);
+    mount.mount_with(&["--cache", "64M"]);
     let script = "for n in 1 2 3 4 5; do
-                      head -c 8M /dev/zero | tr '\\0' $n > f$n
-                      dd if=/dev/zero of=old bs=1M count=8 seek=$((8 * n)) conv=notrunc status=none
+                      head -c 32M /dev/zero | tr '\\0' $n > f$n
+                      dd if=/dev/zero of=old bs=1M count=32 seek=$((32 * n)) conv=notrunc status=none
                   done
                   cmp -n 1000 f3 <(head -c 1000 /dev/zero | tr '\\0' 3)";
-    shell(&format!("head -c 45M /dev/urandom > {}/old", mount.dir));
+    shell(&format!("head -c 180M /dev/urandom > {}/old", mount.dir));
     let before = names(&mount);
     run(&mount, &[], &format!("{script}; exit 3")).expect(3, "");
     assert_eq!(names(&mount), before);
@@ -749,13 +749,13 @@ fn five_times_the_cache_commits_and_aborts_in_the_promised_memory() {
     assert_eq!(names(&mount), ["f1", "f2", "f3", "f4", "f5", "old"]);
     for n in 1..=5 {
         let bytes = fs::read(mount.path(&format!("f{n}"))).unwrap();
-        assert!(bytes.len() == 8 << 20 && bytes.iter().all(|byte| *byte == b'0' + n));
+        assert!(bytes.len() == 32 << 20 && bytes.iter().all(|byte| *byte == b'0' + n));
     }
     let old = fs::read(mount.path("old")).unwrap();
-    assert!(old[8 << 20..].iter().all(|byte| *byte == 0));
-    assert!(old[..8 << 20].iter().any(|byte| *byte != 0));
-    assert!(statistics(&mount)["spilled_blocks"].as_u64() > Some(20_000));
+    assert!(old[32 << 20..].iter().all(|byte| *byte == 0));
+    assert!(old[..32 << 20].iter().any(|byte| *byte != 0));
+    assert!(statistics(&mount)["spilled_blocks"].as_u64() > Some(80_000));
     let peak = peak_bytes(&mount.server());
-    assert!(peak < (16 + 64) << 20, "{} MiB", peak >> 20);
+    assert!(peak < (64 + 64) << 20, "{} MiB", peak >> 20);
     mount.finish();
 }

@@ -19,7 +19,7 @@ use crate::file_system::FileSystem;
 use crate::inode::flags;
 use crate::layout::{Cause, Group, Item, Layout, Position, Usage};
 use crate::locks::{Lock, Ranked};
-use crate::memory::body::{Body, Spilled};
+use crate::memory::body::{Body, Lot, Spilled};
 use crate::memory::overlay::Overlay;
 use crate::memory::queues::Ended;
 use crate::memory::vnode::{Life, Logged, State, Vnode, adjust, dirty_charge, sectors_of};
@@ -82,6 +82,9 @@ struct Capture<'a, L: Layout> {
     ranges: u64,
     flights: Vec<Flight>,
     ended: Vec<Ended>,
+    /// What was spilled and is in it: kept until the layout has it, whatever is removed
+    /// or overwritten meanwhile.
+    lots: Vec<Arc<Lot>>,
 }
 
 impl<L: Layout> FileSystem<L> {
@@ -116,6 +119,7 @@ impl<L: Layout> FileSystem<L> {
             ranges: 0,
             flights: Vec::new(),
             ended: Vec::new(),
+            lots: Vec::new(),
         };
         let members = capture.epoch(take);
         capture.queue(take);
@@ -130,6 +134,7 @@ impl<L: Layout> FileSystem<L> {
             images,
             xattrs,
             ranges,
+            lots,
             ..
         } = capture;
         if planted::is(Planted::RecordsLast) {
@@ -165,6 +170,7 @@ impl<L: Layout> FileSystem<L> {
             count(&counters.group_bytes, payload);
             count(&counters.group_inodes, images);
         }
+        drop(lots);
         self.land(flights);
         self.table.forget_ended(ended.iter().map(|file| file.ino));
         self.waits.images_went(members);
@@ -448,7 +454,11 @@ impl<L: Layout> Capture<'_, L> {
                     written: dirty.written,
                 }),
                 Body::Spilled(spilled) => {
-                    place(&mut self.items, vnode, block, spilled, dirty.written)
+                    let same = |lot: &Arc<Lot>| Arc::ptr_eq(lot, &spilled.lot);
+                    if !self.lots.last().is_some_and(same) {
+                        self.lots.push(Arc::clone(&spilled.lot));
+                    }
+                    place(&mut self.items, vnode, block, spilled, dirty.written);
                 }
             }
         }

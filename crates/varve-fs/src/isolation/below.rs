@@ -32,6 +32,8 @@ pub(crate) struct Below<T, L: Layout> {
     pub is_suspended: AtomicBool,
     /// Numbers that were free, and are another file's in the snapshot.
     pub put_aside: Mutex<Vec<InodeNo>>,
+    /// Held by who spills it: two at once would write the same blocks.
+    pub spilling: Mutex<()>,
 }
 
 impl<T, L: Layout> Below<T, L> {

@@ -242,3 +242,33 @@ fn a_spill_that_fails_changes_nothing() {
     assert_eq!(fs.t_content("file"), pattern(3 * BLOCK, 1));
     assert_eq!(spilled(&fs), 0);
 }
+
+#[test]
+fn what_is_overwritten_or_removed_during_the_append_is_there_for_it() {
+    for removed in [true, false] {
+        let fs = spilling();
+        let txn = begin(&fs);
+        let file = txn.t_file("new", &pattern(10 * BLOCK, 2));
+        spill(&txn);
+        let ticket = txn.commit_async().unwrap();
+        assert_eq!(spilled(&fs), 10);
+        let other = Arc::clone(&fs);
+        let change = move || match removed {
+            true => other.t_unlink("new"),
+            false => other.t_write(file, 0, &pattern(10 * BLOCK, 3)),
+        };
+        // By somebody else, as the append holds locks.
+        let during = move || std::thread::spawn(change).join().unwrap();
+        *fs.layout().during_append.lock() = Some(Box::new(during));
+        ticket.wait().unwrap();
+        let before = crash(&fs, None);
+        assert_eq!(before.t_content("new"), pattern(10 * BLOCK, 2));
+        fs.sync().unwrap();
+        let after = crash(&fs, None);
+        match removed {
+            true => assert!(after.t_lookup("new").is_err()),
+            false => assert_eq!(after.t_content("new"), pattern(10 * BLOCK, 3)),
+        }
+        assert_eq!(spilled(&fs), 0);
+    }
+}

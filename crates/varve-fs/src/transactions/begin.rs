@@ -129,6 +129,7 @@ impl<L: Layout> FileSystem<L> {
                 has_inner: AtomicBool::new(false),
                 is_suspended: AtomicBool::new(false),
                 put_aside: Mutex::default(),
+                spilling: Mutex::default(),
             }),
             usage,
             // It is never written back, and nothing in it is done in steps.

@@ -3,8 +3,8 @@
 //!
 //! Whoever is to be admitted, and finds that all private trees take more than they may,
 //! spills what its own has in memory, and if that does not do, what the others have.
-//! No lock is held while the layout writes: a block that somebody changes meanwhile
-//! stays in memory.
+//! No lock of a file is held while the layout writes: a block that somebody changes
+//! meanwhile stays in memory.
 
 use super::Below;
 use crate::error::{Error, Result};
@@ -90,6 +90,7 @@ impl<L: Layout> FileSystem<L> {
     /// Spills the data of this tree's regular files, the longest dirty first. False if
     /// the layout cannot do that.
     fn spill(&self) -> Result<bool> {
+        let _alone = self.below.as_ref().map(|below| below.spilling.lock());
         let files: Vec<Arc<Vnode>> = {
             let queues = self.queues();
             let files = queues.data.values().map(|(vnode, _)| vnode);

@@ -52,7 +52,16 @@ pub(super) fn record_of(lfs: &Lfs, summary: &Summary) -> Result<Record> {
 fn payload_of(lfs: &Lfs, summary: &Summary) -> Result<Vec<u8>> {
     let geometry: &Geometry = &lfs.geometry;
     let gone = |malformed: Malformed| log_gone(summary, malformed.to_string());
-    let items = summary.items(geometry).map_err(|malformed| {
+    // Recovery passes over what a volume that has shrunk has moved from beyond its end. A
+    // copy has nothing else of it.
+    let whole = Geometry {
+        shrunk: false,
+        ..*geometry
+    };
+    let items = summary.items(&whole).map_err(|malformed| {
+        if geometry.shrunk {
+            return gone(malformed);
+        }
         let serial = summary.header.serial.get();
         ShipError::Unfit(format!(
             "partial segment {serial} says what this program cannot ship: {malformed}"

@@ -97,6 +97,9 @@ impl Lfs {
             self.account(plan, &items[plan.items.clone()], kind);
         }
         let written = self.apply_group(&mut log, &plans, filled, items, (kind, stamp));
+        if let GroupKind::Spill(number) = kind {
+            self.spilled_to(number, &written.placed);
+        }
         drop(log);
         let count = plans.len() as u64;
         self.counters.groups.fetch_add(1, Relaxed);

@@ -24,17 +24,28 @@ impl Lfs {
     pub(crate) fn spill_blocks(&self, blocks: Vec<LogItem>) -> Result<SpillNo> {
         let number = self.spills.lock().next();
         let broken = self.segments.lock().begin_spill(number.0);
+        let spill = Spill::new(&[], broken);
+        self.spills.lock().held.insert(number, spill);
         match self.write_group(blocks, GroupKind::Spill(number), None) {
-            Ok(written) => {
-                let written = written.expect("only the cleaner's groups are refused");
-                let spill = Spill::new(&pointers(&written.placed), broken);
-                self.spills.lock().held.insert(number, spill);
-                Ok(number)
-            }
+            Ok(_) => Ok(number),
             Err(error) => {
-                self.segments.lock().end_spill(number.0);
+                self.let_go_of_spill(number);
                 Err(error)
             }
+        }
+    }
+
+    /// The blocks of a spill have their places. The log is still locked: if a write to
+    /// one of them fails for good, they are found before they are given up.
+    pub(super) fn spilled_to(&self, number: SpillNo, placed: &[Placed]) {
+        let mut spills = self.spills.lock();
+        // One that has some already is being written elsewhere: see `respill`.
+        if let Some(spill) = spills
+            .held
+            .get_mut(&number)
+            .filter(|spill| spill.len() == 0)
+        {
+            *spill = Spill::new(&pointers(placed), Arc::clone(&spill.broken));
         }
     }
 
