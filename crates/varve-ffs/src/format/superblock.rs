@@ -23,7 +23,7 @@ pub struct Superblock {
     pub magic: [u8; 8],
     /// CRC-32C of every later byte of the structure.
     pub crc: U32,
-    /// [`VERSION`].
+    /// The version of the format, 1.
     pub version: U16,
     /// 1: CRC-32C.
     pub checksum_kind: u8,
@@ -66,7 +66,7 @@ pub struct Superblock {
     pub spare: [u8; 4],
     /// Nanoseconds since 1970 when the volume was made.
     pub created_ns: I64,
-    /// The tag of all other structures, with [`OWN_TAG`]; else 0.
+    /// The tag of all other structures, with a tag of its own; else 0.
     pub tag: U64,
     /// Zero.
     pub padding: [u8; 304],

@@ -46,9 +46,9 @@ pub mod record_flags {
 pub struct StreamHeader {
     /// CRC-32C of every later byte.
     pub crc: U32,
-    /// [`MAGIC`].
+    /// The bytes `VSHP`.
     pub magic: U32,
-    /// [`VERSION`].
+    /// 1.
     pub version: U16,
     /// Zeros.
     pub spare: [u8; 6],
@@ -109,7 +109,7 @@ impl StreamHeader {
 pub struct StreamRecord {
     /// CRC-32C of every later byte and of the payload.
     pub crc: U32,
-    /// [`RECORD_MAGIC`].
+    /// The bytes `VSRC`.
     pub magic: U32,
     /// One of [`record_kind`].
     pub kind: u8,
