@@ -51,7 +51,7 @@ done
 step "conformance"
 VARVE=${CARGO_TARGET_DIR:-target}/debug/varve scripts/conformance.sh
 step "planted bugs"
-cargo test --workspace --features varve-prove/planted --test planted_log --test planted_transactions --test virtual_log
+cargo test --workspace --features varve-prove/planted --test planted_log --test planted_transactions --test virtual_log --test in_place
 cargo test -p varve-tp --features planted --test planted
 step "records on a volume"
 cargo test -p varve --features tp --test records

@@ -363,6 +363,22 @@ fn first(bug: Planted) -> Net {
         Planted::ChangesForgotten | Planted::MetadataNotHeld | Planted::ChangesOneByOne => {
             unreachable!("not in ALL: tests/virtual_log casts for it")
         }
+        Planted::CommitTorn
+        | Planted::CommitUnflushed
+        | Planted::ReadsUndurable
+        | Planted::MemberWithoutData
+        | Planted::StaleOverlay
+        | Planted::LocksBeforeMerge
+        | Planted::NamesUnvalidated
+        | Planted::LocksKept => {
+            unreachable!("not in ALL: tests/planted_transactions casts for it")
+        }
+        Planted::RecordBeforeData
+        | Planted::PointerBeforeInode
+        | Planted::BlockFreeWhileReferenced
+        | Planted::FragmentShared
+        | Planted::ReuseUncommitted
+        | Planted::ReuseJournalled => unreachable!("not in ALL: tests/in_place casts for it"),
     }
 }
 
