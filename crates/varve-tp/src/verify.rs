@@ -52,7 +52,10 @@ impl Environment {
         }
         let (count, free) = engine.pool.read(META_PAGE)?.page().meta();
         look.free(free)?;
-        look.found.lost_pages = count - look.owners.len() as u32;
+        let owned = look.owners.len() as u32;
+        let lost = count.checked_sub(owned);
+        look.found.lost_pages =
+            lost.ok_or_else(|| wrong(META_PAGE, format!("{count} pages, {owned} are in use")))?;
         Ok(look.found)
     }
 }

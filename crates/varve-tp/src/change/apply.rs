@@ -15,7 +15,9 @@ impl Change<'_> {
     /// Makes the change on one of its pages.
     pub(crate) fn apply(&self, number: u32, page: &mut PageMut<'_>) -> Result<(), Misfit> {
         match *self {
-            Change::Insert { at, key, value, .. } => fits(page.insert(at.into(), key, value)),
+            Change::Insert { at, key, value, .. } => {
+                fits(is_tree(page.page()) && page.insert(at.into(), key, value))
+            }
             Change::Delete { at, key, .. } => {
                 fits(has_key(page.page(), at, key) && page.remove(at.into()))
             }
@@ -33,7 +35,9 @@ impl Change<'_> {
                 let there = has_key(page.page(), at, key);
                 fits(there && page.replace(at.into(), key, new))
             }
-            Change::Post { at, key, child, .. } => fits(page.insert_child(at.into(), key, child)),
+            Change::Post { at, key, child, .. } => {
+                fits(is_tree(page.page()) && page.insert_child(at.into(), key, child))
+            }
             _ => self.apply_structure(number, page),
         }
     }

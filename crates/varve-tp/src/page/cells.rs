@@ -115,11 +115,12 @@ impl<'a> Page<'a> {
         }
     }
 
-    /// Bytes that cells, their offsets and fences take.
+    /// Bytes that cells, their offsets and fences take. Redo asks pages that a damaged
+    /// record may have made, so nothing is taken for granted.
     pub(crate) fn used(self) -> usize {
         let header = self.header();
-        let cells = self.0.len() - usize::from(header.cells.get());
-        cells - usize::from(header.garbage.get()) + 2 * self.count()
+        let cells = self.0.len().saturating_sub(header.cells.get().into());
+        cells.saturating_sub(header.garbage.get().into()) + 2 * self.count()
     }
 
     /// Bytes there are for them.
