@@ -119,6 +119,9 @@ fn inode(
     let mut mapped = Vec::new();
     let walked = visit(&newest, &image, 0, u64::MAX, &mut |block, place| {
         (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
+        if blocks > geometry.fragments() {
+            return false;
+        }
         claims.push((place.sector, u64::from(place.sectors)));
         if !place.is_unwritten() {
             let pointer = place;
@@ -126,8 +129,11 @@ fn inode(
         }
         true
     });
+    let mut indirect_blocks = 0;
     let indirect = indirects(&newest, &image, &mut |_, place| {
         claims.push((place.sector, u64::from(place.sectors)));
+        indirect_blocks += 1;
+        indirect_blocks <= geometry.fragments()
     });
     if !image.xattrs.is_none() {
         claims.push((image.xattrs.sector(), image.xattrs.sectors().into()));

@@ -122,6 +122,7 @@ impl Ffs {
             tag: self.store.geometry.tag,
             mount_id: self.mount_id,
             position: at,
+            follows: self.writer.lock().head,
         };
         let usage = transaction.usage.into();
         RecordHeader::write(&mut record, identity, &runs, usage, transaction.groups);

@@ -122,7 +122,8 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
     };
     let each = u64::from(block_bytes / 512).max(1);
     let group_inodes = group_blocks.saturating_mul(block_bytes.into()) / ratio;
-    let group_inodes = group_inodes.next_multiple_of(each).max(each);
+    // Absurd numbers are refused with the others.
+    let group_inodes = group_inodes.min(1 << 40).next_multiple_of(each).max(each);
     let mut superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),

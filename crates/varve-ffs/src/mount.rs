@@ -230,8 +230,11 @@ impl Ffs {
     pub fn read_owner(device: &dyn Device, superblock: &Superblock) -> Result<Option<OwnerRecord>> {
         let geometry = Geometry::of(superblock);
         let mut bytes = vec![0; geometry.block_bytes as usize];
-        device.read(geometry.block_byte(Geometry::OWNER_BLOCK), &mut bytes)?;
-        Ok(OwnerRecord::parse(&bytes, geometry.tag).ok())
+        // One that cannot be read was torn.
+        let read = device.read(geometry.block_byte(Geometry::OWNER_BLOCK), &mut bytes);
+        Ok(read
+            .ok()
+            .and_then(|()| OwnerRecord::parse(&bytes, geometry.tag).ok()))
     }
 }
 
@@ -262,13 +265,19 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numb
     let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
     for group in 0..geometry.groups() {
         let first = geometry.maps_sector(group);
-        let bytes = store.read(first, geometry.map_sectors())?;
-        let (sectors, _) = bytes.as_chunks::<SECTOR_BYTES>();
+        let read = store.read(first, geometry.map_sectors());
         let mut at = first;
         let mut next = || -> Result<Sector> {
-            let sector = newer
-                .get(&at)
-                .map_or(sectors[(at - first) as usize], |s| **s);
+            let mut sector = [0; SECTOR_BYTES];
+            match (newer.get(&at), &read) {
+                (Some(newer), _) => sector = **newer,
+                (None, Ok(bytes)) => {
+                    let from = (at - first) as usize * SECTOR_BYTES;
+                    sector.copy_from_slice(&bytes[from..from + SECTOR_BYTES]);
+                }
+                // One beside it was torn, and is in the journal.
+                (None, Err(_)) => sector.copy_from_slice(&store.read(at, 1)?),
+            }
             let seal = geometry.seal(at, group as u32);
             seal.check(&sector, "map")?;
             at += 1;
@@ -296,6 +305,12 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numb
                 )));
             }
         }
+    }
+    if !(0..2).all(|ino| inodes[GroupMap::Used as usize].get(ino)) {
+        return Err(Error::Damaged(varve_format::Malformed::new(
+            "map",
+            "numbers that are nobody's are said to be free",
+        )));
     }
     Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
 }

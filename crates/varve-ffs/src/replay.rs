@@ -62,7 +62,8 @@ pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     loop {
         let behind = replayed.end.next_multiple_of(all);
         let mut candidates = [replayed.end, behind].into_iter();
-        let found = candidates.find_map(|at| match record_at(store, &head, at, tail) {
+        let end = replayed.end;
+        let found = candidates.find_map(|at| match record_at(store, &head, (at, end), tail) {
             Ok(None) => None,
             other => Some(other.map(|found| found.map(|record| (at, record)))),
         });
@@ -86,9 +87,14 @@ pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     }
 }
 
-/// The bytes of the record at a position, if one is there and its checksum is
-/// right.
-fn record_at(store: &Store, head: &JournalHead, at: u64, tail: u64) -> Result<Option<Vec<u8>>> {
+/// The bytes of the record at a position, if one is there that follows on what ends
+/// at `end`, and its checksum is right.
+fn record_at(
+    store: &Store,
+    head: &JournalHead,
+    (at, end): (u64, u64),
+    tail: u64,
+) -> Result<Option<Vec<u8>>> {
     let geometry = &store.geometry;
     let all = geometry.journal_bytes();
     let place = at % all;
@@ -97,6 +103,7 @@ fn record_at(store: &Store, head: &JournalHead, at: u64, tail: u64) -> Result<Op
         tag: geometry.tag,
         mount_id: head.mount_id.get(),
         position: at,
+        follows: end,
     };
     let first = (geometry.block_byte(Geometry::JOURNAL_BLOCK) + place) / SECTOR_BYTES as u64;
     if most < u64::from(geometry.unit_bytes) {

@@ -2,6 +2,7 @@
 
 mod crafted;
 mod journal;
+mod torn;
 
 use crate::*;
 use std::sync::Arc;

@@ -161,22 +161,25 @@ impl<S: Sectors> Walk<'_, S> {
     }
 }
 
-/// Every indirect block of a file, with how many levels it has.
+/// Every indirect block of a file, with how many levels it has, until `look` says that
+/// it has seen enough.
 pub(crate) fn indirects(
     source: &impl Sectors,
     image: &Image,
-    look: &mut dyn FnMut(u32, Place),
+    look: &mut dyn FnMut(u32, Place) -> bool,
 ) -> Result<()> {
     fn below(
         source: &impl Sectors,
         ino: varve_fs::InodeNo,
         levels: u32,
         place: Place,
-        look: &mut dyn FnMut(u32, Place),
-    ) -> Result<()> {
-        look(levels, place);
+        look: &mut dyn FnMut(u32, Place) -> bool,
+    ) -> Result<bool> {
+        if !look(levels, place) {
+            return Ok(false);
+        }
         if levels == 1 {
-            return Ok(());
+            return Ok(true);
         }
         for slot in 0..source.geometry().places() {
             let (sector, at) = cell(&place, slot);
@@ -185,10 +188,12 @@ pub(crate) fn indirects(
             if !found.is_none() {
                 found.check(source.geometry())?;
                 source.geometry().check_indirect(&found)?;
-                below(source, ino, levels - 1, found, look)?;
+                if !below(source, ino, levels - 1, found, look)? {
+                    return Ok(false);
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
     for levels in 1..=3u32 {
         let place = image.indirect[levels as usize - 1];

@@ -126,7 +126,7 @@ impl Geometry {
                 self.group_meta_blocks()
             ));
         }
-        if self.reserve_blocks * 2 > self.data_blocks() {
+        if self.reserve_blocks > self.data_blocks() / 2 {
             return Err(format!(
                 "{} blocks for data, of which {} are in reserve",
                 self.data_blocks(),

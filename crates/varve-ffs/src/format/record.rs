@@ -27,7 +27,9 @@ pub struct RecordHeader {
     usage: DiskUsage,
     /// Groups in it.
     groups: U64,
-    spare: U64,
+    /// Where the record before it ends. It lies right there, or at the journal's
+    /// next beginning.
+    follows: U64,
 }
 const _: () = assert!(size_of::<RecordHeader>() == 80);
 
@@ -60,6 +62,8 @@ pub struct Identity {
     pub mount_id: u64,
     /// Bytes written to the journal before it.
     pub position: u64,
+    /// Where the record before it ends.
+    pub follows: u64,
 }
 
 impl RecordHeader {
@@ -76,7 +80,7 @@ impl RecordHeader {
             runs: (runs.len() as u32).into(),
             usage,
             groups: groups.into(),
-            spare: 0.into(),
+            follows: identity.follows.into(),
         };
         let (front, rest) = into.split_at_mut(size_of::<RecordHeader>());
         for (slot, run) in rest.chunks_exact_mut(RUN_BYTES).zip(runs) {
@@ -100,6 +104,7 @@ impl RecordHeader {
             tag: header.tag.get(),
             mount_id: header.mount_id.get(),
             position: header.position.get(),
+            follows: header.follows.get(),
         };
         let length = u64::from(header.bytes.get());
         let fits = length.is_multiple_of(SECTOR_BYTES as u64) && (1024..=most).contains(&length);

@@ -5,6 +5,7 @@ use crate::{FfsFormatOptions, plan};
 use varve_device::MemoryDevice;
 use varve_format::Pointer;
 use varve_fs::{FileKind, Inode, InodeNo, Timestamp, flags};
+use zerocopy::IntoBytes;
 
 fn geometry() -> Geometry {
     let options = FfsFormatOptions {
@@ -88,16 +89,25 @@ fn a_record_is_read_as_it_is_written_and_no_torn_one_is() {
         tag: geometry.tag,
         mount_id: 4,
         position: 8192,
+        follows: 4096,
     };
     RecordHeader::write(&mut bytes, identity, &runs, DiskUsage::default(), 1);
     assert_eq!(RecordHeader::length(&bytes, identity, 1 << 20), Some(4096));
     let (found, _) = RecordHeader::parse(&bytes, &geometry).unwrap().unwrap();
     assert_eq!(found, runs);
-    let other = Identity {
-        position: 0,
-        ..identity
-    };
-    assert_eq!(RecordHeader::length(&bytes, other, 1 << 20), None);
+    let others = [
+        Identity {
+            position: 0,
+            ..identity
+        },
+        Identity {
+            follows: 8192,
+            ..identity
+        },
+    ];
+    for other in others {
+        assert_eq!(RecordHeader::length(&bytes, other, 1 << 20), None);
+    }
     for torn in 1..8 {
         let mut bytes = bytes.clone();
         bytes[torn * 512..].fill(0xaa);
@@ -110,6 +120,82 @@ fn a_record_is_read_as_it_is_written_and_no_torn_one_is() {
     let mut bytes = vec![0; record_bytes(1, 2, 4096)];
     RecordHeader::write(&mut bytes, identity, &wild, DiskUsage::default(), 1);
     assert!(RecordHeader::parse(&bytes, &geometry).is_err());
+}
+
+/// Whatever a superblock says, with a checksum that is right.
+#[test]
+fn absurd_measures_are_refused() {
+    let options = FfsFormatOptions {
+        seed: Some(1),
+        ..FfsFormatOptions::default()
+    };
+    let sound = plan(&MemoryDevice::new(32 << 20), &options, 0).unwrap();
+    let tail = 1..64u32;
+    let powers = tail.flat_map(|n| [(1u64 << n) - 1, 1 << n, (1 << n) + 1]);
+    let values: Vec<u64> = powers.chain([0, u64::MAX, u64::MAX - 1]).collect();
+    type Set = fn(&mut Superblock, u64);
+    let sets: [Set; 8] = [
+        |s, to| s.block_bytes = (to as u32).into(),
+        |s, to| s.fragment_bytes = (to as u32).into(),
+        |s, to| s.blocks = to.into(),
+        |s, to| s.journal_blocks = to.into(),
+        |s, to| s.group_blocks = to.into(),
+        |s, to| s.group_inodes = to.into(),
+        |s, to| s.reserve_blocks = to.into(),
+        |s, to| s.unit_bytes = (to as u32).into(),
+    ];
+    for first in &sets {
+        for second in &sets {
+            for &value in &values {
+                let mut crafted = sound;
+                first(&mut crafted, value);
+                second(&mut crafted, value);
+                let Ok(parsed) = Superblock::parse(crafted.sealed().as_bytes()) else {
+                    continue;
+                };
+                let geometry = Geometry::of(&parsed);
+                assert!(geometry.reserve_blocks <= geometry.data_blocks());
+                let last = geometry.data_fragments(geometry.groups() - 1).end;
+                assert!(last <= geometry.fragments() && geometry.map_units() > 0);
+                let ino = geometry.inodes() - 1;
+                assert!(geometry.inode_sector(ino) < geometry.blocks * geometry.block_sectors());
+            }
+        }
+    }
+}
+
+#[test]
+fn absurd_options_are_refused() {
+    let device = MemoryDevice::new(32 << 20);
+    for value in [1, 7, 512, 1 << 31, 1 << 32, 1 << 40, 1 << 62, u64::MAX] {
+        let base = FfsFormatOptions::default();
+        let all = [
+            FfsFormatOptions {
+                group_blocks: value,
+                inode_ratio: 1,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                inode_ratio: value,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                journal_bytes: value,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                block_bytes: value as u32,
+                ..base.clone()
+            },
+            FfsFormatOptions {
+                fragment_bytes: value as u32,
+                ..base
+            },
+        ];
+        for options in all {
+            let _ = plan(&device, &options, 0);
+        }
+    }
 }
 
 #[test]

@@ -109,6 +109,18 @@ impl Planner<'_, '_> {
         self.give_up(extent, journalled);
     }
 
+    /// # Errors
+    /// If a file gives up more than there is: its indirect blocks go round.
+    fn within_volume(&self) -> Result<()> {
+        let given_up = self.given_up.data.len() + self.given_up.journalled.len();
+        match given_up as u64 <= self.geometry().fragments() {
+            true => Ok(()),
+            false => {
+                Err(varve_format::Malformed::new("indirect block", "it leads to itself").into())
+            }
+        }
+    }
+
     /// True if the indirect block itself is given up.
     fn clear_below(
         &mut self,
@@ -124,6 +136,7 @@ impl Planner<'_, '_> {
             return Ok(false);
         }
         let whole = range.start <= first && range.end >= end;
+        self.within_volume()?;
         let begin = range.start.saturating_sub(first) / span;
         let last = places.min((range.end - first).div_ceil(span));
         for slot in begin..last {

@@ -2,7 +2,7 @@
 //! no panic. `fuzz/` does the same for longer.
 
 use super::*;
-use crate::format::{Geometry, JournalHead, Seal, Superblock};
+use crate::format::{Geometry, JournalHead, Seal, Slot, Superblock};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::io::IoSlice;
@@ -152,4 +152,41 @@ fn positions_beyond_all_use_are_refused() {
     block[..512].copy_from_slice(head.as_bytes());
     device.write(2 * 4096, &[IoSlice::new(&block)]).unwrap();
     mounted(&device);
+}
+
+/// An indirect block that leads to itself leads to 38 million blocks.
+#[test]
+fn an_indirect_block_that_leads_to_itself_ends() {
+    let device = memory(BYTES, 512);
+    let options = FfsFormatOptions {
+        group_blocks: 256,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let file = create(&system, "file");
+    write(&system, file, 1 << 33, &[1; 10]).unwrap();
+    system.unmount().unwrap();
+    system.layout().unmount().unwrap();
+    let store = &system.layout().store;
+    let geometry = store.geometry;
+    let sector = store.read(geometry.inode_sector(file.0), 1).unwrap();
+    let slot = Slot::decode(sector[..].try_into().unwrap(), &geometry, file);
+    let Slot::Used(image) = slot.unwrap() else {
+        panic!("it is in use");
+    };
+    let place = image.indirect[2];
+    for sector in place.sector..place.sector + u64::from(place.sectors) {
+        let mut bytes = [0; 512];
+        for slot in bytes[..504].chunks_exact_mut(12) {
+            place.encode(slot);
+        }
+        geometry.seal(sector, file.0 as u32).close(&mut bytes);
+        device.write(sector * 512, &[IoSlice::new(&bytes)]).unwrap();
+    }
+    drop(system);
+    let checked = check(Arc::clone(&device), clock(), false).unwrap();
+    assert!(!checked.problems.is_empty());
+    let system = again(&device);
+    let _ = system.unlink(&Caller::root(), InodeNo::ROOT, b"file");
+    assert!(system.sync().is_err());
 }
