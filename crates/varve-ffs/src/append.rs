@@ -17,25 +17,29 @@ use varve_fs::{FileKind, Group, Item, Position};
 impl Ffs {
     pub(crate) fn append_group(&self, group: Group) -> Result<Position> {
         self.writable()?;
-        self.make_way()?;
+        self.make_way(&group)?;
         let mut writer = self.writer.lock();
         self.stopping(self.append_to(&mut writer, &group))
     }
 
-    /// Has a record or a checkpoint written if what waits for them has grown large.
-    fn make_way(&self) -> Result<()> {
-        let (running, committed, appended) = {
+    /// Has a record or a checkpoint written if what waits for them has grown large, or
+    /// if the group may not fit beside it.
+    fn make_way(&self, group: &Group) -> Result<()> {
+        let (sectors, blocks) = self.prices.of_group(group);
+        let (running, committed, appended, short) = {
             let writer = self.writer.lock();
             (
                 writer.running.len() as u64,
                 writer.committed.len() as u64,
                 writer.appended,
+                writer.has_given_up() && writer.room.free_blocks() < blocks,
             )
         };
-        if running + committed > self.prices.sectors_in_memory {
+        if running + committed > self.prices.sectors_in_memory || short {
             return self.write_checkpoint();
         }
-        match running > self.prices.running_sectors {
+        let fits = running + sectors <= self.prices.largest_sectors;
+        match running > self.prices.running_sectors || !fits {
             true => self.commit_through(appended),
             false => Ok(()),
         }

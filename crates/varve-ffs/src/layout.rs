@@ -127,6 +127,10 @@ impl Layout for Ffs {
         self.is_short_of(&waiting)
     }
 
+    fn bounds_groups(&self) -> bool {
+        true
+    }
+
     fn append(&self, group: Group) -> Result<Position> {
         Ok(self.append_group(group)?)
     }
@@ -301,6 +305,11 @@ impl Ffs {
     /// Whether what waits fits.
     fn fits(&self, waiting: &Waiting, purpose: Purpose) -> InnerResult<()> {
         self.writable()?;
+        // All at once might change more than a record takes; one alone does not.
+        if waiting.operations > 1 && self.prices.all_sectors(waiting) > self.prices.largest_sectors
+        {
+            return Err(Inner::Full);
+        }
         if purpose == Purpose::Shrink {
             return Ok(());
         }
@@ -312,8 +321,7 @@ impl Ffs {
         let fits = || {
             let (free, waits) = {
                 let writer = self.writer.lock();
-                let waits = !writer.given_up.is_empty() || !writer.waiting.is_empty();
-                (writer.room.free_blocks(), waits)
+                (writer.room.free_blocks(), writer.has_given_up())
             };
             (need.saturating_add(keep) <= free, waits)
         };

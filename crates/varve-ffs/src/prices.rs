@@ -1,7 +1,7 @@
 //! What changes take at worst, of room and of the journal.
 
 use crate::format::{DIRECT, Geometry};
-use varve_fs::{Unwritten, Waiting};
+use varve_fs::{Group, IMAGES_AT_MOST, Item, Unwritten, Waiting};
 
 /// What a sector in memory takes, about, with what finds it.
 const SECTOR_COST: u64 = 700;
@@ -65,24 +65,62 @@ impl Prices {
     }
 
     /// Sectors of the journal that the next group takes at most: an image is a unit,
-    /// an end of a range the indirect blocks on its way; any map may change. Data is
-    /// what a group has, however much waits.
+    /// an end of a range the indirect blocks on its way; any map may change. Of data
+    /// it has what a group has, however much waits, and what has joined the epoch.
     pub fn sectors(&self, unwritten: &Unwritten) -> u64 {
         let unit = self.geometry.unit_sectors();
-        let way = 3 * unit;
-        let ranges = unwritten.ranges.saturating_mul(2 * way);
+        let data = self.group_bytes() / u64::from(self.geometry.block_bytes);
+        let blocks = data.saturating_add(unwritten.joined);
+        let ends = unwritten.ranges.saturating_mul(2);
         let images = unwritten.images.saturating_mul(unit);
         images
-            .saturating_add(ranges)
-            .saturating_add(self.group_sectors())
+            .saturating_add(ends.saturating_mul(3 * unit))
+            .saturating_add(blocks.saturating_mul(self.block_sectors()))
             .saturating_add(self.geometry.map_units() * unit)
     }
 
-    /// What the blocks of one group take.
-    fn group_sectors(&self) -> u64 {
-        let blocks = self.group_bytes() / u64::from(self.geometry.block_bytes);
-        let way = 3 * self.geometry.unit_sectors();
-        blocks * (way + self.geometry.block_sectors())
+    /// The same if all that have been let in come, too.
+    pub fn all_sectors(&self, waiting: &Waiting) -> u64 {
+        let images = IMAGES_AT_MOST * self.geometry.unit_sectors();
+        let each = images + OPERATION_BLOCKS * self.geometry.block_sectors();
+        let operations = waiting.operations.saturating_mul(each);
+        self.sectors(&waiting.unwritten).saturating_add(operations)
+    }
+
+    /// What a block takes that may be a directory's, and all new indirect blocks on its
+    /// way.
+    fn block_sectors(&self) -> u64 {
+        4 * self.geometry.block_sectors()
+    }
+
+    /// Sectors of the journal, and free blocks, that a group takes at most.
+    pub fn of_group(&self, group: &Group) -> (u64, u64) {
+        let unit = self.geometry.unit_sectors();
+        let mut sectors = self.geometry.map_units() * unit;
+        let mut blocks = 0;
+        for item in &group.items {
+            match item {
+                Item::Inode(_) | Item::Freed { .. } => sectors += unit,
+                Item::Truncated { .. } | Item::Punched { .. } => sectors += 6 * unit,
+                Item::Block { block, .. } => {
+                    sectors += self.block_sectors();
+                    blocks += 1 + self.levels(*block);
+                }
+                Item::Reserved {
+                    from_block,
+                    to_block,
+                    ..
+                } => {
+                    let ends = 2 + (to_block - from_block) / self.geometry.places();
+                    sectors += ends.saturating_mul(self.block_sectors());
+                    let each = 1 + self.levels(*to_block);
+                    blocks += (to_block - from_block).saturating_mul(each);
+                }
+                Item::Xattrs { .. } => blocks += 1,
+                Item::Placed { .. } => {}
+            }
+        }
+        (sectors, blocks)
     }
 
     /// Bytes of data that are appended at once, about.

@@ -1,7 +1,10 @@
 //! Volumes made, used, crashed and mounted again.
 
 mod crafted;
+mod full;
 mod journal;
+mod largest;
+mod readers;
 mod torn;
 
 use crate::*;

@@ -7,6 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_fs::Usage;
 
+impl Writer {
+    /// Room will be free after the next checkpoint that is not now.
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty() || !self.waiting.is_empty()
+    }
+}
+
 /// The state of whoever appends.
 pub(crate) struct Writer {
     pub room: Room,

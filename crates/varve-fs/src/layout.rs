@@ -117,6 +117,10 @@ pub struct Unwritten {
     pub bytes: u64,
     /// Blocks among them; a file's extended attributes are one.
     pub blocks: u64,
+    /// Of these, what the next group takes in any case: blocks of directories and
+    /// symbolic links, and of files whose data belongs to the epoch. Others come by
+    /// [`LayoutGeometry::group_bytes`] at once.
+    pub joined: u64,
     /// Blocks that extended attributes take beyond a file's first one.
     pub further: u64,
     /// Images among them, at most.
@@ -130,6 +134,7 @@ impl Unwritten {
     pub(crate) fn add(&mut self, more: &Unwritten) {
         self.bytes += more.bytes;
         self.blocks += more.blocks;
+        self.joined += more.joined;
         self.further += more.further;
         self.images += more.images;
         self.ranges += more.ranges;
@@ -473,6 +478,12 @@ pub trait Layout: Send + Sync + 'static {
     /// before more is admitted: what it costs is then known, where
     /// [`Layout::admit`] must assume the worst.
     fn wants_write_back(&self, _waiting: Unwritten) -> bool {
+        false
+    }
+
+    /// True if no group may have much more data than [`LayoutGeometry::group_bytes`],
+    /// what has joined the epoch aside.
+    fn bounds_groups(&self) -> bool {
         false
     }
 

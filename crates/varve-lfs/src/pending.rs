@@ -88,6 +88,7 @@ mod tests {
             unwritten: Unwritten {
                 bytes: 50_000,
                 blocks: 10,
+                joined: 0,
                 further: 0,
                 images: 3,
                 ranges: 2,

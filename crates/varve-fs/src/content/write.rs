@@ -221,6 +221,8 @@ impl<L: Layout> FileSystem<L> {
                 // As a commit: whoever reads it and commits is not durable before it.
                 state.join_epoch = true;
                 self.join(vnode, &mut state);
+            } else if state.join_epoch {
+                self.count_joined(&mut state);
             }
             drop(state);
             drop(operation);

@@ -29,6 +29,7 @@ use crate::statistics::count;
 use crate::types::{FileKind, InodeNo, Timestamp, Version};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use varve_device::sync::RwLockWriteGuard;
 
 /// What an image counts for in a group's payload.
 const IMAGE_BYTES: u64 = 256;
@@ -68,12 +69,16 @@ enum Landing {
     Forget,
 }
 
+type ClosedGate<'a> = Ranked<RwLockWriteGuard<'a, ()>>;
+
 struct Capture<'a, L: Layout> {
     fs: &'a FileSystem<L>,
     number: u64,
     items: Vec<Item>,
     usage: Usage,
     payload: u64,
+    /// What the payload counts for against a group's size.
+    charge: u64,
     blocks: u64,
     images: u64,
     /// The lengths of the attributes in it.
@@ -99,13 +104,53 @@ impl<L: Layout> FileSystem<L> {
         take: Take<'_>,
         cause: Cause,
     ) -> Result<Position> {
+        let gate = Ranked::take(self.level.rank(Lock::Gate), || self.gate.write());
+        self.capture_behind(Some(gate), writer, take, cause)
+    }
+
+    /// [`Self::capture`] of all files that became dirty up to this key of the queue, in
+    /// as many groups as it takes. Nobody makes anything dirty meanwhile.
+    ///
+    /// # Errors
+    /// As [`Self::capture`].
+    pub(crate) fn capture_until(
+        &self,
+        writer: &mut Writer,
+        until: u64,
+        cause: Cause,
+    ) -> Result<Position> {
+        let _gate = Ranked::take(self.level.rank(Lock::Gate), || self.gate.write());
+        loop {
+            let position = self.capture_behind(None, writer, Take::Queue { until }, cause)?;
+            if !self.is_queued(until) {
+                return Ok(position);
+            }
+        }
+    }
+
+    /// True if a file waits that became dirty up to this key of the queue.
+    pub(crate) fn is_queued(&self, until: u64) -> bool {
+        let queues = self.queues();
+        queues
+            .data
+            .first_key_value()
+            .is_some_and(|(key, _)| *key <= until)
+    }
+
+    /// The gate is closed, and open once the group is gathered if it is handed over.
+    fn capture_behind(
+        &self,
+        gate: Option<ClosedGate<'_>>,
+        writer: &mut Writer,
+        take: Take<'_>,
+        cause: Cause,
+    ) -> Result<Position> {
         self.check_failed()?;
         let take = if self.settings.strict_order {
             Take::All
         } else {
             take
         };
-        let gate = Ranked::take(self.level.rank(Lock::Gate), || self.gate.write());
         let number = self.captures_started.fetch_add(1, Relaxed) + 1;
         let mut capture = Capture {
             fs: self,
@@ -113,6 +158,7 @@ impl<L: Layout> FileSystem<L> {
             items: Vec::new(),
             usage: writer.usage,
             payload: 0,
+            charge: 0,
             blocks: 0,
             images: 0,
             xattrs: Vec::new(),
@@ -219,6 +265,7 @@ impl<L: Layout> FileSystem<L> {
                 }
             }
             self.waits.blocks_went(landed, charge);
+            self.count_joined(state);
         }
     }
 }
@@ -271,6 +318,7 @@ impl<L: Layout> Capture<'_, L> {
             }
             (members, ended, wanted)
         };
+        let wanted = self.of_a_group(wanted);
         for vnode in &wanted {
             vnode.write().join_epoch = true;
         }
@@ -302,6 +350,33 @@ impl<L: Layout> Capture<'_, L> {
         (members.len() + self.ended.len()) as u64
     }
 
+    /// Of the files that wait for their fsync the last one, and others of a group's
+    /// worth, if the layout bounds groups; those that are left ask again.
+    fn of_a_group(&self, mut wanted: Vec<Arc<Vnode>>) -> Vec<Arc<Vnode>> {
+        let store = &self.fs.store;
+        if !store.layout.bounds_groups() {
+            return wanted;
+        }
+        let mut bytes = 0;
+        let fits = |vnode: &&Arc<Vnode>| {
+            let is_last = bytes == 0;
+            bytes += (vnode.read().dirty.len() * store.block_bytes) as u64 + 1;
+            is_last || bytes <= store.geometry.group_bytes
+        };
+        let taken = wanted.iter().rev().take_while(fits).count();
+        let taken = wanted.split_off(wanted.len() - taken);
+        if !wanted.is_empty() {
+            self.fs.queues().wanted.splice(0..0, wanted);
+        }
+        taken
+    }
+
+    /// Adds other bytes than data.
+    fn pay(&mut self, bytes: u64) {
+        self.payload += bytes;
+        self.charge += bytes;
+    }
+
     /// Bytes of data that a member of the epoch may bring along.
     fn epoch_data(&self, take: Take<'_>) -> u64 {
         match take {
@@ -311,7 +386,7 @@ impl<L: Layout> Capture<'_, L> {
                 .store
                 .geometry
                 .group_bytes
-                .saturating_sub(self.payload),
+                .saturating_sub(self.charge),
             Take::All => u64::MAX,
         }
     }
@@ -323,7 +398,7 @@ impl<L: Layout> Capture<'_, L> {
             Take::Queue { until } => (until, self.fs.store.geometry.group_bytes),
             Take::All => (u64::MAX, u64::MAX),
         };
-        while self.payload < bytes {
+        while self.charge < bytes {
             let next = {
                 let queues = self.fs.queues();
                 let first = queues.data.first_key_value();
@@ -332,7 +407,7 @@ impl<L: Layout> Capture<'_, L> {
                     .map(|(_, (vnode, _))| Arc::clone(vnode))
             };
             let Some(vnode) = next else { return };
-            self.visit(&vnode, bytes - self.payload);
+            self.visit(&vnode, bytes - self.charge);
         }
     }
 
@@ -359,7 +434,7 @@ impl<L: Layout> Capture<'_, L> {
             self.xattrs.push(state.inode.xattr_bytes as usize);
             state.xattrs_dirty = false;
             let data = state.xattrs.get().cloned().unwrap_or_default();
-            self.payload += data.len() as u64;
+            self.pay(data.len() as u64);
             self.items.push(Item::Xattrs {
                 ino: vnode.ino,
                 version: vnode.version,
@@ -384,6 +459,9 @@ impl<L: Layout> Capture<'_, L> {
             state.inline_dirty = false;
             state.join_epoch = false;
             state.captured = self.number;
+            if vnode.kind == FileKind::Regular {
+                self.fs.count_joined(state);
+            }
             self.fs.dequeue(state);
         } else if let Some((_, last)) = blocks {
             let reached = (last + 1) << self.fs.store.block_shift;
@@ -419,7 +497,7 @@ impl<L: Layout> Capture<'_, L> {
             ino,
             next_version: version.wrapping_add(1),
         });
-        self.payload += 32;
+        self.pay(32);
         self.usage = difference(self.usage, counted);
     }
 
@@ -427,6 +505,8 @@ impl<L: Layout> Capture<'_, L> {
     fn data(&mut self, vnode: &Vnode, state: &mut State, bytes: u64) -> Option<(u64, u64)> {
         let mut range: Option<(u64, u64)> = None;
         let mut taken = 0;
+        let least = self.fs.store.least_charge();
+        let mut charge = 0;
         let State {
             dirty,
             logged,
@@ -434,7 +514,7 @@ impl<L: Layout> Capture<'_, L> {
             ..
         } = state;
         for (&block, dirty) in dirty.iter_mut() {
-            if taken >= bytes {
+            if charge >= bytes {
                 break;
             }
             let sectors = sectors_of(dirty.data.len());
@@ -442,7 +522,9 @@ impl<L: Layout> Capture<'_, L> {
             adjust(&mut logged.sectors, dirty.logged_sectors.into(), sectors);
             dirty.logged_sectors = sectors as u32;
             dirty.flying = true;
-            taken += (dirty.data.resident() as u64).max(PLACED_BYTES);
+            let content = (dirty.data.resident() as u64).max(PLACED_BYTES);
+            taken += content;
+            charge += content.max(least);
             self.blocks += 1;
             range = Some((range.map_or(block, |(first, _)| first), block));
             match &dirty.data {
@@ -466,6 +548,7 @@ impl<L: Layout> Capture<'_, L> {
             *end = (*end).max(last + 1);
         }
         self.payload += taken;
+        self.charge += charge;
         range
     }
 
@@ -498,7 +581,7 @@ impl<L: Layout> Capture<'_, L> {
             sectors: logged.sectors + sectors_of(state.inode.xattr_bytes as usize),
         };
         self.usage = sum(self.usage, logged.counted);
-        self.payload += IMAGE_BYTES;
+        self.pay(IMAGE_BYTES);
         self.images += 1;
         self.items.push(Item::Inode(image));
     }

@@ -11,7 +11,8 @@ use crate::epochs::capture::Take;
 use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::layout::{Cause, Layout, Position};
-use crate::memory::vnode::Vnode;
+use crate::memory::vnode::{Life, Vnode};
+use crate::memory::writer::Writer;
 use crate::planted::{self, Planted};
 use crate::statistics::count;
 use crate::types::InodeNo;
@@ -61,11 +62,28 @@ impl<L: Layout> FileSystem<L> {
                     .retain(|wanted| !Arc::ptr_eq(wanted, &vnode));
                 Position(self.appended.load(Acquire))
             } else {
-                self.queues().wanted.push(vnode);
-                self.capture(&mut writer, Take::Wanted, Cause::Sync)?
+                self.capture_wanted(&mut writer, vnode, before)?
             }
         };
         self.commit(position)
+    }
+
+    /// Captures a file that waits for its fsync, and others with it; those alone as long
+    /// as they fill the groups of a layout that bounds them.
+    fn capture_wanted(
+        &self,
+        writer: &mut Writer,
+        vnode: Arc<Vnode>,
+        before: u64,
+    ) -> Result<Position> {
+        loop {
+            self.queues().wanted.push(Arc::clone(&vnode));
+            let position = self.capture(writer, Take::Wanted, Cause::Sync)?;
+            let state = vnode.read();
+            if state.captured > before || state.life == Life::Freed {
+                return Ok(position);
+            }
+        }
     }
 
     /// True if all that an fsync of this file would write has been appended.

@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::locks::{Lock, Ranked};
 use crate::memory::queues::{EPOCH_MEMBERS, Queues};
 use crate::memory::vnode::{State, Vnode};
-use crate::types::Timestamp;
+use crate::types::{FileKind, Timestamp};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use varve_device::sync::MutexGuard;
@@ -23,6 +23,7 @@ impl<L: Layout> FileSystem<L> {
     /// Makes the vnode a member of the epoch.
     #[inline]
     pub(crate) fn join(&self, vnode: &Arc<Vnode>, state: &mut State) {
+        self.count_joined(state);
         if state.in_epoch {
             return;
         }
@@ -31,6 +32,17 @@ impl<L: Layout> FileSystem<L> {
         let mut queues = self.queues();
         queues.epoch.push(Arc::clone(vnode));
         self.has_joined(&mut queues);
+    }
+
+    /// Counts anew which of a file's dirty blocks go with the epoch.
+    #[inline]
+    pub(crate) fn count_joined(&self, state: &mut State) {
+        let go = state.join_epoch || state.inode.kind() != FileKind::Regular;
+        let blocks = if go { state.dirty.len() as u64 } else { 0 };
+        if blocks != state.joined {
+            self.waits.joined(state.joined, blocks);
+            state.joined = blocks;
+        }
     }
 
     /// A member has joined the epoch.

@@ -138,7 +138,10 @@ impl<L: Layout> FileSystem<L> {
     /// Writes back for as long as the layout wants that, what waits now at most.
     pub(crate) fn relieve_layout(&self) -> Result<()> {
         let wanted = || {
-            let waiting = self.waits.now();
+            let mut waiting = self.waits.now();
+            if self.settings.strict_order {
+                waiting.joined = waiting.blocks;
+            }
             waiting.bytes > 0 && self.store.layout.wants_write_back(waiting)
         };
         if !wanted() {
@@ -158,15 +161,16 @@ impl<L: Layout> FileSystem<L> {
         let until = self.queues().next;
         let mut groups = self.groups_waiting();
         loop {
-            let take = match groups {
-                0 => Take::All,
-                _ => Take::Queue { until },
+            let mut writer = self.writer();
+            let position = match groups {
+                0 if self.store.layout.bounds_groups() => {
+                    self.capture_until(&mut writer, until, cause)?
+                }
+                0 => self.capture(&mut writer, Take::All, cause)?,
+                _ => self.capture(&mut writer, Take::Queue { until }, cause)?,
             };
             groups = groups.saturating_sub(1);
-            let mut writer = self.writer();
-            let position = self.capture(&mut writer, take, cause)?;
-            let first = self.queues().data.first_key_value().map(|(key, _)| *key);
-            if first.is_none_or(|key| key > until) {
+            if !self.is_queued(until) {
                 return Ok(position);
             }
         }
@@ -175,7 +179,9 @@ impl<L: Layout> FileSystem<L> {
     /// Groups that take all that is dirty now. Who counts them is not kept by
     /// somebody who goes on writing.
     fn groups_waiting(&self) -> u64 {
-        self.waits.bytes() / self.store.geometry.group_bytes + 2
+        let waiting = self.waits.now();
+        let charge = waiting.blocks * self.store.least_charge();
+        waiting.bytes.max(charge) / self.store.geometry.group_bytes + 2
     }
 
     /// All background work that is due: write-back of what is dirty now, one

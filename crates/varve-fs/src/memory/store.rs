@@ -104,6 +104,15 @@ impl<L: Layout> Store<L> {
         self.block_bytes as u64 / SECTOR_BYTES
     }
 
+    /// What a block counts for at least against a group's size: all of it where what
+    /// leads to it takes more than it does.
+    pub fn least_charge(&self) -> u64 {
+        match self.layout.bounds_groups() {
+            true => self.block_bytes as u64,
+            false => 0,
+        }
+    }
+
     /// Blocks that `bytes` reach into.
     pub fn blocks_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.block_bytes as u64)

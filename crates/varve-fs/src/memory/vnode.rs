@@ -137,6 +137,8 @@ pub(crate) struct State {
     pub in_epoch: bool,
     /// All its data goes into the epoch's group.
     pub join_epoch: bool,
+    /// Blocks of it that are counted as going there.
+    pub joined: u64,
     /// Made without a name and not given one yet.
     pub linkable: bool,
     /// Key in the dirty queue; 0 if it is not there.
@@ -271,6 +273,7 @@ impl Vnode {
             xattrs_dirty: false,
             in_epoch: false,
             join_epoch: false,
+            joined: 0,
             linkable: false,
             queued: 0,
             captured: 0,

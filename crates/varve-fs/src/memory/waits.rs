@@ -15,6 +15,7 @@ use varve_device::sync::atomic::Ordering::Relaxed;
 pub(crate) struct Waits {
     bytes: AtomicU64,
     blocks: AtomicU64,
+    joined: AtomicU64,
     further: AtomicU64,
     images: AtomicU64,
     ranges: AtomicU64,
@@ -32,6 +33,7 @@ impl Waits {
         Unwritten {
             bytes: self.bytes(),
             blocks: self.blocks.load(Relaxed),
+            joined: self.joined.load(Relaxed),
             further: self.further.load(Relaxed),
             images: self.images.load(Relaxed),
             ranges: self.ranges.load(Relaxed),
@@ -52,10 +54,11 @@ impl Waits {
         }
     }
 
-    fn parts(&self, of: &Unwritten) -> [(&AtomicU64, u64); 5] {
+    fn parts(&self, of: &Unwritten) -> [(&AtomicU64, u64); 6] {
         [
             (&self.bytes, of.bytes),
             (&self.blocks, of.blocks),
+            (&self.joined, of.joined),
             (&self.further, of.further),
             (&self.images, of.images),
             (&self.ranges, of.ranges),
@@ -81,6 +84,16 @@ impl Waits {
         }
         self.blocks.fetch_sub(blocks, Relaxed);
         self.bytes.fetch_sub(charge, Relaxed);
+    }
+
+    /// So many of a file's blocks go with the next group, where it was `before`.
+    #[inline]
+    pub fn joined(&self, before: u64, after: u64) {
+        if before < after {
+            self.joined.fetch_add(after - before, Relaxed);
+        } else if after < before {
+            self.joined.fetch_sub(before - after, Relaxed);
+        }
     }
 
     /// A file's extended attributes are dirty, which take so many bytes.

@@ -110,6 +110,7 @@ impl<L: Layout> FileSystem<L> {
         state.inode = former.inode;
         state.logged.blocks = former.logged_blocks;
         state.logged.sectors = former.logged_sectors;
+        self.count_joined(state);
         let pending = former.pending;
         self.waits.pend(&mut state.pending, |all| *all = pending);
         state.changes.note(ALL);
@@ -147,6 +148,7 @@ impl<L: Layout> Changed<'_, L> {
             flying: false,
         };
         self.state.dirty.insert(block, dirty);
+        self.fs.count_joined(self.state);
     }
 
     fn change_dirty(&mut self, block: u64, change: impl FnOnce(&mut Arc<Vec<u8>>)) {

@@ -279,6 +279,7 @@ impl<L: Layout> FileSystem<L> {
             state.xattrs_dirty = false;
         }
         state.changes.note(ALL);
+        self.count_joined(state);
         self.dequeue(state);
         count(&self.store.counters.frees, 1);
         if state.logged.ever {

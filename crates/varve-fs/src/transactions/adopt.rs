@@ -16,6 +16,7 @@ impl<L: Layout> FileSystem<L> {
         // What it is here: a member of the epoch, in the queue, held by handles.
         state.queued = 0;
         state.in_epoch = false;
+        state.joined = 0;
         state.captured = 0;
         state.linkable = false;
         vnode.refs.store(0, Relaxed);
@@ -37,6 +38,7 @@ impl<L: Layout> FileSystem<L> {
             let whole = !planted::is(Planted::MemberWithoutData);
             state.join_epoch = whole && vnode.kind == FileKind::Regular;
             target.enqueue(vnode, &mut state);
+            target.count_joined(&mut state);
         }
         drop(state);
         vnode.level.store(target.level.0, Relaxed);
