@@ -159,7 +159,7 @@ impl Generator {
         } else if name == "p" && self.random.once_in(2) {
             self.long_value()
         } else {
-            3000
+            self.profile.xattr_bytes.min(3000)
         };
         Operation::SetXattr {
             path,

@@ -10,6 +10,9 @@ use varve_prove::reference::Course;
 
 fn explore(subject: &InPlace, plan: &Plan, workloads: u64, length: u64) -> Counts {
     let start = Instant::now();
+    let mut plan = plan.clone();
+    plan.profile.xattr_bytes = XATTR_BYTES;
+    let plan = &plan;
     let explorer = Explorer::new(subject);
     for index in 0..workloads {
         if let Err(failure) = explorer.explore_generated(index, length, plan) {
@@ -22,10 +25,12 @@ fn explore(subject: &InPlace, plan: &Plan, workloads: u64, length: u64) -> Count
     counts
 }
 
-/// Extended attributes fit a block.
+/// Two extended attributes fit a block.
+const XATTR_BYTES: u64 = 1000;
+
 fn everything() -> Profile {
     Profile {
-        xattr_bytes: 1000,
+        xattr_bytes: XATTR_BYTES,
         ..Profile::everything()
     }
 }

@@ -17,6 +17,7 @@
 //! - a sync leaves the newest version alone.
 
 use crate::operation::Range;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// A block's bytes inside the file; `None` if the file ends before it.
@@ -30,6 +31,8 @@ pub struct Content {
     /// Of block 0, 1, ...; never an empty list; behind the end of this
     /// vector every block's list is `[None]`.
     blocks: Vec<Vec<Version>>,
+    /// Blocks that were written with what they held, since the last sync.
+    again: BTreeSet<u64>,
     /// Bytes up to which blocks may be reserved, the size left aside.
     reserved_end: u64,
     /// Counts changes.
@@ -43,6 +46,7 @@ impl Content {
             block_bytes,
             size: 0,
             blocks: Vec::new(),
+            again: BTreeSet::new(),
             reserved_end: 0,
             changes: 0,
         }
@@ -102,6 +106,8 @@ impl Content {
         if versions.last() != Some(&version) {
             versions.retain(|old| *old != version);
             versions.push(version);
+        } else {
+            self.again.insert(block);
         }
     }
 
@@ -210,6 +216,7 @@ impl Content {
 
     /// Only the newest state can be left from now on.
     pub fn settle(&mut self) {
+        self.again.clear();
         for versions in &mut self.blocks {
             let newest = versions.len() - 1;
             versions.drain(..newest);
@@ -278,7 +285,10 @@ impl Content {
             contents.retain(Option::is_some);
             contents.dedup();
             let first = contents.first();
-            let changed = contents.iter().any(|version| Some(version) != first);
+            let again = self.again.contains(&block);
+            let changed = again
+                || later.iter().any(|content| content.again.contains(&block))
+                || contents.iter().any(|version| Some(version) != first);
             // What is being overwritten when the power goes may be unreadable.
             let is_first = first.is_none_or(|version| version.as_deref() == Some(found));
             if !changed && !is_first && !found.is_empty() {
