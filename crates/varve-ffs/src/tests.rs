@@ -5,6 +5,7 @@ mod full;
 mod journal;
 mod largest;
 mod readers;
+mod threads;
 mod torn;
 
 use crate::*;
@@ -227,17 +228,37 @@ fn a_named_configuration_leaves_gaps_where_it_says() {
 #[test]
 fn every_size_of_blocks_makes_a_volume() {
     for block_bytes in [4096, 8192, 16384, 32768, 65536] {
-        for unit in [512, 4096] {
+        for (logical_block, unit) in [(512, 512), (512, 4096), (4096, 4096), (4096, 16384)] {
             let options = FfsFormatOptions {
                 block_bytes,
                 ..FfsFormatOptions::default()
             };
-            let device = memory(64 << 20, unit);
+            let device: Arc<dyn Device> =
+                Arc::new(MemoryDevice::with_geometry(varve_device::Geometry {
+                    size: 64 << 20,
+                    logical_block,
+                    physical_block: unit,
+                }));
+            if unit > block_bytes {
+                assert!(plan(&*device, &options, 0).is_err());
+                continue;
+            }
             let system = made_with(&device, &options);
             let file = create(&system, "file");
             write(&system, file, 123_456, &[3; 300_000]).unwrap();
             system.sync().unwrap();
             drop(system);
+            sound(&device);
+            let system = again(&device);
+            write(&system, file, 1, &[4; 1000]).unwrap();
+            system.unmount().unwrap();
+            system.layout().unmount().unwrap();
+            let tuning = Tune {
+                label: Some("large".into()),
+                uuid: Some([8; 16]),
+            };
+            let superblock = tune(&*device, &tuning).unwrap();
+            assert!(Ffs::read_owner(&*device, &superblock).unwrap().is_some());
             sound(&device);
         }
     }

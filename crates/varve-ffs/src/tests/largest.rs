@@ -177,3 +177,39 @@ fn a_sync_beside_a_writer_here_and_there() {
     drop(system);
     sound(&device);
 }
+
+/// The smallest journal there is.
+#[test]
+fn a_journal_of_sixteen_blocks() {
+    for unit in [512, 4096] {
+        let options = FfsFormatOptions {
+            journal_bytes: 64 << 10,
+            group_blocks: 256,
+            ..FfsFormatOptions::default()
+        };
+        let device = memory(16 << 20, unit);
+        let system = made_with(&device, &options);
+        let root = Caller::root();
+        let all = directories(&system, 3);
+        for (nth, &directory) in all.iter().enumerate() {
+            for name in 0..30 {
+                let name = format!("{name:040} {nth}");
+                let made = system.mknod(&root, directory, name.as_bytes(), 0o100644, 0);
+                let ino = made.unwrap().ino;
+                write(&system, ino, nth as u64 * 4096, &[1; 600]).unwrap();
+                let to = all[(nth + 1) % all.len()];
+                let flags = Rename::default();
+                let renamed = system.rename(&root, directory, name.as_bytes(), to, b"moved", flags);
+                renamed.unwrap_or_else(|error| panic!("unit {unit}: {error}"));
+            }
+        }
+        let file = create(&system, "file");
+        write(&system, file, 0, &vec![2; 1 << 20]).unwrap();
+        for nth in 0..30 {
+            write(&system, file, nth << 28, &[2; 10]).unwrap();
+        }
+        system.sync().unwrap();
+        drop(system);
+        sound(&device);
+    }
+}
