@@ -57,7 +57,7 @@ impl Ffs {
             mut stage,
             mut writes,
             given_up,
-            must_flush,
+            flush,
             ..
         } = planner;
         let freed = self.stage_numbers(&mut stage, group);
@@ -86,7 +86,7 @@ impl Ffs {
         writer.running.extend(changed);
         writer.given_up.data.extend(given_up.data);
         writer.given_up.journalled.extend(given_up.journalled);
-        writer.must_flush |= must_flush;
+        writer.flush.add(flush);
         writer.groups += 1;
         writer.usage = group.usage;
         writer.appended += 1;

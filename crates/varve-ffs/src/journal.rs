@@ -7,7 +7,7 @@
 use crate::Ffs;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Identity, JournalHead, RecordHeader, Run, Sector, record_bytes};
-use crate::planner::GivenUp;
+use crate::planner::{Flush, GivenUp};
 use crate::writer::Writer;
 use std::collections::BTreeMap;
 use std::io::IoSlice;
@@ -36,7 +36,7 @@ pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
 struct Transaction {
     sectors: BTreeMap<u64, Arc<Sector>>,
     given_up: GivenUp,
-    must_flush: bool,
+    flush: Flush,
     usage: Usage,
     through: u64,
     groups: u64,
@@ -93,7 +93,7 @@ impl Ffs {
         Transaction {
             sectors: std::mem::take(&mut writer.running),
             given_up: std::mem::take(&mut writer.given_up),
-            must_flush: std::mem::take(&mut writer.must_flush),
+            flush: std::mem::take(&mut writer.flush),
             usage: writer.usage,
             through: writer.appended,
             groups: std::mem::take(&mut writer.groups),
@@ -126,7 +126,7 @@ impl Ffs {
         };
         let usage = transaction.usage.into();
         RecordHeader::write(&mut record, identity, &runs, usage, transaction.groups);
-        if transaction.must_flush && !planted::is(Planted::RecordBeforeData) {
+        if transaction.flush.is_due() && !planted::is(Planted::RecordBeforeData) {
             self.flush()?;
         }
         self.store

@@ -8,7 +8,7 @@ use crate::format::{
 };
 use crate::journal::write_head;
 use crate::numbers::Numbers;
-use crate::planner::GivenUp;
+use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
 use crate::replay::{Replayed, find_superblock, replay};
 use crate::room::Room;
@@ -138,7 +138,7 @@ impl Ffs {
             committed: replayed.sectors,
             given_up: GivenUp::default(),
             waiting: Vec::new(),
-            must_flush: false,
+            flush: Flush::default(),
             groups: 0,
             usage,
             durable_usage: usage,

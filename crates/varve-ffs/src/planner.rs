@@ -35,6 +35,29 @@ pub(crate) struct GivenUp {
     pub journalled: Vec<Extent>,
 }
 
+/// Whether a record waits until its data has been flushed (rule J1).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Flush {
+    /// Some of it is new.
+    pub new: bool,
+    /// Some of it is written over what was there.
+    pub overwrites: bool,
+    /// Names change: perhaps to lead to what is written over.
+    pub names: bool,
+}
+
+impl Flush {
+    pub fn add(&mut self, other: Flush) {
+        self.new |= other.new;
+        self.overwrites |= other.overwrites;
+        self.names |= other.names;
+    }
+
+    pub fn is_due(self) -> bool {
+        self.new || (self.overwrites && self.names)
+    }
+}
+
 /// Room behind each other that was taken for blocks to come.
 #[derive(Clone, Copy, Debug)]
 struct Cluster {
@@ -52,8 +75,8 @@ pub(crate) struct Planner<'s, 'r> {
     /// Data, and where it goes.
     pub writes: Vec<(u64, Arc<Vec<u8>>)>,
     pub given_up: GivenUp,
-    /// The data must be flushed before the record is written (rule J1).
-    pub must_flush: bool,
+    /// What its data asks of the record.
+    pub flush: Flush,
     cluster: Option<Cluster>,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
@@ -67,7 +90,7 @@ impl<'s, 'r> Planner<'s, 'r> {
             placement,
             writes: Vec::new(),
             given_up: GivenUp::default(),
-            must_flush: false,
+            flush: Flush::default(),
             cluster: None,
             last: None,
         }
@@ -134,7 +157,7 @@ impl<'s, 'r> Planner<'s, 'r> {
                 Item::Xattrs { data, .. } => self.attributes(&mut image, data)?,
                 Item::Block { block, data, .. } => {
                     let ahead = self.blocks_ahead(&items[nth..]);
-                    self.must_flush |= grows && !journalled;
+                    self.flush.new |= grows && !journalled;
                     self.block(&mut image, (*block, data), ahead, journalled)?;
                 }
                 // Nothing is ever spilled here.
@@ -205,7 +228,7 @@ impl<'s, 'r> Planner<'s, 'r> {
         let bytes = self.data(sector, data);
         let crc = crc32c(&bytes[..sectors as usize * 512]);
         image.xattrs = Pointer::new(sector, sectors as u8, crc, 0, 0);
-        self.must_flush = true;
+        self.flush.new = true;
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! What changes when a group is appended or becomes durable.
 
 use crate::format::Sector;
-use crate::planner::GivenUp;
+use crate::planner::{Flush, GivenUp};
 use crate::room::{Extent, Room};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ pub(crate) struct Writer {
     pub given_up: GivenUp,
     /// Room that is free after the next checkpoint (rule J5).
     pub waiting: Vec<Extent>,
-    /// The next record waits for its data (rule J1).
-    pub must_flush: bool,
+    /// Whether the next record waits for its data (rule J1).
+    pub flush: Flush,
     /// Groups in the next record.
     pub groups: u64,
     /// As of the last group appended.

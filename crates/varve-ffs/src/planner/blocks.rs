@@ -58,6 +58,7 @@ impl Planner<'_, '_> {
                     .next_multiple_of(self.geometry().unit_bytes as usize),
                 0,
             );
+            self.flush.names = true;
             let stored = &bytes[..sectors as usize * SECTOR_BYTES];
             (place.flags, place.crc) = (place_flags::CHECKED, crc32c(stored));
             for (at, part) in (sector..).zip(bytes.as_chunks::<SECTOR_BYTES>().0) {
@@ -65,7 +66,8 @@ impl Planner<'_, '_> {
             }
         } else {
             self.data(sector, data);
-            self.must_flush |= is_new;
+            self.flush.new |= is_new;
+            self.flush.overwrites |= !is_new;
         }
         if place != old {
             self.set(image, block, place)?;

@@ -81,6 +81,29 @@ fn an_overwrite_costs_one_flush() {
     assert_eq!(flushes(), before + 3);
 }
 
+/// J1: whoever sees the new name sees what was written over in its file.
+#[test]
+fn a_name_waits_for_what_was_overwritten_in_its_file() {
+    let device = memory(24 << 20, 4096);
+    let system = made(&device);
+    create(&system, "name");
+    let file = create(&system, "temporary");
+    write(&system, file, 0, &[1; 40_960]).unwrap();
+    system.sync().unwrap();
+    let flushes = || system.layout().statistics().flushes;
+    let before = flushes();
+    write(&system, file, 0, &[2; 4096]).unwrap();
+    let (root, flags) = (InodeNo::ROOT, varve_fs::Rename::default());
+    let renamed = system.rename(&Caller::root(), root, b"temporary", root, b"name", flags);
+    renamed.unwrap();
+    system.sync().unwrap();
+    assert_eq!(flushes(), before + 2);
+    // Nothing is written in place.
+    system.mkdir(&Caller::root(), root, b"new", 0o755).unwrap();
+    system.sync().unwrap();
+    assert_eq!(flushes(), before + 3);
+}
+
 /// J4 and J5.
 #[test]
 fn room_waits_for_its_record_and_that_of_indirect_blocks_for_a_checkpoint() {
