@@ -2,13 +2,16 @@
 
 use crate::buffer::Pool;
 use crate::catalog::{self, CATALOG, Entry};
-use crate::checkpoint::{self, Checkpoint, Checkpoints};
+use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogShape, Lsn};
 use crate::options::{Durability, Options};
+use crate::planted::{self, Planted};
 use crate::recovery::{self, RecoveryReport};
-use crate::storage::{HostStorage, Named, Storage};
+use crate::ship::Archiver;
+use crate::ship::identity::{self, Id, Identity};
+use crate::storage::{HostStorage, Named, OverlayStorage, Storage};
 use crate::transaction::{TableId, Transaction};
 use foldhash::HashMap;
 use std::io;
@@ -37,7 +40,9 @@ struct Opened {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub engine: Engine,
+    pub storage: Arc<dyn Storage>,
     checkpoints: Checkpoints,
+    pub archiver: Option<Archiver>,
     pub options: Options,
     /// Tables that are committed.
     tables: RwLock<HashMap<String, Entry>>,
@@ -75,6 +80,8 @@ pub struct Statistics {
     pub slots: usize,
     /// Transactions that have written something and not ended.
     pub active: usize,
+    /// Requests for locks that wait now.
+    pub waiting: usize,
     /// Waits for locks that ended in a deadlock.
     pub deadlocks: u64,
 }
@@ -101,7 +108,14 @@ impl Options {
     /// # Errors
     /// As [`open`](Self::open).
     pub fn open_storage(&self, storage: Arc<dyn Storage>) -> Result<Environment> {
-        Environment::open(self.clone(), storage)
+        match self.read_only {
+            true => {
+                let mut options = self.clone();
+                options.create(false);
+                Environment::open(options, Arc::new(OverlayStorage::new(storage)))
+            }
+            false => Environment::open(self.clone(), storage),
+        }
     }
 }
 
@@ -110,36 +124,53 @@ const TICK: Duration = Duration::from_millis(20);
 impl Environment {
     pub(crate) fn open(options: Options, storage: Arc<dyn Storage>) -> Result<Self> {
         options.check()?;
-        storage.lock().map_err(|source| match source.kind() {
-            io::ErrorKind::WouldBlock => Error::InUse,
-            _ => Error::Io {
-                file: "lock".into(),
-                operation: "lock",
-                offset: 0,
-                source,
-            },
-        })?;
-        let found = match checkpoint::newest(&*storage)? {
+        if !options.create && !checkpoint::exists(&*storage)? {
+            return Err(nothing_here());
+        }
+        lock(&*storage)?;
+        let mut found = match checkpoint::newest(&*storage)? {
             Some(found) => found,
             None if options.create => create(&options, &storage)?,
-            None => {
-                return Err(Error::Incompatible {
-                    file: "check-0".into(),
-                    what: "there is no environment here".into(),
-                });
-            }
+            None => return Err(nothing_here()),
         };
-        let engine = engine(&options, &storage, &found)?;
+        let mut engine = engine(&options, &storage, &found)?;
         let map = engine.pool.read_map(&found.blocks, found.pages as usize)?;
         engine.pool.adopt(map, found.blocks.clone())?;
         let checkpoints = Checkpoints::open(&storage, &found)?;
-        let report = recovery::restart(&engine, &checkpoints, found)?;
+        // What a restart gives back is to be archived first.
+        let kept = options.archive.as_ref().map(|_| engine.log.hold(Lsn(0)));
+        let copy = identity::read(&*storage)?.and_then(|identity| identity.copy);
+        if let Some(made) = copy {
+            recovery::end_copy(&engine, &mut found, made.whole)?;
+        }
+        let report = recovery::restart(&engine, &checkpoints, found, || match copy {
+            Some(_) if planted::is(Planted::IdentityKept) => Ok(()),
+            Some(_) => identity::write(
+                &*storage,
+                Identity {
+                    id: Id::draw()?,
+                    copy: None,
+                },
+            ),
+            None => Ok(()),
+        })?;
+        let archiver = match &options.archive {
+            Some(archive) if !options.read_only => {
+                let id = identity::of_original(&*storage)?;
+                Some(Archiver::open(archive.clone(), id, &engine.log)?)
+            }
+            _ => None,
+        };
+        drop(kept);
+        engine.read_only = options.read_only;
         let tables: HashMap<String, Entry> = catalog::entries(&engine)?.into_iter().collect();
         let last = tables.values().map(|entry| entry.id.table).max();
         let shared = Arc::new(Shared {
             checkpointed: AtomicU64::new(engine.log.end().0),
             engine,
+            storage,
             checkpoints,
+            archiver,
             next_table: AtomicU32::new(last.unwrap_or(0) + 1),
             tables: RwLock::new(tables),
             numbers: Mutex::default(),
@@ -217,6 +248,7 @@ impl Environment {
             pages,
             slots,
             active: engine.active_count(),
+            waiting: engine.locks.waiting().len(),
             deadlocks: engine.locks.statistics().deadlocks,
         }
     }
@@ -256,13 +288,26 @@ impl Shared {
         Transaction::begin(&self.engine, self.options.lock_timeout, durable)
     }
 
+    /// Takes a checkpoint of everything, and keeps what it refers to.
+    pub(crate) fn checkpoint_held(&self) -> Result<(Checkpoint, Held)> {
+        let taken = self.checkpoints.take_held(&self.engine)?;
+        self.checkpointed.store(self.engine.log.end().0, Relaxed);
+        Ok(taken)
+    }
+
     pub(crate) fn checkpoint(&self, everything: bool) -> Result<()> {
+        if let Some(archiver) = &self.archiver {
+            archiver.try_run(&self.engine.log);
+        }
         self.checkpoints.take(&self.engine, everything)?;
         self.checkpointed.store(self.engine.log.end().0, Relaxed);
         Ok(())
     }
 
     fn maintain(&self) -> Result<()> {
+        if let Some(archiver) = &self.archiver {
+            archiver.try_run(&self.engine.log);
+        }
         let since = self.engine.log.end().0 - self.checkpointed.load(Relaxed);
         if since >= self.options.checkpoint {
             self.checkpoint(false)?;
@@ -347,7 +392,31 @@ impl Shared {
     }
 }
 
-fn engine(options: &Options, storage: &Arc<dyn Storage>, found: &Checkpoint) -> Result<Engine> {
+/// Keeps others out.
+pub(crate) fn lock(storage: &dyn Storage) -> Result<()> {
+    storage.lock().map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => Error::InUse,
+        _ => Error::Io {
+            file: "lock".into(),
+            operation: "lock",
+            offset: 0,
+            source,
+        },
+    })
+}
+
+pub(crate) fn nothing_here() -> Error {
+    Error::Incompatible {
+        file: "check-0".into(),
+        what: "there is no environment here".into(),
+    }
+}
+
+pub(crate) fn engine(
+    options: &Options,
+    storage: &Arc<dyn Storage>,
+    found: &Checkpoint,
+) -> Result<Engine> {
     let shape = LogShape {
         segment: found.segment_bytes.into(),
         unit: found.unit.into(),

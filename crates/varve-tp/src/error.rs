@@ -100,6 +100,29 @@ pub enum Error {
     /// Another process has the environment open.
     #[error("another process has the environment open")]
     InUse,
+    /// A copy cannot go on without a part of its original's log.
+    #[error("{file}: missing; the log from {from} to {to} is needed first")]
+    LogMissing {
+        /// The file in which it would be.
+        file: String,
+        /// Where the copy stands, as an LSN.
+        from: u64,
+        /// Where what there is begins.
+        to: u64,
+    },
+    /// The process that held the environment is gone, and with it this transaction. The
+    /// next one opens the environment again.
+    #[error("the process that held the environment is gone; {}", fate(.committing))]
+    HolderDied {
+        /// It went while it was asked to commit: it may have.
+        committing: bool,
+    },
+    /// The process that holds the environment refused a request.
+    #[error("the holder of the environment: {0}")]
+    Holder(String),
+    /// The environment, or the transaction, is for reading only.
+    #[error("it was opened for reading only")]
+    ReadOnly,
     /// An option makes no sense.
     #[error("option {option}: {what}")]
     Option {
@@ -111,6 +134,14 @@ pub enum Error {
     /// Keys of a bulk load must grow, and its table must be empty.
     #[error("bulk load: {0}")]
     BulkLoad(&'static str),
+}
+
+/// What becomes of a transaction whose holder has died.
+fn fate(committing: &bool) -> &'static str {
+    match committing {
+        true => "nobody knows whether the transaction is committed",
+        false => "the transaction is undone",
+    }
 }
 
 impl Error {

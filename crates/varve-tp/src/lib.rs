@@ -22,9 +22,12 @@ mod options;
 mod page;
 #[doc(hidden)]
 pub mod planted;
+mod process;
 mod recovery;
+mod ship;
 pub mod storage;
 mod table;
+pub mod tpcb;
 mod transaction;
 mod tree;
 mod verify;
@@ -34,7 +37,12 @@ pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
 pub use log::GroupCommit;
 pub use options::{Durability, Options};
+pub use process::{
+    SharedEnvironment, SharedRange, SharedRecords, SharedSavepoint, SharedTable, SharedTransaction,
+    is_shared,
+};
 pub use recovery::RecoveryReport;
+pub use ship::{Applied, BackupReport, Standby, Until};
 pub use table::{
     Range, ReadTable, ReadTransaction, Records, RecordsDefinition, Row, Savepoint, Table,
     TableDefinition, WriteTransaction,

@@ -2,6 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::log::GroupCommit;
+use crate::storage::Storage;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a commit waits for.
@@ -36,6 +38,8 @@ pub struct Options {
     pub(crate) group: GroupCommit,
     pub(crate) lock_timeout: Option<Duration>,
     pub(crate) background: bool,
+    pub(crate) read_only: bool,
+    pub(crate) archive: Option<Arc<dyn Storage>>,
 }
 
 impl Default for Options {
@@ -52,6 +56,8 @@ impl Default for Options {
             group: GroupCommit::default(),
             lock_timeout: None,
             background: true,
+            read_only: false,
+            archive: None,
         }
     }
 }
@@ -131,6 +137,21 @@ impl Options {
     /// [`Environment::maintain`](crate::Environment::maintain). Default: yes.
     pub fn background(&mut self, background: bool) -> &mut Self {
         self.background = background;
+        self
+    }
+
+    /// Where finished segments of the log are kept, for restores to a point in time and
+    /// for standbys. Nothing is ever taken away there. If it cannot be written to, the
+    /// log grows up to its limit, and then nothing can be changed. Default: nowhere.
+    pub fn archive(&mut self, archive: Option<Arc<dyn Storage>>) -> &mut Self {
+        self.archive = archive;
+        self
+    }
+
+    /// Whether nothing is written. What a crash has left is brought in order in memory,
+    /// which takes as much as the log since the last checkpoint has changed. Default: no.
+    pub fn read_only(&mut self, read_only: bool) -> &mut Self {
+        self.read_only = read_only;
         self
     }
 

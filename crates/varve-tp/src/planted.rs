@@ -37,6 +37,20 @@ pub enum Planted {
     ActiveForgotten,
     /// A checkpoint is not synced before what it does not need is given back.
     CheckpointUnsynced,
+    /// Slots that are copied are given to other pages.
+    SlotsNotHeld,
+    /// The log is recycled before it is archived.
+    LogNotHeld,
+    /// A segment is archived before it is durable.
+    ArchivedEarly,
+    /// A backup has its checkpoint before its pages are synced.
+    BackupNamedEarly,
+    /// A copy takes what does not follow what it has.
+    GapTaken,
+    /// What a copy has received is not synced.
+    ReceiptUnsynced,
+    /// A copy that becomes an original keeps its identity.
+    IdentityKept,
 }
 
 #[cfg(feature = "planted")]

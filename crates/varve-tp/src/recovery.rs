@@ -10,7 +10,7 @@ use crate::change::{Change, chains, kinds};
 use crate::checkpoint::{Checkpoint, Checkpoints};
 use crate::engine::{Author, Engine, Snapshot};
 use crate::error::{Error, Result};
-use crate::log::{Lsn, Record};
+use crate::log::{Lsn, Record, Scan, ScanEnd};
 use crate::page::{CATALOG_ROOT, META_PAGE};
 use crate::planted::{self, Planted};
 use crate::transaction::{finish_commit, rollback};
@@ -32,15 +32,20 @@ pub struct RecoveryReport {
 }
 
 /// Brings the pages to the state of the log's end, all unfinished transactions undone.
+///
+/// `renewed` is called when a new life has begun, before anything is appended in it.
 pub(crate) fn restart(
     engine: &Engine,
     checkpoints: &Checkpoints,
     found: Checkpoint,
+    renewed: impl FnOnce() -> Result<()>,
 ) -> Result<RecoveryReport> {
     let mut report = RecoveryReport::default();
-    let (actives, next, end) = analyse(engine, &found, &mut report)?;
+    let (actives, next, end) = analyse(engine, &found, false, &mut report)?;
+    let end = end.end;
     let life = checkpoints.renew(found.clone(), end)?;
     engine.log.begin(end, life);
+    renewed()?;
     engine.number_from(next);
     redo(engine, &found, &mut report)?;
     let roots = crate::catalog::roots(engine)?;
@@ -72,34 +77,64 @@ pub(crate) fn restart(
     Ok(report)
 }
 
-type Actives = BTreeMap<u64, Snapshot>;
+pub(crate) type Actives = BTreeMap<u64, Snapshot>;
+
+/// What a copy has received, and where it ends.
+pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u64, ScanEnd)> {
+    let mut report = RecoveryReport::default();
+    let followed = analyse(engine, found, true, &mut report)?;
+    scan(engine, found, true).run(found.redo, |record| {
+        report.redone += redo_record(engine, &record)?;
+        Ok(())
+    })?;
+    Ok(followed)
+}
+
+/// A copy becomes an original: what was received in part is cleared away, and the
+/// checkpoint knows the last life, as if the original's restart had found it.
+pub(crate) fn end_copy(engine: &Engine, found: &mut Checkpoint, whole: u64) -> Result<()> {
+    let (_, _, end) = analyse(engine, found, true, &mut RecoveryReport::default())?;
+    is_whole(end.end, whole)?;
+    engine.log.clear_behind(end.end)?;
+    (found.life, found.life_begins) = (end.life, end.life_begins);
+    Ok(())
+}
+
+/// An error if a copy's log does not reach to where it did when the copy was made.
+pub(crate) fn is_whole(end: Lsn, whole: u64) -> Result<()> {
+    match end.0 >= whole {
+        true => Ok(()),
+        false => {
+            let what = format!("the copy's log ends here, but was copied up to {whole}");
+            Err(Error::damaged("wal", end.0, what))
+        }
+    }
+}
 
 /// Reads the log to its end: who was active, and where it ends.
 fn analyse(
     engine: &Engine,
     found: &Checkpoint,
+    copy: bool,
     report: &mut RecoveryReport,
-) -> Result<(Actives, u64, Lsn)> {
+) -> Result<(Actives, u64, ScanEnd)> {
     let listed = found
         .active
         .iter()
         .map(|active| (active.number, active.clone()));
     let mut actives: Actives = listed.collect();
     let mut next = found.next;
-    let from = scan_start(engine, found);
-    let scan = engine.log.scan(from, found.life, found.life_begins);
-    let end = scan.run(found.begin, |record| {
+    let end = scan(engine, found, copy).run(found.begin, |record| {
         report.records += 1;
         next = next.max(record.transaction.saturating_add(1));
         note(&mut actives, &record);
         Ok(())
     })?;
-    let end = end.0;
-    if end < found.begin {
+    if end.end < found.begin {
         let what = "the log ends before the checkpoint began";
-        return Err(Error::damaged("wal", end.0, what));
+        return Err(Error::damaged("wal", end.end.0, what));
     }
-    report.log_bytes = end.0 - from.0;
+    report.log_bytes = end.end.0 - scan_start(engine, found).0;
     Ok((actives, next, end))
 }
 
@@ -109,7 +144,17 @@ fn scan_start(engine: &Engine, found: &Checkpoint) -> Lsn {
     Lsn(found.keep.0 / segment * segment)
 }
 
-fn note(actives: &mut Actives, record: &Record) {
+fn scan<'e>(engine: &'e Engine, found: &Checkpoint, copy: bool) -> Scan<'e> {
+    let from = scan_start(engine, found);
+    let scan = engine.log.scan(from, found.life, found.life_begins);
+    match copy {
+        true => scan.of_copy(),
+        false => scan,
+    }
+}
+
+/// Keeps account of who is active.
+pub(crate) fn note(actives: &mut Actives, record: &Record) {
     let number = record.transaction;
     if number == 0 {
         return;
@@ -143,32 +188,35 @@ fn note(actives: &mut Actives, record: &Record) {
 
 /// Applies each record to those of its pages that lack it.
 fn redo(engine: &Engine, found: &Checkpoint, report: &mut RecoveryReport) -> Result<()> {
-    let scan = engine
-        .log
-        .scan(scan_start(engine, found), found.life, found.life_begins);
-    let end = scan.run(found.redo, |record| {
-        let change = Change::parse(record.kind, &record.body);
-        let damaged = || Error::damaged("wal", record.lsn.0, "a record that says nothing");
-        let change = change.ok_or_else(damaged)?;
-        if record.kind == kinds::SPLIT && planted::is(Planted::SplitLost) {
-            return Ok(());
-        }
-        for number in change.pages() {
-            let mut page = engine.pool.redo(number)?;
-            if page.page().lsn() >= record.lsn.0 && !planted::is(Planted::RedoTwice) {
-                continue;
-            }
-            if change.apply(number, &mut page.edit()).is_err() {
-                let what = format!("page {number} does not take this change");
-                return Err(Error::damaged("wal", record.lsn.0, what));
-            }
-            page.mark(record.lsn);
-            report.redone += 1;
-        }
+    scan(engine, found, false).run(found.redo, |record| {
+        report.redone += redo_record(engine, &record)?;
         Ok(())
     })?;
-    let _ = end;
     Ok(())
+}
+
+/// Applies a record to those of its pages that lack it. Answers how many.
+pub(crate) fn redo_record(engine: &Engine, record: &Record) -> Result<u64> {
+    let change = Change::parse(record.kind, &record.body);
+    let damaged = || Error::damaged("wal", record.lsn.0, "a record that says nothing");
+    let change = change.ok_or_else(damaged)?;
+    if record.kind == kinds::SPLIT && planted::is(Planted::SplitLost) {
+        return Ok(0);
+    }
+    let mut redone = 0;
+    for number in change.pages() {
+        let mut page = engine.pool.redo(number)?;
+        if page.page().lsn() >= record.lsn.0 && !planted::is(Planted::RedoTwice) {
+            continue;
+        }
+        if change.apply(number, &mut page.edit()).is_err() {
+            let what = format!("page {number} does not take this change");
+            return Err(Error::damaged("wal", record.lsn.0, what));
+        }
+        page.mark(record.lsn);
+        redone += 1;
+    }
+    Ok(redone)
 }
 
 /// The first pages of an environment that is being made: the meta page, and an empty

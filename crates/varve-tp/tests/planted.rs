@@ -2,6 +2,7 @@
 
 mod common;
 
+use common::copying;
 use common::explore::{Effort, explore};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
@@ -52,6 +53,34 @@ fn every_mistake_is_caught() {
             None => missed.push(mistake),
         }
     }
+    let _ = std::panic::take_hook();
+    assert!(missed.is_empty(), "missed: {missed:?}");
+}
+
+/// Every planted mistake of copies is caught by the tests of copies.
+#[test]
+fn every_mistake_with_copies_is_caught() {
+    use Planted::*;
+    std::panic::set_hook(Box::new(|_| {}));
+    let mistakes: [(Planted, fn(u64)); 7] = [
+        (SlotsNotHeld, copying::standby_follows),
+        (LogNotHeld, copying::archive_leads_everywhere),
+        (ArchivedEarly, copying::crashes_of_original),
+        (BackupNamedEarly, copying::crashes_of_original),
+        (GapTaken, copying::misfits_are_named),
+        (ReceiptUnsynced, copying::crashes_of_standby),
+        (IdentityKept, copying::standby_follows),
+    ];
+    let missed: Vec<Planted> = mistakes
+        .into_iter()
+        .filter(|(mistake, test)| {
+            (1..=3).all(|seed| {
+                let run = || with(*mistake, || test(seed));
+                catch_unwind(AssertUnwindSafe(run)).is_ok()
+            })
+        })
+        .map(|(mistake, _)| mistake)
+        .collect();
     let _ = std::panic::take_hook();
     assert!(missed.is_empty(), "missed: {missed:?}");
 }

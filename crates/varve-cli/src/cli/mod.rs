@@ -42,6 +42,7 @@ mod size;
 mod stats;
 mod top;
 mod top_server;
+mod tp;
 mod tune;
 mod txn;
 mod txn_server;
@@ -82,6 +83,7 @@ enum Command {
     Txn(txn::Txn),
     Bench(Box<bench::BenchCommand>),
     Lab(lab::Lab),
+    Tp(tp::Tp),
     Vld(vld::Vld),
     Manual(generate::Manual),
     Completions(generate::Completions),
@@ -125,6 +127,7 @@ pub fn main() -> ExitCode {
         Command::Txn(command) => command.run(),
         Command::Bench(command) => command.run(),
         Command::Lab(command) => command.run(),
+        Command::Tp(command) => command.run(),
         Command::Vld(command) => command.run(),
         Command::Manual(command) => command.run(),
         Command::Completions(command) => command.run(),

@@ -20,7 +20,7 @@ mod slots;
 mod write;
 
 pub(crate) use frame::{ReadPage, WritePage};
-pub(crate) use slots::{MapBlock, entries};
+pub(crate) use slots::{MapBlock, SlotHold, entries};
 
 use crate::error::{Error, Result};
 use crate::storage::Named;
@@ -98,6 +98,17 @@ impl Pool {
     pub(crate) fn slots_used(&self) -> (usize, usize) {
         let slots = self.slots.lock();
         slots.counts()
+    }
+
+    /// Keeps the slots of the durable checkpoint as they are.
+    pub(crate) fn hold(&self) -> SlotHold {
+        self.slots.lock().hold()
+    }
+
+    /// What a slot holds.
+    pub(crate) fn read_slot(&self, slot: u32, bytes: &mut [u8]) -> Result<()> {
+        let at = u64::from(slot) * self.page_bytes as u64;
+        self.file.read_at(at, bytes)
     }
 
     pub(crate) fn sync(&self) -> Result<()> {

@@ -8,6 +8,7 @@
 use crate::page::PAGE_HEADER;
 use crate::planted::{self, Planted};
 use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
 
 /// Where a block of the map lies, and its checksum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,8 +17,12 @@ pub(crate) struct MapBlock {
     pub crc: u32,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Bits(Vec<u64>);
+
+/// While it lives, slots of a checkpoint keep what they hold.
+#[derive(Debug)]
+pub(crate) struct SlotHold(#[expect(dead_code, reason = "alive or not is what counts")] Arc<Bits>);
 
 impl Bits {
     fn has(&self, at: u32) -> bool {
@@ -51,7 +56,9 @@ pub(super) struct Slots {
     durable: Bits,
     /// What a checkpoint under way refers to.
     next: Option<Bits>,
-    /// Taken by a checkpoint only.
+    /// What somebody copies.
+    held: Vec<Weak<Bits>>,
+    /// Taken by a checkpoint, or held, only.
     pending: Vec<u32>,
     /// Blocks of the map that differ from those of the durable checkpoint.
     changed: BTreeSet<usize>,
@@ -143,9 +150,34 @@ impl Slots {
     fn displaced(&mut self, old: u32) {
         let in_next = self.next.as_ref().is_some_and(|next| next.has(old));
         let early = planted::is(Planted::SlotReusedEarly);
-        match (self.durable.has(old) || in_next) && !early {
+        match (self.durable.has(old) || in_next || self.is_held(old)) && !early {
             true => self.pending.push(old),
             false => self.taken.clear(old),
+        }
+    }
+
+    fn is_held(&self, slot: u32) -> bool {
+        let mut held = self.held.iter().filter_map(Weak::upgrade);
+        held.any(|held| held.has(slot))
+    }
+
+    /// Keeps the slots of the durable checkpoint as they are.
+    pub(super) fn hold(&mut self) -> SlotHold {
+        let hold = Arc::new(self.durable.clone());
+        if !planted::is(Planted::SlotsNotHeld) {
+            self.held.push(Arc::downgrade(&hold));
+        }
+        SlotHold(hold)
+    }
+
+    /// Slots of which only a checkpoint knew are free, where it is another now.
+    fn give_back_pending(&mut self) {
+        self.held.retain(|held| held.strong_count() > 0);
+        for slot in std::mem::take(&mut self.pending) {
+            match self.durable.has(slot) || self.is_held(slot) {
+                true => self.pending.push(slot),
+                false => self.taken.clear(slot),
+            }
         }
     }
 
@@ -192,12 +224,7 @@ impl Slots {
             }
         }
         self.blocks = captured.blocks;
-        for slot in std::mem::take(&mut self.pending) {
-            match self.durable.has(slot) {
-                true => self.pending.push(slot),
-                false => self.taken.clear(slot),
-            }
-        }
+        self.give_back_pending();
     }
 
     /// The checkpoint has failed; these slots were allocated for its blocks.
@@ -206,12 +233,7 @@ impl Slots {
         self.changed
             .extend(captured.changed.iter().map(|(block, _)| *block));
         written.iter().for_each(|slot| self.taken.clear(*slot));
-        for slot in std::mem::take(&mut self.pending) {
-            match self.durable.has(slot) {
-                true => self.pending.push(slot),
-                false => self.taken.clear(slot),
-            }
-        }
+        self.give_back_pending();
     }
 }
 

@@ -10,10 +10,12 @@
 
 pub(crate) mod format;
 
-use crate::engine::Engine;
+use crate::buffer::SlotHold;
+use crate::engine::{Engine, Snapshot};
 use crate::error::{Error, Result};
-use crate::log::Lsn;
+use crate::log::{LogHold, Lsn};
 use crate::planted::{self, Planted};
+use crate::ship::Position;
 use crate::storage::{Named, Storage};
 pub(crate) use format::Checkpoint;
 use std::io;
@@ -34,11 +36,30 @@ struct Last {
     begins: [Lsn; 2],
 }
 
+/// While it lives, what a checkpoint refers to stays as it is.
+#[derive(Debug)]
+pub(crate) struct Held {
+    _slots: SlotHold,
+    _log: LogHold,
+}
+
 /// Takes checkpoints, one at a time.
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     files: [Named; 2],
     last: Mutex<Last>,
+}
+
+/// True if there is a file of a checkpoint.
+pub(crate) fn exists(storage: &dyn Storage) -> Result<bool> {
+    for name in FILES {
+        match Named::open(storage, name, false) {
+            Ok(_) => return Ok(true),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// The newest valid checkpoint. `None` if none was ever made.
@@ -130,6 +151,40 @@ impl Checkpoints {
     /// Takes a checkpoint. Pages that were changed before the one before last are
     /// written out first; all, if `everything`.
     pub(crate) fn take(&self, engine: &Engine, everything: bool) -> Result<()> {
+        let active = || (engine.snapshots(), engine.next_number());
+        self.take_of(engine, everything, active, false).map(|_| ())
+    }
+
+    /// Takes one of everything, and keeps what it refers to.
+    pub(crate) fn take_held(&self, engine: &Engine) -> Result<(Checkpoint, Held)> {
+        let active = || (engine.snapshots(), engine.next_number());
+        let (checkpoint, held) = self.take_of(engine, true, active, true)?;
+        Ok((checkpoint, held.expect("asked for")))
+    }
+
+    /// Takes one of a copy: `position` is where it stands, `active` is what its original
+    /// has not ended there.
+    pub(crate) fn take_of_copy(
+        &self,
+        engine: &Engine,
+        position: &Position,
+        active: (Vec<Snapshot>, u64),
+    ) -> Result<Held> {
+        {
+            let mut last = self.last.lock();
+            (last.life, last.life_begins) = (position.life, Lsn(position.life_begins));
+        }
+        let (_, held) = self.take_of(engine, true, || active, true)?;
+        Ok(held.expect("asked for"))
+    }
+
+    fn take_of(
+        &self,
+        engine: &Engine,
+        everything: bool,
+        active: impl FnOnce() -> (Vec<Snapshot>, u64),
+        hold: bool,
+    ) -> Result<(Checkpoint, Option<Held>)> {
         let mut last = self.last.lock();
         engine.log.check()?;
         let until = match everything {
@@ -142,11 +197,10 @@ impl Checkpoints {
             true => begin,
             false => Lsn(engine.pool.oldest_change().min(begin.0)),
         };
-        let mut active = engine.snapshots();
+        let (mut active, next) = active();
         if planted::is(Planted::ActiveForgotten) {
             active.clear();
         }
-        let next = engine.next_number();
         let firsts = active.iter().map(|active| active.first);
         let keep = firsts.min().unwrap_or(redo).min(redo);
         let mut captured = engine.pool.capture();
@@ -191,8 +245,12 @@ impl Checkpoints {
             true => begin,
             false => keep,
         };
+        let held = hold.then(|| Held {
+            _slots: engine.pool.hold(),
+            _log: engine.log.hold(kept),
+        });
         engine.log.recycle(kept);
-        Ok(())
+        Ok((checkpoint, held))
     }
 
     fn commit(&self, engine: &Engine, checkpoint: &Checkpoint) -> Result<()> {

@@ -35,6 +35,8 @@ pub(crate) struct Engine {
     pub log: Log,
     pub pool: Pool,
     pub locks: LockTable<LockKey>,
+    /// Transactions may not write.
+    pub read_only: bool,
     active: Mutex<HashMap<u64, Arc<Active>>>,
     next: AtomicU64,
     /// The last commit record whose transaction may have released its locks.
@@ -66,6 +68,7 @@ impl Engine {
             log,
             pool,
             locks,
+            read_only: false,
             active: Mutex::default(),
             next: AtomicU64::new(1),
             released: AtomicU64::new(0),

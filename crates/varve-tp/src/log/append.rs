@@ -4,6 +4,7 @@ use super::format::{BATCH_MAGIC, BatchHeader, RECORD_HEADER, RecordHeader};
 use super::{Batch, HEADER, Log, Lsn, State};
 use crate::error::{Error, Result};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 use varve_device::sync::MutexGuard;
 use varve_device::sync::atomic::Ordering::{Relaxed, SeqCst};
 use zerocopy::IntoBytes;
@@ -37,6 +38,12 @@ impl Draft {
         let crc = crate::checksum(0, &self.0[4..]);
         self.0[..4].copy_from_slice(&crc.to_le_bytes());
     }
+}
+
+/// Seconds since 1970, of the host: for restores to a point in time.
+pub(crate) fn now_s() -> u32 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| u32::try_from(now.as_secs()).unwrap_or(0))
 }
 
 impl Log {
@@ -101,7 +108,7 @@ impl Log {
             previous_end: state.previous_end.into(),
             durable: state.durable.into(),
             life: state.life.into(),
-            reserved: 0.into(),
+            time_s: now_s().into(),
         };
         bytes[..HEADER].copy_from_slice(header.sealed().as_bytes());
         bytes.resize(self.shape.padded(bytes.len() as u64) as usize, 0);

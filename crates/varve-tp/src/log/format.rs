@@ -23,8 +23,8 @@ pub struct BatchHeader {
     pub durable: U64,
     /// How often the environment has been opened.
     pub life: U32,
-    /// Zero.
-    pub reserved: U32,
+    /// When it was closed, in seconds since 1970; 0: not known.
+    pub time_s: U32,
 }
 
 /// `VTPB`.

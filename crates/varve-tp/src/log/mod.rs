@@ -13,13 +13,17 @@
 mod append;
 mod flush;
 pub mod format;
+mod keep;
 mod read;
 mod scan;
 mod segments;
 
-pub(crate) use append::Draft;
+pub(crate) use append::{Draft, now_s};
 pub use flush::GroupCommit;
+pub(crate) use keep::LogHold;
 pub(crate) use read::Record;
+pub(crate) use scan::{Scan, ScanEnd};
+pub(crate) use segments::name as segment_file;
 
 use crate::error::{Error, Result};
 use crate::storage::Storage;
@@ -114,6 +118,7 @@ struct State {
 pub(crate) struct Log {
     pub shape: LogShape,
     segments: Segments,
+    holds: keep::Holds,
     state: Mutex<State>,
     changed: Condvar,
     durable: AtomicU64,
@@ -137,6 +142,7 @@ impl Log {
     ) -> Result<Self> {
         Ok(Log {
             segments: Segments::open(storage, shape)?,
+            holds: keep::Holds::default(),
             shape,
             state: Mutex::new(State {
                 open: Vec::new(),
@@ -188,11 +194,6 @@ impl Log {
     /// Bytes written and syncs made since the log was opened.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.bytes.load(Relaxed), self.syncs.load(Relaxed))
-    }
-
-    /// Segments that hold nothing before `keep` are free to be written over.
-    pub(crate) fn recycle(&self, keep: Lsn) {
-        self.segments.recycle(self.shape.segment_of(keep.0));
     }
 
     /// Makes sure that the next segment need not be made by one who waits for it.

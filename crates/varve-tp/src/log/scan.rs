@@ -19,11 +19,24 @@ pub(crate) struct Scan<'a> {
     life_begins: u64,
     /// The first batch need not follow another.
     first: bool,
+    /// Of a copy: whose lives go on, and whose end is wherever its receipt ended.
+    copy: bool,
+    /// The last batch's life, where that begins, and its time.
+    seen: (u32, u64, u32),
 }
 
 /// Where the log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ScanEnd(pub Lsn);
+pub(crate) struct ScanEnd {
+    /// Behind the last batch.
+    pub end: Lsn,
+    /// The life of the last batch, or of the checkpoint.
+    pub life: u32,
+    /// Where it begins.
+    pub life_begins: Lsn,
+    /// When the last batch was closed; 0: not known.
+    pub time_s: u32,
+}
 
 impl Log {
     /// Reads from the batch at `from` on, with what the checkpoint says of lives.
@@ -34,11 +47,19 @@ impl Log {
             life,
             life_begins: life_begins.0,
             first: true,
+            copy: false,
+            seen: (life, life_begins.0, 0),
         }
     }
 }
 
 impl Scan<'_> {
+    /// Of a copy's log.
+    pub(crate) fn of_copy(mut self) -> Self {
+        self.copy = true;
+        self
+    }
+
     /// Hands over each record, in order, and answers where the log ends. Those before
     /// `skip` are left out.
     pub(crate) fn run(
@@ -60,7 +81,12 @@ impl Scan<'_> {
                 }
             }
         }
-        Ok(ScanEnd(Lsn(self.at)))
+        Ok(ScanEnd {
+            end: Lsn(self.at),
+            life: self.seen.0,
+            life_begins: Lsn(self.seen.1),
+            time_s: self.seen.2,
+        })
     }
 
     /// The next batch: its LSN, and its bytes without padding.
@@ -81,12 +107,14 @@ impl Scan<'_> {
             let what = "a batch is damaged that was read before";
             return Err(Error::damaged("wal", place, what));
         }
-        self.look_beyond(place)?;
+        if !self.copy {
+            self.look_beyond(place)?;
+        }
         Ok(None)
     }
 
-    fn batch(&self, at: u64) -> Result<Option<Vec<u8>>> {
-        let shape = &self.log.shape;
+    fn batch(&mut self, at: u64) -> Result<Option<Vec<u8>>> {
+        let shape = self.log.shape;
         let mut start = [0; BATCH_HEADER as usize];
         if !shape.batch_fits(at, BATCH_HEADER) || !self.log.segments.read(at, &mut start)? {
             return Ok(None);
@@ -97,7 +125,10 @@ impl Scan<'_> {
         let length = u64::from(header.length.get());
         let follows = self.first || header.previous_end.get() == self.at;
         let life = header.life.get();
-        let lives = life == self.life || (at < self.life_begins && life < self.life);
+        let lives = match self.copy && at >= self.life_begins {
+            true => life >= self.seen.0,
+            false => life == self.life || (at < self.life_begins && life < self.life),
+        };
         if !follows || !lives || !shape.batch_fits(at, length) {
             return Ok(None);
         }
@@ -105,6 +136,12 @@ impl Scan<'_> {
         self.log.segments.read(at, &mut bytes)?;
         let crc = crate::checksum(0, &bytes[BATCH_HEADER as usize..]);
         let right = crc == header.records_crc.get() || planted::is(Planted::BatchUnchecked);
+        if right && life > self.seen.0 {
+            (self.seen.0, self.seen.1) = (life, at);
+        }
+        if right {
+            self.seen.2 = header.time_s.get();
+        }
         Ok(right.then_some(bytes))
     }
 

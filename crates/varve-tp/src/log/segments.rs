@@ -33,7 +33,8 @@ pub(super) struct Segments {
     room_until: AtomicU64,
 }
 
-fn name(number: usize) -> String {
+/// The name of a file of the log.
+pub(crate) fn name(number: usize) -> String {
     format!("wal-{number}")
 }
 
@@ -158,6 +159,12 @@ impl Segments {
         let freed = std::mem::replace(&mut state.used, kept);
         state.free.extend(freed.into_values());
         self.measure(&state);
+    }
+
+    /// The first segment that has a file.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        let state = self.state.lock();
+        state.used.first_key_value().map(|(first, _)| *first)
     }
 
     fn file(&self, segment: u64) -> Option<(Named, usize)> {

@@ -64,6 +64,9 @@ impl Storage for HostStorage {
     }
 
     fn lock(&self) -> io::Result<()> {
+        if self.lock.get().is_some() {
+            return Ok(());
+        }
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(false);
         let file = options.open(self.directory.join("lock"))?;

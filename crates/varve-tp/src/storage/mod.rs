@@ -11,11 +11,13 @@ mod device;
 mod host;
 mod memory;
 mod named;
+mod overlay;
 
 pub use device::DeviceStorage;
 pub use host::HostStorage;
 pub use memory::{Choice, CrashImages, Fault, MemoryStorage, Survival};
 pub(crate) use named::Named;
+pub use overlay::OverlayStorage;
 
 use std::fmt::Debug;
 use std::io;
@@ -42,7 +44,7 @@ pub trait Storage: Send + Sync + Debug {
     /// `NotFound`, and what the medium says.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
-    /// Keeps every other process out until the storage is dropped.
+    /// Keeps every other process out until the storage is dropped. Who has it may ask again.
     ///
     /// # Errors
     /// `WouldBlock` if another has it.

@@ -1,11 +1,13 @@
 //! Transactions and tables, as users have them.
 
 mod range;
+mod raw;
 mod records;
 mod typed;
 
 pub use range::{Range, Row};
 pub use records::{Records, RecordsDefinition};
+pub(crate) use typed::decoded;
 pub use typed::{ReadTable, Table, TableDefinition};
 
 use crate::catalog::Entry;
@@ -44,7 +46,8 @@ impl<'e> Handle<'e> {
         what(&mut self.transaction.borrow_mut())
     }
 
-    fn table(&self, name: &str, types: &str, make: bool) -> Result<TableId> {
+    /// What the catalog says of a table; made if `types` are given.
+    fn entry(&self, name: &str, types: Option<&str>) -> Result<Entry> {
         let known = self.shared.table(name).or_else(|| {
             let found = self.found.borrow();
             found
@@ -52,17 +55,20 @@ impl<'e> Handle<'e> {
                 .find(|(known, _)| known == name)
                 .map(|(_, entry)| entry.clone())
         });
-        let entry = match known {
-            Some(entry) => entry,
+        match known {
+            Some(entry) => Ok(entry),
             None => {
-                let types = make.then_some(types);
                 let entry = self.run(|t| self.shared.find_table(t, name, types))?;
                 self.found
                     .borrow_mut()
                     .push((name.to_owned(), entry.clone()));
-                entry
+                Ok(entry)
             }
-        };
+        }
+    }
+
+    fn table(&self, name: &str, types: &str, make: bool) -> Result<TableId> {
+        let entry = self.entry(name, make.then_some(types))?;
         match entry.types == types {
             true => Ok(entry.id),
             false => Err(Error::WrongType {

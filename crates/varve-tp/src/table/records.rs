@@ -38,7 +38,7 @@ impl<'n, V> RecordsDefinition<'n, V> {
 }
 
 impl<V: Value> RecordsDefinition<'_, V> {
-    pub(super) fn types(&self) -> String {
+    pub(crate) fn types(&self) -> String {
         format!("records of {}", V::type_name())
     }
 }

@@ -41,7 +41,7 @@ impl<'n, K, V> TableDefinition<'n, K, V> {
 }
 
 impl<K: Key, V: Value> TableDefinition<'_, K, V> {
-    pub(super) fn types(&self) -> String {
+    pub(crate) fn types(&self) -> String {
         format!("{} -> {}", K::type_name(), V::type_name())
     }
 }
@@ -72,7 +72,7 @@ fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
     bytes
 }
 
-pub(super) fn decoded<V: Value>(bytes: &[u8]) -> Result<V::Owned> {
+pub(crate) fn decoded<V: Value>(bytes: &[u8]) -> Result<V::Owned> {
     let wrong = || {
         let what = format!("{} bytes are no {}", bytes.len(), V::type_name());
         Error::damaged("pages", 0, what)

@@ -79,6 +79,11 @@ impl<'e> Transaction<'e> {
         }
     }
 
+    /// Who waits for its locks.
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.owner
+    }
+
     pub(crate) fn tree(&self, id: TableId) -> Tree<'e> {
         Tree {
             engine: self.engine,
@@ -133,6 +138,9 @@ impl<'e> Transaction<'e> {
 
     /// Before the first change: it is entered among those that a restart would undo.
     fn write(&mut self, id: TableId, bytes: usize) -> Result<()> {
+        if self.engine.read_only {
+            return Err(Error::ReadOnly);
+        }
         self.engine
             .log
             .admit((bytes + 4 * self.engine.pool.page_bytes) as u64)?;

@@ -1,7 +1,9 @@
 //! What the tests of the store share.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+pub mod copying;
 pub mod explore;
+pub mod prefixed;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

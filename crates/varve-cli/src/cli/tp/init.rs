@@ -1,0 +1,50 @@
+//! `varve tp init`: makes an environment.
+
+use super::place::Place;
+use crate::cli::output::{self, Outcome};
+use crate::cli::size;
+use varve_tp::Options;
+
+/// Make an empty environment. The directory is made if it is missing.
+#[derive(clap::Args)]
+pub struct Init {
+    #[command(flatten)]
+    place: Place,
+    /// Bytes of a page: a power of two from 4K to 32K. Keys have an eighth of it at most.
+    #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse_u32)]
+    page_size: u32,
+    /// Bytes of a segment of the log: a multiple of 4K, at least sixteen pages.
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = size::parse_u32)]
+    segment_size: u32,
+    /// Bytes that the medium writes whole: 512 or 4K.
+    #[arg(long, value_name = "SIZE", default_value = "512", value_parser = size::parse_u32)]
+    log_unit: u32,
+}
+
+impl Init {
+    pub fn run(self) -> Outcome {
+        let (storage, volume) = self.place.storage(true)?;
+        let names = storage.list().map_err(|error| self.place.failed(error))?;
+        if names.iter().any(|name| name.starts_with("check-")) {
+            return Err(self.place.failed("there is an environment already"));
+        }
+        drop(storage);
+        if let Some(volume) = volume {
+            volume.close()?;
+        }
+        let mut options = Options::new();
+        options
+            .page(self.page_size)
+            .segment(self.segment_size)
+            .log_unit(self.log_unit)
+            .background(false);
+        self.place.open(true, &mut options)?.close()?;
+        output::line(format_args!(
+            "{}: pages of {}, segments of {}",
+            self.place.shown(),
+            size::show(self.page_size.into()),
+            size::show(self.segment_size.into())
+        ));
+        Ok(0)
+    }
+}

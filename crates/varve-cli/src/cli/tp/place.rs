@@ -1,0 +1,108 @@
+//! Where an environment is.
+
+use crate::cli::output::Failure;
+use crate::cli::size;
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use varve::{Volume, VolumeStorage};
+use varve_tp::storage::{HostStorage, Storage};
+use varve_tp::{Environment, Options};
+
+const FAILED: u8 = 1;
+
+// A directory, of the host or of a volume. (What is documented here would take the place
+// of what the commands say.)
+#[derive(clap::Args)]
+pub struct Place {
+    /// The environment's directory.
+    directory: PathBuf,
+    /// The directory is one of this volume: an image or a block device that is not
+    /// mounted.
+    #[arg(long, value_name = "IMAGE")]
+    volume: Option<PathBuf>,
+    /// Memory for pages.
+    #[arg(long, value_name = "SIZE", default_value = "64M", value_parser = size::parse)]
+    memory: u64,
+}
+
+/// An environment that is open, and the volume that it is on.
+pub struct Opened {
+    pub environment: Environment,
+    shown: String,
+    volume: Option<Volume>,
+}
+
+impl Place {
+    /// As messages name it.
+    pub fn shown(&self) -> String {
+        match &self.volume {
+            Some(volume) => format!("{} of {}", self.directory.display(), volume.display()),
+            None => self.directory.display().to_string(),
+        }
+    }
+
+    /// Its directory, if that is one of the host.
+    pub fn of_host(&self) -> Option<&Path> {
+        self.volume.is_none().then_some(&*self.directory)
+    }
+
+    /// Bytes of memory for pages.
+    pub fn memory(&self) -> usize {
+        usize::try_from(self.memory).unwrap_or(usize::MAX)
+    }
+
+    /// A failure that names it.
+    pub fn failed(&self, what: impl Display) -> Failure {
+        Failure::new(FAILED, format_args!("{}: {what}", self.shown()))
+    }
+
+    /// Its files. The directory is made only if `make` is set.
+    pub fn storage(&self, make: bool) -> Result<(Arc<dyn Storage>, Option<Volume>), Failure> {
+        let missing = || self.failed("there is no such directory");
+        let Some(image) = &self.volume else {
+            if !make && !self.directory.is_dir() {
+                return Err(missing());
+            }
+            let storage = HostStorage::new(&self.directory).map_err(|error| self.failed(error))?;
+            return Ok((Arc::new(storage), None));
+        };
+        let volume = Volume::open(image)?;
+        if !make && !volume.exists(&self.directory)? {
+            return Err(missing());
+        }
+        let storage = VolumeStorage::new(&volume, &self.directory)?;
+        Ok((Arc::new(storage), Some(volume)))
+    }
+
+    /// Opens what is there, or makes it where `options` say so.
+    pub fn open(&self, make: bool, options: &mut Options) -> Result<Opened, Failure> {
+        let (storage, volume) = self.storage(make)?;
+        options.create(make).memory(self.memory());
+        let environment = options
+            .open_storage(storage)
+            .map_err(|error| self.failed(error))?;
+        Ok(Opened {
+            environment,
+            shown: self.shown(),
+            volume,
+        })
+    }
+
+    /// Opens it to be read; nothing is changed.
+    pub fn read(&self) -> Result<Opened, Failure> {
+        self.open(false, Options::new().background(false).read_only(true))
+    }
+}
+
+impl Opened {
+    /// With a last checkpoint.
+    pub fn close(self) -> Result<(), Failure> {
+        let closed = self.environment.close();
+        closed.map_err(|error| Failure::new(FAILED, format_args!("{}: {error}", self.shown)))?;
+        if let Some(volume) = self.volume {
+            volume.close()?;
+        }
+        Ok(())
+    }
+}

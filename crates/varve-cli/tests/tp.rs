@@ -1,0 +1,259 @@
+//! `varve tp`: record stores in directories of the host and of volumes.
+
+mod support;
+
+use std::fs;
+use support::{Scratch, has, shell, varve};
+
+/// An environment with a table of text and one of any bytes.
+fn filled(s: &Scratch) -> String {
+    let dir = s.text("env");
+    varve(["tp", "init", &dir, "--segment-size", "64K"]).expect(0, "pages of 4 KiB");
+    let text = s.text("text");
+    let mut lines = String::from(
+        "VERSION=3\nformat=print\ndatabase=varve.types\ntype=btree\nHEADER=END\n \
+         words\n str -> u64\nDATA=END\n\
+         VERSION=3\nformat=print\ndatabase=words\ntype=btree\nHEADER=END\n",
+    );
+    for number in 0..500 {
+        let value: String = u64::to_be_bytes(number)
+            .iter()
+            .map(|byte| format!("\\{byte:02x}"))
+            .collect();
+        lines += &format!(" word {number:04}\n {value}\n");
+    }
+    lines += "DATA=END\nVERSION=3\nformat=bytevalue\ndatabase=bytes\ntype=hash\nHEADER=END\n \
+              00ff0a5c20\n \n 0a\n ";
+    lines += &"c3".repeat(100_000);
+    lines += "\nDATA=END\n";
+    fs::write(&text, lines).unwrap();
+    varve(["tp", "load", &dir, "--from", &text]).expect(0, "502 records of 2 tables");
+    dir
+}
+
+#[test]
+fn what_is_dumped_is_loaded_again() {
+    let s = Scratch::new();
+    let dir = filled(&s);
+    varve(["tp", "init", &dir]).expect(1, "there is an environment already");
+    let dump = varve(["tp", "dump", &dir]).expect(0, "database=bytes").out;
+    assert!(dump.contains("\n 00ff0a5c20\n \n"), "{dump:.600}");
+    let printed = varve(["tp", "dump", &dir, "-p"])
+        .expect(0, " word 0007\n")
+        .out;
+    for (name, text) in [("hex", &dump), ("printed", &printed)] {
+        let (other, file) = (s.text(name), s.text("file"));
+        fs::write(&file, text).unwrap();
+        varve(["tp", "init", &other, "--page-size", "16K"]).expect(0, "");
+        varve(["tp", "load", &other, "--from", &file]).expect(0, "502 records");
+        assert!(varve(["tp", "dump", &other]).out == dump, "{name}");
+        varve(["tp", "verify", &other]).expect(0, "3 tables");
+    }
+    let one = varve(["tp", "dump", &dir, "--table", "words"]).expect(0, "database=words");
+    assert!(!one.out.contains("database=bytes"));
+    varve(["tp", "dump", &dir, "--table", "none"]).expect(1, "no table is called \"none\"");
+    let stats = varve(["tp", "stats", &dir, "--count", "--json"])
+        .expect(0, "")
+        .json();
+    assert_eq!(stats["tables"][1]["types"], "str -> u64");
+    assert_eq!(stats["tables"][1]["records"], 500);
+    varve(["tp", "stats", &dir]).expect(0, "table:    \"bytes\": [u8] -> [u8]");
+}
+
+#[test]
+fn what_cannot_be_loaded_is_told_by_its_line() {
+    let s = Scratch::new();
+    let dir = filled(&s);
+    let file = s.text("file");
+    let mut load = |text: &str, said: &str| {
+        fs::write(&file, text).unwrap();
+        varve(["tp", "load", &dir, "--from", &file]).expect(1, said);
+    };
+    load("words\n", "line 1: it is not VERSION=3");
+    load("VERSION=3\nformat=print\n", "ends within a header");
+    let head = "VERSION=3\nformat=bytevalue\ndatabase=t\nHEADER=END\n";
+    load(
+        &format!("{head} 00\n 00\n"),
+        "line 7: the dump ends within a table",
+    );
+    load(&format!("{head} 00\n 00\n 01\nDATA=END\n"), "has no value");
+    load(
+        &format!("{head} 0\n 00\nDATA=END\n"),
+        "line 5: these are not bytes",
+    );
+    load(&format!("{head}x\nDATA=END\n"), "line 5");
+    load("VERSION=3\nHEADER=END\nDATA=END\n", "--table");
+    let words = "VERSION=3\nformat=print\ndatabase=words\nHEADER=END\n";
+    load(
+        &format!("{words} {}\n x\nDATA=END\n", "k".repeat(600)),
+        "512 are allowed",
+    );
+    varve(["tp", "load", &s.text("none")]).expect(1, "no such directory");
+    fs::create_dir(s.path("empty")).unwrap();
+    varve(["tp", "stats", &s.text("empty")]).expect(1, "there is no environment here");
+    assert_eq!(fs::read_dir(s.path("empty")).unwrap().count(), 0);
+}
+
+#[test]
+fn berkeley_db_reads_what_is_dumped_and_the_other_way_round() {
+    let Some(version) = ["db5.3_", "db_"]
+        .into_iter()
+        .find(|db| has(&format!("{db}load")))
+    else {
+        eprintln!("SKIPPED: no db_load");
+        return;
+    };
+    let s = Scratch::new();
+    let dir = filled(&s);
+    let (file, db, back) = (s.text("file"), s.text("bank.db"), s.text("back"));
+    varve(["tp", "dump", &dir, "--to", &file]).expect(0, "");
+    shell(&format!(
+        "{version}load -f {file} {db}; {version}dump {db} > {back}"
+    ));
+    let other = s.text("other");
+    varve(["tp", "init", &other]).expect(0, "");
+    varve(["tp", "load", &other, "--from", &back]).expect(0, "records");
+    let dumped = |dir: &str, table| varve(["tp", "dump", dir, "--table", table]).out;
+    for table in ["words", "bytes"] {
+        assert!(dumped(&dir, table) == dumped(&other, table), "{table}");
+    }
+}
+
+#[test]
+fn damage_is_found_and_nothing_is_changed_by_looking() {
+    let s = Scratch::new();
+    let dir = filled(&s);
+    let pages = s.path("env/pages");
+    let before = fs::read(&pages).unwrap();
+    varve(["tp", "verify", &dir]).expect(0, "502 records");
+    let told = varve(["tp", "verify", &dir, "--json"]).expect(0, "").json();
+    assert_eq!(told["lost_pages"], 0);
+    assert!(fs::read(&pages).unwrap() == before);
+    let mut found = 0;
+    for slot in 1..before.len() / 4096 {
+        let mut damaged = before.clone();
+        damaged[slot * 4096 + 2000] ^= 0x20;
+        fs::write(&pages, &damaged).unwrap();
+        let answer = varve(["tp", "verify", &dir]);
+        match answer.code {
+            // A slot that nobody has.
+            0 => {}
+            _ => {
+                answer.expect(4, "damaged");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 20, "{found}");
+    fs::write(&pages, &before).unwrap();
+    varve(["tp", "recover", &dir]).expect(0, "0 transactions undone");
+    varve(["tp", "verify", &s.text("none")]).expect(8, "no such directory");
+}
+
+#[test]
+fn a_volume_holds_an_environment() {
+    let s = Scratch::new();
+    let image = s.volume("image", "128M");
+    let at = ["/records", "--volume", &image];
+    let run = |words: &[&str]| varve([&["tp", words[0]], &at[..], &words[1..]].concat());
+    run(&["stats"]).expect(1, "no such directory");
+    run(&["init", "--segment-size", "64K"]).expect(0, "/records of ");
+    let file = s.text("file");
+    let text = "VERSION=3\nformat=print\ndatabase=t\ntype=btree\nHEADER=END\n a\n b\nDATA=END\n";
+    fs::write(&file, text).unwrap();
+    run(&["load", "--from", &file]).expect(0, "1 records of 1 tables");
+    run(&["dump", "-p"]).expect(0, " a\n b\n");
+    run(&["verify"]).expect(0, "2 tables");
+    run(&["recover"]).expect(0, "undone");
+    let copy = s.text("copy");
+    run(&["backup", "--to", &copy]).expect(0, "up to LSN");
+    varve(["tp", "dump", &copy, "-p"]).expect(0, " a\n b\n");
+    varve(["fsck", "--data", &image]).expect(0, "clean");
+}
+
+#[test]
+fn a_bank_is_measured() {
+    let s = Scratch::new();
+    let dir = s.text("bank");
+    let run = ["tp", "bench", &dir, "--seconds", "0", "--accounts", "300"];
+    let told = varve(
+        [
+            &run[..],
+            &["--threads", "2", "--durability", "buffered", "--json"],
+        ]
+        .concat(),
+    );
+    let told = told.expect(0, "").json();
+    assert!(told["transactions"].as_u64().is_some());
+    varve(run).expect(1, "bench wants a new environment");
+    varve(["tp", "verify", &dir]).expect(0, "5 tables");
+}
+
+#[test]
+fn copies_are_made_followed_and_restored() {
+    use std::sync::Arc;
+    use varve_tp::storage::HostStorage;
+    use varve_tp::tpcb::{Store, Transfer};
+    let s = Scratch::new();
+    let (dir, archive, copy) = (s.text("env"), s.text("archive"), s.text("copy"));
+    let mut options = varve_tp::Options::new();
+    options
+        .segment(64 << 10)
+        .archive(Some(Arc::new(HostStorage::new(&archive).unwrap())));
+    let shared = options.share(&dir).unwrap();
+    shared.load(200).unwrap();
+    // While it is in use, by its holder.
+    varve(["tp", "backup", &dir, "--to", &copy]).expect(0, "up to LSN");
+    varve(["tp", "backup", &dir, "--to", &copy]).expect(1, "there is an environment already");
+    shell(&format!("cp -a {copy} {copy}2; cp -a {copy} {copy}3"));
+    let mut random = 1;
+    for _ in 0..600 {
+        shared.transfer(&Transfer::draw(&mut random, 200)).unwrap();
+    }
+    shared.held().unwrap().archive().unwrap();
+    let follow = |copy: &str| {
+        varve(["tp", "follow", copy, "--archive", &archive, "--json"])
+            .expect(0, "")
+            .json()
+    };
+    let first = follow(&copy);
+    assert!(first["records"].as_u64().unwrap() > 1_000, "{first}");
+    assert_eq!(follow(&copy)["records"], 0);
+    let middle = first["position"].as_u64().unwrap() - 70_000;
+    let until = format!("lsn:{middle}");
+    let restore = |copy: &str, until: &str| {
+        varve([
+            "tp",
+            "restore",
+            copy,
+            "--archive",
+            &archive,
+            "--until",
+            until,
+        ])
+    };
+    restore(&copy, &until).expect(1, "take an older one");
+    restore(&format!("{copy}2"), "@1000").expect(1, "take an older one");
+    restore(&format!("{copy}2"), "yesterday").expect(2, "is neither");
+    let said = restore(&format!("{copy}2"), &until)
+        .expect(0, "stands at LSN")
+        .out;
+    assert!(
+        !said.contains(&format!("LSN {}", first["position"])),
+        "{said}"
+    );
+    restore(&format!("{copy}2"), &until).expect(1, "it is no copy");
+    varve(["tp", "verify", &format!("{copy}2")]).expect(0, "5 tables");
+    // A missing segment is named.
+    let mut names: Vec<_> = fs::read_dir(&archive)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with("log-"))
+        .collect();
+    names.sort();
+    let lost = &names[names.len() - 2];
+    fs::remove_file(s.path("archive").join(lost)).unwrap();
+    varve(["tp", "follow", &format!("{copy}3"), "--archive", &archive]).expect(1, lost);
+    varve(["tp", "recover", &copy]).expect(0, "undone");
+    varve(["tp", "follow", &copy, "--archive", &archive]).expect(1, "it is no copy");
+}

@@ -1,0 +1,448 @@
+//! Transactions and tables of an environment that is shared: the calls of a local one.
+
+use super::shared::{Route, SharedEnvironment, unexpected};
+use super::wire::{Answer, Request};
+use crate::codec::{Key, Value};
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use crate::table::{RecordsDefinition, Row, TableDefinition};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+/// Bytes of writes that wait for company.
+const WAITING: usize = 64 << 10;
+
+/// A transaction. Dropped without a commit, it is aborted.
+#[derive(Debug)]
+pub struct SharedTransaction<'s> {
+    environment: &'s SharedEnvironment,
+    writes: bool,
+    /// `None` when the holder is gone.
+    route: RefCell<Option<Route<'s>>>,
+    /// Tables that it was the first of its connection to open.
+    opened: RefCell<Vec<(String, String, bool)>>,
+}
+
+/// A place in a transaction to which it can go back.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedSavepoint(u32);
+
+impl<'s> SharedTransaction<'s> {
+    pub(super) fn begin(
+        environment: &'s SharedEnvironment,
+        mut route: Route<'s>,
+        writes: bool,
+    ) -> Self {
+        // Here it cannot fail, and there it is heard of later.
+        let _ = route.later(&Request::Begin { writes });
+        SharedTransaction {
+            environment,
+            writes,
+            route: RefCell::new(Some(route)),
+            opened: RefCell::default(),
+        }
+    }
+
+    fn call(&self, request: &Request<'_>) -> Result<Answer> {
+        let mut route = self.route.borrow_mut();
+        let answer = match route.as_mut() {
+            Some(route) => route.call(request),
+            None => Err(Error::HolderDied { committing: false }),
+        };
+        if let Err(Error::HolderDied { .. }) = answer {
+            *route = None;
+        }
+        answer
+    }
+
+    fn later(&self, request: &Request<'_>) -> Result<()> {
+        {
+            let mut route = self.route.borrow_mut();
+            match route.as_mut() {
+                Some(Route::There(connection)) if connection.waiting() >= WAITING => {}
+                Some(route) => return route.later(request),
+                None => return Err(Error::HolderDied { committing: false }),
+            }
+        }
+        self.call(request).map(|_| ())
+    }
+
+    fn table(&self, name: &str, types: &str) -> Result<u32> {
+        let key = (name.to_owned(), types.to_owned(), self.writes);
+        if let Some(Route::There(connection)) = &*self.route.borrow()
+            && let Some(number) = connection.tables.get(&key)
+        {
+            return Ok(*number);
+        }
+        let make = self.writes;
+        let number = match self.call(&Request::Open { name, types, make })? {
+            Answer::Number(number) => number as u32,
+            _ => return Err(unexpected()),
+        };
+        if let Some(Route::There(connection)) = &mut *self.route.borrow_mut() {
+            connection.tables.insert(key.clone(), number);
+            self.opened.borrow_mut().push(key);
+        }
+        Ok(number)
+    }
+
+    /// Opens a table, and makes it if it is not there and the transaction may write.
+    ///
+    /// # Errors
+    /// As those of a local environment; [`Error::HolderDied`].
+    pub fn open_table<K: Key, V: Value>(
+        &self,
+        definition: TableDefinition<K, V>,
+    ) -> Result<SharedTable<'_, 's, K, V>> {
+        Ok(SharedTable {
+            transaction: self,
+            table: self.table(definition.name(), &definition.types())?,
+            types: PhantomData,
+        })
+    }
+
+    /// Opens a file of records by number.
+    ///
+    /// # Errors
+    /// As [`open_table`](Self::open_table).
+    pub fn open_records<V: Value>(
+        &self,
+        definition: RecordsDefinition<V>,
+    ) -> Result<SharedRecords<'_, 's, V>> {
+        Ok(SharedRecords(SharedTable {
+            transaction: self,
+            table: self.table(definition.name(), &definition.types())?,
+            types: PhantomData,
+        }))
+    }
+
+    /// Here, for [`rollback_to`](Self::rollback_to).
+    ///
+    /// # Errors
+    /// [`Error::HolderDied`], [`Error::ReadOnly`], and those of writes that went with it.
+    pub fn savepoint(&self) -> Result<SharedSavepoint> {
+        match self.call(&Request::Savepoint)? {
+            Answer::Number(number) => Ok(SharedSavepoint(number as u32)),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Undoes everything since a savepoint. What was locked stays locked.
+    ///
+    /// # Errors
+    /// As [`savepoint`](Self::savepoint), and what the storage says.
+    pub fn rollback_to(&self, savepoint: SharedSavepoint) -> Result<()> {
+        self.forget_tables();
+        let savepoint = savepoint.0;
+        self.call(&Request::RollbackTo { savepoint }).map(|_| ())
+    }
+
+    /// Commits, and waits for what the holder's options say.
+    ///
+    /// # Errors
+    /// As of a local one, and those of writes that went with it: then it is aborted.
+    /// [`Error::HolderDied`] with `committing`: nobody knows whether it is committed.
+    pub fn commit(self) -> Result<()> {
+        self.end(None)
+    }
+
+    /// Commits, and waits for this.
+    ///
+    /// # Errors
+    /// As [`commit`](Self::commit).
+    pub fn commit_with(self, durability: Durability) -> Result<()> {
+        self.end(Some(durability == Durability::Durable))
+    }
+
+    fn end(self, durable: Option<bool>) -> Result<()> {
+        self.call(&Request::Commit { durable })?;
+        if let Some(route) = self.route.take() {
+            self.environment.give_back(route);
+        }
+        Ok(())
+    }
+
+    /// Undoes everything.
+    ///
+    /// # Errors
+    /// What the storage says, and [`Error::HolderDied`]: it is undone then, too.
+    pub fn abort(self) -> Result<()> {
+        self.undo()
+    }
+
+    /// Tables that it made may be gone.
+    fn forget_tables(&self) {
+        if let Some(Route::There(connection)) = &mut *self.route.borrow_mut() {
+            for key in self.opened.borrow_mut().drain(..) {
+                connection.tables.remove(&key);
+            }
+        }
+    }
+
+    fn undo(&self) -> Result<()> {
+        self.forget_tables();
+        let undone = self.call(&Request::Abort);
+        match self.route.take() {
+            Some(route) if undone.is_ok() => self.environment.give_back(route),
+            // Closing the connection is an abort, too.
+            _ => {}
+        }
+        undone.map(|_| ())
+    }
+}
+
+impl Drop for SharedTransaction<'_> {
+    fn drop(&mut self) {
+        if self.route.borrow().is_some()
+            && let Err(error) = self.undo()
+        {
+            tracing::debug!("a dropped transaction: {error}");
+        }
+    }
+}
+
+/// A table in a transaction. Writes fail with [`Error::ReadOnly`] in one that only reads.
+#[derive(Debug)]
+pub struct SharedTable<'t, 's, K, V> {
+    transaction: &'t SharedTransaction<'s>,
+    table: u32,
+    types: PhantomData<fn(K, V)>,
+}
+
+fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(32);
+    V::encode(value, &mut bytes);
+    bytes
+}
+
+impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
+    fn get_in(&self, key: K::Ref<'_>, update: bool) -> Result<Option<V::Owned>> {
+        let key = bytes::<K>(key);
+        let answer = self.transaction.call(&Request::Get {
+            table: self.table,
+            key: &key,
+            update,
+        })?;
+        match answer {
+            Answer::Value(found) => found
+                .map(|bytes| crate::table::decoded::<V>(&bytes))
+                .transpose(),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The value of a key.
+    ///
+    /// # Errors
+    /// [`Error::Deadlock`], [`Error::LockTimeout`], [`Error::HolderDied`], and what the
+    /// storage says.
+    pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        self.get_in(key, false)
+    }
+
+    /// The value of a key that is going to be changed.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
+        self.get_in(key, true)
+    }
+
+    /// Gives a key a value. True if it had one.
+    ///
+    /// # Errors
+    /// As of a local table; [`Error::HolderDied`].
+    pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
+        let (key, value) = (bytes::<K>(key), bytes::<V>(value));
+        let answer = self.transaction.call(&Request::Put {
+            table: self.table,
+            key: &key,
+            value: &value,
+        })?;
+        match answer {
+            Answer::Flag(had) => Ok(had),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Gives a key a value, without a way of its own: the request goes with the next
+    /// that needs an answer, and what befalls it is that one's error.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_later(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<()> {
+        let (key, value) = (bytes::<K>(key), bytes::<V>(value));
+        self.transaction.later(&Request::Put {
+            table: self.table,
+            key: &key,
+            value: &value,
+        })
+    }
+
+    /// Takes a key away. True if it was there.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn remove(&self, key: K::Ref<'_>) -> Result<bool> {
+        let key = bytes::<K>(key);
+        let answer = self.transaction.call(&Request::Delete {
+            table: self.table,
+            key: &key,
+        })?;
+        match answer {
+            Answer::Flag(had) => Ok(had),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// All records whose keys lie in a range, from either end. They come some
+    /// thousands at a time.
+    pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> SharedRange<'t, 's, K, V>
+    where
+        K::Ref<'k>: Clone,
+    {
+        let encode = |key: &K::Ref<'k>| bytes::<K>(key.clone());
+        SharedRange {
+            transaction: self.transaction,
+            table: self.table,
+            rest: Some((
+                range.start_bound().map(encode),
+                range.end_bound().map(encode),
+            )),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            types: PhantomData,
+        }
+    }
+
+    /// All records, by their keys.
+    pub fn iter(&self) -> SharedRange<'t, 's, K, V> {
+        SharedRange {
+            transaction: self.transaction,
+            table: self.table,
+            rest: Some((Bound::Unbounded, Bound::Unbounded)),
+            front: VecDeque::new(),
+            back: VecDeque::new(),
+            types: PhantomData,
+        }
+    }
+}
+
+/// A file of records by number in a transaction.
+#[derive(Debug)]
+pub struct SharedRecords<'t, 's, V>(SharedTable<'t, 's, u64, V>);
+
+impl<'t, 's, V> std::ops::Deref for SharedRecords<'t, 's, V> {
+    type Target = SharedTable<'t, 's, u64, V>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<V: Value> SharedRecords<'_, '_, V> {
+    /// Appends a record, and answers its number.
+    ///
+    /// # Errors
+    /// As [`SharedTable::insert`].
+    pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
+        let value = bytes::<V>(value);
+        let answer = self.transaction.call(&Request::Append {
+            table: self.table,
+            value: &value,
+        })?;
+        match answer {
+            Answer::Number(number) => Ok(number),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Appends a record, as [`SharedTable::insert_later`] inserts one.
+    ///
+    /// # Errors
+    /// As [`SharedTable::insert`].
+    pub fn append_later(&self, value: V::Ref<'_>) -> Result<()> {
+        let value = bytes::<V>(value);
+        self.transaction.later(&Request::Append {
+            table: self.table,
+            value: &value,
+        })
+    }
+}
+
+type Pair = (Vec<u8>, Vec<u8>);
+type Bounds = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
+/// Records of a range of keys. Goes on from both ends until they meet.
+#[derive(Debug)]
+pub struct SharedRange<'t, 's, K, V> {
+    transaction: &'t SharedTransaction<'s>,
+    table: u32,
+    /// What has not been read.
+    rest: Option<Bounds>,
+    front: VecDeque<Pair>,
+    back: VecDeque<Pair>,
+    types: PhantomData<fn(K, V)>,
+}
+
+impl<K: Key, V: Value> SharedRange<'_, '_, K, V> {
+    fn read(&mut self, backward: bool) -> Result<()> {
+        let Some((from, to)) = self.rest.take() else {
+            return Ok(());
+        };
+        let answer = self.transaction.call(&Request::Range {
+            table: self.table,
+            from: from.as_ref().map(Vec::as_slice),
+            to: to.as_ref().map(Vec::as_slice),
+            backward,
+        })?;
+        let Answer::Rows(rows, more) = answer else {
+            return Err(unexpected());
+        };
+        let last = rows.last().map(|(key, _)| Bound::Excluded(key.clone()));
+        self.rest = match (last, more) {
+            (Some(last), true) if backward => Some((from, last)),
+            (Some(last), true) => Some((last, to)),
+            _ => None,
+        };
+        match backward {
+            true => self.back = rows.into(),
+            false => self.front = rows.into(),
+        }
+        Ok(())
+    }
+
+    fn row(&self, (key, value): Pair) -> Result<Row<K, V>> {
+        let key = crate::table::decoded::<K>(&key)?;
+        Ok((key, crate::table::decoded::<V>(&value)?))
+    }
+}
+
+impl<K: Key, V: Value> Iterator for SharedRange<'_, '_, K, V> {
+    type Item = Result<Row<K, V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while self.front.is_empty() && self.rest.is_some() {
+            if let Err(error) = self.read(false) {
+                return Some(Err(error));
+            }
+        }
+        // What came from the back comes last one first.
+        let record = self.front.pop_front().or_else(|| self.back.pop_back());
+        record.map(|record| self.row(record))
+    }
+}
+
+impl<K: Key, V: Value> DoubleEndedIterator for SharedRange<'_, '_, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        while self.back.is_empty() && self.rest.is_some() {
+            if let Err(error) = self.read(true) {
+                return Some(Err(error));
+            }
+        }
+        let record = self.back.pop_front().or_else(|| self.front.pop_back());
+        record.map(|record| self.row(record))
+    }
+}

@@ -1,0 +1,148 @@
+//! Which environment this is, and whether it is a copy.
+
+use crate::error::{Error, Result};
+use crate::storage::{Named, Storage};
+use rustix::rand::{GetRandomFlags, getrandom};
+use std::io;
+use zerocopy::byteorder::little_endian::{U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+const FILE: &str = "identity";
+const MAGIC: U64 = U64::from_bytes(*b"VARVEID1");
+const COPY: u32 = 1;
+
+/// The file `identity`.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Stored {
+    magic: U64,
+    /// CRC-32C of the bytes behind it.
+    crc: U32,
+    /// [`COPY`] or 0.
+    flags: U32,
+    id: [u8; 16],
+    /// Of a copy: its log reaches at least to here.
+    whole: U64,
+    /// Of a copy: when it was made, in seconds since 1970; 0: not known.
+    time_s: U64,
+}
+
+const _: () = assert!(size_of::<Stored>() == 48);
+
+/// Who an environment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub id: Id,
+    /// Of a copy.
+    pub copy: Option<Made>,
+}
+
+/// How a copy was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Made {
+    /// Its log reached to here.
+    pub whole: u64,
+    /// In seconds since 1970; 0: not known.
+    pub time_s: u64,
+}
+
+/// Drawn when it is first asked for, and again when a copy becomes an original.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Id(pub [u8; 16]);
+
+impl std::fmt::Display for Id {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0[..4]
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Id {
+    pub(crate) fn draw() -> Result<Self> {
+        let mut id = [0; 16];
+        let drawn = getrandom(&mut id, GetRandomFlags::empty());
+        match drawn {
+            Ok(16) => Ok(Id(id)),
+            other => Err(Error::Io {
+                file: FILE.into(),
+                operation: "draw",
+                offset: 0,
+                source: match other {
+                    Err(error) => error.into(),
+                    Ok(_) => io::ErrorKind::UnexpectedEof.into(),
+                },
+            }),
+        }
+    }
+}
+
+/// What is written down. `None` where nobody has asked yet: then it is no copy.
+pub(crate) fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
+    let file = match Named::open(storage, FILE, false) {
+        Ok(file) => file,
+        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
+    let bytes = file.read_all(size_of::<Stored>() as u64)?;
+    let wrong = || Error::damaged(FILE, 0, "it is not what was written");
+    let stored = Stored::read_from_bytes(&bytes).map_err(|_| wrong())?;
+    let right = stored.magic == MAGIC && stored.crc.get() == crate::checksum(0, &bytes[12..]);
+    if !right || stored.flags.get() & !COPY != 0 {
+        return Err(wrong());
+    }
+    let copy = stored.flags.get() & COPY != 0;
+    Ok(Some(Identity {
+        id: Id(stored.id),
+        copy: copy.then_some(Made {
+            whole: stored.whole.get(),
+            time_s: stored.time_s.get(),
+        }),
+    }))
+}
+
+/// Writes it down: there is the old one or the new one whatever happens.
+pub(crate) fn write(storage: &dyn Storage, identity: Identity) -> Result<()> {
+    let mut stored = Stored {
+        magic: MAGIC,
+        crc: 0.into(),
+        flags: identity.copy.map_or(0, |_| COPY).into(),
+        id: identity.id.0,
+        whole: identity.copy.map_or(0, |made| made.whole).into(),
+        time_s: identity.copy.map_or(0, |made| made.time_s).into(),
+    };
+    stored.crc = crate::checksum(0, &stored.as_bytes()[12..]).into();
+    place(storage, FILE, &[stored.as_bytes()])
+}
+
+/// The identity of an original, drawn if it has none.
+pub(crate) fn of_original(storage: &dyn Storage) -> Result<Id> {
+    if let Some(found) = read(storage)? {
+        return Ok(found.id);
+    }
+    let id = Id::draw()?;
+    write(storage, Identity { id, copy: None })?;
+    Ok(id)
+}
+
+/// Makes a file of these parts, or puts them in the place of one: all or nothing.
+pub(super) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
+    let making = format!("{name}.new");
+    let file = Named::open(storage, &making, true)?;
+    file.truncate(0)?;
+    let mut at = 0;
+    for part in parts {
+        file.write_at(at, part)?;
+        at += part.len() as u64;
+    }
+    file.sync()?;
+    let renamed = storage.rename(&making, name);
+    renamed.map_err(|source| Error::Io {
+        file: making,
+        operation: "rename",
+        offset: 0,
+        source,
+    })
+}

@@ -1,0 +1,26 @@
+//! Copies: the log kept and shipped, backups of an environment at work, restores to a
+//! point of its past, standbys.
+//!
+//! Invariants:
+//! - A piece of the log leaves only when it is durable, so nothing of it is ever taken
+//!   back by a restart of the original.
+//! - A copy is told from an original by its identity. Nothing but pieces of its
+//!   original's log changes it. Once it is opened for writing it is an original, with
+//!   another identity, and nothing of the first fits it any more.
+//! - What a copy has received is synced before it is applied, and a checkpoint of a copy is
+//!   one of an original: a restart from it does what a restart always does.
+//!
+//! `docs/tp.md`, "Copies", has the formats.
+
+mod archive;
+mod backup;
+pub(crate) mod identity;
+mod piece;
+mod standby;
+
+pub(crate) use archive::Archiver;
+pub use backup::BackupReport;
+pub(crate) use piece::Position;
+pub use standby::{Applied, Standby, Until};
+
+pub(crate) use piece::look as look_at_piece;

@@ -1,0 +1,436 @@
+//! Several real processes on one environment, and what becomes of it when they are killed.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use varve_tp::tpcb::{Store, Transfer};
+use varve_tp::{Error, Options, SharedEnvironment, TableDefinition, is_shared};
+
+const TABLE: TableDefinition<&str, u64> = TableDefinition::new("table");
+const ACCOUNTS: u32 = 500;
+
+fn options() -> Options {
+    let mut options = Options::new();
+    options.memory(1 << 20).segment(256 << 10);
+    options
+}
+
+/// A process that does as it is told, a line at a time, and answers with a line.
+struct Other {
+    process: Child,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+impl Other {
+    fn start(role: &str, directory: &Path) -> Self {
+        let mut process = Command::new(std::env::current_exe().unwrap())
+            .args([
+                "another_process",
+                "--exact",
+                "--nocapture",
+                "--test-threads=1",
+            ])
+            .env("VARVE_TP_ROLE", role)
+            .env("VARVE_TP_DIRECTORY", directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::inherit())
+            .spawn()
+            .unwrap();
+        let to = process.stdin.take().unwrap();
+        let from = BufReader::new(process.stdout.take().unwrap());
+        let mut other = Other { process, to, from };
+        assert_eq!(other.hear(), "ready");
+        other
+    }
+
+    fn tell(&mut self, what: &str) {
+        writeln!(self.to, "{what}").unwrap();
+    }
+
+    /// The next line that is for us, and not the test harness's.
+    fn hear(&mut self) -> String {
+        loop {
+            let mut line = String::new();
+            assert!(self.from.read_line(&mut line).unwrap() > 0, "it has died");
+            if let Some((_, said)) = line.split_once("says ") {
+                return said.trim_end().to_owned();
+            }
+        }
+    }
+
+    fn ask(&mut self, what: &str) -> String {
+        self.tell(what);
+        self.hear()
+    }
+
+    fn kill(mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+fn say(what: &str) {
+    println!("says {what}");
+}
+
+/// Not a test: what the processes that the tests start do.
+#[test]
+fn another_process() {
+    let Ok(role) = std::env::var("VARVE_TP_ROLE") else {
+        return;
+    };
+    let directory = std::env::var_os("VARVE_TP_DIRECTORY").unwrap();
+    let environment = options().share(&directory).unwrap();
+    say("ready");
+    match role.as_str() {
+        "told" => do_as_told(&environment),
+        "bank" => work(&environment, Path::new(&directory)),
+        role => panic!("no role is called {role}"),
+    }
+    // The harness would write to whoever is gone.
+    drop(environment);
+    std::process::exit(0);
+}
+
+/// `get KEY` and `put KEY NUMBER` in a transaction, `commit`, `begin`.
+fn do_as_told(environment: &SharedEnvironment) {
+    let mut transaction = environment.begin_write().unwrap();
+    for line in std::io::stdin().lines() {
+        let line = line.unwrap();
+        let words: Vec<&str> = line.split(' ').collect();
+        let done = match words[..] {
+            ["begin"] => environment.begin_write().map(|begun| {
+                transaction = begun;
+                "done".to_owned()
+            }),
+            ["commit"] => {
+                let next = environment.begin_write().unwrap();
+                let old = std::mem::replace(&mut transaction, next);
+                old.commit().map(|()| "done".to_owned())
+            }
+            ["get", key] => transaction
+                .open_table(TABLE)
+                .and_then(|table| table.get_for_update(key))
+                .map(|found| format!("{found:?}")),
+            ["put", key, number] => transaction
+                .open_table(TABLE)
+                .and_then(|table| table.insert(key, number.parse().unwrap()))
+                .map(|_| "done".to_owned()),
+            _ => panic!("told {line}"),
+        };
+        match done {
+            Ok(done) => say(&done),
+            Err(error) => say(&format!("error {error}")),
+        }
+    }
+}
+
+/// Transfers for ever; a byte goes to a file for each one that was acknowledged.
+fn work(environment: &SharedEnvironment, directory: &Path) {
+    let acknowledged = directory.join("acknowledged");
+    let mut acknowledged = OpenOptions::new().append(true).open(acknowledged).unwrap();
+    let mut random = u64::from(std::process::id());
+    // Whoever started this is to be survived by nobody.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(0);
+    });
+    loop {
+        let transfer = Transfer::draw(&mut random, ACCOUNTS);
+        match environment.transfer(&transfer) {
+            Ok(()) => acknowledged.write_all(&[0]).unwrap(),
+            Err(Error::HolderDied { .. }) => {}
+            Err(error) if error.is_conflict() => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn get(environment: &SharedEnvironment, key: &str) -> Option<u64> {
+    let transaction = environment.begin_read().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.get(key).unwrap()
+}
+
+fn put(environment: &SharedEnvironment, key: &str, number: u64) {
+    let transaction = environment.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert(key, number).unwrap();
+    transaction.commit().unwrap();
+}
+
+#[test]
+fn a_client_killed_with_locks_is_rolled_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    assert!(here.held().is_some());
+    put(&here, "a", 1);
+    put(&here, "b", 1);
+    let mut other = Other::start("told", directory.path());
+    assert_eq!(other.ask("put a 2"), "done");
+    assert_eq!(other.ask("put c 2"), "done");
+    other.kill();
+    // This waits until the other's locks are gone, and no longer.
+    assert_eq!(get(&here, "a"), Some(1));
+    assert_eq!(get(&here, "c"), None);
+    assert_eq!(here.held().unwrap().statistics().active, 0);
+}
+
+#[test]
+fn a_client_killed_while_it_waits_lets_go_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    put(&here, "a", 1);
+    put(&here, "b", 1);
+    let transaction = here.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert("a", 2).unwrap();
+    let mut other = Other::start("told", directory.path());
+    assert_eq!(other.ask("put b 3"), "done");
+    // It waits for the lock that is held here.
+    other.tell("get a");
+    let waiting = || here.held().unwrap().statistics().waiting;
+    while waiting() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    other.kill();
+    // Its lock is free although what it waited for is not.
+    assert_eq!(get(&here, "b"), Some(1));
+    transaction.commit().unwrap();
+    assert_eq!(get(&here, "a"), Some(2));
+}
+
+#[test]
+fn another_takes_over_when_the_holder_is_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut holder = Other::start("told", directory.path());
+    let here = options().share(directory.path()).unwrap();
+    assert!(here.held().is_none() && is_shared(directory.path()));
+    put(&here, "a", 1);
+    assert_eq!(holder.ask("put b 1"), "done");
+    let transaction = here.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert("a", 2).unwrap();
+    let (reading, waiting) = (here.begin_read().unwrap(), here.begin_write().unwrap());
+    holder.kill();
+    let error = table.insert("a", 3).unwrap_err();
+    assert!(
+        matches!(error, Error::HolderDied { committing: false }),
+        "{error}"
+    );
+    let error = table.get("a").unwrap_err();
+    assert!(matches!(error, Error::HolderDied { .. }), "{error}");
+    let error = transaction.commit().unwrap_err();
+    assert!(matches!(error, Error::HolderDied { .. }), "{error}");
+    let error = waiting.commit().unwrap_err();
+    assert!(
+        matches!(error, Error::HolderDied { committing: true }),
+        "{error}"
+    );
+    assert!(reading.open_table(TABLE).is_err());
+    drop(reading);
+    // The next one opens it again, here.
+    assert_eq!(get(&here, "a"), Some(1));
+    assert_eq!(get(&here, "b"), None);
+    assert!(here.held().is_some());
+    let mut other = Other::start("told", directory.path());
+    assert_eq!(other.ask("get a"), "Some(1)");
+    // A holder that leaves in order does the same to them.
+    drop(here);
+    assert!(other.ask("put a 9").contains("gone"));
+    assert_eq!(other.ask("begin"), "done");
+    assert_eq!(other.ask("get a"), "Some(1)");
+}
+
+#[test]
+fn a_deadlock_of_two_processes_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    put(&here, "a", 1);
+    let mut others = ["a", "b"].map(|_| Other::start("told", directory.path()));
+    assert_eq!(others[0].ask("put a 2"), "done");
+    assert_eq!(others[1].ask("put b 2"), "done");
+    others[0].tell("put b 3");
+    others[1].tell("put a 3");
+    // One gives way; the other gets its lock when that is rolled back.
+    let waits = || here.held().unwrap().statistics().deadlocks;
+    while waits() == 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let [one, two] = &mut others;
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        for (number, other) in [one, two].into_iter().enumerate() {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let heard = other.hear();
+                let lost = heard.contains("deadlock");
+                if lost {
+                    assert_eq!(other.ask("begin"), "done");
+                }
+                sender.send((number, lost, heard)).unwrap();
+            });
+        }
+    });
+    let mut heard: Vec<_> = receiver.try_iter().collect();
+    heard.sort();
+    let lost = heard.iter().filter(|(_, lost, _)| *lost).count();
+    assert_eq!(lost, 1, "{heard:?}");
+    let winner = usize::from(heard[0].1);
+    assert_eq!(others[winner].ask("commit"), "done");
+    let key = ["b", "a"][winner];
+    assert_eq!(get(&here, key), Some(3));
+}
+
+/// What is called acknowledged is there, and nothing is there in part, whoever is killed.
+#[test]
+fn a_bank_of_processes_survives_their_deaths() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    File::create(path.join("acknowledged")).unwrap();
+    options().share(path).unwrap().load(ACCOUNTS).unwrap();
+    let acknowledged = || path.join("acknowledged").metadata().unwrap().len();
+    let mut others: Vec<Other> = (0..4).map(|_| Other::start("bank", path)).collect();
+    const KILLS: u64 = 6;
+    for kill in 0..KILLS {
+        let until = acknowledged() + 150;
+        while acknowledged() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // The oldest holds, or did.
+        let at = if kill % 2 == 0 { 0 } else { 2 };
+        others.remove(at).kill();
+        others.push(Other::start("bank", path));
+    }
+    others.into_iter().for_each(Other::kill);
+    let environment = options().open(path).unwrap();
+    assert_eq!(environment.verify().unwrap().lost_pages, 0);
+    let sums = environment.sums().unwrap();
+    assert!(sums.iter().all(|sum| *sum == sums[0]), "{sums:?}");
+    let transaction = environment.begin_read();
+    let history = transaction.open_raw("history").unwrap();
+    let there = history.iter().unwrap().count() as u64;
+    // Each of four processes may have had one under way at each death.
+    let least = acknowledged();
+    assert!(
+        (least..=least + 4 * (KILLS + 4)).contains(&there),
+        "{there}, {least}"
+    );
+}
+
+/// What comes over the socket is not trusted.
+#[test]
+fn a_holder_survives_what_is_no_request() {
+    use std::os::unix::net::UnixStream;
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    let send = |bytes: &[u8]| {
+        let mut stream = UnixStream::connect(directory.path().join("socket")).unwrap();
+        stream.write_all(bytes).unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let mut answer = Vec::new();
+        let _ = stream.read_to_end(&mut answer);
+        answer
+    };
+    assert!(send(b"GET / HTTP/1.1").is_empty());
+    let hello = b"varvetp1".to_vec();
+    for frame in [
+        &[0xff, 0xff, 0xff, 0xff][..],
+        &[0, 0, 0, 0],
+        &[9, 0, 0, 0, 1],
+        &[1, 0, 0, 0, 77],
+        // A commit, a read, a savepoint of no transaction; a table of no number.
+        &[2, 0, 0, 0, 10, 2],
+        &[10, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[1, 0, 0, 0, 8],
+        &[7, 0, 0, 0, 1, 1, 9, 7, 0, 0, 0],
+        &[12, 0, 0, 0, 1, 1, 3, 0, 7, 0, 0, 0, 0, 0, 0, 0],
+    ] {
+        let answer = send(&[&hello[..], frame].concat());
+        assert!(answer.starts_with(b"varvetp1"), "{frame:?}");
+    }
+    put(&here, "a", 1);
+    assert_eq!(get(&here, "a"), Some(1));
+}
+
+/// Long values, ranges from either end, records, savepoints: the same through the
+/// socket and not.
+#[test]
+fn calls_are_the_same_here_and_there() {
+    use varve_tp::RecordsDefinition;
+    const WORDS: TableDefinition<u32, &[u8]> = TableDefinition::new("words");
+    const LINES: RecordsDefinition<&str> = RecordsDefinition::new("lines");
+    let directory = tempfile::tempdir().unwrap();
+    // A long path: sockets want short ones.
+    let path = directory.path().join("d".repeat(120));
+    let here = options().share(&path).unwrap();
+    let there = options().share(&path).unwrap();
+    assert!(here.held().is_some() && there.held().is_none());
+    for (round, environment) in [&here, &there].into_iter().enumerate() {
+        let transaction = environment.begin_write().unwrap();
+        let table = transaction.open_table(WORDS).unwrap();
+        for number in 0..3_000u32 {
+            table.insert_later(number, &number.to_be_bytes()).unwrap();
+        }
+        let long = vec![7; 300_000];
+        assert_eq!(table.insert(5_000, &long).unwrap(), round == 1);
+        let savepoint = transaction.savepoint().unwrap();
+        assert!(table.remove(3).unwrap());
+        assert!(!table.remove(30_000).unwrap());
+        transaction.rollback_to(savepoint).unwrap();
+        let table = transaction.open_table(WORDS).unwrap();
+        assert_eq!(table.get(5_000).unwrap(), Some(long));
+        let lines = transaction.open_records(LINES).unwrap();
+        assert_eq!(lines.append("one").unwrap(), 2 * round as u64);
+        lines.append_later("two").unwrap();
+        transaction.commit().unwrap();
+        let transaction = environment.begin_read().unwrap();
+        let table = transaction.open_table(WORDS).unwrap();
+        let keys: Vec<u32> = table.range(10..2_500).map(|row| row.unwrap().0).collect();
+        assert!(keys.iter().copied().eq(10..2_500));
+        let back: Vec<u32> = table
+            .range(10..2_500)
+            .rev()
+            .map(|row| row.unwrap().0)
+            .collect();
+        assert!(back.iter().copied().eq((10..2_500).rev()));
+        let mut both = table.iter();
+        let mut seen = Vec::new();
+        while let (Some(front), Some(back)) = (both.next(), both.next_back()) {
+            seen.extend([front.unwrap().0, back.unwrap().0]);
+        }
+        seen.sort_unstable();
+        seen.dedup();
+        assert!(seen.len() >= 3_000, "{}", seen.len());
+        assert!(matches!(table.insert(1, b""), Err(Error::ReadOnly)));
+        let wrong: TableDefinition<u64, u64> = TableDefinition::new("words");
+        let refused = transaction.open_table(wrong).unwrap_err();
+        assert!(matches!(refused, Error::WrongType { .. }), "{refused}");
+        let none: TableDefinition<u64, u64> = TableDefinition::new("none");
+        assert!(matches!(
+            transaction.open_table(none),
+            Err(Error::NoTable(_))
+        ));
+    }
+    // One that is aborted makes no table for those after it.
+    let made: TableDefinition<u8, u8> = TableDefinition::new("made");
+    let transaction = there.begin_write().unwrap();
+    transaction.open_table(made).unwrap();
+    transaction.abort().unwrap();
+    let transaction = there.begin_read().unwrap();
+    assert!(matches!(
+        transaction.open_table(made),
+        Err(Error::NoTable(_))
+    ));
+    let copy = directory.path().join("copy");
+    drop(transaction);
+    there.backup(&copy).unwrap();
+    let copy = options().open(&copy).unwrap();
+    assert_eq!(copy.verify().unwrap().tables, 3);
+    let not_shared = options().share(directory.path().join("copy")).unwrap_err();
+    assert!(matches!(not_shared, Error::InUse), "{not_shared}");
+}
