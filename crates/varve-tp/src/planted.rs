@@ -37,6 +37,18 @@ pub enum Planted {
     ActiveForgotten,
     /// A checkpoint is not synced before what it does not need is given back.
     CheckpointUnsynced,
+    /// A snapshot sees commits behind it.
+    LaterCommitSeen,
+    /// Versions are dropped while a snapshot needs them.
+    VersionDroppedEarly,
+    /// Pages of a large value are freed while a snapshot needs them.
+    ChainFreedEarly,
+    /// A record's value is not noted before it is changed.
+    VersionNotNoted,
+    /// A changed record gets no entry in its index.
+    IndexEntryLost,
+    /// Who writes at the level of a snapshot does not look for later commits.
+    LaterCommitOverwritten,
 }
 
 #[cfg(feature = "planted")]
