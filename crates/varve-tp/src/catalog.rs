@@ -56,7 +56,7 @@ pub(crate) fn entries(engine: &Engine) -> Result<Vec<(String, Entry)>> {
     let mut found = Vec::new();
     let mut from = Vec::new();
     loop {
-        let leaf = tree.leaf_from(Bound::Included(&from), Bound::Unbounded)?;
+        let leaf = tree.leaf_from(Bound::Included(&from), Bound::Unbounded, None)?;
         for (name, _, value) in leaf.records {
             let name = String::from_utf8(name);
             let name = name.map_err(|_| Error::damaged("pages", 0, "a table's name"))?;

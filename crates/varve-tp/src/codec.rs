@@ -1,5 +1,7 @@
 //! Types as bytes: keys sort as their bytes do.
 
+use std::borrow::Cow;
+
 /// A type that a table can hold.
 pub trait Value {
     /// How a caller hands one over.
@@ -9,7 +11,7 @@ pub trait Value {
 
     /// The name that the catalog keeps: a table is opened with the types that it was made
     /// with.
-    fn type_name() -> String;
+    fn type_name() -> Cow<'static, str>;
 
     /// Appends the bytes.
     fn encode(value: Self::Ref<'_>, to: &mut Vec<u8>);
@@ -33,7 +35,7 @@ macro_rules! unsigned {
             type Ref<'a> = $type;
             type Owned = $type;
 
-            fn type_name() -> String {
+            fn type_name() -> Cow<'static, str> {
                 stringify!($type).into()
             }
 
@@ -60,7 +62,7 @@ macro_rules! signed {
             type Ref<'a> = $type;
             type Owned = $type;
 
-            fn type_name() -> String {
+            fn type_name() -> Cow<'static, str> {
                 stringify!($type).into()
             }
 
@@ -91,7 +93,7 @@ impl Value for () {
     type Ref<'a> = ();
     type Owned = ();
 
-    fn type_name() -> String {
+    fn type_name() -> Cow<'static, str> {
         "()".into()
     }
 
@@ -106,7 +108,7 @@ impl Value for &str {
     type Ref<'a> = &'a str;
     type Owned = String;
 
-    fn type_name() -> String {
+    fn type_name() -> Cow<'static, str> {
         "str".into()
     }
 
@@ -125,7 +127,7 @@ impl Value for &[u8] {
     type Ref<'a> = &'a [u8];
     type Owned = Vec<u8>;
 
-    fn type_name() -> String {
+    fn type_name() -> Cow<'static, str> {
         "[u8]".into()
     }
 
@@ -144,8 +146,8 @@ impl<const N: usize> Value for [u8; N] {
     type Ref<'a> = &'a [u8; N];
     type Owned = [u8; N];
 
-    fn type_name() -> String {
-        format!("[u8; {N}]")
+    fn type_name() -> Cow<'static, str> {
+        format!("[u8; {N}]").into()
     }
 
     fn encode(value: &[u8; N], to: &mut Vec<u8>) {
@@ -169,8 +171,8 @@ impl<A: FixedKey, B: Key> Value for (A, B) {
     type Ref<'a> = (A::Ref<'a>, B::Ref<'a>);
     type Owned = (A::Owned, B::Owned);
 
-    fn type_name() -> String {
-        format!("({}, {})", A::type_name(), B::type_name())
+    fn type_name() -> Cow<'static, str> {
+        format!("({}, {})", A::type_name(), B::type_name()).into()
     }
 
     fn encode((a, b): Self::Ref<'_>, to: &mut Vec<u8>) {

@@ -5,14 +5,17 @@ use crate::catalog::{self, CATALOG, Entry};
 use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::index::Registered;
 use crate::log::{Log, LogShape, Lsn};
-use crate::options::{Durability, Options};
+use crate::options::{Durability, Isolation, Options};
 use crate::planted::{self, Planted};
 use crate::recovery::{self, RecoveryReport};
 use crate::ship::Archiver;
 use crate::ship::identity::{self, Id, Identity};
 use crate::storage::{HostStorage, Named, OverlayStorage, Storage};
-use crate::transaction::{TableId, Transaction};
+use crate::table::Types;
+use crate::transaction::{self, TableId, Transaction};
+use crate::versions::Versions;
 use foldhash::HashMap;
 use std::io;
 use std::path::Path;
@@ -44,9 +47,11 @@ pub(crate) struct Shared {
     checkpoints: Checkpoints,
     pub archiver: Option<Archiver>,
     pub options: Options,
-    /// Tables that are committed.
-    tables: RwLock<HashMap<String, Entry>>,
+    /// Tables that are committed, and since which commit.
+    tables: RwLock<HashMap<String, (Entry, Lsn)>>,
     next_table: AtomicU32,
+    /// Indices in the catalog whose functions are not known, by their tables.
+    unknown_indices: HashMap<String, String>,
     /// The next number of each table of records.
     numbers: Mutex<HashMap<u32, Arc<AtomicU64>>>,
     /// Where the log ended at the last checkpoint.
@@ -84,6 +89,8 @@ pub struct Statistics {
     pub waiting: usize,
     /// Waits for locks that ended in a deadlock.
     pub deadlocks: u64,
+    /// Bytes of old values that are kept for snapshots.
+    pub version_bytes: usize,
 }
 
 impl Options {
@@ -163,8 +170,11 @@ impl Environment {
         };
         drop(kept);
         engine.read_only = options.read_only;
-        let tables: HashMap<String, Entry> = catalog::entries(&engine)?.into_iter().collect();
-        let last = tables.values().map(|entry| entry.id.table).max();
+        let entries = catalog::entries(&engine)?.into_iter();
+        let tables: HashMap<String, (Entry, Lsn)> = entries
+            .map(|(name, entry)| (name, (entry, Lsn::NONE)))
+            .collect();
+        let last = tables.values().map(|(entry, _)| entry.id.table).max();
         let shared = Arc::new(Shared {
             checkpointed: AtomicU64::new(engine.log.end().0),
             engine,
@@ -172,6 +182,7 @@ impl Environment {
             checkpoints,
             archiver,
             next_table: AtomicU32::new(last.unwrap_or(0) + 1),
+            unknown_indices: unknown_indices(&options, &tables),
             tables: RwLock::new(tables),
             numbers: Mutex::default(),
             report,
@@ -203,6 +214,7 @@ impl Environment {
     /// # Errors
     /// What the storage says. If a sync fails, the environment is poisoned.
     pub fn checkpoint(&self) -> Result<()> {
+        transaction::finish(&self.0.shared.engine)?;
         self.0.shared.checkpoint(true)
     }
 
@@ -250,6 +262,7 @@ impl Environment {
             active: engine.active_count(),
             waiting: engine.locks.waiting().len(),
             deadlocks: engine.locks.statistics().deadlocks,
+            version_bytes: engine.versions.bytes(),
         }
     }
 
@@ -283,9 +296,9 @@ impl Drop for Opened {
 }
 
 impl Shared {
-    pub(crate) fn transaction(&self, reads: bool) -> Transaction<'_> {
+    pub(crate) fn transaction(&self, isolation: Isolation, reads: bool) -> Transaction<'_> {
         let durable = reads && self.options.durability == Durability::Durable;
-        Transaction::begin(&self.engine, self.options.lock_timeout, durable)
+        Transaction::begin(&self.engine, isolation, self.options.lock_timeout, durable)
     }
 
     /// Takes a checkpoint of everything, and keeps what it refers to.
@@ -312,6 +325,8 @@ impl Shared {
         if since >= self.options.checkpoint {
             self.checkpoint(false)?;
         }
+        transaction::finish(&self.engine)?;
+        self.engine.versions.sweep();
         self.engine.log.prepare_spare()?;
         self.engine.pool.write_cold()
     }
@@ -331,9 +346,16 @@ impl Shared {
         }
     }
 
-    /// A committed table.
-    pub(crate) fn table(&self, name: &str) -> Option<Entry> {
-        self.tables.read().get(name).cloned()
+    /// Looks at a committed table; with `at`, only if it was there at this commit.
+    pub(crate) fn table<T>(
+        &self,
+        name: &str,
+        at: Option<Lsn>,
+        look: impl FnOnce(&Entry) -> T,
+    ) -> Option<T> {
+        let tables = self.tables.read();
+        let (entry, since) = tables.get(name)?;
+        at.is_none_or(|at| *since <= at).then(|| look(entry))
     }
 
     /// A table, out of the catalog, locked by a transaction; made if `types` are given.
@@ -341,15 +363,12 @@ impl Shared {
         &self,
         transaction: &mut Transaction<'_>,
         name: &str,
-        types: Option<&str>,
+        types: Option<&Types>,
     ) -> Result<Entry> {
-        let mode = if types.is_some() {
-            Mode::Write
-        } else {
-            Mode::Read
+        let found = match types {
+            Some(_) => transaction.get(CATALOG, name.as_bytes(), Mode::Write)?,
+            None => transaction.read(CATALOG, name.as_bytes())?,
         };
-        transaction.lock_name(name, mode)?;
-        let found = transaction.get(CATALOG, name.as_bytes(), mode)?;
         match (found, types) {
             (Some(bytes), _) => Entry::parse(&bytes),
             (None, None) => Err(Error::NoTable(name.to_owned())),
@@ -358,7 +377,7 @@ impl Shared {
                 let number = self.next_table.fetch_add(1, Relaxed);
                 let entry = Entry {
                     id: transaction.make_tree(number)?,
-                    types: types.to_owned(),
+                    types: types.text(),
                 };
                 transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
                 Ok(entry)
@@ -366,10 +385,93 @@ impl Shared {
         }
     }
 
-    /// Tables that a transaction has found or made are there for all.
-    pub(crate) fn committed(&self, made: Vec<(String, Entry)>) {
-        if !made.is_empty() {
-            self.tables.write().extend(made);
+    /// The indices of a table that is going to be written.
+    pub(crate) fn indices(&self, table: &str) -> Result<Vec<Arc<Registered>>> {
+        if let Some(index) = self.unknown_indices.get(table)
+            && self.table(index, None, |_| ()).is_some()
+        {
+            return Err(Error::IndexNotGiven {
+                table: table.to_owned(),
+                index: index.clone(),
+            });
+        }
+        let all = self.options.indices.iter();
+        Ok(all.filter(|index| index.table == table).cloned().collect())
+    }
+
+    /// Names of all indices of a table, known or not.
+    pub(crate) fn names_of_indices(&self, table: &str) -> Vec<String> {
+        let registered = self.options.indices.iter();
+        let mut names: Vec<String> = registered
+            .filter(|index| index.table == table)
+            .map(|index| index.name.clone())
+            .collect();
+        for (name, (entry, _)) in self.tables.read().iter() {
+            if Registered::table_of(&entry.types) == Some(table) && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// An index, out of the catalog, and whether it had to be made.
+    pub(crate) fn find_index(
+        &self,
+        transaction: &mut Transaction<'_>,
+        index: &Registered,
+    ) -> Result<(Entry, bool)> {
+        let found = transaction.get(CATALOG, index.name.as_bytes(), Mode::Write)?;
+        let types = Some(&index.types);
+        let entry = self.find_table(transaction, &index.name, types)?;
+        Ok((entry, found.is_none()))
+    }
+
+    /// Takes a table out of the catalog, and answers what it was.
+    pub(crate) fn take_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+    ) -> Result<Entry> {
+        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
+        let found = found.ok_or_else(|| Error::NoTable(name.to_owned()))?;
+        let entry = Entry::parse(&found)?;
+        transaction.lock_table(entry.id.table, Mode::Write)?;
+        transaction.delete(CATALOG, name.as_bytes())?;
+        Ok(entry)
+    }
+
+    /// Gives a table a name that none has.
+    pub(crate) fn name_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<()> {
+        crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
+        if found.is_some() {
+            return Err(Error::TableExists(name.to_owned()));
+        }
+        transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
+        Ok(())
+    }
+
+    /// What a transaction has made of names holds for all from this commit on. It is not
+    /// visible yet, and its locks are held.
+    pub(crate) fn commits(&self, names: &[(String, Option<Entry>)], gone: &[TableId], at: Lsn) {
+        for id in gone {
+            self.engine.dropped(id.table);
+            self.numbers.lock().remove(&id.table);
+        }
+        if names.is_empty() {
+            return;
+        }
+        let mut tables = self.tables.write();
+        for (name, entry) in names {
+            match entry {
+                Some(entry) => _ = tables.insert(name.clone(), (entry.clone(), at)),
+                None => _ = tables.remove(name),
+            }
         }
     }
 
@@ -412,6 +514,18 @@ pub(crate) fn nothing_here() -> Error {
     }
 }
 
+fn unknown_indices(
+    options: &Options,
+    tables: &HashMap<String, (Entry, Lsn)>,
+) -> HashMap<String, String> {
+    let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
+    let indices = tables.iter().filter_map(|(name, (entry, _))| {
+        let table = Registered::table_of(&entry.types)?;
+        Some((table.to_owned(), name.clone()))
+    });
+    indices.filter(|(_, name)| !known(name)).collect()
+}
+
 pub(crate) fn engine(
     options: &Options,
     storage: &Arc<dyn Storage>,
@@ -429,7 +543,8 @@ pub(crate) fn engine(
     let frames = (options.memory / found.page_bytes as usize).max(16);
     let pool = Pool::new(file, found.page_bytes as usize, frames);
     let locks = LockTable::new(Arc::new(HostClock::default()));
-    Ok(Engine::new(log, pool, locks))
+    let versions = Versions::new(options.versions);
+    Ok(Engine::new(log, pool, locks, versions))
 }
 
 /// Makes an environment: its first two pages and a checkpoint of them. It is there when

@@ -56,6 +56,19 @@ pub enum Error {
     /// A lock was not granted in the time allowed. Abort the transaction.
     #[error("a lock was not granted in the time allowed")]
     LockTimeout,
+    /// Somebody else has changed the record and committed since the snapshot of this
+    /// transaction ([`Isolation::Snapshot`](crate::Isolation::Snapshot)). Abort it, try
+    /// again.
+    #[error("somebody else has changed the record meanwhile; abort and try again")]
+    WriteConflict,
+    /// Old values that the snapshot needs are no longer kept, as it has been open for
+    /// long while others changed much, or one transaction has changed very much. Begin
+    /// anew, or allow more with [`Options::versions`](crate::Options::versions).
+    #[error("the snapshot is too old: more than {limit} bytes of old values would be kept")]
+    SnapshotTooOld {
+        /// Bytes that are kept at most.
+        limit: usize,
+    },
     /// The transaction has ended, or failed to roll back.
     #[error("the transaction has ended")]
     Ended,
@@ -76,6 +89,24 @@ pub enum Error {
     /// There is no table of that name.
     #[error("no table is called {0:?}")]
     NoTable(String),
+    /// There is a table of that name already.
+    #[error("a table is called {0:?} already")]
+    TableExists(String),
+    /// The table has an index, whose function the environment was not opened with: it
+    /// cannot be written.
+    #[error("table {table:?} has the index {index:?}, which the environment was not told of")]
+    IndexNotGiven {
+        /// The table's name.
+        table: String,
+        /// The index's.
+        index: String,
+    },
+    /// A table that has indices, or is one, keeps its name.
+    #[error("{0:?} is an index or has one: it keeps its name")]
+    Indexed(String),
+    /// The table was dropped after it was opened.
+    #[error("the table has been dropped")]
+    TableDropped,
     /// There is no record of that number.
     #[error("there is no record {0}")]
     NoRecord(u64),
@@ -147,7 +178,13 @@ fn fate(committing: &bool) -> &'static str {
 impl Error {
     /// True if the transaction should be aborted and tried again.
     pub fn is_conflict(&self) -> bool {
-        matches!(self, Error::Deadlock | Error::LockTimeout)
+        matches!(
+            self,
+            Error::Deadlock
+                | Error::LockTimeout
+                | Error::WriteConflict
+                | Error::SnapshotTooOld { .. }
+        )
     }
 
     pub(crate) fn damaged(file: &str, offset: u64, what: impl Into<String>) -> Self {

@@ -17,6 +17,8 @@ mod environment;
 mod error;
 #[doc(hidden)]
 pub mod fuzzing;
+mod home;
+mod index;
 mod log;
 mod options;
 mod page;
@@ -31,12 +33,14 @@ pub mod tpcb;
 mod transaction;
 mod tree;
 mod verify;
+mod versions;
 
 pub use codec::{FixedKey, Key, Value};
 pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
+pub use index::{IndexDefinition, IndexKeys};
 pub use log::GroupCommit;
-pub use options::{Durability, Options};
+pub use options::{Durability, Isolation, Options};
 pub use process::{
     SharedEnvironment, SharedRange, SharedRecords, SharedSavepoint, SharedTable, SharedTransaction,
     is_shared,
@@ -44,8 +48,8 @@ pub use process::{
 pub use recovery::RecoveryReport;
 pub use ship::{Applied, BackupReport, Standby, Until};
 pub use table::{
-    Range, ReadTable, ReadTransaction, Records, RecordsDefinition, Row, Savepoint, Table,
-    TableDefinition, WriteTransaction,
+    Index, IndexMatches, IndexRange, NestedTransaction, Range, ReadTable, ReadTransaction, Records,
+    RecordsDefinition, Row, Savepoint, Table, TableDefinition, WriteTransaction,
 };
 pub use verify::Verified;
 

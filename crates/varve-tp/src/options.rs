@@ -1,6 +1,7 @@
 //! How an environment is made and opened.
 
 use crate::error::{Error, Result};
+use crate::index::Registered;
 use crate::log::GroupCommit;
 use crate::storage::Storage;
 use std::sync::Arc;
@@ -15,6 +16,30 @@ pub enum Durability {
     /// It returns at once. A crash loses the last transactions: a suffix of their order,
     /// each whole.
     Buffered,
+}
+
+/// What a transaction sees of others, named as in the literature. `docs/tp.md` has which
+/// anomalies each admits.
+///
+/// No level sees what is not committed (no dirty reads), and none overwrites it.
+///
+/// Sources: Berenson and others 1995; Adya, Liskov, O'Neil 2000.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Isolation {
+    /// By locks, two-phase, to the end: what has been read nobody changes. Readers wait
+    /// for writers, and writers for them.
+    #[default]
+    Serializable,
+    /// Reads the state that was committed when it began, and its own changes, and never
+    /// waits for that. Of two who change the same record, one gets
+    /// [`Error::WriteConflict`](crate::Error::WriteConflict). Admits write skew, so it is
+    /// not serializable, except for those who only read: for them it is, beside
+    /// writers that are.
+    Snapshot,
+    /// Each operation reads the state that is committed when it begins, and never waits
+    /// for that; changes lock. Admits fuzzy reads, phantoms, lost updates and write skew.
+    ReadCommitted,
 }
 
 /// How an environment is made and opened.
@@ -40,6 +65,8 @@ pub struct Options {
     pub(crate) background: bool,
     pub(crate) read_only: bool,
     pub(crate) archive: Option<Arc<dyn Storage>>,
+    pub(crate) versions: usize,
+    pub(crate) indices: Vec<Arc<Registered>>,
 }
 
 impl Default for Options {
@@ -58,6 +85,8 @@ impl Default for Options {
             background: true,
             read_only: false,
             archive: None,
+            versions: 64 << 20,
+            indices: Vec::new(),
         }
     }
 }
@@ -152,6 +181,14 @@ impl Options {
     /// which takes as much as the log since the last checkpoint has changed. Default: no.
     pub fn read_only(&mut self, read_only: bool) -> &mut Self {
         self.read_only = read_only;
+        self
+    }
+
+    /// Bytes of old values that are kept in memory for snapshots. What exceeds it is
+    /// dropped, and the snapshots that need it get
+    /// [`Error::SnapshotTooOld`](crate::Error::SnapshotTooOld). Default: 64 MiB.
+    pub fn versions(&mut self, bytes: usize) -> &mut Self {
+        self.versions = bytes;
         self
     }
 

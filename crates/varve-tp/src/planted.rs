@@ -51,6 +51,18 @@ pub enum Planted {
     ReceiptUnsynced,
     /// A copy that becomes an original keeps its identity.
     IdentityKept,
+    /// A snapshot sees commits behind it.
+    LaterCommitSeen,
+    /// Versions are dropped while a snapshot needs them.
+    VersionDroppedEarly,
+    /// Pages of a large value are freed while a snapshot needs them.
+    ChainFreedEarly,
+    /// A record's value is not noted before it is changed.
+    VersionNotNoted,
+    /// A changed record gets no entry in its index.
+    IndexEntryLost,
+    /// Who writes at the level of a snapshot does not look for later commits.
+    LaterCommitOverwritten,
 }
 
 #[cfg(feature = "planted")]

@@ -60,13 +60,17 @@ pub(crate) fn restart(
         let mut author = Author::nobody();
         author.active = Some(active.clone());
         if snapshot.committed {
-            finish_commit(engine, &mut author)?;
+            finish_commit(engine, &mut author, &active)?;
             report.finished += 1;
             continue;
         }
         if !planted::is(Planted::UndoSkipped) {
             rollback(engine, &mut author, Lsn::NONE, |table| {
-                roots.get(&table).copied()
+                if let Some(root) = roots.get(&table) {
+                    return Ok(Some(*root));
+                }
+                // It was dropped, and that has been undone since.
+                Ok(crate::catalog::roots(engine)?.get(&table).copied())
             })?;
         }
         engine.log(&mut author, 0, &Change::End)?;
@@ -74,6 +78,7 @@ pub(crate) fn restart(
         report.undone += 1;
     }
     checkpoints.take(engine, true)?;
+    engine.versions.begin(engine.log.end());
     Ok(report)
 }
 
@@ -162,6 +167,13 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
     let change = Change::parse(record.kind, &record.body);
     if let Some(Change::End) = change {
         actives.remove(&number);
+        return;
+    }
+    if actives
+        .get(&number)
+        .is_some_and(|active| record.lsn <= active.last)
+    {
+        // The checkpoint listed it later than this.
         return;
     }
     let active = actives.entry(number).or_insert_with(|| Snapshot {

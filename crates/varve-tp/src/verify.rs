@@ -2,11 +2,12 @@
 //! page belongs to one of them.
 
 use crate::catalog;
+use crate::change::Chain;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::page::{CATALOG_ROOT, META_PAGE, kind};
-use crate::tree::Stored;
+use crate::tree::{Stored, Tree};
 use std::collections::BTreeMap;
 
 /// What an environment is made of.
@@ -16,12 +17,16 @@ pub struct Verified {
     pub tables: usize,
     /// Records, those of the catalog among them.
     pub records: u64,
+    /// Entries of indices, each of which leads to a record, as the other way round.
+    pub index_entries: u64,
     /// Pages of trees.
     pub tree_pages: u32,
     /// Pages of large values.
     pub overflow_pages: u32,
     /// Free pages.
     pub free_pages: u32,
+    /// Pages that are free as soon as no snapshot needs them.
+    pub kept_pages: u32,
     /// Pages that belong to nothing: lost until the environment is loaded anew.
     pub lost_pages: u32,
 }
@@ -40,6 +45,7 @@ impl Environment {
     /// [`Error::Damaged`] for the first thing that is wrong.
     pub fn verify(&self) -> Result<Verified> {
         let engine = &self.shared().engine;
+        crate::transaction::finish(engine)?;
         let mut look = Look {
             engine,
             owners: BTreeMap::new(),
@@ -50,6 +56,11 @@ impl Environment {
         for (_, entry) in catalog::entries(engine)? {
             look.tree(entry.id.table, entry.id.root)?;
         }
+        for committed in engine.snapshots() {
+            let chains = committed.chains.iter().filter(|_| committed.committed);
+            chains.copied().try_for_each(|chain| look.kept(chain))?;
+        }
+        look.found.index_entries = self.compare_indices()?;
         let (count, free) = engine.pool.read(META_PAGE)?.page().meta();
         look.free(free)?;
         let owned = look.owners.len() as u32;
@@ -57,6 +68,27 @@ impl Environment {
         look.found.lost_pages =
             lost.ok_or_else(|| wrong(META_PAGE, format!("{count} pages, {owned} are in use")))?;
         Ok(look.found)
+    }
+}
+
+impl Environment {
+    /// All indices that there are, of those whose functions are known.
+    fn compare_indices(&self) -> Result<u64> {
+        let (shared, mut count) = (self.shared(), 0);
+        let tree = |name: &str| {
+            let id = shared.table(name, None, |entry| entry.id)?;
+            Some(Tree {
+                engine: &shared.engine,
+                table: id.table,
+                root: id.root,
+            })
+        };
+        for index in &shared.options.indices {
+            if let (Some(table), Some(entries)) = (tree(&index.table), tree(&index.name)) {
+                count += crate::index::compare(table, entries, index)?;
+            }
+        }
+        Ok(count)
     }
 }
 
@@ -152,6 +184,18 @@ impl Look<'_> {
             }
         }
         Ok(())
+    }
+
+    fn kept(&mut self, chain: Chain) -> Result<()> {
+        let mut number = chain.first;
+        loop {
+            self.owns(number, u32::MAX)?;
+            self.found.kept_pages += 1;
+            if number == chain.last {
+                return Ok(());
+            }
+            number = self.engine.pool.read(number)?.page().header().right.get();
+        }
     }
 
     fn free(&mut self, mut next: u32) -> Result<()> {

@@ -4,6 +4,7 @@ mod common;
 
 use common::copying;
 use common::explore::{Effort, explore};
+use common::snapshots;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use varve_tp::planted::{Planted, with};
 
@@ -25,6 +26,19 @@ fn caught(planted: Planted, transactions: u64) -> Option<String> {
     None
 }
 
+/// Snapshots beside copies of a map, until one shows the mistake.
+fn caught_by_snapshots(planted: Planted) -> Option<String> {
+    for seed in 0..10 {
+        let run = || with(planted, || snapshots::run(2000 + seed, 120));
+        match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(())) => {}
+            Ok(Err(what)) => return Some(what),
+            Err(_) => return Some("panicked".into()),
+        }
+    }
+    None
+}
+
 #[test]
 fn every_mistake_is_caught() {
     use Planted::*;
@@ -39,6 +53,7 @@ fn every_mistake_is_caught() {
         PageInPlace,
         SlotReusedEarly,
         LogRecycledEarly,
+        IndexEntryLost,
         BatchUnchecked,
         LifeNotRenewed,
         UndoRepeated,
@@ -49,6 +64,19 @@ fn every_mistake_is_caught() {
     let mut missed = Vec::new();
     for mistake in mistakes {
         match caught(mistake, 60) {
+            Some(what) => eprintln!("{mistake:?}: {what}"),
+            None => missed.push(mistake),
+        }
+    }
+    let mistakes = [
+        LaterCommitSeen,
+        VersionDroppedEarly,
+        ChainFreedEarly,
+        VersionNotNoted,
+        LaterCommitOverwritten,
+    ];
+    for mistake in mistakes {
+        match caught_by_snapshots(mistake) {
             Some(what) => eprintln!("{mistake:?}: {what}"),
             None => missed.push(mistake),
         }

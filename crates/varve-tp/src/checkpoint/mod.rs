@@ -201,7 +201,9 @@ impl Checkpoints {
         if planted::is(Planted::ActiveForgotten) {
             active.clear();
         }
-        let firsts = active.iter().map(|active| active.first);
+        // Committed ones are not undone: their chains are in the checkpoint.
+        let running = active.iter().filter(|active| !active.committed);
+        let firsts = running.map(|active| active.first);
         let keep = firsts.min().unwrap_or(redo).min(redo);
         let mut captured = engine.pool.capture();
         let mut taken = Vec::new();

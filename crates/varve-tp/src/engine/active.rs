@@ -3,6 +3,7 @@
 use crate::change::Chain;
 use crate::log::Lsn;
 use varve_device::sync::Mutex;
+use varve_device::sync::atomic::AtomicU64;
 
 /// The states of the thesis (§5.1.4.5) that a restart has to tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,8 @@ pub(crate) struct Records {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub number: u64,
+    /// It has logged nothing below this; `u64::MAX` once it has ended or committed.
+    pub began: AtomicU64,
     pub chain: Mutex<Records>,
 }
 
@@ -45,9 +48,10 @@ pub(crate) struct Snapshot {
 }
 
 impl Active {
-    pub(super) fn new(number: u64) -> Self {
+    pub(super) fn new(number: u64, began: u64) -> Self {
         Active {
             number,
+            began: AtomicU64::new(began),
             chain: Mutex::new(Records {
                 first: Lsn::NONE,
                 last: Lsn::NONE,
@@ -59,7 +63,7 @@ impl Active {
     }
 
     pub(super) fn resumed(snapshot: &Snapshot) -> Self {
-        let active = Active::new(snapshot.number);
+        let active = Active::new(snapshot.number, u64::MAX);
         {
             let mut records = active.chain.lock();
             (records.first, records.last) = (snapshot.first, snapshot.last);

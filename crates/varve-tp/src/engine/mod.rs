@@ -15,10 +15,14 @@ use crate::change::Change;
 use crate::error::{Error, Result};
 use crate::log::format::{COMPENSATION, RecordHeader};
 use crate::log::{Draft, Log, Lsn};
-use foldhash::HashMap;
+use crate::page::Cell;
+use crate::planted::{self, Planted};
+use crate::tree::Routes;
+use crate::versions::{Versions, Writer};
+use foldhash::{HashMap, HashSet};
 use std::sync::Arc;
-use varve_device::sync::Mutex;
-use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_device::sync::{Mutex, RwLock};
 use varve_locks::LockTable;
 
 /// What a lock is on.
@@ -30,6 +34,9 @@ pub(crate) enum LockKey {
     Record(u32, u64),
 }
 
+/// Bytes of log that freeing a chain takes, with its place in the commit record.
+pub(crate) const FREEING: u64 = 128;
+
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub log: Log,
@@ -39,8 +46,11 @@ pub(crate) struct Engine {
     pub read_only: bool,
     active: Mutex<HashMap<u64, Arc<Active>>>,
     next: AtomicU64,
-    /// The last commit record whose transaction may have released its locks.
-    released: AtomicU64,
+    pub versions: Versions,
+    pub routes: Routes,
+    /// Tables that were dropped since the environment was opened: whoever has found
+    /// one before and gets its lock afterwards finds it here.
+    dropped: RwLock<HashSet<u32>>,
 }
 
 /// Who makes changes: a transaction, forward or undoing; or nobody, for structure.
@@ -49,6 +59,8 @@ pub(crate) struct Author {
     pub active: Option<Arc<Active>>,
     /// While undoing: what is undone next.
     pub undo_next: Option<Lsn>,
+    /// Where it notes what it changes, for snapshots.
+    pub writer: Option<Writer>,
     draft: Draft,
 }
 
@@ -57,13 +69,14 @@ impl Author {
         Author {
             active: None,
             undo_next: None,
+            writer: None,
             draft: Draft::new(),
         }
     }
 }
 
 impl Engine {
-    pub(crate) fn new(log: Log, pool: Pool, locks: LockTable<LockKey>) -> Self {
+    pub(crate) fn new(log: Log, pool: Pool, locks: LockTable<LockKey>, versions: Versions) -> Self {
         Engine {
             log,
             pool,
@@ -71,19 +84,16 @@ impl Engine {
             read_only: false,
             active: Mutex::default(),
             next: AtomicU64::new(1),
-            released: AtomicU64::new(0),
+            versions,
+            routes: Routes::new(),
+            dropped: RwLock::default(),
         }
-    }
-
-    /// A transaction with this commit record is about to release its locks.
-    pub(crate) fn releases(&self, commit: Lsn) {
-        self.released.fetch_max(commit.0, SeqCst);
     }
 
     /// Whoever has read a page last changed at `lsn` has seen nothing of commits behind
     /// this: what others have not committed they have locked.
     pub(crate) fn visible(&self, lsn: u64) -> Lsn {
-        Lsn(lsn.min(self.released.load(SeqCst)))
+        Lsn(lsn).min(self.versions.clock())
     }
 
     /// Appends a change of an author's: of the transaction's, to be undone with it.
@@ -189,26 +199,81 @@ impl Engine {
     /// A transaction that is about to write.
     pub(crate) fn enter(&self) -> Arc<Active> {
         let number = self.next.fetch_add(1, Relaxed);
-        let active = Arc::new(Active::new(number));
-        self.active.lock().insert(number, active.clone());
+        let mut actives = self.active.lock();
+        let active = Arc::new(Active::new(number, self.log.end().0));
+        actives.insert(number, active.clone());
+        self.set_oldest(&actives);
+        drop(actives);
         self.log.active.fetch_add(1, Relaxed);
         active
+    }
+
+    fn set_oldest(&self, actives: &HashMap<u64, Arc<Active>>) {
+        let began = actives.values().map(|active| active.began.load(Relaxed));
+        self.versions.set_oldest(began.min().unwrap_or(u64::MAX));
+    }
+
+    /// Notes for snapshots what a record is, before an author changes it for the first
+    /// time. The latch of its leaf is held. What is undone was noted before.
+    pub(crate) fn note(
+        &self,
+        author: &mut Author,
+        table: u32,
+        key: &[u8],
+        before: Option<Cell<'_>>,
+    ) {
+        if author.undo_next.is_some() || planted::is(Planted::VersionNotNoted) {
+            return;
+        }
+        if let Some(writer) = &mut author.writer {
+            let copy = |cell: Cell<'_>| (cell.overflow, cell.bytes.into());
+            self.versions.note(writer, table, key, || before.map(copy));
+        }
+    }
+
+    /// It has committed, but its pages are not freed: what is left of it is neither
+    /// undone nor in a snapshot's way.
+    pub(crate) fn committed(&self, active: &Active) {
+        let actives = self.active.lock();
+        if active.began.swap(u64::MAX, Relaxed) != u64::MAX {
+            self.log.active.fetch_sub(1, Relaxed);
+        }
+        self.set_oldest(&actives);
+        drop(actives);
+        let mut chain = active.chain.lock();
+        let freeing = FREEING * chain.chains.len() as u64;
+        let undoing = chain.promised.saturating_sub(freeing);
+        chain.promised -= undoing;
+        self.log.release(undoing);
     }
 
     /// One that a restart has found.
     pub(crate) fn resume(&self, snapshot: &Snapshot) -> Arc<Active> {
         let active = Arc::new(Active::resumed(snapshot));
         self.active.lock().insert(snapshot.number, active.clone());
-        self.log.active.fetch_add(1, Relaxed);
         active
     }
 
     /// It has ended: nothing of it is undone any more.
     pub(crate) fn leave(&self, active: &Active) {
-        self.active.lock().remove(&active.number);
-        self.log.active.fetch_sub(1, Relaxed);
+        let mut actives = self.active.lock();
+        actives.remove(&active.number);
+        self.set_oldest(&actives);
+        drop(actives);
+        if active.began.swap(u64::MAX, Relaxed) != u64::MAX {
+            self.log.active.fetch_sub(1, Relaxed);
+        }
         let promised = std::mem::take(&mut active.chain.lock().promised);
         self.log.release(promised);
+    }
+
+    /// A table is dropped by a transaction that commits, and still has its lock.
+    pub(crate) fn dropped(&self, table: u32) {
+        self.dropped.write().insert(table);
+    }
+
+    pub(crate) fn is_dropped(&self, table: u32) -> bool {
+        self.dropped.read().contains(&table)
     }
 
     /// Transactions numbered from here on are new.
@@ -231,6 +296,10 @@ impl Engine {
 
     /// How many have written something and not ended.
     pub(crate) fn active_count(&self) -> usize {
-        self.active.lock().len()
+        let actives = self.active.lock();
+        let running = actives
+            .values()
+            .filter(|active| active.began.load(Relaxed) != u64::MAX);
+        running.count()
     }
 }

@@ -18,12 +18,12 @@ pub(crate) struct Draft(Vec<u8>);
 
 impl Draft {
     pub(crate) fn new() -> Self {
-        Draft(vec![0; RECORD_HEADER])
+        Draft(Vec::new())
     }
 
     /// Empty again.
     pub(crate) fn clear(&mut self) -> &mut Vec<u8> {
-        self.0.truncate(RECORD_HEADER);
+        self.0.resize(RECORD_HEADER, 0);
         &mut self.0
     }
 

@@ -98,7 +98,7 @@ impl<'s> SharedTransaction<'s> {
     ) -> Result<SharedTable<'_, 's, K, V>> {
         Ok(SharedTable {
             transaction: self,
-            table: self.table(definition.name(), &definition.types())?,
+            table: self.table(definition.name(), &definition.types().text())?,
             types: PhantomData,
         })
     }
@@ -113,7 +113,7 @@ impl<'s> SharedTransaction<'s> {
     ) -> Result<SharedRecords<'_, 's, V>> {
         Ok(SharedRecords(SharedTable {
             transaction: self,
-            table: self.table(definition.name(), &definition.types())?,
+            table: self.table(definition.name(), &definition.types().text())?,
             types: PhantomData,
         }))
     }

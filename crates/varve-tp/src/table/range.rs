@@ -4,8 +4,9 @@ use super::Handle;
 use super::typed::decoded;
 use crate::codec::{Key, Value};
 use crate::error::Result;
-use crate::transaction::TableId;
+use crate::transaction::{Statement, TableId};
 use crate::tree::Leaf;
+use crate::versions::{Record, is_empty};
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::ops::Bound;
@@ -20,10 +21,11 @@ pub type Row<K, V> = (<K as Value>::Owned, <V as Value>::Owned);
 pub struct Range<'t, 'e, K, V> {
     handle: &'t Handle<'e>,
     id: TableId,
+    statement: Statement<'e>,
     /// What has not been read.
     rest: Option<Bounds>,
-    front: VecDeque<(Vec<u8>, bool, Vec<u8>)>,
-    back: VecDeque<(Vec<u8>, bool, Vec<u8>)>,
+    front: VecDeque<Record>,
+    back: VecDeque<Record>,
     types: PhantomData<fn(K, V)>,
 }
 
@@ -36,11 +38,16 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
         Range {
             handle,
             id,
-            rest: Some(bounds).filter(|bounds| !is_empty(bounds)),
+            statement: handle.transaction.borrow().statement(),
+            rest: Some(bounds).filter(|(from, to)| !is_empty(as_slice(from), as_slice(to))),
             front: VecDeque::new(),
             back: VecDeque::new(),
             types: PhantomData,
         }
+    }
+
+    pub(super) fn statement(&self) -> &Statement<'e> {
+        &self.statement
     }
 
     /// The next leaf from the front.
@@ -49,12 +56,11 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
             return Ok(());
         };
         let mut transaction = self.handle.transaction.borrow_mut();
-        let tree = transaction.tree(self.id);
-        let leaf: Leaf = tree.leaf_from(as_slice(&from), as_slice(&to))?;
-        transaction.saw(leaf.lsn)?;
+        let bounds = (as_slice(&from), as_slice(&to));
+        let leaf: Leaf = transaction.leaf_from(self.id, bounds, &self.statement)?;
         self.front = leaf.records.into();
         let rest = leaf.next.map(|next| (Bound::Included(next), to));
-        self.rest = rest.filter(|bounds| !is_empty(bounds));
+        self.rest = rest.filter(|(from, to)| !is_empty(as_slice(from), as_slice(to)));
         Ok(())
     }
 
@@ -63,35 +69,24 @@ impl<'t, 'e, K: Key, V: Value> Range<'t, 'e, K, V> {
             return Ok(());
         };
         let mut transaction = self.handle.transaction.borrow_mut();
-        let tree = transaction.tree(self.id);
-        let leaf: Leaf = tree.leaf_until(as_slice(&from), as_slice(&to))?;
-        transaction.saw(leaf.lsn)?;
+        let bounds = (as_slice(&from), as_slice(&to));
+        let leaf: Leaf = transaction.leaf_until(self.id, bounds, &self.statement)?;
         self.back = leaf.records.into();
         let rest = leaf.next.map(|next| (from, Bound::Excluded(next)));
-        self.rest = rest.filter(|bounds| !is_empty(bounds));
+        self.rest = rest.filter(|(from, to)| !is_empty(as_slice(from), as_slice(to)));
         Ok(())
     }
 
-    fn row(&self, (key, overflow, value): (Vec<u8>, bool, Vec<u8>)) -> Result<Row<K, V>> {
+    fn row(&self, (key, overflow, value): Record) -> Result<Row<K, V>> {
         let value = match overflow {
             true => self
                 .handle
                 .transaction
                 .borrow()
-                .tree(self.id)
-                .load(&value)?,
+                .load(self.id, &value, &self.statement)?,
             false => value,
         };
         Ok((decoded::<K>(&key)?, decoded::<V>(&value)?))
-    }
-}
-
-fn is_empty((from, to): &Bounds) -> bool {
-    match (from, to) {
-        (Bound::Included(from), Bound::Included(to)) => from > to,
-        (Bound::Included(from), Bound::Excluded(to))
-        | (Bound::Excluded(from), Bound::Included(to) | Bound::Excluded(to)) => from >= to,
-        _ => false,
     }
 }
 

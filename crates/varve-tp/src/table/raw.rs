@@ -4,7 +4,7 @@
 //! Keys sort as their bytes do, so a table of any types is one of bytes with the name of
 //! these types kept beside it.
 
-use super::{ReadTable, ReadTransaction, Records, Table, WriteTransaction};
+use super::{ReadTable, ReadTransaction, Records, Table, Types, WriteTransaction};
 use crate::environment::Environment;
 use crate::error::Result;
 use varve_locks::OwnerId;
@@ -16,13 +16,13 @@ impl Environment {
     /// The names of a committed table's types, as [`Value::type_name`](crate::Value) says
     /// them: `u32 -> [u8; 100]`, or `records of [u8]`.
     pub fn table_types(&self, name: &str) -> Option<String> {
-        self.shared().table(name).map(|entry| entry.types)
+        self.shared().table(name, None, |entry| entry.types.clone())
     }
 }
 
 impl<'e> ReadTransaction<'e> {
-    /// Who waits for its locks.
-    pub(crate) fn owner(&self) -> OwnerId {
+    /// Who waits for its locks, if it has any.
+    pub(crate) fn owner(&self) -> Option<OwnerId> {
         self.0.transaction.borrow().owner()
     }
 
@@ -31,14 +31,14 @@ impl<'e> ReadTransaction<'e> {
     /// # Errors
     /// As [`open_table`](Self::open_table), but for the types.
     pub fn open_raw(&self, name: &str) -> Result<ReadTable<'_, 'e, Bytes, Bytes>> {
-        let entry = self.0.entry(name, None)?;
-        Ok(ReadTable::new(&self.0, entry.id))
+        let id = self.0.any_table(name)?;
+        Ok(ReadTable::new(&self.0, id))
     }
 }
 
 impl<'e> WriteTransaction<'e> {
-    /// Who waits for its locks.
-    pub(crate) fn owner(&self) -> OwnerId {
+    /// Who waits for its locks, if it has any.
+    pub(crate) fn owner(&self) -> Option<OwnerId> {
         self.0.transaction.borrow().owner()
     }
 
@@ -49,8 +49,9 @@ impl<'e> WriteTransaction<'e> {
     /// # Errors
     /// As [`open_table`](Self::open_table).
     pub fn open_raw(&self, name: &str, types: &str) -> Result<Table<'_, 'e, Bytes, Bytes>> {
-        let id = self.0.table(name, types, true)?;
-        Ok(Table::new(&self.0, id))
+        let id = self.0.table(name, &Types::named(types), true)?;
+        let indices = self.0.indices(name, id)?;
+        Ok(Table::new(&self.0, id, indices))
     }
 
     /// Opens a file of records of these types as one of bytes, and makes it if it is
@@ -59,7 +60,8 @@ impl<'e> WriteTransaction<'e> {
     /// # Errors
     /// As [`open_table`](Self::open_table).
     pub fn open_raw_records(&self, name: &str, types: &str) -> Result<Records<'_, 'e, Bytes>> {
-        let id = self.0.table(name, types, true)?;
-        Records::open(&self.0, id)
+        let id = self.0.table(name, &Types::named(types), true)?;
+        let indices = self.0.indices(name, id)?;
+        Records::open(&self.0, id, indices)
     }
 }

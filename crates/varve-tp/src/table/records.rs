@@ -4,9 +4,12 @@
 //! leaf by the hint. Numbers are given once, from 0 on. Those of aborted transactions stay
 //! free, unless they were the last when the environment was closed.
 
-use super::{Handle, Range, ReadTable, Table};
+use super::typed::decoded;
+use super::types::Types;
+use super::{Handle, ReadTable, Table};
 use crate::codec::Value;
 use crate::error::{Error, Result};
+use crate::index::Indexed;
 use crate::transaction::TableId;
 use std::marker::PhantomData;
 use std::ops::Deref;
@@ -38,8 +41,8 @@ impl<'n, V> RecordsDefinition<'n, V> {
 }
 
 impl<V: Value> RecordsDefinition<'_, V> {
-    pub(crate) fn types(&self) -> String {
-        format!("records of {}", V::type_name())
+    pub(crate) fn types(&self) -> Types {
+        Types(["records of ".into(), V::type_name(), "".into()])
     }
 }
 
@@ -59,15 +62,14 @@ impl<'t, 'e, V> Deref for Records<'t, 'e, V> {
 }
 
 impl<'t, 'e, V: Value> Records<'t, 'e, V> {
-    pub(super) fn open(handle: &'t Handle<'e>, id: TableId) -> Result<Self> {
+    pub(super) fn open(handle: &'t Handle<'e>, id: TableId, indices: Vec<Indexed>) -> Result<Self> {
         let next = handle.shared.numbers(id, || {
             // Without a lock: others that have not committed have their numbers, too.
-            let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
-            let mut all = Range::<u64, &[u8]>::new(handle, id, bounds);
-            let last = all.next_back().transpose()?;
-            Ok(last.map_or(0, |(last, _)| last + 1))
+            let last = handle.transaction.borrow().last_key(id)?;
+            let number = last.map(|last| decoded::<u64>(&last)).transpose()?;
+            Ok(number.map_or(0, |last| last.saturating_add(1)))
         })?;
-        let table = Table::new(handle, id);
+        let table = Table::new(handle, id, indices);
         Ok(Records { table, next })
     }
 

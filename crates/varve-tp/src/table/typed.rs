@@ -1,10 +1,12 @@
 //! Tables of typed keys and values.
 
 use super::range::{Bounds, Range};
+use super::types::Types;
 use super::{Handle, Row};
 use crate::codec::{Key, Value};
 use crate::error::{Error, Result};
-use crate::transaction::TableId;
+use crate::index::Indexed;
+use crate::transaction::{TableId, Transaction};
 use std::marker::PhantomData;
 use std::ops::{Deref, RangeBounds};
 use varve_locks::Mode;
@@ -41,8 +43,8 @@ impl<'n, K, V> TableDefinition<'n, K, V> {
 }
 
 impl<K: Key, V: Value> TableDefinition<'_, K, V> {
-    pub(crate) fn types(&self) -> String {
-        format!("{} -> {}", K::type_name(), V::type_name())
+    pub(crate) fn types(&self) -> Types {
+        Types([K::type_name(), " -> ".into(), V::type_name()])
     }
 }
 
@@ -56,17 +58,20 @@ pub struct ReadTable<'t, 'e, K, V> {
 
 /// A table that is read and written.
 #[derive(Debug)]
-pub struct Table<'t, 'e, K, V>(ReadTable<'t, 'e, K, V>);
+pub struct Table<'t, 'e, K, V> {
+    table: ReadTable<'t, 'e, K, V>,
+    indices: Vec<Indexed>,
+}
 
 impl<'t, 'e, K, V> Deref for Table<'t, 'e, K, V> {
     type Target = ReadTable<'t, 'e, K, V>;
 
     fn deref(&self) -> &Self::Target {
-        &self.0
+        &self.table
     }
 }
 
-fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
+pub(super) fn bytes<V: Value>(value: V::Ref<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(32);
     V::encode(value, &mut bytes);
     bytes
@@ -89,24 +94,20 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
         }
     }
 
-    fn get_in(&self, key: K::Ref<'_>, mode: Mode) -> Result<Option<V::Owned>> {
-        let key = bytes::<K>(key);
-        let mut transaction = self.handle.transaction.borrow_mut();
-        let found = transaction.get(self.id, &key, mode)?;
-        found.map(|bytes| decoded::<V>(&bytes)).transpose()
-    }
-
     /// The value of a key.
     ///
     /// # Errors
-    /// [`Error::Deadlock`], [`Error::LockTimeout`], and what the storage says.
+    /// [`Error::SnapshotTooOld`] or, where reading locks, [`Error::Deadlock`] and
+    /// [`Error::LockTimeout`]; [`Error::TableDropped`]; what the storage says.
     pub fn get(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
-        self.get_in(key, Mode::Read)
+        let key = bytes::<K>(key);
+        let found = self.handle.transaction.borrow_mut().read(self.id, &key)?;
+        found.map(|bytes| decoded::<V>(&bytes)).transpose()
     }
 
-    /// All records whose keys lie in a range, from either end. The whole table is locked
-    /// for reading. Records are read a leaf at a time: what the same transaction writes
-    /// meanwhile may be seen or not.
+    /// All records whose keys lie in a range, from either end. Where reading locks, the
+    /// whole table is locked. Records are read a leaf at a time: what the same transaction
+    /// writes meanwhile may be seen or not.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -120,7 +121,8 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
             range.end_bound().map(encode),
         );
         let mut transaction = self.handle.transaction.borrow_mut();
-        transaction.lock_table(self.id.table, Mode::Read)?;
+        transaction.lock_to_scan(self.id)?;
+        drop(transaction);
         Ok(Range::new(self.handle, self.id, bounds))
     }
 
@@ -130,7 +132,8 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
     /// As [`range`](Self::range).
     pub fn iter(&self) -> Result<Range<'t, 'e, K, V>> {
         let mut transaction = self.handle.transaction.borrow_mut();
-        transaction.lock_table(self.id.table, Mode::Read)?;
+        transaction.lock_to_scan(self.id)?;
+        drop(transaction);
         let bounds = (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded);
         Ok(Range::new(self.handle, self.id, bounds))
     }
@@ -153,8 +156,28 @@ impl<'t, 'e, K: Key, V: Value> ReadTable<'t, 'e, K, V> {
 }
 
 impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
-    pub(super) fn new(handle: &'t Handle<'e>, id: TableId) -> Self {
-        Table(ReadTable::new(handle, id))
+    pub(super) fn new(handle: &'t Handle<'e>, id: TableId, indices: Vec<Indexed>) -> Self {
+        let table = ReadTable::new(handle, id);
+        Table { table, indices }
+    }
+
+    /// Changes a record and its entries in the indices, or nothing. True if it was there.
+    fn change(&self, key: &[u8], value: Option<&[u8]>) -> Result<bool> {
+        let change = |transaction: &mut Transaction<'_>| match value {
+            Some(value) => transaction.put(self.id, key, value),
+            None => transaction.delete(self.id, key),
+        };
+        if self.indices.is_empty() {
+            return self.handle.run(change);
+        }
+        self.handle.atomically(|transaction| {
+            let old = transaction.get_to_write(self.id, key)?;
+            let existed = change(transaction)?;
+            for index in &self.indices {
+                index.change(transaction, key, old.as_deref(), value)?;
+            }
+            Ok(existed)
+        })
     }
 
     /// The value of a key that is going to be changed: locked for writing at once, as two
@@ -163,7 +186,11 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
     /// # Errors
     /// As [`get`](ReadTable::get).
     pub fn get_for_update(&self, key: K::Ref<'_>) -> Result<Option<V::Owned>> {
-        self.get_in(key, Mode::Write)
+        let key = bytes::<K>(key);
+        let mut transaction = self.handle.transaction.borrow_mut();
+        let found = transaction.get_to_write(self.id, &key)?;
+        drop(transaction);
+        found.map(|bytes| decoded::<V>(&bytes)).transpose()
     }
 
     /// Gives a key a value. True if it had one.
@@ -172,9 +199,7 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
     /// [`Error::KeyTooLong`], [`Error::ValueTooLong`], [`Error::LogFull`], those of
     /// [`get`](ReadTable::get), and what the storage says.
     pub fn insert(&self, key: K::Ref<'_>, value: V::Ref<'_>) -> Result<bool> {
-        let (key, value) = (bytes::<K>(key), bytes::<V>(value));
-        self.handle
-            .run(|transaction| transaction.put(self.id, &key, &value))
+        self.change(&bytes::<K>(key), Some(&bytes::<V>(value)))
     }
 
     /// Takes a key away. True if it was there.
@@ -182,9 +207,7 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
     /// # Errors
     /// As [`insert`](Self::insert).
     pub fn remove(&self, key: K::Ref<'_>) -> Result<bool> {
-        let key = bytes::<K>(key);
-        self.handle
-            .run(|transaction| transaction.delete(self.id, &key))
+        self.change(&bytes::<K>(key), None)
     }
 
     /// Fills an empty table with records whose keys grow. Its pages become full, while
@@ -209,8 +232,7 @@ impl<'t, 'e, K: Key, V: Value> Table<'t, 'e, K, V> {
             if last.as_ref().is_some_and(|last| *last >= key) {
                 return Err(Error::BulkLoad("keys do not grow"));
             }
-            self.handle
-                .run(|transaction| transaction.put(self.id, &key, &value))?;
+            self.change(&key, Some(&value))?;
             count += 1;
             last = Some(key);
         }

@@ -2,7 +2,7 @@
 
 use super::Transaction;
 use crate::engine::LockKey;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use varve_locks::Mode;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -10,7 +10,7 @@ use xxhash_rust::xxh3::xxh3_64;
 const ESCALATION: u32 = 4096;
 
 /// What is held on a table.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Granted {
     table: u32,
     mode: Mode,
@@ -25,9 +25,10 @@ fn intention(mode: Mode) -> Mode {
 }
 
 impl Transaction<'_> {
-    fn lock(&self, key: LockKey, mode: Mode) -> Result<()> {
+    fn lock(&mut self, key: LockKey, mode: Mode) -> Result<()> {
         let locks = &self.engine.locks;
-        Ok(locks.lock(self.owner, &key, mode, self.timeout)?)
+        let owner = *self.owner.get_or_insert_with(|| locks.begin(None));
+        Ok(locks.lock(owner, &key, mode, self.timeout)?)
     }
 
     /// Locks a key of a table, whether it is there or not.
@@ -76,6 +77,9 @@ impl Transaction<'_> {
             }
             None => {
                 self.lock(LockKey::Table(table), mode)?;
+                if self.engine.is_dropped(table) {
+                    return Err(Error::TableDropped);
+                }
                 self.granted.push(Granted {
                     table,
                     mode,
@@ -84,10 +88,5 @@ impl Transaction<'_> {
                 Ok(self.granted.len() - 1)
             }
         }
-    }
-
-    /// Locks a name of the catalog.
-    pub(crate) fn lock_name(&mut self, name: &str, mode: Mode) -> Result<()> {
-        self.lock_record(0, name.as_bytes(), mode)
     }
 }

@@ -7,18 +7,26 @@
 //! Source: Seltzer 1992, §5.1.4.5; Mohan and others 1992 (savepoints, compensation).
 
 mod locks;
+mod nested;
+mod read;
 mod rollback;
 
-pub(crate) use rollback::{finish_commit, rollback};
+pub(crate) use nested::Outer;
+pub(crate) use read::Statement;
+pub(crate) use rollback::{finish, finish_commit, rollback};
 
 use crate::change::{Chain, Change, chain_bytes};
-use crate::engine::{Author, Engine};
+use crate::engine::{Author, Engine, FREEING};
 use crate::error::{Error, Result};
 use crate::log::Lsn;
+use crate::options::Isolation;
 use crate::page::{self, Cell};
-use crate::tree::{Hint, Stored, Tree};
+use crate::planted::{self, Planted};
+use crate::tree::{Stored, Tree};
+use crate::versions::{Snapshot, Writer};
 use locks::Granted;
 use std::time::Duration;
+use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_locks::{Mode, OwnerId};
 
 /// Chains that a commit record lists; further ones go into records before it.
@@ -39,13 +47,20 @@ pub(crate) struct TableId {
 pub(crate) struct Mark {
     last: Lsn,
     chains: usize,
+    dropped: usize,
 }
 
 /// A transaction at work. Dropping it without an end aborts it.
 #[derive(Debug)]
 pub(crate) struct Transaction<'e> {
     engine: &'e Engine,
-    owner: OwnerId,
+    isolation: Isolation,
+    /// As of its begin, at that level.
+    snapshot: Option<Snapshot<'e>>,
+    /// As soon as it locks.
+    owner: Option<OwnerId>,
+    /// Those that it is nested in, the outermost first.
+    outer: Vec<OwnerId>,
     author: Author,
     database: Option<Mode>,
     granted: Vec<Granted>,
@@ -56,15 +71,25 @@ pub(crate) struct Transaction<'e> {
     seen: Lsn,
     /// What is read is durable before it is answered: for those that only read.
     reads_durable: bool,
-    hints: Vec<(u32, u32)>,
     roots: Vec<TableId>,
+    /// Tables that are gone if it commits.
+    dropped: Vec<TableId>,
     ended: bool,
 }
 
 impl<'e> Transaction<'e> {
-    pub(crate) fn begin(engine: &'e Engine, timeout: Option<Duration>, durable: bool) -> Self {
+    pub(crate) fn begin(
+        engine: &'e Engine,
+        isolation: Isolation,
+        timeout: Option<Duration>,
+        durable: bool,
+    ) -> Self {
+        let snapshot = isolation == Isolation::Snapshot;
         Transaction {
-            owner: engine.locks.begin(None),
+            snapshot: snapshot.then(|| engine.versions.snapshot()),
+            owner: None,
+            outer: Vec::new(),
+            isolation,
             engine,
             author: Author::nobody(),
             database: None,
@@ -73,14 +98,14 @@ impl<'e> Transaction<'e> {
             chains: Vec::new(),
             seen: Lsn::NONE,
             reads_durable: durable,
-            hints: Vec::new(),
             roots: Vec::new(),
+            dropped: Vec::new(),
             ended: false,
         }
     }
 
-    /// Who waits for its locks.
-    pub(crate) fn owner(&self) -> OwnerId {
+    /// Who waits for its locks; none of a snapshot, which has none.
+    pub(crate) fn owner(&self) -> Option<OwnerId> {
         self.owner
     }
 
@@ -92,18 +117,6 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    fn hint(&self, id: TableId) -> Hint {
-        let hint = self.hints.iter().find(|(table, _)| *table == id.table);
-        hint.map(|(_, leaf)| *leaf)
-    }
-
-    fn set_hint(&mut self, id: TableId, leaf: u32) {
-        match self.hints.iter_mut().find(|(table, _)| *table == id.table) {
-            Some(hint) => hint.1 = leaf,
-            None => self.hints.push((id.table, leaf)),
-        }
-    }
-
     fn check(&self) -> Result<()> {
         match self.ended {
             true => Err(Error::Ended),
@@ -111,28 +124,12 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// What was read came from a page last changed at `lsn`.
-    pub(crate) fn saw(&mut self, lsn: u64) -> Result<()> {
-        let lsn = self.engine.visible(lsn);
-        self.seen = self.seen.max(lsn);
-        match self.reads_durable {
-            true => self.engine.log.flush(lsn),
-            false => Ok(()),
-        }
-    }
-
-    /// The value of a key, locked in this mode.
-    pub(crate) fn get(&mut self, id: TableId, key: &[u8], mode: Mode) -> Result<Option<Vec<u8>>> {
+    /// An error if the table cannot be used here any more.
+    fn check_table(&self, id: TableId) -> Result<()> {
         self.check()?;
-        self.lock_record(id.table, key, mode)?;
-        let copy = |value: Option<Cell<'_>>| value.map(|v| (v.overflow, v.bytes.to_vec()));
-        let (value, leaf, lsn) = self.tree(id).get(key, self.hint(id), copy)?;
-        self.set_hint(id, leaf);
-        self.saw(lsn)?;
-        match value {
-            Some((true, stored)) => self.tree(id).load(&stored).map(Some),
-            Some((false, bytes)) => Ok(Some(bytes)),
-            None => Ok(None),
+        match self.dropped.contains(&id) {
+            true => Err(Error::TableDropped),
+            false => Ok(()),
         }
     }
 
@@ -145,7 +142,9 @@ impl<'e> Transaction<'e> {
             .log
             .admit((bytes + 4 * self.engine.pool.page_bytes) as u64)?;
         if self.author.active.is_none() {
-            self.author.active = Some(self.engine.enter());
+            let active = self.engine.enter();
+            self.author.writer = Some(Writer::new(active.began.load(Relaxed)));
+            self.author.active = Some(active);
         }
         if !self.roots.contains(&id) {
             self.roots.push(id);
@@ -155,15 +154,14 @@ impl<'e> Transaction<'e> {
 
     /// Gives a key a value. True if it had one.
     pub(crate) fn put(&mut self, id: TableId, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.check()?;
+        self.check_table(id)?;
         let page_bytes = self.engine.pool.page_bytes;
         check_key(key, page_bytes)?;
         if value.len() > LONGEST_VALUE {
             return Err(Error::ValueTooLong { bytes: value.len() });
         }
-        self.lock_record(id.table, key, Mode::Write)?;
+        self.lock_to_write(id, key)?;
         self.write(id, key.len() + value.len() + value.len() / 16)?;
-        let hint = self.hint(id);
         let stored;
         let tree = self.tree(id);
         let cell = match value.len() > page::longest_inline(page_bytes) {
@@ -179,8 +177,7 @@ impl<'e> Transaction<'e> {
                 bytes: value,
             },
         };
-        let put = tree.put(&mut self.author, key, cell, hint)?;
-        self.set_hint(id, put.leaf);
+        let put = tree.put(&mut self.author, key, cell)?;
         self.free_later(put.old_overflow);
         Ok(put.existed)
     }
@@ -191,20 +188,34 @@ impl<'e> Transaction<'e> {
         };
         self.chains.push(stored.chain());
         if let Some(active) = &self.author.active {
-            // Its record, and its place in the commit record.
-            active.chain.lock().promised += 128;
-            self.engine.log.promise(128);
+            active.chain.lock().promised += FREEING;
+            self.engine.log.promise(FREEING);
+        }
+    }
+
+    /// Locks a key that is going to be changed; at the level of a snapshot, only if
+    /// nobody has changed it since.
+    fn lock_to_write(&mut self, id: TableId, key: &[u8]) -> Result<()> {
+        self.lock_record(id.table, key, Mode::Write)?;
+        match self.view(id.table, None) {
+            Some(view)
+                if self.isolation == Isolation::Snapshot
+                    && !planted::is(Planted::LaterCommitOverwritten)
+                    && view.changed_since(key)? =>
+            {
+                Err(Error::WriteConflict)
+            }
+            _ => Ok(()),
         }
     }
 
     /// Takes a key away. True if it was there.
     pub(crate) fn delete(&mut self, id: TableId, key: &[u8]) -> Result<bool> {
-        self.check()?;
-        self.lock_record(id.table, key, Mode::Write)?;
+        self.check_table(id)?;
+        self.lock_to_write(id, key)?;
         self.write(id, key.len())?;
-        let hint = self.hint(id);
         let tree = self.tree(id);
-        let old = tree.delete(&mut self.author, key, hint)?;
+        let old = tree.delete(&mut self.author, key)?;
         let existed = old.is_some();
         if let Some((true, stored)) = old {
             self.free_later(Some(stored));
@@ -224,11 +235,32 @@ impl<'e> Transaction<'e> {
         Ok(TableId { table, root })
     }
 
+    /// Takes a table away, whose lock is held: when this commits, its pages are free.
+    pub(crate) fn drop_tree(&mut self, id: TableId) -> Result<()> {
+        self.check_table(id)?;
+        let chains = self.tree(id).all_chains()?;
+        self.write(id, chains.len() * (FREEING as usize))?;
+        if let Some(active) = &self.author.active {
+            let freeing = FREEING * chains.len() as u64;
+            active.chain.lock().promised += freeing;
+            self.engine.log.promise(freeing);
+        }
+        self.chains.extend(chains);
+        self.dropped.push(id);
+        Ok(())
+    }
+
+    /// Tables that this has dropped.
+    pub(crate) fn dropped(&self) -> &[TableId] {
+        &self.dropped
+    }
+
     pub(crate) fn mark(&self) -> Mark {
         let active = self.author.active.as_ref();
         Mark {
             last: active.map_or(Lsn::NONE, |active| active.chain.lock().last),
             chains: self.chains.len(),
+            dropped: self.dropped.len(),
         }
     }
 
@@ -236,13 +268,14 @@ impl<'e> Transaction<'e> {
     pub(crate) fn rollback_to(&mut self, mark: Mark) -> Result<()> {
         self.check()?;
         self.chains.truncate(mark.chains);
+        self.dropped.truncate(mark.dropped);
         if self.author.active.is_none() {
             return Ok(());
         }
         let rolled = self.undo_until(mark.last);
         if rolled.is_err() {
             self.ended = true;
-            self.engine.locks.end(self.owner);
+            self.release();
         }
         rolled
     }
@@ -251,7 +284,7 @@ impl<'e> Transaction<'e> {
         let roots = &self.roots;
         let root = |table| {
             let id = roots.iter().find(|id| id.table == table);
-            id.map(|id| id.root)
+            Ok(id.map(|id| id.root))
         };
         let rolled = rollback(self.engine, &mut self.author, until, root);
         if let Err(error) = &rolled {
@@ -260,12 +293,23 @@ impl<'e> Transaction<'e> {
         rolled
     }
 
-    /// Commits. With `durable` it returns when that survives a crash.
-    pub(crate) fn commit(mut self, durable: bool) -> Result<()> {
+    fn release(&mut self) {
+        self.snapshot = None;
+        if let Some(owner) = self.owner.take() {
+            self.engine.locks.end(owner);
+        }
+        while let Some(owner) = self.outer.pop() {
+            self.engine.locks.end(owner);
+        }
+    }
+
+    /// Commits. With `durable` it returns when that survives a crash. `prepare` is called
+    /// with the LSN of the commit record, before anybody can see what was committed.
+    pub(crate) fn commit(mut self, durable: bool, prepare: impl FnOnce(Lsn)) -> Result<()> {
         self.check()?;
         let Some(active) = self.author.active.clone() else {
             self.ended = true;
-            self.engine.locks.end(self.owner);
+            self.release();
             return match durable {
                 true => self.engine.log.flush(self.seen),
                 false => Ok(()),
@@ -285,21 +329,40 @@ impl<'e> Transaction<'e> {
         let chains = chain_bytes(last);
         let commit = Change::Commit { chains: &chains };
         // If this fails, dropping it aborts.
-        let lsn = self.engine.log(&mut self.author, 0, &commit)?;
-        self.ended = true;
-        self.engine.releases(lsn);
-        let finished = match self.chains.is_empty() {
-            true => {
-                self.engine.leave(&active);
-                Ok(())
+        let writer = self.author.writer.take();
+        let appended = self.engine.versions.commit(writer.as_ref(), || {
+            let lsn = self.engine.log(&mut self.author, 0, &commit)?;
+            prepare(lsn);
+            Ok(lsn)
+        });
+        let lsn = match appended {
+            Ok(lsn) => lsn,
+            Err(error) => {
+                self.author.writer = writer;
+                return Err(error);
             }
-            false => finish_commit(self.engine, &mut self.author),
         };
-        self.engine.locks.end(self.owner);
+        self.ended = true;
+        // Its own snapshot needs nothing any more.
+        self.snapshot = None;
+        let chains = !self.chains.is_empty();
+        match chains {
+            true => self.engine.committed(&active),
+            false => self.engine.leave(&active),
+        }
+        let finishing = self
+            .engine
+            .versions
+            .keep(lsn, writer, chains.then_some(active));
+        let mut finished = finishing.map_or(Ok(()), |active| {
+            finish_commit(self.engine, &mut self.author, &active)
+        });
+        self.release();
         if let Err(error) = &finished {
             // It is committed; a restart frees what is to be freed.
             self.engine.log.poison(error);
         }
+        finished = finished.and(finish(self.engine));
         match durable {
             true => self.engine.log.flush(lsn),
             false => finished,
@@ -325,7 +388,13 @@ impl<'e> Transaction<'e> {
             }
             self.engine.leave(&active);
         }
-        self.engine.locks.end(self.owner);
+        // Where it was not undone, snapshots go on with its versions.
+        if undone.is_ok()
+            && let Some(writer) = self.author.writer.take()
+        {
+            self.engine.versions.forget(writer);
+        }
+        self.release();
         undone
     }
 }

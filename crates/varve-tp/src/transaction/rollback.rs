@@ -1,12 +1,13 @@
 //! Undoing a transaction's records backward, and what is left to do of a committed one.
 
 use crate::change::Change;
-use crate::engine::{Author, Engine};
+use crate::engine::{Active, Author, Engine};
 use crate::error::{Error, Result};
 use crate::log::Lsn;
 use crate::page::CATALOG_ROOT;
 use crate::planted::{self, Planted};
 use crate::tree::{self, Tree};
+use std::sync::Arc;
 
 /// Undoes the records of the author's transaction behind `until`, the last one first.
 /// What a compensation record tells to be undone already is passed over.
@@ -14,7 +15,7 @@ pub(crate) fn rollback(
     engine: &Engine,
     author: &mut Author,
     until: Lsn,
-    root: impl Fn(u32) -> Option<u32>,
+    root: impl Fn(u32) -> Result<Option<u32>>,
 ) -> Result<()> {
     let Some(active) = author.active.clone() else {
         return Ok(());
@@ -44,11 +45,29 @@ pub(crate) fn rollback(
     Ok(())
 }
 
-/// Frees what a committed transaction has replaced, and ends it.
-pub(crate) fn finish_commit(engine: &Engine, author: &mut Author) -> Result<()> {
-    let Some(active) = author.active.clone() else {
+/// Finishes those that snapshots have kept from it.
+pub(crate) fn finish(engine: &Engine) -> Result<()> {
+    if !engine.versions.has_to_finish() {
         return Ok(());
-    };
+    }
+    for active in engine.versions.to_finish() {
+        let finished = finish_commit(engine, &mut Author::nobody(), &active);
+        if let Err(error) = finished {
+            // A restart frees what is to be freed.
+            engine.log.poison(&error);
+            return Err(error);
+        }
+    }
+    Ok(())
+}
+
+/// Frees what a committed transaction has replaced, and ends it.
+pub(crate) fn finish_commit(
+    engine: &Engine,
+    author: &mut Author,
+    active: &Arc<Active>,
+) -> Result<()> {
+    author.active = Some(active.clone());
     let chains = active.chain.lock().chains.clone();
     let tree = Tree {
         engine,
@@ -59,6 +78,6 @@ pub(crate) fn finish_commit(engine: &Engine, author: &mut Author) -> Result<()> 
         tree.free(author, chain)?;
     }
     engine.log(author, 0, &Change::End)?;
-    engine.leave(&active);
+    engine.leave(active);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Putting and deleting records.
 
-use super::{Hint, Tree};
+use super::Tree;
 use crate::buffer::WritePage;
 use crate::change::Change;
 use crate::engine::Author;
@@ -13,8 +13,6 @@ pub(super) const UNDERFULL: usize = 4;
 /// What a put has done.
 #[derive(Debug)]
 pub(crate) struct Put {
-    /// The leaf.
-    pub leaf: u32,
     /// What was there before, if it was to be told: a descriptor of a large value.
     pub old_overflow: Option<Vec<u8>>,
     /// True if there was a value before.
@@ -23,24 +21,15 @@ pub(crate) struct Put {
 
 impl<'a> Tree<'a> {
     /// Gives a key a value, whether it has one or not.
-    pub(crate) fn put(
-        &self,
-        author: &mut Author,
-        key: &[u8],
-        value: Cell<'_>,
-        mut hint: Hint,
-    ) -> Result<Put> {
+    pub(crate) fn put(&self, author: &mut Author, key: &[u8], value: Cell<'_>) -> Result<Put> {
         loop {
-            let mut leaf = self.leaf_for_writing(key, hint)?;
-            let number = leaf.number();
-            hint = Some(number);
+            let mut leaf = self.leaf_for_writing(key)?;
             let (at, done) = match leaf.page().search(key) {
                 Found::At(at) => {
                     let old = leaf.page().value(at);
                     let old_overflow = old.overflow.then(|| old.bytes.to_vec());
                     if self.replace(author, &mut leaf, at, key, value)? {
                         let put = Put {
-                            leaf: number,
                             old_overflow,
                             existed: true,
                         };
@@ -52,7 +41,6 @@ impl<'a> Tree<'a> {
             };
             if done {
                 let put = Put {
-                    leaf: number,
                     old_overflow: None,
                     existed: false,
                 };
@@ -80,6 +68,7 @@ impl<'a> Tree<'a> {
             key,
             value,
         };
+        self.engine.note(author, self.table, key, None);
         let lsn = self.engine.log(author, self.table, &change)?;
         self.engine.apply(&change, lsn, &mut [leaf])?;
         Ok(true)
@@ -101,6 +90,7 @@ impl<'a> Tree<'a> {
             return Ok(false);
         }
         let same = !old.overflow && !new.overflow && old.bytes.len() == new.bytes.len();
+        self.engine.note(author, self.table, key, Some(old));
         let old_bytes = old.bytes.to_vec();
         let change = match same {
             true => {
@@ -138,7 +128,7 @@ impl<'a> Tree<'a> {
         offset: u32,
         new: &[u8],
     ) -> Result<bool> {
-        let mut leaf = self.leaf_for_writing(key, None)?;
+        let mut leaf = self.leaf_for_writing(key)?;
         let Found::At(at) = leaf.page().search(key) else {
             return Ok(false);
         };
@@ -164,13 +154,13 @@ impl<'a> Tree<'a> {
         &self,
         author: &mut Author,
         key: &[u8],
-        hint: Hint,
     ) -> Result<Option<(bool, Vec<u8>)>> {
-        let mut leaf = self.leaf_for_writing(key, hint)?;
+        let mut leaf = self.leaf_for_writing(key)?;
         let Found::At(at) = leaf.page().search(key) else {
             return Ok(None);
         };
         let old = leaf.page().value(at);
+        self.engine.note(author, self.table, key, Some(old));
         let (overflow, bytes) = (old.overflow, old.bytes.to_vec());
         let change = Change::Delete {
             page: leaf.number(),

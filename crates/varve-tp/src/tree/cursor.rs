@@ -1,16 +1,17 @@
 //! Reading records: one, or a leaf's at a time, forward and backward.
 
+use super::Tree;
 use super::find::Wanted;
-use super::{Hint, Tree};
 use crate::error::Result;
-use crate::page::{Cell, Found, Page};
+use crate::page::{Found as Place, Page};
+use crate::versions::{Found, Record, View};
+use smallvec::SmallVec;
 use std::ops::Bound;
 
 /// The records of a leaf that lie in a range, and where the next leaf is looked for.
 #[derive(Debug, Default)]
 pub(crate) struct Leaf {
-    /// Key, whether the value is large, the value or where it is.
-    pub records: Vec<(Vec<u8>, bool, Vec<u8>)>,
+    pub records: Vec<Record>,
     /// Forward: the first key of the next leaf. Backward: all keys of the next one are
     /// below this. `None`: there is no other.
     pub next: Option<Vec<u8>>,
@@ -19,70 +20,90 @@ pub(crate) struct Leaf {
 }
 
 impl Tree<'_> {
-    /// Hands over the value of a key as its leaf has it, and answers the leaf and the LSN
-    /// of its last change.
-    pub(crate) fn get<T>(
-        &self,
-        key: &[u8],
-        hint: Hint,
-        take: impl FnOnce(Option<Cell<'_>>) -> T,
-    ) -> Result<(T, u32, u64)> {
-        let leaf = self.leaf(Wanted::Key(key), hint)?;
+    /// The value of a key as a view has it, or, without one, as its leaf has it; and the
+    /// LSN of the leaf's last change.
+    pub(crate) fn get(&self, key: &[u8], view: Option<View<'_>>) -> Result<(Found, u64)> {
+        let leaf = self.leaf(Wanted::Key(key))?;
         let page = leaf.page();
         let value = match page.search(key) {
-            Found::At(at) => Some(page.value(at)),
-            Found::Missing(_) => None,
+            Place::At(at) => Some(page.value(at)),
+            Place::Missing(_) => None,
         };
-        let header = page.header();
-        Ok((take(value), header.number.get(), header.lsn.get()))
+        let lsn = page.lsn();
+        let found = match view {
+            Some(view) => view.value(key, value, lsn)?,
+            None => value.map(|cell| (cell.overflow, SmallVec::from_slice(cell.bytes))),
+        };
+        Ok((found, lsn))
     }
 
-    /// The records from a bound on that one leaf holds.
-    pub(crate) fn leaf_from(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Leaf> {
+    /// The records from a bound on that one leaf holds, as a view has them, if there is
+    /// one.
+    pub(crate) fn leaf_from(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        view: Option<View<'_>>,
+    ) -> Result<Leaf> {
         let key = match from {
             Bound::Included(key) | Bound::Excluded(key) => key,
             Bound::Unbounded => &[],
         };
-        let leaf = self.leaf(Wanted::Key(key), None)?;
+        let leaf = self.leaf(Wanted::Key(key))?;
         let page = leaf.page();
         let high = page.high().filter(|high| match to {
             Bound::Included(to) => *high <= to,
             Bound::Excluded(to) => *high < to,
             Bound::Unbounded => true,
         });
+        let mut records = within(page, from, to);
+        if let Some(view) = view {
+            let end = high.map_or(to, Bound::Excluded);
+            view.correct(&mut records, (from, end), page.lsn())?;
+        }
         Ok(Leaf {
-            records: within(page, from, to),
+            records,
             next: high.map(<[u8]>::to_vec),
             lsn: page.lsn(),
         })
     }
 
     /// The records up to a bound that one leaf holds, in the order of their keys.
-    pub(crate) fn leaf_until(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<Leaf> {
+    pub(crate) fn leaf_until(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+        view: Option<View<'_>>,
+    ) -> Result<Leaf> {
         let wanted = match to {
             Bound::Included(key) => Wanted::Key(key),
             Bound::Excluded(key) => Wanted::Below(Some(key)),
             Bound::Unbounded => Wanted::Below(None),
         };
-        let leaf = self.leaf(wanted, None)?;
+        let leaf = self.leaf(wanted)?;
         let page = leaf.page();
         let low = Some(page.low()).filter(|low| match from {
             _ if low.is_empty() => false,
             Bound::Included(from) | Bound::Excluded(from) => *low > from,
             Bound::Unbounded => true,
         });
+        let mut records = within(page, from, to);
+        if let Some(view) = view {
+            let begin = low.map_or(from, Bound::Included);
+            view.correct(&mut records, (begin, to), page.lsn())?;
+        }
         Ok(Leaf {
-            records: within(page, from, to),
+            records,
             next: low.map(<[u8]>::to_vec),
             lsn: page.lsn(),
         })
     }
 }
 
-fn within(page: Page<'_>, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<(Vec<u8>, bool, Vec<u8>)> {
+fn within(page: Page<'_>, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Vec<Record> {
     let place = |key: &[u8], behind: bool| match page.search(key) {
-        Found::At(at) => at + usize::from(behind),
-        Found::Missing(at) => at,
+        Place::At(at) => at + usize::from(behind),
+        Place::Missing(at) => at,
     };
     let first = match from {
         Bound::Included(key) => place(key, false),

@@ -1,12 +1,12 @@
 //! Finding the page that a key belongs to.
 
-use super::{Hint, MOST_STEPS, Tree};
+use super::{MOST_STEPS, Tree};
 use crate::buffer::{ReadPage, WritePage};
 use crate::error::Result;
 use crate::page::Page;
 
 /// Where a search goes on.
-enum Step {
+pub(super) enum Step {
     Here,
     Right(u32),
     Restart,
@@ -22,7 +22,7 @@ pub(super) enum Wanted<'k> {
 }
 
 impl Wanted<'_> {
-    fn step(self, page: Page<'_>) -> Step {
+    pub(super) fn step(self, page: Page<'_>) -> Step {
         let right = page.header().right.get();
         let (beyond, before) = match self {
             Wanted::Key(key) => (
@@ -59,25 +59,26 @@ impl Wanted<'_> {
 
 impl<'a> Tree<'a> {
     /// A leaf for reading.
-    pub(super) fn leaf(&self, wanted: Wanted<'_>, hint: Hint) -> Result<ReadPage<'a>> {
-        if let Some(page) = hint {
-            let leaf = self.engine.pool.read(page)?;
-            let right = self.is_level(leaf.page(), 0);
-            if right && matches!(wanted.step(leaf.page()), Step::Here) {
-                return Ok(leaf);
-            }
+    pub(super) fn leaf(&self, wanted: Wanted<'_>) -> Result<ReadPage<'a>> {
+        if let Wanted::Key(key) = wanted
+            && let Some(leaf) = self.leaf_by_routes(key)?
+        {
+            return Ok(leaf);
         }
         self.page_for_reading(wanted, 0)
     }
 
     /// The leaf of a key for writing.
-    pub(super) fn leaf_for_writing(&self, key: &[u8], hint: Hint) -> Result<WritePage<'a>> {
-        if let Some(page) = hint {
+    pub(super) fn leaf_for_writing(&self, key: &[u8]) -> Result<WritePage<'a>> {
+        if let Some(page) = self.led_to(key) {
             let leaf = self.engine.pool.write(page)?;
             let right = self.is_level(leaf.page(), 0);
             if right && matches!(Wanted::Key(key).step(leaf.page()), Step::Here) {
                 return Ok(leaf);
             }
+            drop(leaf);
+            // Corrects the copies.
+            self.leaf_by_routes(key)?;
         }
         match self.page_for_writing(key, 0)? {
             Some(leaf) => Ok(leaf),

@@ -13,14 +13,17 @@
 mod allocate;
 mod change;
 mod cursor;
+mod discard;
 mod find;
 mod merge;
 mod overflow;
+mod routes;
 mod split;
 mod undo;
 
 pub(crate) use cursor::Leaf;
 pub(crate) use overflow::Stored;
+pub(crate) use routes::Routes;
 pub(crate) use undo::undo;
 
 use crate::engine::Engine;
@@ -33,9 +36,6 @@ pub(crate) struct Tree<'a> {
     pub table: u32,
     pub root: u32,
 }
-
-/// The leaf that was used last: tried before the way from the root.
-pub(crate) type Hint = Option<u32>;
 
 /// Steps of one search after which its tree must be in a circle.
 const MOST_STEPS: usize = 100_000;

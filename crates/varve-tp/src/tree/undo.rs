@@ -12,12 +12,12 @@ pub(crate) fn undo(
     engine: &Engine,
     author: &mut Author,
     record: &Record,
-    root: impl Fn(u32) -> Option<u32>,
+    root: impl Fn(u32) -> Result<Option<u32>>,
 ) -> Result<()> {
     let damaged = |what: &str| Error::damaged("wal", record.lsn.0, what);
     let change = Change::parse(record.kind, &record.body);
     let change = change.ok_or_else(|| damaged("a record that says nothing"))?;
-    let tree = |table: u32| match root(table) {
+    let tree = |table: u32| match root(table)? {
         Some(root) => Ok(Tree {
             engine,
             table,
@@ -26,16 +26,12 @@ pub(crate) fn undo(
         None => Err(damaged("a record of a table that does not exist")),
     };
     let done = match change {
-        Change::Insert { key, .. } => tree(record.table)?.delete(author, key, None)?.is_some(),
-        Change::Delete { key, old, .. } => {
-            !tree(record.table)?.put(author, key, old, None)?.existed
-        }
+        Change::Insert { key, .. } => tree(record.table)?.delete(author, key)?.is_some(),
+        Change::Delete { key, old, .. } => !tree(record.table)?.put(author, key, old)?.existed,
         Change::Patch {
             key, offset, old, ..
         } => tree(record.table)?.patch(author, key, offset, old)?,
-        Change::Replace { key, old, .. } => {
-            tree(record.table)?.put(author, key, old, None)?.existed
-        }
+        Change::Replace { key, old, .. } => tree(record.table)?.put(author, key, old)?.existed,
         Change::Overflow { page, .. } | Change::Tree { root: page, .. } => {
             let any = Tree {
                 engine,

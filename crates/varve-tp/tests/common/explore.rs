@@ -7,12 +7,30 @@ use super::{Model, Random, TABLE, small};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use varve_tp::storage::{Choice, CrashImages, MemoryStorage, Survival};
-use varve_tp::{Durability, Environment, Error, TableDefinition, WriteTransaction};
+use varve_tp::{
+    Durability, Environment, Error, IndexDefinition, Options, TableDefinition, WriteTransaction,
+};
 
 const OTHER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("other");
+/// The records of the other table, by the beginning of their values.
+const INDEX: IndexDefinition<&[u8], &[u8], &[u8]> = IndexDefinition::new(OTHER, "by value");
+
+fn options() -> Options {
+    let mut options = small();
+    options.index(INDEX, |_, value, keys| {
+        if let Some(beginning) = value.get(..value.len().min(3)) {
+            keys.add(beginning);
+        }
+    });
+    options
+}
+
+/// What the table was called before it was made anew.
+const FORMER: TableDefinition<&[u8], &[u8]> = TableDefinition::new("former");
 
 type Files = BTreeMap<String, Vec<u8>>;
-type State = (Model, Model);
+/// Of the three tables.
+type State = (Model, Model, Model);
 
 /// Committed states in their order, and which of them a mark allows.
 #[derive(Default)]
@@ -51,6 +69,11 @@ fn model_of(
     table.iter()?.collect()
 }
 
+fn state_of(environment: &Environment) -> Result<State, String> {
+    let read = |table| model_of(environment, table).map_err(|error| format!("reading: {error}"));
+    Ok((read(TABLE)?, read(OTHER)?, read(FORMER)?))
+}
+
 struct Work<'a> {
     environment: &'a Environment,
     storage: &'a MemoryStorage,
@@ -79,22 +102,59 @@ impl Work<'_> {
 
     fn run(&mut self, random: &mut Random, transactions: u64) {
         let mut long: Option<(WriteTransaction<'_>, Model)> = None;
+        let mut snapshot = None;
         for _ in 0..transactions {
-            let transaction = self.environment.begin_write();
-            let mut changed = self.now.0.clone();
+            // What a commit frees is kept while a snapshot needs it.
+            if random.one_in(4) {
+                snapshot = random.one_in(2).then(|| self.environment.begin_read());
+            }
+            let mut transaction = self.environment.begin_write();
+            let (mut changed, mut former) = (self.now.0.clone(), self.now.2.clone());
             for _ in 0..1 + random.below(10) {
                 super::change(random, &transaction, &mut changed);
+            }
+            match random.below(16) {
+                0 => {
+                    transaction.drop_table(TABLE.name()).unwrap();
+                    changed = Model::new();
+                }
+                1 => {
+                    transaction.open_table(FORMER).unwrap();
+                    transaction.drop_table(FORMER.name()).unwrap();
+                    transaction.open_table(TABLE).unwrap();
+                    let (from, to) = (TABLE.name(), FORMER.name());
+                    transaction.rename_table(from, to).unwrap();
+                    former = std::mem::take(&mut changed);
+                    super::change(random, &transaction, &mut changed);
+                }
+                _ => {}
             }
             if random.one_in(4) {
                 let savepoint = transaction.savepoint();
                 let mut lost = changed.clone();
                 (0..4).for_each(|_| super::change(random, &transaction, &mut lost));
+                if random.one_in(8) {
+                    transaction.open_table(TABLE).unwrap();
+                    transaction.drop_table(TABLE.name()).unwrap();
+                }
                 transaction.rollback_to(savepoint).unwrap();
+            }
+            if random.one_in(4) {
+                let child = transaction.begin_nested();
+                let mut more = changed.clone();
+                (0..3).for_each(|_| super::change(random, &child, &mut more));
+                match random.one_in(2) {
+                    true => child.abort().unwrap(),
+                    false => {
+                        child.commit().unwrap();
+                        changed = more;
+                    }
+                }
             }
             match random.one_in(5) {
                 true => transaction.abort().unwrap(),
                 false => {
-                    self.now.0 = changed;
+                    (self.now.0, self.now.2) = (changed, former);
                     self.commit(random, transaction);
                 }
             }
@@ -122,6 +182,7 @@ impl Work<'_> {
             }
             self.environment.maintain().unwrap();
         }
+        drop(snapshot);
         std::mem::forget(long);
     }
 }
@@ -135,14 +196,10 @@ fn work(
 ) -> Result<(CrashImages, History), String> {
     let storage = MemoryStorage::with_files(files.clone());
     storage.record();
-    let open = small().open_storage(Arc::new(storage.clone()));
+    let open = options().open_storage(Arc::new(storage.clone()));
     let environment = open.map_err(|error| format!("opening: {error}"))?;
     let mut history = History::default();
-    let now = (model_of(&environment, TABLE), model_of(&environment, OTHER));
-    let now = match now {
-        (Ok(a), Ok(b)) => (a, b),
-        (Err(error), _) | (_, Err(error)) => return Err(format!("reading: {error}")),
-    };
+    let now = state_of(&environment)?;
     if let Some((low, high)) = from
         && now != low
         && now != high
@@ -173,7 +230,7 @@ fn work(
 /// Opens what is left, and answers which state it is in.
 fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String> {
     let storage = Arc::new(MemoryStorage::with_files(image.clone()));
-    let environment = small().open_storage(storage);
+    let environment = options().open_storage(storage);
     let environment = environment.map_err(|error| format!("opening: {error}"))?;
     let verified = environment
         .verify()
@@ -181,8 +238,7 @@ fn check(image: &Files, history: &History, mark: usize) -> Result<usize, String>
     if verified.lost_pages > 0 {
         return Err(format!("pages are lost: {verified:?}"));
     }
-    let read = |table| model_of(&environment, table).map_err(|error| format!("reading: {error}"));
-    let state = (read(TABLE)?, read(OTHER)?);
+    let state = state_of(&environment)?;
     let (floor, ceiling) = history.bounds[mark];
     let found = (floor..=ceiling).find(|at| history.states[*at] == state);
     found.ok_or_else(

@@ -4,6 +4,7 @@
 pub mod copying;
 pub mod explore;
 pub mod prefixed;
+pub mod snapshots;
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};

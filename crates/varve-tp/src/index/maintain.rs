@@ -1,0 +1,106 @@
+//! Keeping an index with its table, filling it, and comparing both.
+
+use super::{Registered, entry};
+use crate::error::{Error, Result};
+use crate::planted::{self, Planted};
+use crate::transaction::{TableId, Transaction};
+use crate::tree::Tree;
+use std::ops::Bound;
+use std::sync::Arc;
+use varve_locks::Mode;
+
+/// An index of a table that is open for writing.
+#[derive(Clone, Debug)]
+pub(crate) struct Indexed {
+    pub index: Arc<Registered>,
+    pub id: TableId,
+}
+
+impl Indexed {
+    /// A record becomes another: entries that are there no more go, new ones come.
+    pub(crate) fn change(
+        &self,
+        transaction: &mut Transaction<'_>,
+        key: &[u8],
+        old: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<()> {
+        let keys = |value: Option<&[u8]>| match value {
+            Some(value) => self.index.keys(key, value),
+            None => Ok(Vec::new()),
+        };
+        let (old, new) = (keys(old)?, keys(new)?);
+        for gone in old.iter().filter(|key| !new.contains(key)) {
+            transaction.delete(self.id, &entry(gone, key))?;
+        }
+        for come in new.iter().filter(|key| !old.contains(key)) {
+            if old.is_empty() || !planted::is(Planted::IndexEntryLost) {
+                transaction.put(self.id, &entry(come, key), &[])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Calls with each record of a tree, as it is now.
+fn records(tree: Tree<'_>, mut each: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    let mut from = Vec::new();
+    loop {
+        let leaf = tree.leaf_from(Bound::Included(&from), Bound::Unbounded, None)?;
+        for (key, large, value) in leaf.records {
+            match large {
+                true => each(&key, &tree.load(&value)?)?,
+                false => each(&key, &value)?,
+            }
+        }
+        match leaf.next {
+            Some(next) => from = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Makes entries for all records of a table, which is locked for reading.
+pub(crate) fn fill(
+    transaction: &mut Transaction<'_>,
+    table: TableId,
+    index: &Indexed,
+) -> Result<u64> {
+    transaction.lock_table(table.table, Mode::Read)?;
+    transaction.lock_table(index.id.table, Mode::Write)?;
+    let mut count = 0;
+    records(transaction.tree(table), |key, value| {
+        for index_key in index.index.keys(key, value)? {
+            transaction.put(index.id, &entry(&index_key, key), &[])?;
+            count += 1;
+        }
+        Ok(())
+    })?;
+    Ok(count)
+}
+
+/// Whether an index has an entry for each record of its table, and no other. Answers how
+/// many entries there are. Nobody may write meanwhile.
+pub(crate) fn compare(table: Tree<'_>, entries: Tree<'_>, index: &Registered) -> Result<u64> {
+    let wrong = |what: &str| {
+        let what = format!("index {:?}: {what}", index.name);
+        Error::damaged("pages", 0, what)
+    };
+    let (mut expected, mut found) = (0, 0);
+    records(table, |key, value| {
+        for index_key in index.keys(key, value)? {
+            let (entry, _) = entries.get(&entry(&index_key, key), None)?;
+            entry.ok_or_else(|| wrong("it lacks a record"))?;
+            expected += 1;
+        }
+        Ok(())
+    })?;
+    records(entries, |_, _| {
+        found += 1;
+        Ok(())
+    })?;
+    match found == expected {
+        true => Ok(found),
+        false => Err(wrong("it has entries of no records")),
+    }
+}

@@ -1,0 +1,162 @@
+//! Reading by an index.
+
+use super::range::Range;
+use super::typed::{bytes, decoded};
+use super::{Handle, Row};
+use crate::codec::{Key, Value};
+use crate::error::{Error, Result};
+use crate::index::{escaped, split};
+use crate::transaction::TableId;
+use std::marker::PhantomData;
+use std::ops::{Bound, RangeBounds};
+
+/// An index that is read: records of its table in the order of the index keys.
+#[derive(Debug)]
+pub struct Index<'t, 'e, I, K, V> {
+    handle: &'t Handle<'e>,
+    id: TableId,
+    table: TableId,
+    types: PhantomData<fn(I, K, V)>,
+}
+
+/// Records of a range of an index. Goes on from both ends until they meet.
+#[derive(Debug)]
+pub struct IndexRange<'t, 'e, I, K, V> {
+    handle: &'t Handle<'e>,
+    table: TableId,
+    entries: Range<'t, 'e, &'static [u8], ()>,
+    types: PhantomData<fn(I, K, V)>,
+}
+
+/// Records of one key of an index.
+#[derive(Debug)]
+pub struct IndexMatches<'t, 'e, I, K, V>(IndexRange<'t, 'e, I, K, V>);
+
+/// The first entry that is behind all of an index key.
+fn behind(key: &[u8]) -> Vec<u8> {
+    let mut bytes = escaped(key);
+    if let Some(last) = bytes.last_mut() {
+        // An escape is higher, so nothing lies between.
+        *last = 1;
+    }
+    bytes
+}
+
+impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
+    pub(super) fn new(handle: &'t Handle<'e>, id: TableId, table: TableId) -> Self {
+        Index {
+            handle,
+            id,
+            table,
+            types: PhantomData,
+        }
+    }
+
+    fn entries(
+        &self,
+        from: Bound<Vec<u8>>,
+        to: Bound<Vec<u8>>,
+    ) -> Result<IndexRange<'t, 'e, I, K, V>> {
+        self.handle.transaction.borrow_mut().lock_to_scan(self.id)?;
+        Ok(IndexRange {
+            handle: self.handle,
+            table: self.table,
+            entries: Range::new(self.handle, self.id, (from, to)),
+            types: PhantomData,
+        })
+    }
+
+    /// The records that have an index key, by their own keys. Where reading locks, the
+    /// whole index is locked.
+    ///
+    /// # Errors
+    /// As [`ReadTable::get`](super::ReadTable::get).
+    pub fn get(&self, key: I::Ref<'_>) -> Result<IndexMatches<'t, 'e, I, K, V>> {
+        let key = bytes::<I>(key);
+        let bounds = (
+            Bound::Included(escaped(&key)),
+            Bound::Excluded(behind(&key)),
+        );
+        Ok(IndexMatches(self.entries(bounds.0, bounds.1)?))
+    }
+
+    /// The records whose index keys lie in a range, from either end. One with several
+    /// such keys comes for each of them.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn range<'k>(
+        &self,
+        range: impl RangeBounds<I::Ref<'k>>,
+    ) -> Result<IndexRange<'t, 'e, I, K, V>>
+    where
+        I::Ref<'k>: Clone,
+    {
+        let encode = |key: &I::Ref<'k>| bytes::<I>(key.clone());
+        let from = match range.start_bound() {
+            Bound::Included(key) => Bound::Included(escaped(&encode(key))),
+            Bound::Excluded(key) => Bound::Included(behind(&encode(key))),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let to = match range.end_bound() {
+            Bound::Included(key) => Bound::Excluded(behind(&encode(key))),
+            Bound::Excluded(key) => Bound::Excluded(escaped(&encode(key))),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        self.entries(from, to)
+    }
+
+    /// All records that the index has, in the order of its keys.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn iter(&self) -> Result<IndexRange<'t, 'e, I, K, V>> {
+        self.entries(Bound::Unbounded, Bound::Unbounded)
+    }
+}
+
+impl<I: Key, K: Key, V: Value> IndexRange<'_, '_, I, K, V> {
+    fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<(I::Owned, Row<K, V>)> {
+        let (entry, ()) = entry?;
+        let wrong = |what| Error::damaged("pages", 0, what);
+        let split = split(&entry);
+        let (index_key, key) = split.ok_or_else(|| wrong("an entry of an index"))?;
+        let statement = self.entries.statement();
+        let mut transaction = self.handle.transaction.borrow_mut();
+        let value = transaction.read_in(self.table, key, statement)?;
+        drop(transaction);
+        let value = value.ok_or_else(|| wrong("an index leads to no record"))?;
+        let row = (decoded::<K>(key)?, decoded::<V>(&value)?);
+        Ok((decoded::<I>(&index_key)?, row))
+    }
+}
+
+impl<I: Key, K: Key, V: Value> Iterator for IndexRange<'_, '_, I, K, V> {
+    type Item = Result<(I::Owned, Row<K, V>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let entry = self.entries.next()?;
+        Some(self.row(entry))
+    }
+}
+
+impl<I: Key, K: Key, V: Value> DoubleEndedIterator for IndexRange<'_, '_, I, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let entry = self.entries.next_back()?;
+        Some(self.row(entry))
+    }
+}
+
+impl<I: Key, K: Key, V: Value> Iterator for IndexMatches<'_, '_, I, K, V> {
+    type Item = Result<Row<K, V>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        Some(self.0.next()?.map(|(_, row)| row))
+    }
+}
+
+impl<I: Key, K: Key, V: Value> DoubleEndedIterator for IndexMatches<'_, '_, I, K, V> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        Some(self.0.next_back()?.map(|(_, row)| row))
+    }
+}

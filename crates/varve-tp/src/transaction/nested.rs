@@ -1,0 +1,56 @@
+//! Nested transactions: a child's locks are its own until it commits.
+//!
+//! Source: Moss 1981.
+
+use super::{Granted, Mark, Transaction};
+use crate::error::Result;
+use varve_locks::{Mode, OwnerId};
+
+/// The transaction around a child, as it was when the child began.
+#[derive(Debug)]
+pub(crate) struct Outer {
+    mark: Mark,
+    database: Option<Mode>,
+    granted: Vec<Granted>,
+}
+
+impl Transaction<'_> {
+    /// From here on a child works.
+    pub(crate) fn begin_child(&mut self) -> Outer {
+        let locks = &self.engine.locks;
+        let owner = *self.owner.get_or_insert_with(|| locks.begin(None));
+        self.outer.push(owner);
+        self.owner = Some(locks.begin(Some(owner)));
+        Outer {
+            mark: self.mark(),
+            database: self.database,
+            granted: self.granted.clone(),
+        }
+    }
+
+    /// What the child has done and locked is its parent's.
+    pub(crate) fn commit_child(&mut self) -> Result<()> {
+        self.check()?;
+        if let Some(child) = self.end_child() {
+            self.engine.locks.hand_to_parent(child);
+            self.engine.locks.end(child);
+        }
+        Ok(())
+    }
+
+    fn end_child(&mut self) -> Option<OwnerId> {
+        let parent = self.outer.pop()?;
+        self.owner.replace(parent)
+    }
+
+    /// What the child has done is undone, and what it alone has locked is free.
+    pub(crate) fn abort_child(&mut self, outer: Outer) -> Result<()> {
+        self.rollback_to(outer.mark)?;
+        if let Some(child) = self.end_child() {
+            self.engine.locks.end(child);
+        }
+        self.database = outer.database;
+        self.granted = outer.granted;
+        Ok(())
+    }
+}

@@ -1,0 +1,184 @@
+//! Reading, at each level of isolation.
+
+use super::{TableId, Transaction};
+use crate::error::Result;
+use crate::log::Lsn;
+use crate::options::Isolation;
+use crate::tree::Leaf;
+use crate::versions::{Snapshot, View};
+use smallvec::SmallVec;
+use std::ops::Bound;
+use varve_locks::Mode;
+
+/// A value that was read.
+pub(crate) type Bytes = SmallVec<[u8; 128]>;
+
+/// What an operation sees that reads several times: at the level of read committed, all
+/// that was committed when it began.
+#[derive(Debug)]
+pub(crate) struct Statement<'e>(Option<Snapshot<'e>>);
+
+impl<'e> Transaction<'e> {
+    /// What was read came from a page last changed at `lsn`.
+    fn saw(&mut self, lsn: u64, at: Option<Lsn>) -> Result<()> {
+        let mut lsn = self.engine.visible(lsn);
+        if let Some(at) = at {
+            lsn = lsn.min(at);
+        }
+        self.seen = self.seen.max(lsn);
+        match self.reads_durable {
+            true => self.engine.log.flush(lsn),
+            false => Ok(()),
+        }
+    }
+
+    /// A table as this transaction or statement sees it; `None` if it reads what it has
+    /// locked.
+    pub(super) fn view<'v>(
+        &'v self,
+        table: u32,
+        statement: Option<&Snapshot<'_>>,
+    ) -> Option<View<'v>> {
+        let snapshot = self.snapshot.as_ref().or(statement)?;
+        let own = self.author.writer.as_ref().map(|writer| writer.stamp());
+        Some(View::new(&self.engine.versions, snapshot, own, table))
+    }
+
+    /// Before something that reads once or several times.
+    pub(crate) fn statement(&self) -> Statement<'e> {
+        let fresh = self.isolation == Isolation::ReadCommitted;
+        Statement(fresh.then(|| self.engine.versions.snapshot()))
+    }
+
+    /// Locks a table that is going to be read from one end to the other, where reading
+    /// locks.
+    pub(crate) fn lock_to_scan(&mut self, id: TableId) -> Result<()> {
+        self.check_table(id)?;
+        match self.isolation {
+            Isolation::Serializable => self.lock_table(id.table, Mode::Read),
+            Isolation::Snapshot | Isolation::ReadCommitted => Ok(()),
+        }
+    }
+
+    /// The value of a key, as its level of isolation says.
+    pub(crate) fn read(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        let statement = self.statement();
+        self.read_in(id, key, &statement)
+    }
+
+    /// The same, as of a statement.
+    pub(crate) fn read_in(
+        &mut self,
+        id: TableId,
+        key: &[u8],
+        statement: &Statement<'_>,
+    ) -> Result<Option<Bytes>> {
+        if self.isolation == Isolation::Serializable {
+            return self.get(id, key, Mode::Read);
+        }
+        self.check_table(id)?;
+        let view = self.view(id.table, statement.0.as_ref());
+        let (found, lsn) = self.tree(id).get(key, view)?;
+        let value = match found {
+            Some((true, stored)) => {
+                let loaded = self.tree(id).load(&stored);
+                // If the snapshot is too old, its pages may have been freed.
+                view.map_or(Ok(()), |view| view.check())?;
+                Some(loaded?.into())
+            }
+            Some((false, bytes)) => Some(bytes),
+            None => None,
+        };
+        let at = view.map(|view| view.at());
+        self.saw(lsn, at)?;
+        Ok(value)
+    }
+
+    /// The value of a key, locked in this mode.
+    pub(crate) fn get(&mut self, id: TableId, key: &[u8], mode: Mode) -> Result<Option<Bytes>> {
+        self.check_table(id)?;
+        self.lock_record(id.table, key, mode)?;
+        self.read_locked(id, key)
+    }
+
+    fn read_locked(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        let (found, lsn) = self.tree(id).get(key, None)?;
+        self.saw(lsn, None)?;
+        match found {
+            Some((true, stored)) => Ok(Some(self.tree(id).load(&stored)?.into())),
+            Some((false, bytes)) => Ok(Some(bytes)),
+            None => Ok(None),
+        }
+    }
+
+    /// The value of a key that is going to be changed: locked for writing.
+    pub(crate) fn get_to_write(&mut self, id: TableId, key: &[u8]) -> Result<Option<Bytes>> {
+        self.check_table(id)?;
+        self.lock_to_write(id, key)?;
+        self.read_locked(id, key)
+    }
+
+    /// The records of one leaf from a bound on.
+    pub(crate) fn leaf_from(
+        &mut self,
+        id: TableId,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        statement: &Statement<'_>,
+    ) -> Result<Leaf> {
+        self.check_table(id)?;
+        let view = self.view(id.table, statement.0.as_ref());
+        let leaf = self.tree(id).leaf_from(from, to, view)?;
+        let at = view.map(|view| view.at());
+        self.saw(leaf.lsn, at)?;
+        Ok(leaf)
+    }
+
+    /// The records of one leaf up to a bound.
+    pub(crate) fn leaf_until(
+        &mut self,
+        id: TableId,
+        (from, to): (Bound<&[u8]>, Bound<&[u8]>),
+        statement: &Statement<'_>,
+    ) -> Result<Leaf> {
+        self.check_table(id)?;
+        let view = self.view(id.table, statement.0.as_ref());
+        let leaf = self.tree(id).leaf_until(from, to, view)?;
+        let at = view.map(|view| view.at());
+        self.saw(leaf.lsn, at)?;
+        Ok(leaf)
+    }
+
+    /// The last key of a table, whoever has put it there.
+    pub(crate) fn last_key(&self, id: TableId) -> Result<Option<Vec<u8>>> {
+        let mut to = None;
+        loop {
+            let bound = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            let leaf = self.tree(id).leaf_until(Bound::Unbounded, bound, None)?;
+            if let Some((last, ..)) = leaf.records.into_iter().next_back() {
+                return Ok(Some(last));
+            }
+            match leaf.next {
+                Some(next) => to = Some(next),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// The commit up to which a snapshot sees.
+    pub(crate) fn snapshot_at(&self) -> Option<Lsn> {
+        self.snapshot.as_ref().map(|snapshot| snapshot.at)
+    }
+
+    /// A large value that a leaf's record named.
+    pub(crate) fn load(
+        &self,
+        id: TableId,
+        stored: &[u8],
+        statement: &Statement<'_>,
+    ) -> Result<Vec<u8>> {
+        let loaded = self.tree(id).load(stored);
+        let view = self.view(id.table, statement.0.as_ref());
+        view.map_or(Ok(()), |view| view.check())?;
+        loaded
+    }
+}

@@ -1,0 +1,57 @@
+//! Giving a whole tree back. The pages of a level are linked, so a level is a chain as
+//! those of large values are: freeing it costs one record, however long it is.
+
+use super::{Stored, Tree};
+use crate::change::Chain;
+use crate::error::Result;
+use crate::page::Page;
+
+impl Tree<'_> {
+    /// The chains of all pages of the tree, its large values included. Nobody else may
+    /// use it meanwhile.
+    pub(crate) fn all_chains(&self) -> Result<Vec<Chain>> {
+        let mut chains = Vec::new();
+        let (mut next, mut above) = (Some(self.root), None);
+        while let Some(first) = next.take() {
+            let (mut last, mut level) = (first, None);
+            let mut steps = 0;
+            loop {
+                let held = self.engine.pool.read(last)?;
+                let page = held.page();
+                let here = page.header().level;
+                let in_line = match level {
+                    Some(level) => level == here,
+                    None => above.is_none_or(|above| here + 1 == above),
+                };
+                if !page.is_of_tree(self.table) || !in_line || steps == u32::MAX {
+                    return Err(self.damaged(last, "is not of this tree and level"));
+                }
+                (level, steps) = (Some(here), steps + 1);
+                match here {
+                    0 => self.large_values(page, &mut chains)?,
+                    _ => next = next.or(Some(page.child(0))),
+                }
+                match page.header().right.get() {
+                    0 => break,
+                    right => last = right,
+                }
+            }
+            above = level;
+            chains.push(Chain { first, last });
+        }
+        Ok(chains)
+    }
+
+    fn large_values(&self, page: Page<'_>, chains: &mut Vec<Chain>) -> Result<()> {
+        for at in 0..page.count() {
+            let value = page.value(at);
+            if value.overflow {
+                let stored = Stored::parse(value.bytes);
+                let what = "a large value is not where it should be";
+                let stored = stored.ok_or_else(|| self.damaged(self.root, what))?;
+                chains.push(stored.chain());
+            }
+        }
+        Ok(())
+    }
+}

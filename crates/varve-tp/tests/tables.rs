@@ -1,0 +1,244 @@
+//! Dropping and renaming tables, and nested transactions.
+
+mod common;
+
+use common::small;
+use std::sync::Arc;
+use std::time::Duration;
+use varve_tp::storage::MemoryStorage;
+use varve_tp::{Environment, Error, TableDefinition};
+
+const TABLE: TableDefinition<u32, &[u8]> = TableDefinition::new("table");
+const OTHER: TableDefinition<u32, &[u8]> = TableDefinition::new("other");
+
+fn open() -> Environment {
+    let mut options = small();
+    options.lock_timeout(Some(Duration::from_millis(20)));
+    let storage = Arc::new(MemoryStorage::new());
+    options.open_storage(storage).unwrap()
+}
+
+fn fill(environment: &Environment, records: u32) {
+    let transaction = environment.begin_write();
+    let table = transaction.open_table(TABLE).unwrap();
+    for number in 0..records {
+        let length = if number % 50 == 0 { 9_000 } else { 90 };
+        table.insert(number, &vec![number as u8; length]).unwrap();
+    }
+    transaction.commit().unwrap();
+}
+
+/// Its pages are used again: ten tables need no more room than two.
+#[test]
+fn the_room_of_a_dropped_table_comes_back() {
+    let environment = open();
+    fill(&environment, 1_000);
+    let mut most = 0;
+    for round in 0..10 {
+        let transaction = environment.begin_write();
+        transaction.drop_table("table").unwrap();
+        assert!(matches!(
+            transaction.drop_table("table"),
+            Err(Error::NoTable(_))
+        ));
+        transaction.commit().unwrap();
+        assert!(environment.tables().is_empty());
+        let verified = environment.verify().unwrap();
+        assert_eq!((verified.lost_pages, verified.kept_pages), (0, 0));
+        assert_eq!((verified.tree_pages, verified.overflow_pages), (1, 0));
+        if round == 1 {
+            most = verified.free_pages;
+        }
+        assert!(round < 2 || verified.free_pages <= most, "{verified:?}");
+        fill(&environment, 1_000);
+    }
+}
+
+#[test]
+fn a_drop_that_is_undone_leaves_the_table() {
+    let environment = open();
+    fill(&environment, 300);
+    let mut transaction = environment.begin_write();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert(7, b"before").unwrap();
+    let savepoint = transaction.savepoint();
+    transaction.drop_table("table").unwrap();
+    assert!(matches!(table.get(7), Err(Error::TableDropped)));
+    assert!(matches!(table.insert(7, b""), Err(Error::TableDropped)));
+    transaction.rollback_to(savepoint).unwrap();
+    assert_eq!(table.get(7).unwrap().unwrap(), b"before");
+    let child = transaction.begin_nested();
+    child.drop_table("table").unwrap();
+    // Another one of that name.
+    child.open_table(TABLE).unwrap().insert(1, b"new").unwrap();
+    child.abort().unwrap();
+    transaction.drop_table("table").unwrap();
+    transaction.abort().unwrap();
+    let reader = environment.begin_read();
+    assert_eq!(
+        reader.open_table(TABLE).unwrap().iter().unwrap().count(),
+        300
+    );
+    assert_eq!(environment.verify().unwrap().lost_pages, 0);
+}
+
+#[test]
+fn a_snapshot_goes_on_with_a_table_that_was_dropped_or_renamed() {
+    let environment = open();
+    fill(&environment, 300);
+    let early = environment.begin_read();
+    let transaction = environment.begin_write();
+    transaction.rename_table("table", "other").unwrap();
+    let taken = transaction.rename_table("table", "another");
+    assert!(matches!(taken, Err(Error::NoTable(_))));
+    assert_eq!(
+        transaction
+            .open_table(OTHER)
+            .unwrap()
+            .iter()
+            .unwrap()
+            .count(),
+        300
+    );
+    transaction.commit().unwrap();
+    let between = environment.begin_read();
+    let transaction = environment.begin_write();
+    transaction.drop_table("other").unwrap();
+    transaction
+        .open_table(TABLE)
+        .unwrap()
+        .insert(1, b"new")
+        .unwrap();
+    transaction.commit().unwrap();
+    let late = environment.begin_read();
+    environment.maintain().unwrap();
+    for round in 0..2 {
+        let all = |table: varve_tp::ReadTable<'_, '_, u32, &[u8]>| {
+            let rows = table.iter().unwrap().map(Result::unwrap);
+            rows.inspect(|(key, value)| assert_eq!(value[0], *key as u8))
+                .count()
+        };
+        assert_eq!(all(early.open_table(TABLE).unwrap()), 300);
+        assert_eq!(all(between.open_table(OTHER).unwrap()), 300);
+        assert!(early.open_table(OTHER).is_err() && between.open_table(TABLE).is_err());
+        let new = late.open_table(TABLE).unwrap();
+        assert_eq!(new.get(1).unwrap().unwrap(), b"new");
+        assert!(late.open_table(OTHER).is_err());
+        let verified = environment.verify().unwrap();
+        assert!(verified.kept_pages > 20 && verified.lost_pages == 0);
+        if round == 0 {
+            // Pages that a new table would take if they were free.
+            let transaction = environment.begin_write();
+            let table = transaction.open_table(OTHER).unwrap();
+            (0..500).for_each(|number| _ = table.insert(number, &[9; 90]).unwrap());
+            transaction.commit().unwrap();
+        }
+    }
+    drop((early, between, late));
+    environment.maintain().unwrap();
+    let verified = environment.verify().unwrap();
+    assert_eq!((verified.kept_pages, verified.lost_pages), (0, 0));
+}
+
+#[test]
+fn a_table_in_use_is_not_dropped_and_whoever_comes_late_is_told() {
+    let environment = open();
+    fill(&environment, 10);
+    let user = environment.begin_write();
+    let table = user.open_table(TABLE).unwrap();
+    table.insert(1, b"used").unwrap();
+    let late = environment.begin_write();
+    let opened = late.open_table(TABLE).unwrap();
+    let transaction = environment.begin_write();
+    assert!(matches!(
+        transaction.drop_table("table"),
+        Err(Error::LockTimeout)
+    ));
+    user.commit().unwrap();
+    transaction.drop_table("table").unwrap();
+    transaction.commit().unwrap();
+    assert!(matches!(opened.get(1), Err(Error::TableDropped)));
+    assert!(matches!(
+        opened.insert(1, b"late"),
+        Err(Error::TableDropped)
+    ));
+}
+
+/// Moss's rules.
+#[test]
+fn children_inherit_locks_and_hand_them_on() {
+    let environment = open();
+    fill(&environment, 10);
+    let mut parent = environment.begin_write();
+    let table = |transaction: &varve_tp::WriteTransaction<'_>, number, value: &[u8]| {
+        let table = transaction.open_table(TABLE)?;
+        table.insert(number, value)
+    };
+    table(&parent, 1, b"parent").unwrap();
+    let mut child = parent.begin_nested();
+    // What the parent has locked is in nobody's way.
+    table(&child, 1, b"child").unwrap();
+    table(&child, 2, b"child").unwrap();
+    let grandchild = child.begin_nested();
+    table(&grandchild, 3, b"grandchild").unwrap();
+    grandchild.commit().unwrap();
+    let stranger = environment.begin_write();
+    let refused = |number| table(&stranger, number, b"stranger").is_err();
+    assert!(refused(1) && refused(2) && refused(3));
+    child.abort().unwrap();
+    // What only the child had is free, what the parent has is not.
+    assert!(refused(1) && !refused(2) && !refused(3));
+    stranger.abort().unwrap();
+    let child = parent.begin_nested();
+    table(&child, 4, b"child").unwrap();
+    child.commit().unwrap();
+    let stranger = environment.begin_write();
+    assert!(table(&stranger, 4, b"stranger").is_err());
+    drop(stranger);
+    // Dropped, it is aborted.
+    table(&parent.begin_nested(), 5, b"child").unwrap();
+    parent.commit().unwrap();
+    let reader = environment.begin_read();
+    let all = reader.open_table(TABLE).unwrap();
+    let value = |number| all.get(number).unwrap().unwrap();
+    assert_eq!(
+        (value(1), value(4)),
+        (b"parent".to_vec(), b"child".to_vec())
+    );
+    assert_eq!(
+        (value(2), value(3), value(5)),
+        (vec![2; 90], vec![3; 90], vec![5; 90])
+    );
+}
+
+/// A roll-back forgets what was found since, and only that.
+#[test]
+fn names_that_were_changed_before_a_savepoint_stay_changed() {
+    let environment = open();
+    fill(&environment, 10);
+    let mut transaction = environment.begin_write();
+    transaction.rename_table("table", "other").unwrap();
+    let savepoint = transaction.savepoint();
+    transaction
+        .open_table(TABLE)
+        .unwrap()
+        .insert(77, b"new")
+        .unwrap();
+    transaction.rollback_to(savepoint).unwrap();
+    assert_eq!(transaction.open_table(TABLE).unwrap().get(1).unwrap(), None);
+    let child = transaction.begin_nested();
+    child.drop_table("other").unwrap();
+    child.abort().unwrap();
+    assert_eq!(
+        transaction
+            .open_table(OTHER)
+            .unwrap()
+            .iter()
+            .unwrap()
+            .count(),
+        10
+    );
+    transaction.commit().unwrap();
+    let tables = environment.tables();
+    assert_eq!(tables, ["other", "table"]);
+}
