@@ -496,10 +496,54 @@ fn prove_refuses_what_it_does_not_know() {
 }
 
 #[test]
+fn the_laboratory_replays_a_trace_and_says_which_to_choose() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("calls.txt");
+    let name = trace.to_str().unwrap();
+    let mut text = String::from("openat(AT_FDCWD, \"/a\", O_RDWR|O_CREAT, 0644) = 3\n");
+    for at in 0..300 {
+        text += &format!(
+            "pwrite64(3, \"\"..., 4096, {}) = 4096\n",
+            at * 7 % 100 * 4096
+        );
+    }
+    std::fs::write(&trace, &text).unwrap();
+    let arguments = [
+        "lab",
+        "replay",
+        name,
+        "--utilisation",
+        "60",
+        "--policy",
+        "greedy",
+    ];
+    varve(arguments).expect(0, "At 60 % full, on a disk choose");
+    let mut json = arguments.to_vec();
+    json.push("--json");
+    let json = varve(json).expect(0, "").json();
+    assert_eq!(json["findings"]["format"], "strace");
+    assert_eq!(json["findings"]["systems"].as_array().unwrap().len(), 3);
+    std::fs::write(&trace, text + "write(3, \"\n").unwrap();
+    varve(arguments).expect(1, "calls.txt, record 302: it is no call");
+    varve(["lab", "replay", name, "--format", "msr"]).expect(1, "record 1: ");
+    varve(["lab", "replay", name, "--format", "tape"]).expect(2, "formats are blkparse");
+    varve(["lab", "replay", name, "--policy", "luck"]).expect(2, "policies are greedy");
+    varve(["lab", "replay", name, "--utilisation", "100"]).expect(2, "100");
+}
+
+#[test]
 fn the_laboratory_lists_and_runs_experiments() {
     varve(["lab", "list"]).expect(0, "R3a");
     let list = varve(["lab", "list", "--json"]).expect(0, "").json();
-    assert_eq!(list.as_array().unwrap().len(), 30);
+    let list = list.as_array().unwrap();
+    let of = |id: &str| list.iter().find(|claim| claim["id"] == id).unwrap();
+    assert_eq!(of("R3a")["built"], true);
+    assert_eq!(of("N1")["needs_traces"], true);
+    let missing = varve(["lab", "list", "--missing", "--json"])
+        .expect(0, "")
+        .json();
+    let missing = missing.as_array().unwrap();
+    assert!(missing.len() < list.len() && missing.iter().all(|claim| claim["built"] == false));
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().to_str().unwrap();
     // Half of the points, then all; at this size verdicts mean nothing.
@@ -513,5 +557,10 @@ fn the_laboratory_lists_and_runs_experiments() {
     assert!(directory.path().join("R3c-small/picture.svg").exists());
     varve(["lab", "run", "N1", "--small", "--out", out]).expect(1, "say where they are");
     varve(["lab", "run", "Z9"]).expect(2, "no such experiment");
+    varve(["lab", "run", "all", "--segments", "200"]).expect(2, "one at a time");
+    varve(["lab", "report", out]).expect(0, "report.html");
+    let page = std::fs::read_to_string(directory.path().join("report.html")).unwrap();
+    assert!(page.contains("varve lab run R3c --seed 1 --quick"));
+    varve(["lab", "report", "/nowhere"]).expect(1, "/nowhere");
     run(&["--shard", "3/2"]).expect(2, "with i from 1 to n");
 }

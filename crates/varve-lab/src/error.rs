@@ -33,6 +33,9 @@ pub enum LabError {
     /// The file system under study failed.
     #[error("the file system under study failed: {0}")]
     System(String),
+    /// What is studied panicked: a fault of ours, and no result.
+    #[error("{0}, {1}: it panicked")]
+    Panic(&'static str, String),
     /// The picture cannot be drawn.
     #[error("the picture cannot be drawn: {0}")]
     Picture(String),

@@ -8,14 +8,20 @@
 //! | [`policy`] | cleaning policies beside those of a mount |
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
 //! | [`experiment`] | one file per study, and what runs them |
+//! | [`claims`] | what the papers claim, and what shows it |
 //! | [`report`] | statistics, verdicts, data files, pictures |
+//! | [`replay`] | a reader's own trace, and which layout and cleaner suits it |
+//! | [`page`] | all results as one page of HTML |
 //!
 //! `docs/cleaning.md` has the results.
 
+pub mod claims;
 mod error;
 pub mod experiment;
+pub mod page;
 pub mod platform;
 pub mod policy;
+pub mod replay;
 pub mod report;
 mod row;
 pub mod simulator;

@@ -105,6 +105,11 @@ impl Progress {
         Self::new(what, "{msg} [{wide_bar}] {pos}/{len} {eta}")
     }
 
+    /// A bar that counts things, whose time left is said by [`Progress::say`].
+    pub fn left(what: &'static str) -> Self {
+        Self::new(what, "[{wide_bar}] {pos}/{len} {msg}")
+    }
+
     fn new(what: &'static str, template: &str) -> Self {
         // On anything but a terminal it draws nothing.
         let bar = ProgressBar::new(0);

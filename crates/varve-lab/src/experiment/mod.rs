@@ -5,14 +5,15 @@ mod a1;
 mod a2;
 mod a3;
 mod a4;
+mod all;
 mod allocation;
 mod n1;
+mod n4;
 mod r3;
 mod r3b;
 mod r4;
 mod r5;
 mod r6;
-mod real_log;
 mod run;
 mod study;
 mod updates;
@@ -31,8 +32,12 @@ mod wolf;
 mod x2;
 mod x4;
 
-pub use run::{Outcome, Shard, run};
+pub use all::{Ended, Progress, run_all};
+pub(crate) use run::on_threads;
+pub use run::{Outcome, Report, Shard, run};
 pub use study::Study;
+#[cfg(test)]
+pub(crate) use study::replay;
 
 pub use crate::error::{LabError, SEGMENTS};
 use crate::report::{Picture, Verdict};
@@ -130,8 +135,19 @@ impl Experiment {
     }
 }
 
+/// Those that do nothing without recorded traces.
+const REPLAYS: [&str; 1] = ["N1"];
+
+impl Experiment {
+    /// Whether nothing is left of it without traces; others that replay some
+    /// have drawn workloads, too.
+    pub fn only_replays(&self) -> bool {
+        REPLAYS.contains(&self.id)
+    }
+}
+
 /// Every experiment.
-pub const ALL: [Experiment; 30] = [
+pub const ALL: &[Experiment] = &[
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -145,7 +161,7 @@ pub const ALL: [Experiment; 30] = [
     w5::W5,
     w6::W6,
     n1::N1,
-    real_log::L1,
+    n4::N4,
     vlog::V1,
     vlog::V2,
     v3::V3,

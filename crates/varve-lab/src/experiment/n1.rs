@@ -10,6 +10,7 @@
 use super::study::replay;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::policy::{self, Adaptive, Reordering, Simulated};
+use crate::replay::segment_blocks;
 use crate::report::{Curve, Picture, Verdict, mean};
 use crate::simulator::{Age, Future, Oracle, Setup, Shape};
 use crate::trace::{self, Trace};
@@ -33,15 +34,6 @@ pub const N1: Experiment = Experiment {
     verdicts,
     picture,
 };
-
-/// Blocks of a segment for a trace with so many live blocks.
-fn segment_blocks(live_max: u32) -> u32 {
-    let sizes = [256, 128, 64, 32, 16];
-    sizes
-        .into_iter()
-        .find(|size| live_max / size >= 256)
-        .unwrap_or(8)
-}
 
 fn points(context: &Context) -> Vec<Point> {
     let names: Vec<&'static str> = trace::names().collect();

@@ -3,13 +3,15 @@
 //!
 //! The real log on a device in memory. What recovery asks of the device is
 //! counted and charged to a disk like Sprite's Wren IV; its CPU time is the
-//! host's, and stands beside it where the claim asks for it.
+//! host's, and stands beside it where the claim asks for it. Today's device is
+//! the NVMe-like model, which serves as many reads of the mean size one by one.
 
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::report::{Curve, Picture, Verdict, mean};
 use std::sync::Arc;
 use std::time::Instant;
 use varve_device::{Clock, MemoryDevice, VirtualClock};
+use varve_disk::{Access, FlashModel, FlashParameters};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 use varve_lfs::policy::TransferModel;
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
@@ -100,11 +102,22 @@ fn recover(seed: u64, kb: u32, megabytes: u32, bytes: u64) -> Result<Row, LabErr
     let series = format!("{kb} KB files");
     Ok(Row::new(series, f64::from(megabytes), seed)
         .with("disk_s", disk_s)
+        .with("flash_s", on_flash(reads, read_bytes))
         .with("host_s", host_s)
         .with("reads", reads as f64)
         .with("read_mb", read_bytes as f64 / 1e6)
         .with("partials", partials as f64)
         .with("files", files as f64))
+}
+
+/// Seconds of an NVMe-like device for so many reads, one by one.
+fn on_flash(reads: u64, bytes: u64) -> f64 {
+    let mut flash = FlashModel::new(FlashParameters::nvme());
+    let each = bytes / reads.max(1);
+    let end_ns = (0..reads).fold(0, |now_ns, nth| {
+        flash.serve(now_ns, Access::Read, nth * each, each).end_ns
+    });
+    end_ns as f64 / 1e9
 }
 
 /// Files of `kb` kilobytes in directories of a hundred, `bytes` in all; a sync
@@ -221,7 +234,19 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             format!("{host_s:.2} s"),
             host_s < 2.0,
         ),
+        today(&value),
     ]
+}
+
+fn today(value: &dyn Fn(u32, u32, &str) -> f64) -> Verdict {
+    let (disk_s, flash_s) = (value(1, 50, "disk_s"), value(1, 50, "flash_s"));
+    Verdict::of(
+        "50 MB of 1 KB files on an NVMe-like device, the device alone",
+        "a hundredth of the disk's time",
+        format!("{flash_s:.4} s; the disk takes {disk_s:.1} s"),
+        flash_s <= disk_s / 100.0,
+    )
+    .on_todays_devices()
 }
 
 fn picture(rows: &[Row]) -> Picture {

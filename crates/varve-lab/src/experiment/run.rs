@@ -4,8 +4,8 @@
 //! those of the tiny size lie in `OUT/ID-small`, those of volumes of so many
 //! segments in `OUT/ID-40000`, so that they spoil nothing.
 //! A point whose file is there and fits is not run again. Whoever finds all
-//! points writes `data.csv`, `verdict.json` and `picture.svg`, so shards need
-//! nothing but a common directory, or their files put into one.
+//! points writes `data.csv`, `picture.svg`, `picture.json` and `verdict.json`, so
+//! shards need nothing but a common directory, or their files put into one.
 
 use super::{Context, Experiment, LabError, Point, Row, SEGMENTS};
 use crate::report::{Verdict, write_csv, write_json};
@@ -26,7 +26,8 @@ impl Shard {
     /// All of them.
     pub const WHOLE: Shard = Shard { index: 0, of: 1 };
 
-    fn has(self, point: usize) -> bool {
+    /// Whether a point is among them.
+    pub(super) fn has(self, point: usize) -> bool {
         point % self.of == self.index
     }
 }
@@ -104,16 +105,100 @@ impl Stored {
 }
 
 /// `verdict.json`: what was found, and of what.
-#[derive(Debug, Serialize, Deserialize)]
-struct Report {
-    experiment: String,
-    seed: u64,
-    small: bool,
-    seeds: Option<u32>,
-    segments: Option<u32>,
-    traces: bool,
-    version: String,
-    verdicts: Vec<Verdict>,
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Report {
+    /// The experiment's id.
+    pub experiment: String,
+    /// What it was run with ([`Context`]).
+    pub seed: u64,
+    /// The tiny size.
+    pub small: bool,
+    /// Seeds of a point, if not the usual number.
+    pub seeds: Option<u32>,
+    /// Segments of a volume, if not the usual number.
+    pub segments: Option<u32>,
+    /// Whether traces took part.
+    pub traces: bool,
+    /// Of the program that ran it.
+    pub version: String,
+    /// What was found.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// An experiment's points, and where their files lie.
+pub(super) struct Job<'a> {
+    pub experiment: &'static Experiment,
+    context: &'a Context,
+    directory: PathBuf,
+    points: Vec<Point>,
+}
+
+impl<'a> Job<'a> {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    /// It cannot be made, or the experiment has no such number of segments.
+    pub fn new(
+        experiment: &'static Experiment,
+        context: &'a Context,
+        out: &Path,
+    ) -> Result<Self, LabError> {
+        if let Some(segments) = context.segments {
+            let asked = || LabError::Segments(experiment.id, segments);
+            (experiment.is_sized() && SEGMENTS.contains(&segments))
+                .then_some(())
+                .ok_or_else(asked)?;
+        }
+        let directory = out.join(directory(experiment, context));
+        std::fs::create_dir_all(&directory).map_err(|source| LabError::Io {
+            path: directory.clone(),
+            source,
+        })?;
+        Ok(Job {
+            experiment,
+            context,
+            directory,
+            points: (experiment.points)(context),
+        })
+    }
+
+    /// How many points it has.
+    pub fn len(&self) -> usize {
+        self.points.len()
+    }
+
+    fn path(&self, at: usize) -> PathBuf {
+        self.directory.join(format!("point-{at:04}.json"))
+    }
+
+    /// The rows of a point that was run before.
+    pub fn known(&self, at: usize) -> Option<Vec<Row>> {
+        let like = Stored::new(self.experiment, &self.points[at], self.context, Vec::new());
+        Stored::load(&self.path(at), &like)
+    }
+
+    /// Runs a point and keeps its rows.
+    ///
+    /// # Errors
+    /// It cannot be run, or its file not be written. A panic of what is studied
+    /// is such an error: other experiments need not end with this one.
+    pub fn run(&self, at: usize) -> Result<(), LabError> {
+        let point = &self.points[at];
+        let run = std::panic::AssertUnwindSafe(|| (point.run)(self.context));
+        let rows = std::panic::catch_unwind(run)
+            .unwrap_or_else(|_| Err(LabError::Panic(self.experiment.id, point.label.clone())))?;
+        let stored = Stored::new(self.experiment, point, self.context, rows);
+        write_json(&self.path(at), &stored)
+    }
+
+    /// Reports, if every point is there.
+    ///
+    /// # Errors
+    /// A file cannot be written, or the picture not be drawn.
+    pub fn finish(&self) -> Result<Outcome, LabError> {
+        let found: Vec<_> = (0..self.len()).map(|at| self.known(at)).collect();
+        report(self.experiment, self.context, self.directory.clone(), found)
+    }
 }
 
 /// Runs the shard's points of an experiment that are not there yet, on `jobs`
@@ -124,63 +209,55 @@ struct Report {
 /// A point cannot be run, a file not be written, or the experiment has no such
 /// number of segments.
 pub fn run(
-    experiment: &Experiment,
+    experiment: &'static Experiment,
     context: &Context,
     shard: Shard,
     jobs: usize,
     out: &Path,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Outcome, LabError> {
-    if let Some(segments) = context.segments {
-        let asked = || LabError::Segments(experiment.id, segments);
-        (experiment.is_sized() && SEGMENTS.contains(&segments))
-            .then_some(())
-            .ok_or_else(asked)?;
-    }
-    let directory = out.join(directory(experiment, context));
-    std::fs::create_dir_all(&directory).map_err(|source| LabError::Io {
-        path: directory.clone(),
-        source,
-    })?;
-    let points = (experiment.points)(context);
-    let path = |at: usize| directory.join(format!("point-{at:04}.json"));
-    let known = |at: usize| {
-        let like = Stored::new(experiment, &points[at], context, Vec::new());
-        Stored::load(&path(at), &like)
-    };
-    let waiting: Vec<usize> = (0..points.len())
-        .filter(|at| shard.has(*at) && known(*at).is_none())
+    let job = Job::new(experiment, context, out)?;
+    let waiting: Vec<usize> = (0..job.len())
+        .filter(|at| shard.has(*at) && job.known(*at).is_none())
         .collect();
-    let next = AtomicUsize::new(0);
     let done = AtomicUsize::new(0);
     let failure = Mutex::new(None);
     progress(0, waiting.len());
-    let work = || {
-        while let Some(&at) = waiting.get(next.fetch_add(1, Relaxed)) {
-            let rows = (points[at].run)(context);
-            let written = rows.and_then(|rows| {
-                let stored = Stored::new(experiment, &points[at], context, rows);
-                write_json(&path(at), &stored)
-            });
-            if let Err(error) = written {
-                // The others end with their present point.
-                next.store(waiting.len(), Relaxed);
-                *failure.lock().expect("nobody panics with it") = Some(error);
-                return;
-            }
+    on_threads(jobs, &waiting, |at| match job.run(*at) {
+        Ok(()) => {
             progress(done.fetch_add(1, Relaxed) + 1, waiting.len());
+            true
+        }
+        Err(error) => {
+            failure
+                .lock()
+                .expect("nobody panics with it")
+                .replace(error);
+            false
+        }
+    });
+    match failure.into_inner().expect("nobody panics with it") {
+        Some(error) => Err(error),
+        None => job.finish(),
+    }
+}
+
+/// Does the tasks in order on so many threads. After one that returns false
+/// none is begun.
+pub(crate) fn on_threads<T: Sync>(jobs: usize, tasks: &[T], run: impl Fn(&T) -> bool + Sync) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        while let Some(task) = tasks.get(next.fetch_add(1, Relaxed)) {
+            if !run(task) {
+                next.store(tasks.len(), Relaxed);
+            }
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, waiting.len().max(1)) {
+        for _ in 0..jobs.clamp(1, tasks.len().max(1)) {
             scope.spawn(work);
         }
     });
-    if let Some(error) = failure.into_inner().expect("nobody panics with it") {
-        return Err(error);
-    }
-    let found = (0..points.len()).map(known).collect();
-    report(experiment, context, directory.clone(), found)
 }
 
 /// Where results go, below the output directory.
@@ -207,6 +284,9 @@ fn report(
         let rows: Vec<Row> = found.into_iter().flatten().flatten().collect();
         verdicts = (experiment.verdicts)(&rows);
         write_csv(&directory.join("data.csv"), &rows)?;
+        let picture = (experiment.picture)(&rows);
+        picture.draw(&directory.join("picture.svg"))?;
+        write_json(&directory.join("picture.json"), &picture.finite())?;
         let report = Report {
             experiment: experiment.id.into(),
             seed: context.seed,
@@ -217,8 +297,8 @@ fn report(
             version: env!("CARGO_PKG_VERSION").into(),
             verdicts: verdicts.clone(),
         };
+        // Last: where it is, everything is.
         write_json(&directory.join("verdict.json"), &report)?;
-        (experiment.picture)(&rows).draw(&directory.join("picture.svg"))?;
     }
     Ok(Outcome {
         directory,

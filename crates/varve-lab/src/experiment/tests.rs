@@ -160,3 +160,53 @@ fn traces_are_replayed_under_every_policy() {
     let refused = run(n1, &missing, Shard::WHOLE, 1, &out.path().join("x"), &quiet);
     assert!(matches!(refused, Err(LabError::NoTraces)));
 }
+
+#[test]
+fn the_whole_is_divided_resumed_and_survives_what_fails() {
+    fn points(_: &Context) -> Vec<Point> {
+        let good = Point::new("good", |context: &Context| {
+            Ok(vec![Row::new("a", 1.0, context.seed).with("y", 2.0)])
+        });
+        let bad = Point::new("bad", |_: &Context| panic!("as it is meant to"));
+        vec![good, bad]
+    }
+    static BROKEN: Experiment = Experiment {
+        points,
+        id: "Z1",
+        ..r3::R3C
+    };
+    let out = tempfile::tempdir().unwrap();
+    let list = [&BROKEN, named("R3c").unwrap(), named("W6").unwrap()];
+    let seen = std::sync::Mutex::new(Vec::new());
+    let go = |shard: &str| {
+        let tell = |progress: &Progress| seen.lock().unwrap().push(progress.clone());
+        let shard = shard.parse().unwrap();
+        run_all(&list, &context(None), shard, 2, out.path(), &tell)
+    };
+    let missing = |ended: &[Ended]| -> Vec<Option<usize>> {
+        let of = |e: &Ended| e.outcome.as_ref().ok().map(|outcome| outcome.missing);
+        ended.iter().map(of).collect()
+    };
+    let first = go("1/2");
+    let last = go("2/2");
+    assert!(missing(&first)[1].unwrap() > 0, "the other shard's");
+    assert_eq!(missing(&last)[0], None, "its panic is an error");
+    assert_eq!(missing(&last)[1..], [Some(0), Some(0)]);
+    let run = |ended: &[Ended]| ended.iter().map(|e| e.run).sum::<usize>();
+    let all = list.iter().map(|e| (e.points)(&context(None)).len());
+    assert_eq!(run(&first) + run(&last) + 1, all.sum::<usize>());
+    let seen = |from: usize| seen.lock().unwrap()[from..].to_vec();
+    assert!(seen(0).iter().any(|p| p.ended == Some("R3c")));
+    // What is there is not run again; what is half written is.
+    let before = seen(0).len();
+    let point = out.path().join("W6-small/point-0000.json");
+    let text = std::fs::read(&point).unwrap();
+    std::fs::write(&point, &text[..text.len() / 2]).unwrap();
+    assert_eq!(run(&go("1/1")), 1);
+    assert_eq!(
+        seen(before)[0].points,
+        2,
+        "the half-written and the broken one"
+    );
+    assert_eq!(std::fs::read(&point).unwrap(), text);
+}

@@ -17,7 +17,7 @@ use crate::platform::host::Host;
 use crate::platform::store::{Places, Spent};
 use crate::platform::{Disk, Layout, Platform, hp, seagate};
 use crate::report::{Curve, Picture, Verdict, mean};
-use varve_disk::Drive;
+use varve_disk::{Drive, drives};
 use varve_vlog::LeaveEarly;
 
 /// See the module's head.
@@ -44,10 +44,15 @@ const PLATFORMS: [&str; 3] = [
     "Seagate and UltraSPARC",
 ];
 
+/// A drive of today, which stands beside the claim, without a host.
+const NEARLINE: usize = 3;
+
 fn platform(nth: usize) -> (Drive, Host) {
     match nth {
         0 => (hp(), Host::SPARCSTATION_10),
         1 => (seagate(), Host::SPARCSTATION_10),
+        // As large a part as of the others: 48 MB.
+        NEARLINE => (drives::nearline().with_cylinders(2), Host::ULTRASPARC_170),
         _ => (seagate(), Host::ULTRASPARC_170),
     }
 }
@@ -121,8 +126,12 @@ const fn placed(name: &'static str, anywhere: bool, leave_early: LeaveEarly) -> 
 
 fn points(_: &Context) -> Vec<Point> {
     let mut points = Vec::new();
-    for (nth, name) in PLATFORMS.iter().enumerate() {
+    let today = (NEARLINE, &"7200 rpm");
+    for (nth, name) in PLATFORMS.iter().enumerate().chain([today]) {
         for variant in VARIANTS {
+            if nth == NEARLINE && variant.name != NO_HOST.name {
+                continue;
+            }
             for (how, disk) in [(IN_PLACE, Disk::Regular), (EAGER, Disk::VirtualLog)] {
                 if disk == Disk::Regular && variant.places != CLAIM.places {
                     continue;
@@ -256,6 +265,24 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
         format!("{drive:.2} x"),
         drive >= 7.0,
     ));
+    let of = |how: &str| {
+        let series = format!("{how}{}", NO_HOST.name);
+        parts(rows, &series, NEARLINE + 1)
+    };
+    let today = gain(rows, &NO_HOST, NEARLINE + 1);
+    verdicts.push(
+        Verdict::of(
+            "a drive of 7200 rpm, no host charged: random updates at 80 %",
+            "the virtual log at least 7 x",
+            format!(
+                "{today:.2} x; in place {}; virtual log {}",
+                of(IN_PLACE),
+                of(EAGER)
+            ),
+            today >= 7.0,
+        )
+        .on_todays_devices(),
+    );
     for variant in VARIANTS
         .iter()
         .filter(|v| ![CLAIM.name, NO_HOST.name].contains(&v.name))

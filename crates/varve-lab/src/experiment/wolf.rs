@@ -138,7 +138,8 @@ impl System {
     ) -> Result<Measured, LabError> {
         if RECORDED.contains(&load) {
             let trace = context.trace(load)?;
-            return Ok(self.study(utilisation, (3, 3)).replay(&trace));
+            let passes = context.size((3, 3), (1, 1));
+            return Ok(self.study(utilisation, passes).replay(&trace));
         }
         let live = context.size(48_000, 6000);
         let mut workload = synthetic(load, live, seed);

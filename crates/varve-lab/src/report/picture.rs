@@ -5,10 +5,11 @@ use super::summaries;
 use crate::error::LabError;
 use crate::row::Row;
 use plotters::prelude::*;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// Points joined by a line.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Curve {
     /// What it shows.
     pub name: String,
@@ -42,7 +43,7 @@ impl Curve {
 }
 
 /// A picture.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Picture {
     /// Above it.
     pub title: String,
@@ -72,6 +73,16 @@ impl Picture {
             y_max: (highest > 0.0).then_some(y_max),
             ..self
         }
+    }
+
+    /// Without points that are no numbers, which JSON cannot hold.
+    #[must_use]
+    pub fn finite(mut self) -> Self {
+        for curve in self.curves.iter_mut().chain(&mut self.references) {
+            curve.points.retain(|p| p.0.is_finite() && p.1.is_finite());
+        }
+        self.y_max = self.y_max.filter(|max| max.is_finite());
+        self
     }
 
     /// Draws it.

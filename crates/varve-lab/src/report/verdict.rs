@@ -16,6 +16,9 @@ pub struct Verdict {
     pub pass: bool,
     /// It is no part of the claim, but belongs beside it.
     pub beside: bool,
+    /// It was measured on a model of today's devices, beside the claim.
+    #[serde(default)]
+    pub today: bool,
 }
 
 impl Verdict {
@@ -32,6 +35,7 @@ impl Verdict {
             measured,
             pass,
             beside: false,
+            today: false,
         }
     }
 
@@ -39,6 +43,16 @@ impl Verdict {
     #[must_use]
     pub fn beside_the_claim(self, beside: bool) -> Self {
         Verdict { beside, ..self }
+    }
+
+    /// It answers what became of the claim on today's devices.
+    #[must_use]
+    pub fn on_todays_devices(self) -> Self {
+        Verdict {
+            beside: true,
+            today: true,
+            ..self
+        }
     }
 }
 

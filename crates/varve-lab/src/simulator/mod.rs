@@ -14,7 +14,7 @@ mod oracle;
 mod transfers;
 mod volume;
 
-pub use buffer::Buffer;
+pub use buffer::{Buffer, FLUSH_AFTER_NS};
 pub use counters::{Counters, STEPS};
 pub use oracle::{Future, Oracle};
 pub use transfers::Transfer;
@@ -221,7 +221,8 @@ impl<'a> Simulator<'a> {
                 Op::Trim { block } => self.trim(block),
                 Op::Sync => self.flush(),
                 Op::Wait { ns } => {
-                    self.now_ns += ns as i64;
+                    let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+                    self.now_ns = self.now_ns.saturating_add(ns);
                     if self.buffer.as_ref().is_some_and(|b| b.is_due(self.now_ns)) {
                         self.flush();
                     }

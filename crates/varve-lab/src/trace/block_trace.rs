@@ -8,111 +8,131 @@
 //!   file, whose seconds may go back by one.
 
 use super::TraceError;
-use super::lines::{LONGEST, lines};
+use super::lines::{LONGEST, Line, lines};
 use super::records::{Parsed, Request, from_requests};
 
-const SECTOR: u64 = 512;
+/// Bytes of a sector.
+pub(super) const SECTOR: u64 = 512;
 /// Start of the partition on the virtual disk.
 const PARTITION: u64 = 63;
 
 /// A sector range as bytes, if it can be one.
-fn bytes(sector: u64, bytes: u64) -> Option<(u64, u64)> {
+pub(super) fn bytes(sector: u64, bytes: u64) -> Option<(u64, u64)> {
     let offset = sector.checked_mul(SECTOR)?;
     (bytes <= LONGEST && offset.checked_add(bytes)?.checked_add(1 << 20).is_some())
         .then_some((offset, bytes))
 }
 
-/// Reads `cloudphysics-vm`: records of 32 bytes, little-endian.
+/// Bytes of a record of `vscsi`.
+pub const VSCSI_BYTES: usize = 32;
+
+/// One record of `vscsi`, little-endian.
+pub fn vscsi_record(record: &[u8]) -> Result<Request, &'static str> {
+    let word = |from: usize| {
+        let field = record.get(from..from + 8)?;
+        Some(u64::from_le_bytes(field.try_into().ok()?))
+    };
+    let (Some(first), Some(second), Some(sector), Some(at_us)) =
+        (word(0), word(8), word(16), word(24))
+    else {
+        return Err("it is cut short");
+    };
+    let write = match second >> 32 & 0xffff {
+        0x28 => false,
+        0x2a => true,
+        _ => return Err("its command is neither read nor write"),
+    };
+    let sector = sector.checked_sub(PARTITION).unwrap_or(sector);
+    let (offset, bytes) = bytes(sector, first >> 32).ok_or(BEYOND)?;
+    Ok(Request {
+        at_ns: at_us.saturating_mul(1000),
+        device: 0,
+        offset,
+        bytes,
+        write,
+    })
+}
+
+/// Reads `cloudphysics-vm`.
 pub fn vscsi(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
     let mut requests = Vec::new();
-    for (at, record) in trace.chunks(32).enumerate() {
+    for (at, record) in trace.chunks(VSCSI_BYTES).enumerate() {
         let wrong = |what| TraceError::Record {
-            name,
+            name: name.to_owned(),
             record: at + 1,
             what,
         };
-        let word = |from: usize| {
-            let field = record.get(from..from + 8)?;
-            Some(u64::from_le_bytes(field.try_into().ok()?))
-        };
-        let (Some(first), Some(second)) = (word(0), word(8)) else {
-            return Err(wrong("it is cut short"));
-        };
-        let (Some(sector), Some(at_us)) = (word(16), word(24)) else {
-            return Err(wrong("it is cut short"));
-        };
-        let write = match second >> 32 & 0xffff {
-            0x28 => false,
-            0x2a => true,
-            _ => return Err(wrong("its command is neither read nor write")),
-        };
-        let sector = sector.checked_sub(PARTITION).unwrap_or(sector);
-        let (offset, bytes) =
-            bytes(sector, first >> 32).ok_or_else(|| wrong("it lies beyond any disk"))?;
-        requests.push(Request {
-            at_ns: at_us.saturating_mul(1000),
-            device: 0,
-            offset,
-            bytes,
-            write,
-        });
+        requests.push(vscsi_record(record).map_err(wrong)?);
     }
     Ok(from_requests(&requests))
 }
 
-fn ascii(name: &'static str, trace: &[u8], tick_ns: f64) -> Result<Parsed, TraceError> {
-    let mut requests = Vec::new();
-    for line in lines(name, trace)? {
-        let mut fields = line.text.split_ascii_whitespace();
-        let at: f64 = line.number(fields.next())?;
-        let device = line.number(fields.next())?;
-        let sector = line.number(fields.next())?;
-        let sectors: u64 = line.number(fields.next())?;
-        let read: u8 = line.number(fields.next())?;
-        let (offset, bytes) = bytes(sector, sectors.saturating_mul(SECTOR))
-            .ok_or_else(|| line.wrong("it lies beyond any disk"))?;
-        requests.push(Request {
-            at_ns: (at * tick_ns) as u64,
-            device,
-            offset,
-            bytes,
-            write: read == 0,
-        });
-    }
-    Ok(from_requests(&requests))
+const BEYOND: &str = "it lies beyond any disk";
+
+/// A line of `msn` or `tpcc`, whose time counts in so many nanoseconds.
+pub fn ascii_line(line: &Line<'_>, tick_ns: f64) -> Result<Request, TraceError> {
+    let mut fields = line.text.split_ascii_whitespace();
+    let at: f64 = line.number(fields.next())?;
+    let device = line.number(fields.next())?;
+    let sector = line.number(fields.next())?;
+    let sectors: u64 = line.number(fields.next())?;
+    let read: u8 = line.number(fields.next())?;
+    let (offset, bytes) =
+        bytes(sector, sectors.saturating_mul(SECTOR)).ok_or_else(|| line.wrong(BEYOND))?;
+    Ok(Request {
+        at_ns: (at * tick_ns) as u64,
+        device,
+        offset,
+        bytes,
+        write: read == 0,
+    })
 }
 
-/// Reads `msn-fileserver`: milliseconds.
+/// Milliseconds.
+pub const MSN_TICK_NS: f64 = 1e6;
+
+/// Reads `msn-fileserver`.
 pub fn msn(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
-    ascii(name, trace, 1e6)
+    all(name, trace, |line| ascii_line(line, MSN_TICK_NS))
 }
 
 /// Reads `tpcc-small`: nanoseconds.
 pub fn tpcc(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
-    ascii(name, trace, 1.0)
+    all(name, trace, |line| ascii_line(line, 1.0))
+}
+
+/// A line of `tencent`.
+pub fn tencent_line(line: &Line<'_>) -> Result<Request, TraceError> {
+    let mut fields = line.text.split(',');
+    let at_s: u64 = line.number(fields.next())?;
+    let sector = line.number(fields.next())?;
+    let sectors: u64 = line.number(fields.next())?;
+    let write: u8 = line.number(fields.next())?;
+    let device = line.number(fields.next())?;
+    let (offset, bytes) =
+        bytes(sector, sectors.saturating_mul(SECTOR)).ok_or_else(|| line.wrong(BEYOND))?;
+    Ok(Request {
+        at_ns: at_s.saturating_mul(1_000_000_000),
+        device,
+        offset,
+        bytes,
+        write: write == 1,
+    })
 }
 
 /// Reads `tencent-cbs-1s`.
 pub fn tencent(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
-    let mut requests = Vec::new();
-    for line in lines(name, trace)? {
-        let mut fields = line.text.split(',');
-        let at_s: u64 = line.number(fields.next())?;
-        let sector = line.number(fields.next())?;
-        let sectors: u64 = line.number(fields.next())?;
-        let write: u8 = line.number(fields.next())?;
-        let device = line.number(fields.next())?;
-        let (offset, bytes) = bytes(sector, sectors.saturating_mul(SECTOR))
-            .ok_or_else(|| line.wrong("it lies beyond any disk"))?;
-        requests.push(Request {
-            at_ns: at_s.saturating_mul(1_000_000_000),
-            device,
-            offset,
-            bytes,
-            write: write == 1,
-        });
-    }
-    Ok(from_requests(&requests))
+    all(name, trace, tencent_line)
+}
+
+fn all(
+    name: &'static str,
+    trace: &[u8],
+    read: impl Fn(&Line<'_>) -> Result<Request, TraceError>,
+) -> Result<Parsed, TraceError> {
+    let requests: Result<Vec<Request>, TraceError> =
+        lines(name, trace)?.map(|line| read(&line)).collect();
+    Ok(from_requests(&requests?))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 //! are used again when a file is gone.
 
 use super::records::Parsed;
+use super::sample::Sample;
 use crate::workload::Op;
 use std::collections::{BTreeMap, HashMap};
 
@@ -19,9 +20,46 @@ pub struct FileSet {
     /// The file that each block belonged to first, for locality.
     file_of: Vec<u32>,
     numbers: HashMap<String, u32>,
+    /// Which files are followed.
+    sample: Sample,
 }
 
 impl FileSet {
+    /// Follows the files of a sample alone; a file belongs to it by its first
+    /// name.
+    pub fn of(sample: Sample) -> Self {
+        FileSet {
+            sample,
+            ..FileSet::default()
+        }
+    }
+
+    /// Blocks and files that have been there.
+    pub fn seen(&self) -> (usize, usize) {
+        (self.file_of.len(), self.numbers.len())
+    }
+
+    /// Bytes of a file as far as it was written; 0 if it is not there.
+    pub fn length(&self, name: &str) -> u64 {
+        let last = self.files.get(name).and_then(|file| file.last_key_value());
+        last.map_or(0, |(block, _)| (block + 1) * BLOCK)
+    }
+
+    /// The file of each block from this one on.
+    pub fn files_from(&self, block: usize) -> &[u32] {
+        &self.file_of[block..]
+    }
+
+    /// Drops the operations since the last time.
+    pub fn forget_operations(&mut self) {
+        self.ops.clear();
+    }
+
+    /// Moves the operations since the last time to the end of `into`.
+    pub fn take(&mut self, into: &mut Vec<Op>) {
+        into.append(&mut self.ops);
+    }
+
     fn blocks(offset: u64, bytes: u64) -> std::ops::Range<u64> {
         let end = offset.saturating_add(bytes).min(LARGEST);
         offset.min(LARGEST) / BLOCK..end.div_ceil(BLOCK)
@@ -29,6 +67,9 @@ impl FileSet {
 
     /// Bytes of a file are written.
     pub fn write(&mut self, name: &str, offset: u64, bytes: u64) {
+        if !self.files.contains_key(name) && !self.sample.takes_name(name) {
+            return;
+        }
         let next_file = self.numbers.len() as u32;
         let number = match self.numbers.get(name) {
             Some(number) => *number,

@@ -5,13 +5,16 @@ use super::TraceError;
 /// No request of any trace is longer, in bytes.
 pub const LONGEST: u64 = 64 << 20;
 
+/// No system has more files open.
+pub const MOST_OPEN: usize = 1 << 20;
+
 /// The lines of a trace that are not empty, numbered from 1.
 pub fn lines<'a>(
-    name: &'static str,
+    name: &'a str,
     bytes: &'a [u8],
 ) -> Result<impl Iterator<Item = Line<'a>>, TraceError> {
     let text = std::str::from_utf8(bytes).map_err(|_| TraceError::Record {
-        name,
+        name: name.to_owned(),
         record: 0,
         what: "it is not text",
     })?;
@@ -27,8 +30,10 @@ pub fn lines<'a>(
 /// One line.
 #[derive(Debug, Clone, Copy)]
 pub struct Line<'a> {
-    name: &'static str,
-    record: usize,
+    /// The trace.
+    pub name: &'a str,
+    /// Its number, from 1.
+    pub record: usize,
     /// What it says.
     pub text: &'a str,
 }
@@ -37,7 +42,7 @@ impl Line<'_> {
     /// The line is no record.
     pub fn wrong(&self, what: &'static str) -> TraceError {
         TraceError::Record {
-            name: self.name,
+            name: self.name.to_owned(),
             record: self.record,
             what,
         }

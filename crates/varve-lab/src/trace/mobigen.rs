@@ -25,6 +25,11 @@ impl Call<'_> {
     fn number<T: std::str::FromStr>(&self, at: usize) -> Result<T, TraceError> {
         self.line.number(self.fields.get(at).copied())
     }
+
+    fn field(&self, at: usize) -> Result<&str, TraceError> {
+        let field = self.fields.get(at).copied();
+        field.ok_or_else(|| self.line.wrong("an argument is missing"))
+    }
 }
 
 /// Which opening a descriptor stands for.
@@ -63,7 +68,12 @@ impl Openings {
 }
 
 /// Reads the trace.
-pub fn parse(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
+pub fn parse(name: &str, trace: &[u8]) -> Result<Parsed, TraceError> {
+    read(name, trace, FileSet::default())
+}
+
+/// Reads a trace whose files go to `files`.
+pub fn read(name: &str, trace: &[u8], files: FileSet) -> Result<Parsed, TraceError> {
     let mut calls = Vec::new();
     for line in lines(name, trace)? {
         let mut fields = line.text.split_ascii_whitespace();
@@ -81,7 +91,7 @@ pub fn parse(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
     }
     calls.sort_by_key(|call| call.at_us);
     let stored = stored(&calls)?;
-    replay(&calls, &stored)
+    replay(&calls, &stored, files)
 }
 
 /// Descriptor and opening of everything that is a file on a disk.
@@ -90,7 +100,7 @@ fn stored(calls: &[Call<'_>]) -> Result<HashSet<(i64, u32)>, TraceError> {
     let mut stored = HashSet::new();
     for call in calls {
         match call.name {
-            "open" => openings.open(call.number(2)?, call.fields[0]),
+            "open" => openings.open(call.number(2)?, call.field(0)?),
             "pwrite" | "pread" | "fsync" => {
                 let descriptor = call.number(0)?;
                 stored.insert((descriptor, openings.opening(descriptor)));
@@ -101,8 +111,11 @@ fn stored(calls: &[Call<'_>]) -> Result<HashSet<(i64, u32)>, TraceError> {
     Ok(stored)
 }
 
-fn replay(calls: &[Call<'_>], stored: &HashSet<(i64, u32)>) -> Result<Parsed, TraceError> {
-    let mut files = FileSet::default();
+fn replay(
+    calls: &[Call<'_>],
+    stored: &HashSet<(i64, u32)>,
+    mut files: FileSet,
+) -> Result<Parsed, TraceError> {
     let mut openings = Openings::default();
     let mut now_us = 0;
     for call in calls {
@@ -113,8 +126,8 @@ fn replay(calls: &[Call<'_>], stored: &HashSet<(i64, u32)>) -> Result<Parsed, Tr
         match call.name {
             "open" => {
                 let descriptor = call.number(2)?;
-                openings.open(descriptor, call.fields[0]);
-                if call.fields[1].contains("O_TRUNC") {
+                openings.open(descriptor, call.field(0)?);
+                if call.field(1)?.contains("O_TRUNC") {
                     files.remove(&openings.name(descriptor));
                 }
             }

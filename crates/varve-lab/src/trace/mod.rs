@@ -3,13 +3,30 @@
 //! A trace becomes operations on dense block numbers. It is replayed in
 //! passes, each the same; a pass begins where the one before ended. How a
 //! trace's records map to blocks is said in each reader's head.
+//!
+//! [`load`] reads one of the collection into memory. A [`Source`] reads any
+//! trace of a known [`Format`] as a stream, pass by pass, in bounded memory.
 
+mod blkparse;
 mod block_trace;
 mod file_set;
+mod format;
+#[cfg(test)]
+mod fuzz;
 mod lines;
 mod mobigen;
+mod msr;
 mod netbench;
 mod records;
+mod sample;
+mod source;
+mod strace;
+mod survey;
+
+pub use format::Format;
+pub use sample::Sample;
+pub use source::Source;
+pub use survey::Survey;
 
 use crate::workload::{FileTable, Op};
 use std::io::Read;
@@ -30,7 +47,7 @@ pub enum TraceError {
     #[error("{name}, record {record}: {what}")]
     Record {
         /// The trace.
-        name: &'static str,
+        name: String,
         /// The record's number, from 1.
         record: usize,
         /// What is wrong with it.
@@ -40,7 +57,13 @@ pub enum TraceError {
     #[error("{name} writes nothing")]
     Empty {
         /// The trace.
-        name: &'static str,
+        name: String,
+    },
+    /// Its beginning looks like no format there is.
+    #[error("{name}: line 1 is of no known format; say which it is (--format)")]
+    Format {
+        /// The trace.
+        name: String,
     },
 }
 

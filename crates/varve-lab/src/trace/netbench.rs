@@ -8,7 +8,7 @@
 
 use super::TraceError;
 use super::file_set::FileSet;
-use super::lines::{Line, lines};
+use super::lines::{Line, MOST_OPEN, lines};
 use super::records::Parsed;
 use std::collections::HashMap;
 
@@ -17,14 +17,31 @@ const STEP_NS: u64 = 1_000_000;
 /// Reads the trace.
 pub fn parse(name: &'static str, trace: &[u8]) -> Result<Parsed, TraceError> {
     let mut files = FileSet::default();
-    let mut handles: HashMap<i64, String> = HashMap::new();
+    let mut reader = Reader::default();
     for line in lines(name, trace)? {
-        let (operation, rest) = line.text.split_once(' ').unwrap_or((line.text, ""));
-        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-        apply(&mut files, &mut handles, &line, operation, &fields)?;
-        files.wait(STEP_NS);
+        reader.line(&mut files, &line)?;
     }
     Ok(files.finish())
+}
+
+/// What is known between lines.
+#[derive(Default)]
+pub struct Reader {
+    handles: HashMap<i64, String>,
+}
+
+impl Reader {
+    /// Does what a line says.
+    pub fn line(&mut self, files: &mut FileSet, line: &Line<'_>) -> Result<(), TraceError> {
+        let (operation, rest) = line.text.split_once(' ').unwrap_or((line.text, ""));
+        let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+        apply(files, &mut self.handles, line, operation, &fields)?;
+        if self.handles.len() > MOST_OPEN {
+            return Err(line.wrong("more files are open than any system allows"));
+        }
+        files.wait(STEP_NS);
+        Ok(())
+    }
 }
 
 fn apply(

@@ -22,7 +22,9 @@ impl Parsed {
         let writes = self.ops.iter().filter(|op| matches!(op, Op::Write { .. }));
         let writes = writes.count() as u64;
         if writes == 0 {
-            return Err(TraceError::Empty { name });
+            return Err(TraceError::Empty {
+                name: name.to_owned(),
+            });
         }
         Ok(Trace {
             name,
@@ -76,30 +78,60 @@ pub struct Request {
     pub write: bool,
 }
 
-/// Bytes of a block.
-const BLOCK: u64 = 4096;
-/// Blocks that are taken for a file where there are none: a mebibyte.
-const RUN: u64 = 256;
+impl Request {
+    /// Device and number of every block that it touches.
+    pub fn places(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
+        let device = self.device;
+        let end = self.offset.saturating_add(self.bytes).div_ceil(BLOCK);
+        (self.offset / BLOCK..end).map(move |block| (device, block))
+    }
+}
 
-/// Requests become operations. A request counts for every block it touches;
-/// only blocks that are written somewhere have numbers, in order of address.
-pub fn from_requests(requests: &[Request]) -> Parsed {
-    let blocks_of = |r: &Request| {
-        let device = r.device;
-        let end = r.offset.saturating_add(r.bytes).div_ceil(BLOCK);
-        (r.offset / BLOCK..end).map(move |block| (device, block))
-    };
-    let written = requests.iter().filter(|r| r.write).flat_map(blocks_of);
-    let mut places: Vec<(u64, u64)> = written.collect();
-    places.sort_unstable();
-    places.dedup();
-    let numbers: HashMap<(u64, u64), u32> = places.iter().copied().zip(0..).collect();
+/// What a block trace says.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// Something is read or written.
+    Request(Request),
+    /// Something is written, and a user waits until it and all before is durable.
+    Durable(Request),
+    /// What lies there is of no use any more.
+    Discard {
+        /// Disk or volume.
+        device: u64,
+        /// First byte.
+        offset: u64,
+        /// How many bytes.
+        bytes: u64,
+    },
+    /// A user asks for durability.
+    Sync,
+}
+
+/// Bytes of a block.
+pub(super) const BLOCK: u64 = 4096;
+/// Blocks that are taken for a file where there are none: a mebibyte.
+pub(super) const RUN: u64 = 256;
+
+/// A file for each run of a disk, for those who group by it.
+pub fn runs_of(places: &[(u64, u64)]) -> Vec<u32> {
     let mut runs = BTreeMap::new();
     let file_of = places.iter().map(|(device, block)| {
         let next = runs.len() as u32;
         *runs.entry((*device, block / RUN)).or_insert(next)
     });
-    let file_of = file_of.collect();
+    file_of.collect()
+}
+
+/// Requests become operations. A request counts for every block it touches;
+/// only blocks that are written somewhere have numbers, in order of address.
+pub fn from_requests(requests: &[Request]) -> Parsed {
+    let blocks_of = Request::places;
+    let written = requests.iter().filter(|r| r.write).flat_map(blocks_of);
+    let mut places: Vec<(u64, u64)> = written.collect();
+    places.sort_unstable();
+    places.dedup();
+    let numbers: HashMap<(u64, u64), u32> = places.iter().copied().zip(0..).collect();
+    let file_of = runs_of(&places);
     let mut ops = Vec::new();
     let mut now_ns = requests.first().map_or(0, |r| r.at_ns);
     for request in requests {

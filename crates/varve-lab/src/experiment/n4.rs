@@ -1,4 +1,4 @@
-//! L1: amplification on the real log, mounted on memory: overwrites of 4 KiB at
+//! N4: amplification on the real log, mounted on memory: overwrites of 4 KiB at
 //! random without idle time, uniform and with nine in ten to a tenth of the
 //! blocks, under the policies with one head and with several.
 //!
@@ -19,8 +19,8 @@ use varve_lfs::{FormatOptions, Lfs, MountOptions, Statistics};
 use varve_prove::random::Random;
 
 /// See the module's head.
-pub const L1: Experiment = Experiment {
-    id: "L1",
+pub const N4: Experiment = Experiment {
+    id: "N4",
     about: "amplification on the real log, with one head and with several",
     needs_traces: false,
     points,

@@ -1,0 +1,46 @@
+//! What no paper claims, and what Varve wants to know.
+
+use super::Claim;
+use super::Paper::Beyond;
+
+/// Goals of Varve's own.
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim::new(
+        "N1",
+        Beyond,
+        "recorded traces",
+        "write amplification of every policy on every trace, and the oracle's",
+        [
+            "Varve's placement lowest on every trace, beside greedy, cost-benefit, WOLF and SepBIT",
+            "lowest, or within 2 % of the best",
+        ],
+    ),
+    Claim::new(
+        "N2",
+        Beyond,
+        "zones and flash",
+        "the policies on zones, and on a translation layer beneath: a log on a log",
+        ["told, with the amplification of both", "told"],
+    ),
+    Claim::new(
+        "N3",
+        Beyond,
+        "the summaries",
+        "reading a file in the order of its segments after random updates",
+        [
+            "much faster than in the order of its blocks",
+            "at least 5 x on the models of disks",
+        ],
+    ),
+    Claim::new(
+        "N4",
+        Beyond,
+        "the real log",
+        "amplification on the real log, with one head and with several",
+        [
+            "greedy at the bound for uniform updates; life-classes 35 % below greedy where nine \
+             in ten writes go to a tenth of the blocks",
+            "within 10 % of the bound; at least 35 % below",
+        ],
+    ),
+];

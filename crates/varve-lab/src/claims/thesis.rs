@@ -1,0 +1,264 @@
+//! Claims of Seltzer's thesis, 1992.
+
+use super::Claim;
+use super::Paper::Thesis;
+
+/// Chapters 3, 4, 5 and 7.
+pub(super) const CLAIMS: &[Claim] = &[
+    Claim::new(
+        "A1",
+        Thesis,
+        "§3.3.1, table 3-4",
+        "binary buddy allocation: fragmentation and throughput under three workloads",
+        [
+            "internal / external / application / sequential, in %: SC 43.1 / 13.4 / 88.0 / 94.4, \
+             TP 15.2 / 9.0 / 27.7 / 93.9, TS 18.4 / 2.3 / 8.4 / 12.0",
+            "each within 25 % or 5 points",
+        ],
+    )
+    .because(
+        "27.7 % of TP cannot be had from the drives of table 3-1 in order of arrival, and \
+         with the workload of the text no reading of it has half of SC's room held and \
+         unused; what the thesis counted or left out is not known.",
+    ),
+    Claim::new(
+        "A2",
+        Thesis,
+        "§3.3.2, figures 3-2 and 3-3",
+        "restricted buddy allocation: block sizes, grow factor, clustering",
+        [
+            "fragmentation at most 6 %; grow factor 2 takes a third off the internal one; five \
+             sizes gain 25 % on SC and 20 % on TP; clustering up to 20 % on TS",
+            "each direction and bound holds",
+        ],
+    )
+    .because(
+        "A file of 96 KB in blocks of 64 KB wastes more than the bound by itself; and on \
+         a new volume small blocks are contiguous, so sizes and clustering have little to \
+         gain.",
+    ),
+    Claim::new(
+        "A3",
+        Thesis,
+        "§3.3.3, figure 3-5, table 3-7",
+        "extents: first fit and best fit with one to five ranges of sizes",
+        [
+            "fragmentation below 4 %; best fit fragments less, first fit is faster",
+            "directions hold; extents for each file within 40 % of table 3-7",
+        ],
+    )
+    .because(
+        "Extents for each file are met in 14 of 15 cells; a TS file with one range has \
+         9.3 of them, and 5.0 if requests are counted. Best fit fragments less on TS \
+         alone.",
+    ),
+    Claim::new(
+        "A4",
+        Thesis,
+        "§3.4, figures 3-6 and 3-7",
+        "binary and restricted buddies, extents and fixed blocks compared",
+        [
+            "policies of many blocks near the maximum on SC and TP in sequence, all at most 20 % \
+             on TS; up to 250 % over fixed blocks on large files; about 10 % on TP",
+            "directions and bounds hold",
+        ],
+    )
+    .because(
+        "The list of fixed blocks is shuffled completely here, so it costs a seek for \
+         every 16 KB; the thesis's were clustered, but it does not say how far.",
+    ),
+    Claim::new(
+        "M1",
+        Thesis,
+        "§4.5.1, figure 4-4",
+        "five transaction models, bound by the processor",
+        [
+            "saturation at 4.1 (USER-LFS), 3.6 (USER-RO), 3.3 (LFS-NOLOG), 3.0 (OS-RO) \
+             transactions a second; user and OS 17 to 20 % apart",
+            "rates within 15 %, gaps within 5 points",
+        ],
+    ),
+    Claim::new(
+        "M2",
+        Thesis,
+        "§4.5.1, figure 4-5",
+        "what a system call costs, swept",
+        [
+            "12 % apart at 0.25 ms",
+            "within 4 points; linear as 1 + 0.4 S",
+        ],
+    ),
+    Claim::new(
+        "M3",
+        Thesis,
+        "§4.5.2, figure 4-6",
+        "five transaction models, bound by the disk",
+        [
+            "9.4 (USER-LFS) and 7.2 (USER-RO) transactions a second; user and OS equal; the log \
+             below 1.2 % and random reads above 73 % of the time of I/O",
+            "rates within 15 %, overlap within 3 %",
+        ],
+    ),
+    Claim::new(
+        "M4",
+        Thesis,
+        "§4.5.2, figure 4-7",
+        "processors of 1, 2, 3 MIPS and more",
+        [
+            "the file system makes 10 to 12, 19 to 21, 22 % of the difference, the place of \
+             transactions 19 to 20, 15 to 17, 0 %",
+            "within 6 points",
+        ],
+    ),
+    Claim::new(
+        "M5",
+        Thesis,
+        "§4.5.3, figures 4-8 and 4-9",
+        "skewed access with locks on pages",
+        [
+            "the OS models part at 70/30, OS-LFS falls from 80/20, all but USER-RO collapse at \
+             95/5; aborts rise with that",
+            "turning points within one step",
+        ],
+    ),
+    Claim::new(
+        "M6",
+        Thesis,
+        "§4.5.3, figures 4-10 to 4-14",
+        "locks on parts of pages, pages of other sizes, modified locks on parts",
+        [
+            "with locks on parts at most 6 % apart on RO, less than 12 % on LFS; modified ones \
+             cut aborts tenfold and pass the data manager at 99/1",
+            "directions hold, gaps within 5 points",
+        ],
+    ),
+    Claim::new(
+        "M7",
+        Thesis,
+        "§4.3",
+        "the simulator against analytic bounds",
+        [
+            "every point lies between them; the 95 % interval is about 2 % of the mean",
+            "holds",
+        ],
+    ),
+    Claim::new(
+        "X1",
+        Thesis,
+        "§5.3.1, figure 5-6",
+        "TPC-B: at user level in place and on LFS, and embedded in LFS",
+        [
+            "12.3 and 13.6 transactions a second (10 % more); embedded as fast once \
+             synchronisation costs the same",
+            "5 to 30 % more; embedded within 10 %",
+        ],
+    ),
+    Claim::new(
+        "X2",
+        Thesis,
+        "§5.3.2, figure 5-7",
+        "what transactions cost programs that use none",
+        [
+            "a difference of 1 to 2 %",
+            "at most 2 % of charged processor plus simulated disk",
+        ],
+    ),
+    Claim::new(
+        "X3",
+        Thesis,
+        "§5.3.3, figures 5-8 and 5-9",
+        "SCAN: reading in order of key after 100,000 transactions",
+        [
+            "in place about 50 % faster than LFS; they are even at about 134,300 transactions",
+            "25 to 75 %; even between 60,000 and 300,000; and at most 10 % with the coalescing \
+             cleaner",
+        ],
+    ),
+    Claim::new(
+        "X4",
+        Thesis,
+        "§5.3.1",
+        "what transactions and reads feel of the cleaner",
+        [
+            "the cleaner of the time stopped everything for 30 to 60 s",
+            "no stop of more than 50 ms of disk time beyond the writing of one segment",
+        ],
+    ),
+    Claim::new(
+        "B1",
+        Thesis,
+        "§7.3, figures 7-1 to 7-4",
+        "raw bandwidth against the size of transfers: FFS, EFS, LFS",
+        [
+            "writes: EFS at the drive's own or above, FFS about 31 %, LFS below both under 1 MB; \
+             reads: EFS and LFS within 3 %, FFS about 25 %",
+            "within 7 points",
+        ],
+    ),
+    Claim::new(
+        "B2",
+        Thesis,
+        "§7.4, figure 7-5",
+        "10,000 files of 1 KB in 100 directories",
+        [
+            "LFS clearly ahead in create and delete; without fragments it reads about 30 % slower",
+            "at least 4 x; the penalty is there without tails and gone with them",
+        ],
+    ),
+    Claim::new(
+        "B3",
+        Thesis,
+        "§7.5.1, table 7-3",
+        "Andrew, one user, five phases",
+        [
+            "FFS 70.1, EFS 70.2, LFS 63.8, LFS with cleaner 63.6 s",
+            "LFS 5 to 15 % better in total, phase 1 at least 4 x, the cleaner at most 2 %",
+        ],
+    ),
+    Claim::new(
+        "B4",
+        Thesis,
+        "§7.5.2, figures 7-6 and 7-7",
+        "Andrew, one to eight users",
+        ["EFS and LFS alike beyond four", "within 10 %"],
+    ),
+    Claim::new(
+        "B5",
+        Thesis,
+        "§7.6, tables 7-4 and 7-5",
+        "OO1: lookup, insert, traverse forth and back",
+        ["all equal", "within 5 %"],
+    ),
+    Claim::new(
+        "B6",
+        Thesis,
+        "§7.7, tables 7-6 to 7-8",
+        "Wisconsin, 32 queries",
+        [
+            "equal but for 3, 15 to 17 and 30 to 32, where LFS is 20 to 50 % faster",
+            "those faster, the others within 10 %; reading ahead without limit shown to be ruinous",
+        ],
+    ),
+    Claim::new(
+        "B7",
+        Thesis,
+        "§7.8, table 7-9",
+        "TPC-B at 80 % utilisation",
+        [
+            "FFS 14.2, EFS 16.8, LFS 19.3 without cleaner, 11.6 with segments of 1 MB, 12.4 with \
+             256 KB; cleaned segments 71 % full",
+            "each within 20 % with the paper's cleaner; and Varve's best at least EFS, or the \
+             bound that forbids it",
+        ],
+    ),
+    Claim::new(
+        "B8",
+        Thesis,
+        "§7.9, tables 7-10 and 7-11",
+        "supercomputers: bvi, ccm, les, venus",
+        [
+            "table 7-11; LFS writes 35 to 100 % better where transfers are small",
+            "the direction of each row, throughput within 30 %",
+        ],
+    ),
+];
