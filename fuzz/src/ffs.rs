@@ -5,8 +5,8 @@ use crate::input::Input;
 use crate::mutate::EXTREMES;
 use std::sync::{Arc, OnceLock};
 use varve_device::{Clock, Device, MemoryDevice, VirtualClock};
-use varve_ffs::format::{Geometry, JournalHead, RecordHeader, Seal, Slot, Superblock};
-use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format};
+use varve_ffs::format::{Geometry, JournalHead, Metadata, RecordHeader, Seal, Slot, Superblock};
+use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format, repair};
 use varve_fs::{Caller, FileSystem, InodeNo, Options};
 use varve_lfs::format::crc32c;
 
@@ -16,6 +16,8 @@ const SECTOR: usize = 512;
 const SEALED: u8 = 1;
 const READ_ONLY: u8 = 2;
 const SECTORS: u8 = 4;
+/// The two bits that say how metadata is written, as a number.
+const METADATA_SHIFT: u32 = 3;
 /// Patches of one input: more would leave nothing of the volume.
 const PATCHES_MAX: usize = 16;
 
@@ -49,12 +51,14 @@ fn device(unit: u32) -> MemoryDevice {
 }
 
 /// A used volume as a crash left it.
-fn sample(unit: u32) -> &'static [u8] {
-    static SAMPLES: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
-    SAMPLES[usize::from(unit == 512)].get_or_init(|| {
+fn sample(unit: u32, metadata: Metadata) -> &'static [u8] {
+    static SAMPLES: [OnceLock<Vec<u8>>; 6] = [const { OnceLock::new() }; 6];
+    let nth = usize::from(unit == 512) * 3 + usize::from(metadata.number());
+    SAMPLES[nth].get_or_init(|| {
         let device: Arc<dyn Device> = Arc::new(device(unit));
         let options = FfsFormatOptions {
             group_blocks: 256,
+            metadata,
             seed: Some(7),
             ..FfsFormatOptions::default()
         };
@@ -134,7 +138,8 @@ pub fn image(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
     let unit = if flags & SECTORS != 0 { 512 } else { 4096 };
-    let mut bytes = sample(unit).to_vec();
+    let metadata = Metadata::ALL[usize::from(flags >> METADATA_SHIFT) % 3];
+    let mut bytes = sample(unit, metadata).to_vec();
     let geometry = Geometry::of(&Superblock::parse(&bytes).expect("the sample's"));
     for _ in 0..PATCHES_MAX {
         if input.is_empty() {
@@ -169,9 +174,32 @@ pub fn image(data: &[u8]) {
     device.apply_write(0, &bytes).expect("memory");
     let device: Arc<dyn Device> = Arc::new(device);
     let _ = check(Arc::clone(&device), clock(), true);
+    repaired(&bytes, unit);
     if let Some(system) = mount(&device, flags & READ_ONLY != 0) {
         use_all(&system);
     }
+}
+
+/// What a repair leaves is sound, and found so the second time.
+fn repaired(bytes: &[u8], unit: u32) {
+    let device = device(unit);
+    device.apply_write(0, bytes).expect("memory");
+    let device: Arc<dyn Device> = Arc::new(device);
+    let options = || FfsMountOptions {
+        seed: Some(1),
+        cache_bytes: 1 << 20,
+        ..FfsMountOptions::default()
+    };
+    if repair(Arc::clone(&device), clock(), options()).is_err() {
+        return;
+    }
+    let found = check(Arc::clone(&device), clock(), true).expect("a repaired volume");
+    assert_eq!(found.problems, Vec::<String>::new());
+    let again = repair(device, clock(), options())
+        .expect("a repaired volume")
+        .recovery;
+    assert_eq!(again.repairs, Vec::<String>::new());
+    assert_eq!(again.losses, Vec::<String>::new());
 }
 
 /// Reads, changes and unmounts, errors ignored.
@@ -200,7 +228,7 @@ fn use_all(system: &FileSystem<Arc<Ffs>>) {
 
 /// Inputs worth mutating.
 pub fn seeds() -> Vec<Vec<u8>> {
-    (0..8)
+    (0..24)
         .flat_map(|flags| {
             let patched = [0, 8, 0, 4, 1, 3, 0, 40, 0, 2, 0, 9, 9];
             [vec![flags], [&[flags][..], &patched].concat()]

@@ -7,6 +7,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::process::Command;
 use support::mounted::{Mount, no_fuse};
 use support::{Scratch, varve};
@@ -47,6 +48,40 @@ fn what_it_is_and_what_it_has_not() {
     varve(["tune", image, "--label", "lake"]).expect(0, "lake");
     // It is not made over without being asked to.
     varve(["mkfs", "--size", "64M", image]).expect(1, "--force");
+}
+
+#[test]
+fn volumes_without_a_journal_are_made_and_repaired() {
+    let scratch = Scratch::new();
+    for metadata in ["journal", "synchronous", "async"] {
+        let image = scratch.text(metadata);
+        let option = format!("--metadata={metadata}");
+        varve(["mkfs", "--layout=ffs", "--size=64M", &option, &image]).expect(0, "groups");
+        let info = varve(["info", "--json", &image]).expect(0, "").json();
+        assert_eq!(info["metadata"], metadata);
+        varve(["info", &image]).expect(0, metadata);
+        varve(["fsck", &image]).expect(0, ": clean");
+        varve(["fsck", "--repair", &image]).expect(0, ": clean");
+        // Both superblocks, and the root's inode.
+        let file = File::options().write(true).open(&image).unwrap();
+        for at in [0, (64 << 20) - 4096] {
+            file.write_all_at(&[0; 512], at).unwrap();
+        }
+        varve(["fsck", "--repair", &image]).expect(1, "superblock");
+        let dump = varve(["dump", &image, "superblock"]).expect(0, "").json();
+        let blocks = dump["superblock"]["journal_bytes"].as_u64().unwrap() / 4096;
+        // A sector for each inode map, one for each fragment of a block.
+        let fragments = 4096 / info["fragment_bytes"].as_u64().unwrap();
+        assert_eq!(info["group_blocks"], 4032);
+        let maps = (4 + fragments).div_ceil(8);
+        let table = (4 + blocks + 1 + maps) * 4096;
+        file.write_all_at(&[0x5a; 512], table + 2 * 512).unwrap();
+        varve(["fsck", &image]).expect(4, "DAMAGED");
+        varve(["fsck", "--repair", &image]).expect(1, "lost: ");
+        varve(["fsck", &image]).expect(0, ": clean");
+    }
+    let image = scratch.text("log");
+    varve(["mkfs", "--size=64M", "--metadata=async", &image]).expect(2, "--layout ffs");
 }
 
 #[test]

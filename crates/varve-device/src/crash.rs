@@ -193,6 +193,7 @@ pub struct CrashExplorer<'a> {
     marks: usize,
     epoch: Epoch,
     seen: Seen,
+    whole_units: bool,
 }
 
 impl<'a> CrashExplorer<'a> {
@@ -218,7 +219,14 @@ impl<'a> CrashExplorer<'a> {
             marks: 0,
             epoch: Epoch::new(base.clone(), unit),
             seen: Seen::default(),
+            whole_units: false,
         }
+    }
+
+    /// Of a medium on which a unit is written whole or not at all, and never reads as
+    /// an error: what layouts without a journal need.
+    pub fn keep_units_whole(&mut self) {
+        self.whole_units = true;
     }
 
     /// The stops worth exploring: before the first event and after each, but
@@ -345,7 +353,12 @@ impl<'a> CrashExplorer<'a> {
         let writes = self.epoch.writes();
         for torn in shapes::pick(&writes, self.limits.torn_writes, random) {
             let units = self.epoch.units(torn);
-            let tears = shapes::tears(units, self.limits.torn_variants, random);
+            let mut tears = shapes::tears(units, self.limits.torn_variants, random);
+            if self.whole_units {
+                tears
+                    .iter_mut()
+                    .for_each(|(_, missing)| *missing = Missing::Old);
+            }
             for (number, (landed, missing)) in tears.into_iter().enumerate() {
                 // Every other time the neighbours are those of a medium that
                 // writes in order; otherwise, any.

@@ -12,7 +12,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{FileKind, Group, Item, Position};
+use varve_fs::{FileKind, Group, Item, Position, Usage};
 
 impl Ffs {
     pub(crate) fn append_group(&self, group: Group) -> Result<Position> {
@@ -26,13 +26,26 @@ impl Ffs {
     /// if the group may not fit beside it.
     fn make_way(&self, group: &Group) -> Result<()> {
         let (sectors, blocks) = self.prices.of_group(group);
+        self.make_way_for(sectors, blocks)
+    }
+
+    /// The same for so many sectors of metadata, and so many blocks.
+    pub(crate) fn make_way_for(&self, sectors: u64, blocks: u64) -> Result<()> {
+        if self.rehearsing.load(Relaxed) {
+            return Ok(());
+        }
         let (running, committed, appended, short) = {
             let writer = self.writer.lock();
+            // Copies of what is changed need room, of removals, too.
+            let copies = match writer.fresh.is_some() {
+                true => self.store.geometry.reserve_blocks,
+                false => 0,
+            };
             (
                 writer.running.len() as u64,
                 writer.committed.len() as u64,
                 writer.appended,
-                writer.has_given_up() && writer.room.free_blocks() < blocks,
+                writer.has_given_up() && writer.room.free_blocks() < blocks.max(copies),
             )
         };
         if running + committed > self.prices.sectors_in_memory || short {
@@ -46,13 +59,28 @@ impl Ffs {
     }
 
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
+        let plan = |planner: &mut Planner<'_, '_>| planner.group(group, &self.numbers.lock());
+        let count = || self.count_numbers(group);
+        self.append_planned(writer, plan, count, group.usage)
+    }
+
+    /// Appends what `plan` plans; `count` then tells the numbers' maps, and answers
+    /// the numbers that are freed.
+    pub(crate) fn append_planned(
+        &self,
+        writer: &mut Writer,
+        plan: impl FnOnce(&mut Planner<'_, '_>) -> Result<()>,
+        count: impl FnOnce() -> Vec<u64>,
+        usage: Usage,
+    ) -> Result<Position> {
         let placement = Placement {
             maxcontig: self.superblock.maxcontig.get().into(),
             rotdelay: self.superblock.rotdelay.get().into(),
         };
         let stage = Stage::new(&self.store, &self.tables);
-        let mut planner = Planner::new(stage, &mut writer.room, placement);
-        planner.group(group, &self.numbers.lock())?;
+        let fresh = writer.fresh.as_mut();
+        let mut planner = Planner::new(stage, &mut writer.room, placement, fresh);
+        plan(&mut planner)?;
         let Planner {
             mut stage,
             mut writes,
@@ -60,14 +88,19 @@ impl Ffs {
             flush,
             ..
         } = planner;
-        let freed = self.stage_numbers(&mut stage, group);
+        let freed = count();
+        self.stage_numbers(&mut stage);
         self.stage_room(&mut stage, writer);
         let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
         let most =
             placement.maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
         self.store.write(&mut writes, most)?;
-        let changed = self.whole_units(stage.finish())?;
-        if planted::is(Planted::PointerBeforeInode) {
+        let in_place = self.metadata().is_in_place();
+        let changed = match in_place {
+            true => stage.finish(),
+            false => self.whole_units(stage.finish())?,
+        };
+        if planted::is(Planted::PointerBeforeInode) && !in_place {
             self.store.write_sectors(&changed)?;
         }
         let sectors = (writer.running.len() + changed.len()) as u64;
@@ -88,17 +121,23 @@ impl Ffs {
         writer.given_up.journalled.extend(given_up.journalled);
         writer.flush.add(flush);
         writer.groups += 1;
-        writer.usage = group.usage;
+        writer.usage = usage;
         writer.appended += 1;
-        self.numbers.lock().seen(&freed);
+        {
+            let mut numbers = self.numbers.lock();
+            numbers.seen();
+            match in_place {
+                true => writer.freed.extend(freed),
+                false => numbers.left(&freed),
+            }
+        }
         self.counts.groups.fetch_add(1, Relaxed);
         self.counts.data_bytes.fetch_add(bytes as u64, Relaxed);
         Ok(Position(writer.appended))
     }
 
-    /// The inode maps after a group. Answers the numbers that it frees.
-    fn stage_numbers(&self, stage: &mut Stage<'_>, group: &Group) -> Vec<u64> {
-        let geometry = &self.store.geometry;
+    /// Which numbers have files after a group. Answers those that it frees.
+    fn count_numbers(&self, group: &Group) -> Vec<u64> {
         let mut numbers = self.numbers.lock();
         let mut freed = Vec::new();
         for item in &group.items {
@@ -114,6 +153,13 @@ impl Ffs {
                 _ => {}
             }
         }
+        freed
+    }
+
+    /// The inode maps after a group.
+    fn stage_numbers(&self, stage: &mut Stage<'_>) {
+        let geometry = &self.store.geometry;
+        let mut numbers = self.numbers.lock();
         for (group, map, first) in numbers.take_touched() {
             let mut sector = [0; 512];
             let begin = group * geometry.group_inodes;
@@ -121,7 +167,6 @@ impl Ffs {
             numbers.map(map).store(begin + first, end, &mut sector);
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }
-        freed
     }
 
     /// The fragment maps after a group.

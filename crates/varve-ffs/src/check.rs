@@ -1,5 +1,7 @@
 //! The offline check: every checksum, blocks against the maps and against each
-//! other, inodes against what they hold, names against link counts. It only looks.
+//! other, inodes against what they hold, names against link counts. It only looks: a
+//! volume that was not unmounted, and has no journal, is looked at as the next mount
+//! will mend it.
 
 use crate::bits::Bits;
 use crate::error::Result;
@@ -56,8 +58,8 @@ pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Resu
     };
     let volume = Arc::new(Ffs::mount(device, Arc::clone(&clock), options)?);
     let mut checked = Checked {
-        problems: Vec::new(),
-        untold: 0,
+        problems: volume.recovery.losses.clone(),
+        untold: volume.recovery.untold,
         recovery: volume.recovery.clone(),
         usage: Usage::default(),
         fragments_used: 0,

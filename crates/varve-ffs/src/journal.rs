@@ -33,12 +33,13 @@ pub(crate) fn runs_of<'a>(sectors: impl Iterator<Item = &'a u64>) -> Vec<Run> {
 }
 
 /// A transaction: all groups since the record before.
-struct Transaction {
-    sectors: BTreeMap<u64, Arc<Sector>>,
-    given_up: GivenUp,
-    flush: Flush,
-    usage: Usage,
-    through: u64,
+pub(crate) struct Transaction {
+    pub sectors: BTreeMap<u64, Arc<Sector>>,
+    pub given_up: GivenUp,
+    pub freed: Vec<u64>,
+    pub flush: Flush,
+    pub usage: Usage,
+    pub through: u64,
     groups: u64,
 }
 
@@ -73,7 +74,13 @@ impl Ffs {
     pub(crate) fn write_checkpoint(&self) -> Result<()> {
         let _one = self.committing.lock();
         self.writable()?;
-        self.stopping(self.commit_running().and_then(|()| self.settle(None)))
+        self.stopping(
+            self.commit_running()
+                .and_then(|()| match self.metadata().is_in_place() {
+                    true => self.place_maps(),
+                    false => self.settle(None),
+                }),
+        )
     }
 
     /// Nothing is written after a failure.
@@ -84,13 +91,17 @@ impl Ffs {
         done
     }
 
-    fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         self.counts.flushes.fetch_add(1, Relaxed);
         Ok(self.store.device.flush()?)
     }
 
     fn begin(&self, writer: &mut Writer) -> Transaction {
+        if let Some(fresh) = &mut writer.fresh {
+            fresh.clear();
+        }
         Transaction {
+            freed: std::mem::take(&mut writer.freed),
             sectors: std::mem::take(&mut writer.running),
             given_up: std::mem::take(&mut writer.given_up),
             flush: std::mem::take(&mut writer.flush),
@@ -101,7 +112,7 @@ impl Ffs {
     }
 
     /// Writes the record of the running transaction, if there is one.
-    fn commit_running(&self) -> Result<()> {
+    pub(crate) fn commit_running(&self) -> Result<()> {
         let transaction = {
             let mut writer = self.writer.lock();
             if writer.appended == writer.durable {
@@ -109,6 +120,9 @@ impl Ffs {
             }
             self.begin(&mut writer)
         };
+        if self.metadata().is_in_place() {
+            return self.commit_in_place(transaction);
+        }
         let runs = runs_of(transaction.sectors.keys());
         let unit = self.store.geometry.unit_bytes as usize;
         let bytes = record_bytes(runs.len(), transaction.sectors.len(), unit);

@@ -2,11 +2,12 @@
 
 use crate::Ffs;
 use crate::error::{Error as Inner, Result as InnerResult};
-use crate::format::{INLINE_BYTES, Place, SECTOR_BYTES, Slot};
+use crate::format::{INLINE_BYTES, Metadata, Place, SECTOR_BYTES, Slot};
 use crate::store::{Newest, Sectors};
 use crate::tree::visit;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
@@ -37,7 +38,11 @@ impl Layout for Ffs {
     }
 
     fn promise(&self) -> Promise {
-        Promise::GroupsButOverwrites
+        match self.metadata() {
+            Metadata::Journal => Promise::GroupsButOverwrites,
+            Metadata::Synchronous => Promise::Ordered,
+            Metadata::Asynchronous => Promise::UntilCommit,
+        }
     }
 
     fn usage(&self) -> Usage {
@@ -151,7 +156,9 @@ impl Layout for Ffs {
             let writer = self.writer.lock();
             let now = self.clock.monotonic_ns();
             let age_s = now.saturating_sub(writer.checkpoint_ns) / 1_000_000_000;
-            let changed = writer.head > writer.tail || writer.durable < writer.appended;
+            let changed = writer.head > writer.tail
+                || writer.durable < writer.appended
+                || !writer.committed.is_empty();
             let journal = self.store.geometry.journal_bytes();
             (writer.head - writer.tail) > journal / 2
                 || (changed && age_s >= self.options.checkpoint_seconds)
@@ -185,7 +192,13 @@ impl Ffs {
     }
 
     fn new_number(&self, near: InodeNo, directory: bool) -> InnerResult<(InodeNo, Version)> {
-        let taken = self.numbers.lock().allocate(near, directory);
+        let mut taken = self.numbers.lock().allocate(near, directory);
+        let may_commit = !self.rehearsing.load(Relaxed) && !self.writer.lock().freed.is_empty();
+        if taken.is_none() && may_commit {
+            // Those that were freed are given away again after a commit.
+            self.write_checkpoint()?;
+            taken = self.numbers.lock().allocate(near, directory);
+        }
         let (ino, version) = taken.ok_or(Inner::Full)?;
         if let Some(version) = version {
             return Ok((InodeNo(ino), version));

@@ -28,8 +28,10 @@ mod layout;
 mod mkfs;
 mod mount;
 mod numbers;
+mod ordered;
 mod planner;
 mod prices;
+mod repair;
 mod replay;
 mod room;
 mod stage;
@@ -44,7 +46,8 @@ mod writer;
 pub use check::{Checked, check};
 pub use error::{Error, Result};
 pub use mkfs::{FfsFormatOptions, format, plan};
-pub use mount::{FfsMountOptions, FfsRecovery};
+pub use mount::{Examine, FfsMountOptions, FfsRecovery};
+pub use repair::{Repaired, repair, search};
 pub use statistics::{FfsStatistics, GroupRoom};
 pub use tune::tune;
 pub use varve_format::identity::Tune;
@@ -54,6 +57,7 @@ use numbers::Numbers;
 use prices::Prices;
 use statistics::Counters;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use store::{Store, Tables};
 use varve_device::Clock;
 use varve_device::sync::{Mutex, RwLock};
@@ -74,6 +78,8 @@ pub struct Ffs {
     /// Why nothing is written, if so.
     stopped: Mutex<Option<String>>,
     counts: Counters,
+    /// What is appended stays in memory: a check before anything is written.
+    rehearsing: AtomicBool,
     read_only: Option<String>,
     unfinished: Vec<u64>,
     recovery: FfsRecovery,
@@ -83,6 +89,11 @@ impl Ffs {
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// How metadata gets to its place.
+    pub fn metadata(&self) -> format::Metadata {
+        self.superblock.metadata()
     }
 
     /// What the mount found in the journal.

@@ -2,7 +2,9 @@
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, JournalHead, MAGIC, Superblock};
+use crate::format::{
+    BITS_PER_SECTOR, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC, Metadata, Superblock,
+};
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
 use varve_format::identity::{Identity, identity};
@@ -23,6 +25,8 @@ pub struct FfsFormatOptions {
     pub inode_ratio: u64,
     /// Bytes of the journal; 0: chosen by what a group may change.
     pub journal_bytes: u64,
+    /// How metadata gets to its place.
+    pub metadata: Metadata,
     /// Share of the room that users do not get, in percent.
     pub minfree_percent: u32,
     /// Blocks of a file that lie behind each other before a gap.
@@ -45,6 +49,7 @@ impl Default for FfsFormatOptions {
             group_blocks: 0,
             inode_ratio: 0,
             journal_bytes: 0,
+            metadata: Metadata::Journal,
             minfree_percent: 5,
             maxcontig: 256,
             rotdelay: 0,
@@ -57,7 +62,8 @@ impl Default for FfsFormatOptions {
 
 impl FfsFormatOptions {
     /// A configuration that the papers name: `FFS-m1r2`, `FFS-m8r0`, `FFS-m8r2`
-    /// (Seltzer et al. 1995, §2) or `EFS` (Seltzer 1992, §7.1).
+    /// (Seltzer et al. 1995, §2) or `EFS` (Seltzer 1992, §7.1), with synchronous
+    /// metadata, as they had.
     pub fn named(name: &str) -> Option<Self> {
         let (maxcontig, rotdelay) = match name.to_ascii_lowercase().as_str() {
             "ffs-m1r2" => (1, 2),
@@ -67,6 +73,7 @@ impl FfsFormatOptions {
             _ => return None,
         };
         Some(FfsFormatOptions {
+            metadata: Metadata::Synchronous,
             maxcontig,
             rotdelay,
             ..FfsFormatOptions::default()
@@ -132,7 +139,10 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         options: u8::from(options.case_fold),
         compat: 0.into(),
         read_only_compat: 0.into(),
-        incompat: 0.into(),
+        incompat: match options.metadata.is_in_place() {
+            true => IN_PLACE.into(),
+            false => 0.into(),
+        },
         uuid,
         label,
         hash_seed: hash_seed.into(),
@@ -146,7 +156,8 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         maxcontig: options.maxcontig.into(),
         rotdelay: options.rotdelay.into(),
         unit_bytes: unit_bytes.into(),
-        spare: [0; 4],
+        metadata: options.metadata.number(),
+        spare: [0; 3],
         created_ns: now_ns.into(),
         tag: 0.into(),
         padding: [0; 304],
@@ -158,6 +169,8 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
     // Before the rest is derived from them.
     let geometry = Geometry::of(&parsed(&superblock)?);
     let journal = match options.journal_bytes {
+        // The least that a geometry may have: nothing is written there.
+        _ if options.metadata.is_in_place() => 16 * u64::from(block_bytes),
         0 => journal_bytes(&geometry),
         given => given,
     };

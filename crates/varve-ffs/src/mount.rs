@@ -10,27 +10,42 @@ use crate::journal::write_head;
 use crate::numbers::Numbers;
 use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
-use crate::replay::{Replayed, find_superblock, replay};
+use crate::repair::{Report, Scan, scan};
+use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
 use crate::statistics::Counters;
 use crate::store::{Store, Tables};
 use crate::writer::Writer;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_format::owner::{OwnerIdentity, OwnerRecord};
+use varve_fs::Usage;
 use varve_fs::planted::{self, Planted};
 use zerocopy::IntoBytes;
+
+/// When a mount looks at everything ([`crate::repair`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Examine {
+    /// If metadata is written in place and the volume was not unmounted. What a crash
+    /// explains is mended; what it does not leaves the volume read-only.
+    #[default]
+    IfUnclean,
+    /// In any case, and whatever is found is mended.
+    Always,
+}
 
 /// How a volume is mounted.
 #[derive(Clone, Debug)]
 pub struct FfsMountOptions {
     /// Nothing is written; the journal is replayed in memory.
     pub read_only: bool,
+    /// When everything is looked at.
+    pub examine: Examine,
     /// Bytes for metadata, half for what is not in place.
     pub cache_bytes: u64,
     /// Fixes the mount's random identity, for reproducible runs.
@@ -45,6 +60,7 @@ impl Default for FfsMountOptions {
     fn default() -> Self {
         FfsMountOptions {
             read_only: false,
+            examine: Examine::IfUnclean,
             cache_bytes: 16 << 20,
             seed: None,
             checkpoint_seconds: 30,
@@ -62,6 +78,14 @@ pub struct FfsRecovery {
     pub sectors: u64,
     /// Files that were without a name, or in the middle of a truncate.
     pub unfinished: u64,
+    /// The volume was being changed in place when it was last used.
+    pub unclean: bool,
+    /// What a crash explains, and was mended, or would be by a mount that writes.
+    pub repairs: Vec<String>,
+    /// What it does not explain.
+    pub losses: Vec<String>,
+    /// Findings beyond those told.
+    pub untold: u64,
 }
 
 impl Ffs {
@@ -83,32 +107,97 @@ impl Ffs {
         clock: Arc<dyn Clock>,
         options: FfsMountOptions,
     ) -> Result<Ffs> {
-        let superblock = find_superblock(&*device)?;
+        let always = options.examine == Examine::Always;
+        let superblock = match find_superblock(&*device) {
+            Err(error) if always => crate::repair::search(&*device).ok_or(error)?,
+            found => found?,
+        };
+        let in_place = superblock.metadata().is_in_place();
         let geometry = Geometry::of(&superblock);
         let store = Store::new(device, geometry, options.cache_bytes / 2);
-        let replayed = replay(&store)?;
-        let (room, numbers) = maps(&store, &replayed.sectors)?;
+        let replayed = match in_place {
+            true => head_only(&store),
+            false => replay(&store),
+        };
+        let mut report = Report::default();
+        let replayed = match replayed {
+            Err(Error::Damaged(problem)) if always => {
+                report.loss(format!("{problem}; the journal is taken to be empty"));
+                Replayed::nothing(JournalHead::new(geometry.tag, 1, 0, 0, Usage::default(), 0))
+            }
+            other => other?,
+        };
+        let unclean = in_place && replayed.head.is_dirty();
+        let (scanned, room, numbers) = match always || unclean {
+            true => {
+                let (scan, room, numbers) = scan(&store, &replayed.sectors, unclean, &mut report)?;
+                (Some(scan), room, numbers)
+            }
+            false => {
+                let (room, numbers) = maps(&store, &replayed.sectors)?;
+                (None, room, numbers)
+            }
+        };
         let read_only = read_only_reason(&store, &superblock, &options);
-        let ffs = Self::assemble(
-            (store, superblock, options, read_only),
+        let mut ffs = Self::assemble(
+            (store, superblock, options),
             clock,
             replayed,
             (room, numbers),
         );
-        if ffs.read_only.is_none() {
+        ffs.recovery.unclean = unclean;
+        if read_only.is_none() {
             ffs.write_owner(ffs.mount_id, true)?;
-            ffs.begin_life()?;
+            match in_place {
+                true => ffs.write_state(true)?,
+                false => ffs.begin_life()?,
+            }
         }
+        ffs.read_only = match scanned {
+            None => read_only,
+            Some(scan) => ffs.examine(scan, report, read_only, always)?,
+        };
         Ok(ffs)
     }
 
+    /// Mends what a scan has found: in memory, and, if nothing speaks against it, on
+    /// the device. Answers what does.
+    fn examine(
+        &mut self,
+        scan: Scan,
+        mut report: Report,
+        read_only: Option<String>,
+        always: bool,
+    ) -> Result<Option<String>> {
+        self.rehearsing = (!always || read_only.is_some()).into();
+        let mended = self.mend(scan, &mut report);
+        let reason = read_only.or_else(|| {
+            let loss = report.losses.first().filter(|_| !always);
+            loss.map(|loss| format!("damaged, and no crash explains it: {loss}; repair it first"))
+        });
+        let (repairs, losses) = (report.repairs.len(), report.losses.len());
+        if repairs + losses > 0 {
+            let volume = self.store.device.name();
+            tracing::warn!(%volume, repairs, losses, "checked and mended");
+        }
+        for repair in &report.repairs {
+            tracing::info!("{repair}");
+        }
+        self.recovery.repairs = report.repairs;
+        self.recovery.losses = report.losses;
+        self.recovery.untold = report.untold;
+        mended?;
+        self.unfinished = self.list_unfinished();
+        self.recovery.unfinished = self.unfinished.len() as u64;
+        self.rehearsing = false.into();
+        if reason.is_none() {
+            self.write_checkpoint()?;
+        }
+        Ok(reason)
+    }
+
     fn assemble(
-        (store, superblock, options, read_only): (
-            Store,
-            Superblock,
-            FfsMountOptions,
-            Option<String>,
-        ),
+        (store, superblock, options): (Store, Superblock, FfsMountOptions),
         clock: Arc<dyn Clock>,
         replayed: Replayed,
         (room, numbers): (Room, Numbers),
@@ -127,6 +216,7 @@ impl Ffs {
             records: replayed.records,
             sectors: replayed.sectors.len() as u64,
             unfinished: unfinished.len() as u64,
+            ..FfsRecovery::default()
         };
         let tables = Tables {
             newer: replayed.sectors.clone().into_iter().collect(),
@@ -137,6 +227,8 @@ impl Ffs {
             running: BTreeMap::new(),
             committed: replayed.sectors,
             given_up: GivenUp::default(),
+            fresh: superblock.metadata().is_in_place().then(HashSet::new),
+            freed: Vec::new(),
             waiting: Vec::new(),
             flush: Flush::default(),
             groups: 0,
@@ -152,7 +244,12 @@ impl Ffs {
         Ffs {
             // Never the last mount's, whatever the seed.
             mount_id: mount_id(options.seed) ^ serial.wrapping_mul(0x9e37_79b9_7f4a_7c15),
-            prices: Prices::new(geometry, options.cache_bytes / 2),
+            prices: Prices::new(
+                geometry,
+                options.cache_bytes / 2,
+                superblock.metadata().is_in_place(),
+            ),
+            rehearsing: false.into(),
             clock,
             superblock,
             options,
@@ -163,7 +260,7 @@ impl Ffs {
             numbers: Mutex::new(numbers),
             stopped: Mutex::new(None),
             counts: Counters::default(),
-            read_only,
+            read_only: None,
             unfinished,
             recovery,
         }
@@ -208,6 +305,9 @@ impl Ffs {
             return Ok(());
         }
         self.write_checkpoint()?;
+        if self.metadata().is_in_place() {
+            self.write_state(false)?;
+        }
         self.stop("the volume has been unmounted".into());
         self.write_owner(0, false)?;
         Ok(self.store.device.flush()?)

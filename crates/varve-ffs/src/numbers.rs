@@ -164,7 +164,7 @@ impl Numbers {
         self.set(GroupMap::Unfinished, ino, unfinished);
     }
 
-    /// A group frees the number. It is given away again after [`Self::seen`].
+    /// A group frees the number. It is given away again after [`Self::left`].
     pub fn freed(&mut self, ino: u64) {
         self.leaving.insert(ino);
         for map in [GroupMap::Used, GroupMap::Directories, GroupMap::Unfinished] {
@@ -177,15 +177,23 @@ impl Numbers {
         self.map(GroupMap::Used).get(ino) && !self.entering.contains(&ino)
     }
 
-    /// Readers see the group, and that these numbers are free.
-    pub fn seen(&mut self, freed: &[u64]) {
+    /// Readers see the group.
+    pub fn seen(&mut self) {
         self.entering.clear();
-        let numbers = freed;
-        for &ino in numbers {
+    }
+
+    /// Numbers that a group has freed may be given away.
+    pub fn left(&mut self, freed: &[u64]) {
+        for &ino in freed {
             if self.leaving.remove(&ino) {
                 self.put_back(ino);
             }
         }
+    }
+
+    /// A sector of a map is not what the device has.
+    pub fn touch(&mut self, group: u64, map: GroupMap, first: u64) {
+        self.touched.insert((group, map, first));
     }
 
     /// The changed sectors of the maps, since this was last asked.

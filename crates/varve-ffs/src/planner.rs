@@ -11,7 +11,7 @@ use crate::numbers::Numbers;
 use crate::room::{Extent, Room};
 use crate::stage::Stage;
 use crate::store::Sectors;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use varve_format::{Pointer, crc32c};
 use varve_fs::planted::{self, Planted};
@@ -77,14 +77,23 @@ pub(crate) struct Planner<'s, 'r> {
     pub given_up: GivenUp,
     /// What its data asks of the record.
     pub flush: Flush,
+    /// Where metadata is written in place: blocks of directories and indirect ones
+    /// that nothing on the device leads to yet. Others are copied, not changed (I2).
+    fresh: Option<&'r mut HashSet<u64>>,
     cluster: Option<Cluster>,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
 }
 
 impl<'s, 'r> Planner<'s, 'r> {
-    pub fn new(stage: Stage<'s>, room: &'r mut Room, placement: Placement) -> Self {
+    pub fn new(
+        stage: Stage<'s>,
+        room: &'r mut Room,
+        placement: Placement,
+        fresh: Option<&'r mut HashSet<u64>>,
+    ) -> Self {
         Planner {
+            fresh,
             stage,
             room,
             placement,
@@ -192,7 +201,19 @@ impl<'s, 'r> Planner<'s, 'r> {
         }
     }
 
-    fn give_up(&mut self, extent: Extent, journalled: bool) {
+    /// True if a block of metadata may be changed where it is.
+    fn is_fresh(&self, place: &Place) -> bool {
+        let fresh = self.fresh.as_ref();
+        fresh.is_none_or(|fresh| fresh.contains(&place.sector))
+    }
+
+    fn note_fresh(&mut self, sector: u64) {
+        if let Some(fresh) = &mut self.fresh {
+            fresh.insert(sector);
+        }
+    }
+
+    pub fn give_up(&mut self, extent: Extent, journalled: bool) {
         self.room.give_up(extent);
         match journalled {
             true => {

@@ -13,6 +13,8 @@ const OPERATION_BLOCKS: u64 = 4;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prices {
     geometry: Geometry,
+    /// There is no journal; metadata that is changed is copied.
+    in_place: bool,
     /// Sectors that a transaction may have.
     pub largest_sectors: u64,
     /// Sectors after which a record is written before more is appended.
@@ -22,11 +24,22 @@ pub(crate) struct Prices {
 }
 
 impl Prices {
-    pub fn new(geometry: Geometry, memory_bytes: u64) -> Self {
+    pub fn new(geometry: Geometry, memory_bytes: u64, in_place: bool) -> Self {
+        if in_place {
+            let in_memory = (memory_bytes / SECTOR_COST).max(256);
+            return Prices {
+                geometry,
+                in_place,
+                largest_sectors: u64::MAX,
+                running_sectors: in_memory / 2,
+                sectors_in_memory: in_memory,
+            };
+        }
         // Runs of one sector: 520 bytes for each.
         let largest = geometry.journal_bytes() / 528;
         Prices {
             geometry,
+            in_place,
             largest_sectors: largest,
             running_sectors: largest / 4,
             sectors_in_memory: (largest / 2).min((memory_bytes / SECTOR_COST).max(256)),
@@ -48,7 +61,7 @@ impl Prices {
     /// the indirect blocks on its way.
     pub fn blocks(&self, waiting: &Waiting, rewrites: bool) -> u64 {
         let block = u64::from(self.geometry.block_bytes);
-        let asked = match rewrites {
+        let asked = match rewrites && !self.in_place {
             // What is there is overwritten where it is; attributes are not.
             true => waiting.asked_attributes,
             false => waiting.asked,
@@ -125,6 +138,9 @@ impl Prices {
 
     /// Bytes of data that are appended at once, about.
     pub fn group_bytes(&self) -> u64 {
+        if self.in_place {
+            return 1 << 20;
+        }
         (self.geometry.journal_bytes() / 16).clamp(64 << 10, 1 << 20)
     }
 }

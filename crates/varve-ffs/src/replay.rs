@@ -46,18 +46,30 @@ fn newest_head(store: &Store) -> Result<JournalHead> {
     newest.ok_or(Error::Damaged(problem))
 }
 
+/// The newest head, where metadata is written in place.
+pub(crate) fn head_only(store: &Store) -> Result<Replayed> {
+    Ok(Replayed::nothing(newest_head(store)?))
+}
+
+impl Replayed {
+    /// No record behind this head.
+    pub fn nothing(head: JournalHead) -> Self {
+        Replayed {
+            head,
+            sectors: BTreeMap::new(),
+            end: head.first.get(),
+            usage: head.usage.into(),
+            records: 0,
+        }
+    }
+}
+
 /// Reads the records that count.
 pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     let geometry = &store.geometry;
     let head = newest_head(store)?;
     let all = geometry.journal_bytes();
-    let mut replayed = Replayed {
-        head,
-        sectors: BTreeMap::new(),
-        end: head.first.get(),
-        usage: head.usage.into(),
-        records: 0,
-    };
+    let mut replayed = Replayed::nothing(head);
     let tail = head.first.get();
     loop {
         let behind = replayed.end.next_multiple_of(all);
@@ -123,16 +135,13 @@ fn record_at(
     Ok(is_whole.then_some(record))
 }
 
-/// The superblock in the first block, or a copy.
-pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Superblock> {
-    use crate::format::Superblock;
+/// What stands at a byte of the device, as a superblock that fits it.
+pub(crate) fn superblock_at(
+    device: &dyn Device,
+    at: u64,
+) -> Result<std::result::Result<crate::format::Superblock, Malformed>> {
     let disk = device.geometry();
-    let step = u64::from(disk.logical_block.max(512));
-    let no_volume = |reason| Error::NoVolume {
-        device: device.name(),
-        reason,
-    };
-    let fits = |found: Superblock| {
+    let fits = |found: crate::format::Superblock| {
         let bytes = found.blocks.get() * u64::from(found.block_bytes.get());
         match bytes <= disk.size && found.unit_bytes.get() >= disk.logical_block {
             true => Ok(found),
@@ -145,10 +154,19 @@ pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Supe
             )),
         }
     };
-    let read = |at: u64| -> Result<std::result::Result<Superblock, Malformed>> {
-        let mut bytes = vec![0; step as usize];
-        device.read(at, &mut bytes)?;
-        Ok(Superblock::parse(&bytes).and_then(fits))
+    let mut bytes = vec![0; disk.logical_block.max(512) as usize];
+    device.read(at, &mut bytes)?;
+    Ok(crate::format::Superblock::parse(&bytes).and_then(fits))
+}
+
+/// The superblock in the first block, or a copy.
+pub(crate) fn find_superblock(device: &dyn Device) -> Result<crate::format::Superblock> {
+    let disk = device.geometry();
+    let step = u64::from(disk.logical_block.max(512));
+    let read = |at: u64| superblock_at(device, at);
+    let no_volume = |reason| Error::NoVolume {
+        device: device.name(),
+        reason,
     };
     if disk.size < step {
         return Err(no_volume(Malformed::new("superblock", "an empty device")));

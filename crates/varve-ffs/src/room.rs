@@ -304,6 +304,11 @@ impl Room {
             .unwrap_or(group)
     }
 
+    /// A sector of the maps is not what the device has.
+    pub fn touch(&mut self, group: u64, first: u64) {
+        self.touched.insert((group, first));
+    }
+
     /// The changed sectors of the maps, since this was last asked.
     pub fn take_touched(&mut self) -> BTreeSet<(u64, u64)> {
         std::mem::take(&mut self.touched)

@@ -13,6 +13,7 @@ pub(crate) struct Counters {
     pub data_bytes: AtomicU64,
     pub records: AtomicU64,
     pub record_bytes: AtomicU64,
+    pub ordered_commits: AtomicU64,
     pub flushes: AtomicU64,
     pub checkpoints: AtomicU64,
     pub sectors_placed: AtomicU64,
@@ -29,6 +30,8 @@ pub struct FfsStatistics {
     pub records: u64,
     /// Bytes in them.
     pub record_bytes: u64,
+    /// Commits of metadata in place.
+    pub ordered_commits: u64,
     /// Flushes of the device.
     pub flushes: u64,
     /// Checkpoints.
@@ -83,6 +86,7 @@ impl Ffs {
             data_bytes: counts.data_bytes.load(Relaxed),
             records: counts.records.load(Relaxed),
             record_bytes: counts.record_bytes.load(Relaxed),
+            ordered_commits: counts.ordered_commits.load(Relaxed),
             flushes: counts.flushes.load(Relaxed),
             checkpoints: counts.checkpoints.load(Relaxed),
             sectors_placed: counts.sectors_placed.load(Relaxed),

@@ -97,7 +97,7 @@ impl Store {
     }
 
     /// A sector as it is on the device. Its block is kept.
-    fn fetch(&self, sector: u64) -> Result<Arc<Sector>> {
+    pub fn fetch(&self, sector: u64) -> Result<Arc<Sector>> {
         if let Some(found) = self.clean.get(&sector) {
             return Ok(found);
         }

@@ -4,7 +4,9 @@ mod crafted;
 mod full;
 mod journal;
 mod largest;
+mod ordered;
 mod readers;
+mod repaired;
 mod threads;
 mod torn;
 
@@ -59,6 +61,16 @@ fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
 
 fn again(device: &Arc<dyn Device>) -> System {
     FileSystem::mount(mounted(device), clock(), options()).unwrap()
+}
+
+/// What readers see at an inode's place.
+fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
+    let tables = layout.tables.read();
+    let newest = crate::store::Newest {
+        store: &layout.store,
+        tables: &tables,
+    };
+    crate::store::Sectors::slot(&newest, ino).unwrap()
 }
 
 fn sound(device: &Arc<dyn Device>) {

@@ -3,7 +3,7 @@
 use crate::format::Sector;
 use crate::planner::{Flush, GivenUp};
 use crate::room::{Extent, Room};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use varve_fs::Usage;
 
@@ -23,7 +23,13 @@ pub(crate) struct Writer {
     pub committed: BTreeMap<u64, Arc<Sector>>,
     /// What the groups of the next record give up.
     pub given_up: GivenUp,
-    /// Room that is free after the next checkpoint (rule J5).
+    /// Blocks of metadata that nothing on the device leads to yet, if metadata is
+    /// written in place (rule I2).
+    pub fresh: Option<HashSet<u64>>,
+    /// Inode numbers that are given away again after the next commit, if metadata is
+    /// written in place (rule I5).
+    pub freed: Vec<u64>,
+    /// Room that is free after the next checkpoint (rule J5), or flush (I5).
     pub waiting: Vec<Extent>,
     /// Whether the next record waits for its data (rule J1).
     pub flush: Flush,

@@ -323,6 +323,15 @@ pub enum Promise {
     /// be read, whether anything else of the group survives or not. Their length
     /// belongs to the group.
     GroupsButOverwrites,
+    /// Consistent once it has been checked, which a mount does. Each inode is there as
+    /// some group had it, with its blocks, a directory with all its names; overwrites
+    /// are as above. Names are durable when they have been answered: the file system
+    /// commits each operation on them. A file that gets another name has one of the
+    /// two, or both.
+    Ordered,
+    /// The same, but nothing is written in any order before a commit: until then a
+    /// file whose names change may have none, and is then put into `/lost+found`.
+    UntilCommit,
 }
 
 /// A way to place blocks on a device. See the module's head for the rules.

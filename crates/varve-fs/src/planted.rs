@@ -111,10 +111,15 @@ pub enum Planted {
     MetadataNotHeld,
     /// VLFS, rule 17: what is used is judged change by change, not by the sum.
     ChangesOneByOne,
-    /// FFS, J1: a record is written before the data it leads to is flushed.
+    /// FFS, J1 and I1: what leads to data is written before that is flushed.
     RecordBeforeData,
-    /// FFS, J3: an inode and what leads to it are in place before their record.
+    /// FFS, J3: an inode and what leads to it are in place before their record; I3: a
+    /// name is before its inode.
     PointerBeforeInode,
+    /// FFS, I3: a file loses its name in one directory before it has one in another.
+    NamesRemovedFirst,
+    /// FFS, I6: the volume does not say that it is being changed in place.
+    DirtyUnmarked,
     /// FFS: a block is free, and a place still leads to it.
     BlockFreeWhileReferenced,
     /// FFS: what a shorter tail no longer needs is free, and still its.
@@ -186,6 +191,17 @@ impl Planted {
         Planted::FragmentShared,
         Planted::ReuseUncommitted,
         Planted::ReuseJournalled,
+    ];
+
+    /// Those of FFS where metadata is written in place.
+    pub const OF_FFS_IN_PLACE: [Planted; 7] = [
+        Planted::RecordBeforeData,
+        Planted::PointerBeforeInode,
+        Planted::NamesRemovedFirst,
+        Planted::DirtyUnmarked,
+        Planted::BlockFreeWhileReferenced,
+        Planted::FragmentShared,
+        Planted::ReuseUncommitted,
     ];
 
     /// Every other one.

@@ -28,15 +28,23 @@
 //! an acknowledgement, by a later operation, too, only the length is that of a
 //! version, as the device may have been at it when the power went.
 //!
+//! Where a check makes the volume consistent (`Promise::Ordered`,
+//! `Promise::UntilCommit`), `contract/mixed.rs` says what takes the place of one moment.
+//! With the former, an operation on names is acknowledged as durable when it returns.
+//!
 //! When the process dies and the device does not, and a new process mounts
 //! what is there, the moment that it finds is one of these; moments after it
 //! are gone for good, those before it stay possible until something is
 //! acknowledged.
 
+mod mixed;
+
 use crate::model::{Id, Model};
 use crate::operation::{File, Operation};
 use crate::tree::{self, Line, Tree};
+use mixed::Mixed;
 use std::sync::Arc;
+use varve_fs::Promise;
 
 /// How far a workload had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,6 +92,7 @@ pub struct History {
     moments: Vec<Moment>,
     /// The oldest moment allowed once 0, 1, ... operations have returned.
     floors: Vec<usize>,
+    promise: Promise,
 }
 
 const NEVER: Step = Step(u64::MAX);
@@ -105,6 +114,12 @@ impl Moment {
             hash,
             dead_from: NEVER,
         }
+    }
+
+    /// The file that a path leads to.
+    fn leads_to(&self, path: &[u8]) -> Option<Id> {
+        let index = self.lines.0.iter().position(|line| line.path == path)?;
+        Some(self.lines.1[index])
     }
 
     /// Whether the contents found are possible at this moment, if those after it had
@@ -133,7 +148,21 @@ impl History {
             operations: Vec::new(),
             moments: vec![Moment::new(model, None)],
             floors: vec![0],
+            promise: Promise::Groups,
         }
+    }
+
+    /// The same with what a layout promises.
+    pub fn promising(model: Model, promise: Promise) -> Self {
+        History {
+            promise,
+            ..History::new(model)
+        }
+    }
+
+    /// A crash leaves each inode at a moment of its own.
+    fn is_mixed(&self) -> bool {
+        matches!(self.promise, Promise::Ordered | Promise::UntilCommit)
     }
 
     /// `operation` was done and left `model`; `done` unless it was refused.
@@ -143,7 +172,16 @@ impl History {
         let believed = !self.moments[0].model.distrustful;
         let durable = done && believed && operation.promises_durability();
         let floor = self.floors[self.operations.len()];
+        let newest = self.moments.len() - 1;
+        // An operation on names waits, and whatever came before comes with it.
+        let waited = done
+            && self.promise == Promise::Ordered
+            && operation.changes_names()
+            && self.moments[newest].hash != self.moments[newest - 1].hash;
+        // What the next process finds, it makes durable.
+        let found = self.is_mixed() && *operation == Operation::Kill;
         let promised = match operation {
+            _ if waited || found => newest,
             _ if !durable => floor,
             Operation::Fsync {
                 file,
@@ -191,6 +229,15 @@ impl History {
             0 => Step::START,
             _ => Step::returned(index - 1),
         };
+        if self.is_mixed() {
+            let mut model = self.check_mixed(tree, step)?;
+            model.close_all();
+            for moment in &mut self.moments {
+                moment.dead_from = moment.dead_from.min(Step::returned(index));
+            }
+            self.push(operation, model.clone(), true);
+            return Ok(model);
+        }
         let survivor = self.check(tree, step)?;
         let mut model = self.moments[survivor].model.clone();
         let lines = Arc::clone(&self.moments[survivor].lines);
@@ -269,6 +316,39 @@ impl History {
             operation.promises_durability() || *operation == Operation::Kill
         });
         (self.floors[index], if waits { index } else { index + 1 })
+    }
+
+    /// The model of a tree that a crash left.
+    ///
+    /// # Errors
+    /// If it could not.
+    pub fn survivor(&self, tree: &Tree, step: Step) -> Result<Model, String> {
+        if self.is_mixed() {
+            return self.check_mixed(tree, step);
+        }
+        let mut model = self.model(self.check(tree, step)?).clone();
+        let (_, ids) = tree::model_lines(&model);
+        for file in &tree.files {
+            model.observe(ids[file.line], &file.bytes);
+        }
+        Ok(model)
+    }
+
+    fn check_mixed(&self, tree: &Tree, step: Step) -> Result<Model, String> {
+        let (floor, ceiling) = self.window(step);
+        let begun = (ceiling + 1).min(self.moments.len() - 1);
+        let moments = self.moments[floor..=ceiling].iter();
+        let mixed = Mixed {
+            past: &self.moments[..floor],
+            moments: moments.filter(|moment| moment.dead_from > step).collect(),
+            later: &self.moments[(ceiling + 1).min(begun + 1)..=begun],
+            ordered: self.promise == Promise::Ordered,
+            tree,
+        };
+        mixed.check().map_err(|error| {
+            format!("moments {floor}..={ceiling} (operations done) are allowed {step}:\n{error}")
+        })?;
+        Ok(Model::of_tree(tree, self.newest()))
     }
 
     /// The moment at which `tree`, found after a crash at `step`, is.

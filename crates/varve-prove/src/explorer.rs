@@ -184,8 +184,9 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         };
         let mounted = mount(&switch)?;
         let mut model = model;
-        model.in_place = mounted.promise() == varve_fs::Promise::GroupsButOverwrites;
-        let mut history = History::new(model.clone());
+        let promise = mounted.promise();
+        model.in_place = promise != varve_fs::Promise::Groups;
+        let mut history = History::promising(model.clone(), promise);
         let mut runner = Runner::new(mounted, clock.clone(), model);
         runner.may_be_full = plan.may_be_full;
         for (index, operation) in operations.iter().enumerate() {
@@ -245,6 +246,9 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
     ) -> Result<(), Failure> {
         for &unit in &plan.units {
             let mut crashes = CrashExplorer::new(base, &recorded.trace, unit, plan.limits);
+            if plan.whole_units {
+                crashes.keep_units_whole();
+            }
             let stops: Vec<usize> = crashes.stops().collect();
             for stop in stops {
                 self.count(|counts| counts.stops += 1);
@@ -282,13 +286,8 @@ impl<'a, S: Subject + ?Sized> Explorer<'a, S> {
         let checked = panics::catch(|| {
             let device = Arc::new(MemoryDevice::from_image(image));
             let (mounted, tree) = self.mount_and_walk(device.clone(), plan)?;
-            let moment = history.check(&tree, step);
-            let moment = moment.map_err(|error| Failure::new(Promise::Contract, error))?;
-            let mut model = history.model(moment).clone();
-            let (_, ids) = tree::model_lines(&model);
-            for file in &tree.files {
-                model.observe(ids[file.line], &file.bytes);
-            }
+            let survivor = history.survivor(&tree, step);
+            let mut model = survivor.map_err(|error| Failure::new(Promise::Contract, error))?;
             model.close_all();
             model.settle();
             Ok((device, mounted, tree, model))

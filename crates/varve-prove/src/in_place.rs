@@ -8,7 +8,8 @@ use crate::subjects::options;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Clock, Device, Geometry};
-use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format};
+use varve_ffs::format::Metadata;
+use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format, repair};
 use varve_fs::{FileSystem, Options, Result};
 
 /// A volume that is updated in place.
@@ -54,6 +55,18 @@ impl InPlace {
         }
     }
 
+    /// Metadata in place, in the order that makes a check sufficient.
+    pub fn ordered(mut self) -> Self {
+        self.format.metadata = Metadata::Synchronous;
+        self
+    }
+
+    /// Metadata in place, in any order.
+    pub fn unordered(mut self) -> Self {
+        self.format.metadata = Metadata::Asynchronous;
+        self
+    }
+
     /// So small that room is given up and reused all the time.
     pub fn small(self) -> Self {
         let mut subject = self;
@@ -72,6 +85,19 @@ impl InPlace {
         };
         plan.profile.tails = true;
         plan
+    }
+
+    /// Repairs whatever a device holds, and answers what a check says then.
+    ///
+    /// # Errors
+    /// If it cannot be repaired.
+    pub fn repair(&self, device: Arc<dyn Device>) -> Result<Vec<String>> {
+        let options = FfsMountOptions {
+            seed: Some(7),
+            ..self.mount.clone()
+        };
+        repair(self.device(Arc::clone(&device)), new_clock(), options)?;
+        Ok(self.check(device))
     }
 
     fn device(&self, device: Arc<dyn Device>) -> Arc<dyn Device> {
@@ -97,6 +123,7 @@ impl InPlace {
         let system = FileSystem::mount(layout, clock, self.options.clone())?;
         let extras: Extras<Ffs> = Extras {
             unmount: |system| Ok(system.layout().unmount()?),
+            damage: |system| system.layout().recovery_report().losses.clone(),
             ..Extras::default()
         };
         Ok(Box::new(Handle::new(system, extras)))

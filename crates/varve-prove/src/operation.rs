@@ -189,6 +189,22 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// True if it gives or takes names.
+    pub fn changes_names(&self) -> bool {
+        use Operation as O;
+        matches!(
+            self,
+            O::Create(_)
+                | O::Fifo(_)
+                | O::Mkdir(_)
+                | O::Symlink { .. }
+                | O::Link { .. }
+                | O::Unlink(_)
+                | O::Rmdir(_)
+                | O::Rename { .. }
+        )
+    }
+
     /// After success everything done before is durable: all of it, or one
     /// file's data and all names and attributes.
     pub fn promises_durability(&self) -> bool {

@@ -1,11 +1,14 @@
 //! FFS put to the proof: power cuts, the model, the full volume.
 
+use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::time::Instant;
+use varve_device::{CrashExplorer, Limits, MemoryDevice};
 use varve_prove::explorer::{Counts, Explorer, Plan};
 use varve_prove::full;
-use varve_prove::generator::Profile;
+use varve_prove::generator::{Generator, Profile};
 use varve_prove::in_place::InPlace;
-use varve_prove::random::{announce_seed, scaled};
+use varve_prove::random::{Random, announce_seed, scaled};
 use varve_prove::reference::Course;
 
 fn explore(subject: &InPlace, plan: &Plan, workloads: u64, length: u64) -> Counts {
@@ -85,13 +88,105 @@ fn short_lives_one_after_the_other() {
     assert!(counts.nested_states > 20);
 }
 
+/// Without a journal, on the medium that this needs: each unit is written whole or not
+/// at all.
+fn plan_in_place(seed: u64, unit: u32) -> Plan {
+    let mut plan = Plan {
+        units: vec![unit],
+        whole_units: true,
+        ..Plan::quick(seed)
+    };
+    plan.profile.xattr_bytes = XATTR_BYTES;
+    plan
+}
+
+#[test]
+fn power_cuts_where_metadata_is_ordered() {
+    let seed = announce_seed("power_cuts_where_metadata_is_ordered", 1);
+    let plan = plan_in_place(seed, 4096);
+    let counts = explore(&InPlace::default().ordered(), &plan, scaled(8), 40);
+    assert!(counts.states > 300);
+    let mut plan = plan_in_place(seed + 1, 512);
+    plan.profile.tails = true;
+    let counts = explore(&InPlace::with_fragments().ordered(), &plan, scaled(4), 40);
+    assert!(counts.states > 100);
+}
+
+#[test]
+fn power_cuts_where_nothing_is_ordered() {
+    let seed = announce_seed("power_cuts_where_nothing_is_ordered", 1);
+    let plan = plan_in_place(seed, 4096);
+    let counts = explore(&InPlace::default().unordered(), &plan, scaled(8), 40);
+    assert!(counts.states > 300);
+    let mut plan = plan_in_place(seed + 1, 512);
+    plan.profile.tails = true;
+    let counts = explore(&InPlace::with_fragments().unordered(), &plan, scaled(4), 40);
+    assert!(counts.states > 100);
+}
+
+#[test]
+fn power_cuts_where_room_is_reused_in_place() {
+    let seed = announce_seed("power_cuts_where_room_is_reused_in_place", 1);
+    for subject in [InPlace::default().ordered(), InPlace::default().unordered()] {
+        let plan = Plan {
+            whole_units: true,
+            ..InPlace::churn(seed)
+        };
+        let counts = explore(&subject.small(), &plan, scaled(1), 120);
+        assert!(counts.states > 100);
+    }
+}
+
+/// Where units can read as errors, files may be lost, and nothing else: what a repair
+/// leaves is sound, and it finds nothing the second time.
+#[test]
+fn what_is_torn_is_repaired() {
+    let seed = announce_seed("what_is_torn_is_repaired", 1);
+    let mut repaired = 0;
+    for subject in [InPlace::default().ordered(), InPlace::default().unordered()] {
+        let mut plan = Plan::quick(seed);
+        plan.profile.xattr_bytes = XATTR_BYTES;
+        let random = Random::new(seed);
+        let operations = Generator::new(plan.profile.clone(), random).take(40);
+        let explorer = Explorer::new(&subject);
+        let trace = explorer
+            .trace(&operations, &plan)
+            .unwrap_or_else(|f| panic!("{f}"));
+        let base = explorer.fresh_image().unwrap_or_else(|f| panic!("{f}"));
+        let limits = Limits {
+            torn_writes: 3,
+            torn_variants: 9,
+            ..plan.limits
+        };
+        let mut crashes = CrashExplorer::new(&base, &trace, 4096, limits);
+        for stop in crashes.stops().collect::<Vec<_>>() {
+            let _ = crashes.for_each(stop, seed, |image, description| {
+                let device = Arc::new(MemoryDevice::from_image(&image));
+                let found = subject.repair(device.clone());
+                let found = found.unwrap_or_else(|error| panic!("{description}: {error}"));
+                assert_eq!(found, Vec::<String>::new(), "{description}");
+                repaired += 1;
+                ControlFlow::<()>::Continue(())
+            });
+        }
+    }
+    eprintln!("{repaired} images");
+    assert!(repaired > 100);
+}
+
+fn configurations() -> [InPlace; 4] {
+    [
+        InPlace::default(),
+        InPlace::with_fragments(),
+        InPlace::with_fragments().ordered(),
+        InPlace::default().unordered(),
+    ]
+}
+
 #[test]
 fn everything_against_the_model() {
     let seed = announce_seed("everything_against_the_model", 1);
-    for (round, subject) in [InPlace::default(), InPlace::with_fragments()]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, subject) in configurations().into_iter().enumerate() {
         let course = Course::new(everything(), 1200);
         let subject = InPlace {
             device_bytes: 64 << 20,
@@ -106,10 +201,7 @@ fn everything_against_the_model() {
 #[test]
 fn a_small_volume_against_the_model() {
     let seed = announce_seed("a_small_volume_against_the_model", 1);
-    for (round, subject) in [InPlace::default(), InPlace::with_fragments()]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, subject) in configurations().into_iter().enumerate() {
         let course = Course {
             may_be_full: true,
             ..Course::new(everything(), 1200)
@@ -123,7 +215,7 @@ fn a_small_volume_against_the_model() {
 #[test]
 fn fill_and_delete_cycles() {
     let seed = announce_seed("fill_and_delete_cycles", 1);
-    for (round, subject) in (0..).zip([InPlace::default(), InPlace::with_fragments()]) {
+    for (round, subject) in (0..).zip(configurations()) {
         if let Err(failure) = full::cycles(&subject.small(), seed + round, scaled(5)) {
             panic!("{failure}");
         }
@@ -151,10 +243,17 @@ fn planted_mistakes_are_caught() {
             Planted::FragmentShared => (InPlace::with_fragments().small(), 512),
             _ => (InPlace::default().small(), 4096),
         };
-        let plan = Plan {
+        let mut plan = Plan {
             units: vec![unit],
             ..quick.clone()
         };
+        if bug == Planted::OrphansNotFreed {
+            // Files that are open when they lose their names.
+            plan.profile = Profile {
+                xattr_bytes: XATTR_BYTES,
+                ..Profile::crash()
+            };
+        }
         let explorer = Explorer::new(&subject);
         let caught = (0..60).find(|&index| {
             let explored = || explorer.explore_generated(index, 100, &plan);
@@ -163,6 +262,55 @@ fn planted_mistakes_are_caught() {
             !matches!(outcome, Ok(Ok(())))
         });
         eprintln!("{bug:?}: {caught:?}, {:?}", explorer.counts());
+        assert!(caught.is_some(), "{bug:?} is not caught");
+    }
+}
+
+/// The same where metadata is written in place.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_mistakes_without_a_journal_are_caught() {
+    use varve_fs::planted::Planted;
+    let seed = announce_seed("planted_mistakes_without_a_journal_are_caught", 1);
+    let others = [Planted::CommitWithoutFlush];
+    for bug in Planted::OF_FFS_IN_PLACE.into_iter().chain(others) {
+        let subject = InPlace::default().ordered();
+        let churn = Plan {
+            whole_units: true,
+            patience: std::time::Duration::ZERO,
+            ..InPlace::churn(seed)
+        };
+        let names = Plan {
+            patience: std::time::Duration::ZERO,
+            ..plan_in_place(seed, 4096)
+        };
+        let (subject, plan) = match bug {
+            Planted::FragmentShared => {
+                let units = vec![512];
+                (
+                    InPlace::with_fragments().ordered().small(),
+                    Plan { units, ..churn },
+                )
+            }
+            Planted::BlockFreeWhileReferenced | Planted::ReuseUncommitted => {
+                (subject.small(), churn)
+            }
+            _ => (subject, names),
+        };
+        let explorer = Explorer::new(&subject);
+        let mut how = String::new();
+        let caught = (0..60).find(|&index| {
+            let explored = || explorer.explore_generated(index, 100, &plan);
+            let with_bug = || varve_fs::planted::with(bug, explored);
+            let outcome = varve_prove::panics::catch(with_bug);
+            match &outcome {
+                Ok(Ok(())) => {}
+                Ok(Err(failure)) => how = failure.to_string(),
+                Err(text) => how.clone_from(text),
+            }
+            !matches!(outcome, Ok(Ok(())))
+        });
+        eprintln!("{bug:?}: {caught:?}, {:?}\n{how}", explorer.counts());
         assert!(caught.is_some(), "{bug:?} is not caught");
     }
 }

@@ -159,6 +159,7 @@ fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
         block_bytes: options.block_bytes,
         maxcontig: options.maxcontig,
         rotdelay: options.rotdelay,
+        metadata: options.metadata,
         label: options.label.clone(),
         case_fold: options.case_fold,
         ..varve_ffs::FfsFormatOptions::default()

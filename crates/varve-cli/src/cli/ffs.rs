@@ -7,11 +7,12 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use varve::IoMode;
-use varve::admin::open_device;
+use varve::admin::{identity, open_device};
 use varve_device::{HostClock, OpenMode};
-use varve_ffs::format::{Geometry, Superblock};
-use varve_ffs::{Checked, Ffs, FfsMountOptions, check};
+use varve_ffs::format::{Geometry, Metadata, Superblock};
+use varve_ffs::{Checked, Examine, Ffs, FfsMountOptions, FfsRecovery, check, search};
 
+const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
 const OPERATIONAL: u8 = 8;
 
@@ -40,6 +41,7 @@ pub fn describe(superblock: &Superblock) -> Value {
         "reserve_blocks": geometry.reserve_blocks,
         "maxcontig": superblock.maxcontig.get(),
         "rotdelay": superblock.rotdelay.get(),
+        "metadata": superblock.metadata().name(),
         "case_fold": superblock.options & 1 != 0,
         "created_ns": superblock.created_ns.get(),
     })
@@ -48,15 +50,18 @@ pub fn describe(superblock: &Superblock) -> Value {
 /// What `mkfs` says.
 pub fn made(volume: &Path, superblock: &Superblock) -> String {
     let geometry = Geometry::of(superblock);
+    let metadata = match superblock.metadata() {
+        Metadata::Journal => format!("a journal of {}", size::show(geometry.journal_bytes())),
+        other => format!("metadata {}", other.name()),
+    };
     format!(
-        "{}: {} in {} cylinder groups, blocks of {}, fragments of {}, a journal of {}, {} inodes, \
+        "{}: {} in {} cylinder groups, blocks of {}, fragments of {}, {metadata}, {} inodes, \
          UUID {}",
         volume.display(),
         size::show(geometry.block_byte(geometry.blocks)),
         geometry.groups(),
         size::show(geometry.block_bytes.into()),
         size::show(geometry.fragment_bytes.into()),
-        size::show(geometry.journal_bytes()),
         geometry.inodes(),
         uuid(superblock),
     )
@@ -96,7 +101,13 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
         ("volume", volume.display().to_string()),
         ("label", superblock.label_text()),
         ("UUID", uuid(superblock)),
-        ("layout", "FFS, updated in place, with a journal".to_owned()),
+        (
+            "layout",
+            format!(
+                "FFS, updated in place, metadata {}",
+                superblock.metadata().name()
+            ),
+        ),
         ("format", format!("version {}", superblock.version)),
         ("size", shown(geometry.block_byte(geometry.blocks))),
         (
@@ -133,8 +144,82 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
 pub fn is_clean(volume: &Path) -> bool {
     look(volume).is_ok_and(|found| {
         let report = found.recovery_report();
-        report.records == 0 && report.unfinished == 0
+        report.records == 0 && report.unfinished == 0 && !report.unclean
     })
+}
+
+/// True if a superblock is found anywhere.
+pub fn has_copy(volume: &Path) -> bool {
+    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct);
+    device.is_ok_and(|device| search(&device).is_some())
+}
+
+/// `varve fsck --repair`: whatever is found is mended.
+pub fn repair(volume: &Path, as_json: bool) -> Outcome {
+    let device = open_device(volume, OpenMode::ReadWrite, IoMode::Direct)
+        .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
+    let options = FfsMountOptions {
+        owner: identity(),
+        ..FfsMountOptions::default()
+    };
+    let clock = Arc::new(HostClock::default());
+    let done = varve_ffs::repair(Arc::new(device), clock, options)
+        .map_err(|error| Failure::new(OPERATIONAL, error))?;
+    let changed = done.superblocks > 0
+        || !done.recovery.repairs.is_empty()
+        || !done.recovery.losses.is_empty();
+    tell_repair(volume, &done.recovery, done.superblocks, as_json);
+    Ok(if changed { CORRECTED } else { 0 })
+}
+
+/// `varve fsck --preen`: what a crash explains is mended, the rest is left.
+pub fn preen(volume: &Path, as_json: bool) -> Outcome {
+    let device = open_device(volume, OpenMode::ReadWrite, IoMode::Direct)
+        .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
+    let options = FfsMountOptions {
+        owner: identity(),
+        examine: Examine::IfUnclean,
+        ..FfsMountOptions::default()
+    };
+    let clock = Arc::new(HostClock::default());
+    let mounted = Ffs::mount(Arc::new(device), clock, options)
+        .and_then(|found| found.unmount().map(|()| found))
+        .map_err(|error| Failure::new(UNCORRECTED, error))?;
+    let recovery = mounted.recovery_report().clone();
+    drop(mounted);
+    // What was not mended, and what a volume holds that was unmounted.
+    let left = fsck(volume, false, as_json)?;
+    let changed = !recovery.repairs.is_empty() && recovery.losses.is_empty();
+    Ok(left | if changed { CORRECTED } else { 0 })
+}
+
+fn tell_repair(volume: &Path, recovery: &FfsRecovery, superblocks: u64, as_json: bool) {
+    if as_json {
+        output::json(&json!({
+            "superblocks": superblocks,
+            "repairs": recovery.repairs,
+            "losses": recovery.losses,
+            "untold": recovery.untold,
+        }));
+        return;
+    }
+    if superblocks > 0 {
+        output::line(format_args!(
+            "mended: {superblocks} copies of the superblock written again"
+        ));
+    }
+    for repair in &recovery.repairs {
+        output::line(format_args!("mended: {repair}"));
+    }
+    for loss in &recovery.losses {
+        output::line(format_args!("lost: {loss}"));
+    }
+    if recovery.untold > 0 {
+        output::line(format_args!("and {} more", recovery.untold));
+    }
+    let nothing = superblocks == 0 && recovery.repairs.is_empty() && recovery.losses.is_empty();
+    let verdict = if nothing { "clean" } else { "REPAIRED" };
+    output::line(format_args!("{}: {verdict}", volume.display()));
 }
 
 /// `varve fsck`, which only looks.
@@ -162,6 +247,8 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
             "fragments_used": fragments_used,
             "bytes_read": bytes_read,
             "records": recovery.records,
+            "unclean": recovery.unclean,
+            "repairs": recovery.repairs,
         }));
     } else {
         problems.iter().for_each(output::line);
@@ -169,6 +256,9 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
             output::line(format_args!("and {untold} more"));
         }
         let verdict = match (sound, recovery.records) {
+            (true, _) if recovery.unclean => {
+                "sound; not unmounted cleanly, the next mount checks and mends it"
+            }
             (true, 0) => "clean",
             (true, _) => "sound; not unmounted cleanly, the next mount replays the journal",
             (false, _) => "DAMAGED",

@@ -63,24 +63,34 @@ pub struct Fsck {
 impl Fsck {
     pub fn run(self) -> Outcome {
         let volume = &self.volume;
-        let layout = layout_of(volume);
-        let is_clean = match layout {
-            varve::Layout::VirtualLog => vlfs::is_clean,
-            varve::Layout::InPlace => ffs::is_clean,
+        match layout_of(volume) {
+            varve::Layout::VirtualLog => {}
+            varve::Layout::InPlace => return self.in_place(),
+            // Neither the first superblock nor the last one can be read.
+            _ if self.repair && ffs::has_copy(volume) => return self.in_place(),
             _ => return self.of_the_log(),
-        };
-        if self.preen && !self.force && is_clean(volume) {
+        }
+        if self.preen && !self.force && vlfs::is_clean(volume) {
             return self.tell_clean();
         }
-        let code = match layout {
-            varve::Layout::VirtualLog => vlfs::fsck(volume, self.data, self.json)?,
-            _ => ffs::fsck(volume, self.data, self.json)?,
-        };
+        let code = vlfs::fsck(volume, self.data, self.json)?;
         if code != 0 && (self.repair || self.preen) {
             let text = "a volume of this layout has no repair; copy what can be read";
             return Err(Failure::new(code, text));
         }
         Ok(code)
+    }
+
+    fn in_place(self) -> Outcome {
+        let volume = &self.volume;
+        if self.preen && !self.force && ffs::is_clean(volume) {
+            return self.tell_clean();
+        }
+        match (self.repair, self.preen) {
+            (true, _) => ffs::repair(volume, self.json),
+            (_, true) => ffs::preen(volume, self.json),
+            _ => ffs::fsck(volume, self.data, self.json),
+        }
     }
 
     fn of_the_log(self) -> Outcome {

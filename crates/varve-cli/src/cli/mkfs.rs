@@ -5,7 +5,7 @@ use super::{ffs, size, vlfs};
 use serde_json::json;
 use std::path::PathBuf;
 use varve::admin::{Superblock as Made, format};
-use varve::{Layout, Preallocation, VolumeOptions};
+use varve::{Layout, MetadataUpdates, Preallocation, VolumeOptions};
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
 
@@ -18,6 +18,18 @@ enum LayoutKind {
     Vlfs,
     /// In place, in cylinder groups.
     Ffs,
+}
+
+/// How changes of metadata reach their places, and what a crash leaves.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum MetadataKind {
+    /// Through a journal: no check after a crash.
+    Journal,
+    /// In order, and at once, as FFS does; the first mount after a crash checks.
+    Synchronous,
+    /// In any order, when asked for or after half a minute; the first mount after a crash
+    /// checks.
+    Async,
 }
 
 /// Make a volume in an image file or on a block device.
@@ -46,7 +58,7 @@ pub struct Mkfs {
     inode_size: u32,
     /// How blocks are placed: `log`, in segments that are cleaned; `vlfs`,
     /// eagerly, on the virtual log, for small synchronous writes; `ffs`, in place,
-    /// in cylinder groups, with a journal of metadata.
+    /// in cylinder groups.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutKind,
     /// With `--layout ffs`: blocks of a file that lie behind each other before a gap.
@@ -56,6 +68,9 @@ pub struct Mkfs {
     /// With `--layout ffs`: blocks of the gap.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(..=65536))]
     rotdelay: Option<u32>,
+    /// With `--layout ffs`: how changes of metadata reach their places.
+    #[arg(long, value_enum, default_value = "journal")]
+    metadata: MetadataKind,
     /// Name for people, at most 64 bytes.
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
@@ -84,9 +99,11 @@ impl Mkfs {
                         sizes: leave --segment-size and --inode-size out";
             return Err(Failure::new(2, text));
         }
-        let in_place = self.maxcontig.is_some() || self.rotdelay.is_some();
+        let in_place = self.maxcontig.is_some()
+            || self.rotdelay.is_some()
+            || self.metadata != MetadataKind::Journal;
         if self.layout != LayoutKind::Ffs && in_place {
-            let text = "--maxcontig and --rotdelay are for --layout ffs";
+            let text = "--maxcontig, --rotdelay and --metadata are for --layout ffs";
             return Err(Failure::new(2, text));
         }
         let made = self.make(match self.layout {
@@ -127,6 +144,11 @@ impl Mkfs {
             .block_bytes(self.block_size)
             .segment_bytes(self.segment_size)
             .inode_bytes(self.inode_size)
+            .metadata(match self.metadata {
+                MetadataKind::Journal => MetadataUpdates::Journal,
+                MetadataKind::Synchronous => MetadataUpdates::Synchronous,
+                MetadataKind::Async => MetadataUpdates::Asynchronous,
+            })
             .placement(self.maxcontig.unwrap_or(256), self.rotdelay.unwrap_or(0))
             .case_fold(self.case_fold)
             .overwrite(self.force);

@@ -7,6 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: u32 = u32::from_le_bytes(*b"VFJH");
 
+/// Bit of the head's flags.
+const DIRTY: u32 = 1;
+
 /// What lives on the volume.
 #[derive(
     Clone,
@@ -67,7 +70,8 @@ pub struct JournalHead {
     pub usage: DiskUsage,
     /// Nanoseconds since 1970.
     pub written_ns: I64,
-    spare: [u8; 440],
+    flags: U32,
+    spare: [u8; 436],
 }
 const _: () = assert!(size_of::<JournalHead>() == 512);
 
@@ -83,10 +87,24 @@ impl JournalHead {
             first: first.into(),
             usage: usage.into(),
             written_ns: now.into(),
-            spare: [0; 440],
+            flags: 0.into(),
+            spare: [0; 436],
         };
         head.crc = crc32c(&head.as_bytes()[8..]).into();
         head
+    }
+
+    /// Says that metadata is being changed in place: who finds this must check the
+    /// volume.
+    pub fn dirty(mut self) -> Self {
+        self.flags = DIRTY.into();
+        self.crc = crc32c(&self.as_bytes()[8..]).into();
+        self
+    }
+
+    /// The volume was not unmounted since metadata was changed in place.
+    pub fn is_dirty(&self) -> bool {
+        self.flags.get() & DIRTY != 0
     }
 
     /// Parses a copy.

@@ -3,6 +3,7 @@
 mod geometry;
 mod head;
 mod inode;
+mod metadata;
 mod place;
 mod record;
 mod sealed;
@@ -13,10 +14,11 @@ mod tests;
 pub use geometry::{Geometry, GroupMap};
 pub use head::{DiskUsage, JournalHead};
 pub use inode::{DIRECT, INDIRECT, INLINE_BYTES, Image, Slot};
+pub use metadata::Metadata;
 pub use place::{Place, place_flags};
 pub use record::{Identity, RecordHeader, Run, record_bytes};
 pub use sealed::{CONTENT_BYTES, SECTOR_BYTES, Seal, Sector};
-pub use superblock::{MAGIC, Superblock};
+pub use superblock::{IN_PLACE, MAGIC, Superblock};
 
 /// Inodes or fragments that a sector of a map has bits for.
 pub const BITS_PER_SECTOR: u64 = CONTENT_BYTES as u64 * 8;

@@ -1,7 +1,7 @@
 //! The superblock: in the first block, at the head of each cylinder group, and in
 //! the last block. Up to the block size it is laid out as the other layouts'.
 
-use super::Geometry;
+use super::{Geometry, Metadata};
 use varve_format::identity::{keeping_tag, padded_text, tag_of};
 use varve_format::{Malformed, crc32c};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -13,6 +13,9 @@ pub const MAGIC: [u8; 8] = *b"VARVEFF\x01";
 pub const VERSION: u16 = 1;
 /// Incompatible feature: the tag is [`Superblock::tag`]: the UUID was changed.
 pub const OWN_TAG: u64 = 1;
+/// Incompatible feature: metadata is written in place; whoever opens the volume
+/// must look whether it was unmounted ([`super::JournalHead::is_dirty`]).
+pub const IN_PLACE: u64 = 2;
 const CHECKSUM_CRC32C: u8 = 1;
 
 /// One copy of the superblock, 512 bytes.
@@ -62,8 +65,10 @@ pub struct Superblock {
     /// Bytes that are written whole, or not at all, or read as an error afterwards:
     /// a physical block of the device that the volume was made on.
     pub unit_bytes: U32,
+    /// With [`IN_PLACE`], a number of [`Metadata`]; else 0.
+    pub metadata: u8,
     /// Zero.
-    pub spare: [u8; 4],
+    pub spare: [u8; 3],
     /// Nanoseconds since 1970 when the volume was made.
     pub created_ns: I64,
     /// The tag of all other structures, with a tag of its own; else 0.
@@ -102,7 +107,7 @@ impl Superblock {
                 found.version, found.checksum_kind
             )));
         }
-        let unknown = found.incompat.get() & !OWN_TAG;
+        let unknown = found.incompat.get() & !(OWN_TAG | IN_PLACE);
         if unknown != 0 {
             return Err(bad(format!(
                 "needs features {unknown:#x} that this program lacks"
@@ -114,8 +119,17 @@ impl Superblock {
                 found.maxcontig, found.rotdelay
             )));
         }
+        let in_place = found.incompat.get() & IN_PLACE != 0;
+        if Metadata::of(found.metadata)?.is_in_place() != in_place {
+            return Err(bad(format!("metadata kind {}", found.metadata)));
+        }
         Geometry::of(&found).check().map_err(bad)?;
         Ok(found)
+    }
+
+    /// How metadata gets to its place.
+    pub fn metadata(&self) -> Metadata {
+        Metadata::of(self.metadata).unwrap_or_default()
     }
 
     /// The label as text.

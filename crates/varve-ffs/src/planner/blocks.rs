@@ -61,6 +61,7 @@ impl Planner<'_, '_> {
             self.flush.names = true;
             let stored = &bytes[..sectors as usize * SECTOR_BYTES];
             (place.flags, place.crc) = (place_flags::CHECKED, crc32c(stored));
+            self.note_fresh(sector);
             for (at, part) in (sector..).zip(bytes.as_chunks::<SECTOR_BYTES>().0) {
                 self.stage.put(at, *part);
             }
@@ -85,7 +86,10 @@ impl Planner<'_, '_> {
         (want, ahead): (u64, u64),
         journalled: bool,
     ) -> Result<u64> {
-        if old.is_none() {
+        if old.is_none() || journalled && !self.is_fresh(&old) {
+            if !old.is_none() {
+                self.leave(old, journalled);
+            }
             let extent = self.place(image, block, want, ahead)?;
             return Ok(self.geometry().fragment_sector(extent.fragment));
         }

@@ -12,7 +12,7 @@ const INDIRECT_BLOCK: &str = "indirect block";
 
 impl Planner<'_, '_> {
     /// Sets the place of a block, with the indirect blocks that this takes.
-    pub(super) fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
+    pub fn set(&mut self, image: &mut Image, block: u64, place: Place) -> Result<()> {
         let owner = image.inode.ino.0 as u32;
         let (levels, mut nth) = match spot(self.geometry(), block).ok_or(Error::Full)? {
             Spot::Direct(at) => {
@@ -21,29 +21,47 @@ impl Planner<'_, '_> {
             }
             Spot::Indirect { levels, nth } => (levels, nth),
         };
-        let mut at = image.indirect[levels as usize - 1];
-        if at.is_none() {
-            at = self.indirect_block(image)?;
-            image.indirect[levels as usize - 1] = at;
-        }
+        let mut at = self.own(image, image.indirect[levels as usize - 1])?;
+        image.indirect[levels as usize - 1] = at;
         for levels in (2..=levels).rev() {
             let span = span(self.geometry(), levels);
             let (sector, within) = cell(&at, nth / span);
             nth %= span;
             let bytes = self.stage.change(sector, owner, INDIRECT_BLOCK)?;
-            let mut below = place_in(bytes, within);
-            if below.is_none() {
-                below = self.indirect_block(image)?;
+            let below = place_in(bytes, within);
+            let own = self.own(image, below)?;
+            if own != below {
                 let bytes = self.stage.change(sector, owner, INDIRECT_BLOCK)?;
-                below.encode(&mut bytes[within..]);
+                own.encode(&mut bytes[within..]);
             }
-            below.check(self.geometry())?;
-            self.geometry().check_indirect(&below)?;
-            at = below;
+            at = own;
         }
         let (sector, within) = cell(&at, nth);
         place.encode(&mut self.stage.change(sector, owner, INDIRECT_BLOCK)?[within..]);
         Ok(())
+    }
+
+    /// The indirect block at a place, if it may be changed there; a copy, or an empty
+    /// one, if not.
+    fn own(&mut self, image: &Image, place: Place) -> Result<Place> {
+        if place.is_none() {
+            return self.indirect_block(image);
+        }
+        place.check(self.geometry())?;
+        self.geometry().check_indirect(&place)?;
+        if self.is_fresh(&place) {
+            return Ok(place);
+        }
+        let owner = image.inode.ino.0 as u32;
+        let copy = self.indirect_block(image)?;
+        for nth in 0..u64::from(place.sectors) {
+            let sealed = self
+                .stage
+                .sealed(place.sector + nth, owner, INDIRECT_BLOCK)?;
+            self.stage.put_open(copy.sector + nth, *sealed, owner);
+        }
+        self.leave(place, true);
+        Ok(copy)
     }
 
     /// An indirect block that leads nowhere yet.
@@ -59,6 +77,7 @@ impl Planner<'_, '_> {
             flags: 0,
             crc: 0,
         };
+        self.note_fresh(place.sector);
         for sector in place.sector..place.sector + u64::from(place.sectors) {
             self.stage
                 .put_open(sector, [0; SECTOR_BYTES], image.inode.ino.0 as u32);
@@ -93,15 +112,14 @@ impl Planner<'_, '_> {
                 journalled,
             };
             let first = base(self.geometry(), levels);
-            if self.clear_below(&clearing, levels, place, first)? {
-                image.indirect[levels as usize - 1] = Place::NONE;
-            }
+            let after = self.clear_below(image, &clearing, (levels, place), first)?;
+            image.indirect[levels as usize - 1] = after;
         }
         self.last = None;
         Ok(())
     }
 
-    fn leave(&mut self, old: Place, journalled: bool) {
+    pub(super) fn leave(&mut self, old: Place, journalled: bool) {
         if old.is_none() {
             return;
         }
@@ -121,20 +139,21 @@ impl Planner<'_, '_> {
         }
     }
 
-    /// True if the indirect block itself is given up.
+    /// Where the indirect block is then; nowhere, if it is given up itself.
     fn clear_below(
         &mut self,
+        image: &Image,
         clearing: &Clearing,
-        levels: u32,
-        place: Place,
+        (levels, place): (u32, Place),
         first: u64,
-    ) -> Result<bool> {
+    ) -> Result<Place> {
         let (places, span) = (self.geometry().places(), span(self.geometry(), levels));
         let end = first.saturating_add(span * places);
         let range = &clearing.range;
         if range.end <= first || range.start >= end {
-            return Ok(false);
+            return Ok(place);
         }
+        let mut place = place;
         let whole = range.start <= first && range.end >= end;
         self.within_volume()?;
         let begin = range.start.saturating_sub(first) / span;
@@ -147,26 +166,29 @@ impl Planner<'_, '_> {
                 continue;
             }
             found.check(self.geometry())?;
-            let gone = match levels {
+            let after = match levels {
                 1 => {
                     self.leave(found, clearing.journalled);
-                    true
+                    Place::NONE
                 }
                 _ => {
                     self.geometry().check_indirect(&found)?;
-                    self.clear_below(clearing, levels - 1, found, first + slot * span)?
+                    let below = (levels - 1, found);
+                    self.clear_below(image, clearing, below, first + slot * span)?
                 }
             };
-            if gone && !whole {
+            if after != found && !whole {
+                place = self.own(image, place)?;
+                let (sector, within) = cell(&place, slot);
                 let bytes = self.stage.change(sector, clearing.owner, INDIRECT_BLOCK)?;
-                Place::NONE.encode(&mut bytes[within..]);
+                after.encode(&mut bytes[within..]);
             }
         }
         if whole {
-            let extent = self.extent(place.sector, place.sectors.into());
-            self.give_up(extent, true);
+            self.leave(place, true);
+            return Ok(Place::NONE);
         }
-        Ok(whole)
+        Ok(place)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 use crate::file_system::FileSystem;
 use crate::inode::{Inode, flags};
 use crate::isolation::{self, Part};
-use crate::layout::{Layout, Purpose, Usage};
+use crate::layout::{Layout, Promise, Purpose, Usage};
 use crate::memory::vnode::{State, Vnode};
 use crate::types::{FileKind, InodeNo};
 use crate::via::Via;
@@ -340,14 +340,15 @@ impl<L: Layout> FileSystem<L> {
         self.settle(sync, vnode.ino)
     }
 
-    /// The same of names in a directory.
+    /// The same of names in a directory, or if the layout has names wait.
     ///
     /// # Errors
     /// As [`Self::fsync`].
     #[inline]
     pub(crate) fn settle_names(&self, directory: &Arc<Vnode>) -> Result<()> {
         let wants = flags::SYNC | flags::DIR_SYNC;
-        let sync = directory.read_directory().inode.flags & wants != 0;
+        let sync = self.store.layout.promise() == Promise::Ordered
+            || directory.read_directory().inode.flags & wants != 0;
         self.settle(sync, directory.ino)
     }
 }

@@ -13,6 +13,8 @@ pub struct Plan {
     pub limits: Limits,
     /// The medium's atomic units to explore, in bytes.
     pub units: Vec<u32>,
+    /// A unit that a write did not reach holds what it held: none is unreadable.
+    pub whole_units: bool,
     /// One in so many images is checked offline and used further.
     pub afterwards_one_in: u64,
     /// One in so many images is seen from the older checkpoint, too.
@@ -50,6 +52,7 @@ impl Plan {
                 scattered: 2,
             },
             units: vec![512, 4096],
+            whole_units: false,
             afterwards_one_in: 16,
             older_one_in: 16,
             nested_one_in: 200,

@@ -5,6 +5,7 @@ mod tuning;
 pub use tuning::Tuning;
 
 use varve_device::IoMode;
+use varve_ffs::format::Metadata as MetadataUpdates;
 use varve_fs::{Atime, Caller, GroupCommit};
 
 /// How a volume places what is written.
@@ -17,7 +18,8 @@ pub enum Layout {
     /// The virtual log: each write goes where it is near, nothing is cleaned.
     /// For small synchronous writes.
     VirtualLog,
-    /// In place, in cylinder groups, as FFS does, with a journal of metadata. For
+    /// In place, in cylinder groups, as FFS does, with a journal of metadata or without
+    /// ([`VolumeOptions::metadata`]). For
     /// what is read often, written once, and overwritten seldom; without
     /// transactions and without checksums of file content.
     InPlace,
@@ -62,6 +64,7 @@ pub struct VolumeOptions {
     pub(crate) segment_bytes: u32,
     pub(crate) maxcontig: u32,
     pub(crate) rotdelay: u32,
+    pub(crate) metadata: MetadataUpdates,
     pub(crate) inode_bytes: u32,
     pub(crate) case_fold: bool,
     pub(crate) overwrite: bool,
@@ -89,6 +92,7 @@ impl VolumeOptions {
             segment_bytes: 0,
             maxcontig: 256,
             rotdelay: 0,
+            metadata: MetadataUpdates::Journal,
             inode_bytes: 256,
             case_fold: false,
             overwrite: false,
@@ -150,6 +154,13 @@ impl VolumeOptions {
     /// each other, then a gap of `rotdelay` blocks. By default 256 and 0.
     pub fn placement(&mut self, maxcontig: u32, rotdelay: u32) -> &mut Self {
         (self.maxcontig, self.rotdelay) = (maxcontig, rotdelay);
+        self
+    }
+
+    /// How a volume that is updated in place changes its metadata. Default: through a
+    /// journal.
+    pub fn metadata(&mut self, metadata: MetadataUpdates) -> &mut Self {
+        self.metadata = metadata;
         self
     }
 

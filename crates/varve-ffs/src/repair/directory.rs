@@ -1,0 +1,220 @@
+//! A directory that is being repaired: its blocks as they are, and changes over them
+//! that become one group.
+
+use crate::Ffs;
+use crate::error::Result;
+use crate::format::{Place, SECTOR_BYTES};
+use crate::store::Newest;
+use crate::tree::visit;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use varve_fs::directory::{self, DirectoryBlocks, Key, names_in};
+use varve_fs::{FileKind, Inode, InodeNo, Item, Layout, Mapping, Timestamp, Usage};
+
+/// See the module's head.
+pub(super) struct Draft<'a> {
+    volume: &'a Ffs,
+    pub inode: Inode,
+    key: Key,
+    /// As they are on the volume.
+    blocks: BTreeMap<u64, Place>,
+    /// New content; `None` for a hole.
+    changed: BTreeMap<u64, Option<Vec<u8>>>,
+    /// What the volume has does not count.
+    anew: bool,
+}
+
+/// A name, and where it leads.
+pub(super) type Name = (Vec<u8>, InodeNo, FileKind);
+
+impl DirectoryBlocks for Draft<'_> {
+    fn read(&mut self, block: u64) -> varve_fs::Result<Arc<Vec<u8>>> {
+        if let Some(changed) = self.changed.get(&block) {
+            return Ok(Arc::new(changed.clone().unwrap_or_default()));
+        }
+        let Some(&pointer) = self.blocks.get(&block).filter(|_| !self.anew) else {
+            return Ok(Arc::default());
+        };
+        // A block that cannot be read is damaged, for whatever reason.
+        let mapping = Mapping { block, pointer };
+        let ino = self.inode.ino;
+        let read = Layout::read(self.volume, ino, &[mapping]);
+        let mut read = read.map_err(|error| varve_fs::Error::Damaged {
+            ino: Some(ino),
+            detail: error.to_string(),
+        })?;
+        Ok(read.pop().unwrap_or_default())
+    }
+
+    fn write(&mut self, block: u64, data: Vec<u8>) {
+        self.changed.insert(block, Some(data));
+    }
+
+    fn free(&mut self, block: u64) {
+        self.changed.insert(block, None);
+    }
+
+    fn exists(&mut self, block: u64) -> varve_fs::Result<bool> {
+        Ok(match self.changed.get(&block) {
+            Some(changed) => changed.is_some(),
+            None => !self.anew && self.blocks.contains_key(&block),
+        })
+    }
+
+    fn next_existing(&mut self, from: u64) -> varve_fs::Result<Option<u64>> {
+        let changed = self.changed.range(from..);
+        let made = changed
+            .filter(|(_, data)| data.is_some())
+            .map(|(at, _)| *at);
+        let kept = self.blocks.range(from..).map(|(at, _)| *at);
+        let mut kept = kept.filter(|at| !self.anew && !self.changed.contains_key(at));
+        Ok(made.take(1).chain(kept.next()).min())
+    }
+}
+
+impl<'a> Draft<'a> {
+    /// A directory as it stands.
+    pub fn of(volume: &'a Ffs, ino: u64) -> Result<Draft<'a>> {
+        let image = volume.image(ino)?;
+        let tables = volume.tables.read();
+        let newest = Newest {
+            store: &volume.store,
+            tables: &tables,
+        };
+        let mut blocks = BTreeMap::new();
+        visit(&newest, &image, 0, u64::MAX, &mut |block, place| {
+            blocks.insert(block, place);
+            true
+        })?;
+        Ok(Draft {
+            volume,
+            key: volume.key(&image),
+            inode: image.inode,
+            blocks,
+            changed: BTreeMap::new(),
+            anew: false,
+        })
+    }
+
+    /// Its names, and whether its structure is sound. If not, they are those in the
+    /// blocks that can be read, the first of each.
+    pub fn names(&mut self) -> Result<(Vec<Name>, bool)> {
+        let key = self.key;
+        let mut flaws = 0;
+        directory::check(&key, self, &mut |_| flaws += 1).map_err(damaged)?;
+        let mut names: Vec<Name> = Vec::new();
+        if flaws == 0 {
+            let mut note = |name: &[u8], ino: InodeNo, kind: FileKind, _: u64| {
+                names.push((name.to_vec(), ino, kind));
+                true
+            };
+            directory::list(&key, self, 0, &mut note).map_err(damaged)?;
+            return Ok((names, true));
+        }
+        let mut seen = HashSet::new();
+        let blocks: Vec<u64> = self.blocks.keys().copied().collect();
+        for block in blocks {
+            let Ok(data) = self.read(block) else { continue };
+            // The names before a flaw count.
+            let _ = names_in(&key, block, &data, &mut |name, ino, kind| {
+                if seen.insert(name.to_vec()) {
+                    names.push((name.to_vec(), ino, kind));
+                }
+            });
+        }
+        Ok((names, false))
+    }
+
+    /// Makes it anew of these names; one that cannot be entered is left out, and told.
+    pub fn make_anew(&mut self, names: &[Name], left_out: &mut dyn FnMut(&[u8])) {
+        self.anew = true;
+        self.changed.clear();
+        for (name, ino, kind) in names {
+            if self.insert(name, *ino, *kind).is_err() {
+                left_out(name);
+            }
+        }
+    }
+
+    pub fn insert(&mut self, name: &[u8], ino: InodeNo, kind: FileKind) -> Result<()> {
+        let key = self.key;
+        directory::insert(&key, self, name, ino, kind).map_err(damaged)
+    }
+
+    pub fn remove(&mut self, name: &[u8]) -> Result<()> {
+        let key = self.key;
+        directory::remove(&key, self, name)
+            .map(drop)
+            .map_err(damaged)
+    }
+
+    pub fn find(&mut self, name: &[u8]) -> Result<Option<(InodeNo, FileKind)>> {
+        let key = self.key;
+        directory::lookup(&key, self, name).map_err(damaged)
+    }
+
+    /// The group's items, and what they change of the volume's counts.
+    pub fn items(mut self, now: Timestamp) -> (Vec<Item>, impl Fn(Usage) -> Usage) {
+        let (ino, version) = (self.inode.ino, self.inode.version);
+        let mut sectors: BTreeMap<u64, u64> = match self.anew {
+            true => BTreeMap::new(),
+            false => {
+                let kept = self.blocks.iter();
+                kept.map(|(block, place)| (*block, place.sectors.into()))
+                    .collect()
+            }
+        };
+        let mut items = Vec::new();
+        if self.anew {
+            items.push(Item::Truncated {
+                ino,
+                version,
+                from_block: 0,
+            });
+        }
+        let mut blocks = Vec::new();
+        for (block, data) in std::mem::take(&mut self.changed) {
+            match data {
+                Some(data) => {
+                    sectors.insert(block, data.len().div_ceil(SECTOR_BYTES) as u64);
+                    blocks.push(Item::Block {
+                        ino,
+                        version,
+                        block,
+                        data: Arc::new(data),
+                        written: now,
+                    });
+                }
+                None => {
+                    if sectors.remove(&block).is_some() {
+                        items.push(Item::Punched {
+                            ino,
+                            version,
+                            from_block: block,
+                            to_block: block + 1,
+                        });
+                    }
+                }
+            }
+        }
+        items.append(&mut blocks);
+        let before = (self.inode.blocks, self.inode.sectors);
+        let after = (sectors.len() as u64, sectors.values().sum());
+        (self.inode.blocks, self.inode.sectors) = after;
+        items.push(Item::Inode(Box::new(self.inode)));
+        let count = move |usage: Usage| Usage {
+            inodes: usage.inodes,
+            blocks: (usage.blocks + after.0).saturating_sub(before.0),
+            sectors: (usage.sectors + after.1).saturating_sub(before.1),
+        };
+        (items, count)
+    }
+}
+
+/// What the shared directory code answers here.
+fn damaged(error: varve_fs::Error) -> crate::Error {
+    match error {
+        varve_fs::Error::NoSpace => crate::Error::Full,
+        other => crate::Error::Unfit(other.to_string()),
+    }
+}

@@ -1,0 +1,475 @@
+//! The phases of names: every directory is read once, then what contradicts is mended.
+//!
+//! - A name that leads nowhere, or to a file of another kind, goes.
+//! - A directory has one name: the one in the directory that it says it is in, if that
+//!   has one, else the first.
+//! - A directory whose structure is damaged is made anew of the names in it.
+//! - What no name leads to goes to `/lost+found` as `inode-N`; if it holds nothing, it
+//!   is free. What says that it has no names is left to the file system, which frees
+//!   it.
+//! - Link counts and parents are those that result.
+//!
+//! Memory: for each file its count, for each directory its parents; names of one
+//! directory.
+
+use super::directory::{Draft, Name};
+use super::{Found, Report, Scan};
+use crate::Ffs;
+use crate::error::Result;
+use crate::format::{GroupMap, Slot};
+use crate::store::Sectors;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use varve_fs::{Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Timestamp, Usage, Version};
+
+/// Inodes that are changed by one group.
+const IMAGES_AT_ONCE: usize = 128;
+/// The directory for files without names.
+const LOST_AND_FOUND: &[u8] = b"lost+found";
+const ROOT: u64 = InodeNo::ROOT.0;
+
+/// What is to be done to a directory.
+#[derive(Default)]
+struct Edit {
+    gone: Vec<Vec<u8>>,
+    /// Its structure is damaged.
+    anew: bool,
+}
+
+/// A directory's name.
+#[derive(Clone)]
+struct Place {
+    parent: u64,
+    name: Vec<u8>,
+}
+
+pub(super) struct Names<'a> {
+    volume: &'a Ffs,
+    report: &'a mut Report,
+    inodes: HashMap<u64, Found>,
+    /// Names of files that are no directories.
+    links: HashMap<u64, u32>,
+    /// Names of directories, all that there are, then one.
+    places: BTreeMap<u64, Vec<Place>>,
+    edits: BTreeMap<u64, Edit>,
+    usage: Usage,
+    now: Timestamp,
+}
+
+impl Ffs {
+    /// Mends inodes and names after a scan. What is changed is appended.
+    ///
+    /// # Errors
+    /// `Full`, device errors.
+    pub(crate) fn mend(&self, scan: Scan, report: &mut Report) -> Result<()> {
+        let mut usage = scan.usage;
+        self.writer.lock().usage = usage;
+        self.free_spoilt(&scan.spoilt)?;
+        for &ino in &scan.broken {
+            usage = self.lead_anew(ino, &scan, usage)?;
+        }
+        let names = Names {
+            volume: self,
+            report,
+            inodes: scan.inodes,
+            links: HashMap::new(),
+            places: BTreeMap::new(),
+            edits: BTreeMap::new(),
+            usage,
+            now: Timestamp::from_ns(self.clock.now_ns()),
+        };
+        names.run()
+    }
+
+    /// Makes free inodes of places that hold nothing. Nobody knows the version of the
+    /// file that was there: the time is one that it was not.
+    fn free_spoilt(&self, spoilt: &[u64]) -> Result<()> {
+        let version = (self.clock.now_ns() / 1_000_000_000) as Version | 1;
+        // The maps, whatever else is to be done.
+        self.append_repair(|_| Ok(()))?;
+        for some in spoilt.chunks(IMAGES_AT_ONCE) {
+            self.append_repair(|planner| {
+                for &ino in some {
+                    let geometry = planner.stage.geometry();
+                    let sector = geometry.inode_sector(ino);
+                    let bytes = Slot::free(geometry, InodeNo(ino), version);
+                    planner.stage.put(sector, bytes);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Names<'_> {
+    fn run(mut self) -> Result<()> {
+        self.make_root()?;
+        let mut directories: Vec<u64> = self
+            .inodes
+            .iter()
+            .filter(|(_, found)| found.kind == FileKind::Directory)
+            .map(|(ino, _)| *ino)
+            .collect();
+        directories.sort_unstable();
+        for &ino in &directories {
+            self.read(ino)?;
+        }
+        self.choose_places();
+        let orphans = self.orphans(&directories);
+        self.free_or_keep(orphans)?;
+        for (ino, edit) in std::mem::take(&mut self.edits) {
+            self.edit(ino, &edit)?;
+        }
+        self.count()
+    }
+
+    fn append(&mut self, items: Vec<Item>) -> Result<()> {
+        let group = Group {
+            items,
+            usage: self.usage,
+            cause: Cause::WriteBack,
+        };
+        self.volume.append_group(group).map(drop)
+    }
+
+    /// A volume without a root gets one; what was below it goes to `/lost+found`.
+    fn make_root(&mut self) -> Result<()> {
+        let found = self.inodes.get(&ROOT).copied();
+        if found.is_some_and(|found| found.kind == FileKind::Directory) {
+            return Ok(());
+        }
+        self.report
+            .loss("there is no root directory: it is made anew, empty".into());
+        let mut items = Vec::new();
+        if found.is_some() {
+            let inode = self.volume.image(ROOT)?.inode;
+            self.free(&inode, &mut items);
+            self.append(std::mem::take(&mut items))?;
+        }
+        let version = (self.volume.clock.now_ns() / 1_000_000_000) as Version | 1;
+        self.usage.inodes += 1;
+        let inode = self.new_directory(InodeNo::ROOT, version);
+        self.append(vec![Item::Inode(Box::new(inode))])
+    }
+
+    fn new_directory(&mut self, ino: InodeNo, version: Version) -> Inode {
+        let mode = FileKind::Directory.mode_bits() | if ino.0 == ROOT { 0o755 } else { 0o700 };
+        let mut inode = Inode::new(ino, version, mode, self.now);
+        (inode.nlink, inode.parent) = (2, InodeNo::ROOT);
+        let found = Found {
+            kind: FileKind::Directory,
+            nlink: 2,
+            parent: ROOT,
+            is_blank: true,
+        };
+        self.inodes.insert(ino.0, found);
+        inode
+    }
+
+    fn free(&mut self, inode: &Inode, items: &mut Vec<Item>) {
+        let attributes = u64::from(inode.xattr_bytes).div_ceil(512);
+        let usage = &mut self.usage;
+        usage.inodes = usage.inodes.saturating_sub(1);
+        usage.blocks = usage.blocks.saturating_sub(inode.blocks);
+        usage.sectors = usage.sectors.saturating_sub(inode.sectors + attributes);
+        self.inodes.remove(&inode.ino.0);
+        items.push(Item::Freed {
+            ino: inode.ino,
+            next_version: inode.version.wrapping_add(1),
+        });
+    }
+
+    /// Notes what the names of a directory lead to.
+    fn read(&mut self, ino: u64) -> Result<()> {
+        let (names, sound) = Draft::of(self.volume, ino)?.names()?;
+        if !sound {
+            let kept = names.len();
+            self.report.loss(format!(
+                "directory {ino} is damaged: it is made anew of the {kept} names in it"
+            ));
+            self.edits.entry(ino).or_default().anew = true;
+        }
+        for (name, target, kind) in names {
+            let found = self.inodes.get(&target.0);
+            let fits = found.is_some_and(|found| found.kind == kind)
+                && target.0 != ROOT
+                && target.0 != ino;
+            if !fits {
+                let shown = name.escape_ascii().to_string();
+                self.report
+                    .repair(format!("directory {ino}: \"{shown}\" leads nowhere"));
+                self.edits.entry(ino).or_default().gone.push(name);
+            } else if kind == FileKind::Directory {
+                let place = Place { parent: ino, name };
+                self.places.entry(target.0).or_default().push(place);
+            } else {
+                *self.links.entry(target.0).or_default() += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves each directory one name.
+    fn choose_places(&mut self) {
+        for (ino, places) in &mut self.places {
+            if places.len() < 2 {
+                continue;
+            }
+            let parent = self.inodes.get(ino).map_or(0, |found| found.parent);
+            let best = places.iter().position(|place| place.parent == parent);
+            let kept = places.swap_remove(best.unwrap_or(0));
+            for place in std::mem::replace(places, vec![kept]) {
+                let Place { parent, name } = place;
+                let shown = name.escape_ascii().to_string();
+                self.report.repair(format!(
+                    "directory {parent}: \"{shown}\" is another name of directory {ino}"
+                ));
+                self.edits.entry(parent).or_default().gone.push(name);
+            }
+        }
+    }
+
+    /// Directories that no way from the root leads to: those without a name, and one of
+    /// each circle.
+    fn orphans(&mut self, directories: &[u64]) -> Vec<u64> {
+        let mut reached = HashSet::from([ROOT]);
+        let mut orphans = Vec::new();
+        for &ino in directories {
+            let mut way = Vec::new();
+            let mut on_way = HashSet::new();
+            let mut at = ino;
+            while !reached.contains(&at) {
+                if !on_way.insert(at) {
+                    // A circle: it is cut here.
+                    if let Some(place) = self.places.remove(&at).and_then(|mut p| p.pop()) {
+                        let edit = self.edits.entry(place.parent).or_default();
+                        edit.gone.push(place.name);
+                    }
+                    orphans.push(at);
+                    break;
+                }
+                way.push(at);
+                match self.places.get(&at).and_then(|places| places.first()) {
+                    Some(place) => at = place.parent,
+                    None => {
+                        orphans.push(at);
+                        break;
+                    }
+                }
+            }
+            reached.extend(way);
+        }
+        orphans
+    }
+
+    /// Files without names: those that hold something get one.
+    fn free_or_keep(&mut self, directories: Vec<u64>) -> Result<()> {
+        let mut nameless: Vec<u64> = self
+            .inodes
+            .iter()
+            .filter(|(ino, found)| {
+                found.kind != FileKind::Directory && !self.links.contains_key(ino)
+            })
+            .map(|(ino, _)| *ino)
+            .collect();
+        nameless.extend(directories);
+        nameless.sort_unstable();
+        let mut kept: Vec<Name> = Vec::new();
+        let mut items = Vec::new();
+        for ino in nameless {
+            let found = self.inodes[&ino];
+            let holds = match found.kind {
+                FileKind::Directory => self.has_names(ino)?,
+                FileKind::Regular | FileKind::Symlink => !found.is_blank,
+                _ => false,
+            };
+            if found.nlink == 0 && !(found.kind == FileKind::Directory && holds) {
+                continue;
+            }
+            if holds {
+                self.report.repair(format!(
+                    "inode {ino} has no name: it gets one in /lost+found"
+                ));
+                kept.push((
+                    format!("inode-{ino}").into_bytes(),
+                    InodeNo(ino),
+                    found.kind,
+                ));
+                continue;
+            }
+            self.report.repair(format!(
+                "inode {ino} has no name and holds nothing: it is free"
+            ));
+            let inode = self.volume.image(ino)?.inode;
+            self.free(&inode, &mut items);
+            if items.len() >= IMAGES_AT_ONCE {
+                self.append(std::mem::take(&mut items))?;
+            }
+        }
+        if !items.is_empty() {
+            self.append(items)?;
+        }
+        match kept.is_empty() {
+            true => Ok(()),
+            false => self.keep(&kept),
+        }
+    }
+
+    fn has_names(&self, ino: u64) -> Result<bool> {
+        let gone = self.edits.get(&ino).map_or(&[][..], |edit| &edit.gone);
+        let (names, _) = Draft::of(self.volume, ino)?.names()?;
+        Ok(names.iter().any(|(name, _, _)| !gone.contains(name)))
+    }
+
+    /// Gives files names in `/lost+found`.
+    fn keep(&mut self, files: &[Name]) -> Result<()> {
+        // The root and that directory are in order before anything is entered.
+        for ino in [Some(ROOT), self.lost_and_found()?].into_iter().flatten() {
+            if let Some(edit) = self.edits.remove(&ino) {
+                self.edit(ino, &edit)?;
+            }
+        }
+        let ino = match self.lost_and_found()? {
+            Some(ino) => ino,
+            None => self.make_lost_and_found()?,
+        };
+        let mut draft = Draft::of(self.volume, ino)?;
+        for (name, target, kind) in files {
+            let mut name = name.clone();
+            while draft.find(&name)?.is_some() {
+                name.push(b'~');
+            }
+            draft.insert(&name, *target, *kind)?;
+            match kind {
+                FileKind::Directory => {
+                    let place = Place { parent: ino, name };
+                    self.places.insert(target.0, vec![place]);
+                }
+                _ => *self.links.entry(target.0).or_default() += 1,
+            }
+        }
+        let (items, count) = draft.items(self.now);
+        self.usage = count(self.usage);
+        self.append(items)
+    }
+
+    fn lost_and_found(&self) -> Result<Option<u64>> {
+        let mut root = Draft::of(self.volume, ROOT)?;
+        if !root.names()?.1 {
+            return Ok(None);
+        }
+        let found = root.find(LOST_AND_FOUND)?;
+        let is_kept = |ino: &u64| {
+            let places = self.places.get(ino).and_then(|places| places.first());
+            places.is_some_and(|place| place.parent == ROOT)
+        };
+        let found = found.filter(|(_, kind)| *kind == FileKind::Directory);
+        Ok(found.map(|(ino, _)| ino.0).filter(is_kept))
+    }
+
+    fn make_lost_and_found(&mut self) -> Result<u64> {
+        let (ino, version) = self
+            .volume
+            .allocate_inode(InodeNo::ROOT, FileKind::Directory)
+            .map_err(|_| crate::Error::Full)?;
+        let inode = self.new_directory(ino, version);
+        self.usage.inodes += 1;
+        let mut root = Draft::of(self.volume, ROOT)?;
+        let mut name = LOST_AND_FOUND.to_vec();
+        while root.find(&name)?.is_some() {
+            name.push(b'~');
+        }
+        root.insert(&name, ino, FileKind::Directory)?;
+        root.inode.nlink += 1;
+        if let Some(found) = self.inodes.get_mut(&ROOT) {
+            found.nlink = root.inode.nlink;
+        }
+        let (rest, count) = root.items(self.now);
+        let mut items = vec![Item::Inode(Box::new(inode))];
+        items.extend(rest);
+        self.usage = count(self.usage);
+        self.append(items)?;
+        let place = Place { parent: ROOT, name };
+        self.places.insert(ino.0, vec![place]);
+        Ok(ino.0)
+    }
+
+    /// Takes names out of a directory.
+    fn edit(&mut self, ino: u64, edit: &Edit) -> Result<()> {
+        if !self.inodes.contains_key(&ino) {
+            return Ok(());
+        }
+        let mut draft = Draft::of(self.volume, ino)?;
+        if edit.anew {
+            let (mut names, _) = draft.names()?;
+            names.retain(|(name, _, _)| !edit.gone.contains(name));
+            let mut left_out = Vec::new();
+            draft.make_anew(&names, &mut |name| left_out.push(name.to_vec()));
+            for name in left_out {
+                let shown = name.escape_ascii().to_string();
+                self.report
+                    .loss(format!("directory {ino}: \"{shown}\" cannot be kept"));
+            }
+        } else {
+            for name in &edit.gone {
+                draft.remove(name)?;
+            }
+        }
+        let (items, count) = draft.items(self.now);
+        self.usage = count(self.usage);
+        self.append(items)
+    }
+
+    /// Sets link counts and parents.
+    fn count(&mut self) -> Result<()> {
+        let mut below: HashMap<u64, u32> = HashMap::new();
+        for place in self.places.values().flatten() {
+            *below.entry(place.parent).or_default() += 1;
+        }
+        let mut numbers: Vec<u64> = self.inodes.keys().copied().collect();
+        numbers.sort_unstable();
+        let mut items = Vec::new();
+        for ino in numbers {
+            let found = self.inodes[&ino];
+            let place = self.places.get(&ino).and_then(|places| places.first());
+            let (links, parent) = match found.kind {
+                FileKind::Directory if ino == ROOT => (2 + below.get(&ino).unwrap_or(&0), ROOT),
+                FileKind::Directory => match place {
+                    Some(place) => (2 + below.get(&ino).unwrap_or(&0), place.parent),
+                    None => (0, found.parent),
+                },
+                _ => (self.links.get(&ino).copied().unwrap_or(0), found.parent),
+            };
+            if (links, parent) == (found.nlink, found.parent) {
+                continue;
+            }
+            let mut inode = self.volume.image(ino)?.inode;
+            if (links, parent) == (inode.nlink, inode.parent.0) {
+                continue;
+            }
+            if links != inode.nlink {
+                self.report.repair(format!(
+                    "inode {ino}: {links} names lead to it, it says {}",
+                    inode.nlink
+                ));
+            }
+            (inode.nlink, inode.parent) = (links, InodeNo(parent));
+            items.push(Item::Inode(Box::new(inode)));
+            if items.len() >= IMAGES_AT_ONCE {
+                self.append(std::mem::take(&mut items))?;
+            }
+        }
+        match items.is_empty() {
+            true => Ok(()),
+            false => self.append(items),
+        }
+    }
+}
+
+impl Ffs {
+    /// Files that the file system has to finish, as of now.
+    pub(crate) fn list_unfinished(&self) -> Vec<u64> {
+        let numbers = self.numbers.lock();
+        numbers.map(GroupMap::Unfinished).ones().collect()
+    }
+}

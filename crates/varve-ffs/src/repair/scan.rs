@@ -1,0 +1,403 @@
+//! The first phase: every inode, and the room that each claims. Nothing is written.
+//!
+//! The maps are not believed, but for one: which numbers ever had a file. It is written
+//! with their first inode, before any name; other places hold anything. Where it cannot
+//! be read, every place is looked at. What is no inode then was one if it was in use.
+//!
+//! Memory: the maps, and some words for each inode.
+
+use super::Report;
+use super::mend::{Claim, Walk, What, places};
+use crate::bits::Bits;
+use crate::error::Result;
+use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
+use crate::numbers::Numbers;
+use crate::room::{Extent, Room};
+use crate::store::{Sectors, Store};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::sync::Arc;
+use varve_fs::{FileKind, InodeNo, Usage};
+
+/// Sectors of an inode table that are read at once.
+const TABLE_SECTORS: u64 = 256;
+
+/// A file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub kind: FileKind,
+    pub nlink: u32,
+    /// Of a directory, what it says.
+    pub parent: u64,
+    /// It holds neither content nor attributes.
+    pub is_blank: bool,
+}
+
+/// What the tables hold.
+pub(crate) struct Scan {
+    pub inodes: HashMap<u64, Found>,
+    /// Files whose blocks must be led to anew.
+    pub broken: BTreeSet<u64>,
+    /// Claims that others won.
+    pub lost: HashSet<Claim>,
+    /// Places that hold nothing, and no free inode.
+    pub spoilt: Vec<u64>,
+    pub usage: Usage,
+}
+
+/// What the device's maps say.
+struct Said {
+    used: Bits,
+    inodes: [Bits; 4],
+    /// Sectors that cannot be read: group, and the nth of its maps.
+    bad: BTreeSet<(u64, u64)>,
+}
+
+/// The device, and sectors that are newer.
+pub(super) struct Replayed<'a> {
+    pub store: &'a Store,
+    pub newer: &'a BTreeMap<u64, Arc<Sector>>,
+}
+
+impl Sectors for Replayed<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.store.geometry
+    }
+
+    fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)> {
+        match self.newer.get(&sector) {
+            Some(found) => Ok((Arc::clone(found), true)),
+            None => Ok((self.store.fetch(sector)?, true)),
+        }
+    }
+}
+
+/// Reads everything, and makes the maps anew.
+///
+/// # Errors
+/// If the device fails in another way than not to read a sector.
+pub(crate) fn scan(
+    store: &Store,
+    newer: &BTreeMap<u64, Arc<Sector>>,
+    is_dirty: bool,
+    report: &mut Report,
+) -> Result<(Scan, Room, Numbers)> {
+    let geometry = store.geometry;
+    let source = Replayed { store, newer };
+    let said = said(&source);
+    let mut scanner = Scanner {
+        source: &source,
+        said: &said,
+        report: &mut *report,
+        seen: Bits::new(geometry.fragments()),
+        twice: HashSet::new(),
+        inodes: [(); 4].map(|()| Bits::new(geometry.inodes())),
+        scan: Scan {
+            inodes: HashMap::new(),
+            broken: BTreeSet::new(),
+            lost: HashSet::new(),
+            spoilt: Vec::new(),
+            usage: Usage::default(),
+        },
+    };
+    for ino in 0..2 {
+        scanner.inodes[GroupMap::Used as usize].set(ino, true);
+    }
+    for group in 0..geometry.groups() {
+        scanner.table(group);
+    }
+    scanner.settle_claims();
+    let Scanner {
+        mut seen,
+        inodes,
+        scan,
+        ..
+    } = scanner;
+    for group in 0..geometry.groups() {
+        let begin = group * geometry.group_fragments();
+        let data = geometry.data_fragments(group);
+        (begin..data.start).for_each(|at| seen.set(at, true));
+        (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
+    }
+    let mut room = Room::new(geometry, seen);
+    let mut numbers = Numbers::new(geometry, inodes);
+    let differing = touch(&geometry, &said, (&mut room, &mut numbers));
+    if differing > 0 && !is_dirty {
+        let bad = said.bad.len();
+        report.repair(format!(
+            "{differing} sectors of maps differ from what was found, {bad} of them cannot be read"
+        ));
+    }
+    Ok((scan, room, numbers))
+}
+
+/// The maps as they stand, those that can be read.
+fn said(source: &Replayed<'_>) -> Said {
+    let geometry = source.geometry();
+    let mut said = Said {
+        used: Bits::new(geometry.fragments()),
+        inodes: [(); 4].map(|()| Bits::new(geometry.inodes())),
+        bad: BTreeSet::new(),
+    };
+    for group in 0..geometry.groups() {
+        let first = geometry.maps_sector(group);
+        for nth in 0..geometry.map_sectors() {
+            let Ok(sector) = source.sealed(first + nth, group as u32, "map") else {
+                said.bad.insert((group, nth));
+                continue;
+            };
+            let each = geometry.inode_map_sectors();
+            let (bits, begin, end, within) = match nth.checked_sub(4 * each) {
+                None => {
+                    let begin = group * geometry.group_inodes;
+                    let bits = &mut said.inodes[(nth / each) as usize];
+                    (bits, begin, begin + geometry.group_inodes, nth % each)
+                }
+                Some(within) => {
+                    let begin = group * geometry.group_fragments();
+                    let end = begin + geometry.group_fragments();
+                    (&mut said.used, begin, end, within)
+                }
+            };
+            bits.load(begin + within * BITS_PER_SECTOR, end, &sector);
+        }
+    }
+    said
+}
+
+/// Notes which sectors of maps are not what was found.
+fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Numbers)) -> u64 {
+    let mut differing = 0;
+    let differs = |one: &Bits, other: &Bits, from: u64, to: u64| {
+        (from..to.min(from + BITS_PER_SECTOR)).any(|at| one.get(at) != other.get(at))
+    };
+    for group in 0..geometry.groups() {
+        let each = geometry.inode_map_sectors();
+        for (index, map) in GroupMap::OF_INODES.into_iter().enumerate() {
+            let begin = group * geometry.group_inodes;
+            for nth in 0..each {
+                let from = begin + nth * BITS_PER_SECTOR;
+                let end = begin + geometry.group_inodes;
+                let bad = said.bad.contains(&(group, index as u64 * each + nth));
+                if bad || differs(&said.inodes[index], numbers.map(map), from, end) {
+                    numbers.touch(group, map, nth * BITS_PER_SECTOR);
+                    differing += 1;
+                }
+            }
+        }
+        let begin = group * geometry.group_fragments();
+        for nth in 0..geometry.fragment_map_sectors() {
+            let from = begin + nth * BITS_PER_SECTOR;
+            let end = begin + geometry.group_fragments();
+            let bad = said.bad.contains(&(group, 4 * each + nth));
+            if bad || differs(&said.used, room.used(), from, end) {
+                room.touch(group, nth * BITS_PER_SECTOR);
+                differing += 1;
+            }
+        }
+    }
+    differing
+}
+
+struct Scanner<'a> {
+    source: &'a Replayed<'a>,
+    said: &'a Said,
+    report: &'a mut Report,
+    seen: Bits,
+    twice: HashSet<u64>,
+    inodes: [Bits; 4],
+    scan: Scan,
+}
+
+impl Scanner<'_> {
+    fn geometry(&self) -> Geometry {
+        self.source.store.geometry
+    }
+
+    /// The inodes of a cylinder group.
+    fn table(&mut self, group: u64) {
+        let geometry = self.geometry();
+        let begin = group * geometry.group_inodes;
+        let end = begin + geometry.group_inodes;
+        let mut ino = begin;
+        while ino < end {
+            let count = TABLE_SECTORS.min(end - ino);
+            if !(ino..ino + count).any(|ino| self.may_have_a_file(ino)) {
+                ino += count;
+                continue;
+            }
+            let sectors = self.sectors(geometry.inode_sector(ino), count);
+            for (ino, sector) in (ino..).zip(sectors) {
+                if ino >= 2 && self.may_have_a_file(ino) {
+                    self.slot(ino, sector.as_ref());
+                }
+            }
+            ino += count;
+        }
+    }
+
+    /// It ever had one, or nobody knows.
+    fn may_have_a_file(&self, ino: u64) -> bool {
+        let geometry = self.source.geometry();
+        let (group, within) = (ino / geometry.group_inodes, ino % geometry.group_inodes);
+        let nth =
+            GroupMap::Touched as u64 * geometry.inode_map_sectors() + within / BITS_PER_SECTOR;
+        self.said.inodes[GroupMap::Touched as usize].get(ino)
+            || self.said.bad.contains(&(group, nth))
+    }
+
+    /// Sectors, those that can be read.
+    fn sectors(&self, first: u64, count: u64) -> Vec<Option<Sector>> {
+        let read = |first: u64, count: u64| {
+            let bytes = self.source.store.read(first, count).ok()?;
+            Some(bytes.as_chunks::<SECTOR_BYTES>().0.to_vec())
+        };
+        let mut found: Vec<Option<Sector>> = match read(first, count) {
+            Some(all) => all.into_iter().map(Some).collect(),
+            None => (first..first + count)
+                .map(|sector| read(sector, 1).and_then(|one| one.first().copied()))
+                .collect(),
+        };
+        for (sector, slot) in (first..).zip(&mut found) {
+            if let Some(newer) = self.source.newer.get(&sector) {
+                *slot = Some(**newer);
+            }
+        }
+        found
+    }
+
+    /// What stands at an inode's place.
+    fn slot(&mut self, ino: u64, sector: Option<&Sector>) {
+        let decoded = match sector {
+            Some(sector) => Slot::decode(sector, self.source.geometry(), InodeNo(ino))
+                .map_err(|error| error.to_string()),
+            None => Err("it cannot be read".into()),
+        };
+        match decoded {
+            Ok(Slot::Free(_)) => self.note(GroupMap::Touched, ino),
+            Ok(Slot::Used(image)) => self.inode(&image),
+            Err(error) => {
+                let said = |map: GroupMap| self.said.inodes[map as usize].get(ino);
+                let (used, touched) = (said(GroupMap::Used), said(GroupMap::Touched));
+                if used {
+                    self.report
+                        .loss(format!("inode {ino} is lost, with what it holds: {error}"));
+                }
+                if used || touched {
+                    self.note(GroupMap::Touched, ino);
+                    self.scan.spoilt.push(ino);
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, map: GroupMap, ino: u64) {
+        self.inodes[map as usize].set(ino, true);
+    }
+
+    fn inode(&mut self, image: &Image) {
+        let inode = &image.inode;
+        let ino = inode.ino.0;
+        for map in [GroupMap::Used, GroupMap::Touched] {
+            self.note(map, ino);
+        }
+        if inode.is_unfinished() {
+            self.note(GroupMap::Unfinished, ino);
+        }
+        if inode.kind() == FileKind::Directory {
+            self.note(GroupMap::Directories, ino);
+        }
+        let source = self.source;
+        let (seen, twice) = (&mut self.seen, &mut self.twice);
+        let mut bad_attributes = None;
+        let walk = places(source, image, &mut |claim, extent| {
+            if claim.what == What::Attributes && !claim.is_proven(source, image) {
+                bad_attributes = Some(claim);
+                return;
+            }
+            for at in extent.fragment..extent.fragment + extent.count {
+                if seen.get(at) {
+                    twice.insert(at);
+                }
+                seen.set(at, true);
+            }
+        });
+        let Walk {
+            blocks,
+            sectors,
+            holes,
+        } = walk;
+        for (from, to) in &holes {
+            let what = format!("inode {ino}: blocks {from} to {} are lost", to - 1);
+            self.report.loss(what);
+        }
+        if let Some(claim) = bad_attributes {
+            self.report
+                .loss(format!("inode {ino}: its attributes are damaged"));
+            self.scan.lost.insert(claim);
+            self.scan.broken.insert(ino);
+        }
+        let attributes = u64::from(image.xattrs.sectors());
+        let differs = (blocks, sectors) != (inode.blocks, inode.sectors);
+        if differs && holes.is_empty() {
+            self.report.repair(format!(
+                "inode {ino}: says {} blocks of {} sectors, has {blocks} of {sectors}",
+                inode.blocks, inode.sectors
+            ));
+        }
+        if differs || !holes.is_empty() {
+            self.scan.broken.insert(ino);
+        }
+        let usage = &mut self.scan.usage;
+        usage.inodes += 1;
+        usage.blocks += blocks;
+        usage.sectors += sectors + attributes;
+        let found = Found {
+            kind: inode.kind(),
+            nlink: inode.nlink,
+            parent: inode.parent.0,
+            is_blank: inode.size == 0 && blocks == 0 && attributes == 0,
+        };
+        self.scan.inodes.insert(ino, found);
+    }
+
+    /// Decides whose the room is that was claimed twice.
+    fn settle_claims(&mut self) {
+        if self.twice.is_empty() {
+            return;
+        }
+        let source = self.source;
+        let twice = &self.twice;
+        let mut claims: Vec<(Claim, Extent, bool)> = Vec::new();
+        let mut numbers: Vec<u64> = self.scan.inodes.keys().copied().collect();
+        numbers.sort_unstable();
+        for ino in numbers {
+            let Ok(Slot::Used(image)) = source.slot(InodeNo(ino)) else {
+                continue;
+            };
+            places(source, &image, &mut |claim, extent| {
+                let mut all = extent.fragment..extent.fragment + extent.count;
+                if all.any(|at| twice.contains(&at)) {
+                    claims.push((claim, extent, claim.is_proven(source, &image)));
+                }
+            });
+        }
+        // Those that a checksum proves come first, then in order.
+        claims.sort_by_key(|(_, _, proven)| !proven);
+        let mut taken = HashSet::new();
+        for (claim, extent, _) in claims {
+            let all = extent.fragment..extent.fragment + extent.count;
+            if all.clone().any(|at| taken.contains(&at)) {
+                let ino = claim.ino;
+                let sector = self.geometry().fragment_sector(extent.fragment);
+                self.report.loss(format!(
+                    "inode {ino}: {claim} at sector {sector} is somebody else's, too, and left \
+                     to them"
+                ));
+                self.scan.broken.insert(ino);
+                self.scan.lost.insert(claim);
+            } else {
+                taken.extend(all);
+            }
+        }
+    }
+}
