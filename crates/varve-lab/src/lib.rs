@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`workload`] | seeded streams of block operations |
 //! | [`trace`] | readers of recorded workloads |
-//! | [`simulator`] | the write-cost simulator and the oracle |
+//! | [`simulator`] | the write-cost simulator and the oracle; those of allocation and of transactions |
 //! | [`policy`] | cleaning policies beside those of a mount |
 //! | [`platform`] | hosts, simulated drives and file systems on one clock |
 //! | [`experiment`] | one file per study, and what runs them |

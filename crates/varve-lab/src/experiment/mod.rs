@@ -7,6 +7,13 @@ mod a3;
 mod a4;
 mod all;
 mod allocation;
+mod m1;
+mod m2;
+mod m3;
+mod m4;
+mod m5;
+mod m6;
+mod m7;
 mod n1;
 mod n4;
 mod r3;
@@ -16,6 +23,7 @@ mod r5;
 mod r6;
 mod run;
 mod study;
+mod transactions;
 mod updates;
 mod v10;
 mod v3;
@@ -178,6 +186,13 @@ pub const ALL: &[Experiment] = &[
     a2::A2,
     a3::A3,
     a4::A4,
+    m1::M1,
+    m2::M2,
+    m3::M3,
+    m4::M4,
+    m5::M5,
+    m6::M6,
+    m7::M7,
 ];
 
 /// The experiment of this id, upper or lower case.

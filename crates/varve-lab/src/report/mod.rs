@@ -9,5 +9,5 @@ mod verdict;
 pub use files::{write_csv, write_json};
 pub use histogram::Histogram;
 pub use picture::{Curve, Picture};
-pub use statistics::{Summary, bimodality, mean, modes, summaries};
+pub use statistics::{Summary, bimodality, deviation_of_batches, mean, modes, summaries};
 pub use verdict::Verdict;

@@ -55,7 +55,8 @@ pub struct Picture {
     pub y_max: Option<f64>,
     /// What was measured, with marks.
     pub curves: Vec<Curve>,
-    /// What papers and models say, without.
+    /// What papers and models say, without; a single point is a cross. One whose
+    /// name begins with a curve's has its colour.
     pub references: Vec<Curve>,
 }
 
@@ -142,11 +143,25 @@ impl Picture {
             chart.draw_series(marks)?;
         }
         for (at, curve) in self.references.iter().enumerate() {
-            let grey = RGBColor(90, 90, 90).mix(1.0 - 0.25 * at as f64 % 1.0);
-            chart
-                .draw_series(LineSeries::new(inside(curve), grey.stroke_width(1)))?
-                .label(&curve.name)
-                .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], grey));
+            // What is said of a curve has its colour.
+            let mut curves = self.curves.iter();
+            let of = curves.position(|other| curve.name.starts_with(&other.name));
+            let colour = match of {
+                Some(of) => Palette99::pick(of).to_rgba(),
+                None => RGBColor(90, 90, 90).mix(1.0 - 0.25 * at as f64 % 1.0),
+            };
+            let points = inside(curve);
+            if let [point] = points[..] {
+                chart
+                    .draw_series([Cross::new(point, 5, colour.stroke_width(2))])?
+                    .label(&curve.name)
+                    .legend(move |(x, y)| Cross::new((x + 8, y), 4, colour.stroke_width(2)));
+            } else {
+                chart
+                    .draw_series(LineSeries::new(points, colour.stroke_width(1)))?
+                    .label(&curve.name)
+                    .legend(move |(x, y)| PathElement::new(vec![(x, y), (x + 16, y)], colour));
+            }
         }
         chart
             .configure_series_labels()

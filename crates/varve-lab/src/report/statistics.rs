@@ -73,6 +73,19 @@ pub fn mean(rows: &[Row], series: &str, x: f64, name: &str) -> f64 {
     average(&values)
 }
 
+/// Half of the 95 % confidence interval of the mean of batches of one run, as a
+/// share of it; no number for fewer than two batches.
+///
+/// Source: Law & Kelton 1982, batch means.
+pub fn deviation_of_batches(batches: &[f64]) -> f64 {
+    if batches.len() < 2 {
+        return f64::NAN;
+    }
+    let (n, mean) = (batches.len() as f64, average(batches));
+    let squares: f64 = batches.iter().map(|v| (v - mean).powi(2)).sum();
+    student(batches.len() - 1) * (squares / (n - 1.0) / n).sqrt() / mean
+}
+
 /// Sarle's bimodality coefficient: (skewness² + 1) / kurtosis, 5/9 for a
 /// uniform distribution, 1 for two points; no number for fewer than four
 /// values or equal ones.
@@ -132,6 +145,14 @@ mod tests {
         assert!((summary.confidence - 2.484).abs() < 0.001);
         assert_eq!(mean(&rows, "a", 0.5, "cost"), 2.0);
         assert!(mean(&rows, "b", 0.5, "cost").is_nan());
+    }
+
+    #[test]
+    fn batches_have_confidence_relative_to_their_mean() {
+        // As above, of a mean of 2.
+        let relative = deviation_of_batches(&[1.0, 2.0, 3.0]);
+        assert!((relative - 1.242).abs() < 0.001);
+        assert!(deviation_of_batches(&[1.0]).is_nan());
     }
 
     #[test]

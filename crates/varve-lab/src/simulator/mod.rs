@@ -11,6 +11,7 @@ pub mod allocation;
 mod buffer;
 mod counters;
 mod oracle;
+pub mod transactions;
 mod transfers;
 mod volume;
 
