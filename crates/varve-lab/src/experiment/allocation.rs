@@ -123,7 +123,7 @@ pub(super) fn assumptions(context: &Context) -> Assumptions {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Figure {
     pub(super) mean: f64,
-    confidence: f64,
+    pub(super) confidence: f64,
 }
 
 impl std::fmt::Display for Figure {

@@ -6,6 +6,13 @@ mod a2;
 mod a3;
 mod a4;
 mod allocation;
+mod m1;
+mod m2;
+mod m3;
+mod m4;
+mod m5;
+mod m6;
+mod m7;
 mod n1;
 mod r3;
 mod r3b;
@@ -15,6 +22,7 @@ mod r6;
 mod real_log;
 mod run;
 mod study;
+mod transactions;
 mod updates;
 mod v10;
 mod v3;
@@ -131,7 +139,7 @@ impl Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 30] = [
+pub const ALL: [Experiment; 37] = [
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -162,6 +170,13 @@ pub const ALL: [Experiment; 30] = [
     a2::A2,
     a3::A3,
     a4::A4,
+    m1::M1,
+    m2::M2,
+    m3::M3,
+    m4::M4,
+    m5::M5,
+    m6::M6,
+    m7::M7,
 ];
 
 /// The experiment of this id, upper or lower case.

@@ -1,0 +1,357 @@
+//! M6: what embedded transactions can do about locks on hot pages: lock
+//! subpages, use smaller pages, lock subpages in another way (Seltzer 1992,
+//! §4.5.3, figures 4-10 to 4-14).
+//!
+//! Data managers lock pages of 4 KB throughout, as in the thesis.
+
+use super::m5::skews;
+use super::transactions::{ABORTED, Case, SATURATED, TPS, bounded, curve_gap, parameters, places};
+use super::{Context, Experiment, Point, Row};
+use crate::report::{Curve, Picture, Verdict, mean};
+use crate::simulator::transactions::{Locking, Model, Parameters};
+
+/// See the module's head.
+pub const M6: Experiment = Experiment {
+    id: "M6",
+    about: "subpages, smaller pages and modified subpages against hot locks",
+    needs_traces: false,
+    points,
+    verdicts,
+    picture,
+};
+
+/// A data manager and the embedded model on the same file system.
+const PAIRS: [(Model, Model); 2] = [(Model::UserRo, Model::OsRo), (Model::UserLfs, Model::OsLfs)];
+/// Sizes of pages beside 4 KB.
+const SMALLER: [u64; 3] = [128, 512, 2048];
+/// Skews at which the thesis chose smaller pages.
+const HOT: [f64; 4] = [80.0, 90.0, 95.0, 99.0];
+
+const PAGES: &str = "pages";
+const SUBPAGES: &str = "subpages";
+const LARGER: &str = "subpages of 512";
+const MODIFIED: &str = "modified subpages";
+const BRIEF: &str = "modified, brief";
+
+fn series(model: Model, name: &str) -> String {
+    format!("{}, {name}", model.name())
+}
+
+fn sized(model: Model, bytes: u64) -> String {
+    series(model, &format!("pages of {bytes}"))
+}
+
+fn points(context: &Context) -> Vec<Point> {
+    let mut cases = Vec::new();
+    for skew in skews(context) {
+        let usual = Parameters {
+            skew,
+            users: SATURATED,
+            ..parameters(context)
+        };
+        let mut add = |series: String, model, parameters: Parameters| {
+            cases.push(Case {
+                series,
+                x: f64::from(skew),
+                model,
+                parameters,
+            });
+        };
+        let subpages = |locking, subpage_bytes| Parameters {
+            locking,
+            subpage_bytes,
+            ..usual.clone()
+        };
+        let modified = subpages(Locking::ModifiedSubpage, 512);
+        let hot = HOT.contains(&f64::from(skew));
+        for (user, _) in PAIRS {
+            add(series(user, PAGES), user, usual.clone());
+        }
+        for (_, model) in PAIRS {
+            add(series(model, PAGES), model, usual.clone());
+            add(
+                series(model, SUBPAGES),
+                model,
+                subpages(Locking::Subpage, 128),
+            );
+            add(series(model, MODIFIED), model, modified.clone());
+        }
+        for (_, model) in PAIRS.into_iter().filter(|_| hot) {
+            add(
+                series(model, LARGER),
+                model,
+                subpages(Locking::Subpage, 512),
+            );
+            let mut brief = modified.clone();
+            brief.assumed.brief_reorganisation = true;
+            add(series(model, BRIEF), model, brief);
+            for page_bytes in SMALLER {
+                let smaller = Parameters {
+                    page_bytes,
+                    ..usual.clone()
+                };
+                add(sized(model, page_bytes), model, smaller);
+            }
+        }
+    }
+    cases.into_iter().map(Case::point).collect()
+}
+
+/// The best throughput of all sizes of pages, and which size.
+fn best_page(rows: &[Row], model: Model, skew: f64) -> (f64, u64) {
+    let smaller = SMALLER.map(|bytes| (mean(rows, &sized(model, bytes), skew, TPS), bytes));
+    let usual = (mean(rows, &series(model, PAGES), skew, TPS), 4096);
+    let all = smaller.into_iter().chain([usual]);
+    all.filter(|(tps, _)| tps.is_finite())
+        .fold(
+            (f64::NAN, 0),
+            |best, this| if best.0 >= this.0 { best } else { this },
+        )
+}
+
+/// The widest gap between 70/30 and 95/5.
+fn widest(rows: &[Row], fast: &str, slow: &str) -> (f64, f64) {
+    let gaps = [70.0, 80.0, 90.0, 95.0].map(|skew| (curve_gap(rows, fast, slow, skew), skew));
+    let gaps = gaps.into_iter().filter(|(gap, _)| gap.is_finite());
+    gaps.fold(
+        (f64::NAN, 0.0),
+        |most, this| if most.0 >= this.0 { most } else { this },
+    )
+}
+
+fn verdicts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let tps = |series: &str, skew| mean(rows, series, skew, TPS);
+    for ((user, os), paper) in PAIRS.into_iter().zip([6.0, 12.0]) {
+        for (name, beside) in [(SUBPAGES, false), (LARGER, true), (MODIFIED, true)] {
+            let (gap, skew) = widest(rows, &series(user, PAGES), &series(os, name));
+            let verdict = Verdict::of(
+                format!(
+                    "{} with {name} below {}, 70/30 to 95/5",
+                    os.name(),
+                    user.name()
+                ),
+                format!("at most {paper} %, within 5 points"),
+                format!("{gap:.1} % at {skew}/{}", 100.0 - skew),
+                gap <= paper + 5.0,
+            );
+            verdicts.push(verdict.beside_the_claim(beside));
+        }
+    }
+    let over = |claim: String, first: f64, second: f64| {
+        let measured = format!("{first:.2} for {second:.2} tps");
+        Verdict::of(claim, "more", measured, first > second)
+    };
+    for (user, os) in PAIRS {
+        let claim = format!("99/1: {} with {SUBPAGES} passes {}", os.name(), user.name());
+        let (first, second) = (series(os, SUBPAGES), series(user, PAGES));
+        verdicts.push(over(claim, tps(&first, 99.0), tps(&second, 99.0)));
+    }
+    verdicts.extend(smaller_pages(rows));
+    for (user, os) in PAIRS {
+        let claim = format!("99/1: {} with {MODIFIED} passes {}", os.name(), user.name());
+        let (first, second) = (series(os, MODIFIED), series(user, PAGES));
+        verdicts.push(over(claim, tps(&first, 99.0), tps(&second, 99.0)));
+    }
+    for (user, os) in PAIRS {
+        for skew in [90.0, 95.0, 99.0] {
+            let modified = mean(rows, &series(os, MODIFIED), skew, ABORTED);
+            for (other, beside) in [(os, skew != 95.0), (user, true)] {
+                let pages = mean(rows, &series(other, PAGES), skew, ABORTED);
+                let verdict = Verdict::of(
+                    format!(
+                        "{skew}/{}: {} with {MODIFIED} aborts a tenth of {} with {PAGES}",
+                        100.0 - skew,
+                        os.name(),
+                        other.name()
+                    ),
+                    "at most a tenth",
+                    format!("{modified:.2} for {pages:.2} in a hundred"),
+                    modified <= pages / 10.0,
+                );
+                verdicts.push(verdict.beside_the_claim(beside));
+            }
+        }
+    }
+    verdicts.push(bounded(rows).beside_the_claim(true));
+    verdicts
+}
+
+/// What the text says of pages of the best size.
+fn smaller_pages(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    let sum = |of: &dyn Fn(f64) -> f64| HOT.iter().map(|skew| of(*skew)).sum::<f64>();
+    for (_, os) in PAIRS {
+        let pages = sum(&|skew| best_page(rows, os, skew).0);
+        let subpages = sum(&|skew| mean(rows, &series(os, SUBPAGES), skew, TPS));
+        let (expected, pass) = match os.is_log_structured() {
+            true => ("pages gain more", pages > subpages),
+            false => ("subpages gain more", subpages > pages),
+        };
+        let sizes = HOT.map(|skew| best_page(rows, os, skew).1.to_string());
+        verdicts.push(Verdict::of(
+            format!("{}: smaller pages or {SUBPAGES}, 80/20 to 99/1", os.name()),
+            expected,
+            format!(
+                "{:.1} with pages of {}, {:.1} tps with {SUBPAGES}, on average",
+                pages / 4.0,
+                sizes.join(", "),
+                subpages / 4.0
+            ),
+            pass,
+        ));
+    }
+    let user = series(Model::UserLfs, PAGES);
+    for (skew, beside) in [(95.0, false), (99.0, true)] {
+        let (pages, bytes) = best_page(rows, Model::OsLfs, skew);
+        let data_manager = mean(rows, &user, skew, TPS);
+        let verdict = Verdict::of(
+            format!(
+                "{skew}/{}: OS-LFS with smaller pages passes USER-LFS",
+                100.0 - skew
+            ),
+            "more",
+            format!("{pages:.2} with pages of {bytes}, for {data_manager:.2} tps"),
+            pages > data_manager,
+        );
+        verdicts.push(verdict.beside_the_claim(beside));
+    }
+    verdicts
+}
+
+fn picture(rows: &[Row]) -> Picture {
+    let mut curves = Vec::new();
+    let curve = |model, name: &str| {
+        let series = series(model, name);
+        let places = places(rows, &series).into_iter();
+        let points = places.map(|x| (x, mean(rows, &series, x, TPS))).collect();
+        Curve::named(series, points)
+    };
+    for (user, os) in PAIRS {
+        curves.push(curve(user, PAGES));
+        curves.extend([PAGES, SUBPAGES, MODIFIED].map(|name| curve(os, name)));
+        let places = places(rows, &series(os, PAGES)).into_iter();
+        let points = places.map(|x| (x, best_page(rows, os, x).0)).collect();
+        curves.push(Curve::named(series(os, "pages of the best size"), points));
+    }
+    let highest = rows.iter().filter_map(|row| row.values.get(TPS).copied());
+    let top = highest.fold(0.0, f64::max);
+    Picture {
+        title: "What helps against locks on hot pages".into(),
+        x: "skew: at 90, 90 % of the accesses go to 10 % of the pages".into(),
+        y: "transactions a second".into(),
+        y_max: None,
+        curves,
+        references: vec![
+            Curve::named(
+                "95/5: OS-LFS, smaller pages, passes USER-LFS (thesis)",
+                vec![(95.0, 0.0), (95.0, top)],
+            ),
+            Curve::named(
+                "99/1: OS, (modified) subpages, passes USER (thesis)",
+                vec![(99.0, 0.0), (99.0, top)],
+            ),
+        ],
+    }
+    .with_room_for_names()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::transactions::brief;
+    use super::*;
+
+    /// Rates as the text has them.
+    fn thesis() -> Vec<Row> {
+        let mut rows = Vec::new();
+        let mut add = |series: String, skew: f64, tps: f64, aborted: f64| {
+            let row = Row::new(series, skew, 1);
+            rows.push(row.with(TPS, tps).with(ABORTED, aborted));
+        };
+        for skew in [70.0, 80.0, 90.0, 95.0, 99.0] {
+            let hottest = skew == 99.0;
+            for (user, os) in PAIRS {
+                add(
+                    series(user, PAGES),
+                    skew,
+                    if hottest { 5.0 } else { 10.0 },
+                    5.0,
+                );
+                add(series(os, PAGES), skew, 6.0, 20.0);
+                add(series(os, SUBPAGES), skew, 9.5, 3.0);
+                add(series(os, MODIFIED), skew, 9.9, 0.4);
+                let small = if os.is_log_structured() { 10.5 } else { 8.0 };
+                add(sized(os, 512), skew, small, 1.0);
+            }
+        }
+        rows
+    }
+
+    fn failing(rows: &[Row]) -> usize {
+        let failing = verdicts(rows).into_iter().filter(|v| !v.pass && !v.beside);
+        failing.count()
+    }
+
+    fn changed(change: impl Fn(&mut Row)) -> usize {
+        let mut rows = thesis();
+        rows.iter_mut().for_each(change);
+        failing(&rows)
+    }
+
+    #[test]
+    fn the_text_itself_passes_and_each_claim_can_fail() {
+        assert_eq!(failing(&thesis()), 0);
+        assert_eq!(failing(&[]), 11, "what was not measured fails");
+        let slow = |name: &'static str| {
+            move |row: &mut Row| {
+                if row.series.ends_with(name) {
+                    row.values.insert(TPS.into(), 4.0);
+                }
+            }
+        };
+        // Gaps, passing at 99/1, and RO's preference.
+        assert_eq!(changed(slow(", subpages")), 5);
+        assert_eq!(changed(slow(MODIFIED)), 2);
+        assert_eq!(
+            changed(slow("pages of 512")),
+            2,
+            "preference, passing at 95/5"
+        );
+        let aborting = |row: &mut Row| {
+            row.values.insert(ABORTED.into(), 5.0);
+        };
+        assert_eq!(changed(aborting), 2);
+    }
+
+    /// Locks on pages under the name of modified subpages.
+    #[test]
+    fn a_wrong_model_fails() {
+        let usual = Parameters {
+            skew: 95,
+            users: SATURATED,
+            checkpoint_s: 40.0,
+            ..brief()
+        };
+        let run = |name: &str, locking| {
+            let case = Case {
+                series: series(Model::OsLfs, name),
+                x: 95.0,
+                model: Model::OsLfs,
+                parameters: Parameters {
+                    locking,
+                    subpage_bytes: 512,
+                    ..usual.clone()
+                },
+            };
+            case.row(1)
+        };
+        let pages = run(PAGES, Locking::Page);
+        let claim = "95/5: OS-LFS with modified subpages aborts a tenth of OS-LFS with pages";
+        let pass = |locking| {
+            let rows = [pages.clone(), run(MODIFIED, locking)];
+            let verdicts = verdicts(&rows);
+            verdicts.iter().find(|v| v.claim == claim).unwrap().pass
+        };
+        assert!(pass(Locking::ModifiedSubpage) && !pass(Locking::Page));
+    }
+}
