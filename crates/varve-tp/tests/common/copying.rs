@@ -209,10 +209,7 @@ pub fn misfits_are_named(seed: u64) {
     assert!(matches!(foreign.unwrap_err(), Error::Incompatible { .. }));
     // A copy whose log is shorter than it was.
     let mut short = copy.clone();
-    let log = short
-        .keys()
-        .filter(|name| name.starts_with("wal-"))
-        .next_back();
+    let log = short.keys().rfind(|name| name.starts_with("wal-"));
     let log = log.unwrap().clone();
     short.get_mut(&log).unwrap()[..4096].fill(0);
     let error = restored(&short, &archive, Until::End).unwrap_err();
