@@ -371,6 +371,11 @@ pub const METRICS: [Metric; 93] = [
         "Flushes of the device.",
     ),
     counter(
+        "in_place.ordered_commits",
+        "in_place_ordered_commits_total",
+        "Commits that wrote metadata in place, in order or without.",
+    ),
+    counter(
         "in_place.checkpoints",
         "in_place_checkpoints_total",
         "Checkpoints.",
