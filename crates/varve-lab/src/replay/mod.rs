@@ -13,11 +13,11 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`devices`] | a disk and an NVMe-like device that serve what a system does |
-//! | [`log`] | the log under a cleaning policy |
-//! | [`in_place`] | every block at its place |
-//! | [`virtual_log`] | every block where the head is |
-//! | [`advice`] | which to choose, in a sentence |
+//! | `devices` | a disk and an NVMe-like device that serve what a system does |
+//! | `log` | the log under a cleaning policy |
+//! | `in_place` | every block at its place |
+//! | `virtual_log` | every block where the head is |
+//! | `advice` | which to choose, in a sentence |
 
 mod advice;
 mod devices;
