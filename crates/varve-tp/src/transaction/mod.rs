@@ -26,7 +26,6 @@ use crate::tree::{Stored, Tree};
 use crate::versions::{Snapshot, Writer};
 use locks::Granted;
 use std::time::Duration;
-use varve_device::sync::atomic::Ordering::Relaxed;
 use varve_locks::{Mode, OwnerId};
 
 /// Chains that a commit record lists; further ones go into records before it.
@@ -48,6 +47,8 @@ pub(crate) struct Mark {
     last: Lsn,
     chains: usize,
     dropped: usize,
+    /// Keys whose old values it has noted.
+    noted: usize,
 }
 
 /// A transaction at work. Dropping it without an end aborts it.
@@ -144,7 +145,7 @@ impl<'e> Transaction<'e> {
             .admit((bytes + 4 * self.engine.pool.page_bytes) as u64)?;
         if self.author.active.is_none() {
             let active = self.engine.enter();
-            self.author.writer = Some(Writer::new(active.began.load(Relaxed)));
+            self.author.writer = Some(Writer::new(active.began));
             self.author.active = Some(active);
         }
         if !self.roots.contains(&id) {
@@ -262,6 +263,7 @@ impl<'e> Transaction<'e> {
             last: active.map_or(Lsn::NONE, |active| active.chain.lock().last),
             chains: self.chains.len(),
             dropped: self.dropped.len(),
+            noted: self.author.writer.as_ref().map_or(0, Writer::count),
         }
     }
 
@@ -277,6 +279,10 @@ impl<'e> Transaction<'e> {
         if rolled.is_err() {
             self.ended = true;
             self.release();
+        } else if let Some(writer) = &mut self.author.writer {
+            // Before their locks go, as those of a child do: whoever changes these keys then
+            // notes them behind nothing of this one.
+            self.engine.versions.forget_behind(writer, mark.noted);
         }
         rolled
     }

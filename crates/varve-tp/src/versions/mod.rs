@@ -64,6 +64,13 @@ struct Version {
 /// Bytes that a version takes besides its key and value, about.
 const OVERHEAD: usize = 160;
 
+impl Version {
+    fn bytes(&self, key: &[u8]) -> usize {
+        let value = self.before.as_ref().map_or(0, |(_, value)| value.len());
+        key.len() + value + OVERHEAD
+    }
+}
+
 /// A writer that notes nothing, and the LSN below which it has changed nothing.
 #[derive(Debug)]
 struct Unversioned {

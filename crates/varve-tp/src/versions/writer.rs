@@ -1,6 +1,6 @@
 //! What a writing transaction has noted.
 
-use super::{Before, OVERHEAD, Stamp, TableVersions, Unversioned, Version, Versions};
+use super::{Before, Stamp, TableVersions, Unversioned, Version, Versions};
 use smallvec::smallvec;
 use std::sync::Arc;
 use varve_device::sync::atomic::Ordering::*;
@@ -33,6 +33,11 @@ impl Writer {
     /// Its own changes are seen by whoever has this.
     pub(crate) fn stamp(&self) -> &Arc<Stamp> {
         &self.stamp
+    }
+
+    /// Keys that it has noted.
+    pub(crate) fn count(&self) -> usize {
+        self.keys.len()
     }
 
     fn mark(&self, table: &TableVersions) {
@@ -77,8 +82,7 @@ impl Versions {
                 until: writer.stamp.clone(),
                 before: before(),
             };
-            let value = version.before.as_ref().map_or(0, |(_, value)| value.len());
-            bytes = key.len() + value + OVERHEAD;
+            bytes = version.bytes(key);
             let key: Arc<[u8]> = key.into();
             match keys.versions.get_mut(&key) {
                 Some(list) => list.push(version),
@@ -111,30 +115,34 @@ impl Versions {
                 .iter()
                 .for_each(|(_, table)| writer.mark(table));
             writer.gave_up = true;
-            let keys = std::mem::take(&mut writer.keys);
-            self.forget_keys(writer, keys);
+            self.forget_behind(writer, 0);
         }
     }
 
-    fn forget_keys(&self, writer: &mut Writer, noted: Vec<(Arc<TableVersions>, Arc<[u8]>)>) {
-        for (table, key) in noted {
+    /// What it has changed behind the first so many keys is undone, and still locked.
+    pub(crate) fn forget_behind(&self, writer: &mut Writer, count: usize) {
+        let mut bytes = 0;
+        for (table, key) in writer.keys.drain(count.min(writer.keys.len())..) {
             let mut keys = table.0.write();
             let Some(list) = keys.versions.get_mut(&key) else {
                 continue;
             };
-            list.retain(|version| !Arc::ptr_eq(&version.until, &writer.stamp));
+            list.retain(|version| {
+                let own = Arc::ptr_eq(&version.until, &writer.stamp);
+                bytes += if own { version.bytes(&key) } else { 0 };
+                !own
+            });
             if list.is_empty() {
                 keys.versions.remove(&key);
             }
         }
-        self.bytes.fetch_sub(writer.bytes, Relaxed);
-        writer.bytes = 0;
+        writer.bytes -= bytes;
+        self.bytes.fetch_sub(bytes, Relaxed);
     }
 
     /// Its versions are needed no more, or its changes are undone.
     pub(crate) fn forget(&self, mut writer: Writer) {
-        let keys = std::mem::take(&mut writer.keys);
-        self.forget_keys(&mut writer, keys);
+        self.forget_behind(&mut writer, 0);
         if writer.gave_up {
             for (_, table) in &writer.tables {
                 let marks = &mut table.0.write().unversioned;
