@@ -1,9 +1,11 @@
 //! An environment: a log, pages, and the tables in them.
 
+mod names;
+
 use crate::archive::Archiver;
 use crate::archive::identity::{self, Id, Identity};
 use crate::buffer::Pool;
-use crate::catalog::{self, CATALOG, Entry};
+use crate::catalog::{self, Entry};
 use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -11,10 +13,8 @@ use crate::log::{Log, LogShape, Lsn};
 use crate::options::{Durability, Isolation, Options};
 use crate::planted::{self, Planted};
 use crate::recovery::{self, RecoveryReport};
-use crate::registered::Registered;
-use crate::storage::{HostStorage, Named, OverlayStorage, Storage};
-use crate::transaction::{self, TableId, Transaction};
-use crate::types::Types;
+use crate::storage::{HostStorage, Named, OverlayStorage, Storage, failed};
+use crate::transaction::{self, Transaction};
 use crate::versions::Versions;
 use foldhash::HashMap;
 use std::io;
@@ -24,7 +24,7 @@ use std::time::Duration;
 use varve_device::HostClock;
 use varve_device::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 use varve_device::sync::{Condvar, Mutex, RwLock, thread};
-use varve_locks::{LockTable, Mode};
+use varve_locks::LockTable;
 
 /// A transactional record store.
 ///
@@ -50,8 +50,8 @@ pub(crate) struct Shared {
     /// Tables that are committed, and since which commit.
     tables: RwLock<HashMap<String, (Entry, Lsn)>>,
     next_table: AtomicU32,
-    /// Indices in the catalog whose functions are not known, by their tables.
-    unknown_indices: HashMap<String, String>,
+    /// Tables and those of their indices in the catalog whose functions are not known.
+    unknown_indices: Vec<(String, String)>,
     /// The next number of each table of records.
     numbers: Mutex<HashMap<u32, Arc<AtomicU64>>>,
     /// Where the log ended at the last checkpoint.
@@ -94,19 +94,20 @@ pub struct Statistics {
 }
 
 impl Options {
-    /// Opens an environment in a directory of the host.
+    /// Opens an environment in a directory of the host, which is made where one is
+    /// [created](Self::create).
     ///
     /// # Errors
     /// What the host says, [`Error::InUse`], [`Error::Damaged`],
     /// [`Error::Incompatible`], and [`Error::Option`].
     pub fn open(&self, directory: impl AsRef<Path>) -> Result<Environment> {
-        let storage = HostStorage::new(directory.as_ref());
-        let storage = storage.map_err(|source| Error::Io {
-            file: directory.as_ref().display().to_string(),
-            operation: "open",
-            offset: 0,
-            source,
-        })?;
+        let directory = directory.as_ref();
+        if (self.read_only || !self.create) && !directory.is_dir() {
+            return Err(nothing_here());
+        }
+        let storage = HostStorage::new(directory);
+        let shown = || directory.display().to_string();
+        let storage = storage.map_err(|source| failed(&shown(), "open", 0, source))?;
         self.open_storage(Arc::new(storage))
     }
 
@@ -146,21 +147,14 @@ impl Environment {
         let checkpoints = Checkpoints::open(&storage, &found)?;
         // What a restart gives back is to be archived first.
         let kept = options.archive.as_ref().map(|_| engine.log.hold(Lsn(0)));
-        let copy = identity::read(&*storage)?.and_then(|identity| identity.copy);
-        if let Some(made) = copy {
-            recovery::end_copy(&engine, &mut found, made.whole)?;
+        if let Some(made) = identity::read(&*storage)?.and_then(|identity| identity.copy) {
+            recovery::end_copy(&engine, &checkpoints, &mut found, made.whole)?;
+            if !planted::is(Planted::IdentityKept) {
+                let id = Id::draw()?;
+                identity::write(&*storage, Identity { id, copy: None })?;
+            }
         }
-        let report = recovery::restart(&engine, &checkpoints, found, || match copy {
-            Some(_) if planted::is(Planted::IdentityKept) => Ok(()),
-            Some(_) => identity::write(
-                &*storage,
-                Identity {
-                    id: Id::draw()?,
-                    copy: None,
-                },
-            ),
-            None => Ok(()),
-        })?;
+        let report = recovery::restart(&engine, &checkpoints, found)?;
         let archiver = match &options.archive {
             Some(archive) if !options.read_only => {
                 let id = identity::of_original(&*storage)?;
@@ -175,14 +169,17 @@ impl Environment {
             .map(|(name, entry)| (name, (entry, Lsn::NONE)))
             .collect();
         let last = tables.values().map(|(entry, _)| entry.id.table).max();
+        let next_table = last.unwrap_or(0).checked_add(1);
+        let next_table =
+            next_table.ok_or_else(|| Error::damaged("pages", 0, "a table's number"))?;
         let shared = Arc::new(Shared {
             checkpointed: AtomicU64::new(engine.log.end().0),
             engine,
             storage,
             checkpoints,
             archiver,
-            next_table: AtomicU32::new(last.unwrap_or(0) + 1),
-            unknown_indices: unknown_indices(&options, &tables),
+            next_table: AtomicU32::new(next_table),
+            unknown_indices: names::unknown_indices(&options, &tables),
             tables: RwLock::new(tables),
             numbers: Mutex::default(),
             report,
@@ -321,7 +318,9 @@ impl Shared {
         if let Some(archiver) = &self.archiver {
             archiver.try_run(&self.engine.log);
         }
-        let since = self.engine.log.end().0 - self.checkpointed.load(Relaxed);
+        // One that was taken meanwhile may have begun behind this end.
+        let end = self.engine.log.end().0;
+        let since = end.saturating_sub(self.checkpointed.load(Relaxed));
         if since >= self.options.checkpoint {
             self.checkpoint(false)?;
         }
@@ -345,165 +344,13 @@ impl Shared {
             stop = self.stop.lock();
         }
     }
-
-    /// Looks at a committed table; with `at`, only if it was there at this commit.
-    pub(crate) fn table<T>(
-        &self,
-        name: &str,
-        at: Option<Lsn>,
-        look: impl FnOnce(&Entry) -> T,
-    ) -> Option<T> {
-        let tables = self.tables.read();
-        let (entry, since) = tables.get(name)?;
-        at.is_none_or(|at| *since <= at).then(|| look(entry))
-    }
-
-    /// A table, out of the catalog, locked by a transaction; made if `types` are given.
-    pub(crate) fn find_table(
-        &self,
-        transaction: &mut Transaction<'_>,
-        name: &str,
-        types: Option<&Types>,
-    ) -> Result<Entry> {
-        let found = match types {
-            Some(_) => transaction.get(CATALOG, name.as_bytes(), Mode::Write)?,
-            None => transaction.read(CATALOG, name.as_bytes())?,
-        };
-        match (found, types) {
-            (Some(bytes), _) => Entry::parse(&bytes),
-            (None, None) => Err(Error::NoTable(name.to_owned())),
-            (None, Some(types)) => {
-                crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
-                let number = self.next_table.fetch_add(1, Relaxed);
-                let entry = Entry {
-                    id: transaction.make_tree(number)?,
-                    types: types.text(),
-                };
-                transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
-                Ok(entry)
-            }
-        }
-    }
-
-    /// The indices of a table that is going to be written.
-    pub(crate) fn indices(&self, table: &str) -> Result<Vec<Arc<Registered>>> {
-        if let Some(index) = self.unknown_indices.get(table)
-            && self.table(index, None, |_| ()).is_some()
-        {
-            return Err(Error::IndexNotGiven {
-                table: table.to_owned(),
-                index: index.clone(),
-            });
-        }
-        let all = self.options.indices.iter();
-        Ok(all.filter(|index| index.table == table).cloned().collect())
-    }
-
-    /// Names of all indices of a table, known or not.
-    pub(crate) fn names_of_indices(&self, table: &str) -> Vec<String> {
-        let registered = self.options.indices.iter();
-        let mut names: Vec<String> = registered
-            .filter(|index| index.table == table)
-            .map(|index| index.name.clone())
-            .collect();
-        for (name, (entry, _)) in self.tables.read().iter() {
-            if Registered::table_of(&entry.types) == Some(table) && !names.contains(name) {
-                names.push(name.clone());
-            }
-        }
-        names
-    }
-
-    /// An index, out of the catalog, and whether it had to be made.
-    pub(crate) fn find_index(
-        &self,
-        transaction: &mut Transaction<'_>,
-        index: &Registered,
-    ) -> Result<(Entry, bool)> {
-        let found = transaction.get(CATALOG, index.name.as_bytes(), Mode::Write)?;
-        let types = Some(&index.types);
-        let entry = self.find_table(transaction, &index.name, types)?;
-        Ok((entry, found.is_none()))
-    }
-
-    /// Takes a table out of the catalog, and answers what it was.
-    pub(crate) fn take_table(
-        &self,
-        transaction: &mut Transaction<'_>,
-        name: &str,
-    ) -> Result<Entry> {
-        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
-        let found = found.ok_or_else(|| Error::NoTable(name.to_owned()))?;
-        let entry = Entry::parse(&found)?;
-        transaction.lock_table(entry.id.table, Mode::Write)?;
-        transaction.delete(CATALOG, name.as_bytes())?;
-        Ok(entry)
-    }
-
-    /// Gives a table a name that none has.
-    pub(crate) fn name_table(
-        &self,
-        transaction: &mut Transaction<'_>,
-        name: &str,
-        entry: &Entry,
-    ) -> Result<()> {
-        crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
-        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
-        if found.is_some() {
-            return Err(Error::TableExists(name.to_owned()));
-        }
-        transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
-        Ok(())
-    }
-
-    /// What a transaction has made of names holds for all from this commit on. It is not
-    /// visible yet, and its locks are held.
-    pub(crate) fn commits(&self, names: &[(String, Option<Entry>)], gone: &[TableId], at: Lsn) {
-        for id in gone {
-            self.engine.dropped(id.table);
-            self.numbers.lock().remove(&id.table);
-        }
-        if names.is_empty() {
-            return;
-        }
-        let mut tables = self.tables.write();
-        for (name, entry) in names {
-            match entry {
-                Some(entry) => _ = tables.insert(name.clone(), (entry.clone(), at)),
-                None => _ = tables.remove(name),
-            }
-        }
-    }
-
-    /// Counts the numbers of a table of records; `next` tells where to begin.
-    pub(crate) fn numbers(
-        &self,
-        id: TableId,
-        next: impl FnOnce() -> Result<u64>,
-    ) -> Result<Arc<AtomicU64>> {
-        if let Some(counter) = self.numbers.lock().get(&id.table) {
-            return Ok(counter.clone());
-        }
-        let counter = Arc::new(AtomicU64::new(next()?));
-        Ok(self
-            .numbers
-            .lock()
-            .entry(id.table)
-            .or_insert(counter)
-            .clone())
-    }
 }
 
 /// Keeps others out.
 pub(crate) fn lock(storage: &dyn Storage) -> Result<()> {
     storage.lock().map_err(|source| match source.kind() {
         io::ErrorKind::WouldBlock => Error::InUse,
-        _ => Error::Io {
-            file: "lock".into(),
-            operation: "lock",
-            offset: 0,
-            source,
-        },
+        _ => failed("lock", "lock", 0, source),
     })
 }
 
@@ -512,18 +359,6 @@ pub(crate) fn nothing_here() -> Error {
         file: "check-0".into(),
         what: "there is no environment here".into(),
     }
-}
-
-fn unknown_indices(
-    options: &Options,
-    tables: &HashMap<String, (Entry, Lsn)>,
-) -> HashMap<String, String> {
-    let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
-    let indices = tables.iter().filter_map(|(name, (entry, _))| {
-        let table = Registered::table_of(&entry.types)?;
-        Some((table.to_owned(), name.clone()))
-    });
-    indices.filter(|(_, name)| !known(name)).collect()
 }
 
 pub(crate) fn engine(

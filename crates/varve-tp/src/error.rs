@@ -110,6 +110,9 @@ pub enum Error {
     /// There is no record of that number.
     #[error("there is no record {0}")]
     NoRecord(u64),
+    /// A file of records has one of the highest number: none can be appended.
+    #[error("there is no number left for a record more")]
+    NoNumber,
     /// The table was made with other types.
     #[error("table {table:?} holds {found}, not {wanted}")]
     WrongType {

@@ -209,3 +209,123 @@ fn an_index_and_its_table_are_read_as_of_one_moment() {
         put(["Gray", "Gray"]);
     }
 }
+
+fn named() -> Environment {
+    let mut options = small();
+    options.index(BY_NAME, |_, name, keys| keys.add(name.as_str()));
+    let storage = Arc::new(MemoryStorage::new());
+    let environment = options.open_storage(storage).unwrap();
+    let transaction = environment.begin_write();
+    let people = transaction.open_table(PEOPLE).unwrap();
+    for number in 0..500 {
+        people.insert(number, "Gray").unwrap();
+    }
+    transaction.commit().unwrap();
+    environment
+}
+
+/// One who writes beside his snapshot finds dropped tables there; nobody else does.
+#[test]
+fn a_dropped_index_that_a_snapshot_finds_stays_dropped() {
+    let environment = named();
+    let late = environment.begin_write_at(Isolation::Snapshot);
+    let transaction = environment.begin_write();
+    transaction.drop_table("people").unwrap();
+    transaction.commit().unwrap();
+    let by_name = late.open_index(BY_NAME).unwrap();
+    assert_eq!(by_name.get("Gray").unwrap().count(), 500);
+    late.open_table(TABLE).unwrap().insert(b"a", b"b").unwrap();
+    late.commit().unwrap();
+    assert_eq!(environment.tables(), ["table"]);
+    let again = environment.begin_write();
+    again.open_table(PEOPLE).unwrap().insert(1, "Moss").unwrap();
+    again.commit().unwrap();
+    assert_eq!(environment.verify().unwrap().index_entries, 1);
+}
+
+#[test]
+fn an_index_that_another_rebuilds_meanwhile_is_freed_once() {
+    let environment = named();
+    let first = environment.begin_write();
+    first.rebuild_index(BY_NAME).unwrap();
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| {
+            let second = environment.begin_write();
+            second.rebuild_index(BY_NAME).unwrap();
+            second.commit().unwrap();
+        });
+        while environment.statistics().waiting == 0 {
+            std::thread::yield_now();
+        }
+        first.commit().unwrap();
+        second.join().unwrap();
+    });
+    environment.maintain().unwrap();
+    let verified = environment.verify().unwrap();
+    assert_eq!((verified.index_entries, verified.lost_pages), (500, 0));
+}
+
+/// One of two indices that nobody knows is dropped: the other one still bars writing.
+#[test]
+fn each_index_without_a_function_is_asked_for() {
+    const BY_LETTER: IndexDefinition<&str, u32, &str> = IndexDefinition::new(PEOPLE, "by letter");
+    let storage = Arc::new(MemoryStorage::new());
+    let mut options = small();
+    options
+        .index(BY_NAME, |_, name, keys| keys.add(name.as_str()))
+        .index(BY_LETTER, |_, name, keys| keys.add(&name[..1]));
+    let environment = options.open_storage(storage.clone()).unwrap();
+    let transaction = environment.begin_write();
+    transaction
+        .open_table(PEOPLE)
+        .unwrap()
+        .insert(1, "Gray")
+        .unwrap();
+    transaction.commit().unwrap();
+    drop(environment);
+    let environment = small().open_storage(storage).unwrap();
+    let refused = || {
+        let transaction = environment.begin_write();
+        let refused = transaction.open_table(PEOPLE).map(|_| ());
+        matches!(refused, Err(Error::IndexNotGiven { .. }))
+    };
+    for name in ["by name", "by letter"] {
+        assert!(refused(), "{name}");
+        let transaction = environment.begin_write();
+        transaction.drop_table(name).unwrap();
+        // Whoever has its name now is not an index.
+        let other: TableDefinition<u8, u8> = TableDefinition::new(name);
+        transaction.open_table(other).unwrap();
+        transaction.commit().unwrap();
+    }
+    assert!(!refused());
+}
+
+/// As a range of a table: what one takes away while reading may be seen or not.
+#[test]
+fn records_are_taken_away_while_their_index_is_read() {
+    for level in [
+        Isolation::Serializable,
+        Isolation::Snapshot,
+        Isolation::ReadCommitted,
+    ] {
+        let environment = named();
+        let transaction = environment.begin_write_at(level);
+        let people = transaction.open_table(PEOPLE).unwrap();
+        let by_name = transaction.open_index(BY_NAME).unwrap();
+        let (mut grays, mut seen) = (by_name.get("Gray").unwrap(), Vec::new());
+        while let Some(row) = grays.next() {
+            let (number, name) = row.unwrap();
+            assert_eq!(name, "Gray");
+            people.remove(number + 1).unwrap();
+            seen.push(number);
+            if let Some(row) = grays.next_back() {
+                seen.push(row.unwrap().0);
+            }
+        }
+        assert!(seen.contains(&0) && seen.contains(&499), "{seen:?}");
+        transaction.commit().unwrap();
+        let left = environment.verify().unwrap().index_entries;
+        assert!((200..500).contains(&left), "{left}");
+    }
+}

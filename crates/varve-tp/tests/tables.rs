@@ -211,6 +211,52 @@ fn children_inherit_locks_and_hand_them_on() {
     );
 }
 
+/// Nothing of a child that was aborted hides what others have made of its records since.
+#[test]
+fn what_follows_an_aborted_child_is_seen() {
+    let environment = open();
+    fill(&environment, 10);
+    let early = environment.begin_read();
+    let mut parent = environment.begin_write();
+    let put = |transaction: &varve_tp::WriteTransaction<'_>, number, value: &[u8]| {
+        let table = transaction.open_table(TABLE).unwrap();
+        table.insert(number, value).unwrap();
+    };
+    put(&parent, 1, b"parent");
+    let kept = environment.statistics().version_bytes;
+    let child = parent.begin_nested();
+    put(&child, 1, b"child");
+    put(&child, 2, b"child");
+    child.abort().unwrap();
+    assert_eq!(environment.statistics().version_bytes, kept);
+    let other = environment.begin_write();
+    put(&other, 2, b"other");
+    other.commit().unwrap();
+    let get = |snapshot: &varve_tp::ReadTransaction<'_>, number| {
+        let table = snapshot.open_table(TABLE).unwrap();
+        table.get(number).unwrap().unwrap()
+    };
+    let late = environment.begin_read();
+    assert_eq!(
+        (get(&late, 1), get(&late, 2)),
+        (vec![1; 90], b"other".to_vec())
+    );
+    put(&parent, 2, b"parent");
+    parent.commit().unwrap();
+    assert_eq!(
+        (get(&late, 1), get(&late, 2)),
+        (vec![1; 90], b"other".to_vec())
+    );
+    assert_eq!((get(&early, 1), get(&early, 2)), (vec![1; 90], vec![2; 90]));
+    let last = environment.begin_read();
+    assert_eq!(
+        (get(&last, 1), get(&last, 2)),
+        (b"parent".to_vec(), b"parent".to_vec())
+    );
+    drop((early, late, last));
+    assert_eq!(environment.statistics().version_bytes, 0);
+}
+
 /// A roll-back forgets what was found since, and only that.
 #[test]
 fn names_that_were_changed_before_a_savepoint_stay_changed() {
@@ -241,4 +287,34 @@ fn names_that_were_changed_before_a_savepoint_stay_changed() {
     transaction.commit().unwrap();
     let tables = environment.tables();
     assert_eq!(tables, ["other", "table"]);
+}
+
+#[test]
+fn behind_the_highest_number_no_record_is_appended() {
+    use varve_tp::RecordsDefinition;
+    const LINES: RecordsDefinition<&[u8]> = RecordsDefinition::new("lines");
+    let environment = open();
+    let transaction = environment.begin_write();
+    let lines = transaction.open_raw("lines", "records of [u8]").unwrap();
+    for number in [0, u64::MAX] {
+        lines.insert(&number.to_be_bytes(), b"there").unwrap();
+    }
+    let lines = transaction.open_records(LINES).unwrap();
+    for _ in 0..3 {
+        let refused = lines.append(b"more").unwrap_err();
+        assert!(matches!(refused, Error::NoNumber), "{refused}");
+    }
+    assert_eq!(lines.get(0).unwrap().unwrap(), b"there");
+}
+
+#[test]
+fn looking_makes_no_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let none = directory.path().join("none");
+    let (mut looking, mut opening) = (small(), small());
+    for options in [looking.read_only(true), opening.create(false)] {
+        let refused = options.open(&none).unwrap_err();
+        assert!(matches!(refused, Error::Incompatible { .. }), "{refused}");
+        assert!(!none.exists());
+    }
 }

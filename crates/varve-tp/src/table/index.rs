@@ -23,6 +23,7 @@ pub struct Index<'t, 'e, I, K, V> {
 #[derive(Debug)]
 pub struct IndexRange<'t, 'e, I, K, V> {
     handle: &'t Handle<'e>,
+    id: TableId,
     table: TableId,
     entries: Range<'t, 'e, &'static [u8], ()>,
     types: PhantomData<fn(I, K, V)>,
@@ -60,6 +61,7 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
         self.handle.transaction.borrow_mut().lock_to_scan(self.id)?;
         Ok(IndexRange {
             handle: self.handle,
+            id: self.id,
             table: self.table,
             entries: Range::new(self.handle, self.id, (from, to)),
             types: PhantomData,
@@ -81,7 +83,8 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
     }
 
     /// The records whose index keys lie in a range, from either end. One with several
-    /// such keys comes for each of them.
+    /// such keys comes for each of them. What the same transaction writes meanwhile may be
+    /// seen or not.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -116,18 +119,24 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
 }
 
 impl<I: Key, K: Key, V: Value> IndexRange<'_, '_, I, K, V> {
-    fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<(I::Owned, Row<K, V>)> {
+    /// The record of an entry. `None` if this transaction has taken it away since the entry
+    /// was read.
+    fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<Option<(I::Owned, Row<K, V>)>> {
         let (entry, ()) = entry?;
         let wrong = |what| Error::damaged("pages", 0, what);
         let split = split(&entry);
         let (index_key, key) = split.ok_or_else(|| wrong("an entry of an index"))?;
         let statement = self.entries.statement();
         let mut transaction = self.handle.transaction.borrow_mut();
-        let value = transaction.read_in(self.table, key, statement)?;
+        let Some(value) = transaction.read_in(self.table, key, statement)? else {
+            return match transaction.read_in(self.id, &entry, statement)? {
+                Some(_) => Err(wrong("an index leads to no record")),
+                None => Ok(None),
+            };
+        };
         drop(transaction);
-        let value = value.ok_or_else(|| wrong("an index leads to no record"))?;
         let row = (decoded::<K>(key)?, decoded::<V>(&value)?);
-        Ok((decoded::<I>(&index_key)?, row))
+        Ok(Some((decoded::<I>(&index_key)?, row)))
     }
 }
 
@@ -135,15 +144,23 @@ impl<I: Key, K: Key, V: Value> Iterator for IndexRange<'_, '_, I, K, V> {
     type Item = Result<(I::Owned, Row<K, V>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let entry = self.entries.next()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.entries.next()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 
 impl<I: Key, K: Key, V: Value> DoubleEndedIterator for IndexRange<'_, '_, I, K, V> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        let entry = self.entries.next_back()?;
-        Some(self.row(entry))
+        loop {
+            let entry = self.entries.next_back()?;
+            if let Some(row) = self.row(entry).transpose() {
+                return Some(row);
+            }
+        }
     }
 }
 

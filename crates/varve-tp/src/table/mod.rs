@@ -105,7 +105,10 @@ impl<'e> Handle<'e> {
         }
         let types = make.then_some(types);
         let entry = self.atomically(|t| self.shared.find_table(t, name, types))?;
-        self.know(name, Some(entry.clone()));
+        // What one who writes only looks at may be of an older snapshot: no name for others.
+        if make || self.reads {
+            self.know(name, Some(entry.clone()));
+        }
         right(&entry)
     }
 
@@ -279,7 +282,7 @@ impl<'e> WriteTransaction<'e> {
         &self,
         index: IndexDefinition<'_, I, K, V>,
     ) -> Result<u64> {
-        let (id, table) = self.0.index(&index)?;
+        let (_, table) = self.0.index(&index)?;
         let registered = self.0.shared.indices(index.table().name())?;
         let registered = registered
             .into_iter()
@@ -289,9 +292,9 @@ impl<'e> WriteTransaction<'e> {
             index: index.name().to_owned(),
         })?;
         let (count, entry) = self.0.atomically(|transaction| {
-            let name = index.name();
-            self.0.shared.take_table(transaction, name)?;
-            transaction.drop_tree(id)?;
+            // Another one may have rebuilt it meanwhile: what is locked now counts.
+            let old = self.0.shared.take_table(transaction, index.name())?;
+            transaction.drop_tree(old.id)?;
             let (entry, _) = self.0.shared.find_index(transaction, &registered)?;
             let indexed = Indexed {
                 index: registered.clone(),

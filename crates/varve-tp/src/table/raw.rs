@@ -22,9 +22,17 @@ impl Environment {
 }
 
 impl<'e> ReadTransaction<'e> {
-    /// Who waits for its locks, now or later.
-    pub(crate) fn owner(&self) -> OwnerId {
-        self.0.transaction.borrow_mut().owner()
+    /// Opens a table of these types as one of bytes.
+    ///
+    /// # Errors
+    /// As [`open_table`](Self::open_table).
+    pub(crate) fn open_raw_as(
+        &self,
+        name: &str,
+        types: &str,
+    ) -> Result<ReadTable<'_, 'e, Bytes, Bytes>> {
+        let id = self.0.table(name, &Types::named(types), false)?;
+        Ok(ReadTable::new(&self.0, id))
     }
 
     /// Opens a table of any types as one of bytes.

@@ -76,9 +76,11 @@ impl<'t, 'e, V: Value> Records<'t, 'e, V> {
     /// Appends a record, and answers its number.
     ///
     /// # Errors
-    /// As [`Table::insert`].
+    /// As [`Table::insert`]; [`Error::NoNumber`] behind the highest there is.
     pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
-        let number = self.next.fetch_add(1, Relaxed);
+        let one_more = |next: u64| next.checked_add(1);
+        let taken = self.next.fetch_update(Relaxed, Relaxed, one_more);
+        let number = taken.map_err(|_| Error::NoNumber)?;
         self.table.insert(number, value)?;
         Ok(number)
     }

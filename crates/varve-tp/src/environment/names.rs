@@ -1,0 +1,183 @@
+//! Names: which tables and indices there are, committed or in a transaction.
+//!
+//! Invariants:
+//! - The map in memory has every committed name; whoever changes one holds its lock in the
+//!   catalog until the map is changed.
+//! - A name is looked for in the map first. What is not there, or younger than the reader,
+//!   the catalog's tree tells.
+
+use super::Shared;
+use crate::catalog::{CATALOG, Entry};
+use crate::error::{Error, Result};
+use crate::log::Lsn;
+use crate::options::Options;
+use crate::registered::Registered;
+use crate::transaction::{TableId, Transaction};
+use crate::types::Types;
+use foldhash::HashMap;
+use std::sync::Arc;
+use varve_device::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use varve_locks::Mode;
+
+/// Indices in the catalog of which no function was given, and their tables.
+pub(super) fn unknown_indices(
+    options: &Options,
+    tables: &HashMap<String, (Entry, Lsn)>,
+) -> Vec<(String, String)> {
+    let known = |name: &String| options.indices.iter().any(|index| index.name == *name);
+    let indices = tables.iter().filter_map(|(name, (entry, _))| {
+        let table = Registered::table_of(&entry.types)?;
+        Some((table.to_owned(), name.clone()))
+    });
+    indices.filter(|(_, name)| !known(name)).collect()
+}
+
+impl Shared {
+    /// Looks at a committed table; with `at`, only if it was there at this commit.
+    pub(crate) fn table<T>(
+        &self,
+        name: &str,
+        at: Option<Lsn>,
+        look: impl FnOnce(&Entry) -> T,
+    ) -> Option<T> {
+        let tables = self.tables.read();
+        let (entry, since) = tables.get(name)?;
+        at.is_none_or(|at| *since <= at).then(|| look(entry))
+    }
+
+    /// A table, out of the catalog, locked by a transaction; made if `types` are given.
+    pub(crate) fn find_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+        types: Option<&Types>,
+    ) -> Result<Entry> {
+        let found = match types {
+            Some(_) => transaction.get(CATALOG, name.as_bytes(), Mode::Write)?,
+            None => transaction.read(CATALOG, name.as_bytes())?,
+        };
+        match (found, types) {
+            (Some(bytes), _) => Entry::parse(&bytes),
+            (None, None) => Err(Error::NoTable(name.to_owned())),
+            (None, Some(types)) => {
+                crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+                let number = self.next_table.fetch_add(1, Relaxed);
+                let entry = Entry {
+                    id: transaction.make_tree(number)?,
+                    types: types.text(),
+                };
+                transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
+                Ok(entry)
+            }
+        }
+    }
+
+    /// The indices of a table that is going to be written.
+    pub(crate) fn indices(&self, table: &str) -> Result<Vec<Arc<Registered>>> {
+        let is_index = |entry: &Entry| Registered::table_of(&entry.types) == Some(table);
+        let mut unknown = self.unknown_indices.iter();
+        let there = unknown.find(|(of, index)| {
+            // It may have been dropped meanwhile, and its name be another's.
+            of == table && self.table(index, None, is_index) == Some(true)
+        });
+        if let Some((table, index)) = there.cloned() {
+            return Err(Error::IndexNotGiven { table, index });
+        }
+        let all = self.options.indices.iter();
+        Ok(all.filter(|index| index.table == table).cloned().collect())
+    }
+
+    /// Names of all indices of a table, known or not.
+    pub(crate) fn names_of_indices(&self, table: &str) -> Vec<String> {
+        let registered = self.options.indices.iter();
+        let mut names: Vec<String> = registered
+            .filter(|index| index.table == table)
+            .map(|index| index.name.clone())
+            .collect();
+        for (name, (entry, _)) in self.tables.read().iter() {
+            if Registered::table_of(&entry.types) == Some(table) && !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
+    }
+
+    /// An index, out of the catalog, and whether it had to be made.
+    pub(crate) fn find_index(
+        &self,
+        transaction: &mut Transaction<'_>,
+        index: &Registered,
+    ) -> Result<(Entry, bool)> {
+        let found = transaction.get(CATALOG, index.name.as_bytes(), Mode::Write)?;
+        let types = Some(&index.types);
+        let entry = self.find_table(transaction, &index.name, types)?;
+        Ok((entry, found.is_none()))
+    }
+
+    /// Takes a table out of the catalog, and answers what it was.
+    pub(crate) fn take_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+    ) -> Result<Entry> {
+        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
+        let found = found.ok_or_else(|| Error::NoTable(name.to_owned()))?;
+        let entry = Entry::parse(&found)?;
+        transaction.lock_table(entry.id.table, Mode::Write)?;
+        transaction.delete(CATALOG, name.as_bytes())?;
+        Ok(entry)
+    }
+
+    /// Gives a table a name that none has.
+    pub(crate) fn name_table(
+        &self,
+        transaction: &mut Transaction<'_>,
+        name: &str,
+        entry: &Entry,
+    ) -> Result<()> {
+        crate::transaction::check_key(name.as_bytes(), self.engine.pool.page_bytes)?;
+        let found = transaction.get(CATALOG, name.as_bytes(), Mode::Write)?;
+        if found.is_some() {
+            return Err(Error::TableExists(name.to_owned()));
+        }
+        transaction.put(CATALOG, name.as_bytes(), &entry.to_bytes())?;
+        Ok(())
+    }
+
+    /// What a transaction has made of names holds for all from this commit on. It is not
+    /// visible yet, and its locks are held.
+    pub(crate) fn commits(&self, names: &[(String, Option<Entry>)], gone: &[TableId], at: Lsn) {
+        for id in gone {
+            self.engine.dropped(id.table);
+            self.numbers.lock().remove(&id.table);
+        }
+        if names.is_empty() {
+            return;
+        }
+        let mut tables = self.tables.write();
+        for (name, entry) in names {
+            match entry {
+                Some(entry) => _ = tables.insert(name.clone(), (entry.clone(), at)),
+                None => _ = tables.remove(name),
+            }
+        }
+    }
+
+    /// Counts the numbers of a table of records; `next` tells where to begin.
+    pub(crate) fn numbers(
+        &self,
+        id: TableId,
+        next: impl FnOnce() -> Result<u64>,
+    ) -> Result<Arc<AtomicU64>> {
+        if let Some(counter) = self.numbers.lock().get(&id.table) {
+            return Ok(counter.clone());
+        }
+        let counter = Arc::new(AtomicU64::new(next()?));
+        Ok(self
+            .numbers
+            .lock()
+            .entry(id.table)
+            .or_insert(counter)
+            .clone())
+    }
+}
