@@ -3,7 +3,6 @@
 use crate::change::Chain;
 use crate::log::Lsn;
 use varve_device::sync::Mutex;
-use varve_device::sync::atomic::AtomicU64;
 
 /// The states of the thesis (§5.1.4.5) that a restart has to tell apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +31,14 @@ pub(crate) struct Records {
 #[derive(Debug)]
 pub(crate) struct Active {
     pub number: u64,
-    /// It has logged nothing below this; `u64::MAX` once it has ended or committed.
-    pub began: AtomicU64,
+    /// It has logged nothing below this.
+    pub began: u64,
     pub chain: Mutex<Records>,
 }
 
 /// One as a checkpoint lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Snapshot {
+pub(crate) struct Listed {
     pub number: u64,
     pub first: Lsn,
     pub last: Lsn,
@@ -51,7 +50,7 @@ impl Active {
     pub(crate) fn new(number: u64, began: u64) -> Self {
         Active {
             number,
-            began: AtomicU64::new(began),
+            began,
             chain: Mutex::new(Records {
                 first: Lsn::NONE,
                 last: Lsn::NONE,
@@ -62,13 +61,13 @@ impl Active {
         }
     }
 
-    pub(crate) fn resumed(snapshot: &Snapshot) -> Self {
-        let active = Active::new(snapshot.number, u64::MAX);
+    pub(crate) fn resumed(listed: &Listed) -> Self {
+        let active = Active::new(listed.number, u64::MAX);
         {
             let mut records = active.chain.lock();
-            (records.first, records.last) = (snapshot.first, snapshot.last);
-            records.chains = snapshot.chains.clone();
-            if snapshot.committed {
+            (records.first, records.last) = (listed.first, listed.last);
+            records.chains = listed.chains.clone();
+            if listed.committed {
                 records.state = State::Committed;
             }
         }
@@ -76,10 +75,10 @@ impl Active {
     }
 
     /// `None` if it has ended or logged nothing.
-    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+    pub(crate) fn listed(&self) -> Option<Listed> {
         let records = self.chain.lock();
         let listed = records.state != State::Ended && records.first != Lsn::NONE;
-        listed.then(|| Snapshot {
+        listed.then(|| Listed {
             number: self.number,
             first: records.first,
             last: records.last,

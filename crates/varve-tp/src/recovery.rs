@@ -8,7 +8,7 @@
 
 use crate::change::{Change, chains, kinds};
 use crate::checkpoint::{Checkpoint, Checkpoints};
-use crate::engine::{Author, Engine, Snapshot};
+use crate::engine::{Author, Engine, Listed};
 use crate::error::{Error, Result};
 use crate::log::{Lsn, Record, Scan, ScanEnd};
 use crate::page::{CATALOG_ROOT, META_PAGE};
@@ -32,34 +32,27 @@ pub struct RecoveryReport {
 }
 
 /// Brings the pages to the state of the log's end, all unfinished transactions undone.
-///
-/// `renewed` is called when a new life has begun, before anything is appended in it.
 pub(crate) fn restart(
     engine: &Engine,
     checkpoints: &Checkpoints,
     found: Checkpoint,
-    renewed: impl FnOnce() -> Result<()>,
 ) -> Result<RecoveryReport> {
     let mut report = RecoveryReport::default();
     let (actives, next, end) = analyse(engine, &found, false, &mut report)?;
     let end = end.end;
     let life = checkpoints.renew(found.clone(), end)?;
     engine.log.begin(end, life);
-    renewed()?;
     engine.number_from(next);
     redo(engine, &found, &mut report)?;
     let roots = crate::catalog::roots(engine)?;
     // The last one first, as their records lie in the log.
-    let mut actives: Vec<Snapshot> = actives.into_values().collect();
+    let mut actives: Vec<Listed> = actives.into_values().collect();
     actives.sort_by_key(|active| std::cmp::Reverse(active.last));
-    let all: Vec<_> = actives
-        .iter()
-        .map(|snapshot| engine.resume(snapshot))
-        .collect();
-    for (snapshot, active) in actives.iter().zip(all) {
+    let all: Vec<_> = actives.iter().map(|listed| engine.resume(listed)).collect();
+    for (listed, active) in actives.iter().zip(all) {
         let mut author = Author::nobody();
         author.active = Some(active.clone());
-        if snapshot.committed {
+        if listed.committed {
             finish_commit(engine, &mut author, &active)?;
             report.finished += 1;
             continue;
@@ -82,7 +75,7 @@ pub(crate) fn restart(
     Ok(report)
 }
 
-pub(crate) type Actives = BTreeMap<u64, Snapshot>;
+pub(crate) type Actives = BTreeMap<u64, Listed>;
 
 /// What a copy has received, and where it ends.
 pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u64, ScanEnd)> {
@@ -95,14 +88,19 @@ pub(crate) fn follow(engine: &Engine, found: &Checkpoint) -> Result<(Actives, u6
     Ok(followed)
 }
 
-/// A copy becomes an original: what was received in part is cleared away, and the
-/// checkpoint knows the last life, as if the original's restart had found it.
-pub(crate) fn end_copy(engine: &Engine, found: &mut Checkpoint, whole: u64) -> Result<()> {
+/// A copy can become an original: what was received in part is cleared away, and the
+/// checkpoint knows the last life, as if the original's restart had found it. It is still
+/// a copy, which can follow, until its identity is another.
+pub(crate) fn end_copy(
+    engine: &Engine,
+    checkpoints: &Checkpoints,
+    found: &mut Checkpoint,
+    whole: u64,
+) -> Result<()> {
     let (_, _, end) = analyse(engine, found, true, &mut RecoveryReport::default())?;
     is_whole(end.end, whole)?;
     engine.log.clear_behind(end.end)?;
-    (found.life, found.life_begins) = (end.life, end.life_begins);
-    Ok(())
+    checkpoints.set_life(found, end.life, end.life_begins)
 }
 
 /// An error if a copy's log does not reach to where it did when the copy was made.
@@ -176,7 +174,7 @@ pub(crate) fn note(actives: &mut Actives, record: &Record) {
         // The checkpoint listed it later than this.
         return;
     }
-    let active = actives.entry(number).or_insert_with(|| Snapshot {
+    let active = actives.entry(number).or_insert_with(|| Listed {
         number,
         first: record.lsn,
         last: record.lsn,

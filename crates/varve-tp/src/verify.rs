@@ -56,7 +56,7 @@ impl Environment {
         for (_, entry) in catalog::entries(engine)? {
             look.tree(entry.id.table, entry.id.root)?;
         }
-        for committed in engine.snapshots() {
+        for committed in engine.listed() {
             let chains = committed.chains.iter().filter(|_| committed.committed);
             chains.copied().try_for_each(|chain| look.kept(chain))?;
         }

@@ -5,12 +5,12 @@
 //! An archive that cannot be written to lets the log grow up to its limit, and then
 //! stops those who write.
 
-use super::identity::{Id, place};
+use super::identity::Id;
 use super::piece::Piece;
 use crate::error::{Error, Result};
 use crate::log::{Log, LogHold, Lsn};
 use crate::planted::{self, Planted};
-use crate::storage::{Named, Storage};
+use crate::storage::{Named, Storage, failed, place};
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -25,12 +25,8 @@ pub(crate) fn name(segment: u64) -> String {
 
 /// The segments that an archive has, in order.
 pub(crate) fn segments(archive: &dyn Storage) -> Result<Vec<u64>> {
-    let names = archive.list().map_err(|source| Error::Io {
-        file: "archive".into(),
-        operation: "list",
-        offset: 0,
-        source,
-    })?;
+    let names = archive.list();
+    let names = names.map_err(|source| failed("archive", "list", 0, source))?;
     let number = |name: &String| {
         let digits = name.strip_prefix(PREFIX)?;
         digits
@@ -63,22 +59,38 @@ pub(crate) struct Archiver {
 
 impl Archiver {
     /// Goes on behind what the archive has. What the log no longer has is missing there,
-    /// and a restore that needs it says so.
+    /// and a restore that needs it says so. An archive that goes on where the log ends is
+    /// of a later state, and would have another history in its middle.
     pub(crate) fn open(archive: Arc<dyn Storage>, id: Id, log: &Log) -> Result<Self> {
-        let oldest = log.oldest_segment();
+        let (oldest, segment) = (log.oldest_segment(), log.shape.segment);
         let mut next = oldest;
         if let Some(last) = segments(&*archive)?.last() {
             let name = name(*last);
             let bytes = read(&*archive, &name)?;
             let piece = Piece::parse(&name, &bytes)?;
             is_of(&name, &piece, id)?;
+            let begins = last.checked_mul(segment) == Some(piece.from);
+            if !begins || u64::from(piece.segment_bytes) != segment {
+                return Err(Error::damaged(
+                    &name,
+                    0,
+                    "it is not the segment of its name",
+                ));
+            }
             next = last + 1;
+            if next > log.shape.segment_of(log.end().0) {
+                let what = "the archive goes beyond the log; give that one of its own";
+                return Err(Error::Incompatible {
+                    file: name,
+                    what: what.into(),
+                });
+            }
         }
         if next < oldest {
             tracing::warn!("the archive lacks segments {next} to {}", oldest - 1);
             next = oldest;
         }
-        let hold = log.hold(Lsn(next * log.shape.segment));
+        let hold = log.hold(Lsn(next * segment));
         Ok(Archiver {
             archive,
             id,
@@ -108,8 +120,9 @@ impl Archiver {
             false => log.durable().0,
         };
         while *next < log.shape.segment_of(end) {
+            let from = *next * log.shape.segment;
             let mut bytes = vec![0; log.shape.segment as usize];
-            if !log.read_segment(*next, &mut bytes)? {
+            if !log.read_bytes(from, &mut bytes)? {
                 // It was passed over: a restart began behind it.
                 let oldest = log.oldest_segment();
                 tracing::warn!("segment {next} of the log is gone before it was archived");
@@ -118,7 +131,7 @@ impl Archiver {
             }
             let piece = Piece {
                 id: self.id,
-                from: *next * log.shape.segment,
+                from,
                 segment_bytes: log.shape.segment as u32,
                 unit: log.shape.unit as u32,
                 bytes: &bytes,

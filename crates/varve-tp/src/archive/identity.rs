@@ -1,7 +1,7 @@
 //! Which environment this is, and whether it is a copy.
 
 use crate::error::{Error, Result};
-use crate::storage::{Named, Storage};
+use crate::storage::{Named, Storage, failed, place};
 use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use zerocopy::byteorder::little_endian::{U32, U64};
@@ -64,27 +64,16 @@ impl Id {
         let drawn = getrandom(&mut id, GetRandomFlags::empty());
         match drawn {
             Ok(16) => Ok(Id(id)),
-            other => Err(Error::Io {
-                file: FILE.into(),
-                operation: "draw",
-                offset: 0,
-                source: match other {
-                    Err(error) => error.into(),
-                    Ok(_) => io::ErrorKind::UnexpectedEof.into(),
-                },
-            }),
+            Err(error) => Err(failed(FILE, "draw", 0, error.into())),
+            Ok(_) => Err(failed(FILE, "draw", 0, io::ErrorKind::UnexpectedEof.into())),
         }
     }
 }
 
 /// What is written down. `None` where nobody has asked yet: then it is no copy.
 pub(crate) fn read(storage: &dyn Storage) -> Result<Option<Identity>> {
-    let file = match Named::open(storage, FILE, false) {
-        Ok(file) => file,
-        Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
+    let Some(file) = Named::find(storage, FILE)? else {
+        return Ok(None);
     };
     let bytes = file.read_all(size_of::<Stored>() as u64)?;
     let wrong = || Error::damaged(FILE, 0, "it is not what was written");
@@ -125,24 +114,4 @@ pub(crate) fn of_original(storage: &dyn Storage) -> Result<Id> {
     let id = Id::draw()?;
     write(storage, Identity { id, copy: None })?;
     Ok(id)
-}
-
-/// Makes a file of these parts, or puts them in the place of one: all or nothing.
-pub(crate) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
-    let making = format!("{name}.new");
-    let file = Named::open(storage, &making, true)?;
-    file.truncate(0)?;
-    let mut at = 0;
-    for part in parts {
-        file.write_at(at, part)?;
-        at += part.len() as u64;
-    }
-    file.sync()?;
-    let renamed = storage.rename(&making, name);
-    renamed.map_err(|source| Error::Io {
-        file: making,
-        operation: "rename",
-        offset: 0,
-        source,
-    })
 }

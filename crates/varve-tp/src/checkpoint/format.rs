@@ -2,7 +2,7 @@
 
 use crate::buffer::MapBlock;
 use crate::change::{chain_bytes, chains};
-use crate::engine::Snapshot;
+use crate::engine::Listed;
 use crate::log::Lsn;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -70,7 +70,7 @@ pub(crate) struct Checkpoint {
     pub life: u32,
     pub pages: u32,
     pub blocks: Vec<MapBlock>,
-    pub active: Vec<Snapshot>,
+    pub active: Vec<Listed>,
     pub next: u64,
 }
 
@@ -197,7 +197,7 @@ fn map_blocks(from: &mut &[u8], count: u32) -> Option<Vec<MapBlock>> {
     (0..count).map(block).collect()
 }
 
-fn actives(from: &mut &[u8], count: u32) -> Option<Vec<Snapshot>> {
+fn actives(from: &mut &[u8], count: u32) -> Option<Vec<Listed>> {
     let active = |_| {
         let (owner, last) = (
             u64::from_le_bytes(number(from)?),
@@ -208,7 +208,7 @@ fn actives(from: &mut &[u8], count: u32) -> Option<Vec<Snapshot>> {
         let count = u32::from_le_bytes(number(from)?) as usize;
         let (listed, rest) = from.split_at_checked(count.checked_mul(8)?)?;
         *from = rest;
-        Some(Snapshot {
+        Some(Listed {
             number: owner,
             first: Lsn(first),
             last: Lsn(last),

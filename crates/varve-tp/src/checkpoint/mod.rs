@@ -12,13 +12,12 @@ pub(crate) mod format;
 
 use crate::archive::Position;
 use crate::buffer::SlotHold;
-use crate::engine::{Engine, Snapshot};
+use crate::engine::{Engine, Listed};
 use crate::error::{Error, Result};
 use crate::log::{LogHold, Lsn};
 use crate::planted::{self, Planted};
-use crate::storage::{Named, Storage};
+use crate::storage::{Named, Storage, place};
 pub(crate) use format::Checkpoint;
-use std::io;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 
@@ -53,10 +52,8 @@ pub(crate) struct Checkpoints {
 /// True if there is a file of a checkpoint.
 pub(crate) fn exists(storage: &dyn Storage) -> Result<bool> {
     for name in FILES {
-        match Named::open(storage, name, false) {
-            Ok(_) => return Ok(true),
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+        if Named::find(storage, name)?.is_some() {
+            return Ok(true);
         }
     }
     Ok(false)
@@ -67,10 +64,8 @@ pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
     let mut best: Option<Checkpoint> = None;
     let mut wrong = None;
     for name in FILES {
-        let file = match Named::open(storage, name, false) {
-            Ok(file) => file,
-            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
+        let Some(file) = Named::find(storage, name)? else {
+            continue;
         };
         match Checkpoint::parse(&file.read_all(format::LONGEST)?) {
             Ok(found) if best.as_ref().is_none_or(|best| best.serial < found.serial) => {
@@ -89,18 +84,7 @@ pub(crate) fn newest(storage: &dyn Storage) -> Result<Option<Checkpoint>> {
 
 /// The first checkpoint of an environment: there is one as soon as its name is there.
 pub(crate) fn create(storage: &dyn Storage, checkpoint: &Checkpoint) -> Result<()> {
-    let making = "check-0.new";
-    let file = Named::open(storage, making, true)?;
-    file.truncate(0)?;
-    file.write_at(0, &checkpoint.to_bytes())?;
-    file.sync()?;
-    let renamed = storage.rename(making, FILES[0]);
-    renamed.map_err(|source| Error::Io {
-        file: making.into(),
-        operation: "rename",
-        offset: 0,
-        source,
-    })
+    place(storage, FILES[0], &[&checkpoint.to_bytes()])
 }
 
 impl Checkpoints {
@@ -132,32 +116,38 @@ impl Checkpoints {
 
     /// A new life begins at the end of the log: nothing is appended before this returns.
     pub(crate) fn renew(&self, mut found: Checkpoint, end: Lsn) -> Result<u32> {
-        let mut last = self.last.lock();
         if planted::is(Planted::LifeNotRenewed) {
-            return Ok(last.life);
+            return Ok(found.life);
         }
-        found.serial += 1;
-        found.life = found
+        let life = found
             .life
             .checked_add(1)
             .ok_or_else(|| Error::damaged(FILES[0], 72, "the environment was opened too often"))?;
-        found.life_begins = end;
-        self.write(&found)?;
+        self.set_life(&mut found, life, end)?;
+        Ok(life)
+    }
+
+    /// The same checkpoint again, of this life.
+    pub(crate) fn set_life(&self, found: &mut Checkpoint, life: u32, begins: Lsn) -> Result<()> {
+        let mut last = self.last.lock();
+        found.serial = last.serial + 1;
+        (found.life, found.life_begins) = (life, begins);
+        self.write(found)?;
         last.serial = found.serial;
-        (last.life, last.life_begins) = (found.life, found.life_begins);
-        Ok(found.life)
+        (last.life, last.life_begins) = (life, begins);
+        Ok(())
     }
 
     /// Takes a checkpoint. Pages that were changed before the one before last are
     /// written out first; all, if `everything`.
     pub(crate) fn take(&self, engine: &Engine, everything: bool) -> Result<()> {
-        let active = || (engine.snapshots(), engine.next_number());
+        let active = || (engine.listed(), engine.next_number());
         self.take_of(engine, everything, active, false).map(|_| ())
     }
 
     /// Takes one of everything, and keeps what it refers to.
     pub(crate) fn take_held(&self, engine: &Engine) -> Result<(Checkpoint, Held)> {
-        let active = || (engine.snapshots(), engine.next_number());
+        let active = || (engine.listed(), engine.next_number());
         let (checkpoint, held) = self.take_of(engine, true, active, true)?;
         Ok((checkpoint, held.expect("asked for")))
     }
@@ -168,7 +158,7 @@ impl Checkpoints {
         &self,
         engine: &Engine,
         position: &Position,
-        active: (Vec<Snapshot>, u64),
+        active: (Vec<Listed>, u64),
     ) -> Result<Held> {
         {
             let mut last = self.last.lock();
@@ -182,7 +172,7 @@ impl Checkpoints {
         &self,
         engine: &Engine,
         everything: bool,
-        active: impl FnOnce() -> (Vec<Snapshot>, u64),
+        active: impl FnOnce() -> (Vec<Listed>, u64),
         hold: bool,
     ) -> Result<(Checkpoint, Option<Held>)> {
         let mut last = self.last.lock();

@@ -6,7 +6,7 @@
 //! - What a transaction appends, its state included, is appended under its own mutex:
 //!   a checkpoint that looks at it sees all that lies before the checkpoint's beginning.
 
-pub(crate) use crate::active::{Active, Snapshot, State};
+pub(crate) use crate::active::{Active, Listed, State};
 
 use crate::buffer::{Pool, WritePage};
 use crate::change::Change;
@@ -42,13 +42,22 @@ pub(crate) struct Engine {
     pub locks: LockTable<LockKey>,
     /// Transactions may not write.
     pub read_only: bool,
-    active: Mutex<HashMap<u64, Arc<Active>>>,
+    active: Mutex<Actives>,
     next: AtomicU64,
     pub versions: Versions,
     pub routes: Routes,
     /// Tables that were dropped since the environment was opened: whoever has found
     /// one before and gets its lock afterwards finds it here.
     dropped: RwLock<HashSet<u32>>,
+}
+
+/// Those that have not ended, by their numbers.
+#[derive(Debug, Default)]
+struct Actives {
+    running: HashMap<u64, Arc<Active>>,
+    /// Committed ones, whose pages snapshots may keep from being freed for long, and those
+    /// that a restart ends.
+    finishing: HashMap<u64, Arc<Active>>,
 }
 
 /// Who makes changes: a transaction, forward or undoing; or nobody, for structure.
@@ -199,15 +208,16 @@ impl Engine {
         let number = self.next.fetch_add(1, Relaxed);
         let mut actives = self.active.lock();
         let active = Arc::new(Active::new(number, self.log.end().0));
-        actives.insert(number, active.clone());
+        actives.running.insert(number, active.clone());
         self.set_oldest(&actives);
         drop(actives);
         self.log.active.fetch_add(1, Relaxed);
         active
     }
 
-    fn set_oldest(&self, actives: &HashMap<u64, Arc<Active>>) {
-        let began = actives.values().map(|active| active.began.load(Relaxed));
+    fn set_oldest(&self, actives: &Actives) {
+        let running = actives.running.values();
+        let began = running.map(|active| active.began);
         self.versions.set_oldest(began.min().unwrap_or(u64::MAX));
     }
 
@@ -232,8 +242,9 @@ impl Engine {
     /// It has committed, but its pages are not freed: what is left of it is neither
     /// undone nor in a snapshot's way.
     pub(crate) fn committed(&self, active: &Active) {
-        let actives = self.active.lock();
-        if active.began.swap(u64::MAX, Relaxed) != u64::MAX {
+        let mut actives = self.active.lock();
+        if let Some(active) = actives.running.remove(&active.number) {
+            actives.finishing.insert(active.number, active);
             self.log.active.fetch_sub(1, Relaxed);
         }
         self.set_oldest(&actives);
@@ -246,21 +257,22 @@ impl Engine {
     }
 
     /// One that a restart has found.
-    pub(crate) fn resume(&self, snapshot: &Snapshot) -> Arc<Active> {
-        let active = Arc::new(Active::resumed(snapshot));
-        self.active.lock().insert(snapshot.number, active.clone());
+    pub(crate) fn resume(&self, listed: &Listed) -> Arc<Active> {
+        let active = Arc::new(Active::resumed(listed));
+        let mut actives = self.active.lock();
+        actives.finishing.insert(listed.number, active.clone());
         active
     }
 
     /// It has ended: nothing of it is undone any more.
     pub(crate) fn leave(&self, active: &Active) {
         let mut actives = self.active.lock();
-        actives.remove(&active.number);
-        self.set_oldest(&actives);
-        drop(actives);
-        if active.began.swap(u64::MAX, Relaxed) != u64::MAX {
+        actives.finishing.remove(&active.number);
+        if actives.running.remove(&active.number).is_some() {
             self.log.active.fetch_sub(1, Relaxed);
         }
+        self.set_oldest(&actives);
+        drop(actives);
         let promised = std::mem::take(&mut active.chain.lock().promised);
         self.log.release(promised);
     }
@@ -284,20 +296,23 @@ impl Engine {
     }
 
     /// All that have not ended, each as it is at one moment.
-    pub(crate) fn snapshots(&self) -> Vec<Snapshot> {
-        let all: Vec<Arc<Active>> = self.active.lock().values().cloned().collect();
-        let mut snapshots: Vec<Snapshot> =
-            all.iter().filter_map(|active| active.snapshot()).collect();
-        snapshots.sort_by_key(|snapshot| snapshot.number);
-        snapshots
+    pub(crate) fn listed(&self) -> Vec<Listed> {
+        let all: Vec<Arc<Active>> = {
+            let actives = self.active.lock();
+            let (running, finishing) = (&actives.running, &actives.finishing);
+            running
+                .values()
+                .chain(finishing.values())
+                .cloned()
+                .collect()
+        };
+        let mut listed: Vec<Listed> = all.iter().filter_map(|active| active.listed()).collect();
+        listed.sort_by_key(|active| active.number);
+        listed
     }
 
     /// How many have written something and not ended.
     pub(crate) fn active_count(&self) -> usize {
-        let actives = self.active.lock();
-        let running = actives
-            .values()
-            .filter(|active| active.began.load(Relaxed) != u64::MAX);
-        running.count()
+        self.active.lock().running.len()
     }
 }

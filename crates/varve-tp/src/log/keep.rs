@@ -53,9 +53,9 @@ impl Log {
         self.segments.oldest().unwrap_or(end)
     }
 
-    /// All of a segment as its file has it. False if it is not there.
-    pub(crate) fn read_segment(&self, segment: u64, buffer: &mut [u8]) -> Result<bool> {
-        self.segments.read(segment * self.shape.segment, buffer)
+    /// Bytes of one segment as its file has them. False if it is not there.
+    pub(crate) fn read_bytes(&self, at: u64, buffer: &mut [u8]) -> Result<bool> {
+        self.segments.read(at, buffer)
     }
 
     /// Writes bytes of a log that were appended elsewhere; they lie in one segment.

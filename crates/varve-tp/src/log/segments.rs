@@ -8,7 +8,6 @@ use super::format::{BATCH_HEADER, BatchHeader};
 use crate::error::{Error, Result};
 use crate::storage::{Named, Storage};
 use std::collections::BTreeMap;
-use std::io;
 use std::sync::Arc;
 use varve_device::sync::Mutex;
 use varve_device::sync::atomic::{AtomicU64, Ordering::SeqCst};
@@ -43,12 +42,7 @@ impl Segments {
     pub(super) fn open(storage: Arc<dyn Storage>, shape: LogShape) -> Result<Self> {
         let mut state = State::default();
         let mut lives = BTreeMap::<u64, u32>::new();
-        loop {
-            let file = match Named::open(&*storage, &name(state.files.len()), false) {
-                Ok(file) => file,
-                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => break,
-                Err(error) => return Err(error),
-            };
+        while let Some(file) = Named::find(&*storage, &name(state.files.len()))? {
             let number = state.files.len();
             if file.size()? < shape.segment {
                 // Its making was interrupted.

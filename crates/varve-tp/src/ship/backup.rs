@@ -5,7 +5,7 @@
 //! the log, up to what is durable at the end. The copy's own restart does the rest. The
 //! checkpoint gets its name last: before that there is no environment.
 
-use crate::archive::identity::{self, Identity, Made, place};
+use crate::archive::identity::{self, Identity, Made};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::log::{Lsn, segment_file};
@@ -66,7 +66,7 @@ impl Environment {
             report.pages += 1;
         }
         if planted::is(Planted::BackupNamedEarly) {
-            place(to, "check-0", &[&checkpoint.to_bytes()])?;
+            crate::checkpoint::create(to, &checkpoint)?;
         }
         pages.sync()?;
         // Whatever is committed by now.
@@ -76,12 +76,13 @@ impl Environment {
         let first = shape.segment_of(checkpoint.keep.0);
         let segments = first..until.div_ceil(shape.segment);
         for (file, segment) in segments.enumerate() {
+            let begin = segment * shape.segment;
             let mut bytes = vec![0; shape.segment as usize];
-            if !engine.log.read_segment(segment, &mut bytes)? {
+            if !engine.log.read_bytes(begin, &mut bytes)? {
                 let what = "a segment that was held is gone";
-                return Err(Error::damaged("wal", segment * shape.segment, what));
+                return Err(Error::damaged("wal", begin, what));
             }
-            let there = (until - segment * shape.segment).min(shape.segment);
+            let there = (until - begin).min(shape.segment);
             bytes[there as usize..].fill(0);
             let file = Named::open(to, &segment_file(file), true)?;
             file.truncate(0)?;
@@ -101,7 +102,7 @@ impl Environment {
                 }),
             },
         )?;
-        place(to, "check-0", &[&checkpoint.to_bytes()])?;
+        crate::checkpoint::create(to, &checkpoint)?;
         Ok(report)
     }
 }

@@ -4,6 +4,7 @@ use crate::archive::identity;
 use crate::archive::{Piece, Position, walk};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::log::Lsn;
 
 impl Environment {
     /// The durable log behind `from`, as a piece for [`Standby::apply`](super::Standby):
@@ -13,50 +14,53 @@ impl Environment {
     /// behind for long finds it gone and needs the archive, or a new backup.
     ///
     /// # Errors
-    /// [`Error::LogMissing`] if the log no longer reaches back to `from`, and what the
-    /// storage says.
+    /// [`Error::LogMissing`] if the log no longer reaches back to `from`,
+    /// [`Error::Incompatible`] if nothing follows it there, and what the storage says.
     pub fn ship(&self, from: u64) -> Result<Option<Vec<u8>>> {
         let shared = self.shared();
         let (log, shape) = (&shared.engine.log, shared.engine.log.shape);
         let durable = log.durable().0;
         let id = identity::of_original(&*shared.storage)?;
-        let mut at = from;
-        loop {
+        if from >= durable {
+            return Ok(None);
+        }
+        // What is looked at is not written over meanwhile.
+        let _held = log.hold(Lsn(from));
+        let position = Position {
+            at: from,
+            life: 0,
+            life_begins: 0,
+            time_s: 0,
+        };
+        // Where the rest of a segment is empty, the log goes on in the next.
+        for at in [from, shape.next_segment(from)] {
             if at >= durable {
-                return Ok(None);
+                break;
             }
-            let segment = shape.segment_of(at);
-            let end = durable.min((segment + 1) * shape.segment);
-            let mut bytes = vec![0; shape.segment as usize];
-            if !log.read_segment(segment, &mut bytes)? {
+            let end = durable.min((shape.segment_of(at) + 1) * shape.segment);
+            let mut bytes = vec![0; (end - at) as usize];
+            if !log.read_bytes(at, &mut bytes)? {
                 return Err(Error::LogMissing {
                     from: at,
                     to: log.oldest_segment() * shape.segment,
                     file: "wal".into(),
                 });
             }
-            let begin = segment * shape.segment;
-            let bytes = &bytes[(at - begin) as usize..(end - begin) as usize];
-            let position = Position {
-                at: from,
-                life: 0,
-                life_begins: 0,
-                time_s: 0,
-            };
-            if walk(shape, &position, at, bytes).is_none() && end < durable && at == from {
-                // The rest of this segment is empty; the log goes on in the next.
-                at = end;
-                continue;
+            if walk(shape, &position, at, &bytes).is_some() {
+                let piece = Piece {
+                    id,
+                    from: at,
+                    segment_bytes: shape.segment as u32,
+                    unit: shape.unit as u32,
+                    bytes: &bytes,
+                };
+                return Ok(Some([&piece.header()[..], &bytes].concat()));
             }
-            let piece = Piece {
-                id,
-                from: at,
-                segment_bytes: shape.segment as u32,
-                unit: shape.unit as u32,
-                bytes,
-            };
-            return Ok(Some([&piece.header()[..], bytes].concat()));
         }
+        Err(Error::Incompatible {
+            file: "wal".into(),
+            what: format!("no batch of the log follows LSN {from}"),
+        })
     }
 
     /// Copies what is finished of the log to the archive now: the background thread

@@ -10,15 +10,15 @@ use crate::archive;
 use crate::archive::identity::{self, Identity};
 use crate::archive::{Piece, Position, walk};
 use crate::checkpoint::{self, Checkpoints};
-use crate::engine::{Engine, Snapshot};
+use crate::engine::{Engine, Listed};
 use crate::environment::{Environment, engine, nothing_here};
 use crate::error::{Error, Result};
 use crate::log::format::BATCH_HEADER;
 use crate::log::{Lsn, Record};
 use crate::options::Options;
 use crate::recovery::{self, Actives};
-use crate::storage::{OverlayStorage, Storage};
-use std::sync::Arc;
+use crate::storage::{OverlayStorage, Storage, failed};
+use std::sync::{Arc, Weak};
 
 /// How far a copy is brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -88,6 +88,8 @@ pub struct Standby {
     actives: Actives,
     next: u64,
     checkpointed: u64,
+    /// What the environments refer to that read it.
+    readers: Vec<Weak<checkpoint::Held>>,
 }
 
 impl Standby {
@@ -132,8 +134,17 @@ impl Standby {
             actives,
             next,
             checkpointed: end.end.0,
+            readers: Vec::new(),
             engine,
         })
+    }
+
+    /// Whether what a storage holds is a copy. Opened for writing, it is one no longer.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], and what the storage says.
+    pub fn is_copy(storage: &dyn Storage) -> Result<bool> {
+        Ok(identity::read(storage)?.is_some_and(|identity| identity.copy.is_some()))
     }
 
     /// Where it stands: the LSN from which it needs the original's log.
@@ -254,7 +265,7 @@ impl Standby {
         };
         let segments = archive::segments(from)?;
         for segment in segments.iter().copied() {
-            if (segment + 1) * shape.segment <= self.position.at {
+            if segment < shape.segment_of(self.position.at) {
                 continue;
             }
             let name = archive::name(segment);
@@ -287,7 +298,7 @@ impl Standby {
     }
 
     fn take(&mut self) -> Result<checkpoint::Held> {
-        let actives: Vec<Snapshot> = self.actives.values().cloned().collect();
+        let actives: Vec<Listed> = self.actives.values().cloned().collect();
         let held =
             self.checkpoints
                 .take_of_copy(&self.engine, &self.position, (actives, self.next))?;
@@ -297,20 +308,17 @@ impl Standby {
 
     /// The environment as it is where the standby stands, to be read. What the standby
     /// applies later is not seen; room that it would give back is kept until the
-    /// environment is dropped.
+    /// environment is dropped, which has to be before the copy is opened anew.
     ///
     /// # Errors
     /// As [`Options::open`], and what the storage says.
     pub fn open_read_only(&mut self) -> Result<Environment> {
-        let held = self.take()?;
+        let held = Arc::new(self.take()?);
+        self.readers.retain(|reader| reader.strong_count() > 0);
+        self.readers.push(Arc::downgrade(&held));
         let names = ["check-0", "check-1", "identity"];
-        let overlay = OverlayStorage::frozen(self.storage.clone(), &names, Arc::new(held));
-        let overlay = overlay.map_err(|source| Error::Io {
-            file: "check-0".into(),
-            operation: "read",
-            offset: 0,
-            source,
-        })?;
+        let overlay = OverlayStorage::frozen(self.storage.clone(), &names, held);
+        let overlay = overlay.map_err(|source| failed("check-0", "read", 0, source))?;
         let mut options = self.options.clone();
         options.create(false).read_only(true).archive(None);
         Environment::open(options, Arc::new(overlay))
@@ -320,8 +328,16 @@ impl Standby {
     /// not ended are undone. Nothing of the original's log fits it any more.
     ///
     /// # Errors
-    /// As [`Options::open`].
+    /// [`Error::Incompatible`] while an environment of
+    /// [`open_read_only`](Self::open_read_only) is there, whose pages would be written
+    /// over: it stays a copy. And as [`Options::open`].
     pub fn promote(mut self) -> Result<Environment> {
+        if self.readers.iter().any(|reader| reader.strong_count() > 0) {
+            return Err(Error::Incompatible {
+                file: "pages".into(),
+                what: "the copy is being read; it takes over when nobody reads it".into(),
+            });
+        }
         self.checkpoint()?;
         let (options, storage) = (self.options.clone(), self.storage.clone());
         drop(self);

@@ -16,7 +16,7 @@ mod overlay;
 pub use device::DeviceStorage;
 pub use host::HostStorage;
 pub use memory::{Choice, CrashImages, Fault, MemoryStorage, Survival};
-pub(crate) use named::Named;
+pub(crate) use named::{Named, failed, place};
 pub use overlay::OverlayStorage;
 
 use std::fmt::Debug;

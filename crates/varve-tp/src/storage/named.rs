@@ -21,6 +21,15 @@ impl Named {
         })
     }
 
+    /// `None` if there is no such file.
+    pub(crate) fn find(storage: &dyn Storage, name: &str) -> Result<Option<Self>> {
+        match Named::open(storage, name, false) {
+            Ok(file) => Ok(Some(file)),
+            Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let read = self.file.read_at(offset, buffer);
         read.map_err(|source| failed(&self.name, "read", offset, source))
@@ -62,4 +71,19 @@ pub(crate) fn failed(file: &str, operation: &'static str, offset: u64, source: i
         offset,
         source,
     }
+}
+
+/// Makes a file of these parts, or puts them in the place of one: all or nothing.
+pub(crate) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
+    let making = format!("{name}.new");
+    let file = Named::open(storage, &making, true)?;
+    file.truncate(0)?;
+    let mut at = 0;
+    for part in parts {
+        file.write_at(at, part)?;
+        at += part.len() as u64;
+    }
+    file.sync()?;
+    let renamed = storage.rename(&making, name);
+    renamed.map_err(|source| failed(&making, "rename", 0, source))
 }

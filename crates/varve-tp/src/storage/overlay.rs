@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::io;
 use std::sync::Arc;
-use varve_device::sync::Mutex;
+use varve_device::sync::{Mutex, RwLock};
 
 /// Bytes that are kept together.
 const CHUNK: u64 = 4096;
@@ -109,7 +109,7 @@ impl Storage for OverlayStorage {
 #[derive(Debug, Default)]
 struct OverlayFile {
     below: Option<Arc<dyn StoredFile>>,
-    state: Mutex<State>,
+    state: RwLock<State>,
 }
 
 #[derive(Debug, Default)]
@@ -125,7 +125,7 @@ impl OverlayFile {
         let size = below.size()?;
         Ok(OverlayFile {
             below: Some(below),
-            state: Mutex::new(State {
+            state: RwLock::new(State {
                 size,
                 below: size,
                 chunks: BTreeMap::new(),
@@ -164,7 +164,7 @@ fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize)> {
 
 impl StoredFile for OverlayFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let state = self.state.lock();
+        let state = self.state.read();
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > state.size) {
             return Err(io::ErrorKind::UnexpectedEof.into());
@@ -184,7 +184,7 @@ impl StoredFile for OverlayFile {
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.write();
         for (at, length) in pieces(offset, bytes.len()) {
             let from = (at - offset) as usize;
             let new = &bytes[from..from + length];
@@ -211,7 +211,7 @@ impl StoredFile for OverlayFile {
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        let mut state = self.state.lock();
+        let mut state = self.state.write();
         state.size = bytes;
         state.below = state.below.min(bytes);
         drop(state.chunks.split_off(&bytes.div_ceil(CHUNK)));
@@ -222,7 +222,7 @@ impl StoredFile for OverlayFile {
     }
 
     fn size(&self) -> io::Result<u64> {
-        Ok(self.state.lock().size)
+        Ok(self.state.read().size)
     }
 }
 
