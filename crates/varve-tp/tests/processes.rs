@@ -156,6 +156,13 @@ fn get(environment: &SharedEnvironment, key: &str) -> Option<u64> {
     table.get(key).unwrap()
 }
 
+/// The same, when nobody else has it locked.
+fn get_locked(environment: &SharedEnvironment, key: &str) -> Option<u64> {
+    let transaction = environment.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.get_for_update(key).unwrap()
+}
+
 fn put(environment: &SharedEnvironment, key: &str, number: u64) {
     let transaction = environment.begin_write().unwrap();
     let table = transaction.open_table(TABLE).unwrap();
@@ -175,7 +182,7 @@ fn a_client_killed_with_locks_is_rolled_back() {
     assert_eq!(other.ask("put c 2"), "done");
     other.kill();
     // This waits until the other's locks are gone, and no longer.
-    assert_eq!(get(&here, "a"), Some(1));
+    assert_eq!(get_locked(&here, "a"), Some(1));
     assert_eq!(get(&here, "c"), None);
     // The rest of what ends a transaction comes behind its locks.
     while here.held().unwrap().statistics().active > 0 {
@@ -202,7 +209,7 @@ fn a_client_killed_while_it_waits_lets_go_at_once() {
     }
     other.kill();
     // Its lock is free although what it waited for is not.
-    assert_eq!(get(&here, "b"), Some(1));
+    assert_eq!(get_locked(&here, "b"), Some(1));
     transaction.commit().unwrap();
     assert_eq!(get(&here, "a"), Some(2));
 }
@@ -390,6 +397,11 @@ fn calls_are_the_same_here_and_there() {
         let lines = transaction.open_records(LINES).unwrap();
         assert_eq!(lines.append("one").unwrap(), 2 * round as u64);
         lines.append_later("two").unwrap();
+        lines.set(2 * round as u64, "first").unwrap();
+        assert!(matches!(lines.set(90, ""), Err(Error::NoRecord(90))));
+        assert!(lines.remove(2 * round as u64 + 1).unwrap());
+        assert_eq!(lines.get(0).unwrap().unwrap(), "first");
+        assert_eq!(lines.range(..).count(), round + 1);
         transaction.commit().unwrap();
         let transaction = environment.begin_read().unwrap();
         let table = transaction.open_table(WORDS).unwrap();
@@ -436,4 +448,61 @@ fn calls_are_the_same_here_and_there() {
     assert_eq!(copy.verify().unwrap().tables, 3);
     let not_shared = options().share(directory.path().join("copy")).unwrap_err();
     assert!(matches!(not_shared, Error::InUse), "{not_shared}");
+}
+
+/// A table that is another one by now is not read with the types that it had.
+#[test]
+fn a_table_made_anew_with_other_types_is_told() {
+    let directory = tempfile::tempdir().unwrap();
+    let here = options().share(directory.path()).unwrap();
+    let there = options().share(directory.path()).unwrap();
+    put(&there, "a", 1);
+    let transaction = there.begin_read().unwrap();
+    assert_eq!(
+        transaction.open_table(TABLE).unwrap().get("a").unwrap(),
+        Some(1)
+    );
+    transaction.commit().unwrap();
+    let other: TableDefinition<u64, &str> = TableDefinition::new(TABLE.name());
+    let transaction = here.held().unwrap().begin_write();
+    transaction.drop_table(TABLE.name()).unwrap();
+    transaction
+        .open_table(other)
+        .unwrap()
+        .insert(1, "a")
+        .unwrap();
+    transaction.commit().unwrap();
+    let transaction = there.begin_read().unwrap();
+    let read = transaction
+        .open_table(TABLE)
+        .and_then(|table| table.get("a"));
+    assert!(matches!(read, Err(Error::WrongType { .. })), "{read:?}");
+    let again = transaction.open_table(other).unwrap();
+    assert_eq!(again.get(1).unwrap().unwrap(), "a");
+}
+
+/// A function of an index that panics ends the session, not the holder; and whoever asked
+/// hears of it.
+#[test]
+fn a_session_that_panics_is_ended() {
+    const BY_NUMBER: varve_tp::IndexDefinition<u64, &str, u64> =
+        varve_tp::IndexDefinition::new(TABLE, "by number");
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = options();
+    options.index(BY_NUMBER, |_, number, keys| {
+        assert!(*number != 7, "planted");
+        keys.add(*number);
+    });
+    let here = options.share(directory.path()).unwrap();
+    let there = options.share(directory.path()).unwrap();
+    put(&there, "a", 1);
+    let transaction = there.begin_write().unwrap();
+    let table = transaction.open_table(TABLE).unwrap();
+    table.insert("a", 6).unwrap();
+    let error = table.insert("b", 7).unwrap_err();
+    assert!(matches!(error, Error::HolderDied { .. }), "{error}");
+    drop(transaction);
+    assert_eq!(get_locked(&here, "a"), Some(1));
+    put(&there, "a", 8);
+    assert_eq!(get(&here, "a"), Some(8));
 }

@@ -18,11 +18,10 @@ const WAITING: usize = 64 << 10;
 #[derive(Debug)]
 pub struct SharedTransaction<'s> {
     environment: &'s SharedEnvironment,
-    writes: bool,
     /// `None` when the holder is gone.
     route: RefCell<Option<Route<'s>>>,
     /// Tables that it was the first of its connection to open.
-    opened: RefCell<Vec<(String, String, bool)>>,
+    opened: RefCell<Vec<(String, String)>>,
 }
 
 /// A place in a transaction to which it can go back.
@@ -39,7 +38,6 @@ impl<'s> SharedTransaction<'s> {
         let _ = route.later(&Request::Begin { writes });
         SharedTransaction {
             environment,
-            writes,
             route: RefCell::new(Some(route)),
             opened: RefCell::default(),
         }
@@ -70,14 +68,13 @@ impl<'s> SharedTransaction<'s> {
     }
 
     fn table(&self, name: &str, types: &str) -> Result<u32> {
-        let key = (name.to_owned(), types.to_owned(), self.writes);
+        let key = (name.to_owned(), types.to_owned());
         if let Some(Route::There(connection)) = &*self.route.borrow()
             && let Some(number) = connection.tables.get(&key)
         {
             return Ok(*number);
         }
-        let make = self.writes;
-        let number = match self.call(&Request::Open { name, types, make })? {
+        let number = match self.call(&Request::Open { name, types })? {
             Answer::Number(number) => number as u32,
             _ => return Err(unexpected()),
         };
@@ -297,8 +294,8 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
         }
     }
 
-    /// All records whose keys lie in a range, from either end. They come some
-    /// thousands at a time.
+    /// All records whose keys lie in a range, from either end. They come a
+    /// thousand at a time at most.
     pub fn range<'k>(&self, range: impl RangeBounds<K::Ref<'k>>) -> SharedRange<'t, 's, K, V>
     where
         K::Ref<'k>: Clone,
@@ -334,23 +331,52 @@ impl<'t, 's, K: Key, V: Value> SharedTable<'t, 's, K, V> {
 #[derive(Debug)]
 pub struct SharedRecords<'t, 's, V>(SharedTable<'t, 's, u64, V>);
 
-impl<'t, 's, V> std::ops::Deref for SharedRecords<'t, 's, V> {
-    type Target = SharedTable<'t, 's, u64, V>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
+impl<'t, 's, V: Value> SharedRecords<'t, 's, V> {
+    /// The record of a number.
+    ///
+    /// # Errors
+    /// As [`SharedTable::get`].
+    pub fn get(&self, number: u64) -> Result<Option<V::Owned>> {
+        self.0.get(number)
     }
-}
 
-impl<V: Value> SharedRecords<'_, '_, V> {
+    /// All records whose numbers lie in a range, as [`SharedTable::range`] gives them.
+    pub fn range(&self, range: impl RangeBounds<u64>) -> SharedRange<'t, 's, u64, V> {
+        self.0.range(range)
+    }
+
+    /// All records, by their numbers.
+    pub fn iter(&self) -> SharedRange<'t, 's, u64, V> {
+        self.0.iter()
+    }
+
+    /// Gives a record that is there another value.
+    ///
+    /// # Errors
+    /// As [`SharedTable::insert`]; [`Error::NoRecord`] if it is not there.
+    pub fn set(&self, number: u64, value: V::Ref<'_>) -> Result<()> {
+        match self.0.get_for_update(number)? {
+            Some(_) => self.0.insert(number, value).map(|_| ()),
+            None => Err(Error::NoRecord(number)),
+        }
+    }
+
+    /// Takes a record away; its number is not given again. True if it was there.
+    ///
+    /// # Errors
+    /// As [`SharedTable::remove`].
+    pub fn remove(&self, number: u64) -> Result<bool> {
+        self.0.remove(number)
+    }
+
     /// Appends a record, and answers its number.
     ///
     /// # Errors
     /// As [`SharedTable::insert`].
     pub fn append(&self, value: V::Ref<'_>) -> Result<u64> {
         let value = bytes::<V>(value);
-        let answer = self.transaction.call(&Request::Append {
-            table: self.table,
+        let answer = self.0.transaction.call(&Request::Append {
+            table: self.0.table,
             value: &value,
         })?;
         match answer {
@@ -365,8 +391,8 @@ impl<V: Value> SharedRecords<'_, '_, V> {
     /// As [`SharedTable::insert`].
     pub fn append_later(&self, value: V::Ref<'_>) -> Result<()> {
         let value = bytes::<V>(value);
-        self.transaction.later(&Request::Append {
-            table: self.table,
+        self.0.transaction.later(&Request::Append {
+            table: self.0.table,
             value: &value,
         })
     }

@@ -18,8 +18,10 @@ pub(super) struct Connection {
     stream: BufReader<UnixStream>,
     /// Room for the length, then requests that wait to be sent.
     frame: Vec<u8>,
-    /// Numbers of tables, by name and types; and whether it may make them.
-    pub tables: HashMap<(String, String, bool), u32>,
+    /// Numbers of tables, by name and types.
+    pub tables: HashMap<(String, String), u32>,
+    /// Bytes of a frame at most.
+    longest: usize,
 }
 
 impl Connection {
@@ -36,6 +38,7 @@ impl Connection {
             stream: BufReader::new(stream),
             frame: vec![0; 4],
             tables: HashMap::default(),
+            longest: wire::LONGEST_FRAME as usize,
         })
     }
 
@@ -49,9 +52,21 @@ impl Connection {
         poll(&mut polled, Some(&now)).is_ok_and(|count| count == 0)
     }
 
-    /// A request that needs no answer of its own: it goes with the next.
-    pub(super) fn later(&mut self, request: &Request<'_>) {
+    /// A request that needs no answer of its own: it goes with the next. One that is too
+    /// long is not done, and leaves what waits.
+    pub(super) fn later(&mut self, request: &Request<'_>) -> Result<()> {
+        let before = self.frame.len();
         request.encode(&mut self.frame);
+        if self.frame.len() > self.longest {
+            let request = self.frame.split_off(before);
+            if request.len() > self.longest - 4 {
+                let bytes = request.len();
+                return Err(Error::ValueTooLong { bytes });
+            }
+            self.exchange(false)?;
+            self.frame.extend_from_slice(&request);
+        }
+        Ok(())
     }
 
     /// Bytes that wait to be sent.
@@ -66,13 +81,11 @@ impl Connection {
 
     /// Sends what waits and this request, and waits for the answer.
     pub(super) fn call(&mut self, request: &Request<'_>) -> Result<Answer> {
-        self.later(request);
-        let committing = matches!(request, Request::Commit { .. });
-        if self.frame.len() as u64 > u64::from(wire::LONGEST_FRAME) {
-            self.forget();
-            let bytes = wire::LONGEST_FRAME as usize;
-            return Err(Error::ValueTooLong { bytes });
-        }
+        self.later(request)?;
+        self.exchange(matches!(request, Request::Commit { .. }))
+    }
+
+    fn exchange(&mut self, committing: bool) -> Result<Answer> {
         let sent = wire::send(self.stream.get_ref(), &mut self.frame);
         let received = sent.and_then(|()| wire::receive(&mut self.stream, &mut self.frame));
         let answer = match received {
@@ -83,5 +96,45 @@ impl Connection {
         self.frame.extend_from_slice(&[0; 4]);
         self.frame.shrink_to(KEPT);
         answer.unwrap_or(Err(Error::HolderDied { committing }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_not_lost_by_what_is_too_long() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut connection = Connection {
+            stream: BufReader::new(here),
+            frame: vec![0; 4],
+            tables: HashMap::default(),
+            longest: 64,
+        };
+        // A holder that counts the requests of each frame.
+        let holder = std::thread::spawn(move || {
+            let (mut counts, mut frame) = (Vec::new(), Vec::new());
+            while wire::receive(&there, &mut frame).unwrap() {
+                let mut rest = &frame[..];
+                counts.push(std::iter::from_fn(|| Request::parse(&mut rest)).count());
+                let mut answer = vec![0; 4];
+                wire::encode(&Ok(Answer::Done), &mut answer);
+                wire::send(&there, &mut answer).unwrap();
+            }
+            counts
+        });
+        let put = |value| Request::Append { table: 0, value };
+        connection.later(&put(&[1; 20])).unwrap();
+        for _ in 0..2 {
+            let refused = connection.call(&put(&[2; 80])).unwrap_err();
+            assert!(matches!(refused, Error::ValueTooLong { .. }), "{refused}");
+        }
+        // Together they are too long, so the first goes by itself.
+        connection.later(&put(&[3; 40])).unwrap();
+        let committed = connection.call(&Request::Commit { durable: None });
+        assert_eq!(committed.unwrap(), Answer::Done);
+        drop(connection);
+        assert_eq!(holder.join().unwrap(), [1, 2]);
     }
 }

@@ -10,7 +10,7 @@ use super::wire::{self, HELLO, Request};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::options::Options;
-use crate::storage::{HostStorage, Storage};
+use crate::storage::{self, HostStorage, Storage};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, BufReader, Read, Write};
 use std::net::Shutdown;
@@ -48,12 +48,8 @@ struct Guest {
 }
 
 fn failed(directory: &Path, operation: &'static str, source: io::Error) -> Error {
-    Error::Io {
-        file: directory.join(SOCKET).display().to_string(),
-        operation,
-        offset: 0,
-        source,
-    }
+    let shown = directory.join(SOCKET).display().to_string();
+    storage::failed(&shown, operation, 0, source)
 }
 
 /// Paths of sockets are short; a directory's descriptor gives a short name to any.
@@ -122,8 +118,9 @@ fn listen(directory: &Path) -> io::Result<UnixListener> {
 
 fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream) {
     let mut guests: Vec<(Arc<Guest>, JoinHandle<()>)> = Vec::new();
+    let mut refused = false;
     loop {
-        let accepts = guests.len() < MOST;
+        let accepts = guests.len() < MOST && !refused;
         let mut polled = vec![PollFd::new(woken, PollFlags::IN)];
         if accepts {
             polled.push(PollFd::new(listener, PollFlags::IN));
@@ -145,7 +142,8 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
             tv_sec: 0,
             tv_nsec: 20_000_000,
         };
-        let timeout = (watched.len() < guests.len()).then_some(&soon);
+        let timeout = (watched.len() < guests.len() || refused).then_some(&soon);
+        refused = false;
         match poll(&mut polled, timeout) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => {
@@ -166,8 +164,12 @@ fn watch(environment: &Environment, listener: &UnixListener, woken: &UnixStream)
         reap(&mut guests);
         if accepts && happened[1] {
             match listener.accept() {
-                Ok((stream, _)) => guests.extend(welcome(environment, stream)),
-                Err(error) => tracing::warn!("a connection was not accepted: {error}"),
+                Ok((stream, _)) => guests.push(welcome(environment, stream)),
+                Err(error) => {
+                    tracing::warn!("a connection was not accepted: {error}");
+                    // It is still there: with no descriptor left, this would go on at once.
+                    refused = true;
+                }
             }
         }
     }
@@ -191,23 +193,31 @@ fn reap(guests: &mut Vec<(Arc<Guest>, JoinHandle<()>)>) {
     }
 }
 
-fn welcome(environment: &Environment, stream: UnixStream) -> Option<(Arc<Guest>, JoinHandle<()>)> {
+fn welcome(environment: &Environment, stream: UnixStream) -> (Arc<Guest>, JoinHandle<()>) {
     let guest = Arc::new(Guest {
         stream,
         owner: Mutex::new(None),
         gone: AtomicBool::new(false),
         ended: AtomicBool::new(false),
     });
-    let (environment, served) = (environment.clone(), guest.clone());
+    let (environment, served) = (environment.clone(), Served(guest.clone()));
     let thread = thread::spawn(move || {
-        if let Err(error) = served.serve(&environment) {
+        if let Err(error) = served.0.serve(&environment) {
             tracing::debug!("a session ended: {error}");
         }
-        // The watcher sees it, and so does whoever is at the other end.
-        let _ = served.stream.shutdown(Shutdown::Both);
-        served.ended.store(true, SeqCst);
     });
-    Some((guest, thread))
+    (guest, thread)
+}
+
+/// A session that is at work. However it ends, by a panic of an index's function, too, the
+/// watcher sees it, and so does whoever is at the other end.
+struct Served(Arc<Guest>);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.stream.shutdown(Shutdown::Both);
+        self.0.ended.store(true, SeqCst);
+    }
 }
 
 impl Guest {
@@ -256,8 +266,10 @@ impl Guest {
                 return Err(io::ErrorKind::InvalidData.into());
             }
             wire::send(&self.stream, &mut answer)?;
-            frame.shrink_to(KEPT);
-            answer.shrink_to(KEPT);
+            for bytes in [&mut frame, &mut answer] {
+                bytes.clear();
+                bytes.shrink_to(KEPT);
+            }
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use super::wire::{Answer, Request};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::options::Durability;
-use crate::storage::HostStorage;
+use crate::storage::{HostStorage, failed};
 use crate::table::{ReadTable, ReadTransaction, Savepoint, WriteTransaction};
 use std::ops::Bound;
 use varve_locks::OwnerId;
@@ -24,7 +24,6 @@ enum Open<'e> {
 struct Known {
     name: String,
     types: String,
-    make: bool,
 }
 
 /// One who does one transaction after another.
@@ -49,10 +48,10 @@ impl<'e> Session<'e> {
         }
     }
 
-    /// Who waits for locks here.
+    /// Who waits for locks here. Those that only read are snapshots, and wait for none.
     pub(super) fn owner(&self) -> Option<OwnerId> {
         match self.open.as_ref()? {
-            Open::Reading(transaction) => Some(transaction.owner()),
+            Open::Reading(_) => None,
             Open::Writing(transaction) => Some(transaction.owner()),
         }
     }
@@ -78,12 +77,10 @@ impl<'e> Session<'e> {
     ) -> Result<T> {
         let known = self.known(table)?;
         match self.open.as_ref().ok_or(Error::Ended)? {
-            Open::Reading(transaction) => what(&transaction.open_raw(&known.name)?),
-            Open::Writing(transaction) if known.make => {
-                let open = transaction.open_raw(&known.name, &known.types)?;
-                what(&open)
+            Open::Reading(transaction) => {
+                what(&transaction.open_raw_as(&known.name, &known.types)?)
             }
-            Open::Writing(_) => Err(Error::NoTable(known.name.clone())),
+            Open::Writing(transaction) => what(&*transaction.open_raw(&known.name, &known.types)?),
         }
     }
 
@@ -100,7 +97,7 @@ impl<'e> Session<'e> {
                 });
                 Ok(Answer::Done)
             }
-            Request::Open { name, types, make } => self.open_table(name, types, make),
+            Request::Open { name, types } => self.open_table(name, types),
             Request::Get { table, key, update } => match update {
                 false => self.read(table, |open| open.get(key)).map(Answer::Value),
                 true => {
@@ -162,39 +159,24 @@ impl<'e> Session<'e> {
                 Ok(Answer::Done)
             }
             Request::Backup { directory } => {
-                let storage = HostStorage::new(directory).map_err(|source| Error::Io {
-                    file: directory.to_owned(),
-                    operation: "open",
-                    offset: 0,
-                    source,
-                })?;
+                let storage = HostStorage::new(directory);
+                let storage = storage.map_err(|source| failed(directory, "open", 0, source))?;
                 let report = self.environment.backup(&storage)?;
                 Ok(Answer::Number(report.until))
             }
         }
     }
 
-    fn open_table(&mut self, name: &str, types: &str, make: bool) -> Result<Answer> {
+    fn open_table(&mut self, name: &str, types: &str) -> Result<Answer> {
         match self.open.as_ref().ok_or(Error::Ended)? {
             Open::Writing(transaction) => _ = transaction.open_raw(name, types)?,
-            Open::Reading(transaction) => {
-                transaction.open_raw(name)?;
-                let found = self.environment.table_types(name);
-                if let Some(found) = found.filter(|found| found != types) {
-                    return Err(Error::WrongType {
-                        table: name.to_owned(),
-                        found,
-                        wanted: types.to_owned(),
-                    });
-                }
-            }
+            Open::Reading(transaction) => _ = transaction.open_raw_as(name, types)?,
         }
-        let same = |known: &Known| known.name == name && known.types == types && known.make == make;
+        let same = |known: &Known| known.name == name && known.types == types;
         let number = self.tables.iter().position(same).unwrap_or_else(|| {
             self.tables.push(Known {
                 name: name.to_owned(),
                 types: types.to_owned(),
-                make,
             });
             self.tables.len() - 1
         });

@@ -8,6 +8,7 @@ use super::wire::{Answer, Request};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::options::Options;
+use crate::storage::failed;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -118,12 +119,8 @@ impl SharedEnvironment {
     /// # Errors
     /// As [`Environment::backup`].
     pub fn backup(&self, directory: impl AsRef<Path>) -> Result<u64> {
-        let absolute = std::path::absolute(directory).map_err(|source| Error::Io {
-            file: "backup".into(),
-            operation: "name",
-            offset: 0,
-            source,
-        })?;
+        let absolute = std::path::absolute(directory);
+        let absolute = absolute.map_err(|source| failed("backup", "name", 0, source))?;
         let Some(directory) = absolute.to_str() else {
             let what = "the directory of a backup must be UTF-8".into();
             return Err(Error::Option {
@@ -158,12 +155,8 @@ impl SharedEnvironment {
                 // Nobody holds it, or whoever did died just now.
                 Err(error) if is_nobody(&error) => {}
                 Err(source) => {
-                    return Err(Error::Io {
-                        file: self.directory.display().to_string(),
-                        operation: "connect",
-                        offset: 0,
-                        source,
-                    });
+                    let shown = self.directory.display().to_string();
+                    return Err(failed(&shown, "connect", 0, source));
                 }
             }
             let becoming = self.becoming.lock();
@@ -216,10 +209,7 @@ impl Route<'_> {
     pub(super) fn later(&mut self, request: &Request<'_>) -> Result<()> {
         match self {
             Route::Here(session) => session.run(request).map(|_| ()),
-            Route::There(connection) => {
-                connection.later(request);
-                Ok(())
-            }
+            Route::There(connection) => connection.later(request),
         }
     }
 }
