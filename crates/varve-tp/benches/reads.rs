@@ -5,6 +5,9 @@
 //! `cargo bench -p varve-tp --bench reads -- DIRECTORY [--threads N] [--seconds S]
 //! [--records N] [--gets N] [--locks]`
 
+mod common;
+
+use common::Arguments;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use varve_tp::{Environment, Isolation, Options, TableDefinition};
@@ -53,26 +56,21 @@ impl Work {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| a != "--bench")
-        .collect();
-    let value = |name: &str| {
-        let at = arguments.iter().position(|a| a == name)?;
-        arguments.get(at + 1)?.parse::<u64>().ok()
-    };
-    let directory = arguments.first().expect("a directory");
-    let threads = value("--threads").unwrap_or(1);
-    let seconds = value("--seconds").unwrap_or(5);
+    let arguments = Arguments::read();
+    let threads = arguments.value("--threads", 1);
+    let seconds = arguments.value("--seconds", 5);
     let work = Work {
-        records: value("--records").unwrap_or(100_000) as u32,
-        gets: value("--gets").unwrap_or(100),
-        isolation: match arguments.iter().any(|a| a == "--locks") {
+        records: arguments.value("--records", 100_000) as u32,
+        gets: arguments.value("--gets", 100),
+        isolation: match arguments.has("--locks") {
             true => Isolation::Serializable,
             false => Isolation::Snapshot,
         },
     };
-    let environment = Options::new().memory(256 << 20).open(directory).unwrap();
+    let environment = Options::new()
+        .memory(256 << 20)
+        .open(arguments.directory())
+        .unwrap();
     load(&environment, work.records);
     let stop = AtomicBool::new(false);
     let begun = Instant::now();

@@ -4,30 +4,25 @@
 //! `cargo bench -p varve-tp --bench tpcb -- DIRECTORY [--threads N] [--seconds S]
 //! [--no-sync] [--accounts N] [--memory MIB]`
 
+mod common;
+
+use common::Arguments;
 use std::time::Duration;
 use varve_tp::tpcb::{self, Store};
 use varve_tp::{Durability, Options};
 
 fn main() {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|a| a != "--bench")
-        .collect();
-    let value = |name: &str| {
-        let at = arguments.iter().position(|a| a == name)?;
-        arguments.get(at + 1)?.parse::<u64>().ok()
-    };
-    let directory = arguments.first().expect("a directory");
-    let threads = value("--threads").unwrap_or(1);
-    let seconds = value("--seconds").unwrap_or(10);
-    let sync = !arguments.iter().any(|a| a == "--no-sync");
+    let arguments = Arguments::read();
+    let threads = arguments.value("--threads", 1);
+    let seconds = arguments.value("--seconds", 10);
+    let sync = !arguments.has("--no-sync");
     let mut options = Options::new();
-    options.memory((value("--memory").unwrap_or(256) as usize) << 20);
+    options.memory((arguments.value("--memory", 256) as usize) << 20);
     if !sync {
         options.durability(Durability::Buffered);
     }
-    let environment = options.open(directory).unwrap();
-    let accounts = value("--accounts").unwrap_or(100_000) as u32;
+    let environment = options.open(arguments.directory()).unwrap();
+    let accounts = arguments.value("--accounts", 100_000) as u32;
     environment.load(accounts).unwrap();
     let before = environment.statistics();
     let run = tpcb::run(
