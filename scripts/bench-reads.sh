@@ -9,6 +9,10 @@ directory=$1 seconds=${2:-5} rounds=${3:-3}
 if [ ! -e /usr/include/lmdb.h ]; then
     apt-get install -y liblmdb-dev
 fi
+if [ -e "$directory" ]; then
+    echo "$directory is there already; it would be removed" >&2
+    exit 1
+fi
 mkdir -p "$directory"
 trap 'rm -rf "$directory"' EXIT
 cc -O2 -o "$directory/reads-lmdb" scripts/reads-lmdb.c -llmdb -lpthread

@@ -12,6 +12,10 @@ shift $(($# < 3 ? $# : 3))
 systems=${*:-varve-tp varve-tp-client sqlite lmdb redb fjall}
 cargo build --release --quiet
 peers=${CARGO_TARGET_DIR:-target}/release/varve-tp-peers
+if [ -e "$directory" ]; then
+    echo "$directory is there already; it would be removed" >&2
+    exit 1
+fi
 mkdir -p "$directory"
 trap 'rm -rf "$directory"' EXIT
 run() {

@@ -9,6 +9,10 @@ directory=$1 seconds=${2:-10} rounds=${3:-3}
 if [ ! -e /usr/include/db.h ]; then
     apt-get install -y libdb5.3-dev
 fi
+if [ -e "$directory" ]; then
+    echo "$directory is there already; it would be removed" >&2
+    exit 1
+fi
 mkdir -p "$directory"
 trap 'rm -rf "$directory"' EXIT
 cc -O2 -o "$directory/tpcb-bdb" scripts/tpcb-bdb.c -ldb -lpthread

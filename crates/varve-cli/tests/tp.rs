@@ -60,6 +60,51 @@ fn what_is_dumped_is_loaded_again() {
     varve(["tp", "stats", &dir]).expect(0, "table:    \"bytes\": [u8] -> [u8]");
 }
 
+/// An index is left to those who have its function, and a text that names its tables is
+/// not loaded into another.
+#[test]
+fn indices_are_neither_dumped_nor_loaded() {
+    use varve_tp::{IndexDefinition, Options, TableDefinition};
+    const PEOPLE: TableDefinition<u32, &str> = TableDefinition::new("people");
+    const BY_NAME: IndexDefinition<&str, u32, &str> = IndexDefinition::new(PEOPLE, "by name");
+    let s = Scratch::new();
+    let (dir, other, file) = (s.text("env"), s.text("other"), s.text("file"));
+    let mut options = Options::new();
+    options.index(BY_NAME, |_, name, keys| keys.add(name.as_str()));
+    let fill = |dir: &str, name: &str| {
+        let environment = options.open(dir).unwrap();
+        let transaction = environment.begin_write();
+        transaction
+            .open_table(PEOPLE)
+            .unwrap()
+            .insert(1, name)
+            .unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(environment.verify().unwrap().index_entries, 1);
+        environment.close().unwrap();
+    };
+    fill(&dir, "Gray");
+    let dump = varve(["tp", "dump", &dir, "-p"]).expect(0, "database=people");
+    assert!(!dump.out.contains("by name"), "{}", dump.out);
+    varve(["tp", "dump", &dir, "--table", "by name"]).expect(1, "is an index");
+    // As they were dumped once.
+    let head = "format=print\ntype=btree\nHEADER=END\n";
+    let old = format!(
+        "VERSION=3\ndatabase=varve.types\n{head} by name\n index of people: str\nDATA=END\n\
+         VERSION=3\ndatabase=by name\n{head} Gray\\00\\00\\00\\00\\00\\01\n \nDATA=END\n{}",
+        dump.out
+    );
+    fs::write(&file, old).unwrap();
+    varve(["tp", "init", &other]).expect(0, "");
+    let load = ["tp", "load", &other, "--from", &file, "--table", "all"];
+    varve(load).expect(0, "1 records of 1 tables");
+    varve(["tp", "stats", &other]).expect(0, "table:    \"people\": u32 -> str");
+    fill(&other, "Moss");
+    let bare = format!("VERSION=3\ndatabase=by name\n{head} a\n \nDATA=END\n");
+    fs::write(&file, bare).unwrap();
+    varve(["tp", "load", &other, "--from", &file]).expect(1, "is an index");
+}
+
 #[test]
 fn what_cannot_be_loaded_is_told_by_its_line() {
     let s = Scratch::new();
@@ -187,6 +232,8 @@ fn a_bank_is_measured() {
     let told = told.expect(0, "").json();
     assert!(told["transactions"].as_u64().is_some());
     varve(run).expect(1, "bench wants a new environment");
+    let forever = u64::MAX.to_string();
+    varve(["tp", "bench", &s.text("other"), "--seconds", &forever]).expect(2, "--seconds");
     varve(["tp", "verify", &dir]).expect(0, "5 tables");
 }
 
@@ -245,6 +292,15 @@ fn copies_are_made_followed_and_restored() {
     );
     restore(&format!("{copy}2"), &until).expect(1, "it is no copy");
     varve(["tp", "verify", &format!("{copy}2")]).expect(0, "5 tables");
+    // What would end a copy, or is not to be had, leaves it one.
+    varve(["tp", "backup", &copy, "--to", &s.text("other")]).expect(1, "it is a copy");
+    let beyond = format!("lsn:{}", u64::MAX);
+    restore(&copy, &beyond).expect(1, "it stays a copy");
+    restore(&copy, "@18446744073709551615").expect(1, "it stays a copy");
+    assert_eq!(follow(&copy)["records"], 0);
+    let all = format!("{copy}4");
+    shell(&format!("cp -a {copy} {all}"));
+    restore(&all, &format!("lsn:{}", first["position"])).expect(0, "stands at LSN");
     // A missing segment is named.
     let mut names: Vec<_> = fs::read_dir(&archive)
         .unwrap()

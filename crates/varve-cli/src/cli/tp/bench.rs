@@ -23,8 +23,8 @@ pub struct Bench {
     /// Records in the largest table.
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..))]
     accounts: u32,
-    /// How long.
-    #[arg(long, default_value_t = 10)]
+    /// How long: a year at most.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(..=31_536_000))]
     seconds: u64,
     /// What a commit waits for.
     #[arg(long, value_enum, default_value_t = Wait::Durable)]

@@ -13,7 +13,8 @@ use varve_tp::{Applied, Error, Options, Standby, Until};
 /// If processes share it, its holder makes the copy while transactions go on; otherwise
 /// nobody may have it open. The copy holds what was committed by the end. Open it, and it
 /// is an environment of its own; or bring it further with `varve tp follow`, or to a
-/// point in time with `varve tp restore`.
+/// point in time with `varve tp restore`. A copy is not backed up, as it would be opened:
+/// copy its files while nothing follows it.
 #[derive(clap::Args)]
 pub struct Backup {
     #[command(flatten)]
@@ -34,7 +35,15 @@ impl Backup {
                 shared.and_then(|shared| shared.backup(&self.to))
             }
             _ => {
-                let opened = self.place.open(false, Options::new().background(false))?;
+                let (storage, volume) = self.place.storage(false)?;
+                let copy = Standby::is_copy(&*storage);
+                if copy.map_err(|error| self.place.failed(error))? {
+                    let what = "it is a copy; copy its files while nothing follows it";
+                    return Err(self.place.failed(what));
+                }
+                let mut options = Options::new();
+                options.background(false).create(false);
+                let opened = self.place.open_in(storage, volume, &mut options)?;
                 let to = HostStorage::new(&self.to).map_err(|error| self.place.failed(error))?;
                 let report = opened.environment.backup(&to);
                 opened.close()?;
@@ -149,7 +158,8 @@ impl Follow {
 /// Bring a copy to a point of its original's past, and make it an environment of its own.
 ///
 /// What was committed by then is there, what was not is undone. The archive must have the
-/// log from the copy on without a gap.
+/// log from the copy on without a gap. If it ends before the point, the copy is brought as
+/// far as it goes, and stays a copy.
 #[derive(clap::Args)]
 pub struct Restore {
     #[command(flatten)]
@@ -167,17 +177,29 @@ impl Restore {
         let until = self.until.unwrap_or_default();
         let applied = standby.apply_archive(&archive, until);
         let applied = applied.map_err(|error| copy.failed(error))?;
-        let closed = standby
-            .promote()
-            .and_then(|environment| environment.close());
+        let reached = match until {
+            Until::End => true,
+            Until::Lsn(lsn) => applied.stopped || applied.position == lsn,
+            Until::Time(_) => applied.stopped,
+        };
+        let closed = match reached {
+            true => standby
+                .promote()
+                .and_then(|environment| environment.close()),
+            false => standby.checkpoint(),
+        };
         closed.map_err(|error: Error| copy.failed(error))?;
         if let Some(volume) = volume {
             volume.close()?;
         }
-        copy.tell(&applied);
-        if until != Until::End && !applied.stopped {
-            tracing::warn!("the archive ends before the point");
+        if !reached {
+            return Err(copy.failed(format_args!(
+                "the archive ends at LSN {}, before the point; it stays a copy. Without \
+                 --until it is restored to there",
+                applied.position
+            )));
         }
+        copy.tell(&applied);
         Ok(0)
     }
 }

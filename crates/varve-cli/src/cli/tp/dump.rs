@@ -1,7 +1,7 @@
 //! `varve tp dump`: tables as text.
 
 use super::place::Place;
-use super::text::{Form, TYPES, Writer};
+use super::text::{Form, INDEX, TYPES, Writer};
 use crate::cli::output::{Failure, Outcome};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -11,7 +11,8 @@ use varve_tp::{Environment, Error};
 /// Write tables as text, in the format of Berkeley DB's db_dump.
 ///
 /// `varve tp load` and db_load read it. All tables are of one moment. The environment is
-/// not changed; what a crash has left is brought in order in memory.
+/// not changed; what a crash has left is brought in order in memory. Indices are left
+/// out: whoever opens their tables for writing makes them anew.
 #[derive(clap::Args)]
 pub struct Dump {
     #[command(flatten)]
@@ -48,10 +49,19 @@ impl From<io::Error> for Stopped {
 impl Dump {
     pub fn run(self) -> Outcome {
         let opened = self.place.read()?;
-        let names = match self.table.is_empty() {
+        let mut names = match self.table.is_empty() {
             true => opened.environment.tables(),
             false => self.table.clone(),
         };
+        let is_index = |name: &String| {
+            let types = opened.environment.table_types(name);
+            types.is_some_and(|types| types.starts_with(INDEX))
+        };
+        if let Some(index) = self.table.iter().find(|name| is_index(name)) {
+            let what = format!("{index:?} is an index, and made anew from its table");
+            return Err(self.place.failed(what));
+        }
+        names.retain(|name| !is_index(name));
         if names.iter().any(|name| name == TYPES) {
             let what = format!("a table is called {TYPES}, which is what dumps call types");
             return Err(self.place.failed(what));

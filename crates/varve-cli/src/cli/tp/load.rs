@@ -1,7 +1,7 @@
 //! `varve tp load`: tables out of text.
 
 use super::place::{Opened, Place};
-use super::text::{Header, Reader, TYPES};
+use super::text::{Header, INDEX, Reader, TYPES};
 use crate::cli::output::{self, Failure, Outcome};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -17,10 +17,12 @@ const TOGETHER: (u64, usize) = (4096, 4 << 20);
 ///
 /// Records that are there get the new value, tables that are not there are made: with
 /// the types that `varve tp dump` has written down, or as bytes, or with those of
-/// --types. Databases of Berkeley DB with several values for a key are refused.
+/// --types. Databases of Berkeley DB with several values for a key are refused. Indices
+/// are passed over: whoever opens their tables for writing makes them.
 ///
 /// Records are committed a few thousand at a time, in the order of the text. If loading
-/// fails, the message says how many are there; loading the same text again is in order.
+/// fails, the message says how many are there; loading the same text again is in order,
+/// but for records without keys (of the types recno and queue), which are appended again.
 #[derive(clap::Args)]
 pub struct Load {
     #[command(flatten)]
@@ -131,11 +133,19 @@ impl Load {
                 }
                 continue;
             }
-            let table = self.table.as_ref().or(header.table.as_ref());
+            let table = header.table.as_ref().or(self.table.as_ref());
             let table = table.ok_or("the text names no table; give it with --table")?;
+            if types.get(table).is_some_and(|of| of.starts_with(INDEX)) {
+                while reader.item()?.is_some() {}
+                continue;
+            }
+            let types = self.types_of(opened, table, &header, &types);
+            if types.starts_with(INDEX) {
+                return Err(format!("{table:?} is an index, and made from its table"));
+            }
             let mut into = Filling {
                 opened,
-                types: self.types_of(opened, table, &header, &types),
+                types,
                 open: None,
                 waiting: (0, 0),
                 done: &mut *done,

@@ -78,8 +78,18 @@ impl Place {
     /// Opens what is there, or makes it where `options` say so.
     pub fn open(&self, make: bool, options: &mut Options) -> Result<Opened, Failure> {
         let (storage, volume) = self.storage(make)?;
-        options.create(make).memory(self.memory());
+        self.open_in(storage, volume, options.create(make))
+    }
+
+    /// Opens what these files are.
+    pub fn open_in(
+        &self,
+        storage: Arc<dyn Storage>,
+        volume: Option<Volume>,
+        options: &mut Options,
+    ) -> Result<Opened, Failure> {
         let environment = options
+            .memory(self.memory())
             .open_storage(storage)
             .map_err(|error| self.failed(error))?;
         Ok(Opened {
