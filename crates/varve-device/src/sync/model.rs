@@ -54,6 +54,19 @@ impl<T> Mutex<T> {
     }
 }
 
+#[expect(
+    missing_docs,
+    reason = "each is the method of that name in parking_lot"
+)]
+impl<T> MutexGuard<'_, T> {
+    pub fn unlocked<R>(guard: &mut Self, what: impl FnOnce() -> R) -> R {
+        guard.held = None;
+        let result = what();
+        guard.held = guard.mutex.lock().held;
+        result
+    }
+}
+
 impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
 
