@@ -184,7 +184,7 @@ impl Environment {
             numbers: Mutex::default(),
             report,
             stop: Mutex::new(false),
-            wake: Condvar::new(),
+            wake: Condvar::default(),
             options,
         });
         let worker = shared.options.background.then(|| {

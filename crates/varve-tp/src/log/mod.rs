@@ -157,7 +157,7 @@ impl Log {
                 spare: Vec::new(),
                 life: 0,
             }),
-            changed: Condvar::new(),
+            changed: Condvar::default(),
             durable: AtomicU64::new(0),
             end: AtomicU64::new(0),
             promised: AtomicU64::new(0),
