@@ -56,7 +56,7 @@ cargo test -p varve-tp --features planted --test planted
 step "records on a volume"
 cargo test -p varve --features tp --test records
 step "schedules of threads"
-cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle --test schedules
+cargo test --workspace --features varve-prove/planted,varve-prove/shuttle,varve-locks/shuttle,varve-tp/shuttle --test schedules
 if [ -d fuzz ]; then
   step "fuzz, compiled"
   cargo build --quiet --release --manifest-path fuzz/Cargo.toml --bin smoke
