@@ -78,6 +78,27 @@ fn accounts_agree_with_formulas() {
     }
 }
 
+/// Two updates and two insertions change twelve leaves, each locked once more.
+#[test]
+fn the_second_lock_on_a_leaf_can_be_charged() {
+    let mut parameters = Parameters {
+        users: 5,
+        ..small()
+    };
+    let run = |parameters: &Parameters| {
+        let found = simulate(Model::UserLfs, parameters, 1);
+        let limits = bounds(Model::UserLfs, parameters);
+        (found.processor / found.tps, limits.locks)
+    };
+    let (usual_s, usual) = run(&parameters);
+    parameters.assumed.leaves_charged = true;
+    let (charged_s, charged) = run(&parameters);
+    near(charged - usual, 12.0, 0.01);
+    near(charged_s - usual_s, 12.0 * 1000.0 / 1e7, 0.05);
+    parameters.assumed.leaves_held = true;
+    near(run(&parameters).0, charged_s, 0.02);
+}
+
 #[test]
 fn rounding_down_leaves_fewer_changes() {
     let mut parameters = Parameters {
