@@ -126,10 +126,14 @@ impl Run {
         let failed = outcome.verdicts.iter().filter(|v| !v.pass && !v.beside);
         match failed.count() {
             0 => Ok(0),
-            failed => Err(Failure::new(
-                1,
-                format_args!("{}: not reproduced: {failed} of its claims", experiment.id),
-            )),
+            failed => {
+                let what = match context.decides() {
+                    true => "not reproduced",
+                    false => "do not hold in a run that decides nothing",
+                };
+                let told = format_args!("{}: {what}: {failed} of its claims", experiment.id);
+                Err(Failure::new(1, told))
+            }
         }
     }
 
