@@ -94,7 +94,7 @@ pub(super) const CLAIMS: &[Claim] = &[
         "V8",
         VirtualLog,
         "§5.5, figures 11 and 12",
-        "bursts and idle intervals at 80 %: LFS with NVRAM, virtual log disk with compactor",
+        "bursts and idle intervals at 80 % (LFS: of what its reserve leaves)",
         [
             "LFS needs long idle intervals; the virtual log disk gains from each bit of them",
             "the shapes hold",

@@ -55,10 +55,7 @@ impl Case {
     }
 
     pub(super) fn point(self) -> Point {
-        let label = format!("{} at {}", self.series, self.x);
-        Point::new(label, move |context: &Context| {
-            Ok(context.seeds().map(|seed| self.row(seed)).collect())
-        })
+        Point::of_seeds(&self.series.clone(), self.x, move |seed| self.row(seed))
     }
 
     pub(super) fn row(&self, seed: u64) -> Row {

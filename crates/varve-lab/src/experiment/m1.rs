@@ -2,10 +2,10 @@
 //! transactions at a time (Seltzer 1992, §4.5.1, figure 4-4).
 
 use super::transactions::{
-    DISKS, PROCESSOR, TPS, at, bounded, gap, highest, models, parameters, percent, rate,
+    DISKS, PROCESSOR, TPS, at, bounded, by_users, gap, highest, models, parameters, percent, rate,
 };
 use super::{Context, Experiment, Point, Row};
-use crate::report::{Curve, Picture, Verdict};
+use crate::report::{Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
 /// See the module's head.
@@ -78,19 +78,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
 }
 
 fn picture(rows: &[Row]) -> Picture {
-    let paper = PAPER.map(|(model, tps)| {
-        let name = format!("{}: {tps} at saturation (thesis)", model.name());
-        Curve::named(name, vec![(100.0, tps)])
-    });
-    Picture {
-        title: "1 MIPS: transactions a second by the number at a time".into(),
-        x: "transactions at a time".into(),
-        y: "transactions a second".into(),
-        y_max: None,
-        curves: Curve::all(rows, TPS),
-        references: paper.to_vec(),
-    }
-    .with_room_for_names()
+    by_users(rows, 1, &PAPER)
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use super::m1::levels;
 use super::transactions::{
-    LOGGING, READING, TPS, at, bounded, gap, highest, models, parameters, rate,
+    LOGGING, READING, TPS, at, bounded, by_users, gap, highest, models, parameters, rate,
 };
 use super::{Context, Experiment, Point, Row};
-use crate::report::{Curve, Picture, Verdict};
+use crate::report::{Picture, Verdict};
 use crate::simulator::transactions::{Model, Parameters};
 
 /// See the module's head.
@@ -78,19 +78,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
 }
 
 fn picture(rows: &[Row]) -> Picture {
-    let paper = PAPER.map(|(model, tps)| {
-        let name = format!("{}: {tps} at saturation (thesis)", model.name());
-        Curve::named(name, vec![(100.0, tps)])
-    });
-    Picture {
-        title: "10 MIPS: transactions a second by the number at a time".into(),
-        x: "transactions at a time".into(),
-        y: "transactions a second".into(),
-        y_max: None,
-        curves: Curve::all(rows, TPS),
-        references: paper.to_vec(),
-    }
-    .with_room_for_names()
+    by_users(rows, 10, &PAPER)
 }
 
 #[cfg(test)]

@@ -30,8 +30,12 @@ const PARTING: [(Model, Model, u32); 3] = [
     (Model::UserLfs, Model::OsLfs, 70),
     (Model::UserLfs, Model::LfsNolog, 70),
 ];
-/// First step down.
-const FALLING: [(Model, u32); 2] = [(Model::OsLfs, 80), (Model::LfsNolog, 80)];
+/// First step down; USER-LFS "has peaked" at 90/10.
+const FALLING: [(Model, u32); 3] = [
+    (Model::OsLfs, 80),
+    (Model::LfsNolog, 80),
+    (Model::UserLfs, 95),
+];
 /// Has lost a quarter of its best, which it had with less skew.
 const COLLAPSING: [(Model, u32); 4] = [
     (Model::UserLfs, 95),
@@ -192,13 +196,13 @@ mod tests {
     #[test]
     fn the_text_itself_passes_and_each_claim_can_fail() {
         assert_eq!(failing(&thesis()), 0);
-        assert_eq!(failing(&[]), 15, "what was not measured fails");
+        assert_eq!(failing(&[]), 16, "what was not measured fails");
         let mut flat = thesis();
         for row in &mut flat {
             row.values.insert(TPS.into(), 7.0);
             row.values.insert(ABORTED.into(), 0.0);
         }
-        assert_eq!(failing(&flat), 14, "all but that USER-RO does not collapse");
+        assert_eq!(failing(&flat), 15, "all but that USER-RO does not collapse");
         let mut early = thesis();
         for row in early.iter_mut().filter(|row| row.x >= 80.0) {
             row.values.insert(TPS.into(), 1.0);

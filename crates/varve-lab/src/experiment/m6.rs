@@ -4,6 +4,7 @@
 //!
 //! Data managers lock pages of 4 KB throughout, as in the thesis.
 
+use super::allocation::{Figure, figure};
 use super::m5::skews;
 use super::transactions::{ABORTED, Case, SATURATED, TPS, bounded, curve_gap, parameters, places};
 use super::{Context, Experiment, Point, Row};
@@ -97,16 +98,35 @@ fn points(context: &Context) -> Vec<Point> {
     cases.into_iter().map(Case::point).collect()
 }
 
+fn tps(rows: &[Row], series: &str, skew: f64) -> Figure {
+    figure(rows, series, skew, TPS)
+}
+
 /// The best throughput of all sizes of pages, and which size.
-fn best_page(rows: &[Row], model: Model, skew: f64) -> (f64, u64) {
-    let smaller = SMALLER.map(|bytes| (mean(rows, &sized(model, bytes), skew, TPS), bytes));
-    let usual = (mean(rows, &series(model, PAGES), skew, TPS), 4096);
-    let all = smaller.into_iter().chain([usual]);
-    all.filter(|(tps, _)| tps.is_finite())
-        .fold(
-            (f64::NAN, 0),
-            |best, this| if best.0 >= this.0 { best } else { this },
-        )
+fn best_page(rows: &[Row], model: Model, skew: f64) -> (Figure, u64) {
+    let usual = (tps(rows, &series(model, PAGES), skew), 4096);
+    let smaller = SMALLER.map(|bytes| (tps(rows, &sized(model, bytes), skew), bytes));
+    let better = |best: (Figure, u64), this: (Figure, u64)| match this.0.mean > best.0.mean {
+        true => this,
+        false if best.0.mean.is_nan() => this,
+        false => best,
+    };
+    smaller.into_iter().fold(usual, better)
+}
+
+/// The first is more by more than chance may do.
+fn more(first: Figure, second: Figure) -> bool {
+    first.mean - first.confidence > second.mean + second.confidence
+}
+
+fn over(claim: String, first: Figure, second: Figure) -> Verdict {
+    let rate = |f: Figure| format!("{:.2} ± {:.2}", f.mean, f.confidence);
+    Verdict::of(
+        claim,
+        "more, 95 % intervals apart",
+        format!("{} for {} tps", rate(first), rate(second)),
+        more(first, second),
+    )
 }
 
 /// The widest gap between 70/30 and 95/5.
@@ -121,7 +141,6 @@ fn widest(rows: &[Row], fast: &str, slow: &str) -> (f64, f64) {
 
 fn verdicts(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let tps = |series: &str, skew| mean(rows, series, skew, TPS);
     for ((user, os), paper) in PAIRS.into_iter().zip([6.0, 12.0]) {
         for (name, beside) in [(SUBPAGES, false), (LARGER, true), (MODIFIED, true)] {
             let (gap, skew) = widest(rows, &series(user, PAGES), &series(os, name));
@@ -138,25 +157,29 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
             verdicts.push(verdict.beside_the_claim(beside));
         }
     }
-    let over = |claim: String, first: f64, second: f64| {
-        let measured = format!("{first:.2} for {second:.2} tps");
-        Verdict::of(claim, "more", measured, first > second)
+    let passes = |name: &str| {
+        PAIRS.map(|(user, os)| {
+            let claim = format!("99/1: {} with {name} passes {}", os.name(), user.name());
+            let (first, second) = (series(os, name), series(user, PAGES));
+            over(claim, tps(rows, &first, 99.0), tps(rows, &second, 99.0))
+        })
     };
-    for (user, os) in PAIRS {
-        let claim = format!("99/1: {} with {SUBPAGES} passes {}", os.name(), user.name());
-        let (first, second) = (series(os, SUBPAGES), series(user, PAGES));
-        verdicts.push(over(claim, tps(&first, 99.0), tps(&second, 99.0)));
-    }
+    verdicts.extend(passes(SUBPAGES));
     verdicts.extend(smaller_pages(rows));
-    for (user, os) in PAIRS {
-        let claim = format!("99/1: {} with {MODIFIED} passes {}", os.name(), user.name());
-        let (first, second) = (series(os, MODIFIED), series(user, PAGES));
-        verdicts.push(over(claim, tps(&first, 99.0), tps(&second, 99.0)));
-    }
+    verdicts.extend(passes(MODIFIED));
+    verdicts.extend(aborts(rows));
+    verdicts.push(bounded(rows).beside_the_claim(true));
+    verdicts
+}
+
+/// Modified subpages cut aborts to a tenth of those with pages (figure 4-14), and
+/// beyond 90/10 to a tenth of the data managers' (text).
+fn aborts(rows: &[Row]) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
     for (user, os) in PAIRS {
         for skew in [90.0, 95.0, 99.0] {
             let modified = mean(rows, &series(os, MODIFIED), skew, ABORTED);
-            for (other, beside) in [(os, skew != 95.0), (user, true)] {
+            for other in [os, user] {
                 let pages = mean(rows, &series(other, PAGES), skew, ABORTED);
                 let verdict = Verdict::of(
                     format!(
@@ -169,34 +192,38 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
                     format!("{modified:.2} for {pages:.2} in a hundred"),
                     modified <= pages / 10.0,
                 );
-                verdicts.push(verdict.beside_the_claim(beside));
+                verdicts.push(verdict.beside_the_claim(skew == 90.0));
             }
         }
     }
-    verdicts.push(bounded(rows).beside_the_claim(true));
     verdicts
 }
 
 /// What the text says of pages of the best size.
 fn smaller_pages(rows: &[Row]) -> Vec<Verdict> {
     let mut verdicts = Vec::new();
-    let sum = |of: &dyn Fn(f64) -> f64| HOT.iter().map(|skew| of(*skew)).sum::<f64>();
+    let all = |of: &dyn Fn(f64) -> Figure| {
+        let figures = HOT.map(of);
+        let average = |of: fn(&Figure) -> f64| figures.iter().map(of).sum::<f64>() / 4.0;
+        Figure {
+            mean: average(|f| f.mean),
+            confidence: average(|f| f.confidence),
+        }
+    };
     for (_, os) in PAIRS {
-        let pages = sum(&|skew| best_page(rows, os, skew).0);
-        let subpages = sum(&|skew| mean(rows, &series(os, SUBPAGES), skew, TPS));
+        let pages = all(&|skew| best_page(rows, os, skew).0);
+        let subpages = all(&|skew| tps(rows, &series(os, SUBPAGES), skew));
         let (expected, pass) = match os.is_log_structured() {
-            true => ("pages gain more", pages > subpages),
-            false => ("subpages gain more", subpages > pages),
+            true => ("pages gain more", more(pages, subpages)),
+            false => ("subpages gain more", more(subpages, pages)),
         };
         let sizes = HOT.map(|skew| best_page(rows, os, skew).1.to_string());
         verdicts.push(Verdict::of(
             format!("{}: smaller pages or {SUBPAGES}, 80/20 to 99/1", os.name()),
             expected,
             format!(
-                "{:.1} with pages of {}, {:.1} tps with {SUBPAGES}, on average",
-                pages / 4.0,
-                sizes.join(", "),
-                subpages / 4.0
+                "{pages} with pages of {}, {subpages} tps with {SUBPAGES}, on average",
+                sizes.join(", ")
             ),
             pass,
         ));
@@ -204,16 +231,11 @@ fn smaller_pages(rows: &[Row]) -> Vec<Verdict> {
     let user = series(Model::UserLfs, PAGES);
     for (skew, beside) in [(95.0, false), (99.0, true)] {
         let (pages, bytes) = best_page(rows, Model::OsLfs, skew);
-        let data_manager = mean(rows, &user, skew, TPS);
-        let verdict = Verdict::of(
-            format!(
-                "{skew}/{}: OS-LFS with smaller pages passes USER-LFS",
-                100.0 - skew
-            ),
-            "more",
-            format!("{pages:.2} with pages of {bytes}, for {data_manager:.2} tps"),
-            pages > data_manager,
+        let claim = format!(
+            "{skew}/{}: OS-LFS with smaller pages ({bytes}) passes USER-LFS",
+            100.0 - skew
         );
+        let verdict = over(claim, pages, tps(rows, &user, skew));
         verdicts.push(verdict.beside_the_claim(beside));
     }
     verdicts
@@ -231,7 +253,7 @@ fn picture(rows: &[Row]) -> Picture {
         curves.push(curve(user, PAGES));
         curves.extend([PAGES, SUBPAGES, MODIFIED].map(|name| curve(os, name)));
         let places = places(rows, &series(os, PAGES)).into_iter();
-        let points = places.map(|x| (x, best_page(rows, os, x).0)).collect();
+        let points = places.map(|x| (x, best_page(rows, os, x).0.mean)).collect();
         curves.push(Curve::named(series(os, "pages of the best size"), points));
     }
     let highest = rows.iter().filter_map(|row| row.values.get(TPS).copied());
@@ -301,7 +323,7 @@ mod tests {
     #[test]
     fn the_text_itself_passes_and_each_claim_can_fail() {
         assert_eq!(failing(&thesis()), 0);
-        assert_eq!(failing(&[]), 11, "what was not measured fails");
+        assert_eq!(failing(&[]), 17, "what was not measured fails");
         let slow = |name: &'static str| {
             move |row: &mut Row| {
                 if row.series.ends_with(name) {
@@ -320,7 +342,23 @@ mod tests {
         let aborting = |row: &mut Row| {
             row.values.insert(ABORTED.into(), 5.0);
         };
-        assert_eq!(changed(aborting), 2);
+        assert_eq!(changed(aborting), 8, "at 95/5 and 99/1, of both others");
+    }
+
+    #[test]
+    fn what_chance_may_have_done_is_not_more() {
+        let mut rows = thesis();
+        let modified = series(Model::OsRo, MODIFIED);
+        let hottest = |row: &&mut Row| row.series == modified && row.x == 99.0;
+        let row = rows.iter_mut().find(hottest).unwrap();
+        // The mean of 9.9 stays what it was, of two runs far apart.
+        let other = Row {
+            seed: 2,
+            ..row.clone()
+        };
+        row.values.insert(TPS.into(), 1.0);
+        rows.push(other.with(TPS, 18.8));
+        assert_eq!(failing(&rows), 1, "passing USER-RO at 99/1");
     }
 
     /// Locks on pages under the name of modified subpages.

@@ -52,6 +52,9 @@ use crate::report::{Picture, Verdict};
 pub use crate::row::Row;
 use std::path::PathBuf;
 
+/// Seeds of a stochastic point, if nothing else is asked for.
+const SEEDS: u32 = 5;
+
 /// What an experiment may depend on.
 #[derive(Debug, Clone)]
 pub struct Context {
@@ -73,8 +76,14 @@ impl Context {
     /// as are wanted.
     pub fn seeds(&self) -> impl Iterator<Item = u64> + use<> {
         let seed = self.seed;
-        let count = self.seeds.unwrap_or(self.size(5, 1));
+        let count = self.seeds.unwrap_or(self.size(SEEDS, 1));
         (0..u64::from(count)).map(move |i| seed.wrapping_add(i))
+    }
+
+    /// Whether verdicts say something of the claim: not those of the tiny size, or
+    /// of fewer than five seeds.
+    pub fn decides(&self) -> bool {
+        run::decides(self.small, self.seeds)
     }
 
     /// Segments of a volume: `usual`, or `tiny` of the tiny size, or as many
@@ -113,6 +122,13 @@ impl Point {
             label: label.into(),
             run: Box::new(run),
         }
+    }
+
+    /// A place of a curve, with a row for each seed.
+    fn of_seeds(series: &str, x: f64, row: impl Fn(u64) -> Row + Send + Sync + 'static) -> Self {
+        Point::new(format!("{series} at {x}"), move |context: &Context| {
+            Ok(context.seeds().map(&row).collect())
+        })
     }
 }
 

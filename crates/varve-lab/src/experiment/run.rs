@@ -7,7 +7,7 @@
 //! points writes `data.csv`, `picture.svg`, `picture.json` and `verdict.json`, so
 //! shards need nothing but a common directory, or their files put into one.
 
-use super::{Context, Experiment, LabError, Point, Row, SEGMENTS};
+use super::{Context, Experiment, LabError, Point, Row, SEEDS, SEGMENTS};
 use crate::report::{Verdict, write_csv, write_json};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
@@ -70,28 +70,17 @@ struct Stored {
     /// What was asked for instead of the usual seeds and segments.
     seeds: Option<u32>,
     segments: Option<u32>,
-    /// The traces take part where they are needed.
+    /// Traces take part.
     traces: bool,
+    /// Which ([`crate::trace::present`]).
+    #[serde(default)]
+    replayed: String,
     /// Results of another version may differ.
     version: String,
     rows: Vec<Row>,
 }
 
 impl Stored {
-    fn new(experiment: &Experiment, point: &Point, context: &Context, rows: Vec<Row>) -> Self {
-        Stored {
-            experiment: experiment.id.into(),
-            point: point.label.clone(),
-            seed: context.seed,
-            small: context.small,
-            seeds: context.seeds,
-            segments: context.segments,
-            traces: context.traces.is_some(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            rows,
-        }
-    }
-
     /// The rows at `path`, if they are of the same point.
     fn load(path: &Path, like: &Stored) -> Option<Vec<Row>> {
         let stored: Stored = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;
@@ -125,12 +114,26 @@ pub struct Report {
     pub verdicts: Vec<Verdict>,
 }
 
+impl Report {
+    /// Whether it says something of the claim ([`Context::decides`]).
+    pub fn decides(&self) -> bool {
+        decides(self.small, self.seeds)
+    }
+}
+
+/// Of the tiny size, or of fewer seeds than usual, nothing follows.
+pub(super) fn decides(small: bool, seeds: Option<u32>) -> bool {
+    !small && seeds.is_none_or(|seeds| seeds >= SEEDS)
+}
+
 /// An experiment's points, and where their files lie.
 pub(super) struct Job<'a> {
     pub experiment: &'static Experiment,
     context: &'a Context,
     directory: PathBuf,
     points: Vec<Point>,
+    /// Which traces take part, if any do.
+    traces: Option<String>,
 }
 
 impl<'a> Job<'a> {
@@ -154,11 +157,13 @@ impl<'a> Job<'a> {
             path: directory.clone(),
             source,
         })?;
+        let traces = context.traces.as_ref().filter(|_| experiment.needs_traces);
         Ok(Job {
             experiment,
             context,
             directory,
             points: (experiment.points)(context),
+            traces: traces.map(|traces| crate::trace::present(traces)),
         })
     }
 
@@ -173,8 +178,22 @@ impl<'a> Job<'a> {
 
     /// The rows of a point that was run before.
     pub fn known(&self, at: usize) -> Option<Vec<Row>> {
-        let like = Stored::new(self.experiment, &self.points[at], self.context, Vec::new());
-        Stored::load(&self.path(at), &like)
+        Stored::load(&self.path(at), &self.stored(at, Vec::new()))
+    }
+
+    fn stored(&self, at: usize, rows: Vec<Row>) -> Stored {
+        Stored {
+            experiment: self.experiment.id.into(),
+            point: self.points[at].label.clone(),
+            seed: self.context.seed,
+            small: self.context.small,
+            seeds: self.context.seeds,
+            segments: self.context.segments,
+            traces: self.traces.is_some(),
+            replayed: self.traces.clone().unwrap_or_default(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            rows,
+        }
     }
 
     /// Runs a point and keeps its rows.
@@ -187,17 +206,52 @@ impl<'a> Job<'a> {
         let run = std::panic::AssertUnwindSafe(|| (point.run)(self.context));
         let rows = std::panic::catch_unwind(run)
             .unwrap_or_else(|_| Err(LabError::Panic(self.experiment.id, point.label.clone())))?;
-        let stored = Stored::new(self.experiment, point, self.context, rows);
-        write_json(&self.path(at), &stored)
+        write_json(&self.path(at), &self.stored(at, rows))
     }
 
     /// Reports, if every point is there.
     ///
     /// # Errors
-    /// A file cannot be written, or the picture not be drawn.
+    /// A file cannot be written, or the picture not be drawn. A panic of what
+    /// follows from the points is such an error, too.
     pub fn finish(&self) -> Result<Outcome, LabError> {
+        let report = std::panic::AssertUnwindSafe(|| self.report());
+        std::panic::catch_unwind(report).unwrap_or_else(|_| {
+            let what = "what follows from its points".into();
+            Err(LabError::Panic(self.experiment.id, what))
+        })
+    }
+
+    fn report(&self) -> Result<Outcome, LabError> {
         let found: Vec<_> = (0..self.len()).map(|at| self.known(at)).collect();
-        report(self.experiment, self.context, self.directory.clone(), found)
+        let missing = found.iter().filter(|rows| rows.is_none()).count();
+        let directory = self.directory.clone();
+        let mut verdicts = Vec::new();
+        if missing == 0 {
+            let rows: Vec<Row> = found.into_iter().flatten().flatten().collect();
+            verdicts = (self.experiment.verdicts)(&rows);
+            write_csv(&directory.join("data.csv"), &rows)?;
+            let picture = (self.experiment.picture)(&rows);
+            picture.draw(&directory.join("picture.svg"))?;
+            write_json(&directory.join("picture.json"), &picture.finite())?;
+            let report = Report {
+                experiment: self.experiment.id.into(),
+                seed: self.context.seed,
+                small: self.context.small,
+                seeds: self.context.seeds,
+                segments: self.context.segments,
+                traces: self.traces.is_some(),
+                version: env!("CARGO_PKG_VERSION").into(),
+                verdicts: verdicts.clone(),
+            };
+            // Last: where it is, everything is.
+            write_json(&directory.join("verdict.json"), &report)?;
+        }
+        Ok(Outcome {
+            directory,
+            missing,
+            verdicts,
+        })
     }
 }
 
@@ -270,39 +324,4 @@ fn directory(experiment: &Experiment, context: &Context) -> String {
         name += "-small";
     }
     name
-}
-
-fn report(
-    experiment: &Experiment,
-    context: &Context,
-    directory: PathBuf,
-    found: Vec<Option<Vec<Row>>>,
-) -> Result<Outcome, LabError> {
-    let missing = found.iter().filter(|rows| rows.is_none()).count();
-    let mut verdicts = Vec::new();
-    if missing == 0 {
-        let rows: Vec<Row> = found.into_iter().flatten().flatten().collect();
-        verdicts = (experiment.verdicts)(&rows);
-        write_csv(&directory.join("data.csv"), &rows)?;
-        let picture = (experiment.picture)(&rows);
-        picture.draw(&directory.join("picture.svg"))?;
-        write_json(&directory.join("picture.json"), &picture.finite())?;
-        let report = Report {
-            experiment: experiment.id.into(),
-            seed: context.seed,
-            small: context.small,
-            seeds: context.seeds,
-            segments: context.segments,
-            traces: context.traces.is_some(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            verdicts: verdicts.clone(),
-        };
-        // Last: where it is, everything is.
-        write_json(&directory.join("verdict.json"), &report)?;
-    }
-    Ok(Outcome {
-        directory,
-        missing,
-        verdicts,
-    })
 }

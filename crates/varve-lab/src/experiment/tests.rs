@@ -146,13 +146,23 @@ fn traces_are_replayed_under_every_policy() {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         text += &format!("{at} 0 {} 8 0\n", (x >> 33) % 1000 * 8);
     }
-    std::fs::write(traces.path().join("tpcc-small.ascii"), text).unwrap();
+    std::fs::write(traces.path().join("tpcc-small.ascii"), &text).unwrap();
     let outcome = go().unwrap();
     let beaten = outcome
         .verdicts
         .iter()
         .find(|v| v.claim.starts_with("the oracle"));
     assert!(beaten.unwrap().pass, "{beaten:?}");
+    // A point of other traces is not taken for one of these.
+    let data = || std::fs::read_to_string(outcome.directory.join("data.csv")).unwrap();
+    let before = data();
+    std::fs::write(
+        traces.path().join("tpcc-small.ascii"),
+        format!("{text}{text}"),
+    )
+    .unwrap();
+    go().unwrap();
+    assert_ne!(data(), before);
     let missing = Context {
         traces: None,
         ..context(None)
@@ -209,4 +219,26 @@ fn the_whole_is_divided_resumed_and_survives_what_fails() {
         "the half-written and the broken one"
     );
     assert_eq!(std::fs::read(&point).unwrap(), text);
+}
+
+#[test]
+fn a_panic_after_the_last_point_stops_nobody_else() {
+    static DOUBTFUL: Experiment = Experiment {
+        id: "Z2",
+        verdicts: |_| panic!("as it is meant to"),
+        ..r3::R3C
+    };
+    static UGLY: Experiment = Experiment {
+        id: "Z3",
+        picture: |_| panic!("as it is meant to"),
+        ..r3::R3C
+    };
+    let out = tempfile::tempdir().unwrap();
+    let list = [&DOUBTFUL, &UGLY, named("R3c").unwrap()];
+    for _ in 0..2 {
+        let ended = run_all(&list, &context(None), Shard::WHOLE, 2, out.path(), &|_| ());
+        let panicked = |e: &Ended| matches!(e.outcome, Err(LabError::Panic(..)));
+        let panicked: Vec<bool> = ended.iter().map(panicked).collect();
+        assert_eq!(panicked, [true, true, false]);
+    }
 }

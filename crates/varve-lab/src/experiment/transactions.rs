@@ -3,7 +3,7 @@
 
 use super::allocation::{Figure, figure};
 use super::{Context, Point, Row};
-use crate::report::{Verdict, deviation_of_batches, mean};
+use crate::report::{Curve, Picture, Verdict, deviation_of_batches, mean};
 use crate::simulator::transactions::{Model, Parameters, bounds, simulate};
 
 /// Transactions that committed a second.
@@ -40,10 +40,7 @@ pub(super) struct Case {
 
 impl Case {
     pub(super) fn point(self) -> Point {
-        let label = format!("{} at {}", self.series, self.x);
-        Point::new(label, move |context: &Context| {
-            Ok(context.seeds().map(|seed| self.row(seed)).collect())
-        })
+        Point::of_seeds(&self.series.clone(), self.x, move |seed| self.row(seed))
     }
 
     pub(super) fn row(&self, seed: u64) -> Row {
@@ -133,6 +130,23 @@ pub(super) fn places(rows: &[Row], series: &str) -> Vec<f64> {
     places.sort_by(f64::total_cmp);
     places.dedup();
     places
+}
+
+/// Throughput by the number at a time, with the text's rates at saturation.
+pub(super) fn by_users(rows: &[Row], mips: u32, paper: &[(Model, f64)]) -> Picture {
+    let references = paper.iter().map(|(model, tps)| {
+        let name = format!("{}: {tps} at saturation (thesis)", model.name());
+        Curve::named(name, vec![(SATURATED as f64, *tps)])
+    });
+    Picture {
+        title: format!("{mips} MIPS: transactions a second by the number at a time"),
+        x: "transactions at a time".into(),
+        y: "transactions a second".into(),
+        y_max: None,
+        curves: Curve::all(rows, TPS),
+        references: references.collect(),
+    }
+    .with_room_for_names()
 }
 
 /// A rate of the text that is to be met within 15 %.

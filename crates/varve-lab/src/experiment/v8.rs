@@ -19,7 +19,7 @@ use crate::report::{Curve, Picture, Verdict, mean};
 /// See the module's head.
 pub const V8: Experiment = Experiment {
     id: "V8",
-    about: "bursts and idle intervals at 80 %: LFS with NVRAM, and VLD with compactor",
+    about: "bursts and idle intervals at 80 % (LFS: of what its reserve leaves)",
     needs_traces: false,
     points,
     verdicts,
@@ -156,7 +156,7 @@ fn verdicts(rows: &[Row]) -> Vec<Verdict> {
 
 fn picture(rows: &[Row]) -> Picture {
     Picture {
-        title: "Bursts of random updates at 80 %, by idle time between them".into(),
+        title: "Random updates at 80 % (LFS: of what its reserve leaves), by idle time".into(),
         x: "idle interval, s".into(),
         y: "ms for each update".into(),
         y_max: None,

@@ -56,6 +56,9 @@ fn measured(id: &str, results: &Results) -> String {
     if results.report.small {
         text += "<p class=\"note\">A run of the tiny size, to see that it works: these figures \
             say nothing of the claim.</p>\n";
+    } else if !results.report.decides() {
+        text += "<p class=\"note\">A run of fewer than five seeds: what chance does is not known, \
+            so nothing is said of the claim.</p>\n";
     }
     let caption = "What was expected, what was measured";
     text += &table(caption, &verdicts(|v| !v.beside));

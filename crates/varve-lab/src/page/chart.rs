@@ -31,7 +31,7 @@ pub fn figure(id: &str, picture: &Picture) -> String {
     let plane = Plane::of(picture);
     text += &plane.axes(picture);
     for (at, curve) in picture.references.iter().enumerate() {
-        text += &plane.line(curve, &format!("ref ref{}", at % 3));
+        text += &plane.reference(curve, at);
     }
     for (at, curve) in picture.curves.iter().enumerate() {
         text += &plane.line(curve, &class(at));
@@ -145,6 +145,15 @@ impl Plane {
         )
     }
 
+    /// What is said of one place alone is a cross.
+    fn reference(&self, curve: &Curve, nth: usize) -> String {
+        let class = format!("ref ref{}", nth % 3);
+        match self.inside(curve)[..] {
+            [place] => format!("<path class=\"{class} cross\" d=\"{}\"/>\n", cross(place)),
+            _ => self.line(curve, &class),
+        }
+    }
+
     fn marks(&self, curve: &Curve, nth: usize) -> String {
         let class = class(nth);
         let points = self.inside(curve);
@@ -176,6 +185,10 @@ fn mark((x, y): (f64, f64), nth: usize) -> String {
     }
 }
 
+fn cross((x, y): (f64, f64)) -> String {
+    format!("M{:.1} {:.1}l8 8m0-8l-8 8", x - 4.0, y - 4.0)
+}
+
 /// Round values between two others, some five of them.
 fn ticks(low: f64, high: f64) -> Vec<f64> {
     let span = high - low;
@@ -203,8 +216,12 @@ fn legend(picture: &Picture) -> String {
         );
     }
     for (at, curve) in picture.references.iter().enumerate() {
+        let form = match curve.points[..] {
+            [_] => cross((12.0, 6.0)),
+            _ => "M1 6h22".into(),
+        };
         text += &format!(
-            "<li>{swatch}<path class=\"ref ref{}\" d=\"M1 6h22\"/></svg>{}</li>\n",
+            "<li>{swatch}<path class=\"ref ref{}\" d=\"{form}\"/></svg>{}</li>\n",
             at % 3,
             escaped(&curve.name),
         );
@@ -274,6 +291,23 @@ mod tests {
         assert!(tenths.len() >= 4, "{tenths:?}");
         assert!(tenths.iter().all(|t| (0.48..=0.9).contains(t)));
         assert_eq!(ticks(1.0, 4.0), [1.0, 2.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn a_reference_of_one_point_is_a_cross() {
+        let text = figure(
+            "Z1",
+            &Picture {
+                title: "t".into(),
+                x: "x".into(),
+                y: "y".into(),
+                y_max: None,
+                curves: vec![Curve::named("a", vec![(1.0, 1.0), (3.0, 1.0)])],
+                references: vec![Curve::named("paper", vec![(2.0, 1.0)])],
+            },
+        );
+        let crosses = text.matches("l8 8m0-8l-8 8").count();
+        assert_eq!(crosses, 2, "in the picture and beside its name");
     }
 
     #[test]

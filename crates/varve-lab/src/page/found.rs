@@ -40,8 +40,10 @@ pub enum Status {
     Reproduced,
     /// Some part does not.
     NotReproduced,
-    /// It was run at a tiny size, which says nothing.
+    /// It was run at the tiny size or with few seeds, which decides nothing.
     Quick,
+    /// It was run without what its parts need, such as traces.
+    NoParts,
     /// There is an experiment, and no result.
     NotRun,
     /// There is no experiment.
@@ -50,10 +52,11 @@ pub enum Status {
 
 impl Status {
     /// All of them, best first.
-    pub const ALL: [Status; 5] = [
+    pub const ALL: [Status; 6] = [
         Status::Reproduced,
         Status::NotReproduced,
         Status::Quick,
+        Status::NoParts,
         Status::NotRun,
         Status::NotBuilt,
     ];
@@ -64,6 +67,7 @@ impl Status {
             Status::Reproduced => "reproduced",
             Status::NotReproduced => "not reproduced",
             Status::Quick => "quick run only",
+            Status::NoParts => "no part measured",
             Status::NotRun => "not run",
             Status::NotBuilt => "not built",
         }
@@ -74,20 +78,26 @@ impl Status {
         match self {
             Status::Reproduced => "good",
             Status::NotReproduced => "bad",
-            Status::Quick | Status::NotRun | Status::NotBuilt => "open",
+            Status::Quick | Status::NoParts | Status::NotRun | Status::NotBuilt => "open",
         }
     }
 }
 
 impl Found {
     /// Looks for a claim's results: those of the usual size, or of the tiny one.
+    /// Where there is no experiment there are none; what lies there under its id
+    /// is another's, as L1 once was N4. What has no `picture.json` is of a version
+    /// that had no page.
     ///
     /// # Errors
     /// A file cannot be read, or is none of ours.
     pub fn look(directory: &Path, claim: &'static Claim) -> Result<Self, LabError> {
         let full = directory.join(claim.id);
         let small = directory.join(format!("{}-small", claim.id));
-        let is_there = |place: &&PathBuf| place.join("verdict.json").exists();
+        let is_there = |place: &&PathBuf| {
+            let files = ["verdict.json", "picture.json"];
+            claim.experiment().is_some() && files.iter().all(|file| place.join(file).exists())
+        };
         let place = [&full, &small].into_iter().find(is_there);
         let results = place.map(|place| Results::read(place)).transpose()?;
         let points = match results {
@@ -118,7 +128,8 @@ impl Found {
         match &self.results {
             None if self.is_built() => Status::NotRun,
             None => Status::NotBuilt,
-            Some(results) if results.report.small => Status::Quick,
+            Some(results) if !results.report.decides() => Status::Quick,
+            Some(_) if self.parts().next().is_none() => Status::NoParts,
             Some(_) => match self.parts().all(|verdict| verdict.pass) {
                 true => Status::Reproduced,
                 false => Status::NotReproduced,

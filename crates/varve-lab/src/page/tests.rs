@@ -121,6 +121,25 @@ fn verdicts_decide_what_is_said() {
     assert!(good.contains("varve lab run R3c --seed 7"));
     let bad = status([true, false]);
     assert!(bad.contains("<strong>1</strong> not reproduced") && bad.contains("1 of 2 parts hold"));
+    let changed = |change: fn(&mut crate::experiment::Report)| {
+        let path = place.join("verdict.json");
+        let bytes = std::fs::read(&path).unwrap();
+        let mut report = serde_json::from_slice(&bytes).unwrap();
+        change(&mut report);
+        crate::report::write_json(&path, &report).unwrap();
+        page(out.path()).unwrap()
+    };
+    status([true, true]);
+    let one = changed(|report| report.seeds = Some(1));
+    assert!(one.contains("<strong>1</strong> quick run only") && one.contains("fewer than five"));
+    status([true, true]);
+    let none = changed(|report| report.verdicts.retain(|verdict| verdict.beside));
+    assert!(none.contains("<strong>1</strong> no part measured"));
+    // N4 once was L1, which is another claim.
+    let old = out.path().join("L1");
+    std::fs::create_dir(&old).unwrap();
+    std::fs::write(old.join("verdict.json"), "[]").unwrap();
+    assert_eq!(page(out.path()).unwrap(), none);
     std::fs::write(place.join("verdict.json"), "{").unwrap();
     let error = page(out.path()).unwrap_err().to_string();
     assert!(error.contains("verdict.json"), "{error}");

@@ -1,25 +1,20 @@
-//! The write buffer before layouts without a simulator: as that of the log.
+//! The write buffer before layouts without a simulator: that of the log, with a
+//! clock, and emptied in order of address.
 
-use crate::simulator::FLUSH_AFTER_NS;
+use crate::simulator;
 use crate::workload::Op;
 
 /// See the module's head.
 #[derive(Debug)]
 pub(super) struct Buffer {
-    capacity: usize,
-    waiting: Vec<u32>,
-    waits: Vec<bool>,
-    oldest_ns: i64,
+    buffer: simulator::Buffer,
     now_ns: i64,
 }
 
 impl Buffer {
     pub fn new(capacity: u32, blocks: u32) -> Self {
         Buffer {
-            capacity: capacity as usize,
-            waiting: Vec::new(),
-            waits: vec![false; blocks as usize],
-            oldest_ns: 0,
+            buffer: simulator::Buffer::new(capacity as usize, blocks, None),
             now_ns: 0,
         }
     }
@@ -28,33 +23,28 @@ impl Buffer {
     pub fn take(&mut self, op: Op) -> bool {
         match op {
             Op::Write { block } => {
-                if !std::mem::replace(&mut self.waits[block as usize], true) {
-                    if self.waiting.is_empty() {
-                        self.oldest_ns = self.now_ns;
-                    }
-                    self.waiting.push(block);
-                }
+                self.buffer.put(block, 0, self.now_ns);
             }
-            // Its place in the list is passed over.
-            Op::Trim { block } => self.waits[block as usize] = false,
+            Op::Trim { block } => {
+                self.buffer.remove(block);
+            }
             Op::Wait { ns } => {
-                self.now_ns = self
-                    .now_ns
-                    .saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+                let ns = i64::try_from(ns).unwrap_or(i64::MAX);
+                self.now_ns = self.now_ns.saturating_add(ns);
             }
-            Op::Sync => return !self.waiting.is_empty(),
+            Op::Sync => return !self.buffer.is_empty(),
             Op::Read { .. } => {}
         }
-        self.waiting.len() >= self.capacity
-            || (!self.waiting.is_empty() && self.now_ns - self.oldest_ns > FLUSH_AFTER_NS)
+        self.buffer.is_due(self.now_ns)
     }
 
     /// What waits, in order of number; nothing waits afterwards.
     pub fn flush(&mut self) -> Vec<u32> {
-        let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain(|block| std::mem::take(&mut self.waits[*block as usize]));
-        waiting.sort_unstable();
-        waiting
+        let mut waiting = Vec::new();
+        self.buffer.flush(|_| (0, 0), &mut waiting);
+        let mut blocks: Vec<u32> = waiting.into_iter().map(|waits| waits.block).collect();
+        blocks.sort_unstable();
+        blocks
     }
 }
 

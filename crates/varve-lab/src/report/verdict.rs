@@ -22,7 +22,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict.
+    /// A verdict. Numbers that are none, where points are missing, are shown as `–`.
     pub fn of(
         claim: impl Into<String>,
         expected: impl Into<String>,
@@ -32,7 +32,7 @@ impl Verdict {
         Verdict {
             claim: claim.into(),
             expected: expected.into(),
-            measured,
+            measured: measured.replace("NaN", "–"),
             pass,
             beside: false,
             today: false,
@@ -70,5 +70,16 @@ impl fmt::Display for Verdict {
             f,
             "{verdict}{beside} {claim}: {measured}; expected {expected}"
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_no_number() {
+        let verdict = Verdict::of("a", "b", format!("{:.1} %", f64::NAN), false);
+        assert_eq!(verdict.to_string(), "FAIL a: – %; expected b");
     }
 }

@@ -83,6 +83,11 @@ impl Buffer {
         true
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
     /// Whether it must be flushed now.
     pub fn is_due(&self, now_ns: i64) -> bool {
         self.waiting.len() >= self.capacity

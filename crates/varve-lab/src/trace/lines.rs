@@ -5,6 +5,9 @@ use super::TraceError;
 /// No request of any trace is longer, in bytes.
 pub const LONGEST: u64 = 64 << 20;
 
+/// Bytes of a path, each written as `\377`.
+pub const LONGEST_PATH: usize = 4 * 4096;
+
 /// No system has more files open.
 pub const MOST_OPEN: usize = 1 << 20;
 

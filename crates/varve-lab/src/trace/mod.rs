@@ -11,9 +11,6 @@ mod blkparse;
 mod block_trace;
 mod file_set;
 mod format;
-#[cfg(test)]
-#[path = "tests/fuzz.rs"]
-mod fuzz;
 mod lines;
 mod mobigen;
 mod msr;
@@ -23,6 +20,7 @@ mod sample;
 mod source;
 mod strace;
 mod survey;
+mod zstd;
 
 pub use format::Format;
 pub use sample::Sample;
@@ -57,6 +55,18 @@ pub enum TraceError {
     /// Nothing in it is written.
     #[error("{name} writes nothing")]
     Empty {
+        /// The trace.
+        name: String,
+    },
+    /// What it writes is a few files that are too large.
+    #[error("{name} writes too few files that are too large: no sample of them is small enough")]
+    Large {
+        /// The trace.
+        name: String,
+    },
+    /// Not all of it was there when it was read first.
+    #[error("{name} grows while it is read")]
+    Grows {
         /// The trace.
         name: String,
     },
@@ -111,6 +121,17 @@ pub fn names() -> impl Iterator<Item = &'static str> {
     TRACES.iter().map(|trace| trace.0)
 }
 
+/// Which traces lie in `directory`, with their bytes: tells one collection from
+/// another.
+pub fn present(directory: &Path) -> String {
+    let files = TRACES.iter().filter_map(|(_, file, _)| {
+        let path = stored_as(&directory.join(file));
+        let bytes = std::fs::metadata(&path).ok()?.len();
+        Some(format!("{file} {bytes}"))
+    });
+    files.collect::<Vec<_>>().join(", ")
+}
+
 /// Reads a trace from `directory`, where it lies as `NAME` or `NAME.zst`.
 ///
 /// # Errors
@@ -127,20 +148,31 @@ pub fn load(directory: &Path, name: &str) -> Result<Trace, TraceError> {
     parse(name, &bytes)?.into_trace(name)
 }
 
+fn stored_as(plain: &Path) -> PathBuf {
+    match plain.exists() {
+        true => plain.to_owned(),
+        false => plain.with_added_extension("zst"),
+    }
+}
+
 fn read(plain: &Path) -> Result<Vec<u8>, TraceError> {
-    let compressed = plain.with_added_extension("zst");
-    let path = if plain.exists() { plain } else { &compressed };
+    let path = stored_as(plain);
     let failed = |source| TraceError::Io {
-        path: path.to_owned(),
+        path: path.clone(),
         source,
     };
-    let bytes = std::fs::read(path).map_err(failed)?;
+    let bytes = std::fs::read(&path).map_err(failed)?;
     if path == plain {
         return Ok(bytes);
     }
-    let mut decoder = ruzstd::decoding::StreamingDecoder::new(&bytes[..])
-        .map_err(|error| failed(std::io::Error::other(error.to_string())))?;
     let mut text = Vec::new();
-    decoder.read_to_end(&mut text).map_err(failed)?;
+    zstd::Frames::of(&bytes[..])
+        .read_to_end(&mut text)
+        .map_err(failed)?;
     Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    mod fuzz;
 }

@@ -8,7 +8,7 @@
 
 use super::TraceError;
 use super::file_set::FileSet;
-use super::lines::{Line, MOST_OPEN, lines};
+use super::lines::{LONGEST_PATH, Line, MOST_OPEN, lines};
 use super::records::Parsed;
 use std::collections::HashMap;
 
@@ -54,6 +54,9 @@ fn apply(
     let field = |at: usize| fields.get(at).copied();
     let path = |at: usize| {
         let text = field(at).ok_or_else(|| line.wrong("a path is missing"))?;
+        if text.len() > LONGEST_PATH {
+            return Err(line.wrong("it is longer than any path"));
+        }
         // The server's names do not tell case apart.
         Ok(text.to_ascii_uppercase())
     };

@@ -6,6 +6,7 @@ use super::format::{Format, Reader};
 use super::lines::Line;
 use super::records::{Event, Parsed};
 use super::sample::Sample;
+use super::zstd::{Frames, is_zstd};
 use super::{TraceError, block_trace, mobigen};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -17,8 +18,6 @@ const BEGINNING: u64 = 256 << 10;
 const LONGEST_LINE: u64 = 1 << 20;
 /// Bytes of a trace whose lines must be sorted, which is read whole.
 const LARGEST_SORTED: u64 = 64 << 20;
-/// How a file begins that zstd has compressed.
-const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
 /// See the module's head. A file that zstd has compressed is read as it is.
 #[derive(Debug, Clone)]
@@ -96,12 +95,10 @@ impl Source {
         let file = File::open(&self.path).map_err(|error| self.failed(error))?;
         let mut reader = BufReader::with_capacity(128 << 10, file);
         let begins = reader.fill_buf().map_err(|error| self.failed(error))?;
-        if !begins.starts_with(&ZSTD) {
-            return Ok(Box::new(reader));
-        }
-        let decoder = ruzstd::decoding::StreamingDecoder::new(reader)
-            .map_err(|error| self.failed(std::io::Error::other(error.to_string())))?;
-        Ok(Box::new(BufReader::with_capacity(128 << 10, decoder)))
+        Ok(match is_zstd(begins) {
+            true => Box::new(BufReader::with_capacity(128 << 10, Frames::of(reader))),
+            false => Box::new(reader),
+        })
     }
 
     /// Reads the trace from its beginning; the files of a sample, of file traces.

@@ -3,28 +3,50 @@
 //!
 //! A line is a call with its result: `openat(AT_FDCWD, "a", O_RDWR) = 3`,
 //! `pwrite64(3, "..."..., 4096, 8192) = 4096`. Before it may stand a process
-//! (`1234` or `[pid 1234]`) and a time (`-t`, `-tt`, `-ttt`, `-r`). Calls that
-//! were interrupted (`<unfinished ...>`) are joined with their end. A descriptor
-//! is the file it was opened with, or the path that `-y` adds; what was open
-//! before the trace began has no name but its number. Calls that failed, signals
-//! and calls that move nothing are left out. Without times a call takes a
-//! millisecond.
+//! (`1234` or `[pid 1234]`) and a time (`-t`, `-tt`, `-ttt`). Calls that were
+//! interrupted (`<unfinished ...>`) are joined with their end. Calls that failed,
+//! signals and calls that move nothing are left out; of a call that moves more than
+//! 64 MiB the first 64 count. Without times a call takes a millisecond.
+//!
+//! A descriptor is the path that `-y` shows. Without, it is the file that this
+//! process opened, or a line without a process before it; of any other only the
+//! number is known. Threads are not told from processes, so each goes on where its
+//! own last call on that path ended, from the beginning if there was none. Relative
+//! names are completed where `-y` has shown the directory.
+
+mod call;
 
 use super::TraceError;
 use super::file_set::FileSet;
-use super::lines::{LONGEST, Line, MOST_OPEN};
+use super::lines::{LONGEST, LONGEST_PATH, Line, MOST_OPEN};
+use call::{Call, number, parsed, prefix, shown, unquoted};
 use std::collections::HashMap;
 
 const STEP_NS: u64 = 1_000_000;
-/// No process has more calls unfinished than threads.
-const MOST_UNFINISHED: usize = 1 << 16;
+/// No system has more processes and threads.
+const MOST_PROCESSES: usize = 1 << 22;
+/// Bytes of the calls that are unfinished.
+const UNFINISHED_BYTES: usize = 64 << 20;
+/// No call moves more: Linux ends them a page below 2 GiB.
+const LONGEST_CALL: u64 = 1 << 31;
 
 /// What is known between lines.
 #[derive(Debug, Default)]
 pub struct Reader {
-    open: HashMap<(u64, i64), Opened>,
-    unfinished: HashMap<u64, String>,
+    processes: HashMap<u64, Process>,
+    /// Files that are open.
+    open: usize,
+    unfinished_bytes: usize,
     last_ns: Option<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Process {
+    /// By descriptor.
+    open: HashMap<i64, Opened>,
+    /// Where relative names begin, as far as it is known.
+    directory: Option<String>,
+    unfinished: Option<String>,
 }
 
 #[derive(Debug, Clone)]
@@ -34,28 +56,33 @@ struct Opened {
     append: bool,
 }
 
-/// A line in parts.
-struct Call<'a> {
-    process: u64,
-    name: &'a str,
-    arguments: Vec<&'a str>,
-    result: i64,
-}
-
 impl Reader {
     /// Does what a line says.
     pub fn line(&mut self, files: &mut FileSet, line: &Line<'_>) -> Result<(), TraceError> {
         let (process, at_ns, text) = prefix(line.text);
         self.pass_time(files, at_ns);
-        if text.starts_with("+++") || text.starts_with("---") {
+        if text.starts_with("+++") {
+            let ended = self.processes.remove(&process).unwrap_or_default();
+            self.open -= ended.open.len();
+            self.unfinished_bytes -= ended.unfinished.map_or(0, |begun| begun.len());
             return Ok(());
         }
-        if let Some(begun) = text.strip_suffix("<unfinished ...>") {
-            if self.unfinished.len() >= MOST_UNFINISHED {
-                return Err(line.wrong("more calls are unfinished than there can be threads"));
-            }
-            self.unfinished.insert(process, begun.to_owned());
+        if text.starts_with("---") {
             return Ok(());
+        }
+        if self.processes.len() >= MOST_PROCESSES && !self.processes.contains_key(&process) {
+            return Err(line.wrong("there are more processes than any system allows"));
+        }
+        let unfinished = &mut self.processes.entry(process).or_default().unfinished;
+        let before = unfinished.take();
+        self.unfinished_bytes -= before.as_ref().map_or(0, String::len);
+        if let Some(begun) = text.strip_suffix("<unfinished ...>") {
+            *unfinished = Some(begun.to_owned());
+            self.unfinished_bytes += begun.len();
+            return match self.unfinished_bytes <= UNFINISHED_BYTES {
+                true => Ok(()),
+                false => Err(line.wrong("more calls are unfinished than there can be threads")),
+            };
         }
         let joined = match text.strip_prefix("<... ") {
             None => text.to_owned(),
@@ -64,7 +91,7 @@ impl Reader {
                     return Err(line.wrong("the end of a call is cut short"));
                 };
                 // What was begun before the trace is not known.
-                let Some(begun) = self.unfinished.remove(&process) else {
+                let Some(begun) = before else {
                     return Ok(());
                 };
                 begun + end
@@ -96,54 +123,62 @@ impl Reader {
         line: &Line<'_>,
         call: &Call<'_>,
     ) -> Result<(), TraceError> {
-        let argument = |at: usize| call.arguments.get(at).copied().unwrap_or_default();
-        let moved = call.result.unsigned_abs();
-        let moves = call.name.contains("read") || call.name.contains("write");
-        if moves && moved > LONGEST {
-            return Err(line.wrong("it is longer than any request"));
-        }
+        let argument = |at| call.argument(at);
         match call.name {
-            "open" | "creat" => self.open(files, line, call, argument(0), argument(1))?,
-            "openat" | "openat2" => self.open(files, line, call, argument(1), argument(2))?,
-            "close" => {
-                self.open.remove(&self.key(call, argument(0)));
+            "open" | "creat" => self.open(files, line, call, None, [argument(0), argument(1)])?,
+            "openat" | "openat2" => {
+                let directory = Some(argument(0));
+                self.open(files, line, call, directory, [argument(1), argument(2)])?;
             }
-            "dup" | "dup2" | "dup3" => self.duplicate(call, argument(0)),
-            "fcntl" if argument(1).starts_with("F_DUPFD") => self.duplicate(call, argument(0)),
-            "pwrite64" | "pwrite" => {
+            "close" => self.close(call.process, number(argument(0))),
+            "dup" | "dup2" | "dup3" => self.duplicate(line, call)?,
+            "fcntl" if argument(1).starts_with("F_DUPFD") => self.duplicate(line, call)?,
+            "pwrite64" | "pwrite" | "pwritev" | "pwritev2" => {
                 let offset = line.number(Some(argument(3)))?;
-                files.write(&self.name(call, argument(0)), offset, moved);
-            }
-            "pwritev" | "pwritev2" => {
-                let offset = line.number(Some(argument(3)))?;
-                files.write(&self.name(call, argument(0)), offset, moved);
+                files.write(&self.name(call), offset, moved(line, call)?);
             }
             "pread64" | "pread" | "preadv" | "preadv2" => {
                 let offset = line.number(Some(argument(3)))?;
-                files.read(&self.name(call, argument(0)), offset, moved);
+                files.read(&self.name(call), offset, moved(line, call)?);
             }
-            "write" | "writev" | "read" | "readv" => {
-                let writes = call.name.starts_with('w');
-                self.go_on(files, call, argument(0), moved, writes);
-            }
+            "write" | "writev" | "read" | "readv" => self.go_on(files, line, call)?,
             "lseek" | "_llseek" => {
-                let key = self.key(call, argument(0));
-                if let Some(opened) = self.open.get_mut(&key) {
-                    opened.position = moved;
+                if let Some(opened) = self.opened(line, call)? {
+                    opened.position = call.result.unsigned_abs();
                 }
             }
-            "ftruncate" | "ftruncate64" if argument(1) == "0" => {
-                files.remove(&self.name(call, argument(0)));
+            "ftruncate" | "ftruncate64" if argument(1) == "0" => files.remove(&self.name(call)),
+            "truncate" | "truncate64" if argument(1) == "0" => {
+                files.remove(&self.path(line, call, None, argument(0))?);
             }
-            "truncate" | "truncate64" if argument(1) == "0" => files.remove(path(argument(0))),
             "fsync" | "fdatasync" | "sync" | "syncfs" | "msync" => files.sync(),
-            "unlink" => files.remove(path(argument(0))),
-            "unlinkat" => files.remove(path(argument(1))),
-            "rename" => files.rename(path(argument(0)), path(argument(1))),
-            "renameat" | "renameat2" => files.rename(path(argument(1)), path(argument(3))),
+            "unlink" => files.remove(&self.path(line, call, None, argument(0))?),
+            "unlinkat" => files.remove(&self.path(line, call, Some(argument(0)), argument(1))?),
+            "rename" => {
+                let old = self.path(line, call, None, argument(0))?;
+                files.rename(&old, &self.path(line, call, None, argument(1))?);
+            }
+            "renameat" | "renameat2" => {
+                let old = self.path(line, call, Some(argument(0)), argument(1))?;
+                files.rename(
+                    &old,
+                    &self.path(line, call, Some(argument(2)), argument(3))?,
+                );
+            }
+            "chdir" => {
+                let directory = self.path(line, call, None, argument(0))?;
+                self.process(call.process).directory = Some(directory);
+            }
+            "fchdir" => {
+                self.process(call.process).directory = shown(argument(0)).map(str::to_owned);
+            }
             _ => {}
         }
         Ok(())
+    }
+
+    fn process(&mut self, process: u64) -> &mut Process {
+        self.processes.entry(process).or_default()
     }
 
     fn open(
@@ -151,287 +186,164 @@ impl Reader {
         files: &mut FileSet,
         line: &Line<'_>,
         call: &Call<'_>,
-        name: &str,
-        flags: &str,
+        directory: Option<&str>,
+        [name, flags]: [&str; 2],
     ) -> Result<(), TraceError> {
-        let path = path(name);
+        let named = self.path(line, call, directory, name)?;
+        let path = shown(call.returned).map_or(named, str::to_owned);
         if call.name == "creat" || flags.contains("O_TRUNC") {
-            files.remove(path);
+            files.remove(&path);
         }
         let opened = Opened {
-            path: path.to_owned(),
+            path,
             position: 0,
             append: flags.contains("O_APPEND"),
         };
-        self.open.insert((call.process, call.result), opened);
-        match self.open.len() > MOST_OPEN {
+        self.insert(line, call.process, call.result, opened)
+    }
+
+    fn insert(
+        &mut self,
+        line: &Line<'_>,
+        process: u64,
+        descriptor: i64,
+        opened: Opened,
+    ) -> Result<(), TraceError> {
+        let before = self.process(process).open.insert(descriptor, opened);
+        self.open += usize::from(before.is_none());
+        match self.open > MOST_OPEN {
             true => Err(line.wrong("more files are open than any system allows")),
             false => Ok(()),
         }
     }
 
-    fn duplicate(&mut self, call: &Call<'_>, descriptor: &str) {
-        if let Some(opened) = self.open.get(&self.key(call, descriptor)).cloned() {
-            self.open.insert((call.process, call.result), opened);
+    fn close(&mut self, process: u64, descriptor: i64) {
+        let closed = self.process(process).open.remove(&descriptor);
+        self.open -= usize::from(closed.is_some());
+    }
+
+    fn duplicate(&mut self, line: &Line<'_>, call: &Call<'_>) -> Result<(), TraceError> {
+        match self.opened(line, call)?.cloned() {
+            Some(opened) => self.insert(line, call.process, call.result, opened),
+            None => {
+                self.close(call.process, call.result);
+                Ok(())
+            }
         }
     }
 
-    /// Threads share descriptors, and the trace does not tell who is one: a
-    /// descriptor that a process did not open itself may be any process's.
-    fn key(&self, call: &Call<'_>, descriptor: &str) -> (u64, i64) {
-        let number = number(descriptor);
-        let own = (call.process, number);
-        match self.open.contains_key(&own) {
-            true => own,
-            false => (0, number),
+    /// What a descriptor is known to be: the process's own, or inherited of the
+    /// one that was traced first, whose lines may have no process before them.
+    fn known(&self, call: &Call<'_>) -> Option<(u64, &Opened)> {
+        let descriptor = number(call.argument(0));
+        [call.process, 0].into_iter().find_map(|process| {
+            let open = &self.processes.get(&process)?.open;
+            open.get(&descriptor).map(|opened| (process, opened))
+        })
+    }
+
+    /// What the first argument is, if it is a file. Of what was not seen opened,
+    /// pipes and terminals are not told from files: without `-y` it is none.
+    fn opened(
+        &mut self,
+        line: &Line<'_>,
+        call: &Call<'_>,
+    ) -> Result<Option<&mut Opened>, TraceError> {
+        let descriptor = number(call.argument(0));
+        let known = self.known(call);
+        let owner = match (known, shown(call.argument(0))) {
+            (Some((process, _)), None) => process,
+            (Some((process, opened)), Some(path)) if opened.path == path => process,
+            (_, Some(path)) if path.starts_with('/') && !path.starts_with("/dev/") => {
+                let opened = Opened {
+                    path: path.to_owned(),
+                    position: 0,
+                    append: false,
+                };
+                self.insert(line, call.process, descriptor, opened)?;
+                call.process
+            }
+            _ => return Ok(None),
+        };
+        Ok(self.process(owner).open.get_mut(&descriptor))
+    }
+
+    /// The file of the first argument, a descriptor.
+    fn name(&self, call: &Call<'_>) -> String {
+        if let Some(path) = shown(call.argument(0)) {
+            return path.to_owned();
+        }
+        match self.known(call) {
+            Some((_, opened)) => opened.path.clone(),
+            None => format!("{}:{}", call.process, number(call.argument(0))),
         }
     }
 
-    fn name(&self, call: &Call<'_>, descriptor: &str) -> String {
-        if let Some(opened) = self.open.get(&self.key(call, descriptor)) {
-            return opened.path.clone();
-        }
-        match descriptor.split_once('<') {
-            Some((_, path)) => path.trim_end_matches('>').to_owned(),
-            None => format!("{}:{}", call.process, number(descriptor)),
+    /// The file of a name, below a directory if the call has one.
+    fn path(
+        &mut self,
+        line: &Line<'_>,
+        call: &Call<'_>,
+        directory: Option<&str>,
+        name: &str,
+    ) -> Result<String, TraceError> {
+        let name = unquoted(name);
+        let below = match directory {
+            // With `-y`, `AT_FDCWD</home>`.
+            Some(directory) if directory.starts_with("AT_FDCWD") => {
+                if let Some(path) = shown(directory) {
+                    self.process(call.process).directory = Some(path.to_owned());
+                }
+                self.process(call.process).directory.as_deref()
+            }
+            Some(directory) => shown(directory),
+            None => self.process(call.process).directory.as_deref(),
+        };
+        let path = match below {
+            Some(directory) if !name.starts_with('/') => {
+                let name = name.strip_prefix("./").unwrap_or(name);
+                format!("{}/{name}", directory.trim_end_matches('/'))
+            }
+            _ => name.to_owned(),
+        };
+        match path.len() <= LONGEST_PATH {
+            true => Ok(path),
+            false => Err(line.wrong("it is longer than any path")),
         }
     }
 
-    /// Reads or writes where the last call ended. Of what was not seen opened,
-    /// pipes and terminals are not told from files: without `-y` it is left out.
+    /// Reads or writes where the last call ended.
     fn go_on(
         &mut self,
         files: &mut FileSet,
+        line: &Line<'_>,
         call: &Call<'_>,
-        descriptor: &str,
-        bytes: u64,
-        writes: bool,
-    ) {
-        let key = self.key(call, descriptor);
-        if !self.open.contains_key(&key) {
-            let named = descriptor.split_once('<').map(|(_, path)| path);
-            if !named.is_some_and(|path| path.starts_with('/') && !path.starts_with("/dev/")) {
-                return;
-            }
-            let path = self.name(call, descriptor);
-            let opened = Opened {
-                path,
-                position: 0,
-                append: false,
-            };
-            if self.open.len() >= MOST_OPEN {
-                return;
-            }
-            self.open.insert(key, opened);
-        }
-        let Some(opened) = self.open.get_mut(&key) else {
-            return;
+    ) -> Result<(), TraceError> {
+        let bytes = moved(line, call)?;
+        let writes = call.name.starts_with('w');
+        let Some(opened) = self.opened(line, call)? else {
+            return Ok(());
         };
         if writes && opened.append {
             opened.position = opened.position.max(files.length(&opened.path));
         }
         let offset = opened.position;
-        opened.position = offset.saturating_add(bytes);
+        opened.position = offset.saturating_add(call.result.unsigned_abs());
         match writes {
             true => files.write(&opened.path, offset, bytes),
             false => files.read(&opened.path, offset, bytes),
         }
+        Ok(())
     }
 }
 
-/// Process, time and rest of a line.
-fn prefix(line: &str) -> (u64, Option<u64>, &str) {
-    let mut rest = line.trim();
-    let mut process = 0;
-    if let Some(after) = rest.strip_prefix("[pid") {
-        let (number, after) = after.split_once(']').unwrap_or((after, ""));
-        process = number.trim().parse().unwrap_or(0);
-        rest = after.trim_start();
-    } else if let Some((first, after)) = rest.split_once(' ')
-        && let Ok(number) = first.parse()
-    {
-        process = number;
-        rest = after.trim_start();
+/// The bytes that count of a call that moves some.
+fn moved(line: &Line<'_>, call: &Call<'_>) -> Result<u64, TraceError> {
+    match call.result.unsigned_abs() {
+        bytes if bytes > LONGEST_CALL => Err(line.wrong("it is longer than any request")),
+        bytes => Ok(bytes.min(LONGEST)),
     }
-    if let Some((first, after)) = rest.split_once(' ')
-        && let Some(ns) = time_ns(first)
-    {
-        return (process, Some(ns), after.trim_start());
-    }
-    (process, None, rest)
-}
-
-/// `12:34:56.789` or `1700000000.123456` in nanoseconds.
-fn time_ns(text: &str) -> Option<u64> {
-    let mut seconds = 0.0;
-    if !text.contains([':', '.']) {
-        return None;
-    }
-    for part in text.split(':') {
-        let value: f64 = part.parse().ok()?;
-        seconds = seconds * 60.0 + value;
-    }
-    (0.0..1e12)
-        .contains(&seconds)
-        .then_some((seconds * 1e9) as u64)
-}
-
-fn parsed(process: u64, text: &str) -> Option<Call<'_>> {
-    let (name, rest) = text.split_once('(')?;
-    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    if name.is_empty() || !name.chars().all(is_name) {
-        return None;
-    }
-    let (arguments, rest) = arguments(rest)?;
-    let result = rest.trim_start().strip_prefix('=')?.trim_start();
-    // `= ?` is a call that never came back.
-    let result = match result.starts_with('?') {
-        true => -1,
-        false => number_in(result)?,
-    };
-    Some(Call {
-        process,
-        name,
-        arguments,
-        result,
-    })
-}
-
-/// The arguments and what follows their bracket. Commas and brackets in strings,
-/// structures and lists part nothing.
-fn arguments(text: &str) -> Option<(Vec<&str>, &str)> {
-    let mut found = Vec::new();
-    let (mut depth, mut from, mut quoted, mut escaped) = (0u32, 0, false, false);
-    for (at, byte) in text.bytes().enumerate() {
-        if quoted {
-            (escaped, quoted) = (byte == b'\\' && !escaped, byte != b'"' || escaped);
-            continue;
-        }
-        match byte {
-            b'"' => quoted = true,
-            b'(' | b'[' | b'{' => depth += 1,
-            b')' if depth == 0 => {
-                found.push(text[from..at].trim());
-                return Some((found, &text[at + 1..]));
-            }
-            b')' | b']' | b'}' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                found.push(text[from..at].trim());
-                from = at + 1;
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// A quoted path, without what strace adds.
-fn path(argument: &str) -> &str {
-    let text = argument.trim_end_matches("...");
-    text.trim_matches('"')
-}
-
-/// The number of a descriptor, whatever `-y` put behind it.
-fn number(descriptor: &str) -> i64 {
-    number_in(descriptor).unwrap_or(-1)
-}
-
-/// The number that a text begins with, decimal or hexadecimal.
-fn number_in(text: &str) -> Option<i64> {
-    if let Some(digits) = text.strip_prefix("0x") {
-        let end = digits.find(|c: char| !c.is_ascii_hexdigit());
-        return i64::from_str_radix(&digits[..end.unwrap_or(digits.len())], 16).ok();
-    }
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let end = digits.find(|c: char| !c.is_ascii_digit());
-    let value: i64 = digits[..end.unwrap_or(digits.len())].parse().ok()?;
-    Some(if text.starts_with('-') { -value } else { value })
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::Op;
-
-    fn ops(text: &str) -> Result<Vec<Op>, TraceError> {
-        let mut files = FileSet::default();
-        let mut reader = Reader::default();
-        for (at, text) in text.lines().enumerate() {
-            let line = Line {
-                name: "t",
-                record: at + 1,
-                text,
-            };
-            reader.line(&mut files, &line)?;
-        }
-        let ops = files.finish().ops.into_iter();
-        Ok(ops.filter(|op| !matches!(op, Op::Wait { .. })).collect())
-    }
-
-    const WRITE: fn(u32) -> Op = |block| Op::Write { block };
-
-    #[test]
-    fn calls_become_operations() {
-        let text = "\
-1700000000.000001 openat(AT_FDCWD, \"/d/a, (b\\\"\", O_RDWR|O_CREAT|O_TRUNC, 0644) = 3
-1700000000.100001 write(3, \"x\\\", (y\"..., 4096) = 4096
-1700000000.200001 write(3, \"z\", 4096) = 100
-1700000000.300001 pwrite64(3, \"\"..., 4096, 4096) = -1 ENOSPC (No space left on device)
-1700000000.300001 fsync(3)                = 0
-1700000000.300001 lseek(3, 0, SEEK_SET)   = 0
-1700000000.300001 read(3, \"\"..., 8192)    = 4196
-1700000000.300001 close(3)                = 0
-1700000000.300001 write(3, \"nobody's\", 8) = 8
-1700000000.300001 rename(\"/d/a, (b\\\"\", \"/d/c\") = 0
-1700000000.300001 unlink(\"/d/c\")          = 0
---- SIGCHLD {si_signo=SIGCHLD, si_code=CLD_EXITED} ---
-+++ exited with 0 +++
-";
-        let read = |block| Op::Read { block };
-        let trim = |block| Op::Trim { block };
-        let want = [
-            WRITE(0),
-            WRITE(1),
-            Op::Sync,
-            read(0),
-            read(1),
-            trim(0),
-            trim(1),
-        ];
-        assert_eq!(ops(text).unwrap(), want);
-    }
-
-    #[test]
-    fn threads_paths_and_interrupted_calls() {
-        let text = "\
-[pid 10] 12:00:00.5 pwrite64(7</x/y>, \"\"..., 4096, 0 <unfinished ...>
-[pid 11] 12:00:00.6 write(1</dev/pts/0>, \"a\", 1) = 1
-[pid 11] 12:00:00.6 write(8</x/z>, \"a\", 1) = 1
-[pid 10] 12:00:00.7 <... pwrite64 resumed>) = 4096
-[pid 12] 12:00:00.7 <... futex resumed>) = 0
-10 openat(AT_FDCWD, \"/l\", O_WRONLY|O_APPEND) = 9
-10 write(9, \"\"..., 4096) = 4096
-10 openat(AT_FDCWD, \"/l\", O_WRONLY|O_APPEND) = 10
-10 write(10, \"\"..., 4096) = 4096
-10 exit_group(0) = ?
-";
-        let blocks = [0, 1, 2, 3].map(WRITE);
-        assert_eq!(ops(text).unwrap(), blocks);
-    }
-
-    #[test]
-    fn nonsense_is_refused_with_its_line() {
-        for wrong in [
-            "hello",
-            "write(3, \"abc",
-            "write(3, \"abc\", 3)",
-            "pwrite64(3, \"\", 4096, x) = 4096",
-            "pwrite64(3, \"\", 4096, 0) = 99999999999",
-            "<... write res",
-        ] {
-            let error = ops(&format!("close(1) = 0\n{wrong}\n")).unwrap_err();
-            let error = error.to_string();
-            assert!(error.starts_with("t, record 2: "), "{error}");
-        }
-    }
-}
+mod tests;

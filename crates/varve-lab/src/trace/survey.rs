@@ -6,6 +6,7 @@ use super::source::{Item, Source};
 use super::{Sample, TraceError};
 use crate::workload::{FileTable, Op};
 use std::collections::HashSet;
+use std::ops::Range;
 
 /// Blocks that are followed: 4 GiB of them.
 const MOST: usize = 1 << 20;
@@ -44,24 +45,28 @@ impl Survey {
 
     /// The same, with so many blocks followed at most.
     pub(super) fn following(source: &Source, most: usize) -> Result<Self, TraceError> {
+        let name = || source.name().to_owned();
         let mut sample = Sample::default();
         let mut survey = loop {
             match look(source, sample, most)? {
                 Some(survey) => break survey,
-                None => sample = sample.halved().unwrap_or(sample),
+                None => match sample.halved() {
+                    Some(half) => sample = half,
+                    None => return Err(TraceError::Large { name: name() }),
+                },
             }
         };
         survey.count(source)?;
-        if survey.writes == 0 {
-            return Err(TraceError::Empty {
-                name: source.name().to_owned(),
-            });
+        match survey.writes {
+            0 if sample.one_in() > 1 => Err(TraceError::Large { name: name() }),
+            0 => Err(TraceError::Empty { name: name() }),
+            _ => Ok(survey),
         }
-        Ok(survey)
     }
 
     /// Hands on the operations of a pass. With `synchronous`, each record that
-    /// writes is followed by a wish for durability.
+    /// writes is followed by a wish for durability; of a trace that had to be
+    /// sorted, each run of writes between which nothing else happens.
     ///
     /// # Errors
     /// As [`Survey::of`].
@@ -71,20 +76,37 @@ impl Survey {
         synchronous: bool,
         take: &mut dyn FnMut(&[Op]),
     ) -> Result<(), TraceError> {
-        if let Some(ops) = &self.sorted {
-            for ops in ops.chunks(BATCH) {
-                take(ops);
+        let writes = |op: &Op| matches!(op, Op::Write { .. });
+        let mut ops = Vec::new();
+        if let Some(sorted) = &self.sorted {
+            for run in sorted.chunk_by(|a, b| writes(a) && writes(b)) {
+                ops.extend_from_slice(run);
+                if synchronous && writes(&run[0]) {
+                    ops.push(Op::Sync);
+                }
+                if ops.len() >= BATCH {
+                    take(&ops);
+                    ops.clear();
+                }
             }
+            take(&ops);
             return Ok(());
         }
-        let mut ops = Vec::new();
         let mut now_ns = None;
+        let mut grows = false;
         source.read(self.sample, &mut |item| {
+            let before = ops.len();
             match item {
                 Item::Event(event) => self.event(&event, &mut now_ns, &mut ops),
-                Item::Files(files) => files.take(&mut ops),
+                Item::Files(files) => {
+                    files.take(&mut ops);
+                    grows = files.seen().0 > self.blocks as usize;
+                }
             }
-            if synchronous && matches!(ops.last(), Some(Op::Write { .. })) {
+            if grows {
+                return false;
+            }
+            if synchronous && ops[before..].iter().any(writes) {
                 ops.push(Op::Sync);
             }
             if ops.len() >= BATCH {
@@ -93,6 +115,11 @@ impl Survey {
             }
             true
         })?;
+        if grows {
+            return Err(TraceError::Grows {
+                name: source.name().to_owned(),
+            });
+        }
         take(&ops);
         Ok(())
     }
@@ -106,7 +133,9 @@ impl Survey {
                     ops.push(Op::Wait { ns });
                     *now_ns = Some(request.at_ns);
                 }
-                let known = self.known(request.device, request.offset, request.bytes);
+                let end = request.offset.saturating_add(request.bytes);
+                let blocks = request.offset / BLOCK..end.div_ceil(BLOCK);
+                let known = self.known(request.device, blocks);
                 ops.extend(known.map(|block| match request.write {
                     true => Op::Write { block },
                     false => Op::Read { block },
@@ -121,9 +150,8 @@ impl Survey {
                 bytes,
             } => {
                 // Blocks that lie in it as a whole.
-                let from = offset.div_ceil(BLOCK) * BLOCK;
-                let end = offset.saturating_add(*bytes) / BLOCK * BLOCK;
-                let known = self.known(*device, from, end.saturating_sub(from));
+                let blocks = offset.div_ceil(BLOCK)..offset.saturating_add(*bytes) / BLOCK;
+                let known = self.known(*device, blocks);
                 ops.extend(known.map(|block| Op::Trim { block }));
             }
             Event::Sync => ops.push(Op::Sync),
@@ -131,15 +159,12 @@ impl Survey {
     }
 
     /// Numbers of the blocks in a range that are followed.
-    fn known(&self, device: u64, offset: u64, bytes: u64) -> std::ops::Range<u32> {
-        let end = offset.saturating_add(bytes).div_ceil(BLOCK);
-        let first = (device, offset / BLOCK);
-        let from = self.places.partition_point(|place| *place < first);
-        let count = self.places[from..]
-            .iter()
-            .take_while(|place| **place < (device, end))
-            .count();
-        from as u32..(from + count) as u32
+    fn known(&self, device: u64, blocks: Range<u64>) -> Range<u32> {
+        let below = |block| {
+            self.places
+                .partition_point(|place| *place < (device, block))
+        };
+        below(blocks.start) as u32..below(blocks.end) as u32
     }
 
     /// Counts two passes, the second of which shows how many blocks live.

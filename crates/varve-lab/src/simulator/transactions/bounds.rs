@@ -138,6 +138,9 @@ fn parts(model: Model, p: &Parameters) -> (f64, f64, f64) {
 
 /// Locks of changed leaves beyond those of a search.
 fn extra_calls(model: Model, p: &Parameters, updates: f64, inserts: f64) -> f64 {
+    if !model.is_embedded() && p.assumed.leaves_charged {
+        return updates + inserts * p.indices as f64;
+    }
     if !model.is_embedded() || p.locking == Locking::Page {
         return 0.0;
     }

@@ -16,6 +16,7 @@ use super::locks::{Locks, Txn};
 use super::operations::{Left, Operations, Plan};
 use super::pool::{Fetch, Pool};
 use super::servers::{Job, Servers};
+use super::warm::warm;
 use super::{Model, Parameters};
 
 /// Checkpoint intervals of a run at most: a model that does nothing ends, too.
@@ -75,13 +76,16 @@ struct Engine<'a> {
 /// If there are no users, more than [`Parameters::USERS_MAX`], or no disks.
 pub fn simulate(model: Model, parameters: &Parameters, seed: u64) -> Found {
     assert!(parameters.disks > 0, "no disks");
-    let operations = Operations::new(model, parameters, seed);
-    let database = operations.database();
-    let pool = Pool::new(database.pages, database.frames(parameters));
     let assumed = &parameters.assumed;
+    let mut operations = Operations::new(model, parameters, seed);
+    let database = operations.database();
+    let mut pool = Pool::new(database.pages, database.frames(parameters));
+    if !assumed.cold {
+        warm(&mut operations, &mut pool, parameters);
+    }
     let mut transactions = Vec::new();
     transactions.resize_with(parameters.users, Transaction::default);
-    let mut engine = Engine {
+    let engine = Engine {
         model,
         parameters,
         now_ns: 0,
@@ -103,9 +107,6 @@ pub fn simulate(model: Model, parameters: &Parameters, seed: u64) -> Found {
         dirty: Vec::new(),
         random_ns: parameters.service.random(parameters.page_bytes as f64) as u64,
     };
-    if !assumed.cold {
-        engine.warm();
-    }
     engine.run()
 }
 
@@ -114,39 +115,7 @@ fn seconds_ns(seconds: f64) -> u64 {
 }
 
 impl Engine<'_> {
-    /// Fills the pool with pages as the workload leaves them there.
-    fn warm(&mut self) {
-        let database = self.operations.database();
-        let (pages, frames) = (database.pages, u64::from(database.frames(self.parameters)));
-        for _ in 0..frames {
-            let page = self.operations.random().below(u64::from(pages)) as u32;
-            self.touch(page);
-        }
-        let mut plan = Plan::default();
-        let mut left = Left::default();
-        let (mut fetches, mut misses) = (0, 0);
-        while misses < frames && fetches < 4 * frames {
-            if !self.operations.plan(&mut left, &mut plan) {
-                left = self.operations.begin();
-                continue;
-            }
-            for visit in &plan.visits {
-                fetches += 1;
-                misses += u64::from(self.touch(visit.page));
-            }
-        }
-    }
-
-    /// Whether a page had to be read.
-    fn touch(&mut self, page: u32) -> bool {
-        let missed = self.pool.fetch(page) != Fetch::Hit;
-        if missed {
-            self.pool.arrived(page);
-        }
-        missed
-    }
-
-    fn run(&mut self) -> Found {
+    fn run(mut self) -> Found {
         let interval_s = self.parameters.checkpoint_s;
         let (checkpoint_ns, deadlock_ns) = (
             seconds_ns(interval_s),
@@ -372,7 +341,7 @@ impl Engine<'_> {
         }
         // A data manager holds locks on data only until the end.
         if self.parameters.assumed.leaves_held {
-            for visit in plan.visits.iter().filter(|visit| visit.calls == 0) {
+            for visit in plan.changed_leaves() {
                 let (key, _) = plan.locks[visit.locks.0];
                 self.locks.release(txn, key, &mut self.granted);
             }

@@ -10,6 +10,7 @@
 //! | `pool` | the buffer pool: least recently used pages are evicted |
 //! | `servers` | the processor and the disks: a queue each |
 //! | `force` | group commit, and the sequential writes of a log |
+//! | `warm` | the pool before a run |
 //! | `engine` | transactions from event to event |
 //! | `found` | what a run measured, checkpoint interval by checkpoint interval |
 //! | `bounds` | what throughput must lie between, by formulas alone |
@@ -26,6 +27,7 @@ mod operations;
 mod parameters;
 mod pool;
 mod servers;
+mod warm;
 
 pub use bounds::{Bounds, bounds};
 pub use engine::simulate;

@@ -211,7 +211,7 @@ impl Parameters {
 }
 
 /// What chapter 4 does not say, or says twice. M7 has a run for each
-/// alternative.
+/// alternative, but for `brief_reorganisation`, which M6 has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assumptions {
     /// How many operations change something is rounded down in each
@@ -239,6 +239,9 @@ pub struct Assumptions {
     pub by_circles: bool,
     /// Data managers hold locks on leaves until the operation ends.
     pub leaves_held: bool,
+    /// Data managers pay for the exclusive lock on a leaf, too, which they take
+    /// beside the shared one that they searched it with.
+    pub leaves_charged: bool,
     /// An update moves what lies behind it in a leaf, as insertions do.
     pub updates_move: bool,
     /// The page that shares its keys out again is locked as a whole only while
@@ -261,6 +264,7 @@ impl Default for Assumptions {
             timeout_s: 5.0,
             by_circles: false,
             leaves_held: false,
+            leaves_charged: false,
             updates_move: false,
             brief_reorganisation: false,
             cold: false,

@@ -78,6 +78,31 @@ fn accounts_agree_with_formulas() {
     }
 }
 
+/// Two updates and two insertions change twelve leaves, each locked once more.
+#[test]
+fn the_second_lock_on_a_leaf_can_be_charged() {
+    let mut parameters = Parameters {
+        users: 5,
+        run_length: 2000,
+        ..small()
+    };
+    let usual = bounds(Model::UserLfs, &parameters).locks;
+    parameters.assumed.leaves_charged = true;
+    near(
+        bounds(Model::UserLfs, &parameters).locks,
+        usual + 12.0,
+        0.001,
+    );
+    let work = 12.0 * 7000.0 + 2.0 * 12000.0 + 2.0 * 18000.0;
+    let processor_s = ((usual + 12.0) * 1000.0 + work) / 1e7;
+    for leaves_held in [false, true] {
+        parameters.assumed.leaves_held = leaves_held;
+        let found = simulate(Model::UserLfs, &parameters, 1);
+        // Without them it would be a twentieth less.
+        near(found.processor, found.tps * processor_s, 0.02);
+    }
+}
+
 #[test]
 fn rounding_down_leaves_fewer_changes() {
     let mut parameters = Parameters {

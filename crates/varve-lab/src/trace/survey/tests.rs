@@ -96,6 +96,36 @@ fn files_are_sampled_whole() {
 }
 
 #[test]
+fn a_file_larger_than_any_sample_is_told() {
+    let text = "pwrite64(3</f>, \"\"..., 1048576, 0) = 1048576\n";
+    let (_directory, path) = file("t", text.as_bytes());
+    let source = Source::open(&path, None).unwrap();
+    let refused = Survey::following(&source, 200);
+    assert!(matches!(refused, Err(TraceError::Large { .. })));
+    assert!(Survey::following(&source, 256).is_ok());
+}
+
+#[test]
+fn a_trace_that_grows_is_refused() {
+    let line = |at: u32| format!("pwrite64(3</f>, \"\"..., 4096, {}) = 4096\n", at * 4096);
+    let (_directory, path) = file("t", line(0).as_bytes());
+    let source = Source::open(&path, None).unwrap();
+    let survey = Survey::of(&source).unwrap();
+    std::fs::write(&path, [line(0), line(1)].concat()).unwrap();
+    let grown = survey.pass(&source, false, &mut |_| ());
+    assert!(matches!(grown, Err(TraceError::Grows { .. })), "{grown:?}");
+}
+
+#[test]
+fn a_discard_at_the_end_of_all_numbers() {
+    let last = u64::MAX / 512;
+    let text = format!("8,0 0 1 0.1 9 Q W 0 + 8 [x]\n8,0 0 2 0.2 9 Q D {last} + 16 [x]\n");
+    let (_directory, path) = file("t", text.as_bytes());
+    let source = Source::open(&path, None).unwrap();
+    assert_eq!(Survey::of(&source).unwrap().live_max, 1);
+}
+
+#[test]
 fn discards_end_the_life_of_whole_blocks() {
     let text = "8,0 0 1 0.1 9 Q W 0 + 24 [x]\n8,0 0 2 0.2 9 Q D 4 + 16 [x]\n";
     let (_directory, path) = file("t", text.as_bytes());
@@ -111,15 +141,21 @@ fn discards_end_the_life_of_whole_blocks() {
 
 #[test]
 fn durability_can_be_wanted_of_every_write() {
-    let (_directory, path) = file("t", b"0.5 5 0 16 0\n0.6 5 0 8 1\n0.7 5 8 8 0\n");
-    let source = Source::open(&path, None).unwrap();
-    let survey = Survey::of(&source).unwrap();
-    let mut syncs = 0;
-    let count = |ops: &[Op]| ops.iter().filter(|op| matches!(op, Op::Sync)).count();
-    survey
-        .pass(&source, true, &mut |ops| syncs += count(ops))
-        .unwrap();
-    assert_eq!(syncs, 2);
+    let office = "NTCreateX \\c\\a 0x40 0x2 1\nWriteX 1 0 8192 8192\nReadX 1 0 8192 8192\n\
+        WriteX 1 0 100 100\nClose 1\n";
+    let phone = "1 20 open \"/a/b.db\" O_RDWR 5\n1 30 pwrite 5 0 8192\n1 40 pread 5 0 4096\n\
+        1 50 pwrite 5 0 4096\n";
+    for text in ["0.5 5 0 16 0\n0.6 5 0 8 1\n0.7 5 8 8 0\n", office, phone] {
+        let (_directory, path) = file("t", text.as_bytes());
+        let source = Source::open(&path, None).unwrap();
+        let survey = Survey::of(&source).unwrap();
+        let mut syncs = 0;
+        let count = |ops: &[Op]| ops.iter().filter(|op| matches!(op, Op::Sync)).count();
+        survey
+            .pass(&source, true, &mut |ops| syncs += count(ops))
+            .unwrap();
+        assert_eq!(syncs, 2, "{text}");
+    }
 }
 
 #[test]

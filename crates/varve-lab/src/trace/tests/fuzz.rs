@@ -4,11 +4,11 @@
 //! `VARVE_FUZZ_ROUNDS` (2000) says how often for each format, `VARVE_SEED` with
 //! which seed.
 
-use super::file_set::FileSet;
-use super::format::{Format, Reader};
-use super::lines::{LONGEST, Line};
-use super::records::Event;
-use super::{Sample, Source, Survey, block_trace, mobigen};
+use crate::trace::file_set::FileSet;
+use crate::trace::format::{Format, Reader};
+use crate::trace::lines::{LONGEST, Line};
+use crate::trace::records::Event;
+use crate::trace::{Sample, Source, Survey, block_trace, mobigen};
 use varve_prove::random::Random;
 
 /// A line of no format makes more operations: all blocks of the longest request
