@@ -1,16 +1,14 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
-use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::format::{
-    BITS_PER_SECTOR, Geometry, GroupMap, JournalHead, SECTOR_BYTES, Sector, Superblock,
-};
+use crate::format::{Geometry, GroupMap, JournalHead, Sector, Superblock};
 use crate::journal::write_head;
+use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
-use crate::repair::{Report, Scan, scan};
+use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
 use crate::statistics::Counters;
@@ -22,6 +20,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
+use varve_format::Malformed;
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_format::owner::{OwnerIdentity, OwnerRecord};
 use varve_fs::Usage;
@@ -108,9 +107,9 @@ impl Ffs {
         options: FfsMountOptions,
     ) -> Result<Ffs> {
         let always = options.examine == Examine::Always;
-        let superblock = match find_superblock(&*device) {
-            Err(error) if always => crate::repair::search(&*device).ok_or(error)?,
-            found => found?,
+        let superblock = match always {
+            true => superblocks::find(&*device)?,
+            false => find_superblock(&*device)?,
         };
         let in_place = superblock.metadata().is_in_place();
         let geometry = Geometry::of(&superblock);
@@ -134,7 +133,7 @@ impl Ffs {
                 (Some(scan), room, numbers)
             }
             false => {
-                let (room, numbers) = maps(&store, &replayed.sectors)?;
+                let (room, numbers) = by_maps(&store, &replayed.sectors)?;
                 (None, room, numbers)
             }
         };
@@ -161,7 +160,7 @@ impl Ffs {
     }
 
     /// Mends what a scan has found: in memory, and, if nothing speaks against it, on
-    /// the device. Answers what does.
+    /// the device. Answers what does: also that there is no room to mend it.
     fn examine(
         &mut self,
         scan: Scan,
@@ -169,27 +168,38 @@ impl Ffs {
         read_only: Option<String>,
         always: bool,
     ) -> Result<Option<String>> {
-        self.rehearsing = (!always || read_only.is_some()).into();
-        let mended = self.mend(scan, &mut report);
-        let reason = read_only.or_else(|| {
+        self.rehearsing = !always || read_only.is_some();
+        let unmended = self.mend(scan, &mut report).err();
+        let unmended = unmended.map(|error| format!("what was found cannot be mended: {error}"));
+        if let Some(text) = &unmended {
+            report.loss(text.clone());
+        }
+        let reason = read_only.or(unmended).or_else(|| {
             let loss = report.losses.first().filter(|_| !always);
             loss.map(|loss| format!("damaged, and no crash explains it: {loss}; repair it first"))
         });
         let (repairs, losses) = (report.repairs.len(), report.losses.len());
         if repairs + losses > 0 {
             let volume = self.store.device.name();
-            tracing::warn!(%volume, repairs, losses, "checked and mended");
+            match &reason {
+                None => tracing::warn!(%volume, repairs, losses, "checked and mended"),
+                Some(reason) => tracing::warn!(
+                    %volume, repairs, losses, %reason, "checked; nothing is mended on the device"
+                ),
+            }
         }
         for repair in &report.repairs {
             tracing::info!("{repair}");
         }
+        for loss in &report.losses {
+            tracing::warn!("{loss}");
+        }
         self.recovery.repairs = report.repairs;
         self.recovery.losses = report.losses;
         self.recovery.untold = report.untold;
-        mended?;
         self.unfinished = self.list_unfinished();
         self.recovery.unfinished = self.unfinished.len() as u64;
-        self.rehearsing = false.into();
+        self.rehearsing = false;
         if reason.is_none() {
             self.write_checkpoint()?;
         }
@@ -229,6 +239,7 @@ impl Ffs {
             given_up: GivenUp::default(),
             fresh: superblock.metadata().is_in_place().then(HashSet::new),
             freed: Vec::new(),
+            entered: HashSet::new(),
             waiting: Vec::new(),
             flush: Flush::default(),
             groups: 0,
@@ -249,7 +260,7 @@ impl Ffs {
                 options.cache_bytes / 2,
                 superblock.metadata().is_in_place(),
             ),
-            rehearsing: false.into(),
+            rehearsing: false,
             clock,
             superblock,
             options,
@@ -304,11 +315,7 @@ impl Ffs {
         if self.stopped().is_some() {
             return Ok(());
         }
-        self.write_checkpoint()?;
-        if self.metadata().is_in_place() {
-            self.write_state(false)?;
-        }
-        self.stop("the volume has been unmounted".into());
+        self.write_last_checkpoint()?;
         self.write_owner(0, false)?;
         Ok(self.store.device.flush()?)
     }
@@ -358,59 +365,23 @@ fn read_only_reason(
     })
 }
 
-/// Reads the maps of all groups.
-fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+/// Room and numbers as the maps say.
+fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
     let geometry = store.geometry;
-    let mut used = Bits::new(geometry.fragments());
-    let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
+    let Maps { used, inodes } = maps::read(store, newer, &mut |_, error| Err(error))?;
+    let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
     for group in 0..geometry.groups() {
-        let first = geometry.maps_sector(group);
-        let read = store.read(first, geometry.map_sectors());
-        let mut at = first;
-        let mut next = || -> Result<Sector> {
-            let mut sector = [0; SECTOR_BYTES];
-            match (newer.get(&at), &read) {
-                (Some(newer), _) => sector = **newer,
-                (None, Ok(bytes)) => {
-                    let from = (at - first) as usize * SECTOR_BYTES;
-                    sector.copy_from_slice(&bytes[from..from + SECTOR_BYTES]);
-                }
-                // One beside it was torn, and is in the journal.
-                (None, Err(_)) => sector.copy_from_slice(&store.read(at, 1)?),
-            }
-            let seal = geometry.seal(at, group as u32);
-            seal.check(&sector, "map")?;
-            at += 1;
-            Ok(sector)
-        };
-        for map in &mut inodes {
-            let begin = group * geometry.group_inodes;
-            for nth in 0..geometry.inode_map_sectors() {
-                let end = begin + geometry.group_inodes;
-                map.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
-            }
-        }
         let begin = group * geometry.group_fragments();
-        for nth in 0..geometry.fragment_map_sectors() {
-            let end = begin + geometry.group_fragments();
-            used.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
-        }
-        // What is no data is in use, whatever a map says.
         let data = geometry.data_fragments(group);
-        for at in (begin..data.start).chain(data.end..begin + geometry.group_fragments()) {
-            if !used.get(at) {
-                return Err(Error::Damaged(varve_format::Malformed::new(
-                    "map",
-                    format!("cylinder group {group}: metadata is said to be free"),
-                )));
-            }
+        let mut others = (begin..data.start).chain(data.end..begin + geometry.group_fragments());
+        if !others.all(|at| used.get(at)) {
+            let problem = format!("cylinder group {group}: metadata is said to be free");
+            return Err(damaged(problem));
         }
     }
     if !(0..2).all(|ino| inodes[GroupMap::Used as usize].get(ino)) {
-        return Err(Error::Damaged(varve_format::Malformed::new(
-            "map",
-            "numbers that are nobody's are said to be free",
-        )));
+        let problem = "numbers that are nobody's are said to be free";
+        return Err(damaged(problem.into()));
     }
     Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
 }

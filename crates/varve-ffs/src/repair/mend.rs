@@ -210,7 +210,7 @@ impl Ffs {
                 tables: &tables,
             };
             places(&newest, &image, &mut |claim, extent| {
-                let ours = !scan.lost.contains(&claim);
+                let ours = scan.keeps(&claim, extent);
                 match claim.what {
                     What::Attributes => keeps_attributes = ours,
                     What::Indirect(..) if ours => indirects.push(extent),
@@ -269,7 +269,7 @@ impl Ffs {
         self.make_way_for(0, 0)?;
         let mut writer = self.writer.lock();
         let usage = writer.usage;
-        let appended = self.append_planned(&mut writer, plan, Vec::new, usage);
+        let appended = self.append_planned(&mut writer, plan, Default::default, usage);
         self.stopping(appended).map(drop)
     }
 }
