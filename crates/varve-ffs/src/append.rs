@@ -3,7 +3,8 @@
 use crate::Ffs;
 use crate::error::{Error, Result};
 use crate::format::Sector;
-use crate::planner::{Placement, Planner};
+use crate::numbers::Numbers;
+use crate::planner::Planner;
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};
 use crate::writer::Writer;
@@ -12,7 +13,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use varve_fs::planted::{self, Planted};
-use varve_fs::{FileKind, Group, Item, Position};
+use varve_fs::{FileKind, Group, Item, Position, Usage};
 
 impl Ffs {
     pub(crate) fn append_group(&self, group: Group) -> Result<Position> {
@@ -24,7 +25,7 @@ impl Ffs {
 
     /// Has a record or a checkpoint written if what waits for them has grown large, or
     /// if the group may not fit beside it.
-    fn make_way(&self, group: &Group) -> Result<()> {
+    pub(crate) fn make_way(&self, group: &Group) -> Result<()> {
         let (sectors, blocks) = self.prices.of_group(group);
         let (running, committed, appended, short) = {
             let writer = self.writer.lock();
@@ -46,13 +47,24 @@ impl Ffs {
     }
 
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
-        let placement = Placement {
-            maxcontig: self.superblock.maxcontig.get().into(),
-            rotdelay: self.superblock.rotdelay.get().into(),
-        };
+        self.append_planned(writer, group, |planner, numbers| {
+            planner.group(group, numbers)?;
+            Ok(group.usage)
+        })
+    }
+
+    /// Appends what `plan` changes; it answers what then lives on the volume. The
+    /// group has the inodes that come and go.
+    pub(crate) fn append_planned(
+        &self,
+        writer: &mut Writer,
+        group: &Group,
+        plan: impl FnOnce(&mut Planner<'_, '_>, &Numbers) -> Result<Usage>,
+    ) -> Result<Position> {
+        let maxcontig = self.policy.maxcontig();
         let stage = Stage::new(&self.store, &self.tables);
-        let mut planner = Planner::new(stage, &mut writer.room, placement);
-        planner.group(group, &self.numbers.lock())?;
+        let mut planner = Planner::new(stage, &mut writer.room, maxcontig);
+        let usage = plan(&mut planner, &self.numbers.lock())?;
         let Planner {
             mut stage,
             mut writes,
@@ -63,8 +75,7 @@ impl Ffs {
         let freed = self.stage_numbers(&mut stage, group);
         self.stage_room(&mut stage, writer);
         let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
-        let most =
-            placement.maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
+        let most = maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
         self.store.write(&mut writes, most)?;
         let changed = self.whole_units(stage.finish())?;
         if planted::is(Planted::PointerBeforeInode) {
@@ -88,7 +99,7 @@ impl Ffs {
         writer.given_up.journalled.extend(given_up.journalled);
         writer.flush.add(flush);
         writer.groups += 1;
-        writer.usage = group.usage;
+        writer.usage = usage;
         writer.appended += 1;
         self.numbers.lock().seen(&freed);
         self.counts.groups.fetch_add(1, Relaxed);

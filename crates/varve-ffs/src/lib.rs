@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aged;
 pub mod allocate;
 mod append;
 mod bits;
@@ -38,17 +39,20 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trim;
 mod tune;
 mod writer;
 
+pub use aged::FreeMap;
 pub use check::{Checked, check};
 pub use error::{Error, Result};
-pub use mkfs::{FfsFormatOptions, format, plan};
+pub use mkfs::{FfsFormatOptions, bytes_for, format, plan};
 pub use mount::{FfsMountOptions, FfsRecovery};
-pub use statistics::{FfsStatistics, GroupRoom};
+pub use statistics::{FfsStatistics, FreeSpace, GroupRoom};
 pub use tune::tune;
 pub use varve_format::identity::Tune;
 
+use allocate::Policy;
 use format::Superblock;
 use numbers::Numbers;
 use prices::Prices;
@@ -63,6 +67,7 @@ use writer::Writer;
 pub struct Ffs {
     clock: Arc<dyn Clock>,
     superblock: Superblock,
+    policy: Policy,
     options: FfsMountOptions,
     store: Store,
     mount_id: u64,
@@ -83,6 +88,11 @@ impl Ffs {
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.superblock
+    }
+
+    /// How room is found.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// What the mount found in the journal.

@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
+use crate::allocate::{Policy, PolicyError};
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -87,10 +88,18 @@ impl Ffs {
         let geometry = Geometry::of(&superblock);
         let store = Store::new(device, geometry, options.cache_bytes / 2);
         let replayed = replay(&store)?;
-        let (room, numbers) = maps(&store, &replayed.sectors)?;
+        let impossible = |error: PolicyError| {
+            Error::Damaged(varve_format::Malformed::new(
+                "superblock",
+                error.to_string(),
+            ))
+        };
+        let policy = superblock.policy().map_err(impossible)?;
+        let (used, numbers) = maps(&store, &replayed.sectors)?;
+        let room = Room::new(geometry, &policy, used).map_err(impossible)?;
         let read_only = read_only_reason(&store, &superblock, &options);
         let ffs = Self::assemble(
-            (store, superblock, options, read_only),
+            (store, superblock, policy, options, read_only),
             clock,
             replayed,
             (room, numbers),
@@ -103,9 +112,10 @@ impl Ffs {
     }
 
     fn assemble(
-        (store, superblock, options, read_only): (
+        (store, superblock, policy, options, read_only): (
             Store,
             Superblock,
+            Policy,
             FfsMountOptions,
             Option<String>,
         ),
@@ -155,6 +165,7 @@ impl Ffs {
             prices: Prices::new(geometry, options.cache_bytes / 2),
             clock,
             superblock,
+            policy,
             options,
             store,
             committing: Mutex::new(()),
@@ -259,7 +270,7 @@ fn read_only_reason(
 }
 
 /// Reads the maps of all groups.
-fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
     let mut used = Bits::new(geometry.fragments());
     let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
@@ -312,5 +323,5 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numb
             "numbers that are nobody's are said to be free",
         )));
     }
-    Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
+    Ok((used, Numbers::new(geometry, inodes)))
 }

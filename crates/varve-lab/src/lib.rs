@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`ageing`] | years of use, and how free room then lies |
 //! | [`workload`] | seeded streams of block operations |
 //! | [`trace`] | readers of recorded workloads |
 //! | [`simulator`] | the write-cost simulator and the oracle |
@@ -12,6 +13,7 @@
 //!
 //! `docs/cleaning.md` has the results.
 
+pub mod ageing;
 mod error;
 pub mod experiment;
 pub mod platform;

@@ -1,12 +1,13 @@
 //! `varve lab`: the experiments of the laboratory.
 
+use super::ageing::Age;
 use super::output::{self, Failure, Outcome, Progress};
 use clap::Subcommand;
 use serde_json::json;
 use std::path::PathBuf;
 use varve_lab::experiment::{self, ALL, Context, Experiment, Shard};
 
-/// Run the experiments of the laboratory.
+/// Run the experiments of the laboratory, and age file systems.
 #[derive(clap::Args)]
 pub struct Lab {
     #[command(subcommand)]
@@ -17,6 +18,7 @@ pub struct Lab {
 enum LabCommand {
     List(List),
     Run(Run),
+    Age(Box<Age>),
 }
 
 /// List the experiments.
@@ -80,6 +82,7 @@ impl Lab {
         match self.command {
             LabCommand::List(command) => Ok(command.run()),
             LabCommand::Run(command) => command.run(),
+            LabCommand::Age(command) => command.run(),
         }
     }
 }

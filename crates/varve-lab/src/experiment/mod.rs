@@ -6,6 +6,7 @@ mod a2;
 mod a3;
 mod a4;
 mod allocation;
+mod l3;
 mod n1;
 mod r3;
 mod r3b;
@@ -131,7 +132,7 @@ impl Experiment {
 }
 
 /// Every experiment.
-pub const ALL: [Experiment; 30] = [
+pub const ALL: [Experiment; 31] = [
     r3::R3A,
     r3b::R3B,
     r3::R3C,
@@ -146,6 +147,7 @@ pub const ALL: [Experiment; 30] = [
     w6::W6,
     n1::N1,
     real_log::L1,
+    l3::L3,
     vlog::V1,
     vlog::V2,
     v3::V3,
