@@ -1,6 +1,7 @@
 //! Bits, and how a range of them becomes a sector of a map.
 
 use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, Sector};
+use std::ops::Range;
 
 /// A bit for each of so many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +46,40 @@ impl Bits {
         })
     }
 
+    /// The runs of zeros, in order.
+    pub fn zeros(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.alike(0..self.len, false)
+    }
+
+    /// The runs of ones in a range, in order.
+    pub fn runs(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.alike(range, true)
+    }
+
+    fn alike(&self, range: Range<u64>, value: bool) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = self.next(at, value).filter(|start| *start < range.end)?;
+            at = self.next(start, !value).unwrap_or(self.len).min(range.end);
+            Some(start..at)
+        })
+    }
+
+    /// The first bit at or behind `from` that is as wanted.
+    fn next(&self, from: u64, wanted: bool) -> Option<u64> {
+        let mut at = from;
+        while at < self.len {
+            let word = self.words[(at / 64) as usize];
+            let word = if wanted { word } else { !word } >> (at % 64);
+            if word != 0 {
+                let found = at + u64::from(word.trailing_zeros());
+                return (found < self.len).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
     /// Writes the bits from `from` on, as many as fit and are before `to`.
     pub fn store(&self, from: u64, to: u64, sector: &mut Sector) {
         sector[..CONTENT_BYTES].fill(0);
@@ -85,5 +120,14 @@ mod tests {
         }
         assert_eq!(bits, loaded);
         assert!(bits.ones().all(|at| bits.get(at)) && bits.ones().count() > 200);
+        let zeros: Vec<u64> = bits.zeros().flatten().collect();
+        let expected: Vec<u64> = (0..10_000).filter(|at| !bits.get(*at)).collect();
+        assert_eq!(zeros, expected);
+        let ones: Vec<u64> = bits.runs(70..9_000).flatten().collect();
+        assert!(
+            ones.into_iter()
+                .eq(bits.ones().filter(|at| (70..9_000).contains(at)))
+        );
+        assert_eq!(Bits::new(130).zeros().collect::<Vec<_>>(), [0..130]);
     }
 }

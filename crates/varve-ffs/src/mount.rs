@@ -1,6 +1,7 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
+use crate::allocate::{Policy, PolicyError};
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -128,19 +129,22 @@ impl Ffs {
             other => other?,
         };
         let unclean = in_place && replayed.head.is_dirty();
+        let policy = superblock.policy().map_err(impossible)?;
         let (scanned, room, numbers) = match always || unclean {
             true => {
-                let (scan, room, numbers) = scan(&store, &replayed.sectors, unclean, &mut report)?;
+                let on = (&store, &policy);
+                let (scan, room, numbers) = scan(on, &replayed.sectors, unclean, &mut report)?;
                 (Some(scan), room, numbers)
             }
             false => {
-                let (room, numbers) = maps(&store, &replayed.sectors)?;
+                let (used, numbers) = maps(&store, &replayed.sectors)?;
+                let room = Room::new(geometry, &policy, used).map_err(impossible)?;
                 (None, room, numbers)
             }
         };
         let read_only = read_only_reason(&store, &superblock, &options);
         let mut ffs = Self::assemble(
-            (store, superblock, options),
+            (store, superblock, policy, options),
             clock,
             replayed,
             (room, numbers),
@@ -197,7 +201,7 @@ impl Ffs {
     }
 
     fn assemble(
-        (store, superblock, options): (Store, Superblock, FfsMountOptions),
+        (store, superblock, policy, options): (Store, Superblock, Policy, FfsMountOptions),
         clock: Arc<dyn Clock>,
         replayed: Replayed,
         (room, numbers): (Room, Numbers),
@@ -252,6 +256,7 @@ impl Ffs {
             rehearsing: false.into(),
             clock,
             superblock,
+            policy,
             options,
             store,
             committing: Mutex::new(()),
@@ -359,7 +364,7 @@ fn read_only_reason(
 }
 
 /// Reads the maps of all groups.
-fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
     let mut used = Bits::new(geometry.fragments());
     let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
@@ -412,5 +417,13 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numb
             "numbers that are nobody's are said to be free",
         )));
     }
-    Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
+    Ok((used, Numbers::new(geometry, inodes)))
+}
+
+/// A superblock with a policy that cannot be.
+pub(crate) fn impossible(error: PolicyError) -> Error {
+    Error::Damaged(varve_format::Malformed::new(
+        "superblock",
+        error.to_string(),
+    ))
 }

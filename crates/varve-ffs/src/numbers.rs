@@ -153,10 +153,13 @@ impl Numbers {
 
     /// A group has the number's file.
     pub fn used(&mut self, ino: u64, directory: bool, unfinished: bool) {
-        self.taken.remove(&ino);
+        let was_taken = self.taken.remove(&ino).is_some();
         self.versions.remove(&ino);
         if !self.map(GroupMap::Used).get(ino) {
             self.entering.insert(ino);
+            // The root's number is nobody's to give away.
+            let group = &mut self.groups[(ino / self.geometry.group_inodes) as usize];
+            group.free -= u64::from(!was_taken);
         }
         self.set(GroupMap::Used, ino, true);
         self.set(GroupMap::Touched, ino, true);

@@ -15,9 +15,9 @@ use std::sync::Arc;
 use varve_device::{Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
-type System = FileSystem<Arc<Ffs>>;
+pub(crate) type System = FileSystem<Arc<Ffs>>;
 
-fn clock() -> Arc<dyn Clock> {
+pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
 }
 
@@ -28,7 +28,7 @@ fn options() -> Options {
     }
 }
 
-fn memory(size: u64, unit: u32) -> Arc<dyn Device> {
+pub(crate) fn memory(size: u64, unit: u32) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_geometry(varve_device::Geometry {
         size,
         logical_block: 512,
@@ -40,7 +40,7 @@ fn made(device: &Arc<dyn Device>) -> System {
     made_with(device, &FfsFormatOptions::default())
 }
 
-fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
+pub(crate) fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
     let options = FfsFormatOptions {
         seed: Some(1),
         ..options.clone()
@@ -51,7 +51,7 @@ fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
     FileSystem::mount(layout, clock(), self::options()).unwrap()
 }
 
-fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
+pub(crate) fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
     let options = FfsMountOptions {
         seed: Some(2),
         ..FfsMountOptions::default()
@@ -59,7 +59,7 @@ fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
     Arc::new(Ffs::mount(Arc::clone(device), clock(), options).unwrap())
 }
 
-fn again(device: &Arc<dyn Device>) -> System {
+pub(crate) fn again(device: &Arc<dyn Device>) -> System {
     FileSystem::mount(mounted(device), clock(), options()).unwrap()
 }
 
@@ -73,22 +73,27 @@ fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
     crate::store::Sectors::slot(&newest, ino).unwrap()
 }
 
-fn sound(device: &Arc<dyn Device>) {
+pub(crate) fn sound(device: &Arc<dyn Device>) {
     let found = check(Arc::clone(device), clock(), true).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());
 }
 
-fn create(system: &System, name: &str) -> InodeNo {
+pub(crate) fn create(system: &System, name: &str) -> InodeNo {
     let root = Caller::root();
     let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
     made.unwrap().ino
 }
 
-fn write(system: &System, ino: InodeNo, offset: u64, data: &[u8]) -> varve_fs::Result<usize> {
+pub(crate) fn write(
+    system: &System,
+    ino: InodeNo,
+    offset: u64,
+    data: &[u8],
+) -> varve_fs::Result<usize> {
     system.write(&Caller::root(), ino, offset, data)
 }
 
-fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
+pub(crate) fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let got = system.read(ino, offset, &mut bytes).unwrap();
     bytes.truncate(got);
@@ -274,4 +279,246 @@ fn every_size_of_blocks_makes_a_volume() {
             sound(&device);
         }
     }
+}
+
+/// Each policy, by name.
+const POLICIES: [&str; 6] = ["efs", "ffs-m8r2", "fixed", "extent", "buddy", "restricted"];
+
+#[test]
+fn every_policy_is_made_filled_emptied_and_mounted_again() {
+    for name in POLICIES {
+        eprintln!("{name}");
+        let options = FfsFormatOptions::named(name).unwrap();
+        let device = memory(16 << 20, 4096);
+        let system = made_with(&device, &options);
+        assert_eq!(*system.layout().policy(), options.policy);
+        let root = Caller::root();
+        let empty = system.statfs().free;
+        for round in 0..2u8 {
+            let (mut names, mut bytes, mut full) = (Vec::new(), 0, false);
+            while !full {
+                let name = format!("file{}", names.len());
+                let ino = create(&system, &name);
+                names.push(name);
+                for block in 0..64 {
+                    full |= write(&system, ino, block * 4096, &[round; 4096]).is_err();
+                    bytes += if full { 0 } else { 4096 };
+                }
+            }
+            assert!(
+                bytes > 12 << 20,
+                "{name}, round {round}: only {bytes} bytes fit"
+            );
+            system.sync().unwrap();
+            for name in names {
+                system
+                    .unlink(&root, InodeNo::ROOT, name.as_bytes())
+                    .unwrap();
+            }
+            while system.write_back().unwrap() {}
+            system.maintain().unwrap();
+        }
+        assert!(system.statfs().free * 10 > empty * 9);
+        let file = create(&system, "last");
+        write(&system, file, 0, &[9; 100_000]).unwrap();
+        system.sync().unwrap();
+        drop(system);
+        sound(&device);
+        let system = again(&device);
+        assert_eq!(read(&system, file, 0, 200_000), [9; 100_000]);
+    }
+}
+
+/// Two files that grow in turns: where they lie tells the policy.
+#[test]
+fn files_that_grow_in_turns_lie_as_the_policy_has_it() {
+    let runs = |name: &str| {
+        let options = FfsFormatOptions::named(name).unwrap();
+        let device = memory(64 << 20, 4096);
+        let system = made_with(&device, &options);
+        let files = [create(&system, "a"), create(&system, "b")];
+        for block in 0..64 {
+            for file in files {
+                write(&system, file, block * 4096, &[1; 4096]).unwrap();
+                system.fsync(file, false).unwrap();
+            }
+        }
+        let found = system
+            .layout()
+            .map(varve_fs::View::Live, files[0], 0, 64)
+            .unwrap();
+        let follows = |two: &[varve_fs::Mapping<crate::format::Place>]| {
+            two[0].pointer.sector + 8 == two[1].pointer.sector
+        };
+        1 + found.windows(2).filter(|two| !follows(two)).count()
+    };
+    // Block by block they alternate; extents of 16 blocks; each time as much again;
+    // 4 KiB up to 64, then 64 KiB.
+    assert!(runs("fixed") > 60 && runs("efs") > 60);
+    let (extents, buddies, restricted) = (runs("extent"), runs("buddy"), runs("restricted"));
+    assert!((4..7).contains(&extents), "{extents}");
+    assert!((3..8).contains(&buddies), "{buddies}");
+    assert!((12..24).contains(&restricted), "{restricted}");
+}
+
+/// The superblock has the policy with its parameters, and refuses what is none.
+#[test]
+fn policies_are_stored_with_their_parameters() {
+    use crate::allocate::{Fit, Policy};
+    use crate::format::Superblock;
+    use zerocopy::IntoBytes;
+    let policies = [
+        Policy::named("FFS-m1r2").unwrap(),
+        Policy::Fixed { shuffled: Some(7) },
+        Policy::Extents {
+            fit: Fit::Best,
+            sizes: vec![1, 2, 3, 4, 5, 6, 7, 256],
+        },
+        Policy::Buddy,
+        Policy::Restricted {
+            sizes: vec![1, 8],
+            grow: 2,
+            region: None,
+        },
+    ];
+    for policy in policies {
+        let options = FfsFormatOptions {
+            policy: policy.clone(),
+            ..FfsFormatOptions::default()
+        };
+        let made = plan(&*memory(16 << 20, 512), &options, 0).unwrap();
+        let read = Superblock::parse(made.sealed().as_bytes()).unwrap();
+        assert_eq!(read.policy(), Ok(policy));
+    }
+    let nonsense = [
+        Policy::Extents {
+            fit: Fit::First,
+            sizes: vec![],
+        },
+        Policy::Extents {
+            fit: Fit::First,
+            sizes: vec![4, 0],
+        },
+        Policy::Restricted {
+            sizes: vec![2, 8],
+            grow: 1,
+            region: None,
+        },
+        Policy::Restricted {
+            sizes: vec![1, 8, 12],
+            grow: 1,
+            region: None,
+        },
+        Policy::Restricted {
+            sizes: vec![1, 8],
+            grow: 0,
+            region: None,
+        },
+        Policy::Restricted {
+            sizes: vec![1, 8],
+            grow: 1,
+            region: Some(12),
+        },
+    ];
+    let device = memory(16 << 20, 512);
+    for policy in nonsense {
+        let options = FfsFormatOptions {
+            policy,
+            ..FfsFormatOptions::default()
+        };
+        let refused = plan(&*device, &options, 0);
+        assert!(matches!(refused, Err(Error::Format(_))), "{refused:?}");
+    }
+    let with_fragments = FfsFormatOptions {
+        fragment_bytes: 1024,
+        ..FfsFormatOptions::named("buddy").unwrap()
+    };
+    assert!(plan(&*device, &with_fragments, 0).is_err());
+    let mut unknown = plan(&*device, &FfsFormatOptions::default(), 0).unwrap();
+    let at = unknown.as_bytes().len() - 64;
+    unknown.as_mut_bytes()[at] = 9;
+    assert!(Superblock::parse(unknown.sealed().as_bytes()).is_err());
+}
+
+/// The device is told of what is free, and of nothing else.
+#[test]
+fn trim_tells_what_is_free() {
+    for name in ["ffs", "buddy", "extent"] {
+        let inner = Arc::new(MemoryDevice::new(32 << 20));
+        let device: Arc<dyn Device> = Arc::clone(&inner) as _;
+        let system = made_with(&device, &FfsFormatOptions::named(name).unwrap());
+        let kept = create(&system, "kept");
+        write(&system, kept, 0, &[3; 500_000]).unwrap();
+        let gone = create(&system, "gone");
+        write(&system, gone, 0, &[4; 3_000_000]).unwrap();
+        system.sync().unwrap();
+        let told = || system.trim(0..u64::MAX, 0).unwrap();
+        let before = told();
+        let free = || system.layout().statistics().fragments_free * 4096;
+        assert_eq!(before, free(), "{name}");
+        system
+            .unlink(&Caller::root(), InodeNo::ROOT, b"gone")
+            .unwrap();
+        // What a crash could bring back is not free yet.
+        assert_eq!(told(), before);
+        system.sync().unwrap();
+        system.layout().checkpoint().unwrap();
+        let after = told();
+        assert!(after >= before + 2_900_000, "{name}: {before} {after}");
+        // A part, and long runs only.
+        let part = system.trim(0..16 << 20, 0).unwrap();
+        assert!((1..after).contains(&part));
+        assert_eq!(system.trim(0..u64::MAX, 1 << 30).unwrap(), 0);
+        assert!(system.trim(1 << 40..u64::MAX, 0).is_err());
+        system.drop_caches();
+        assert_eq!(read(&system, kept, 0, 600_000), [3; 500_000]);
+        drop(system);
+        sound(&device);
+    }
+}
+
+/// The reserve is counted in fragments, and tails take what is broken: small files
+/// fill a volume that whole blocks alone would not.
+#[test]
+fn small_files_fill_what_is_free_in_fragments() {
+    let options = FfsFormatOptions {
+        inode_ratio: 2048,
+        ..FfsFormatOptions::default()
+    };
+    let device = memory(32 << 20, 512);
+    let system = made_with(&device, &options);
+    let mut count = 0;
+    let mut one_more = |bytes: usize| {
+        count += 1;
+        let (root, name) = (Caller::root(), format!("file{count}"));
+        let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
+        made.and_then(|made| write(&system, made.ino, 0, &vec![1; bytes]))
+    };
+    let layout = system.layout();
+    let room = || layout.statistics();
+    let reserve = layout.store.geometry.reserve_blocks;
+    // Five fragments of eight: three are left of each block. The reserve is in those.
+    while room().blocks_free > reserve - 100 {
+        one_more(2400).unwrap();
+    }
+    system.sync().unwrap();
+    let before = room();
+    assert!(before.fragments_free > 2 * 8 * reserve, "{before:?}");
+    // Three go where they are left, in whichever group.
+    for _ in 0..1000 {
+        one_more(1400).unwrap();
+    }
+    system.sync().unwrap();
+    let after = room();
+    let broken = before.blocks_free - after.blocks_free;
+    assert!(broken < 40, "{broken} blocks, some of them the directory's");
+    // And it ends when the reserve is all there is, or no block is whole.
+    let error = loop {
+        if let Err(error) = one_more(1400) {
+            break error;
+        }
+    };
+    assert!(matches!(error, varve_fs::Error::NoSpace), "{error}");
+    drop(system);
+    sound(&device);
 }

@@ -222,6 +222,34 @@ fn fill_and_delete_cycles() {
     }
 }
 
+/// What FFS's own policy passes, each of the others does.
+#[test]
+fn every_policy_survives_power_cuts_and_full_volumes() {
+    let seed = announce_seed("every_policy_survives_power_cuts_and_full_volumes", 1);
+    for (nth, subject) in (0..).zip(InPlace::of_every_policy()) {
+        eprintln!("{}", subject.format.policy);
+        let plan = Plan {
+            units: vec![4096],
+            ..Plan::quick(seed + nth)
+        };
+        let counts = explore(&subject, &plan, scaled(1), 30);
+        assert!(counts.states > 30);
+        let small = subject.small();
+        let counts = explore(&small, &InPlace::churn(seed + nth), scaled(1), 60);
+        assert!(counts.states > 30);
+        let course = Course {
+            may_be_full: true,
+            ..Course::new(everything(), scaled(400))
+        };
+        if let Err(failure) = course.run_on(seed + nth, &small) {
+            panic!("{failure}");
+        }
+        if let Err(failure) = full::cycles(&small, seed + nth, scaled(2)) {
+            panic!("{failure}");
+        }
+    }
+}
+
 /// The harness is tested, too: mistakes planted in FFS are caught by what is used
 /// without them.
 #[cfg(feature = "planted")]

@@ -8,11 +8,13 @@
 
 use super::Report;
 use super::mend::{Claim, Walk, What, places};
+use crate::allocate::{Extent, Policy};
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
 use crate::numbers::Numbers;
-use crate::room::{Extent, Room};
+use crate::mount::impossible;
+use crate::room::Room;
 use crate::store::{Sectors, Store};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -76,7 +78,7 @@ impl Sectors for Replayed<'_> {
 /// # Errors
 /// If the device fails in another way than not to read a sector.
 pub(crate) fn scan(
-    store: &Store,
+    (store, policy): (&Store, &Policy),
     newer: &BTreeMap<u64, Arc<Sector>>,
     is_dirty: bool,
     report: &mut Report,
@@ -118,7 +120,7 @@ pub(crate) fn scan(
         (begin..data.start).for_each(|at| seen.set(at, true));
         (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
     }
-    let mut room = Room::new(geometry, seen);
+    let mut room = Room::new(geometry, policy, seen).map_err(impossible)?;
     let mut numbers = Numbers::new(geometry, inodes);
     let differing = touch(&geometry, &said, (&mut room, &mut numbers));
     if differing > 0 && !is_dirty {
@@ -314,7 +316,7 @@ impl Scanner<'_> {
                 bad_attributes = Some(claim);
                 return;
             }
-            for at in extent.fragment..extent.fragment + extent.count {
+            for at in extent.start..extent.end() {
                 if seen.get(at) {
                     twice.insert(at);
                 }
@@ -375,7 +377,7 @@ impl Scanner<'_> {
                 continue;
             };
             places(source, &image, &mut |claim, extent| {
-                let mut all = extent.fragment..extent.fragment + extent.count;
+                let mut all = extent.start..extent.end();
                 if all.any(|at| twice.contains(&at)) {
                     claims.push((claim, extent, claim.is_proven(source, &image)));
                 }
@@ -385,10 +387,10 @@ impl Scanner<'_> {
         claims.sort_by_key(|(_, _, proven)| !proven);
         let mut taken = HashSet::new();
         for (claim, extent, _) in claims {
-            let all = extent.fragment..extent.fragment + extent.count;
+            let all = extent.start..extent.end();
             if all.clone().any(|at| taken.contains(&at)) {
                 let ino = claim.ino;
-                let sector = self.geometry().fragment_sector(extent.fragment);
+                let sector = self.geometry().fragment_sector(extent.start);
                 self.report.loss(format!(
                     "inode {ino}: {claim} at sector {sector} is somebody else's, too, and left \
                      to them"

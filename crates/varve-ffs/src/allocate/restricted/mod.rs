@@ -180,6 +180,17 @@ impl Allocator for Restricted {
         Ok(())
     }
 
+    fn piece(&mut self, near: u64) -> Option<Extent> {
+        let file = FileView {
+            home: near,
+            ..FileView::default()
+        };
+        let (start, holder) = self.choose(0, &file)?;
+        self.map.take(start, 0, holder);
+        let units = self.map.size(0);
+        Some(Extent { start, units })
+    }
+
     fn rounded(&self, _: &FileView, units: u64) -> u64 {
         let level = self.level(units);
         let from = match level {
@@ -206,6 +217,10 @@ impl Allocator for Restricted {
         }
         self.map.occupy(extent);
         Ok(())
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        self.whole(extent).is_ok() && self.map.all_free(extent)
     }
 
     fn home(&self, near: u64, kind: Kind) -> u64 {
