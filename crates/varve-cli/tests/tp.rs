@@ -65,7 +65,7 @@ fn what_cannot_be_loaded_is_told_by_its_line() {
     let s = Scratch::new();
     let dir = filled(&s);
     let file = s.text("file");
-    let mut load = |text: &str, said: &str| {
+    let load = |text: &str, said: &str| {
         fs::write(&file, text).unwrap();
         varve(["tp", "load", &dir, "--from", &file]).expect(1, said);
     };

@@ -35,3 +35,18 @@ fn crashes_of_an_original_leave_archive_and_backup_whole() {
 fn crashes_of_a_standby_lose_nothing_that_it_gets_again() {
     copying::crashes_of_standby(seed("crashes_of_a_standby_lose_nothing_that_it_gets_again"));
 }
+
+#[test]
+fn an_archive_that_is_full_stops_writers_at_the_limit_only() {
+    copying::archive_is_full(seed(
+        "an_archive_that_is_full_stops_writers_at_the_limit_only",
+    ));
+}
+
+/// The log goes on in the next segment where a batch does not fit: what is torn there has
+/// to be cleared, too, before a copy becomes an original.
+#[test]
+fn a_receipt_torn_where_a_segment_begins_is_cleared() {
+    copying::crashes_of_standby(7);
+    copying::crashes_of_standby(9);
+}

@@ -126,6 +126,7 @@ mod tests {
     fn a_wrong_model_fails() {
         let usual = Parameters {
             mips: 1.0,
+            checkpoint_s: 300.0,
             ..brief()
         };
         let run = |name: Model, model, mips| {

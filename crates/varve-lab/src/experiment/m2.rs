@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(failing(&rows(|s| 1.0 + 0.4 * s)), 0);
         assert_eq!(failing(&[]), 4, "what was not measured fails");
         assert_eq!(failing(&rows(|s| 1.0 + 0.2 * s)), 4, "too cheap");
-        assert_eq!(failing(&rows(|s| 1.1 + s * s)), 4, "no line");
+        assert_eq!(failing(&rows(|s| 1.1 + s * s)), 2, "no line");
     }
 
     /// Locks without system calls: the embedded models cost as data managers do.

@@ -158,6 +158,7 @@ mod tests {
         let usual = Parameters {
             mips: 3.0,
             users: 40,
+            checkpoint_s: 300.0,
             ..brief()
         };
         let run = |name: Model, model: Model| {

@@ -68,11 +68,12 @@ fn named(skew: u32) -> String {
     format!("{skew}/{}", 100 - skew)
 }
 
-/// The first step from which on something holds up to 95/5, or 99/1 if only
-/// there.
+/// The first step from which on something holds up to 90/10, where the curves of
+/// the thesis end to say anything of one another, or the first one behind.
 fn from(holds: impl Fn(u32) -> bool) -> Option<u32> {
-    let lasting = SKEWS.iter().rev().skip(1).take_while(|skew| holds(**skew));
-    lasting.last().copied().or(holds(99).then_some(99))
+    let lasting = SKEWS.iter().rev().skip(2).take_while(|skew| holds(**skew));
+    let behind = || [95, 99].into_iter().find(|skew| holds(*skew));
+    lasting.last().copied().or_else(behind)
 }
 
 /// Where something turns, which is to be within a step of the thesis's.

@@ -310,7 +310,7 @@ mod tests {
             }
         };
         // Gaps, passing at 99/1, and RO's preference.
-        assert_eq!(changed(slow(SUBPAGES)), 5);
+        assert_eq!(changed(slow(", subpages")), 5);
         assert_eq!(changed(slow(MODIFIED)), 2);
         assert_eq!(
             changed(slow("pages of 512")),

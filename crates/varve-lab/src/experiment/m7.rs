@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn each_claim_can_fail() {
-        assert_eq!(passing(&rows(&[9.9, 10.0, 10.1])), [true, true]);
+        assert_eq!(passing(&rows(&[9.95, 10.0, 10.05])), [true, true]);
         assert_eq!(
             passing(&rows(&[10.1, 10.2])),
             [false, false],

@@ -69,17 +69,18 @@ impl Log {
         }
     }
 
-    /// Overwrites the rest of a segment with zeros. Durable when it returns.
+    /// Overwrites what is behind a place with zeros: the rest of its segment, and the next
+    /// one, in which the log goes on where a batch did not fit. Durable when it returns.
     pub(crate) fn clear_behind(&self, at: Lsn) -> Result<()> {
-        let rest = self.shape.next_segment(at.0) - at.0;
-        let (segment, mut first) = (self.shape.segment_of(at.0), [0; 1]);
-        if rest == 0
-            || !self
-                .segments
-                .read(segment * self.shape.segment, &mut first)?
-        {
-            return Ok(());
+        let here = self.shape.segment_of(at.0);
+        for segment in [here, here + 1] {
+            let begin = segment * self.shape.segment;
+            let from = begin.max(at.0);
+            if self.segments.read(begin, &mut [0; 1])? {
+                let rest = begin + self.shape.segment - from;
+                self.receive(from, &vec![0; rest as usize])?;
+            }
         }
-        self.receive(at.0, &vec![0; rest as usize])
+        Ok(())
     }
 }

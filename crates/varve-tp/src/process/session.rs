@@ -52,8 +52,8 @@ impl<'e> Session<'e> {
     /// Who waits for locks here.
     pub(super) fn owner(&self) -> Option<OwnerId> {
         match self.open.as_ref()? {
-            Open::Reading(transaction) => transaction.owner(),
-            Open::Writing(transaction) => transaction.owner(),
+            Open::Reading(transaction) => Some(transaction.owner()),
+            Open::Writing(transaction) => Some(transaction.owner()),
         }
     }
 

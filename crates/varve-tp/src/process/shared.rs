@@ -47,7 +47,7 @@ pub fn is_shared(directory: impl AsRef<Path>) -> bool {
 /// Who does what is asked for.
 #[derive(Debug)]
 pub(super) enum Route<'s> {
-    Here(Session<'s>),
+    Here(Box<Session<'s>>),
     There(Connection),
 }
 
@@ -145,7 +145,8 @@ impl SharedEnvironment {
         let until = Instant::now() + PATIENCE;
         loop {
             if let Some(holder) = self.holder.get() {
-                return Ok(Route::Here(Session::new(holder.environment())));
+                let session = Session::new(holder.environment());
+                return Ok(Route::Here(Box::new(session)));
             }
             while let Some(idle) = { self.idle.lock().pop() } {
                 if idle.is_alive() {

@@ -21,9 +21,9 @@ impl Environment {
 }
 
 impl<'e> ReadTransaction<'e> {
-    /// Who waits for its locks, if it has any.
-    pub(crate) fn owner(&self) -> Option<OwnerId> {
-        self.0.transaction.borrow().owner()
+    /// Who waits for its locks, now or later.
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.0.transaction.borrow_mut().owner()
     }
 
     /// Opens a table of any types as one of bytes.
@@ -37,9 +37,9 @@ impl<'e> ReadTransaction<'e> {
 }
 
 impl<'e> WriteTransaction<'e> {
-    /// Who waits for its locks, if it has any.
-    pub(crate) fn owner(&self) -> Option<OwnerId> {
-        self.0.transaction.borrow().owner()
+    /// Who waits for its locks, now or later.
+    pub(crate) fn owner(&self) -> OwnerId {
+        self.0.transaction.borrow_mut().owner()
     }
 
     /// Opens a table of these types as one of bytes, and makes it if it is not there.

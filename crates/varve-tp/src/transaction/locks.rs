@@ -26,9 +26,8 @@ fn intention(mode: Mode) -> Mode {
 
 impl Transaction<'_> {
     fn lock(&mut self, key: LockKey, mode: Mode) -> Result<()> {
-        let locks = &self.engine.locks;
-        let owner = *self.owner.get_or_insert_with(|| locks.begin(None));
-        Ok(locks.lock(owner, &key, mode, self.timeout)?)
+        let owner = self.owner();
+        Ok(self.engine.locks.lock(owner, &key, mode, self.timeout)?)
     }
 
     /// Locks a key of a table, whether it is there or not.

@@ -104,9 +104,10 @@ impl<'e> Transaction<'e> {
         }
     }
 
-    /// Who waits for its locks; none of a snapshot, which has none.
-    pub(crate) fn owner(&self) -> Option<OwnerId> {
-        self.owner
+    /// Who waits for its locks, now or later.
+    pub(crate) fn owner(&mut self) -> OwnerId {
+        let locks = &self.engine.locks;
+        *self.owner.get_or_insert_with(|| locks.begin(None))
     }
 
     pub(crate) fn tree(&self, id: TableId) -> Tree<'e> {

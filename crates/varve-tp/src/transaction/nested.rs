@@ -17,10 +17,9 @@ pub(crate) struct Outer {
 impl Transaction<'_> {
     /// From here on a child works.
     pub(crate) fn begin_child(&mut self) -> Outer {
-        let locks = &self.engine.locks;
-        let owner = *self.owner.get_or_insert_with(|| locks.begin(None));
+        let owner = self.owner();
         self.outer.push(owner);
-        self.owner = Some(locks.begin(Some(owner)));
+        self.owner = Some(self.engine.locks.begin(Some(owner)));
         Outer {
             mark: self.mark(),
             database: self.database,

@@ -6,7 +6,7 @@ use super::{Model, Random, TABLE, change, content, small};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use varve_tp::storage::{Choice, CrashImages, MemoryStorage, Storage, Survival};
+use varve_tp::storage::{Choice, CrashImages, Fault, MemoryStorage, Storage, Survival};
 use varve_tp::tpcb::{Store, Transfer};
 use varve_tp::{Environment, Error, Options, Standby, Until};
 
@@ -198,7 +198,7 @@ pub fn misfits_are_named(seed: u64) {
     }
     let (_, other, _) = history(seed + 1);
     let mut foreign = files.clone();
-    foreign.insert(name.clone(), other.files()[name].clone());
+    foreign.insert(name.clone(), other.files().into_values().next().unwrap());
     let error = refused(foreign);
     assert!(
         matches!(&error, Error::Incompatible { file, .. } if file == name),
@@ -209,10 +209,7 @@ pub fn misfits_are_named(seed: u64) {
     assert!(matches!(foreign.unwrap_err(), Error::Incompatible { .. }));
     // A copy whose log is shorter than it was.
     let mut short = copy.clone();
-    let log = short
-        .keys()
-        .filter(|name| name.starts_with("wal-"))
-        .next_back();
+    let log = short.keys().rfind(|name| name.starts_with("wal-"));
     let log = log.unwrap().clone();
     short.get_mut(&log).unwrap()[..4096].fill(0);
     let error = restored(&short, &archive, Until::End).unwrap_err();
@@ -434,4 +431,52 @@ pub fn crashes_of_standby(seed: u64) {
     }
     eprintln!("{looked} images, {originals} of them originals");
     assert!(looked > 60 && originals > 0, "{looked}, {originals}");
+}
+
+/// An archive that takes nothing stops those who write when the log is full, and nobody
+/// before; when it takes something again, they go on, and it has everything.
+pub fn archive_is_full(seed: u64) {
+    let mut random = Random::new(seed);
+    let (archive, copy) = (MemoryStorage::new(), MemoryStorage::new());
+    let mut options = archiving(Arc::new(archive.clone()));
+    options.log(8 * (64 << 10));
+    let environment = options
+        .open_storage(Arc::new(MemoryStorage::new()))
+        .unwrap();
+    environment.backup(&copy).unwrap();
+    archive.set_fault(Some(Fault {
+        at: 0,
+        sticky: true,
+        reads: false,
+        no_room: true,
+    }));
+    let mut model = Model::new();
+    let refused = loop {
+        let transaction = environment.begin_write();
+        let table = transaction.open_table(TABLE).unwrap();
+        let (key, value) = (random.key(), random.value());
+        if let Err(error) = table.insert(&key, &value) {
+            transaction.abort().unwrap();
+            break error;
+        }
+        transaction.commit().unwrap();
+        model.insert(key, value);
+        environment.maintain().unwrap();
+    };
+    assert!(matches!(refused, Error::LogFull { .. }), "{refused}");
+    assert!(content(&environment) == model);
+    assert!(environment.archive().is_err());
+    archive.set_fault(None);
+    let stuck = environment.durable_lsn();
+    work(&mut random, &environment, &mut model, 100);
+    assert!(
+        environment.durable_lsn() > stuck + (64 << 10),
+        "the log went on"
+    );
+    let mut standby = standby(&copy.files()).unwrap();
+    standby.apply_archive(&archive, Until::End).unwrap();
+    while let Some(piece) = environment.ship(standby.position()).unwrap() {
+        standby.apply("piece", &piece, Until::End).unwrap();
+    }
+    assert!(content(&standby.promote().unwrap()) == model);
 }

@@ -152,6 +152,8 @@ pub struct Reader<R> {
 
 /// What is wrong with the text, and in which line.
 pub type Wrong = String;
+/// A key and its value.
+pub type Record = (Vec<u8>, Vec<u8>);
 
 impl<R: BufRead> Reader<R> {
     pub fn new(from: R) -> Self {
@@ -248,7 +250,7 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// The next record of a section with keys.
-    pub fn record(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>, Wrong> {
+    pub fn record(&mut self) -> Result<Option<Record>, Wrong> {
         let Some(key) = self.item()? else {
             return Ok(None);
         };
@@ -280,7 +282,9 @@ mod tests {
         }
     }
 
-    fn all(text: &[u8]) -> Result<Vec<(Header, Vec<Vec<u8>>)>, Wrong> {
+    type Section = (Header, Vec<Vec<u8>>);
+
+    fn all(text: &[u8]) -> Result<Vec<Section>, Wrong> {
         let mut reader = Reader::new(text);
         let mut sections = Vec::new();
         while let Some(header) = reader.header()? {

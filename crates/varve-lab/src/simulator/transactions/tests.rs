@@ -59,7 +59,13 @@ fn accounts_agree_with_formulas() {
                 simulate(Model::OsLfs, &parameters, 2),
                 bounds(Model::OsLfs, &parameters),
             );
-            near(found.locks, limits.locks, 0.03);
+            // Subpages that are locked exclusively are not asked for once more.
+            let twice = if locking == Locking::Subpage {
+                0.08
+            } else {
+                0.03
+            };
+            near(found.locks, limits.locks, twice);
             assert!(
                 (found.hits - limits.hits).abs() < 0.015,
                 "{found:?} {limits:?}"
