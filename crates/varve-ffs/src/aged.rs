@@ -8,6 +8,7 @@ use crate::Ffs;
 use crate::allocate::Extent;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Slot};
+use crate::planner::Planner;
 use crate::store::Sectors;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;

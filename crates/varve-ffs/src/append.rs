@@ -3,7 +3,6 @@
 use crate::Ffs;
 use crate::error::{Error, Result};
 use crate::format::Sector;
-use crate::numbers::Numbers;
 use crate::planner::Planner;
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};

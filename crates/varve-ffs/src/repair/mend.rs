@@ -2,10 +2,10 @@
 //! anew.
 
 use super::Scan;
+use crate::allocate::Extent;
 use crate::error::Result;
 use crate::format::{DIRECT, Image, PLACES_PER_SECTOR, Place, Slot};
 use crate::planner::Planner;
-use crate::allocate::Extent;
 use crate::store::{Newest, Sectors};
 use crate::tree::{base, cell, place_in, span};
 use crate::{Error, Ffs};
