@@ -38,6 +38,7 @@
 //! acknowledged.
 
 mod mixed;
+mod seen;
 
 use crate::model::{Id, Model};
 use crate::operation::{File, Operation};
@@ -348,7 +349,7 @@ impl History {
         mixed.check().map_err(|error| {
             format!("moments {floor}..={ceiling} (operations done) are allowed {step}:\n{error}")
         })?;
-        Ok(Model::of_tree(tree, self.newest()))
+        Ok(seen::of_tree(tree, self.newest()))
     }
 
     /// The moment at which `tree`, found after a crash at `step`, is.

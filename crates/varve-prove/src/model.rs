@@ -158,11 +158,11 @@ impl Model {
         self.nodes.values().filter(|node| node.nlink > 0).count() as u64
     }
 
-    fn change(&mut self, id: Id) -> &mut Node {
+    pub(crate) fn change(&mut self, id: Id) -> &mut Node {
         Arc::make_mut(self.nodes.get_mut(&id).expect("a known inode"))
     }
 
-    fn add(&mut self, kind: FileKind, mode: u32, parent: Id) -> Id {
+    pub(crate) fn add(&mut self, kind: FileKind, mode: u32, parent: Id) -> Id {
         let node = Node {
             kind,
             mode,
@@ -440,43 +440,14 @@ impl Model {
         self.nodes.retain(|_, node| node.nlink > 0);
     }
 
-    /// The model of a tree that was seen, all of it durable, with the measures of
-    /// another. What may be reserved is not seen.
-    pub fn of_tree(tree: &crate::tree::Tree, like: &Model) -> Self {
-        let mut model = Model {
+    /// One with the same measures, and the root alone, which is yet to be added.
+    pub(crate) fn emptied(&self) -> Self {
+        Model {
             nodes: BTreeMap::new(),
             next: ROOT,
             slots: BTreeMap::new(),
-            ..like.clone()
-        };
-        let mut known: BTreeMap<&[u8], Id> = BTreeMap::new();
-        for line in &tree.lines {
-            let kind = FileKind::from_mode(line.kind).unwrap_or(FileKind::Regular);
-            let (parent, name) = match line.path.iter().rposition(|&byte| byte == b'/') {
-                Some(at) => (&line.path[..at], &line.path[at + 1..]),
-                None => (&b""[..], line.path.as_slice()),
-            };
-            let parent = known.get(parent).copied().unwrap_or(ROOT);
-            let id = match line.same_as.as_deref().and_then(|first| known.get(first)) {
-                Some(&id) => id,
-                None => model.add(kind, line.mode, parent),
-            };
-            known.insert(&line.path, id);
-            let node = model.change(id);
-            (node.uid, node.gid) = line.owner;
-            node.nlink = line.nlink;
-            node.target.clone_from(&line.target);
-            node.xattrs.clone_from(&line.xattrs);
-            if id != ROOT {
-                model.change(parent).entries.insert(name.to_vec(), id);
-            }
+            ..self.clone()
         }
-        for file in &tree.files {
-            let id = known[tree.lines[file.line].path.as_slice()];
-            model.observe(id, &file.bytes);
-        }
-        model.settle();
-        model
     }
 
     /// Makes `bytes` the newest content of the file `id`.

@@ -378,7 +378,9 @@ fn first(bug: Planted) -> Net {
         | Planted::BlockFreeWhileReferenced
         | Planted::FragmentShared
         | Planted::ReuseUncommitted
-        | Planted::ReuseJournalled => unreachable!("not in ALL: tests/in_place casts for it"),
+        | Planted::ReuseJournalled
+        | Planted::NamesRemovedFirst
+        | Planted::DirtyUnmarked => unreachable!("not in ALL: tests/in_place casts for it"),
     }
 }
 

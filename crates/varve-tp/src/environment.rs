@@ -1,20 +1,20 @@
 //! An environment: a log, pages, and the tables in them.
 
+use crate::archive::Archiver;
+use crate::archive::identity::{self, Id, Identity};
 use crate::buffer::Pool;
 use crate::catalog::{self, CATALOG, Entry};
 use crate::checkpoint::{self, Checkpoint, Checkpoints, Held};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::index::Registered;
 use crate::log::{Log, LogShape, Lsn};
 use crate::options::{Durability, Isolation, Options};
 use crate::planted::{self, Planted};
 use crate::recovery::{self, RecoveryReport};
-use crate::ship::Archiver;
-use crate::ship::identity::{self, Id, Identity};
+use crate::registered::Registered;
 use crate::storage::{HostStorage, Named, OverlayStorage, Storage};
-use crate::table::Types;
 use crate::transaction::{self, TableId, Transaction};
+use crate::types::Types;
 use crate::versions::Versions;
 use foldhash::HashMap;
 use std::io;

@@ -23,10 +23,10 @@ pub fn structures(data: &[u8]) {
     }
     let _ = BatchHeader::parse(data, 0);
     let _ = record(data);
-    crate::ship::look_at_piece(data);
+    crate::archive::look_at_piece(data);
     crate::process::look_at_frame(data);
     let named = BTreeMap::from([("identity".to_owned(), data.to_vec())]);
-    let _ = crate::ship::identity::read(&MemoryStorage::with_files(named));
+    let _ = crate::archive::identity::read(&MemoryStorage::with_files(named));
     let _ = Checkpoint::parse(data);
     let _ = Checkpoint::parse(&sealed_checkpoint(data));
     let Some((kind, body)) = data.split_first() else {

@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+mod active;
+mod archive;
 mod buffer;
 mod catalog;
 mod change;
@@ -26,19 +28,21 @@ mod page;
 pub mod planted;
 mod process;
 mod recovery;
+mod registered;
+mod routes;
 mod ship;
 pub mod storage;
 mod table;
 pub mod tpcb;
 mod transaction;
 mod tree;
+mod types;
 mod verify;
 mod versions;
 
 pub use codec::{FixedKey, Key, Value};
 pub use environment::{Environment, Statistics};
 pub use error::{Error, Result};
-pub use index::{IndexDefinition, IndexKeys};
 pub use log::GroupCommit;
 pub use options::{Durability, Isolation, Options};
 pub use process::{
@@ -48,8 +52,9 @@ pub use process::{
 pub use recovery::RecoveryReport;
 pub use ship::{Applied, BackupReport, Standby, Until};
 pub use table::{
-    Index, IndexMatches, IndexRange, NestedTransaction, Range, ReadTable, ReadTransaction, Records,
-    RecordsDefinition, Row, Savepoint, Table, TableDefinition, WriteTransaction,
+    Index, IndexDefinition, IndexKeys, IndexMatches, IndexRange, NestedTransaction, Range,
+    ReadTable, ReadTransaction, Records, RecordsDefinition, Row, Savepoint, Table, TableDefinition,
+    WriteTransaction,
 };
 pub use verify::Verified;
 

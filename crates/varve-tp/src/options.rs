@@ -1,8 +1,8 @@
 //! How an environment is made and opened.
 
 use crate::error::{Error, Result};
-use crate::index::Registered;
 use crate::log::GroupCommit;
+use crate::registered::Registered;
 use crate::storage::Storage;
 use std::sync::Arc;
 use std::time::Duration;

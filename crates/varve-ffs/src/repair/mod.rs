@@ -19,14 +19,7 @@ mod directory;
 mod mend;
 mod names;
 mod scan;
-mod superblocks;
-
-use crate::error::Result;
-use crate::format::Superblock;
-use crate::mount::{Examine, FfsMountOptions};
-use crate::{Ffs, FfsRecovery};
-use std::sync::Arc;
-use varve_device::{Clock, Device};
+pub(crate) mod superblocks;
 
 pub use superblocks::search;
 
@@ -60,39 +53,4 @@ impl Report {
             false => self.untold += 1,
         }
     }
-}
-
-/// What a repair has done.
-#[derive(Clone, Debug, Default)]
-pub struct Repaired {
-    /// Copies of the superblock that were written again.
-    pub superblocks: u64,
-    /// What was found and mended.
-    pub recovery: FfsRecovery,
-}
-
-/// Checks a volume that nobody has mounted, and repairs it.
-///
-/// # Errors
-/// If there is no superblock in any place, no room for what has to be written, or the
-/// device fails.
-pub fn repair(
-    device: Arc<dyn Device>,
-    clock: Arc<dyn Clock>,
-    options: FfsMountOptions,
-) -> Result<Repaired> {
-    let superblock: Superblock = superblocks::find(&*device)?;
-    let superblocks = superblocks::mend(&*device, &superblock)?;
-    let options = FfsMountOptions {
-        read_only: false,
-        examine: Examine::Always,
-        ..options
-    };
-    let volume = Ffs::mount(device, clock, options)?;
-    volume.writable()?;
-    volume.unmount()?;
-    Ok(Repaired {
-        superblocks,
-        recovery: volume.recovery.clone(),
-    })
 }

@@ -15,7 +15,7 @@ const WINDOW_BYTES: u64 = 1 << 20;
 const STEP_BYTES: u64 = 4096;
 
 /// The superblock, wherever it is found.
-pub(super) fn find(device: &dyn Device) -> Result<Superblock> {
+pub(crate) fn find(device: &dyn Device) -> Result<Superblock> {
     find_superblock(device).or_else(|error| search(device).ok_or(error))
 }
 
@@ -62,7 +62,7 @@ fn copies(geometry: &Geometry) -> impl Iterator<Item = u64> + use<> {
 }
 
 /// Writes the copies that are not this one. Answers how many.
-pub(super) fn mend(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
+pub(crate) fn mend(device: &dyn Device, superblock: &Superblock) -> Result<u64> {
     let geometry = Geometry::of(superblock);
     if not_to_be_written(superblock.read_only_compat.get()).is_some() {
         return Ok(0);

@@ -10,9 +10,8 @@
 use super::study::replay;
 use super::{Context, Experiment, LabError, Point, Row};
 use crate::policy::{self, Adaptive, Reordering, Simulated};
-use crate::replay::segment_blocks;
 use crate::report::{Curve, Picture, Verdict, mean};
-use crate::simulator::{Age, Future, Oracle, Setup, Shape};
+use crate::simulator::{Age, Future, Oracle, Setup, Shape, segment_blocks};
 use crate::trace::{self, Trace};
 use varve_lfs::policy::TransferModel;
 

@@ -13,11 +13,11 @@
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`devices`] | a disk and an NVMe-like device that serve what a system does |
-//! | [`log`] | the log under a cleaning policy |
-//! | [`in_place`] | every block at its place |
-//! | [`virtual_log`] | every block where the head is |
-//! | [`advice`] | which to choose, in a sentence |
+//! | `devices` | a disk and an NVMe-like device that serve what a system does |
+//! | `log` | the log under a cleaning policy |
+//! | `in_place` | every block at its place |
+//! | `virtual_log` | every block where the head is |
+//! | `advice` | which to choose, in a sentence |
 
 mod advice;
 mod devices;
@@ -31,6 +31,7 @@ pub use devices::Spent;
 
 use crate::experiment::on_threads;
 use crate::policy::{self, Adaptive, Reordering, Simulated};
+use crate::simulator::segment_blocks;
 use crate::trace::{Source, Survey, TraceError};
 use crate::workload::Op;
 use serde::Serialize;
@@ -171,16 +172,6 @@ struct Volume<'a> {
     utilisation: f64,
     segment_blocks: u32,
     seed: u64,
-}
-
-/// Blocks of a segment for so many live blocks, as in N1: the largest power of
-/// two from 8 to 256 that gives them 256 segments.
-pub fn segment_blocks(live_max: u32) -> u32 {
-    let sizes = [256, 128, 64, 32, 16];
-    sizes
-        .into_iter()
-        .find(|size| live_max / size >= 256)
-        .unwrap_or(8)
 }
 
 /// Replays a trace.

@@ -32,6 +32,16 @@ use volume::Taken;
 /// the low watermark keeps clean.
 pub const RESERVE: u32 = 3;
 
+/// Blocks of a segment for so many live blocks, as in N1: the largest power of
+/// two from 8 to 256 that gives them 256 segments.
+pub fn segment_blocks(live_max: u32) -> u32 {
+    let sizes = [256, 128, 64, 32, 16];
+    sizes
+        .into_iter()
+        .find(|size| live_max / size >= 256)
+        .unwrap_or(8)
+}
+
 /// The measures of a simulated volume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {

@@ -12,6 +12,7 @@ mod block_trace;
 mod file_set;
 mod format;
 #[cfg(test)]
+#[path = "tests/fuzz.rs"]
 mod fuzz;
 mod lines;
 mod mobigen;

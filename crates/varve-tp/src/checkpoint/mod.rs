@@ -10,12 +10,12 @@
 
 pub(crate) mod format;
 
+use crate::archive::Position;
 use crate::buffer::SlotHold;
 use crate::engine::{Engine, Snapshot};
 use crate::error::{Error, Result};
 use crate::log::{LogHold, Lsn};
 use crate::planted::{self, Planted};
-use crate::ship::Position;
 use crate::storage::{Named, Storage};
 pub(crate) use format::Checkpoint;
 use std::io;

@@ -6,9 +6,7 @@
 //! - What a transaction appends, its state included, is appended under its own mutex:
 //!   a checkpoint that looks at it sees all that lies before the checkpoint's beginning.
 
-mod active;
-
-pub(crate) use active::{Active, Snapshot, State};
+pub(crate) use crate::active::{Active, Snapshot, State};
 
 use crate::buffer::{Pool, WritePage};
 use crate::change::Change;
@@ -17,7 +15,7 @@ use crate::log::format::{COMPENSATION, RecordHeader};
 use crate::log::{Draft, Log, Lsn};
 use crate::page::Cell;
 use crate::planted::{self, Planted};
-use crate::tree::Routes;
+use crate::routes::Routes;
 use crate::versions::{Versions, Writer};
 use foldhash::{HashMap, HashSet};
 use std::sync::Arc;

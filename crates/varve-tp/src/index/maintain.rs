@@ -1,8 +1,9 @@
 //! Keeping an index with its table, filling it, and comparing both.
 
-use super::{Registered, entry};
+use super::entry;
 use crate::error::{Error, Result};
 use crate::planted::{self, Planted};
+use crate::registered::Registered;
 use crate::transaction::{TableId, Transaction};
 use crate::tree::Tree;
 use std::ops::Bound;

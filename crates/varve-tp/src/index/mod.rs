@@ -15,9 +15,6 @@
 
 mod entry;
 mod maintain;
-mod register;
 
 pub(crate) use entry::{entry, escaped, split};
 pub(crate) use maintain::{Indexed, compare, fill};
-pub(crate) use register::Registered;
-pub use register::{IndexDefinition, IndexKeys};

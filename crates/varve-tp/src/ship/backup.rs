@@ -5,7 +5,7 @@
 //! the log, up to what is durable at the end. The copy's own restart does the rest. The
 //! checkpoint gets its name last: before that there is no environment.
 
-use super::identity::{self, Identity, Made, place};
+use crate::archive::identity::{self, Identity, Made, place};
 use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::log::{Lsn, segment_file};

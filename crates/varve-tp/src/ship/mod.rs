@@ -12,15 +12,9 @@
 //!
 //! `docs/tp.md`, "Copies", has the formats.
 
-mod archive;
 mod backup;
-pub(crate) mod identity;
-mod piece;
+mod pieces;
 mod standby;
 
-pub(crate) use archive::Archiver;
 pub use backup::BackupReport;
-pub(crate) use piece::Position;
 pub use standby::{Applied, Standby, Until};
-
-pub(crate) use piece::look as look_at_piece;

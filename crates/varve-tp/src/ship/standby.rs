@@ -6,9 +6,9 @@
 //! and then a checkpoint is taken. After a crash it goes on from that, by what its log
 //! has, and asks for the rest.
 
-use super::archive;
-use super::identity::{self, Identity};
-use super::piece::{Piece, Position, walk};
+use crate::archive;
+use crate::archive::identity::{self, Identity};
+use crate::archive::{Piece, Position, walk};
 use crate::checkpoint::{self, Checkpoints};
 use crate::engine::{Engine, Snapshot};
 use crate::environment::{Environment, engine, nothing_here};

@@ -1,28 +1,30 @@
 //! Transactions and tables, as users have them.
 
+mod definition;
 mod index;
 mod nested;
 mod range;
 mod raw;
 mod records;
 mod typed;
-mod types;
 
+pub use definition::{IndexDefinition, IndexKeys};
 pub use index::{Index, IndexMatches, IndexRange};
 pub use nested::NestedTransaction;
 pub use range::{Range, Row};
 pub use records::{Records, RecordsDefinition};
 pub(crate) use typed::decoded;
 pub use typed::{ReadTable, Table, TableDefinition};
-pub(crate) use types::Types;
 
 use crate::catalog::Entry;
 use crate::codec::{Key, Value};
 use crate::environment::{Environment, Shared};
 use crate::error::{Error, Result};
-use crate::index::{IndexDefinition, Indexed, Registered};
+use crate::index::Indexed;
 use crate::options::{Durability, Isolation};
+use crate::registered::Registered;
 use crate::transaction::{Mark, TableId, Transaction};
+use crate::types::Types;
 use std::cell::RefCell;
 use std::sync::Arc;
 

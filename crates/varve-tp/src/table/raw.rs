@@ -4,9 +4,10 @@
 //! Keys sort as their bytes do, so a table of any types is one of bytes with the name of
 //! these types kept beside it.
 
-use super::{ReadTable, ReadTransaction, Records, Table, Types, WriteTransaction};
+use super::{ReadTable, ReadTransaction, Records, Table, WriteTransaction};
 use crate::environment::Environment;
 use crate::error::Result;
+use crate::types::Types;
 use varve_locks::OwnerId;
 
 /// Bytes of any type.

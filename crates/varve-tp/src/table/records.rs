@@ -5,12 +5,12 @@
 //! free, unless they were the last when the environment was closed.
 
 use super::typed::decoded;
-use super::types::Types;
 use super::{Handle, ReadTable, Table};
 use crate::codec::Value;
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::transaction::TableId;
+use crate::types::Types;
 use std::marker::PhantomData;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
 //! Tables of typed keys and values.
 
 use super::range::{Bounds, Range};
-use super::types::Types;
 use super::{Handle, Row};
 use crate::codec::{Key, Value};
 use crate::error::{Error, Result};
 use crate::index::Indexed;
 use crate::transaction::{TableId, Transaction};
+use crate::types::Types;
 use std::marker::PhantomData;
 use std::ops::{Deref, RangeBounds};
 use varve_locks::Mode;

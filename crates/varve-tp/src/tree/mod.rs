@@ -23,7 +23,6 @@ mod undo;
 
 pub(crate) use cursor::Leaf;
 pub(crate) use overflow::Stored;
-pub(crate) use routes::Routes;
 pub(crate) use undo::undo;
 
 use crate::engine::Engine;

@@ -12,29 +12,11 @@ use crate::error::Result;
 use crate::home::home;
 use crate::page::Page;
 use foldhash::HashMap;
-use varve_device::sync::Mutex;
 
-/// Places with copies; threads beyond these may meet others there.
-const PLACES: usize = 64;
 /// Bytes of copies in a place.
 const MOST_BYTES: usize = 1 << 20;
 /// Steps after which a search begins anew, without copies.
 const STEPS: usize = 40;
-
-/// CPUs fetch lines of 64 bytes in pairs.
-#[derive(Debug, Default)]
-#[repr(align(128))]
-struct Place(Mutex<HashMap<u32, Box<[u8]>>>);
-
-/// Copies of inner pages.
-#[derive(Debug)]
-pub(crate) struct Routes(Box<[Place]>);
-
-impl Routes {
-    pub(crate) fn new() -> Self {
-        Routes((0..PLACES).map(|_| Place::default()).collect())
-    }
-}
 
 /// Where a copy leads.
 enum Led {

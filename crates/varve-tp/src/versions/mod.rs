@@ -27,7 +27,7 @@ pub(crate) use snapshot::Snapshot;
 pub(crate) use view::{Found, Record, View, is_empty};
 pub(crate) use writer::Writer;
 
-use crate::engine::Active;
+use crate::active::Active;
 use crate::log::Lsn;
 use crate::planted::{self, Planted};
 use foldhash::HashMap;

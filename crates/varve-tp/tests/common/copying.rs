@@ -175,6 +175,13 @@ pub fn misfits_are_named(seed: u64) {
         matches!(&error, Error::LogMissing { file, .. } if file == name),
         "{error}"
     );
+    // The next one, though the rest of this one is not there yet.
+    let mut early = standby(&copy).unwrap();
+    let from = |name: &String| u64::from_le_bytes(files[name][32..40].try_into().unwrap());
+    let mut later = names.iter().filter(|name| from(name) > early.position());
+    let later = later.next().unwrap().to_string();
+    let error = early.apply(&later, &files[&later], Until::End).unwrap_err();
+    assert!(matches!(error, Error::LogMissing { .. }), "{error}");
     for (at, cut) in [
         (3, 0),
         (30, 0),

@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 93] = [
+pub const METRICS: [Metric; 94] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
@@ -369,6 +369,11 @@ pub const METRICS: [Metric; 93] = [
         "in_place.flushes",
         "in_place_flushes_total",
         "Flushes of the device.",
+    ),
+    counter(
+        "in_place.ordered_commits",
+        "in_place_ordered_commits_total",
+        "Commits that wrote metadata in place, in order or without.",
     ),
     counter(
         "in_place.checkpoints",

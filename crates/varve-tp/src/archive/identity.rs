@@ -128,7 +128,7 @@ pub(crate) fn of_original(storage: &dyn Storage) -> Result<Id> {
 }
 
 /// Makes a file of these parts, or puts them in the place of one: all or nothing.
-pub(super) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
+pub(crate) fn place(storage: &dyn Storage, name: &str, parts: &[&[u8]]) -> Result<()> {
     let making = format!("{name}.new");
     let file = Named::open(storage, &making, true)?;
     file.truncate(0)?;

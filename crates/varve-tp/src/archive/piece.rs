@@ -9,7 +9,7 @@ use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 const MAGIC: U64 = U64::from_bytes(*b"VTPLOG01");
-pub(super) const HEADER: usize = 64;
+pub(crate) const HEADER: usize = 64;
 
 /// The first bytes of a piece.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -33,7 +33,7 @@ const _: () = assert!(size_of::<Stored>() == HEADER);
 
 /// A piece of the log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     pub id: Id,
     pub from: u64,
     pub segment_bytes: u32,
@@ -42,7 +42,7 @@ pub(super) struct Piece<'a> {
 }
 
 impl<'a> Piece<'a> {
-    pub(super) fn header(&self) -> [u8; HEADER] {
+    pub(crate) fn header(&self) -> [u8; HEADER] {
         let mut stored = Stored {
             magic: MAGIC,
             header_crc: 0.into(),
@@ -59,7 +59,7 @@ impl<'a> Piece<'a> {
     }
 
     /// Out of bytes; `name` is what an error calls them.
-    pub(super) fn parse(name: &str, all: &'a [u8]) -> Result<Self> {
+    pub(crate) fn parse(name: &str, all: &'a [u8]) -> Result<Self> {
         let wrong = |what: &str| Err(Error::damaged(name, 0, what));
         let Ok((stored, rest)) = Stored::read_from_prefix(all) else {
             return wrong("it is cut off");

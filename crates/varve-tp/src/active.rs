@@ -48,7 +48,7 @@ pub(crate) struct Snapshot {
 }
 
 impl Active {
-    pub(super) fn new(number: u64, began: u64) -> Self {
+    pub(crate) fn new(number: u64, began: u64) -> Self {
         Active {
             number,
             began: AtomicU64::new(began),
@@ -62,7 +62,7 @@ impl Active {
         }
     }
 
-    pub(super) fn resumed(snapshot: &Snapshot) -> Self {
+    pub(crate) fn resumed(snapshot: &Snapshot) -> Self {
         let active = Active::new(snapshot.number, u64::MAX);
         {
             let mut records = active.chain.lock();
@@ -76,7 +76,7 @@ impl Active {
     }
 
     /// `None` if it has ended or logged nothing.
-    pub(super) fn snapshot(&self) -> Option<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let records = self.chain.lock();
         let listed = records.state != State::Ended && records.first != Lsn::NONE;
         listed.then(|| Snapshot {
