@@ -2,7 +2,7 @@
 
 use crate::Ffs;
 use crate::error::{Error, Result};
-use crate::format::Sector;
+use crate::format::{CONTENT_BYTES, Sector};
 use crate::planner::Planner;
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};
@@ -161,7 +161,9 @@ impl Ffs {
             let mut sector = [0; 512];
             let begin = group * geometry.group_inodes;
             let end = begin + geometry.group_inodes;
-            numbers.map(map).store(begin + first, end, &mut sector);
+            numbers
+                .map(map)
+                .store(begin + first, end, &mut sector[..CONTENT_BYTES]);
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }
     }
@@ -173,7 +175,10 @@ impl Ffs {
             let mut sector = [0; 512];
             let begin = group * geometry.group_fragments();
             let end = begin + geometry.group_fragments();
-            writer.room.used().store(begin + first, end, &mut sector);
+            writer
+                .room
+                .used()
+                .store(begin + first, end, &mut sector[..CONTENT_BYTES]);
             let map = crate::format::GroupMap::Fragments;
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }

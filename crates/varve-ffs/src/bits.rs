@@ -1,6 +1,5 @@
-//! Bits, and how a range of them becomes a sector of a map.
+//! Bits, and how a range of them becomes the content of a sector of a map.
 
-use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, Sector};
 use std::ops::Range;
 
 /// A bit for each of so many.
@@ -81,21 +80,21 @@ impl Bits {
     }
 
     /// Writes the bits from `from` on, as many as fit and are before `to`.
-    pub fn store(&self, from: u64, to: u64, sector: &mut Sector) {
-        sector[..CONTENT_BYTES].fill(0);
-        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+    pub fn store(&self, from: u64, to: u64, content: &mut [u8]) {
+        content.fill(0);
+        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
             if self.get(at) {
                 let nth = at - from;
-                sector[(nth / 8) as usize] |= 1 << (nth % 8);
+                content[(nth / 8) as usize] |= 1 << (nth % 8);
             }
         }
     }
 
     /// The reverse of [`Self::store`].
-    pub fn load(&mut self, from: u64, to: u64, sector: &Sector) {
-        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+    pub fn load(&mut self, from: u64, to: u64, content: &[u8]) {
+        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
             let nth = at - from;
-            self.set(at, sector[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
+            self.set(at, content[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
         }
     }
 }
@@ -113,10 +112,10 @@ mod tests {
             at += 1 + at % 61;
         }
         let mut loaded = Bits::new(10_000);
-        for from in (0..10_000).step_by(BITS_PER_SECTOR as usize) {
-            let mut sector = [0xff; 512];
-            bits.store(from, 10_000, &mut sector);
-            loaded.load(from, 10_000, &sector);
+        for from in (0..10_000).step_by(504 * 8) {
+            let mut content = [0xff; 504];
+            bits.store(from, 10_000, &mut content);
+            loaded.load(from, 10_000, &content);
         }
         assert_eq!(bits, loaded);
         assert!(bits.ones().all(|at| bits.get(at)) && bits.ones().count() > 200);

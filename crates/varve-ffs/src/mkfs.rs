@@ -4,8 +4,8 @@ use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
-    BITS_PER_SECTOR, DiskPolicy, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC, Metadata,
-    Superblock, group_meta_blocks,
+    BITS_PER_SECTOR, CONTENT_BYTES, DiskPolicy, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC,
+    Metadata, Superblock, group_meta_blocks,
 };
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
@@ -63,12 +63,20 @@ impl Default for FfsFormatOptions {
 }
 
 impl FfsFormatOptions {
-    /// With a policy that has a name ([`Policy::named`]), and with synchronous metadata, as
-    /// the configurations of the papers had.
+    /// With a policy that has a name ([`Policy::named`]). The configurations of the papers,
+    /// which place block by block, have synchronous metadata, as they had there; others
+    /// have the default.
     pub fn named(name: &str) -> Option<Self> {
+        let policy = Policy::named(name)?;
+        let metadata = match policy {
+            Policy::Ffs {
+                clusters: false, ..
+            } => Metadata::Synchronous,
+            _ => Metadata::default(),
+        };
         Some(FfsFormatOptions {
-            metadata: Metadata::Synchronous,
-            policy: Policy::named(name)?,
+            metadata,
+            policy,
             ..FfsFormatOptions::default()
         })
     }
@@ -274,7 +282,11 @@ fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
             .checked_sub(4 * geometry.inode_map_sectors())
             .map(|nth| nth * BITS_PER_SECTOR);
         if let Some(from) = from {
-            fragments.store(from, geometry.group_fragments(), &mut sector);
+            fragments.store(
+                from,
+                geometry.group_fragments(),
+                &mut sector[..CONTENT_BYTES],
+            );
         } else if group == 0 && nth == geometry.map_sector(0, GroupMap::Used, 0) - first {
             // 0 and 1 are nobody's.
             sector[0] = 3;

@@ -1,11 +1,12 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
-use crate::allocate::{Policy, PolicyError};
+use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
-    BITS_PER_SECTOR, Geometry, GroupMap, JournalHead, SECTOR_BYTES, Sector, Superblock,
+    BITS_PER_SECTOR, CONTENT_BYTES, Geometry, GroupMap, JournalHead, SECTOR_BYTES, Sector,
+    Superblock,
 };
 use crate::journal::write_head;
 use crate::numbers::Numbers;
@@ -129,7 +130,7 @@ impl Ffs {
             other => other?,
         };
         let unclean = in_place && replayed.head.is_dirty();
-        let policy = superblock.policy().map_err(impossible)?;
+        let policy = superblock.policy()?;
         let (scanned, room, numbers) = match always || unclean {
             true => {
                 let on = (&store, &policy);
@@ -138,7 +139,7 @@ impl Ffs {
             }
             false => {
                 let (used, numbers) = maps(&store, &replayed.sectors)?;
-                let room = Room::new(geometry, &policy, used).map_err(impossible)?;
+                let room = Room::new(geometry, &policy, used)?;
                 (None, room, numbers)
             }
         };
@@ -392,13 +393,21 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numb
             let begin = group * geometry.group_inodes;
             for nth in 0..geometry.inode_map_sectors() {
                 let end = begin + geometry.group_inodes;
-                map.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
+                map.load(
+                    begin + nth * BITS_PER_SECTOR,
+                    end,
+                    &next()?[..CONTENT_BYTES],
+                );
             }
         }
         let begin = group * geometry.group_fragments();
         for nth in 0..geometry.fragment_map_sectors() {
             let end = begin + geometry.group_fragments();
-            used.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
+            used.load(
+                begin + nth * BITS_PER_SECTOR,
+                end,
+                &next()?[..CONTENT_BYTES],
+            );
         }
         // What is no data is in use, whatever a map says.
         let data = geometry.data_fragments(group);
@@ -418,12 +427,4 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numb
         )));
     }
     Ok((used, Numbers::new(geometry, inodes)))
-}
-
-/// A superblock with a policy that cannot be.
-pub(crate) fn impossible(error: PolicyError) -> Error {
-    Error::Damaged(varve_format::Malformed::new(
-        "superblock",
-        error.to_string(),
-    ))
 }

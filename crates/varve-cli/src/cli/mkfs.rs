@@ -7,6 +7,7 @@ use serde_json::json;
 use std::path::PathBuf;
 use varve::admin::{Superblock as Made, format};
 use varve::{Allocation, Fit, FreeMap, Layout, MetadataUpdates, Preallocation, VolumeOptions};
+use varve_ffs::FfsFormatOptions;
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
 
@@ -95,8 +96,9 @@ pub struct Mkfs {
     /// With `--layout ffs`: blocks of the gap.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(..=65536))]
     rotdelay: Option<u32>,
-    /// With `--layout ffs`: how changes of metadata reach their places.
-    /// By default through a journal.
+    /// With `--layout ffs` and the others that update in place: how changes of metadata
+    /// reach their places. By default through a journal; `efs`, `ffs-m1r2`, `ffs-m8r0` and
+    /// `ffs-m8r2` are synchronous, as those of the papers were.
     #[arg(long, value_enum)]
     metadata: Option<MetadataKind>,
     /// With `--layout ffs`: place blocks one by one, not in clusters.
@@ -155,14 +157,16 @@ impl Mkfs {
                         sizes: leave --segment-size and --inode-size out";
             return Err(Failure::new(2, text));
         }
-        if !self.layout.is_ffs() && self.metadata.is_some() {
-            return Err(Failure::new(2, "--metadata is for --layout ffs"));
-        }
-        let made = self.make(match self.layout {
+        let layout = match self.layout {
             LayoutKind::Log => Layout::Log,
             LayoutKind::Vlfs => Layout::VirtualLog,
             _ => Layout::InPlace,
-        })?;
+        };
+        if layout != Layout::InPlace && self.metadata.is_some() {
+            let text = "--metadata is for --layout ffs and the others that update in place";
+            return Err(Failure::new(2, text));
+        }
+        let made = self.make(layout)?;
         let path = &self.volume;
         match (made, self.json) {
             (Made::Log(superblock), true) => output::json(&describe(&superblock)),
@@ -185,6 +189,8 @@ impl Mkfs {
 
     fn make(&self, layout: Layout) -> Result<Made, Failure> {
         let allocation = self.allocation()?;
+        let usual = FfsFormatOptions::named(&self.layout.name());
+        let usual = usual.map(|usual| usual.metadata).unwrap_or_default();
         let mut options = VolumeOptions::new();
         options
             .layout(layout)
@@ -198,7 +204,8 @@ impl Mkfs {
             .segment_bytes(self.segment_size)
             .inode_bytes(self.inode_size)
             .metadata(match self.metadata {
-                None | Some(MetadataKind::Journal) => MetadataUpdates::Journal,
+                None => usual,
+                Some(MetadataKind::Journal) => MetadataUpdates::Journal,
                 Some(MetadataKind::Synchronous) => MetadataUpdates::Synchronous,
                 Some(MetadataKind::Async) => MetadataUpdates::Asynchronous,
             })
@@ -235,9 +242,7 @@ impl Mkfs {
 
     /// How room is found.
     fn allocation(&self) -> Result<Allocation, Failure> {
-        let name = self.layout.to_possible_value();
-        let name = name.as_ref().map_or("", |name| name.get_name());
-        let mut policy = Allocation::named(name).unwrap_or_default();
+        let mut policy = Allocation::named(&self.layout.name()).unwrap_or_default();
         let only = |given: bool, option: &str, layout: &str, fits: bool| match given && !fits {
             true => Err(Failure::new(
                 2,
@@ -328,6 +333,12 @@ impl Mkfs {
 }
 
 impl LayoutKind {
+    /// As on the command line.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().into())
+    }
+
     /// Blocks and fragments, whatever the gaps.
     fn is_ffs(self) -> bool {
         use LayoutKind::{Efs, Ffs, FfsM1r2, FfsM8r0, FfsM8r2};

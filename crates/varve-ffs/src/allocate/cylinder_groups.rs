@@ -18,7 +18,7 @@ use crate::bits::Bits;
 use std::collections::BTreeSet;
 
 /// Blocks of a file that no indirect block leads to.
-const DIRECT: u64 = crate::format::DIRECT as u64;
+pub(crate) const DIRECT: u64 = 12;
 
 /// How a volume is divided, in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

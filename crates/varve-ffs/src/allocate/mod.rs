@@ -25,6 +25,7 @@ mod policy;
 mod restricted;
 
 pub use buddy::Buddy;
+pub(crate) use cylinder_groups::DIRECT;
 pub use cylinder_groups::{CylinderGroups, Placement, Shape};
 pub use extent::{Extents, Fit};
 pub use fixed::{Fixed, Order};

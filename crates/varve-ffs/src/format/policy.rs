@@ -2,7 +2,7 @@
 //! All zeros, with `maxcontig` and `rotdelay`: FFS's own policy with clusters.
 
 use super::Superblock;
-use crate::allocate::{Fit, Policy, PolicyError, SIZES_MAX};
+use crate::allocate::{self, Fit, Policy, PolicyError, SIZES_MAX};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -30,6 +30,8 @@ pub struct DiskPolicy {
     spare: [u8; 12],
 }
 const _: () = assert!(size_of::<DiskPolicy>() == 64);
+// FFS's policy moves a file on where pointers of this format become indirect.
+const _: () = assert!(allocate::DIRECT == super::DIRECT as u64);
 
 impl Superblock {
     /// With this policy.

@@ -11,8 +11,9 @@ use super::mend::{Claim, Walk, What, places};
 use crate::allocate::{Extent, Policy};
 use crate::bits::Bits;
 use crate::error::Result;
-use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
-use crate::mount::impossible;
+use crate::format::{
+    BITS_PER_SECTOR, CONTENT_BYTES, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot,
+};
 use crate::numbers::Numbers;
 use crate::room::Room;
 use crate::store::{Sectors, Store};
@@ -120,7 +121,7 @@ pub(crate) fn scan(
         (begin..data.start).for_each(|at| seen.set(at, true));
         (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
     }
-    let mut room = Room::new(geometry, policy, seen).map_err(impossible)?;
+    let mut room = Room::new(geometry, policy, seen)?;
     let mut numbers = Numbers::new(geometry, inodes);
     let differing = touch(&geometry, &said, (&mut room, &mut numbers));
     if differing > 0 && !is_dirty {
@@ -160,7 +161,11 @@ fn said(source: &Replayed<'_>) -> Said {
                     (&mut said.used, begin, end, within)
                 }
             };
-            bits.load(begin + within * BITS_PER_SECTOR, end, &sector);
+            bits.load(
+                begin + within * BITS_PER_SECTOR,
+                end,
+                &sector[..CONTENT_BYTES],
+            );
         }
     }
     said

@@ -45,7 +45,7 @@ pub struct Told {
     /// Of these, those that found no room.
     pub refused: u64,
     /// Share of the files of two blocks that lie together, of those made in the last
-    /// quarter of the time.
+    /// quarter of the time; no number if there were none.
     pub pairs_joined: f64,
     /// Share of the blocks of files of 256 KB that follow the one before, likewise.
     pub large_joined: f64,

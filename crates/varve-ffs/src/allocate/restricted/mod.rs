@@ -88,9 +88,10 @@ impl Restricted {
         if grow.0 == 0 {
             return Err(RestrictedError::Grow);
         }
-        let mut held = 0;
+        let mut held: u64 = 0;
         let threshold = |larger: &u64| {
-            held += grow.0 * larger;
+            // A volume may ask for more than there can be.
+            held = held.saturating_add(grow.0.saturating_mul(*larger));
             held
         };
         Ok(Restricted {
