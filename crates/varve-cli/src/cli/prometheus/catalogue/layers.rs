@@ -2,7 +2,7 @@
 
 use super::{Metric, counter, gauge};
 
-pub const METRICS: [Metric; 94] = [
+pub const METRICS: [Metric; 99] = [
     counter(
         "layout.segments_vacated",
         "layout_segments_vacated_total",
