@@ -138,8 +138,131 @@ fn the_configurations_of_the_papers_are_made() {
             (&maxcontig.into(), &rotdelay.into())
         );
     }
+    let names = [
+        ("ffs-m1r2", 1, 2),
+        ("ffs-m8r0", 8, 0),
+        ("ffs-m8r2", 8, 2),
+        ("efs", 256, 0),
+    ];
+    for (name, maxcontig, rotdelay) in names {
+        let image = scratch.text(name);
+        let made = varve(["mkfs", "--layout", name, "--size=64M", "--json", &image]);
+        let told = made.expect(0, "").json();
+        assert_eq!(told["policy"]["clusters"], false);
+        assert_eq!(
+            (&told["maxcontig"], &told["rotdelay"]),
+            (&maxcontig.into(), &rotdelay.into())
+        );
+    }
     let image = scratch.text("log");
     varve(["mkfs", "--size=64M", "--maxcontig=8", &image]).expect(2, "--layout ffs");
+}
+
+/// Each policy with its parameters: made, told of, checked.
+#[test]
+fn every_policy_is_made_and_told_of() {
+    let scratch = Scratch::new();
+    let policies: [(&str, &[&str], &str); 6] = [
+        ("extent", &[], "extents of [16] blocks, first fit"),
+        (
+            "extent",
+            &["--fit=best", "--sizes=64K,1M"],
+            "extents of [16, 256] blocks, best fit",
+        ),
+        ("buddy", &[], "binary buddies"),
+        (
+            "restricted",
+            &[],
+            "restricted buddies of [1, 16, 256] blocks, grow factor 1, regions of 8192",
+        ),
+        (
+            "restricted",
+            &["--sizes=4K,32K", "--grow=2", "--region=0"],
+            "[1, 8] blocks, grow factor 2, one region",
+        ),
+        ("fixed", &["--shuffled=7"], "fixed blocks, shuffled by 7"),
+    ];
+    for (nth, (layout, options, text)) in policies.into_iter().enumerate() {
+        let image = &scratch.text(&format!("image{nth}"));
+        let mut made = vec!["mkfs", "--layout", layout, "--size=64M"];
+        made.extend(options);
+        made.push(image);
+        varve(made).expect(0, text);
+        varve(["info", image]).expect(0, text);
+        varve(["fsck", "--data", image]).expect(0, text);
+        let info = varve(["info", "--json", image]).expect(0, "").json();
+        assert_eq!(info["policy"]["name"], layout);
+        let checked = varve(["fsck", "--json", image]).expect(0, "").json();
+        assert_eq!(checked["policy"], layout);
+        let dump = varve(["dump", image]).expect(0, "").json();
+        let free = &dump["free_space"];
+        assert!(free["runs"].as_u64().unwrap() > 0, "{dump}");
+        assert_eq!(free["fragments"], dump["room"]["fragments_free"]);
+    }
+    let image = &scratch.text("none");
+    let refused = |options: &[&str], text| {
+        let mut made = vec!["mkfs", "--size=64M"];
+        made.extend(options);
+        made.push(image);
+        varve(made).expect(2, text);
+    };
+    refused(&["--layout=buddy", "--sizes=64K"], "extent or restricted");
+    refused(&["--layout=ffs", "--fit=best"], "--layout extent");
+    refused(&["--layout=extent", "--grow=2"], "--layout restricted");
+    refused(&["--layout=extent", "--shuffled=2"], "--layout fixed");
+    refused(&["--layout=extent", "--sizes=5000"], "whole blocks");
+    refused(&["--layout=restricted", "--sizes=8K,64K"], "smallest block");
+    refused(&["--layout=restricted", "--sizes=4K,64K,96K"], "multiples");
+    refused(&["--layout=buddy", "--aged=x"], "--layout ffs");
+}
+
+/// Years of use, a volume on which only what they left is free, and a young one again.
+#[test]
+fn a_volume_is_aged() {
+    let scratch = Scratch::new();
+    let (map, image) = (&scratch.text("map"), &scratch.text("image"));
+    let age = [
+        "lab",
+        "age",
+        "--profile=news",
+        "--years=0.1",
+        "--scale=12",
+        "--json",
+        "--out",
+        map,
+    ];
+    let told = varve(age).expect(0, "").json();
+    let free = told["free_bytes"].as_u64().unwrap();
+    assert!(told["told"]["operations"].as_u64().unwrap() > 1000);
+    let made = varve(["mkfs", "--layout=ffs-m8r0", "--aged", map, "--json", image]);
+    let made = made.expect(0, "").json();
+    assert_eq!(made["block_bytes"], 8192);
+    varve(["fsck", "--data", image]).expect(0, ": clean");
+    let dump = varve(["dump", image]).expect(0, "").json();
+    let room = &dump["room"];
+    let unit = made["fragment_bytes"].as_u64().unwrap();
+    let found = room["fragments_free"].as_u64().unwrap() * unit;
+    // Where fragments are larger than the map's, what is free in part is not free.
+    match unit {
+        1024 => assert_eq!(found, free),
+        _ => assert!(found <= free && found > free / 2, "{found} {free}"),
+    }
+    let list = scratch.text("list");
+    fs::write(&list, "100 a/b\n+ 70000 a/c\n- a/b\n").unwrap();
+    let played = varve([
+        "lab",
+        "age",
+        "--files",
+        &list,
+        "--size=64M",
+        "--json",
+        "--out",
+        map,
+    ]);
+    assert_eq!(played.expect(0, "").json()["told"]["files"], 1);
+    fs::write(&list, "what\n").unwrap();
+    varve(["lab", "age", "--files", &list, "--out", map]).expect(1, "line 1");
+    varve(["mkfs", "--layout=ffs", "--aged", &list, &scratch.text("no")]).expect(1, "no map");
 }
 
 #[test]
@@ -193,6 +316,43 @@ fn a_full_volume_says_so_and_is_emptied() {
     }
     m.remount_checked();
     m.finish();
+}
+
+/// Files on each policy through a mount, with its counters, and after a remount.
+#[test]
+fn every_policy_is_mounted() {
+    if no_fuse() {
+        return;
+    }
+    for layout in ["extent", "buddy", "restricted", "fixed", "efs"] {
+        let scratch = Scratch::new();
+        let image = scratch.text("image");
+        varve(["mkfs", "--layout", layout, "--size=64M", &image]).expect(0, "cylinder groups");
+        let m = Mount::of(scratch, image);
+        for round in 0..40_u8 {
+            fs::write(
+                m.path(&format!("f{round}")),
+                vec![round; 10_000 * usize::from(round)],
+            )
+            .unwrap();
+        }
+        for round in (0..40_u8).step_by(2) {
+            fs::remove_file(m.path(&format!("f{round}"))).unwrap();
+        }
+        let told = varve(["stats", "--json", &m.dir]).expect(0, "").json();
+        let name = if layout == "efs" { "ffs" } else { layout };
+        assert_eq!(told["policy"], name, "{told}");
+        assert!(told["free_space"]["runs"].as_u64().unwrap() > 0, "{told}");
+        m.remount_checked();
+        for round in (1..40_u8).step_by(2) {
+            let content = fs::read(m.path(&format!("f{round}"))).unwrap();
+            assert!(
+                content == vec![round; 10_000 * usize::from(round)],
+                "{layout}"
+            );
+        }
+        m.finish();
+    }
 }
 
 #[test]

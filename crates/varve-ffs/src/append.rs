@@ -2,8 +2,8 @@
 
 use crate::Ffs;
 use crate::error::{Error, Result};
-use crate::format::{GroupMap, Holds, Sector};
-use crate::planner::{Placement, Planner};
+use crate::format::{CONTENT_BYTES, GroupMap, Holds, Sector};
+use crate::planner::Planner;
 use crate::stage::Stage;
 use crate::store::{Newest, Sectors};
 use crate::writer::Writer;
@@ -24,7 +24,7 @@ impl Ffs {
 
     /// Has a record or a checkpoint written if what waits for them has grown large, or
     /// if the group may not fit beside it.
-    fn make_way(&self, group: &Group) -> Result<()> {
+    pub(crate) fn make_way(&self, group: &Group) -> Result<()> {
         let (sectors, blocks) = self.prices.of_group(group);
         self.make_way_for(sectors, blocks)
     }
@@ -59,28 +59,27 @@ impl Ffs {
     }
 
     fn append_to(&self, writer: &mut Writer, group: &Group) -> Result<Position> {
-        let plan = |planner: &mut Planner<'_, '_>| planner.group(group, &self.numbers.lock());
-        let count = || self.count_numbers(group);
-        self.append_planned(writer, plan, count, group.usage)
+        let plan = |planner: &mut Planner<'_, '_>| {
+            planner.group(group, &self.numbers.lock())?;
+            Ok(group.usage)
+        };
+        self.append_planned(writer, plan, || self.count_numbers(group))
     }
 
-    /// Appends what `plan` plans; `count` then tells the numbers' maps, and answers
-    /// the numbers that are freed, and those that get their first file.
+    /// Appends what `plan` plans; it answers what then lives on the volume. `count` then
+    /// tells the numbers' maps, and answers the numbers that are freed, and those that get
+    /// their first file.
     pub(crate) fn append_planned(
         &self,
         writer: &mut Writer,
-        plan: impl FnOnce(&mut Planner<'_, '_>) -> Result<()>,
+        plan: impl FnOnce(&mut Planner<'_, '_>) -> Result<Usage>,
         count: impl FnOnce() -> (Vec<u64>, Vec<u64>),
-        usage: Usage,
     ) -> Result<Position> {
-        let placement = Placement {
-            maxcontig: self.superblock.maxcontig.get().into(),
-            rotdelay: self.superblock.rotdelay.get().into(),
-        };
+        let maxcontig = self.policy.maxcontig();
         let stage = Stage::new(&self.store, &self.tables);
         let fresh = writer.fresh.as_mut();
-        let mut planner = Planner::new(stage, &mut writer.room, placement, fresh);
-        plan(&mut planner)?;
+        let mut planner = Planner::new(stage, &mut writer.room, maxcontig, fresh);
+        let usage = plan(&mut planner)?;
         let Planner {
             mut stage,
             mut writes,
@@ -92,8 +91,7 @@ impl Ffs {
         self.stage_numbers(&mut stage);
         self.stage_room(&mut stage, writer);
         let bytes: usize = writes.iter().map(|(_, bytes)| bytes.len()).sum();
-        let most =
-            placement.maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
+        let most = maxcontig.min(256) as usize * self.superblock.block_bytes.get() as usize;
         self.store.write(&mut writes, most)?;
         let in_place = self.metadata().is_in_place();
         let changed = match in_place {
@@ -169,7 +167,9 @@ impl Ffs {
             let mut sector = [0; 512];
             let begin = group * geometry.group_inodes;
             let end = begin + geometry.group_inodes;
-            numbers.map(map).store(begin + first, end, &mut sector);
+            numbers
+                .map(map)
+                .store(begin + first, end, &mut sector[..CONTENT_BYTES]);
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }
     }
@@ -181,7 +181,9 @@ impl Ffs {
             let mut sector = [0; 512];
             let begin = group * geometry.group_fragments();
             let end = begin + geometry.group_fragments();
-            writer.room.used().store(begin + first, end, &mut sector);
+            let room = &writer.room;
+            room.used()
+                .store(begin + first, end, &mut sector[..CONTENT_BYTES]);
             let map = GroupMap::Fragments;
             stage.put_open(geometry.map_sector(group, map, first), sector, group as u32);
         }

@@ -1,6 +1,6 @@
-//! Bits, and how a range of them becomes a sector of a map.
+//! Bits, and how a range of them becomes the content of a sector of a map.
 
-use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, Sector};
+use std::ops::Range;
 
 /// A bit for each of so many.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,22 +45,56 @@ impl Bits {
         })
     }
 
+    /// The runs of zeros, in order.
+    pub fn zeros(&self) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.alike(0..self.len, false)
+    }
+
+    /// The runs of ones in a range, in order.
+    pub fn runs(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.alike(range, true)
+    }
+
+    fn alike(&self, range: Range<u64>, value: bool) -> impl Iterator<Item = Range<u64>> + '_ {
+        let mut at = range.start;
+        std::iter::from_fn(move || {
+            let start = self.next(at, value).filter(|start| *start < range.end)?;
+            at = self.next(start, !value).unwrap_or(self.len).min(range.end);
+            Some(start..at)
+        })
+    }
+
+    /// The first bit at or behind `from` that is as wanted.
+    fn next(&self, from: u64, wanted: bool) -> Option<u64> {
+        let mut at = from;
+        while at < self.len {
+            let word = self.words[(at / 64) as usize];
+            let word = if wanted { word } else { !word } >> (at % 64);
+            if word != 0 {
+                let found = at + u64::from(word.trailing_zeros());
+                return (found < self.len).then_some(found);
+            }
+            at = (at / 64 + 1) * 64;
+        }
+        None
+    }
+
     /// Writes the bits from `from` on, as many as fit and are before `to`.
-    pub fn store(&self, from: u64, to: u64, sector: &mut Sector) {
-        sector[..CONTENT_BYTES].fill(0);
-        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+    pub fn store(&self, from: u64, to: u64, content: &mut [u8]) {
+        content.fill(0);
+        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
             if self.get(at) {
                 let nth = at - from;
-                sector[(nth / 8) as usize] |= 1 << (nth % 8);
+                content[(nth / 8) as usize] |= 1 << (nth % 8);
             }
         }
     }
 
     /// The reverse of [`Self::store`].
-    pub fn load(&mut self, from: u64, to: u64, sector: &Sector) {
-        for at in from..to.min(from + BITS_PER_SECTOR).min(self.len) {
+    pub fn load(&mut self, from: u64, to: u64, content: &[u8]) {
+        for at in from..to.min(from + content.len() as u64 * 8).min(self.len) {
             let nth = at - from;
-            self.set(at, sector[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
+            self.set(at, content[(nth / 8) as usize] >> (nth % 8) & 1 != 0);
         }
     }
 }
@@ -78,12 +112,21 @@ mod tests {
             at += 1 + at % 61;
         }
         let mut loaded = Bits::new(10_000);
-        for from in (0..10_000).step_by(BITS_PER_SECTOR as usize) {
-            let mut sector = [0xff; 512];
-            bits.store(from, 10_000, &mut sector);
-            loaded.load(from, 10_000, &sector);
+        for from in (0..10_000).step_by(504 * 8) {
+            let mut content = [0xff; 504];
+            bits.store(from, 10_000, &mut content);
+            loaded.load(from, 10_000, &content);
         }
         assert_eq!(bits, loaded);
         assert!(bits.ones().all(|at| bits.get(at)) && bits.ones().count() > 200);
+        let zeros: Vec<u64> = bits.zeros().flatten().collect();
+        let expected: Vec<u64> = (0..10_000).filter(|at| !bits.get(*at)).collect();
+        assert_eq!(zeros, expected);
+        let ones: Vec<u64> = bits.runs(70..9_000).flatten().collect();
+        assert!(
+            ones.into_iter()
+                .eq(bits.ones().filter(|at| (70..9_000).contains(at)))
+        );
+        assert_eq!(Bits::new(130).zeros().collect::<Vec<_>>(), [0..130]);
     }
 }

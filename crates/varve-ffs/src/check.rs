@@ -3,13 +3,14 @@
 //! volume that was not unmounted, and has no journal, is looked at as the next mount
 //! will mend it.
 
+use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::format::{Geometry, GroupMap, Image, Slot};
 use crate::mount::{FfsMountOptions, FfsRecovery};
 use crate::store::{Newest, Sectors};
 use crate::tree::{indirects, visit};
-use crate::{Error, Ffs};
+use crate::{Error, Ffs, FreeSpace};
 use std::collections::HashMap;
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -35,6 +36,10 @@ pub struct Checked {
     pub fragments_used: u64,
     /// Bytes of files that were read.
     pub bytes_read: u64,
+    /// How the volume finds room.
+    pub policy: Policy,
+    /// How free room lies by its maps.
+    pub free_space: FreeSpace,
 }
 
 impl Checked {
@@ -64,6 +69,8 @@ pub fn check(device: Arc<dyn Device>, clock: Arc<dyn Clock>, data: bool) -> Resu
         usage: Usage::default(),
         fragments_used: 0,
         bytes_read: 0,
+        policy: volume.policy.clone(),
+        free_space: volume.free_space(),
     };
     let mut seen = Bits::new(volume.store.geometry.fragments());
     let mut inodes = HashMap::new();

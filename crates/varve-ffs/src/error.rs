@@ -1,5 +1,6 @@
 //! What can go wrong, with the place it went wrong.
 
+use crate::allocate::PolicyError;
 use varve_device::DeviceError;
 use varve_format::Malformed;
 use varve_fs::InodeNo;
@@ -65,6 +66,13 @@ pub enum Error {
     /// The number has no inode.
     #[error("{0} does not exist")]
     NoInode(InodeNo),
+}
+
+/// Of a superblock.
+impl From<PolicyError> for Error {
+    fn from(error: PolicyError) -> Self {
+        Error::Damaged(Malformed::new("superblock", error.to_string()))
+    }
 }
 
 impl From<Error> for varve_fs::Error {

@@ -3,6 +3,7 @@
 use crate::Ffs;
 use crate::error::{Error as Inner, Result as InnerResult};
 use crate::format::{INLINE_BYTES, Metadata, Place, SECTOR_BYTES, Slot};
+use crate::room::Room;
 use crate::store::{Newest, Sectors};
 use crate::tree::visit;
 use std::ops::Range;
@@ -11,10 +12,12 @@ use varve_format::crc32c;
 use varve_format::range::must_begin_within;
 use varve_fs::planted::{self, Planted};
 use varve_fs::{
-    Error, FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise,
-    Purpose, Result, StatFs, Unwritten, Usage, Version, View, Waiting,
+    FileKind, Group, Inode, InodeNo, Layout, LayoutGeometry, Mapping, Position, Promise, Purpose,
+    Result, StatFs, Unwritten, Usage, Version, View, Waiting,
 };
 
+/// Blocks of the reserve that are whole.
+const WHOLE_RESERVE: u64 = 64;
 /// Bytes read by one request at most.
 const RUN_BYTES: u64 = 1 << 20;
 
@@ -173,8 +176,7 @@ impl Layout for Ffs {
     fn trim(&self, range: Range<u64>, bytes_min: u64) -> Result<u64> {
         let geometry = &self.store.geometry;
         must_begin_within(range.start, geometry.block_byte(geometry.blocks))?;
-        let _ = bytes_min;
-        Err(Error::NotSupported)
+        Ok(self.trim_free(&range, bytes_min)?)
     }
 
     fn stop(&self, reason: &str) {
@@ -328,16 +330,14 @@ impl Ffs {
             return Ok(());
         }
         let need = self.prices.blocks(waiting, purpose == Purpose::Rewrite);
-        let keep = match purpose {
-            Purpose::Grow => self.store.geometry.reserve_blocks,
-            Purpose::Rewrite | Purpose::Shrink => 0,
-        };
         let fits = || {
-            let (free, waits) = {
-                let writer = self.writer.lock();
-                (writer.room.free_blocks(), writer.room.given_up() > 0)
+            let writer = self.writer.lock();
+            let waits = writer.room.given_up() > 0;
+            let left = match purpose {
+                Purpose::Grow => self.blocks_to_grow(&writer.room),
+                Purpose::Rewrite | Purpose::Shrink => writer.room.free_blocks(),
             };
-            (need.saturating_add(keep) <= free, waits)
+            (need <= left, waits)
         };
         match fits() {
             (true, _) => return Ok(()),
@@ -361,10 +361,21 @@ impl Ffs {
             unwritten: *unwritten,
             ..Waiting::default()
         };
-        let free = self.writer.lock().room.free_blocks();
-        let left = free.saturating_sub(self.store.geometry.reserve_blocks);
+        let left = self.blocks_to_grow(&self.writer.lock().room);
         self.prices.blocks(&waiting, false) > left / 2
             || self.prices.sectors(unwritten) > self.prices.largest_sectors / 2
+    }
+
+    /// Free blocks that are not in reserve. That may be in fragments, but for what
+    /// rewrites need, whose blocks are whole.
+    fn blocks_to_grow(&self, room: &Room) -> u64 {
+        let geometry = &self.store.geometry;
+        let reserve = geometry.reserve_blocks;
+        let whole = room
+            .free_blocks()
+            .saturating_sub(reserve.min(WHOLE_RESERVE));
+        let all = room.free_fragments() / geometry.block_fragments();
+        whole.min(all.saturating_sub(reserve))
     }
 
     fn answer_statfs(&self, total: Usage) -> StatFs {

@@ -19,6 +19,7 @@
 
 #![forbid(unsafe_code)]
 
+mod aged;
 pub mod allocate;
 mod append;
 mod bits;
@@ -44,19 +45,22 @@ mod store;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod trim;
 mod tune;
 mod writer;
 
+pub use aged::FreeMap;
 pub use check::{Checked, check};
 pub use error::{Error, Result};
 pub use fsck::{Repaired, repair};
-pub use mkfs::{FfsFormatOptions, format, plan};
+pub use mkfs::{FfsFormatOptions, bytes_for, format, plan};
 pub use mount::{Examine, FfsMountOptions, FfsRecovery};
 pub use repair::search;
-pub use statistics::{FfsStatistics, GroupRoom};
+pub use statistics::{FfsStatistics, FreeSpace, GroupRoom};
 pub use tune::tune;
 pub use varve_format::identity::Tune;
 
+use allocate::Policy;
 use format::Superblock;
 use numbers::Numbers;
 use prices::Prices;
@@ -71,6 +75,7 @@ use writer::Writer;
 pub struct Ffs {
     clock: Arc<dyn Clock>,
     superblock: Superblock,
+    policy: Policy,
     options: FfsMountOptions,
     store: Store,
     mount_id: u64,
@@ -98,6 +103,11 @@ impl Ffs {
     /// How metadata gets to its place.
     pub fn metadata(&self) -> format::Metadata {
         self.superblock.metadata()
+    }
+
+    /// How room is found.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
     }
 
     /// What the mount found in the journal.

@@ -2,7 +2,7 @@
 
 use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::format::{BITS_PER_SECTOR, SECTOR_BYTES, Sector};
+use crate::format::{BITS_PER_SECTOR, CONTENT_BYTES, SECTOR_BYTES, Sector};
 use crate::store::Store;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ pub(crate) fn read(
                 Some(nth) => (&mut maps.used, geometry.group_fragments(), nth),
             };
             let begin = group * every;
-            bits.load(begin + nth * BITS_PER_SECTOR, begin + every, &sector);
+            let content = &sector[..CONTENT_BYTES];
+            bits.load(begin + nth * BITS_PER_SECTOR, begin + every, content);
         }
     }
     Ok(maps)

@@ -1,9 +1,11 @@
 //! Making a volume.
 
+use crate::allocate::Policy;
 use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{
-    BITS_PER_SECTOR, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC, Metadata, Superblock,
+    BITS_PER_SECTOR, CONTENT_BYTES, DiskPolicy, Geometry, GroupMap, IN_PLACE, JournalHead, MAGIC,
+    Metadata, Superblock, group_meta_blocks,
 };
 use std::io::IoSlice;
 use varve_device::{Clock, Device};
@@ -17,10 +19,12 @@ pub struct FfsFormatOptions {
     /// Bytes in a block: 4096 to 65536.
     pub block_bytes: u32,
     /// Bytes in a fragment, an eighth of a block at least, and no less than the
-    /// device's physical block; 0: as few as that allows.
+    /// device's physical block; 0: as few as that and the policy allow.
     pub fragment_bytes: u32,
     /// Blocks of a cylinder group; 0: chosen by the volume's size.
     pub group_blocks: u64,
+    /// Blocks of a cylinder group that are for data; 0: what `group_blocks` leaves.
+    pub group_data_blocks: u64,
     /// Bytes of the volume for each inode; 0: 8192.
     pub inode_ratio: u64,
     /// Bytes of the journal; 0: chosen by what a group may change.
@@ -29,10 +33,8 @@ pub struct FfsFormatOptions {
     pub metadata: Metadata,
     /// Share of the room that users do not get, in percent.
     pub minfree_percent: u32,
-    /// Blocks of a file that lie behind each other before a gap.
-    pub maxcontig: u32,
-    /// Blocks of the gap.
-    pub rotdelay: u32,
+    /// How room is found.
+    pub policy: Policy,
     /// Name for people, at most 64 bytes of UTF-8.
     pub label: String,
     /// Directory names compare without regard to case.
@@ -47,12 +49,12 @@ impl Default for FfsFormatOptions {
             block_bytes: 4096,
             fragment_bytes: 0,
             group_blocks: 0,
+            group_data_blocks: 0,
             inode_ratio: 0,
             journal_bytes: 0,
             metadata: Metadata::Journal,
             minfree_percent: 5,
-            maxcontig: 256,
-            rotdelay: 0,
+            policy: Policy::default(),
             label: String::new(),
             case_fold: false,
             seed: None,
@@ -61,21 +63,20 @@ impl Default for FfsFormatOptions {
 }
 
 impl FfsFormatOptions {
-    /// A configuration that the papers name: `FFS-m1r2`, `FFS-m8r0`, `FFS-m8r2`
-    /// (Seltzer et al. 1995, §2) or `EFS` (Seltzer 1992, §7.1), with synchronous
-    /// metadata, as they had.
+    /// With a policy that has a name ([`Policy::named`]). The configurations of the papers,
+    /// which place block by block, have synchronous metadata, as they had there; others
+    /// have the default.
     pub fn named(name: &str) -> Option<Self> {
-        let (maxcontig, rotdelay) = match name.to_ascii_lowercase().as_str() {
-            "ffs-m1r2" => (1, 2),
-            "ffs-m8r0" => (8, 0),
-            "ffs-m8r2" => (8, 2),
-            "efs" => (256, 0),
-            _ => return None,
+        let policy = Policy::named(name)?;
+        let metadata = match policy {
+            Policy::Ffs {
+                clusters: false, ..
+            } => Metadata::Synchronous,
+            _ => Metadata::default(),
         };
         Some(FfsFormatOptions {
-            metadata: Metadata::Synchronous,
-            maxcontig,
-            rotdelay,
+            metadata,
+            policy,
             ..FfsFormatOptions::default()
         })
     }
@@ -98,6 +99,47 @@ fn journal_bytes(geometry: &Geometry) -> u64 {
     (6 * geometry.map_units() * unit + (512 << 10)).max((volume / 32).min(64 << 20))
 }
 
+/// Inodes of a group of so many blocks.
+fn group_inodes(options: &FfsFormatOptions, group_blocks: u64) -> u64 {
+    let ratio = match options.inode_ratio {
+        0 => 8192,
+        given => given,
+    };
+    let each = u64::from(options.block_bytes / 512).max(1);
+    let inodes = group_blocks.saturating_mul(options.block_bytes.into()) / ratio;
+    // Absurd numbers are refused with the others.
+    inodes.min(1 << 40).next_multiple_of(each).max(each)
+}
+
+/// Blocks and inodes of the least group that has so many blocks for data.
+fn group_with(options: &FfsFormatOptions, fragment_bytes: u32, data: u64) -> (u64, u64) {
+    let mut blocks = data;
+    loop {
+        let inodes = group_inodes(options, blocks);
+        let meta = group_meta_blocks(options.block_bytes, fragment_bytes, blocks, inodes);
+        // Where inodes take more than that, there is no such group.
+        if data.saturating_add(meta) <= blocks || meta > data.saturating_add(1024) {
+            return (blocks, inodes);
+        }
+        blocks = data.saturating_add(meta);
+    }
+}
+
+/// Bytes of the least volume, about, on which a map's groups find room.
+pub fn bytes_for(map: &crate::FreeMap) -> u64 {
+    let options = FfsFormatOptions {
+        block_bytes: map.block_bytes(),
+        ..FfsFormatOptions::default()
+    };
+    let block = u64::from(map.block_bytes());
+    let (blocks, _) = group_with(&options, map.block_bytes() / 8, map.group_bytes() / block);
+    let groups = map.groups() * blocks * block;
+    // The journal, by its two reckonings, and what is outside groups.
+    let maps = 6 * map.groups() * (blocks / BITS_PER_SECTOR + 2) * 4096 * 2;
+    let bytes = groups + maps + (groups / 31).min(64 << 20) + (1 << 20);
+    bytes.next_multiple_of(block)
+}
+
 /// The superblock that a volume on this device would have.
 ///
 /// # Errors
@@ -107,6 +149,7 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
     let block_bytes = options.block_bytes;
     let unit_bytes = disk.logical_block.max(disk.physical_block);
     let fragment_bytes = match options.fragment_bytes {
+        0 if !options.policy.has_fragments() => block_bytes,
         0 => (block_bytes / 8).max(unit_bytes),
         given => given,
     };
@@ -120,17 +163,15 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
     } = identity(&options.label, options.seed).map_err(Error::Format)?;
     let blocks = disk.size / u64::from(block_bytes.max(1));
     let group_blocks = match options.group_blocks {
-        0 => group_blocks(blocks),
+        0 if options.policy.has_fragments() => group_blocks(blocks),
+        // A run ends where its group does.
+        0 => group_blocks(blocks).max(blocks / 8),
         given => given,
     };
-    let ratio = match options.inode_ratio {
-        0 => 8192,
-        given => given,
+    let (group_blocks, group_inodes) = match options.group_data_blocks {
+        0 => (group_blocks, group_inodes(options, group_blocks)),
+        data => group_with(options, fragment_bytes, data),
     };
-    let each = u64::from(block_bytes / 512).max(1);
-    let group_inodes = group_blocks.saturating_mul(block_bytes.into()) / ratio;
-    // Absurd numbers are refused with the others.
-    let group_inodes = group_inodes.min(1 << 40).next_multiple_of(each).max(each);
     let mut superblock = Superblock {
         magic: MAGIC,
         crc: 0.into(),
@@ -153,15 +194,17 @@ pub fn plan(device: &dyn Device, options: &FfsFormatOptions, now_ns: i64) -> Res
         group_blocks: group_blocks.into(),
         group_inodes: group_inodes.into(),
         reserve_blocks: 0.into(),
-        maxcontig: options.maxcontig.into(),
-        rotdelay: options.rotdelay.into(),
+        maxcontig: 1.into(),
+        rotdelay: 0.into(),
         unit_bytes: unit_bytes.into(),
         metadata: options.metadata.number(),
         spare: [0; 3],
         created_ns: now_ns.into(),
         tag: 0.into(),
-        padding: [0; 304],
-    };
+        padding: [0; 240],
+        policy: DiskPolicy::default(),
+    }
+    .with_policy(&options.policy);
     let parsed = |superblock: &Superblock| {
         Superblock::parse(superblock.sealed().as_bytes())
             .map_err(|problem| Error::Format(problem.problem))
@@ -239,7 +282,11 @@ fn maps(geometry: &Geometry, group: u64) -> Vec<u8> {
             .checked_sub(4 * geometry.inode_map_sectors())
             .map(|nth| nth * BITS_PER_SECTOR);
         if let Some(from) = from {
-            fragments.store(from, geometry.group_fragments(), &mut sector);
+            fragments.store(
+                from,
+                geometry.group_fragments(),
+                &mut sector[..CONTENT_BYTES],
+            );
         } else if group == 0 && nth == geometry.map_sector(0, GroupMap::Used, 0) - first {
             // 0 and 1 are nobody's.
             sector[0] = 3;

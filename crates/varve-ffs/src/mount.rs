@@ -1,6 +1,8 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
+use crate::allocate::Policy;
+use crate::bits::Bits;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, GroupMap, JournalHead, Sector, Superblock};
 use crate::journal::write_head;
@@ -127,19 +129,22 @@ impl Ffs {
             other => other?,
         };
         let unclean = in_place && replayed.head.is_dirty();
+        let policy = superblock.policy()?;
         let (scanned, room, numbers) = match always || unclean {
             true => {
-                let (scan, room, numbers) = scan(&store, &replayed.sectors, unclean, &mut report)?;
+                let on = (&store, &policy);
+                let (scan, room, numbers) = scan(on, &replayed.sectors, unclean, &mut report)?;
                 (Some(scan), room, numbers)
             }
             false => {
-                let (room, numbers) = by_maps(&store, &replayed.sectors)?;
+                let (used, numbers) = by_maps(&store, &replayed.sectors)?;
+                let room = Room::new(geometry, &policy, used)?;
                 (None, room, numbers)
             }
         };
         let read_only = read_only_reason(&store, &superblock, &options);
         let mut ffs = Self::assemble(
-            (store, superblock, options),
+            (store, superblock, policy, options),
             clock,
             replayed,
             (room, numbers),
@@ -207,7 +212,7 @@ impl Ffs {
     }
 
     fn assemble(
-        (store, superblock, options): (Store, Superblock, FfsMountOptions),
+        (store, superblock, policy, options): (Store, Superblock, Policy, FfsMountOptions),
         clock: Arc<dyn Clock>,
         replayed: Replayed,
         (room, numbers): (Room, Numbers),
@@ -263,6 +268,7 @@ impl Ffs {
             rehearsing: false,
             clock,
             superblock,
+            policy,
             options,
             store,
             committing: Mutex::new(()),
@@ -365,8 +371,8 @@ fn read_only_reason(
     })
 }
 
-/// Room and numbers as the maps say.
-fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+/// What is used, and numbers, as the maps say.
+fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Bits, Numbers)> {
     let geometry = store.geometry;
     let Maps { used, inodes } = maps::read(store, newer, &mut |_, error| Err(error))?;
     let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
@@ -383,5 +389,5 @@ fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, N
         let problem = "numbers that are nobody's are said to be free";
         return Err(damaged(problem.into()));
     }
-    Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
+    Ok((used, Numbers::new(geometry, inodes)))
 }

@@ -5,26 +5,18 @@
 mod blocks;
 mod places;
 
+use crate::allocate::Extent;
 use crate::error::{Error, Result};
 use crate::format::{Geometry, Image, Place, Slot};
 use crate::numbers::Numbers;
-use crate::room::{Extent, Room};
+use crate::room::Room;
 use crate::stage::Stage;
 use crate::store::Sectors;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use varve_format::{Pointer, crc32c};
 use varve_fs::planted::{self, Planted};
 use varve_fs::{FileKind, Group, InodeNo, Item, Version, flags};
-
-/// How blocks of a file are laid out.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Placement {
-    /// Blocks behind each other before a gap.
-    pub maxcontig: u64,
-    /// Blocks of the gap.
-    pub rotdelay: u64,
-}
 
 /// What a group gives up.
 #[derive(Debug, Default)]
@@ -58,11 +50,11 @@ impl Flush {
     }
 }
 
-/// Room behind each other that was taken for blocks to come.
-#[derive(Clone, Copy, Debug)]
+/// Room that was taken for blocks to come.
+#[derive(Clone, Debug)]
 struct Cluster {
-    fragment: u64,
-    blocks: u64,
+    /// Whole blocks, in the order of the file.
+    extents: VecDeque<Extent>,
     /// The block that is next.
     next: u64,
 }
@@ -71,7 +63,8 @@ struct Cluster {
 pub(crate) struct Planner<'s, 'r> {
     pub stage: Stage<'s>,
     pub room: &'r mut Room,
-    pub placement: Placement,
+    /// Blocks of a file that are placed at once, at most.
+    maxcontig: u64,
     /// Data, and where it goes.
     pub writes: Vec<(u64, Arc<Vec<u8>>)>,
     pub given_up: GivenUp,
@@ -81,6 +74,8 @@ pub(crate) struct Planner<'s, 'r> {
     /// that nothing on the device leads to yet. Others are copied, not changed (I2).
     fresh: Option<&'r mut HashSet<u64>>,
     cluster: Option<Cluster>,
+    /// Blocks that the file has.
+    held: u64,
     /// The block that was placed last.
     last: Option<(u64, Place)>,
 }
@@ -89,18 +84,19 @@ impl<'s, 'r> Planner<'s, 'r> {
     pub fn new(
         stage: Stage<'s>,
         room: &'r mut Room,
-        placement: Placement,
+        maxcontig: u64,
         fresh: Option<&'r mut HashSet<u64>>,
     ) -> Self {
         Planner {
             fresh,
             stage,
             room,
-            placement,
+            maxcontig,
             writes: Vec::new(),
             given_up: GivenUp::default(),
             flush: Flush::default(),
             cluster: None,
+            held: 0,
             last: None,
         }
     }
@@ -148,6 +144,8 @@ impl<'s, 'r> Planner<'s, 'r> {
         let journalled = kind == FileKind::Directory;
         let grows = is_new || after.is_some_and(|inode| inode.size > image.inode.size);
         self.last = None;
+        // It is a hint for policies, whatever the device says.
+        self.held = image.inode.blocks.min(self.geometry().fragments());
         for (nth, item) in items.iter().enumerate() {
             match item {
                 Item::Truncated { from_block, .. } => {
@@ -196,8 +194,8 @@ impl<'s, 'r> Planner<'s, 'r> {
     /// The room at a place.
     fn extent(&self, sector: u64, sectors: u64) -> Extent {
         Extent {
-            fragment: self.geometry().fragment_of(sector),
-            count: self.geometry().fragments_for(sectors),
+            start: self.geometry().fragment_of(sector),
+            units: self.geometry().fragments_for(sectors),
         }
     }
 
@@ -217,8 +215,8 @@ impl<'s, 'r> Planner<'s, 'r> {
         self.room.give_up(extent);
         match journalled {
             true => {
-                let first = self.geometry().fragment_sector(extent.fragment);
-                let sectors = extent.count * self.geometry().fragment_sectors();
+                let first = self.geometry().fragment_sector(extent.start);
+                let sectors = extent.units * self.geometry().fragment_sectors();
                 (first..first + sectors).for_each(|sector| self.stage.forget(sector));
                 self.given_up.journalled.push(extent);
             }
@@ -244,8 +242,9 @@ impl<'s, 'r> Planner<'s, 'r> {
         }
         let sectors = data.len().div_ceil(512) as u64;
         let near = self.home(image);
-        let extent = self.room_for(near, self.geometry().fragments_for(sectors))?;
-        let sector = self.geometry().fragment_sector(extent.fragment);
+        let fragments = self.geometry().fragments_for(sectors);
+        let extent = self.room.take_alone(near, fragments).ok_or(Error::Full)?;
+        let sector = self.geometry().fragment_sector(extent.start);
         let bytes = self.data(sector, data);
         let crc = crc32c(&bytes[..sectors as usize * 512]);
         image.xattrs = Pointer::new(sector, sectors as u8, crc, 0, 0);
@@ -261,15 +260,6 @@ impl<'s, 'r> Planner<'s, 'r> {
         let bytes = Arc::new(bytes);
         self.writes.push((sector, Arc::clone(&bytes)));
         bytes
-    }
-
-    /// Fragments near others: a block, or fewer.
-    fn room_for(&mut self, near: u64, fragments: u64) -> Result<Extent> {
-        let found = match fragments == self.geometry().block_fragments() {
-            true => self.room.block(near),
-            false => self.room.fragments(near, fragments),
-        };
-        found.ok_or(Error::Full)
     }
 
     /// Where the first block of a file goes: the beginning of its inode's group.

@@ -1,84 +1,72 @@
-//! Room: which fragments are in use, and how FFS finds others (McKusick et al.
-//! 1984, §3.3): the block behind the last one, one near it, one in the same
-//! cylinder group, one in another; fragments where they fit best.
+//! Room: which fragments are in use, and whom a policy gives others to.
 //!
-//! Two maps: `used` is what the device's maps say, `busy` what may not be given
-//! out. Room that has been given up is busy until its group is durable (rules J4
-//! and J5 of `docs/ffs.md`).
+//! Two maps: `used` is what the device's maps say; the policy's own has what may be
+//! given out. Room that has been given up is free there once its group is durable
+//! (rules J4 and J5 of `docs/ffs.md`).
+//!
+//! What a policy hands out beyond what was asked for is a *window*: kept for the
+//! file's next blocks, in memory only, and given back when the file is cut, when
+//! other files want windows, or when room is short. So it counts as free.
 
+mod windows;
+
+use crate::allocate::{Allocator, Extent, FileView, Policy, PolicyError, Shape};
 use crate::bits::Bits;
 use crate::format::{BITS_PER_SECTOR, Geometry};
 use std::collections::BTreeSet;
 use varve_fs::planted::{self, Planted};
-
-/// Fragments behind each other within a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Extent {
-    pub fragment: u64,
-    pub count: u64,
-}
-
-#[derive(Clone, Debug, Default)]
-struct Group {
-    free_blocks: u64,
-    free_fragments: u64,
-    /// Broken blocks by the longest run of free fragments in them.
-    broken: [BTreeSet<u64>; 8],
-}
+use windows::Windows;
 
 /// The room of a volume.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Room {
     geometry: Geometry,
     used: Bits,
-    busy: Bits,
-    groups: Vec<Group>,
-    free_blocks: u64,
-    free_fragments: u64,
+    policy: Box<dyn Allocator>,
+    windows: Windows,
     given_up: u64,
     /// Sectors of the fragment maps that have changed: group, and index of the
     /// first bit.
     touched: BTreeSet<(u64, u64)>,
 }
 
-/// The longest run of zeros among the low `count` bits.
-fn longest_run(bits: u8, count: u64) -> u64 {
-    let (mut longest, mut run) = (0, 0);
-    for at in 0..count {
-        run = if bits >> at & 1 == 0 { run + 1 } else { 0 };
-        longest = longest.max(run);
-    }
-    longest
-}
-
 impl Room {
     /// Of a volume whose maps say this.
-    pub fn new(geometry: Geometry, used: Bits) -> Self {
-        let mut room = Room {
-            geometry,
-            busy: used.clone(),
-            used,
-            groups: vec![Group::default(); geometry.groups() as usize],
-            free_blocks: 0,
-            free_fragments: 0,
-            given_up: 0,
-            touched: BTreeSet::new(),
-        };
+    ///
+    /// # Errors
+    /// The policy cannot be.
+    pub fn new(geometry: Geometry, policy: &Policy, used: Bits) -> Result<Self, PolicyError> {
+        let mut policy = policy.build(shape(&geometry), geometry.reserve_blocks)?;
         for group in 0..geometry.groups() {
             let data = geometry.data_fragments(group);
-            for block in data.step_by(geometry.block_fragments() as usize) {
-                room.count(block, true);
+            for run in used.runs(data) {
+                let taken = policy.occupy(extent_of(run));
+                taken.expect("runs of one map do not overlap");
             }
         }
-        room
+        Ok(Room {
+            geometry,
+            used,
+            policy,
+            windows: Windows::default(),
+            given_up: 0,
+            touched: BTreeSet::new(),
+        })
     }
 
+    /// Blocks that are free as a whole, or will be as soon as they are wanted.
     pub fn free_blocks(&self) -> u64 {
-        self.free_blocks
+        (self.policy.free_in_blocks() + self.windows.units()) / self.geometry.block_fragments()
     }
 
+    /// Fragments that are free, those of free blocks included.
     pub fn free_fragments(&self) -> u64 {
-        self.free_fragments
+        self.policy.free_units() + self.windows.units()
+    }
+
+    /// Fragments that are kept for the next blocks of files.
+    pub fn window_fragments(&self) -> u64 {
+        self.windows.units()
     }
 
     /// Fragments that are given out again later, whoever has them on his list.
@@ -90,55 +78,8 @@ impl Room {
         &self.used
     }
 
-    /// Counts a block, named by its first fragment, in or out.
-    fn count(&mut self, block: u64, enters: bool) {
-        let each = self.geometry.block_fragments();
-        let bits = self.busy.few(block, each);
-        let free = each - u64::from(bits.count_ones());
-        if free == 0 {
-            return;
-        }
-        let group = &mut self.groups[(block / self.geometry.group_fragments()) as usize];
-        let whole = u64::from(free == each);
-        let run = longest_run(bits, each) as usize;
-        match enters {
-            true => {
-                group.free_blocks += whole;
-                group.free_fragments += free;
-                self.free_blocks += whole;
-                self.free_fragments += free;
-                if whole == 0 {
-                    group.broken[run].insert(block);
-                }
-            }
-            false => {
-                group.free_blocks -= whole;
-                group.free_fragments -= free;
-                self.free_blocks -= whole;
-                self.free_fragments -= free;
-                if whole == 0 {
-                    group.broken[run].remove(&block);
-                }
-            }
-        }
-    }
-
-    fn block_of(&self, fragment: u64) -> u64 {
-        let each = self.geometry.block_fragments();
-        fragment / each * each
-    }
-
-    fn mark_busy(&mut self, extent: Extent, busy: bool) {
-        let block = self.block_of(extent.fragment);
-        self.count(block, false);
-        for at in extent.fragment..extent.fragment + extent.count {
-            self.busy.set(at, busy);
-        }
-        self.count(block, true);
-    }
-
     fn mark_used(&mut self, extent: Extent, used: bool) {
-        for at in extent.fragment..extent.fragment + extent.count {
+        for at in extent.start..extent.end() {
             self.used.set(at, used);
             let group = at / self.geometry.group_fragments();
             let within = at % self.geometry.group_fragments();
@@ -147,170 +88,135 @@ impl Room {
         }
     }
 
-    fn take(&mut self, fragment: u64, count: u64) -> Extent {
-        let extent = Extent { fragment, count };
-        self.mark_busy(extent, true);
-        self.mark_used(extent, true);
-        extent
-    }
-
     /// It is nobody's any more; it is given out again after [`Self::release`].
     pub fn give_up(&mut self, extent: Extent) {
         self.mark_used(extent, false);
-        self.given_up += extent.count;
+        self.given_up += extent.units;
     }
 
     /// What was given up can be given out.
     pub fn release(&mut self, extent: Extent) {
-        self.given_up -= extent.count;
-        self.mark_busy(extent, false);
+        self.given_up -= extent.units;
+        self.free(extent);
     }
 
-    /// True if nobody uses any of it.
-    fn is_free(&self, extent: Extent) -> bool {
-        (extent.fragment..extent.fragment + extent.count).all(|at| !self.busy.get(at))
-    }
-
-    /// A block: at `near` if that is free, else behind it, else in its group, else
-    /// anywhere. `near` is a fragment.
-    pub fn block(&mut self, near: u64) -> Option<Extent> {
-        self.run(near, 1)
-    }
-
-    /// As many free blocks behind each other as are wanted, if they are in `near`'s
-    /// group or right at it; otherwise a single block.
-    pub fn run(&mut self, near: u64, wanted: u64) -> Option<Extent> {
-        let each = self.geometry.block_fragments();
-        let home = (near / self.geometry.group_fragments()).min(self.geometry.groups() - 1);
-        if wanted > 1
-            && self.groups[home as usize].free_blocks >= wanted
-            && let Some(found) = self.search(home, near, wanted)
-        {
-            return Some(self.take_blocks(found, wanted));
+    /// What a window keeps, or was withheld, can be given out.
+    pub fn free(&mut self, extent: Extent) {
+        if self.policy.release(extent).is_ok() {
+            return;
         }
-        for group in self.groups_from(home) {
-            if self.groups[group as usize].free_blocks == 0 {
-                continue;
-            }
-            let begin = self.geometry.data_fragments(group).start;
-            let from = if group == home { near } else { begin };
-            if wanted > 1 && group != home {
-                // A cluster elsewhere beats blocks one by one.
-                if let Some(found) = self.search(group, begin, wanted) {
-                    return Some(self.take_blocks(found, wanted));
-                }
-            }
-            if let Some(found) = self.search(group, from, 1) {
-                return Some(self.take(found, each));
-            }
-        }
-        None
-    }
-
-    fn take_blocks(&mut self, fragment: u64, blocks: u64) -> Extent {
-        let each = self.geometry.block_fragments();
-        for nth in 0..blocks {
-            self.take(fragment + nth * each, each);
-        }
-        Extent {
-            fragment,
-            count: blocks * each,
+        // On a damaged volume two files may have had it: some is free already.
+        for start in extent.start..extent.end() {
+            let _ = self.policy.release(Extent { start, units: 1 });
         }
     }
 
-    /// The first run of so many free blocks at or behind `near` in a group, or from
-    /// its beginning.
-    fn search(&self, group: u64, near: u64, wanted: u64) -> Option<u64> {
-        let each = self.geometry.block_fragments();
-        let data = self.geometry.data_fragments(group);
-        let near = self.block_of(near.clamp(data.start, data.end));
-        let look = |from: u64, to: u64| {
-            let mut run = 0;
-            let mut at = from;
-            while at < to {
-                run = match self.busy.few(at, each) {
-                    0 => run + 1,
-                    _ => 0,
-                };
-                at += each;
-                if run == wanted {
-                    return Some(at - wanted * each);
-                }
+    /// So many fragments for a file: whole blocks, of which there may be fewer than
+    /// asked for, but one; or fewer fragments than a block's.
+    pub fn take(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let mut taken = self.windows.take(file.number, units);
+        let missing = units - sum(&taken);
+        if missing > 0 {
+            let view = file.with(&taken);
+            let each = self.geometry.block_fragments();
+            let found = self.find(&view, missing);
+            let found = found.or_else(|| {
+                // A block is promised, however it is found.
+                let one = missing > each && taken.is_empty();
+                one.then(|| self.find(&view, each))?
+            });
+            taken.extend(found.into_iter().flatten());
+        }
+        taken
+            .iter()
+            .for_each(|&extent| self.mark_used(extent, true));
+        (!taken.is_empty()).then_some(taken)
+    }
+
+    /// So many fragments from the policy; what it gives beyond them is the file's
+    /// window.
+    fn find(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        let mut found = Vec::new();
+        if self.policy.extend(file, units, &mut found).is_err() {
+            self.close_windows();
+            if self.policy.extend(file, units, &mut found).is_err() {
+                found = self.pieces(file, units)?;
             }
-            None
+        }
+        let beyond = split_off(&mut found, units);
+        for old in self.windows.put(file.number, beyond) {
+            self.free(old);
+        }
+        Some(found)
+    }
+
+    /// Where no free piece has a size that the policy wants: any.
+    fn pieces(&mut self, file: &FileView, units: u64) -> Option<Vec<Extent>> {
+        if self.geometry.block_fragments() > 1 || self.policy.free_units() < units {
+            return None;
+        }
+        let mut found: Vec<Extent> = Vec::new();
+        while sum(&found) < units {
+            let near = found.last().map_or(file.home, |last| last.end());
+            found.push(self.policy.piece(near).expect("it was counted"));
+        }
+        Some(found)
+    }
+
+    /// Room for something that does not grow, near others of the file.
+    pub fn take_alone(&mut self, near: u64, units: u64) -> Option<Extent> {
+        let file = FileView {
+            number: NOBODY,
+            home: near,
+            ..FileView::default()
         };
-        let behind = (near + wanted * each).min(data.end);
-        look(near, data.end).or_else(|| look(data.start, behind))
+        let taken = self.take(&file, units)?;
+        self.close_window(NOBODY);
+        debug_assert!(sum(&taken) == units && taken.len() == 1, "{taken:?}");
+        taken.into_iter().next()
     }
 
-    /// Groups in the order in which they are tried: by leaps that double, then one
-    /// by one.
-    fn groups_from(&self, home: u64) -> impl Iterator<Item = u64> + use<> {
-        let groups = self.geometry.groups();
-        let leaps = std::iter::successors(Some(1u64), move |leap| {
-            (leap * 2 < groups).then_some(leap * 2)
-        });
-        let leapt = leaps.scan(home, move |at, leap| {
-            *at = (*at + leap) % groups;
-            Some(*at)
-        });
-        let rest = (2..groups).map(move |step| (home + step) % groups);
-        std::iter::once(home).chain(leapt).chain(rest)
-    }
-
-    /// So many fragments, fewer than a block's: in the broken block of the group in
-    /// which they fit best, else of a new one.
-    pub fn fragments(&mut self, near: u64, count: u64) -> Option<Extent> {
-        let each = self.geometry.block_fragments();
-        let home = (near / self.geometry.group_fragments()).min(self.geometry.groups() - 1);
-        for group in self.groups_from(home) {
-            let found = {
-                let broken = &self.groups[group as usize].broken;
-                let fitting = (count as usize..each as usize).find(|&run| !broken[run].is_empty());
-                fitting.and_then(|run| {
-                    let near = if group == home { near } else { 0 };
-                    let behind = broken[run].range(near..).next();
-                    behind.or_else(|| broken[run].first()).copied()
-                })
-            };
-            if let Some(block) = found {
-                let mut starts = block..block + each - count + 1;
-                let at = starts.find(|&fragment| self.is_free(Extent { fragment, count }));
-                return at.map(|at| self.take(at, count));
-            }
-            if self.groups[group as usize].free_blocks > 0 {
-                let from = if group == home { near } else { 0 };
-                let at = self.search(group, from, 1)?;
-                return Some(self.take(at, count));
-            }
-        }
-        None
+    /// Whether nobody has any of it, or is promised it, or can come to have it again
+    /// by a crash.
+    pub fn is_free(&self, extent: Extent) -> bool {
+        self.policy.is_free(extent)
     }
 
     /// Makes an extent longer where it is, if what is behind it in the block is free.
-    pub fn lengthen(&mut self, extent: Extent, count: u64) -> bool {
+    pub fn lengthen(&mut self, extent: Extent, units: u64) -> bool {
         let each = self.geometry.block_fragments();
         let more = Extent {
-            fragment: extent.fragment + extent.count,
-            count: count - extent.count,
+            start: extent.end(),
+            units: units - extent.units,
         };
-        let behind = self.is_free(more) || planted::is(Planted::FragmentShared);
-        let fits = extent.fragment % each + count <= each && behind;
-        if fits {
-            self.take(more.fragment, more.count);
+        if extent.start % each + units > each {
+            return false;
         }
-        fits
+        let free = self.policy.occupy(more).is_ok() || planted::is(Planted::FragmentShared);
+        if free {
+            self.mark_used(more, true);
+        }
+        free
     }
 
-    /// A group for what follows in a large file: the next with as much room as the
-    /// average has.
-    pub fn next_group(&self, group: u64) -> u64 {
-        let groups = self.geometry.groups();
-        let average = self.free_blocks / groups;
-        let next = (1..=groups).map(|step| (group + step) % groups);
-        next.into_iter()
-            .find(|&at| self.groups[at as usize].free_blocks >= average.max(1))
-            .unwrap_or(group)
+    /// A file does not go on where it was: its window is free.
+    pub fn close_window(&mut self, file: u64) {
+        for extent in self.windows.drop(file) {
+            self.free(extent);
+        }
+    }
+
+    /// Takes exactly these fragments out of what is given out, until they are
+    /// released, if all are free.
+    pub fn withhold(&mut self, extent: Extent) -> bool {
+        self.policy.occupy(extent).is_ok()
+    }
+
+    /// All windows are free.
+    pub fn close_windows(&mut self) {
+        for extent in self.windows.drop_all() {
+            self.free(extent);
+        }
     }
 
     /// A sector of the maps is not what the device has.
@@ -323,12 +229,71 @@ impl Room {
         std::mem::take(&mut self.touched)
     }
 
-    /// Free blocks and fragments of each group.
-    pub fn by_group(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        self.groups
-            .iter()
-            .map(|g| (g.free_blocks, g.free_fragments))
+    /// Free blocks and fragments of a cylinder group by the device's maps: what has
+    /// been given up counts.
+    pub fn free_in_group(&self, group: u64) -> (u64, u64) {
+        let each = self.geometry.block_fragments();
+        let data = self.geometry.data_fragments(group);
+        let blocks = data.step_by(each as usize);
+        let free = blocks.map(|block| each - u64::from(self.used.few(block, each).count_ones()));
+        free.fold((0, 0), |(blocks, fragments), free| {
+            (blocks + u64::from(free == each), fragments + free)
+        })
     }
+
+    /// Free runs in the order of the volume, as long as the policy could use them;
+    /// windows are not among them.
+    pub fn free_runs(&self) -> Vec<Extent> {
+        self.policy.free_runs()
+    }
+}
+
+/// The number of no file.
+const NOBODY: u64 = 0;
+
+/// The cylinder groups for a policy.
+pub(crate) fn shape(geometry: &Geometry) -> Shape {
+    let groups = geometry.groups();
+    let last = geometry.data_fragments(groups - 1).end;
+    Shape {
+        units: last,
+        block: geometry.block_fragments(),
+        group: geometry.group_fragments(),
+        head: geometry.group_meta_blocks() * geometry.block_fragments(),
+    }
+}
+
+fn sum(extents: &[Extent]) -> u64 {
+    extents.iter().map(|extent| extent.units).sum()
+}
+
+fn extent_of(run: std::ops::Range<u64>) -> Extent {
+    Extent {
+        start: run.start,
+        units: run.end - run.start,
+    }
+}
+
+/// Leaves the first `units` of the extents, and answers what is behind.
+fn split_off(extents: &mut Vec<Extent>, units: u64) -> Vec<Extent> {
+    let mut left = units;
+    let mut at = 0;
+    while at < extents.len() && extents[at].units <= left {
+        left -= extents[at].units;
+        at += 1;
+    }
+    let mut beyond = extents.split_off(at);
+    if left > 0
+        && let Some(first) = beyond.first_mut()
+    {
+        extents.push(Extent {
+            units: left,
+            ..*first
+        });
+        first.start += left;
+        first.units -= left;
+    }
+    beyond
 }
 
 #[cfg(test)]

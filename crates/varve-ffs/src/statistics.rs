@@ -50,10 +50,47 @@ pub struct FfsStatistics {
     pub fragments_free: u64,
     /// Fragments that the next record or checkpoint frees.
     pub fragments_waiting: u64,
+    /// Fragments that are free and kept for files that are being written, where the
+    /// policy gave more than was asked for.
+    pub fragments_kept: u64,
     /// Inodes that are free.
     pub inodes_free: u64,
     /// Cylinder groups.
     pub groups_of_cylinders: u64,
+}
+
+/// The pieces that free room is in, as the policy sees it: what lies behind each
+/// other is several pieces of a buddy system.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FreeSpace {
+    /// How many there are.
+    pub runs: u64,
+    /// Fragments in all of them.
+    pub fragments: u64,
+    /// Fragments in the longest.
+    pub longest: u64,
+    /// Fragments in the run that has the middle one of all free fragments: half of
+    /// what is free lies in runs of so many or more.
+    pub median: u64,
+}
+
+impl FreeSpace {
+    /// Of runs of these lengths.
+    pub fn of(mut runs: Vec<u64>) -> Self {
+        runs.sort_unstable();
+        let fragments = runs.iter().sum();
+        let mut seen = 0;
+        let mut holds = |run: &&u64| {
+            seen += **run;
+            2 * seen >= fragments
+        };
+        FreeSpace {
+            runs: runs.len() as u64,
+            fragments,
+            longest: runs.last().copied().unwrap_or(0),
+            median: runs.iter().find(|run| holds(run)).copied().unwrap_or(0),
+        }
+    }
 }
 
 /// The room of one cylinder group.
@@ -79,8 +116,6 @@ impl Ffs {
     pub fn statistics(&self) -> FfsStatistics {
         let writer = self.writer.lock();
         let counts = &self.counts;
-        let given_up = &writer.given_up;
-        let waiting = given_up.data.iter().chain(&given_up.journalled);
         FfsStatistics {
             groups: counts.groups.load(Relaxed),
             data_bytes: counts.data_bytes.load(Relaxed),
@@ -95,25 +130,32 @@ impl Ffs {
             sectors_newer: self.tables.read().newer.len() as u64,
             blocks_free: writer.room.free_blocks(),
             fragments_free: writer.room.free_fragments(),
-            fragments_waiting: waiting.chain(&writer.waiting).map(|e| e.count).sum(),
+            fragments_waiting: writer.room.given_up(),
+            fragments_kept: writer.room.window_fragments(),
             inodes_free: self.numbers.lock().free(),
             groups_of_cylinders: self.store.geometry.groups(),
         }
+    }
+
+    /// How free room lies. What is kept for files is not among it.
+    pub fn free_space(&self) -> FreeSpace {
+        let runs = self.writer.lock().room.free_runs();
+        FreeSpace::of(runs.iter().map(|run| run.units).collect())
     }
 
     /// The room of each cylinder group.
     pub fn group_rooms(&self) -> Vec<GroupRoom> {
         let writer = self.writer.lock();
         let numbers = self.numbers.lock();
-        let room = writer.room.by_group().zip(numbers.by_group());
-        room.map(
-            |((blocks_free, fragments_free), (inodes_free, directories))| GroupRoom {
+        let of = |(group, (inodes_free, directories)): (u64, (u64, u64))| {
+            let (blocks_free, fragments_free) = writer.room.free_in_group(group);
+            GroupRoom {
                 blocks_free,
                 fragments_free,
                 inodes_free,
                 directories,
-            },
-        )
-        .collect()
+            }
+        };
+        (0..).zip(numbers.by_group()).map(of).collect()
     }
 }

@@ -5,6 +5,7 @@ mod full;
 mod journal;
 mod largest;
 mod ordered;
+mod policies;
 mod readers;
 mod repaired;
 mod threads;
@@ -15,9 +16,9 @@ use std::sync::Arc;
 use varve_device::{Device, MemoryDevice, VirtualClock};
 use varve_fs::{Caller, FileSystem, InodeNo, Layout, Options};
 
-type System = FileSystem<Arc<Ffs>>;
+pub(crate) type System = FileSystem<Arc<Ffs>>;
 
-fn clock() -> Arc<dyn Clock> {
+pub(crate) fn clock() -> Arc<dyn Clock> {
     Arc::new(VirtualClock::new(1_600_000_000_000_000_000, 0))
 }
 
@@ -28,7 +29,7 @@ fn options() -> Options {
     }
 }
 
-fn memory(size: u64, unit: u32) -> Arc<dyn Device> {
+pub(crate) fn memory(size: u64, unit: u32) -> Arc<dyn Device> {
     Arc::new(MemoryDevice::with_geometry(varve_device::Geometry {
         size,
         logical_block: 512,
@@ -40,7 +41,7 @@ fn made(device: &Arc<dyn Device>) -> System {
     made_with(device, &FfsFormatOptions::default())
 }
 
-fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
+pub(crate) fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
     let options = FfsFormatOptions {
         seed: Some(1),
         ..options.clone()
@@ -51,7 +52,7 @@ fn made_with(device: &Arc<dyn Device>, options: &FfsFormatOptions) -> System {
     FileSystem::mount(layout, clock(), self::options()).unwrap()
 }
 
-fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
+pub(crate) fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
     let options = FfsMountOptions {
         seed: Some(2),
         ..FfsMountOptions::default()
@@ -59,7 +60,7 @@ fn mounted(device: &Arc<dyn Device>) -> Arc<Ffs> {
     Arc::new(Ffs::mount(Arc::clone(device), clock(), options).unwrap())
 }
 
-fn again(device: &Arc<dyn Device>) -> System {
+pub(crate) fn again(device: &Arc<dyn Device>) -> System {
     FileSystem::mount(mounted(device), clock(), options()).unwrap()
 }
 
@@ -73,22 +74,27 @@ fn slot(layout: &Ffs, ino: InodeNo) -> crate::format::Slot {
     crate::store::Sectors::slot(&newest, ino).unwrap()
 }
 
-fn sound(device: &Arc<dyn Device>) {
+pub(crate) fn sound(device: &Arc<dyn Device>) {
     let found = check(Arc::clone(device), clock(), true).unwrap();
     assert_eq!(found.problems, Vec::<String>::new());
 }
 
-fn create(system: &System, name: &str) -> InodeNo {
+pub(crate) fn create(system: &System, name: &str) -> InodeNo {
     let root = Caller::root();
     let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
     made.unwrap().ino
 }
 
-fn write(system: &System, ino: InodeNo, offset: u64, data: &[u8]) -> varve_fs::Result<usize> {
+pub(crate) fn write(
+    system: &System,
+    ino: InodeNo,
+    offset: u64,
+    data: &[u8],
+) -> varve_fs::Result<usize> {
     system.write(&Caller::root(), ino, offset, data)
 }
 
-fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
+pub(crate) fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     let got = system.read(ino, offset, &mut bytes).unwrap();
     bytes.truncate(got);
@@ -289,4 +295,87 @@ fn every_size_of_blocks_makes_a_volume() {
             sound(&device);
         }
     }
+}
+
+/// The device is told of what is free, and of nothing else.
+#[test]
+fn trim_tells_what_is_free() {
+    for name in ["ffs", "buddy", "extent"] {
+        let inner = Arc::new(MemoryDevice::new(32 << 20));
+        let device: Arc<dyn Device> = Arc::clone(&inner) as _;
+        let system = made_with(&device, &FfsFormatOptions::named(name).unwrap());
+        let kept = create(&system, "kept");
+        write(&system, kept, 0, &[3; 500_000]).unwrap();
+        let gone = create(&system, "gone");
+        write(&system, gone, 0, &[4; 3_000_000]).unwrap();
+        system.sync().unwrap();
+        let told = || system.trim(0..u64::MAX, 0).unwrap();
+        let before = told();
+        let free = || system.layout().statistics().fragments_free * 4096;
+        assert_eq!(before, free(), "{name}");
+        system
+            .unlink(&Caller::root(), InodeNo::ROOT, b"gone")
+            .unwrap();
+        // What a crash could bring back is not free yet.
+        assert_eq!(told(), before);
+        system.sync().unwrap();
+        system.layout().checkpoint().unwrap();
+        let after = told();
+        assert!(after >= before + 2_900_000, "{name}: {before} {after}");
+        // A part, and long runs only.
+        let part = system.trim(0..16 << 20, 0).unwrap();
+        assert!((1..after).contains(&part));
+        assert_eq!(system.trim(0..u64::MAX, 1 << 30).unwrap(), 0);
+        assert!(system.trim(1 << 40..u64::MAX, 0).is_err());
+        system.drop_caches();
+        assert_eq!(read(&system, kept, 0, 600_000), [3; 500_000]);
+        drop(system);
+        sound(&device);
+    }
+}
+
+/// The reserve is counted in fragments, and tails take what is broken: small files
+/// fill a volume that whole blocks alone would not.
+#[test]
+fn small_files_fill_what_is_free_in_fragments() {
+    let options = FfsFormatOptions {
+        inode_ratio: 2048,
+        ..FfsFormatOptions::default()
+    };
+    let device = memory(32 << 20, 512);
+    let system = made_with(&device, &options);
+    let mut count = 0;
+    let mut one_more = |bytes: usize| {
+        count += 1;
+        let (root, name) = (Caller::root(), format!("file{count}"));
+        let made = system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100644, 0);
+        made.and_then(|made| write(&system, made.ino, 0, &vec![1; bytes]))
+    };
+    let layout = system.layout();
+    let room = || layout.statistics();
+    let reserve = layout.store.geometry.reserve_blocks;
+    // Five fragments of eight: three are left of each block. The reserve is in those.
+    while room().blocks_free > reserve - 100 {
+        one_more(2400).unwrap();
+    }
+    system.sync().unwrap();
+    let before = room();
+    assert!(before.fragments_free > 2 * 8 * reserve, "{before:?}");
+    // Three go where they are left, in whichever group.
+    for _ in 0..1000 {
+        one_more(1400).unwrap();
+    }
+    system.sync().unwrap();
+    let after = room();
+    let broken = before.blocks_free - after.blocks_free;
+    assert!(broken < 40, "{broken} blocks, some of them the directory's");
+    // And it ends when the reserve is all there is, or no block is whole.
+    let error = loop {
+        if let Err(error) = one_more(1400) {
+            break error;
+        }
+    };
+    assert!(matches!(error, varve_fs::Error::NoSpace), "{error}");
+    drop(system);
+    sound(&device);
 }

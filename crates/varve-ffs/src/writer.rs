@@ -1,8 +1,9 @@
 //! What changes when a group is appended or becomes durable.
 
+use crate::allocate::Extent;
 use crate::format::Sector;
 use crate::planner::{Flush, GivenUp};
-use crate::room::{Extent, Room};
+use crate::room::Room;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use varve_fs::Usage;

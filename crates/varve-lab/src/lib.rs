@@ -2,6 +2,7 @@
 //!
 //! | module | what is in it |
 //! |---|---|
+//! | [`ageing`] | years of use, and how free room then lies |
 //! | [`workload`] | seeded streams of block operations |
 //! | [`trace`] | readers of recorded workloads |
 //! | [`simulator`] | the write-cost simulator and the oracle; those of allocation and of transactions |
@@ -15,6 +16,7 @@
 //!
 //! `docs/cleaning.md` has the results.
 
+pub mod ageing;
 pub mod claims;
 mod error;
 pub mod experiment;

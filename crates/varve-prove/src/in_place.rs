@@ -8,6 +8,7 @@ use crate::subjects::options;
 use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::{Clock, Device, Geometry};
+use varve_ffs::allocate::{Fit, Policy};
 use varve_ffs::format::Metadata;
 use varve_ffs::{Ffs, FfsFormatOptions, FfsMountOptions, check, format, repair};
 use varve_fs::{FileSystem, Options, Result};
@@ -65,6 +66,38 @@ impl InPlace {
     pub fn unordered(mut self) -> Self {
         self.format.metadata = Metadata::Asynchronous;
         self
+    }
+
+    /// With this allocation policy, which is not FFS's own: blocks are not divided.
+    pub fn with_policy(policy: Policy) -> Self {
+        let mut subject = InPlace::default();
+        subject.format.policy = policy;
+        subject
+    }
+
+    /// One with each other policy, in small pieces: extents of a few blocks, buddies,
+    /// blocks of 1, 2 and 8 in regions, a shuffled list, and FFS with gaps.
+    pub fn of_every_policy() -> Vec<Self> {
+        let policies = [
+            Policy::Extents {
+                fit: Fit::First,
+                sizes: vec![3, 9],
+            },
+            Policy::Extents {
+                fit: Fit::Best,
+                sizes: vec![5],
+            },
+            Policy::Buddy,
+            Policy::Restricted {
+                sizes: vec![1, 2, 8],
+                grow: 1,
+                region: Some(64),
+            },
+            Policy::Fixed { shuffled: Some(3) },
+            Policy::Fixed { shuffled: None },
+            Policy::named("ffs-m8r2").expect("a name of the papers"),
+        ];
+        policies.map(InPlace::with_policy).into()
     }
 
     /// So small that room is given up and reused all the time.

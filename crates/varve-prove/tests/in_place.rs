@@ -222,6 +222,68 @@ fn fill_and_delete_cycles() {
     }
 }
 
+/// Each policy with each order of metadata.
+fn policies_and_orders() -> Vec<InPlace> {
+    let policies = InPlace::of_every_policy().into_iter();
+    let orders = |subject: InPlace| {
+        [
+            subject.clone(),
+            subject.clone().ordered(),
+            subject.unordered(),
+        ]
+    };
+    policies.flat_map(orders).collect()
+}
+
+/// What FFS's own policy passes, each of the others does.
+#[test]
+fn every_policy_survives_power_cuts_in_every_order() {
+    let seed = announce_seed("every_policy_survives_power_cuts_in_every_order", 1);
+    for (nth, subject) in (0..).zip(policies_and_orders()) {
+        eprintln!(
+            "{}, {}",
+            subject.format.policy,
+            subject.format.metadata.name()
+        );
+        let whole_units = subject.format.metadata.is_in_place();
+        let plan = Plan {
+            whole_units,
+            ..plan_in_place(seed + nth, 4096)
+        };
+        let counts = explore(&subject, &plan, scaled(1), 30);
+        assert!(counts.states > 30);
+        let plan = Plan {
+            whole_units,
+            ..InPlace::churn(seed + nth)
+        };
+        let counts = explore(&subject.small(), &plan, scaled(1), 60);
+        assert!(counts.states > 30);
+    }
+}
+
+#[test]
+fn every_policy_on_small_and_full_volumes() {
+    let seed = announce_seed("every_policy_on_small_and_full_volumes", 1);
+    for (nth, subject) in (0..).zip(policies_and_orders()) {
+        eprintln!(
+            "{}, {}",
+            subject.format.policy,
+            subject.format.metadata.name()
+        );
+        let small = subject.small();
+        let course = Course {
+            may_be_full: true,
+            ..Course::new(everything(), scaled(400))
+        };
+        if let Err(failure) = course.run_on(seed + nth, &small) {
+            panic!("{failure}");
+        }
+        if let Err(failure) = full::cycles(&small, seed + nth, scaled(2)) {
+            panic!("{failure}");
+        }
+    }
+}
+
 /// The harness is tested, too: mistakes planted in FFS are caught by what is used
 /// without them.
 #[cfg(feature = "planted")]

@@ -19,7 +19,8 @@ use varve_device::{
     Clock, Device, DeviceError, FileDevice, Geometry, HostClock, IoMode, OpenMode, Operation,
     Preallocate,
 };
-use varve_fs::FileSystem;
+use varve_ffs::{Ffs, FreeMap};
+use varve_fs::{FileSystem, InodeNo};
 use varve_lfs::{FormatOptions, Lfs, MountOptions};
 use varve_vlog::{InOrder, Medium};
 
@@ -148,17 +149,44 @@ fn make_in_place(
         owner: host::identity(),
         ..varve_ffs::FfsMountOptions::default()
     };
-    let layout = varve_ffs::Ffs::mount(device, Arc::clone(&clock), mount)?;
+    let layout = Arc::new(Ffs::mount(device, Arc::clone(&clock), mount)?);
     make_root(&layout, &*clock, options)?;
+    if let Some(map) = &options.aged {
+        age(&layout, &clock, options, map)?;
+    }
     layout.unmount()?;
     Ok(superblock)
 }
 
+/// A file takes all room but what is free on the map.
+fn age(
+    layout: &Arc<Ffs>,
+    clock: &Arc<dyn Clock>,
+    options: &VolumeOptions,
+    map: &FreeMap,
+) -> Result<()> {
+    let failed = |error| Error::of_volume("make the file that ages it", Cause::Tree(error));
+    let ino = {
+        let fs = FileSystem::mount(
+            Arc::clone(layout),
+            Arc::clone(clock),
+            varve_fs::Options::default(),
+        );
+        let fs = fs.map_err(failed)?;
+        let made = fs.mknod(&options.caller(), InodeNo::ROOT, b"aged", 0o100_400, 0);
+        let ino = made.map_err(failed)?.ino;
+        fs.unmount().map_err(failed)?;
+        ino
+    };
+    Ok(layout.age(ino, map)?)
+}
+
 fn in_place_options(options: &VolumeOptions) -> varve_ffs::FfsFormatOptions {
+    let aged = options.aged.as_deref();
     varve_ffs::FfsFormatOptions {
+        group_data_blocks: aged.map_or(0, |map| map.group_bytes() / u64::from(options.block_bytes)),
         block_bytes: options.block_bytes,
-        maxcontig: options.maxcontig,
-        rotdelay: options.rotdelay,
+        policy: options.allocation.clone(),
         metadata: options.metadata,
         label: options.label.clone(),
         case_fold: options.case_fold,

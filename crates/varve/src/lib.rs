@@ -74,6 +74,8 @@ pub use options::{Layout, Preallocation, VolumeOptions};
 pub use tp::VolumeStorage;
 pub use transaction::{Ticket, Transaction, TransactionOptions};
 pub use varve_device::IoMode;
+pub use varve_ffs::FreeMap;
+pub use varve_ffs::allocate::{Fit, Policy as Allocation};
 pub use varve_ffs::format::Metadata as MetadataUpdates;
 pub use varve_fs::{Atime, FileFlags, GroupCommit, Isolation, StatFs};
 pub use volume::{DirEntry, ReadDir, Volume, Walk};

@@ -9,8 +9,11 @@ use std::sync::Arc;
 use varve::IoMode;
 use varve::admin::{Found, identity, open_device, probe};
 use varve_device::{HostClock, OpenMode};
+use varve_ffs::allocate::{Fit, Policy};
 use varve_ffs::format::{Geometry, Metadata, Superblock};
-use varve_ffs::{Checked, Error, Examine, Ffs, FfsMountOptions, FfsRecovery, check, search};
+use varve_ffs::{
+    Checked, Error, Examine, Ffs, FfsMountOptions, FfsRecovery, FreeSpace, check, search,
+};
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
@@ -39,12 +42,46 @@ pub fn describe(superblock: &Superblock) -> Value {
         "group_inodes": geometry.group_inodes,
         "inodes": geometry.inodes(),
         "reserve_blocks": geometry.reserve_blocks,
+        "policy": policy(superblock),
         "maxcontig": superblock.maxcontig.get(),
         "rotdelay": superblock.rotdelay.get(),
         "metadata": superblock.metadata().name(),
         "case_fold": superblock.options & 1 != 0,
         "created_ns": superblock.created_ns.get(),
     })
+}
+
+/// How room is found, for scripts.
+fn policy(superblock: &Superblock) -> Value {
+    let Ok(policy) = superblock.policy() else {
+        return Value::Null;
+    };
+    let mut value = json!({ "name": policy.name(), "text": policy.to_string() });
+    match policy {
+        Policy::Ffs { clusters, .. } => value["clusters"] = json!(clusters),
+        Policy::Fixed { shuffled } => value["shuffled"] = json!(shuffled),
+        Policy::Extents { fit, sizes } => {
+            value["fit"] = json!(if fit == Fit::Best { "best" } else { "first" });
+            value["size_blocks"] = json!(sizes);
+        }
+        Policy::Buddy => {}
+        Policy::Restricted {
+            sizes,
+            grow,
+            region,
+        } => {
+            value["size_blocks"] = json!(sizes);
+            value["grow"] = json!(grow);
+            value["region_blocks"] = json!(region);
+        }
+    }
+    value
+}
+
+/// The same for people.
+fn placement(superblock: &Superblock) -> String {
+    let policy = superblock.policy();
+    policy.map_or_else(|error| error.to_string(), |policy| policy.to_string())
 }
 
 /// What `mkfs` says.
@@ -56,13 +93,14 @@ pub fn made(volume: &Path, superblock: &Superblock) -> String {
     };
     format!(
         "{}: {} in {} cylinder groups, blocks of {}, fragments of {}, {metadata}, {} inodes, \
-         UUID {}",
+         {}, UUID {}",
         volume.display(),
         size::show(geometry.block_byte(geometry.blocks)),
         geometry.groups(),
         size::show(geometry.block_bytes.into()),
         size::show(geometry.fragment_bytes.into()),
         geometry.inodes(),
+        placement(superblock),
         uuid(superblock),
     )
 }
@@ -80,10 +118,12 @@ fn look(volume: &Path) -> Result<Ffs, Failure> {
 /// `varve info`.
 pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
     let held = Held::of(volume);
-    let usage = match held.in_use {
+    let found = match held.in_use {
         true => None,
-        false => look(volume).ok().map(|found| found.usage_now()),
+        false => look(volume).ok(),
     };
+    let usage = found.as_ref().map(Ffs::usage_now);
+    let free = found.as_ref().map(Ffs::free_space);
     let geometry = Geometry::of(superblock);
     if as_json {
         let mut value = describe(superblock);
@@ -93,6 +133,7 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
             Some(usage) => json!({ "used": [usage.inodes, usage.blocks, usage.sectors] }),
             None => Value::Null,
         };
+        value["free_space"] = json!(free);
         output::json(&value);
         return Ok(0);
     }
@@ -124,20 +165,23 @@ pub fn info(volume: &Path, superblock: &Superblock, as_json: bool) -> Outcome {
             format!("{} of {} blocks", geometry.groups(), geometry.group_blocks),
         ),
         ("journal", shown(geometry.journal_bytes())),
-        (
-            "placement",
-            format!(
-                "maxcontig {}, rotdelay {}",
-                superblock.maxcontig, superblock.rotdelay
-            ),
-        ),
+        ("placement", placement(superblock)),
         ("inodes", format!("{} at most", geometry.inodes())),
+        ("free room", free.as_ref().map(pieces).unwrap_or_default()),
     ];
     for (name, value) in lines.iter().filter(|(_, value)| !value.is_empty()) {
         output::line(format_args!("{name:10} {value}"));
     }
     held.print(usage.map(|usage| (usage.inodes, usage.sectors)));
     Ok(0)
+}
+
+/// How free room lies, for people.
+fn pieces(free: &FreeSpace) -> String {
+    format!(
+        "{} fragments in {} runs, half of them in runs of {} or more",
+        free.fragments, free.runs, free.median
+    )
 }
 
 /// True if the volume was unmounted cleanly. Whatever is wrong, a check tells it.
@@ -251,6 +295,8 @@ fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Out
         usage,
         fragments_used,
         bytes_read,
+        policy: found,
+        free_space: free,
     } = checked;
     let sound = problems.is_empty();
     if as_json {
@@ -261,6 +307,8 @@ fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Out
             "inodes": usage.inodes,
             "blocks": usage.blocks,
             "fragments_used": fragments_used,
+            "policy": found.name(),
+            "free_space": free,
             "bytes_read": bytes_read,
             "records": recovery.records,
             "unclean": recovery.unclean,
@@ -290,6 +338,7 @@ fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Out
             "{} inodes, {} blocks, {fragments_used} fragments",
             usage.inodes, usage.blocks
         ));
+        output::line(format_args!("{found}; free: {}", pieces(&free)));
         output::line(format_args!("{}: {verdict}", volume.display()));
     }
     Ok(if sound { 0 } else { UNCORRECTED })
@@ -304,6 +353,7 @@ pub fn dump(volume: &Path, groups: bool) -> Outcome {
         "journal": found.recovery_report(),
         "usage": { "inodes": usage.inodes, "blocks": usage.blocks, "sectors": usage.sectors },
         "room": found.statistics(),
+        "free_space": found.free_space(),
     });
     if groups {
         value["cylinder_groups"] = json!(found.group_rooms());

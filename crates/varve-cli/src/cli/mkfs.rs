@@ -1,11 +1,13 @@
 //! `varve mkfs`: makes a volume.
 
 use super::output::{self, Failure, Outcome, Progress};
-use super::{ffs, size, vlfs};
+use super::{ageing, ffs, size, vlfs};
+use clap::ValueEnum;
 use serde_json::json;
 use std::path::PathBuf;
 use varve::admin::{Superblock as Made, format};
-use varve::{Layout, MetadataUpdates, Preallocation, VolumeOptions};
+use varve::{Allocation, Fit, FreeMap, Layout, MetadataUpdates, Preallocation, VolumeOptions};
+use varve_ffs::FfsFormatOptions;
 use varve_fsck::inspect::uuid_text;
 use varve_lfs::format::Superblock;
 
@@ -18,6 +20,31 @@ enum LayoutKind {
     Vlfs,
     /// In place, in cylinder groups.
     Ffs,
+    /// FFS-m1r2 of the papers: block by block, a gap of two behind each.
+    FfsM1r2,
+    /// FFS-m8r0 of the papers: block by block, without gaps.
+    FfsM8r0,
+    /// FFS-m8r2 of the papers: a gap of two blocks behind eight.
+    FfsM8r2,
+    /// EFS of the thesis: clusters as long as a track.
+    Efs,
+    /// In place, in extents.
+    Extent,
+    /// In place, in binary buddies.
+    Buddy,
+    /// In place, in restricted buddies.
+    Restricted,
+    /// In place, in single blocks.
+    Fixed,
+}
+
+/// Which free run an extent is taken from.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum FitKind {
+    /// The first that is long enough.
+    First,
+    /// The shortest that is long enough.
+    Best,
 }
 
 /// How changes of metadata reach their places, and what a crash leaves.
@@ -58,7 +85,8 @@ pub struct Mkfs {
     inode_size: u32,
     /// How blocks are placed: `log`, in segments that are cleaned; `vlfs`,
     /// eagerly, on the virtual log, for small synchronous writes; `ffs`, in place,
-    /// in cylinder groups.
+    /// in cylinder groups. The others are `ffs` with another way to find room:
+    /// docs/allocation.md.
     #[arg(long, value_enum, default_value = "log")]
     layout: LayoutKind,
     /// With `--layout ffs`: blocks of a file that lie behind each other before a gap.
@@ -68,9 +96,39 @@ pub struct Mkfs {
     /// With `--layout ffs`: blocks of the gap.
     #[arg(long, value_name = "BLOCKS", value_parser = clap::value_parser!(u32).range(..=65536))]
     rotdelay: Option<u32>,
-    /// With `--layout ffs`: how changes of metadata reach their places.
-    #[arg(long, value_enum, default_value = "journal")]
-    metadata: MetadataKind,
+    /// With `--layout ffs` and the others that update in place: how changes of metadata
+    /// reach their places. By default through a journal; `efs`, `ffs-m1r2`, `ffs-m8r0` and
+    /// `ffs-m8r2` are synchronous, as those of the papers were.
+    #[arg(long, value_enum)]
+    metadata: Option<MetadataKind>,
+    /// With `--layout ffs`: place blocks one by one, not in clusters.
+    #[arg(long)]
+    block_by_block: bool,
+    /// With `--layout extent`: which free run. By default the first.
+    #[arg(long, value_enum)]
+    fit: Option<FitKind>,
+    /// With `--layout extent`: mean sizes from which each file gets that of its
+    /// extents, such as 64K,1M. With `--layout restricted`: the sizes of blocks, rising
+    /// multiples of each other, from the block size on.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = size::parse)]
+    sizes: Vec<u64>,
+    /// With `--layout restricted`: how many times a larger block a file's smaller ones
+    /// must be before it gets larger ones. By default 1.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    grow: Option<u32>,
+    /// With `--layout restricted`: bytes of a bookkeeping region; 0: one. By default
+    /// 32M.
+    #[arg(long, value_name = "BYTES", value_parser = size::parse)]
+    region: Option<u64>,
+    /// With `--layout fixed`: hand out blocks as a free list that years have shuffled
+    /// does; the number decides how.
+    #[arg(long, value_name = "SEED")]
+    shuffled: Option<u64>,
+    /// With a layout of FFS: only what is free on this map is, as `varve lab age`
+    /// makes one; a file `aged` has the rest. Blocks and cylinder groups are the
+    /// map's, and so is the size if none is given.
+    #[arg(long, value_name = "MAP")]
+    aged: Option<PathBuf>,
     /// Name for people, at most 64 bytes.
     #[arg(short = 'L', long, default_value = "", hide_default_value = true)]
     label: String,
@@ -99,18 +157,16 @@ impl Mkfs {
                         sizes: leave --segment-size and --inode-size out";
             return Err(Failure::new(2, text));
         }
-        let in_place = self.maxcontig.is_some()
-            || self.rotdelay.is_some()
-            || self.metadata != MetadataKind::Journal;
-        if self.layout != LayoutKind::Ffs && in_place {
-            let text = "--maxcontig, --rotdelay and --metadata are for --layout ffs";
-            return Err(Failure::new(2, text));
-        }
-        let made = self.make(match self.layout {
+        let layout = match self.layout {
             LayoutKind::Log => Layout::Log,
             LayoutKind::Vlfs => Layout::VirtualLog,
-            LayoutKind::Ffs => Layout::InPlace,
-        })?;
+            _ => Layout::InPlace,
+        };
+        if layout != Layout::InPlace && self.metadata.is_some() {
+            let text = "--metadata is for --layout ffs and the others that update in place";
+            return Err(Failure::new(2, text));
+        }
+        let made = self.make(layout)?;
         let path = &self.volume;
         match (made, self.json) {
             (Made::Log(superblock), true) => output::json(&describe(&superblock)),
@@ -131,7 +187,10 @@ impl Mkfs {
         Ok(0)
     }
 
-    fn make(&self, layout: Layout) -> varve::Result<Made> {
+    fn make(&self, layout: Layout) -> Result<Made, Failure> {
+        let allocation = self.allocation()?;
+        let usual = FfsFormatOptions::named(&self.layout.name());
+        let usual = usual.map(|usual| usual.metadata).unwrap_or_default();
         let mut options = VolumeOptions::new();
         options
             .layout(layout)
@@ -145,14 +204,21 @@ impl Mkfs {
             .segment_bytes(self.segment_size)
             .inode_bytes(self.inode_size)
             .metadata(match self.metadata {
-                MetadataKind::Journal => MetadataUpdates::Journal,
-                MetadataKind::Synchronous => MetadataUpdates::Synchronous,
-                MetadataKind::Async => MetadataUpdates::Asynchronous,
+                None => usual,
+                Some(MetadataKind::Journal) => MetadataUpdates::Journal,
+                Some(MetadataKind::Synchronous) => MetadataUpdates::Synchronous,
+                Some(MetadataKind::Async) => MetadataUpdates::Asynchronous,
             })
-            .placement(self.maxcontig.unwrap_or(256), self.rotdelay.unwrap_or(0))
+            .allocation(allocation)
             .case_fold(self.case_fold)
             .overwrite(self.force);
-        if let Some(size) = self.size {
+        let mut size = self.size;
+        if let Some(map) = self.map()? {
+            options.block_bytes(map.block_bytes());
+            size = size.or((!self.volume.exists()).then(|| varve_ffs::bytes_for(&map)));
+            options.aged(map);
+        }
+        if let Some(size) = size {
             options.size(size);
         }
         let progress = Progress::bytes("writing the image");
@@ -160,7 +226,123 @@ impl Mkfs {
             progress.at(done, total);
         });
         progress.finish();
-        made
+        Ok(made?)
+    }
+
+    /// The map of what is to be free, if there is one.
+    fn map(&self) -> Result<Option<FreeMap>, Failure> {
+        let Some(path) = &self.aged else {
+            return Ok(None);
+        };
+        match self.layout.is_ffs() {
+            true => ageing::load(path).map(Some),
+            false => Err(Failure::new(2, "--aged is for --layout ffs")),
+        }
+    }
+
+    /// How room is found.
+    fn allocation(&self) -> Result<Allocation, Failure> {
+        let mut policy = Allocation::named(&self.layout.name()).unwrap_or_default();
+        let only = |given: bool, option: &str, layout: &str, fits: bool| match given && !fits {
+            true => Err(Failure::new(
+                2,
+                format_args!("{option} is for --layout {layout}"),
+            )),
+            false => Ok(()),
+        };
+        let (is_ffs, kind) = (self.layout.is_ffs(), self.layout);
+        let gaps = self.maxcontig.is_some() || self.rotdelay.is_some() || self.block_by_block;
+        only(
+            gaps,
+            "--maxcontig, --rotdelay or --block-by-block",
+            "ffs",
+            is_ffs,
+        )?;
+        only(
+            self.fit.is_some(),
+            "--fit",
+            "extent",
+            kind == LayoutKind::Extent,
+        )?;
+        let sized = [LayoutKind::Extent, LayoutKind::Restricted].contains(&kind);
+        only(
+            !self.sizes.is_empty(),
+            "--sizes",
+            "extent or restricted",
+            sized,
+        )?;
+        let buddies = self.grow.is_some() || self.region.is_some();
+        let restricted = kind == LayoutKind::Restricted;
+        only(buddies, "--grow or --region", "restricted", restricted)?;
+        let fixed = kind == LayoutKind::Fixed;
+        only(self.shuffled.is_some(), "--shuffled", "fixed", fixed)?;
+        let blocks = |bytes: u64| match bytes.is_multiple_of(self.block_size.into()) {
+            true => u32::try_from(bytes / u64::from(self.block_size)).ok(),
+            false => None,
+        };
+        let blocks = |bytes: u64| {
+            blocks(bytes).ok_or_else(|| {
+                Failure::new(
+                    2,
+                    format_args!("{bytes} bytes are not whole blocks, or too many"),
+                )
+            })
+        };
+        let given: Vec<u32> = self
+            .sizes
+            .iter()
+            .map(|&bytes| blocks(bytes))
+            .collect::<Result<_, _>>()?;
+        match &mut policy {
+            Allocation::Ffs {
+                maxcontig,
+                rotdelay,
+                clusters,
+            } => {
+                *maxcontig = self.maxcontig.unwrap_or(*maxcontig);
+                *rotdelay = self.rotdelay.unwrap_or(*rotdelay);
+                *clusters &= !self.block_by_block;
+            }
+            Allocation::Fixed { shuffled } => *shuffled = self.shuffled,
+            Allocation::Extents { fit, sizes } => {
+                if self.fit == Some(FitKind::Best) {
+                    *fit = Fit::Best;
+                }
+                if !given.is_empty() {
+                    *sizes = given;
+                }
+            }
+            Allocation::Buddy => {}
+            Allocation::Restricted {
+                sizes,
+                grow,
+                region,
+            } => {
+                *grow = self.grow.unwrap_or(*grow);
+                if !given.is_empty() {
+                    *sizes = given;
+                }
+                if let Some(bytes) = self.region {
+                    *region = Some(blocks(bytes)?).filter(|blocks| *blocks > 0);
+                }
+            }
+        }
+        policy.check().map_err(Failure::with(2))?;
+        Ok(policy)
+    }
+}
+
+impl LayoutKind {
+    /// As on the command line.
+    fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().into())
+    }
+
+    /// Blocks and fragments, whatever the gaps.
+    fn is_ffs(self) -> bool {
+        use LayoutKind::{Efs, Ffs, FfsM1r2, FfsM8r0, FfsM8r2};
+        [Ffs, Efs, FfsM1r2, FfsM8r0, FfsM8r2].contains(&self)
     }
 }
 

@@ -4,6 +4,7 @@
 //! `umount`, fsck(8) for `fsck`; elsewhere 0 is success, 1 failure, 2 wrong
 //! usage. A failure is one line on stderr: what happened, to what, what to do.
 
+mod ageing;
 mod allocator;
 mod bench;
 mod calls;

@@ -152,6 +152,12 @@ impl Allocator for Buddy {
         Ok(())
     }
 
+    /// Of the smallest block there is.
+    fn piece(&mut self, near: u64) -> Option<Extent> {
+        let start = self.take(0, near)?;
+        Some(Extent { start, units: 1 })
+    }
+
     fn rounded(&self, _: &FileView, units: u64) -> u64 {
         match units {
             0 => 0,
@@ -170,9 +176,7 @@ impl Allocator for Buddy {
 
     fn occupy(&mut self, extent: Extent) -> Result<(), MapError> {
         inside(extent, self.capacity)?;
-        // An aligned block that is free altogether lies in one free block.
-        let free = |(number, order)| self.holder(number, order).is_some();
-        if !Self::blocks(extent).all(free) {
+        if !self.is_free(extent) {
             return Err(MapError::Taken(extent));
         }
         for (number, order) in Self::blocks(extent) {
@@ -180,6 +184,12 @@ impl Allocator for Buddy {
             self.split(holder, from, number, order);
         }
         Ok(())
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        // An aligned block that is free altogether lies in one free block.
+        let free = |(number, order)| self.holder(number, order).is_some();
+        inside(extent, self.capacity).is_ok() && Self::blocks(extent).all(free)
     }
 
     /// At most three extents: the two largest powers of two in `units`, and the

@@ -82,6 +82,11 @@ impl Allocator for Extents {
         Ok(())
     }
 
+    /// From the first run, or the shortest.
+    fn piece(&mut self, _: u64) -> Option<Extent> {
+        self.free.take(1, 1)
+    }
+
     fn rounded(&self, file: &FileView, units: u64) -> u64 {
         units.next_multiple_of(self.extent_units(file))
     }
@@ -92,6 +97,10 @@ impl Allocator for Extents {
 
     fn occupy(&mut self, extent: Extent) -> Result<(), MapError> {
         self.free.occupy(extent)
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        self.free.run_around(extent).is_some()
     }
 
     fn free_runs(&self) -> Vec<Extent> {

@@ -112,6 +112,12 @@ impl Allocator for Fixed {
         units.div_ceil(self.block) <= self.free.count()
     }
 
+    fn piece(&mut self, near: u64) -> Option<Extent> {
+        let start = self.take(near / self.block)? * self.block;
+        let units = self.block;
+        Some(Extent { start, units })
+    }
+
     fn rounded(&self, _: &FileView, units: u64) -> u64 {
         units.next_multiple_of(self.block)
     }
@@ -132,16 +138,19 @@ impl Allocator for Fixed {
 
     fn occupy(&mut self, extent: Extent) -> Result<(), MapError> {
         let blocks = self.blocks(extent)?;
-        if !blocks
-            .clone()
-            .all(|block| self.free.contains(self.rank(block)))
-        {
+        if !self.is_free(extent) {
             return Err(MapError::Taken(extent));
         }
         for block in blocks {
             self.free.remove(self.rank(block));
         }
         Ok(())
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        let free = |block| self.free.contains(self.rank(block));
+        let blocks = self.blocks(extent);
+        blocks.is_ok_and(|mut blocks| blocks.all(free))
     }
 
     fn free_runs(&self) -> Vec<Extent> {

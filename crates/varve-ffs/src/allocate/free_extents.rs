@@ -84,13 +84,17 @@ impl FreeExtents {
         Some(extent)
     }
 
+    /// The run that has all of it.
+    pub(super) fn run_around(&self, extent: Extent) -> Option<Extent> {
+        let (&start, &units) = self.runs.range(..=extent.start).next_back()?;
+        let run = Extent { start, units };
+        (extent.units > 0 && run.end() >= extent.end()).then_some(run)
+    }
+
     pub(super) fn occupy(&mut self, extent: Extent) -> Result<(), MapError> {
         inside(extent, self.capacity)?;
-        let before = self.runs.range(..=extent.start).next_back();
-        let (start, units) = match before {
-            Some((&start, &units)) if start + units >= extent.end() => (start, units),
-            _ => return Err(MapError::Taken(extent)),
-        };
+        let run = self.run_around(extent).ok_or(MapError::Taken(extent))?;
+        let Extent { start, units } = run;
         self.remove(start);
         if start < extent.start {
             self.insert(start, extent.start - start);

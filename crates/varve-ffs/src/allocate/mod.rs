@@ -12,19 +12,24 @@
 //! - What a policy knows of a file follows from its extents and its number
 //!   ([`FileView`]); nothing is stored for it.
 //!
-//! Source: Seltzer 1992, §3.3; `docs/allocation.md`.
+//! Sources: McKusick et al. 1984, §3.3; Seltzer 1992, §3.3; `docs/allocation.md`.
 
 mod bits;
 mod buddy;
+mod cylinder_groups;
 mod extent;
 mod fixed;
 mod free_extents;
 mod mix;
+mod policy;
 mod restricted;
 
 pub use buddy::Buddy;
+pub(crate) use cylinder_groups::DIRECT;
+pub use cylinder_groups::{CylinderGroups, Placement, Shape};
 pub use extent::{Extents, Fit};
 pub use fixed::{Fixed, Order};
+pub use policy::{Policy, PolicyError, SIZES_MAX};
 pub use restricted::{Grow, Restricted, RestrictedError};
 
 /// A run of units.
@@ -122,6 +127,13 @@ pub trait Allocator: Send + std::fmt::Debug {
     /// Units that are free.
     fn free_units(&self) -> u64;
 
+    /// Free units in pieces that serve for any block of a layout: what can be
+    /// promised without knowing of what size it will be asked for. All, where a
+    /// layout's block is one unit.
+    fn free_in_blocks(&self) -> u64 {
+        self.free_units()
+    }
+
     /// Appends to `out` extents of at least `units` units for the file, in the
     /// order of its bytes. More than was asked for is the file's all the same.
     ///
@@ -136,6 +148,11 @@ pub trait Allocator: Send + std::fmt::Debug {
         self.give_back(&taken);
         fits
     }
+
+    /// Takes the least that can be had, where it harms least, `near` if that is no
+    /// matter. Somebody who has promised room gets it so where `extend` finds none
+    /// of the sizes it wants. `None` if nothing is free.
+    fn piece(&mut self, near: u64) -> Option<Extent>;
 
     /// Units that a file holds which was given room for `units`, and for no
     /// more, in one go or in steps. A file that is cut keeps so many.
@@ -152,6 +169,9 @@ pub trait Allocator: Send + std::fmt::Debug {
     /// # Errors
     /// They are not all free, or not whole blocks.
     fn occupy(&mut self, extent: Extent) -> Result<(), MapError>;
+
+    /// Whether all of it is free.
+    fn is_free(&self, extent: Extent) -> bool;
 
     /// Where a new file or directory belongs whose parent's home is `near`.
     fn home(&self, near: u64, kind: Kind) -> u64 {

@@ -8,12 +8,29 @@ const UNITS: u64 = 5000;
 
 type Make = fn(u64) -> Box<dyn Allocator>;
 
-fn policies() -> [(&'static str, Make); 9] {
+fn policies() -> [(&'static str, Make); 11] {
     fn restricted(units: u64, grow: u64, region: Option<u64>) -> Box<dyn Allocator> {
         let map = Restricted::new(units, &[1, 8, 64, 512], Grow(grow), region);
         Box::new(map.unwrap())
     }
+    fn groups(units: u64, clusters: bool) -> Box<dyn Allocator> {
+        let shape = Shape {
+            units,
+            block: 8,
+            group: 1000,
+            head: 0,
+        };
+        let placement = Placement {
+            maxcontig: 7,
+            rotdelay: u64::from(clusters),
+            clusters,
+            scarce: 30,
+        };
+        Box::new(CylinderGroups::new(shape, placement))
+    }
     [
+        ("FFS", |units| groups(units, false)),
+        ("FFS, clusters", |units| groups(units, true)),
         ("fixed", |units| {
             Box::new(Fixed::new(units, 4, Order::InOrder))
         }),
@@ -114,6 +131,19 @@ fn random_files_agree_with_a_bitmap() {
                     let keep = map.rounded(&file.view, draws.below(file.view.held + 1));
                     file.cut(keep, &mut *map, &mut bitmap);
                 }
+                3 if step % 7 == 0 => {
+                    // What nobody has any more is given back at once.
+                    let before = map.free_runs();
+                    let piece = map.piece(file.view.home);
+                    assert_eq!(piece.is_some(), !before.is_empty(), "{name}");
+                    if let Some(piece) = piece {
+                        bitmap.set(piece, true);
+                        bitmap.check(&*map);
+                        bitmap.set(piece, false);
+                        map.release(piece).unwrap();
+                    }
+                    assert_eq!(map.free_runs(), before, "{name}");
+                }
                 _ => {
                     let units = 1 + draws.below(if step % 5 == 0 { 600 } else { 20 });
                     let before = (map.free_runs(), map.free_units());
@@ -153,10 +183,12 @@ fn rebuilt(name: &str, map: &dyn Allocator, make: Make, files: &BTreeMap<u64, Fi
     let mut again = make(UNITS);
     for extent in files.values().flat_map(|file| &file.extents) {
         again.occupy(*extent).unwrap();
+        assert!(!again.is_free(*extent));
         assert_eq!(again.occupy(*extent), Err(MapError::Taken(*extent)));
     }
     assert_eq!(again.free_runs(), map.free_runs(), "{name}");
     for run in map.free_runs() {
+        assert!(again.is_free(run));
         assert_eq!(again.release(run), Err(MapError::Free(run)), "{name}");
     }
 }
@@ -195,6 +227,7 @@ fn wrong_extents_are_refused_and_change_nothing() {
         for (start, units) in [(0, 0), (capacity, 48), (capacity - 48, 96), (u64::MAX, 48)] {
             let extent = Extent { start, units };
             let outside = Err(MapError::Outside { extent, capacity });
+            assert!(!map.is_free(extent), "{name}");
             assert_eq!(map.occupy(extent), outside, "{name}");
             assert_eq!(map.release(extent), outside, "{name}");
         }

@@ -43,6 +43,19 @@ pub(crate) enum Holds {
     Data,
 }
 
+/// Blocks of metadata at the beginning of a group of so many blocks and inodes.
+pub(crate) fn group_meta_blocks(
+    block_bytes: u32,
+    fragment_bytes: u32,
+    blocks: u64,
+    inodes: u64,
+) -> u64 {
+    let block_sectors = u64::from(block_bytes) / SECTOR;
+    let fragments = blocks * u64::from(block_bytes / fragment_bytes);
+    let maps = 4 * inodes.div_ceil(BITS_PER_SECTOR) + fragments.div_ceil(BITS_PER_SECTOR);
+    1 + maps.div_ceil(block_sectors) + inodes.div_ceil(block_sectors)
+}
+
 /// What is where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
@@ -256,7 +269,12 @@ impl Geometry {
 
     /// Blocks of metadata at the beginning of a group.
     pub fn group_meta_blocks(&self) -> u64 {
-        1 + self.map_sectors().div_ceil(self.block_sectors()) + self.table_blocks()
+        group_meta_blocks(
+            self.block_bytes,
+            self.fragment_bytes,
+            self.group_blocks,
+            self.group_inodes,
+        )
     }
 
     fn table_blocks(&self) -> u64 {

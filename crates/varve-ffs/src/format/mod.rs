@@ -5,18 +5,20 @@ mod head;
 mod inode;
 mod metadata;
 mod place;
+mod policy;
 mod record;
 mod sealed;
 mod superblock;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use geometry::Holds;
 pub use geometry::{Geometry, GroupMap};
+pub(crate) use geometry::{Holds, group_meta_blocks};
 pub use head::{DiskUsage, JournalHead};
 pub use inode::{DIRECT, INDIRECT, INLINE_BYTES, Image, Slot};
 pub use metadata::Metadata;
 pub use place::{Place, place_flags};
+pub use policy::DiskPolicy;
 pub use record::{Identity, RecordHeader, Run, record_bytes};
 pub use sealed::{CONTENT_BYTES, SECTOR_BYTES, Seal, Sector};
 pub use superblock::{IN_PLACE, MAGIC, Superblock};

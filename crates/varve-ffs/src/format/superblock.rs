@@ -1,7 +1,7 @@
 //! The superblock: in the first block, at the head of each cylinder group, and in
 //! the last block. Up to the block size it is laid out as the other layouts'.
 
-use super::{Geometry, Metadata};
+use super::{DiskPolicy, Geometry, Metadata};
 use varve_format::identity::{keeping_tag, padded_text, tag_of};
 use varve_format::{Malformed, crc32c};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -74,7 +74,9 @@ pub struct Superblock {
     /// The tag of all other structures, with a tag of its own; else 0.
     pub tag: U64,
     /// Zero.
-    pub padding: [u8; 304],
+    pub padding: [u8; 240],
+    /// How room is found.
+    pub policy: DiskPolicy,
 }
 const _: () = assert!(size_of::<Superblock>() == 512);
 
@@ -113,12 +115,7 @@ impl Superblock {
                 "needs features {unknown:#x} that this program lacks"
             )));
         }
-        if found.maxcontig.get() == 0 || found.rotdelay.get() > 1 << 16 {
-            return Err(bad(format!(
-                "maxcontig {}, rotdelay {}",
-                found.maxcontig, found.rotdelay
-            )));
-        }
+        found.policy().map_err(|error| bad(error.to_string()))?;
         let in_place = found.incompat.get() & IN_PLACE != 0;
         if Metadata::of(found.metadata)?.is_in_place() != in_place {
             return Err(bad(format!("metadata kind {}", found.metadata)));

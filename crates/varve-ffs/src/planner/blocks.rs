@@ -1,9 +1,9 @@
 //! Blocks of a file: where they go, and what of them is written in place.
 
 use super::{Cluster, Planner};
+use crate::allocate::{Extent, FileView};
 use crate::error::{Error, Result};
 use crate::format::{Image, Place, SECTOR_BYTES, place_flags};
-use crate::room::Extent;
 use crate::tree::place_of;
 use std::sync::Arc;
 use varve_format::crc32c;
@@ -23,7 +23,7 @@ impl Planner<'_, '_> {
             _ => false,
         };
         // A cluster is no longer than what one request moves.
-        let most = self.placement.maxcontig.min(256) as usize;
+        let most = self.maxcontig.min(256) as usize;
         items.iter().take(most).take_while(follows).count() as u64
     }
 
@@ -86,117 +86,159 @@ impl Planner<'_, '_> {
         (want, ahead): (u64, u64),
         journalled: bool,
     ) -> Result<u64> {
-        if old.is_none() || journalled && !self.is_fresh(&old) {
-            if !old.is_none() {
+        let is_new = old.is_none();
+        if is_new || journalled && !self.is_fresh(&old) {
+            if !is_new {
                 self.leave(old, journalled);
             }
-            let extent = self.place(image, block, want, ahead)?;
-            return Ok(self.geometry().fragment_sector(extent.fragment));
+            let start = self.place(image, block, want, ahead)?;
+            self.held += u64::from(is_new);
+            return Ok(self.geometry().fragment_sector(start));
         }
         let have = self.extent(old.sector, old.sectors.into());
-        if want < have.count {
+        if want < have.units {
             let rest = Extent {
-                fragment: have.fragment + want,
-                count: have.count - want,
+                start: have.start + want,
+                units: have.units - want,
             };
             self.give_up(rest, journalled);
             return Ok(old.sector);
         }
-        if want == have.count || self.room.lengthen(have, want) {
+        if want == have.units || self.room.lengthen(have, want) {
             return Ok(old.sector);
         }
-        let extent = self.place(image, block, want, ahead)?;
+        let others = self.held.saturating_sub(1);
+        let held = std::mem::replace(&mut self.held, others);
+        let start = self.place(image, block, want, ahead)?;
+        self.held = held;
         self.give_up(have, journalled);
-        Ok(self.geometry().fragment_sector(extent.fragment))
+        Ok(self.geometry().fragment_sector(start))
     }
 
-    /// Room for a block that had none, or too little.
-    fn place(&mut self, image: &Image, block: u64, want: u64, ahead: u64) -> Result<Extent> {
+    /// The first fragment of room for a block that had none, or too little.
+    fn place(&mut self, image: &Image, block: u64, want: u64, ahead: u64) -> Result<u64> {
         let each = self.geometry().block_fragments();
-        if let Some(cluster) = &mut self.cluster
-            && cluster.next == block
-            && want == each
-            && cluster.blocks > 0
+        if want == each
+            && let Some(start) = self.next_of_cluster(block)
         {
-            let fragment = cluster.fragment;
-            cluster.fragment += each;
-            cluster.blocks -= 1;
-            cluster.next += 1;
-            return Ok(Extent {
-                fragment,
-                count: each,
-            });
+            return Ok(start);
         }
         self.end_cluster();
-        let near = self.near(image, block)?;
-        if want < each {
-            return self.room.fragments(near, want).ok_or(Error::Full);
+        let file = self.view(image, block)?;
+        let units = match want < each {
+            true => want,
+            false => ahead.max(1) * each,
+        };
+        let extents = self.room.take(&file, units).ok_or(Error::Full)?;
+        let start = extents[0].start;
+        if want == each {
+            self.cluster = Some(Cluster {
+                extents: extents.into(),
+                next: block,
+            });
+            return Ok(self.next_of_cluster(block).expect("it has a block"));
         }
-        let run = self.room.run(near, ahead.max(1)).ok_or(Error::Full)?;
-        self.cluster = Some(Cluster {
-            fragment: run.fragment + each,
-            blocks: run.count / each - 1,
-            next: block + 1,
-        });
-        Ok(Extent {
-            fragment: run.fragment,
-            count: each,
-        })
+        Ok(start)
+    }
+
+    /// The room that was taken for a block with those before it.
+    fn next_of_cluster(&mut self, block: u64) -> Option<u64> {
+        let each = self.geometry().block_fragments();
+        let cluster = self.cluster.as_mut().filter(|c| c.next == block)?;
+        let first = cluster.extents.front_mut()?;
+        let start = first.start;
+        (first.start, first.units) = (start + each, first.units - each);
+        if first.units == 0 {
+            cluster.extents.pop_front();
+        }
+        cluster.next += 1;
+        Some(start)
     }
 
     /// Gives back what was taken for blocks that did not come.
     pub(super) fn end_cluster(&mut self) {
-        let each = self.geometry().block_fragments();
-        let Some(cluster) = self.cluster.take() else {
-            return;
-        };
-        for nth in 0..cluster.blocks {
-            let extent = Extent {
-                fragment: cluster.fragment + nth * each,
-                count: each,
-            };
+        let cluster = self.cluster.take();
+        for extent in cluster.into_iter().flat_map(|cluster| cluster.extents) {
             // Nobody has referred to it.
             self.room.give_up(extent);
             self.room.release(extent);
         }
     }
 
-    /// The fragment at which a block would best be: behind the one before it, with
-    /// a gap after each `maxcontig` of them; in another group after a quarter of
-    /// one.
-    fn near(&mut self, image: &Image, block: u64) -> Result<u64> {
-        let Some(before) = block.checked_sub(1) else {
-            return Ok(self.home(image));
-        };
-        let last = match self.last {
-            Some((at, place)) if at == before => place,
-            _ => place_of(&self.stage, image, before)?,
-        };
-        if last.is_none() {
-            return Ok(self.home(image));
-        }
+    /// What a policy is told of the file before it places a block.
+    fn view(&self, image: &Image, block: u64) -> Result<FileView> {
         let geometry = self.geometry();
-        let each = geometry.block_fragments();
-        let at = geometry.fragment_of(last.sector) / each * each;
-        if block.is_multiple_of((geometry.group_blocks / 4).max(1)) {
-            let group = self.room.next_group(at / geometry.group_fragments());
-            return Ok(geometry.data_fragments(group).start);
-        }
-        let gap = match block.is_multiple_of(self.placement.maxcontig) {
-            true => self.placement.rotdelay,
-            false => 0,
+        let last = match (block.checked_sub(1), self.last) {
+            (None, _) => Place::NONE,
+            (Some(before), Some((at, place))) if at == before => place,
+            (Some(before), _) => place_of(&self.stage, image, before)?,
         };
-        Ok(at + (1 + gap) * each)
+        let end = (!last.is_none()).then(|| self.extent(last.sector, last.sectors.into()).end());
+        Ok(FileView {
+            number: image.inode.ino.0,
+            held: self.held * geometry.block_fragments(),
+            end,
+            home: self.home(image),
+            wish: 0,
+        })
+    }
+
+    /// Gives a file what room there is, without content: up to so many blocks, then
+    /// the pieces of broken ones. Answers how many blocks and sectors that were.
+    pub(crate) fn fill(&mut self, image: &mut Image, most: u64) -> Result<(u64, u64)> {
+        let each = self.geometry().block_fragments();
+        let first = image.inode.size / u64::from(self.geometry().block_bytes);
+        self.held = image.inode.blocks;
+        let (mut want, mut blocks, mut sectors) = (each, 0, 0);
+        while blocks < most && want > 0 {
+            let block = first + blocks;
+            let start = match self.place(image, block, want, most - blocks) {
+                Ok(start) => start,
+                Err(Error::Full) => {
+                    want -= 1;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let place = Place {
+                sector: self.geometry().fragment_sector(start),
+                sectors: (want * self.geometry().fragment_sectors()) as u8,
+                flags: place_flags::UNWRITTEN,
+                crc: 0,
+            };
+            match self.set(image, block, place) {
+                // There was no room for an indirect block: it stays free.
+                Err(Error::Full) => {
+                    let start = Extent { start, units: want };
+                    self.room.give_up(start);
+                    self.room.release(start);
+                    break;
+                }
+                other => other?,
+            }
+            (blocks, sectors) = (blocks + 1, sectors + u64::from(place.sectors));
+            self.held += 1;
+            self.last = Some((block, place));
+        }
+        self.end_cluster();
+        image.inode.size += blocks * u64::from(self.geometry().block_bytes);
+        image.inode.blocks += blocks;
+        image.inode.sectors += sectors;
+        let sector = self.geometry().inode_sector(image.inode.ino.0);
+        let bytes = image.encode(self.geometry());
+        self.stage.put(sector, bytes);
+        Ok((blocks, sectors))
     }
 
     /// Blocks that are to exist without content.
     pub(super) fn reserve(&mut self, image: &mut Image, from: u64, to: u64) -> Result<()> {
         let each = self.geometry().block_fragments();
         for block in from..to {
-            let ahead = (to - block).min(self.placement.maxcontig).min(256);
-            let extent = self.place(image, block, each, ahead)?;
+            let ahead = (to - block).min(self.maxcontig).min(256);
+            let start = self.place(image, block, each, ahead)?;
+            self.held += 1;
             let place = Place {
-                sector: self.geometry().fragment_sector(extent.fragment),
+                sector: self.geometry().fragment_sector(start),
                 sectors: self.geometry().block_sectors() as u8,
                 flags: place_flags::UNWRITTEN,
                 crc: 0,

@@ -70,9 +70,10 @@ impl Planner<'_, '_> {
             Some((_, place)) => self.geometry().fragment_of(place.sector),
             None => self.home(image),
         };
-        let extent = self.room.block(near).ok_or(Error::Full)?;
+        let each = self.geometry().block_fragments();
+        let extent = self.room.take_alone(near, each).ok_or(Error::Full)?;
         let place = Place {
-            sector: self.geometry().fragment_sector(extent.fragment),
+            sector: self.geometry().fragment_sector(extent.start),
             sectors: self.geometry().block_sectors() as u8,
             flags: 0,
             crc: 0,
@@ -116,6 +117,8 @@ impl Planner<'_, '_> {
             image.indirect[levels as usize - 1] = after;
         }
         self.last = None;
+        // It goes on elsewhere, or not at all.
+        self.room.close_window(image.inode.ino.0);
         Ok(())
     }
 
@@ -123,6 +126,7 @@ impl Planner<'_, '_> {
         if old.is_none() {
             return;
         }
+        self.held = self.held.saturating_sub(1);
         let extent = self.extent(old.sector, old.sectors.into());
         self.give_up(extent, journalled);
     }

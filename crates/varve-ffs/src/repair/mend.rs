@@ -2,10 +2,10 @@
 //! anew.
 
 use super::Scan;
+use crate::allocate::Extent;
 use crate::error::Result;
 use crate::format::{DIRECT, Image, PLACES_PER_SECTOR, Place, Slot};
 use crate::planner::Planner;
-use crate::room::Extent;
 use crate::store::{Newest, Sectors};
 use crate::tree::{base, cell, place_in, span};
 use crate::{Error, Ffs};
@@ -122,8 +122,8 @@ impl<S: Sectors> Visit<'_, S> {
     fn tell(&mut self, what: What, place: (u64, u8)) {
         let geometry = self.source.geometry();
         let extent = Extent {
-            fragment: geometry.fragment_of(place.0),
-            count: geometry.fragments_for(place.1.into()),
+            start: geometry.fragment_of(place.0),
+            units: geometry.fragments_for(place.1.into()),
         };
         let ino = self.image.inode.ino.0;
         (self.claim)(Claim { ino, what, place }, extent);
@@ -269,7 +269,8 @@ impl Ffs {
         self.make_way_for(0, 0)?;
         let mut writer = self.writer.lock();
         let usage = writer.usage;
-        let appended = self.append_planned(&mut writer, plan, Default::default, usage);
+        let plan = |planner: &mut Planner<'_, '_>| plan(planner).map(|()| usage);
+        let appended = self.append_planned(&mut writer, plan, Default::default);
         self.stopping(appended).map(drop)
     }
 }

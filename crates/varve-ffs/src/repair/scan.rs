@@ -8,12 +8,13 @@
 
 use super::Report;
 use super::mend::{Claim, Walk, What, places};
+use crate::allocate::{Extent, Policy};
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
 use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
-use crate::room::{Extent, Room};
+use crate::room::Room;
 use crate::store::{Over, Sectors, Store};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -53,7 +54,7 @@ impl Scan {
     /// A file keeps what it claims.
     pub fn keeps(&self, claim: &Claim, extent: Extent) -> bool {
         let is_bare = claim.what == What::Attributes && self.bare.contains(&claim.ino);
-        let mut all = extent.fragment..extent.fragment + extent.count;
+        let mut all = extent.start..extent.end();
         !is_bare && all.all(|at| self.owners.get(&at).is_none_or(|owner| owner == claim))
     }
 }
@@ -70,7 +71,7 @@ struct Said {
 /// # Errors
 /// If the device fails in another way than not to read a sector.
 pub(crate) fn scan(
-    store: &Store,
+    (store, policy): (&Store, &Policy),
     newer: &BTreeMap<u64, Arc<Sector>>,
     is_dirty: bool,
     report: &mut Report,
@@ -119,7 +120,7 @@ pub(crate) fn scan(
         (begin..data.start).for_each(|at| seen.set(at, true));
         (data.end..begin + geometry.group_fragments()).for_each(|at| seen.set(at, true));
     }
-    let mut room = Room::new(geometry, seen);
+    let mut room = Room::new(geometry, policy, seen)?;
     let mut numbers = Numbers::new(geometry, inodes);
     let differing = touch(&geometry, &said, (&mut room, &mut numbers));
     if differing > 0 && !is_dirty {
@@ -282,7 +283,7 @@ impl Scanner<'_> {
                 has_bad_attributes = true;
                 return;
             }
-            for at in extent.fragment..extent.fragment + extent.count {
+            for at in extent.start..extent.end() {
                 if seen.get(at) {
                     twice.insert(at);
                 }
@@ -350,14 +351,14 @@ impl Scanner<'_> {
     }
 
     fn settle(&mut self, claim: Claim, extent: Extent, proven: bool, image: &Image) {
-        let all = extent.fragment..extent.fragment + extent.count;
+        let all = extent.start..extent.end();
         let is_bare = claim.what == What::Attributes && self.scan.bare.contains(&claim.ino);
         if is_bare || !all.clone().any(|at| self.twice.contains(&at)) {
             return;
         }
         let owners = &mut self.scan.owners;
         let is_taken = all.clone().any(|at| owners.contains_key(&at));
-        let is_his = owners.get(&extent.fragment) == Some(&claim);
+        let is_his = owners.get(&extent.start) == Some(&claim);
         match proven {
             true if !claim.is_proven(self.source, image) => {}
             false if is_his => {}
@@ -366,7 +367,7 @@ impl Scanner<'_> {
             true => {}
             false => {
                 let ino = claim.ino;
-                let sector = self.source.geometry().fragment_sector(extent.fragment);
+                let sector = self.source.geometry().fragment_sector(extent.start);
                 self.report.loss(format!(
                     "inode {ino}: {claim} at sector {sector} is somebody else's, too, and left \
                      to them"

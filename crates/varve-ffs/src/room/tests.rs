@@ -4,14 +4,15 @@ use super::*;
 use crate::{FfsFormatOptions, plan};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::HashMap;
 use varve_device::MemoryDevice;
 
-fn room(fragment_bytes: u32) -> Room {
+fn room(name: &str, fragment_bytes: u32) -> (Policy, Room) {
     let options = FfsFormatOptions {
         fragment_bytes,
         group_blocks: 512,
         seed: Some(1),
-        ..FfsFormatOptions::default()
+        ..FfsFormatOptions::named(name).unwrap()
     };
     let device = MemoryDevice::with_geometry(varve_device::Geometry {
         size: 16 << 20,
@@ -27,114 +28,147 @@ fn room(fragment_bytes: u32) -> Room {
             .data_fragments(group)
             .for_each(|at| used.set(at, false));
     }
-    Room::new(geometry, used)
+    let room = Room::new(geometry, &options.policy, used).unwrap();
+    (options.policy, room)
 }
 
+const POLICIES: [(&str, u32); 9] = [
+    ("ffs", 512),
+    ("ffs", 1024),
+    ("ffs", 4096),
+    ("ffs-m8r2", 512),
+    ("efs", 4096),
+    ("fixed", 0),
+    ("extent", 0),
+    ("buddy", 0),
+    ("restricted", 0),
+];
+
 #[test]
-fn no_fragment_is_given_twice_and_counts_are_those_of_the_maps() {
-    for seed in 0..6 {
-        eprintln!("seed {seed}");
+fn no_fragment_is_given_twice_and_a_block_that_is_counted_is_had() {
+    for (seed, (name, fragment_bytes)) in (0..).zip(POLICIES) {
+        eprintln!("{name}, seed {seed}");
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut room = room(1024 << (seed % 3));
+        let (policy, mut room) = room(name, fragment_bytes);
+        let all = room.free_fragments();
         let each = room.geometry.block_fragments();
+        let mut files: HashMap<u64, FileView> = HashMap::new();
         let mut held: Vec<Extent> = Vec::new();
         let mut given_up: Vec<Extent> = Vec::new();
-        for _ in 0..4000 {
-            let near = rng.random_range(0..room.geometry.fragments());
-            let taken = match rng.random_range(0..10) {
-                0..3 => room.block(near),
-                3 => room.run(near, rng.random_range(1..20)),
-                4..7 if each > 1 => room.fragments(near, rng.random_range(1..each)),
+        let mut refused = 0;
+        for _ in 0..6000 {
+            let number = rng.random_range(2..60u64);
+            let file = *files.entry(number).or_insert_with(|| FileView {
+                number,
+                home: room
+                    .geometry
+                    .data_fragments(number % room.geometry.groups())
+                    .start,
+                ..FileView::default()
+            });
+            match rng.random_range(0..10) {
+                0..4 => {
+                    let free = room.free_blocks();
+                    let blocks = rng.random_range(1..20);
+                    let taken = room.take(&file, blocks * each);
+                    assert_eq!(taken.is_some(), free > 0, "{free} blocks are free");
+                    refused += u32::from(taken.is_none());
+                    let taken = taken.unwrap_or_default();
+                    assert!(sum(&taken) <= blocks * each && sum(&taken).is_multiple_of(each));
+                    files.insert(number, file.with(&taken));
+                    held.extend(taken);
+                }
+                4..6 if each > 1 => {
+                    let units = rng.random_range(1..each);
+                    let taken = room.take(&file, units);
+                    assert!(taken.iter().flatten().all(|tail| tail.units == units));
+                    held.extend(taken.into_iter().flatten());
+                }
+                6 => held.extend(room.take_alone(file.home, each)),
                 7 if !held.is_empty() => {
                     let at = rng.random_range(0..held.len());
-                    let count = held[at].count + 1;
-                    if count <= each && room.lengthen(held[at], count) {
-                        held[at].count = count;
+                    let units = held[at].units + 1;
+                    if units <= each && room.lengthen(held[at], units) {
+                        held[at].units = units;
                     }
-                    None
                 }
                 8 if !held.is_empty() => {
                     let extent = held.swap_remove(rng.random_range(0..held.len()));
-                    let within =
-                        |at: u64| (at / each * each + each).min(extent.fragment + extent.count);
-                    let mut at = extent.fragment;
-                    while at < extent.fragment + extent.count {
-                        let part = Extent {
-                            fragment: at,
-                            count: within(at) - at,
-                        };
-                        room.give_up(part);
-                        given_up.push(part);
-                        at = within(at);
-                    }
-                    None
+                    room.give_up(extent);
+                    given_up.push(extent);
+                    room.close_window(number);
+                    files.remove(&number);
                 }
-                _ => {
-                    given_up.drain(..).for_each(|extent| room.release(extent));
-                    None
-                }
-            };
-            held.extend(taken);
-        }
-        let mut owner = Bits::new(room.geometry.fragments());
-        for extent in &held {
-            for at in extent.fragment..extent.fragment + extent.count {
-                assert!(!owner.get(at), "{at} twice");
-                owner.set(at, true);
+                _ => given_up.drain(..).for_each(|extent| room.release(extent)),
             }
+        }
+        assert!(refused > 0 || held.len() > 100);
+        let mut owner = Bits::new(room.geometry.fragments());
+        for at in held.iter().flat_map(|extent| extent.start..extent.end()) {
+            assert!(!owner.get(at), "{at} twice");
+            owner.set(at, true);
         }
         for group in 0..room.geometry.groups() {
             for at in room.geometry.data_fragments(group) {
                 assert_eq!(room.used.get(at), owner.get(at), "{at}");
             }
         }
-        let again = Room::new(room.geometry, room.busy.clone());
-        assert_eq!(again.free_blocks, room.free_blocks);
-        assert_eq!(again.free_fragments, room.free_fragments);
+        given_up.drain(..).for_each(|extent| room.release(extent));
+        room.close_windows();
+        let again = Room::new(room.geometry, &policy, room.used.clone()).unwrap();
+        assert_eq!(again.free_blocks(), room.free_blocks());
+        assert_eq!(again.free_runs(), room.free_runs(), "as after a mount");
+        for extent in held {
+            room.give_up(extent);
+            room.release(extent);
+        }
+        assert_eq!(room.free_fragments(), all);
+    }
+}
+
+/// Two files of a damaged volume have the same room, and both are deleted.
+#[test]
+fn what_is_given_back_twice_is_free_once() {
+    for (name, fragment_bytes) in POLICIES {
+        let (_, mut room) = room(name, fragment_bytes);
+        let each = room.geometry.block_fragments();
+        let all = room.free_fragments();
+        let home = room.geometry.data_fragments(1).start;
+        let extent = room.take_alone(home, each).unwrap();
+        for _ in 0..2 {
+            room.give_up(extent);
+            room.release(extent);
+        }
+        assert_eq!(room.free_fragments(), all, "{name}");
     }
 }
 
 #[test]
-fn a_tail_goes_where_it_fits_best_and_grows_in_place() {
-    let mut room = room(512);
-    let near = room.geometry.data_fragments(0).start;
-    let three = room.fragments(near, 3).unwrap();
-    let two = room.fragments(near, 2).unwrap();
-    assert_eq!(two.fragment, three.fragment + 3);
-    // 3 are left behind them: another block has 4.
-    let four = room.fragments(near, 4).unwrap();
-    assert_ne!(room.block_of(four.fragment), room.block_of(two.fragment));
-    assert_eq!(room.fragments(near, 3).unwrap().fragment, two.fragment + 2);
-    assert!(room.lengthen(four, 8) && !room.lengthen(two, 3));
-}
-
-#[test]
-fn a_file_is_laid_behind_itself_and_a_cluster_is_found() {
-    let mut room = room(4096);
-    let near = room.geometry.data_fragments(1).start;
-    let first = room.run(near, 20).unwrap();
-    assert_eq!((first.fragment, first.count), (near, 20));
-    let hole = Extent {
-        fragment: near + 5,
-        count: 1,
+fn a_window_is_the_files_until_others_need_it() {
+    let (_, mut room) = room("extent", 0);
+    let all = room.free_fragments();
+    let home = room.geometry.data_fragments(0).start;
+    let file = |number| FileView {
+        number,
+        home,
+        ..FileView::default()
     };
-    room.give_up(hole);
-    room.release(hole);
-    // One block is free near it, eight behind each other are not.
-    assert_eq!(room.run(near, 8).unwrap().fragment, near + 20);
-    assert_eq!(room.block(near).unwrap(), hole);
-    // A full group sends what follows to another.
-    while room.groups[1].free_blocks > 0 {
-        assert!(
-            room.geometry
-                .data_fragments(1)
-                .contains(&room.block(near).unwrap().fragment)
-        );
+    let (first, second) = (file(7), file(8));
+    let a = room.take(&first, 1).unwrap();
+    let b = room.take(&second, 1).unwrap();
+    let kept = room.window_fragments();
+    assert!(kept > 10, "the rest of two extents of 16: {kept}");
+    assert_eq!(room.free_fragments(), all - 2);
+    // It goes on behind itself, though another file came between.
+    let more = room.take(&first.with(&a), 1).unwrap();
+    assert_eq!(more[0].start, a[0].end());
+    assert!(b[0].start > more[0].start);
+    room.close_window(8);
+    assert!(room.window_fragments() < kept);
+    // Whoever wants all there is gets it.
+    let mut taken = 3;
+    while let Some(found) = room.take(&file(9), 64) {
+        taken += sum(&found);
     }
-    assert!(
-        !room
-            .geometry
-            .data_fragments(1)
-            .contains(&room.block(near).unwrap().fragment)
-    );
+    assert_eq!((taken, room.free_fragments()), (all, 0));
 }

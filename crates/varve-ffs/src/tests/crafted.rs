@@ -12,12 +12,12 @@ use zerocopy::IntoBytes;
 const BYTES: u64 = 4 << 20;
 
 /// A used volume as a crash left it.
-fn sample(unit: u32, metadata: Metadata) -> Vec<u8> {
+fn sample(unit: u32, metadata: Metadata, policy: &str) -> Vec<u8> {
     let device = memory(BYTES, unit);
     let options = FfsFormatOptions {
         group_blocks: 256,
         metadata,
-        ..FfsFormatOptions::default()
+        ..FfsFormatOptions::named(policy).unwrap()
     };
     let system = made_with(&device, &options);
     let root = Caller::root();
@@ -116,13 +116,17 @@ fn use_all(device: &Arc<dyn Device>) {
 #[test]
 fn crafted_images_are_errors_or_answers() {
     let kinds = [
-        (512, Metadata::Journal),
-        (4096, Metadata::Journal),
-        (512, Metadata::Synchronous),
-        (4096, Metadata::Asynchronous),
+        (512, Metadata::Journal, "ffs"),
+        (4096, Metadata::Journal, "ffs"),
+        (512, Metadata::Synchronous, "ffs"),
+        (4096, Metadata::Asynchronous, "ffs"),
+        (4096, Metadata::Journal, "extent"),
+        (4096, Metadata::Synchronous, "buddy"),
+        (4096, Metadata::Journal, "restricted"),
+        (4096, Metadata::Asynchronous, "fixed"),
     ];
-    for (unit, metadata) in kinds {
-        let sample = sample(unit, metadata);
+    for (unit, metadata, policy) in kinds {
+        let sample = sample(unit, metadata, policy);
         let geometry = Geometry::of(&Superblock::parse(&sample).unwrap());
         // Where metadata is: the rest would be drawn most of the time.
         let mut targets: Vec<usize> = vec![0, 16, 24];
@@ -154,7 +158,7 @@ fn crafted_images_are_errors_or_answers() {
             }
             let device = memory(BYTES, unit);
             device.write(0, &[IoSlice::new(&bytes)]).unwrap();
-            eprintln!("unit {unit}, {metadata:?}, seed {seed}");
+            eprintln!("unit {unit}, {metadata:?}, {policy}, seed {seed}");
             repaired(&bytes, unit);
             use_all(&device);
         }

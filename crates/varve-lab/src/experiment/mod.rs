@@ -7,6 +7,7 @@ mod a3;
 mod a4;
 mod all;
 mod allocation;
+mod l3;
 mod m1;
 mod m2;
 mod m3;
@@ -186,6 +187,7 @@ pub const ALL: &[Experiment] = &[
     w6::W6,
     n1::N1,
     n4::N4,
+    l3::L3,
     vlog::V1,
     vlog::V2,
     v3::V3,

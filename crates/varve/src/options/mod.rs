@@ -5,6 +5,8 @@ mod tuning;
 pub use tuning::Tuning;
 
 use varve_device::IoMode;
+use varve_ffs::FreeMap;
+use varve_ffs::allocate::Policy as Allocation;
 use varve_ffs::format::Metadata as MetadataUpdates;
 use varve_fs::{Atime, Caller, GroupCommit};
 
@@ -62,8 +64,8 @@ pub struct VolumeOptions {
     pub(crate) label: String,
     pub(crate) block_bytes: u32,
     pub(crate) segment_bytes: u32,
-    pub(crate) maxcontig: u32,
-    pub(crate) rotdelay: u32,
+    pub(crate) allocation: Allocation,
+    pub(crate) aged: Option<Box<FreeMap>>,
     pub(crate) metadata: MetadataUpdates,
     pub(crate) inode_bytes: u32,
     pub(crate) case_fold: bool,
@@ -90,8 +92,8 @@ impl VolumeOptions {
             label: String::new(),
             block_bytes: 4096,
             segment_bytes: 0,
-            maxcontig: 256,
-            rotdelay: 0,
+            allocation: Allocation::default(),
+            aged: None,
             metadata: MetadataUpdates::Journal,
             inode_bytes: 256,
             case_fold: false,
@@ -150,10 +152,18 @@ impl VolumeOptions {
         self
     }
 
-    /// How a volume that is updated in place lays files out: `maxcontig` blocks behind
-    /// each other, then a gap of `rotdelay` blocks. By default 256 and 0.
-    pub fn placement(&mut self, maxcontig: u32, rotdelay: u32) -> &mut Self {
-        (self.maxcontig, self.rotdelay) = (maxcontig, rotdelay);
+    /// How a volume that is updated in place finds room. By default as FFS does, in
+    /// clusters of 256 blocks.
+    pub fn allocation(&mut self, policy: Allocation) -> &mut Self {
+        self.allocation = policy;
+        self
+    }
+
+    /// A volume that is updated in place is made as if years had passed: a file
+    /// `aged` has all room but what is free on the map. Of FFS's own policy only. By
+    /// default all is free.
+    pub fn aged(&mut self, map: FreeMap) -> &mut Self {
+        self.aged = Some(Box::new(map));
         self
     }
 

@@ -5,10 +5,11 @@ mod replay;
 mod report;
 mod run;
 
+use super::ageing::Age;
 use super::output::Outcome;
 use clap::Subcommand;
 
-/// Run the experiments of the laboratory, and replay traces through it.
+/// Run the experiments of the laboratory, replay traces through it, age file systems.
 #[derive(clap::Args)]
 pub struct Lab {
     #[command(subcommand)]
@@ -21,6 +22,7 @@ enum LabCommand {
     Run(run::Run),
     Replay(replay::Replay),
     Report(report::Report),
+    Age(Box<Age>),
 }
 
 impl Lab {
@@ -30,6 +32,7 @@ impl Lab {
             LabCommand::Run(command) => command.run(),
             LabCommand::Replay(command) => command.run(),
             LabCommand::Report(command) => command.run(),
+            LabCommand::Age(command) => command.run(),
         }
     }
 }

@@ -88,9 +88,10 @@ impl Restricted {
         if grow.0 == 0 {
             return Err(RestrictedError::Grow);
         }
-        let mut held = 0;
+        let mut held: u64 = 0;
         let threshold = |larger: &u64| {
-            held += grow.0 * larger;
+            // A volume may ask for more than there can be.
+            held = held.saturating_add(grow.0.saturating_mul(*larger));
             held
         };
         Ok(Restricted {
@@ -180,6 +181,17 @@ impl Allocator for Restricted {
         Ok(())
     }
 
+    fn piece(&mut self, near: u64) -> Option<Extent> {
+        let file = FileView {
+            home: near,
+            ..FileView::default()
+        };
+        let (start, holder) = self.choose(0, &file)?;
+        self.map.take(start, 0, holder);
+        let units = self.map.size(0);
+        Some(Extent { start, units })
+    }
+
     fn rounded(&self, _: &FileView, units: u64) -> u64 {
         let level = self.level(units);
         let from = match level {
@@ -206,6 +218,10 @@ impl Allocator for Restricted {
         }
         self.map.occupy(extent);
         Ok(())
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        self.whole(extent).is_ok() && self.map.all_free(extent)
     }
 
     fn home(&self, near: u64, kind: Kind) -> u64 {

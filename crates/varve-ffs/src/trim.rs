@@ -1,0 +1,75 @@
+//! Telling the device, when asked, which room is free.
+//!
+//! What the policy has as free is nobody's in any state that a crash can leave
+//! (rules J4 and J5). Appends wait while the device is told of a run, as room that
+//! was withheld meanwhile might have been promised; a long run is told in parts.
+
+use crate::Ffs;
+use crate::allocate::Extent;
+use crate::error::Result;
+use std::ops::Range;
+use varve_format::SECTOR;
+use varve_format::range::part_in;
+
+/// Bytes told at once.
+const PART_BYTES: u64 = 64 << 20;
+
+impl Ffs {
+    /// See [`varve_fs::Layout::trim`].
+    pub(crate) fn trim_free(&self, range: &Range<u64>, bytes_min: u64) -> Result<u64> {
+        let geometry = &self.store.geometry;
+        let fragment_bytes = u64::from(geometry.fragment_bytes);
+        let byte = |fragment: u64| geometry.fragment_sector(fragment) * SECTOR;
+        let runs = {
+            let mut writer = self.writer.lock();
+            writer.room.close_windows();
+            writer.room.free_runs()
+        };
+        let mut told = 0;
+        for run in joined(runs) {
+            let part = part_in(&(byte(run.start)..byte(run.end())), range, fragment_bytes);
+            if part.end - part.start < bytes_min.max(1) {
+                continue;
+            }
+            let mut start = part.start;
+            while start < part.end {
+                let end = part.end.min(start + PART_BYTES);
+                let extent = Extent {
+                    start: geometry.fragment_of(start / SECTOR),
+                    units: (end - start) / fragment_bytes,
+                };
+                if self.tell(extent)? {
+                    told += end - start;
+                }
+                start = end;
+            }
+        }
+        Ok(told)
+    }
+
+    /// Tells the device that it need not keep these fragments, if they are free still.
+    fn tell(&self, extent: Extent) -> Result<bool> {
+        self.writable()?;
+        let geometry = &self.store.geometry;
+        let writer = self.writer.lock();
+        if !writer.room.is_free(extent) {
+            return Ok(false);
+        }
+        let offset = geometry.fragment_sector(extent.start) * SECTOR;
+        let length = extent.units * u64::from(geometry.fragment_bytes);
+        self.store.device.discard(offset, length)?;
+        Ok(true)
+    }
+}
+
+/// Runs that a policy sees apart, as buddies are, together.
+fn joined(runs: Vec<Extent>) -> Vec<Extent> {
+    let mut joined: Vec<Extent> = Vec::new();
+    for run in runs {
+        match joined.last_mut().filter(|last| last.end() == run.start) {
+            Some(last) => last.units += run.units,
+            None => joined.push(run),
+        }
+    }
+    joined
+}
