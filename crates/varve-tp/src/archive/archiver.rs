@@ -125,7 +125,10 @@ impl Archiver {
             if !log.read_bytes(from, &mut bytes)? {
                 // It was passed over: a restart began behind it.
                 let oldest = log.oldest_segment();
-                tracing::warn!("segment {} of the log is gone before it was archived", *next);
+                tracing::warn!(
+                    "segment {} of the log is gone before it was archived",
+                    *next
+                );
                 *next = oldest.max(*next + 1);
                 continue;
             }
