@@ -29,6 +29,9 @@ pub struct IndexRange<'t, 'e, I, K, V> {
     types: PhantomData<fn(I, K, V)>,
 }
 
+/// An index key, and a record that has it.
+type Found<I, K, V> = (<I as Value>::Owned, Row<K, V>);
+
 /// Records of one key of an index.
 #[derive(Debug)]
 pub struct IndexMatches<'t, 'e, I, K, V>(IndexRange<'t, 'e, I, K, V>);
@@ -121,7 +124,7 @@ impl<'t, 'e, I: Key, K: Key, V: Value> Index<'t, 'e, I, K, V> {
 impl<I: Key, K: Key, V: Value> IndexRange<'_, '_, I, K, V> {
     /// The record of an entry. `None` if this transaction has taken it away since the entry
     /// was read.
-    fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<Option<(I::Owned, Row<K, V>)>> {
+    fn row(&self, entry: Result<Row<&'static [u8], ()>>) -> Result<Option<Found<I, K, V>>> {
         let (entry, ()) = entry?;
         let wrong = |what| Error::damaged("pages", 0, what);
         let split = split(&entry);
@@ -141,7 +144,7 @@ impl<I: Key, K: Key, V: Value> IndexRange<'_, '_, I, K, V> {
 }
 
 impl<I: Key, K: Key, V: Value> Iterator for IndexRange<'_, '_, I, K, V> {
-    type Item = Result<(I::Owned, Row<K, V>)>;
+    type Item = Result<Found<I, K, V>>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

@@ -186,7 +186,12 @@ impl Restore {
             true => standby
                 .promote()
                 .and_then(|environment| environment.close()),
-            false => standby.checkpoint(),
+            false => {
+                let taken = standby.checkpoint();
+                // The volume is closed behind it.
+                drop(standby);
+                taken
+            }
         };
         closed.map_err(|error: Error| copy.failed(error))?;
         if let Some(volume) = volume {
