@@ -28,6 +28,7 @@ mod journal;
 mod layout;
 mod mkfs;
 mod mount;
+mod maps;
 mod numbers;
 mod ordered;
 mod planner;

@@ -1,12 +1,10 @@
 //! Mounting and unmounting.
 
 use crate::Ffs;
-use crate::bits::Bits;
 use crate::error::{Error, Result};
-use crate::format::{
-    BITS_PER_SECTOR, Geometry, GroupMap, JournalHead, SECTOR_BYTES, Sector, Superblock,
-};
+use crate::format::{Geometry, GroupMap, JournalHead, Sector, Superblock};
 use crate::journal::write_head;
+use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
@@ -22,6 +20,7 @@ use std::io::IoSlice;
 use std::sync::Arc;
 use varve_device::sync::{Mutex, RwLock};
 use varve_device::{Clock, Device};
+use varve_format::Malformed;
 use varve_format::identity::{mount_id, not_to_be_written};
 use varve_format::owner::{OwnerIdentity, OwnerRecord};
 use varve_fs::Usage;
@@ -134,7 +133,7 @@ impl Ffs {
                 (Some(scan), room, numbers)
             }
             false => {
-                let (room, numbers) = maps(&store, &replayed.sectors)?;
+                let (room, numbers) = by_maps(&store, &replayed.sectors)?;
                 (None, room, numbers)
             }
         };
@@ -358,38 +357,12 @@ fn read_only_reason(
     })
 }
 
-/// Reads the maps of all groups.
-fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
+/// Room and numbers as the maps say.
+fn by_maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numbers)> {
     let geometry = store.geometry;
-    let mut used = Bits::new(geometry.fragments());
-    let mut inodes = [(); 4].map(|()| Bits::new(geometry.inodes()));
+    let Maps { used, inodes } = maps::read(store, newer, &mut |_, error| Err(error))?;
+    let damaged = |problem: String| Error::Damaged(Malformed::new("map", problem));
     for group in 0..geometry.groups() {
-        let first = geometry.maps_sector(group);
-        let read = store.read(first, geometry.map_sectors());
-        let mut at = first;
-        let mut next = || -> Result<Sector> {
-            let mut sector = [0; SECTOR_BYTES];
-            match (newer.get(&at), &read) {
-                (Some(newer), _) => sector = **newer,
-                (None, Ok(bytes)) => {
-                    let from = (at - first) as usize * SECTOR_BYTES;
-                    sector.copy_from_slice(&bytes[from..from + SECTOR_BYTES]);
-                }
-                // One beside it was torn, and is in the journal.
-                (None, Err(_)) => sector.copy_from_slice(&store.read(at, 1)?),
-            }
-            let seal = geometry.seal(at, group as u32);
-            seal.check(&sector, "map")?;
-            at += 1;
-            Ok(sector)
-        };
-        for map in &mut inodes {
-            let begin = group * geometry.group_inodes;
-            for nth in 0..geometry.inode_map_sectors() {
-                let end = begin + geometry.group_inodes;
-                map.load(begin + nth * BITS_PER_SECTOR, end, &next()?);
-            }
-        }
         let begin = group * geometry.group_fragments();
         for nth in 0..geometry.fragment_map_sectors() {
             let end = begin + geometry.group_fragments();
@@ -397,20 +370,15 @@ fn maps(store: &Store, newer: &BTreeMap<u64, Arc<Sector>>) -> Result<(Room, Numb
         }
         // What is no data is in use, whatever a map says.
         let data = geometry.data_fragments(group);
-        for at in (begin..data.start).chain(data.end..begin + geometry.group_fragments()) {
-            if !used.get(at) {
-                return Err(Error::Damaged(varve_format::Malformed::new(
-                    "map",
-                    format!("cylinder group {group}: metadata is said to be free"),
-                )));
-            }
+        let mut others = (begin..data.start).chain(data.end..begin + geometry.group_fragments());
+        if !others.all(|at| used.get(at)) {
+            let problem = format!("cylinder group {group}: metadata is said to be free");
+            return Err(damaged(problem));
         }
     }
     if !(0..2).all(|ino| inodes[GroupMap::Used as usize].get(ino)) {
-        return Err(Error::Damaged(varve_format::Malformed::new(
-            "map",
-            "numbers that are nobody's are said to be free",
-        )));
+        let problem = "numbers that are nobody's are said to be free";
+        return Err(damaged(problem.into()));
     }
     Ok((Room::new(geometry, used), Numbers::new(geometry, inodes)))
 }

@@ -72,6 +72,25 @@ impl Sectors for Newest<'_> {
     }
 }
 
+/// The device, and what is to be written over it.
+pub(crate) struct Over<'a> {
+    pub store: &'a Store,
+    pub newer: &'a BTreeMap<u64, Arc<Sector>>,
+}
+
+impl Sectors for Over<'_> {
+    fn geometry(&self) -> &Geometry {
+        &self.store.geometry
+    }
+
+    fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)> {
+        match self.newer.get(&sector) {
+            Some(found) => Ok((Arc::clone(found), true)),
+            None => Ok((self.store.fetch(sector)?, true)),
+        }
+    }
+}
+
 impl Store {
     pub fn new(device: Arc<dyn Device>, geometry: Geometry, cache_bytes: u64) -> Self {
         let sectors = (cache_bytes / SECTOR_COST).max(64) as usize;

@@ -210,7 +210,7 @@ impl Ffs {
                 tables: &tables,
             };
             places(&newest, &image, &mut |claim, extent| {
-                let ours = !scan.lost.contains(&claim);
+                let ours = scan.keeps(&claim, extent);
                 match claim.what {
                     What::Attributes => keeps_attributes = ours,
                     What::Indirect(..) if ours => indirects.push(extent),

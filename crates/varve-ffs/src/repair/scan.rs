@@ -11,9 +11,10 @@ use super::mend::{Claim, Walk, What, places};
 use crate::bits::Bits;
 use crate::error::Result;
 use crate::format::{BITS_PER_SECTOR, Geometry, GroupMap, Image, SECTOR_BYTES, Sector, Slot};
+use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::room::{Extent, Room};
-use crate::store::{Sectors, Store};
+use crate::store::{Over, Sectors, Store};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 use varve_fs::{FileKind, InodeNo, Usage};
@@ -37,38 +38,31 @@ pub(crate) struct Scan {
     pub inodes: HashMap<u64, Found>,
     /// Files whose blocks must be led to anew.
     pub broken: BTreeSet<u64>,
-    /// Claims that others won.
-    pub lost: HashSet<Claim>,
+    /// Whose fragments are that several claim.
+    pub owners: HashMap<u64, Claim>,
+    /// Files whose attributes are damaged.
+    pub bare: HashSet<u64>,
     /// Places that hold nothing, and no free inode.
     pub spoilt: Vec<u64>,
+    /// Files that are told to be lost.
+    pub gone: HashSet<u64>,
     pub usage: Usage,
+}
+
+impl Scan {
+    /// A file keeps what it claims.
+    pub fn keeps(&self, claim: &Claim, extent: Extent) -> bool {
+        let is_bare = claim.what == What::Attributes && self.bare.contains(&claim.ino);
+        let mut all = extent.fragment..extent.fragment + extent.count;
+        !is_bare && all.all(|at| self.owners.get(&at).is_none_or(|owner| owner == claim))
+    }
 }
 
 /// What the device's maps say.
 struct Said {
-    used: Bits,
-    inodes: [Bits; 4],
+    maps: Maps,
     /// Sectors that cannot be read: group, and the nth of its maps.
     bad: BTreeSet<(u64, u64)>,
-}
-
-/// The device, and sectors that are newer.
-pub(super) struct Replayed<'a> {
-    pub store: &'a Store,
-    pub newer: &'a BTreeMap<u64, Arc<Sector>>,
-}
-
-impl Sectors for Replayed<'_> {
-    fn geometry(&self) -> &Geometry {
-        &self.store.geometry
-    }
-
-    fn sector(&self, sector: u64) -> Result<(Arc<Sector>, bool)> {
-        match self.newer.get(&sector) {
-            Some(found) => Ok((Arc::clone(found), true)),
-            None => Ok((self.store.fetch(sector)?, true)),
-        }
-    }
 }
 
 /// Reads everything, and makes the maps anew.
@@ -82,8 +76,13 @@ pub(crate) fn scan(
     report: &mut Report,
 ) -> Result<(Scan, Room, Numbers)> {
     let geometry = store.geometry;
-    let source = Replayed { store, newer };
-    let said = said(&source);
+    let source = Over { store, newer };
+    let mut bad = BTreeSet::new();
+    let maps = maps::read(store, newer, &mut |which, _| {
+        bad.insert(which);
+        Ok(())
+    })?;
+    let said = Said { maps, bad };
     let mut scanner = Scanner {
         source: &source,
         said: &said,
@@ -94,8 +93,10 @@ pub(crate) fn scan(
         scan: Scan {
             inodes: HashMap::new(),
             broken: BTreeSet::new(),
-            lost: HashSet::new(),
+            owners: HashMap::new(),
+            bare: HashSet::new(),
             spoilt: Vec::new(),
+            gone: HashSet::new(),
             usage: Usage::default(),
         },
     };
@@ -130,40 +131,6 @@ pub(crate) fn scan(
     Ok((scan, room, numbers))
 }
 
-/// The maps as they stand, those that can be read.
-fn said(source: &Replayed<'_>) -> Said {
-    let geometry = source.geometry();
-    let mut said = Said {
-        used: Bits::new(geometry.fragments()),
-        inodes: [(); 4].map(|()| Bits::new(geometry.inodes())),
-        bad: BTreeSet::new(),
-    };
-    for group in 0..geometry.groups() {
-        let first = geometry.maps_sector(group);
-        for nth in 0..geometry.map_sectors() {
-            let Ok(sector) = source.sealed(first + nth, group as u32, "map") else {
-                said.bad.insert((group, nth));
-                continue;
-            };
-            let each = geometry.inode_map_sectors();
-            let (bits, begin, end, within) = match nth.checked_sub(4 * each) {
-                None => {
-                    let begin = group * geometry.group_inodes;
-                    let bits = &mut said.inodes[(nth / each) as usize];
-                    (bits, begin, begin + geometry.group_inodes, nth % each)
-                }
-                Some(within) => {
-                    let begin = group * geometry.group_fragments();
-                    let end = begin + geometry.group_fragments();
-                    (&mut said.used, begin, end, within)
-                }
-            };
-            bits.load(begin + within * BITS_PER_SECTOR, end, &sector);
-        }
-    }
-    said
-}
-
 /// Notes which sectors of maps are not what was found.
 fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Numbers)) -> u64 {
     let mut differing = 0;
@@ -178,7 +145,7 @@ fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Num
                 let from = begin + nth * BITS_PER_SECTOR;
                 let end = begin + geometry.group_inodes;
                 let bad = said.bad.contains(&(group, index as u64 * each + nth));
-                if bad || differs(&said.inodes[index], numbers.map(map), from, end) {
+                if bad || differs(&said.maps.inodes[index], numbers.map(map), from, end) {
                     numbers.touch(group, map, nth * BITS_PER_SECTOR);
                     differing += 1;
                 }
@@ -189,7 +156,7 @@ fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Num
             let from = begin + nth * BITS_PER_SECTOR;
             let end = begin + geometry.group_fragments();
             let bad = said.bad.contains(&(group, 4 * each + nth));
-            if bad || differs(&said.used, room.used(), from, end) {
+            if bad || differs(&said.maps.used, room.used(), from, end) {
                 room.touch(group, nth * BITS_PER_SECTOR);
                 differing += 1;
             }
@@ -199,7 +166,7 @@ fn touch(geometry: &Geometry, said: &Said, (room, numbers): (&mut Room, &mut Num
 }
 
 struct Scanner<'a> {
-    source: &'a Replayed<'a>,
+    source: &'a Over<'a>,
     said: &'a Said,
     report: &'a mut Report,
     seen: Bits,
@@ -241,7 +208,7 @@ impl Scanner<'_> {
         let (group, within) = (ino / geometry.group_inodes, ino % geometry.group_inodes);
         let nth =
             GroupMap::Touched as u64 * geometry.inode_map_sectors() + within / BITS_PER_SECTOR;
-        self.said.inodes[GroupMap::Touched as usize].get(ino)
+        self.said.maps.inodes[GroupMap::Touched as usize].get(ino)
             || self.said.bad.contains(&(group, nth))
     }
 
@@ -276,11 +243,12 @@ impl Scanner<'_> {
             Ok(Slot::Free(_)) => self.note(GroupMap::Touched, ino),
             Ok(Slot::Used(image)) => self.inode(&image),
             Err(error) => {
-                let said = |map: GroupMap| self.said.inodes[map as usize].get(ino);
+                let said = |map: GroupMap| self.said.maps.inodes[map as usize].get(ino);
                 let (used, touched) = (said(GroupMap::Used), said(GroupMap::Touched));
                 if used {
                     self.report
                         .loss(format!("inode {ino} is lost, with what it holds: {error}"));
+                    self.scan.gone.insert(ino);
                 }
                 if used || touched {
                     self.note(GroupMap::Touched, ino);
@@ -308,10 +276,10 @@ impl Scanner<'_> {
         }
         let source = self.source;
         let (seen, twice) = (&mut self.seen, &mut self.twice);
-        let mut bad_attributes = None;
+        let mut has_bad_attributes = false;
         let walk = places(source, image, &mut |claim, extent| {
             if claim.what == What::Attributes && !claim.is_proven(source, image) {
-                bad_attributes = Some(claim);
+                has_bad_attributes = true;
                 return;
             }
             for at in extent.fragment..extent.fragment + extent.count {
@@ -330,10 +298,10 @@ impl Scanner<'_> {
             let what = format!("inode {ino}: blocks {from} to {} are lost", to - 1);
             self.report.loss(what);
         }
-        if let Some(claim) = bad_attributes {
+        if has_bad_attributes {
             self.report
                 .loss(format!("inode {ino}: its attributes are damaged"));
-            self.scan.lost.insert(claim);
+            self.scan.bare.insert(ino);
             self.scan.broken.insert(ino);
         }
         let attributes = u64::from(image.xattrs.sectors());
@@ -360,43 +328,50 @@ impl Scanner<'_> {
         self.scan.inodes.insert(ino, found);
     }
 
-    /// Decides whose the room is that was claimed twice.
+    /// Decides whose the room is that was claimed twice: those that a checksum proves
+    /// come first, then the others in order.
     fn settle_claims(&mut self) {
         if self.twice.is_empty() {
             return;
         }
         let source = self.source;
-        let twice = &self.twice;
-        let mut claims: Vec<(Claim, Extent, bool)> = Vec::new();
         let mut numbers: Vec<u64> = self.scan.inodes.keys().copied().collect();
         numbers.sort_unstable();
-        for ino in numbers {
-            let Ok(Slot::Used(image)) = source.slot(InodeNo(ino)) else {
-                continue;
-            };
-            places(source, &image, &mut |claim, extent| {
-                let mut all = extent.fragment..extent.fragment + extent.count;
-                if all.any(|at| twice.contains(&at)) {
-                    claims.push((claim, extent, claim.is_proven(source, &image)));
-                }
-            });
+        for proven in [true, false] {
+            for &ino in &numbers {
+                let Ok(Slot::Used(image)) = source.slot(InodeNo(ino)) else {
+                    continue;
+                };
+                places(source, &image, &mut |claim, extent| {
+                    self.settle(claim, extent, proven, &image);
+                });
+            }
         }
-        // Those that a checksum proves come first, then in order.
-        claims.sort_by_key(|(_, _, proven)| !proven);
-        let mut taken = HashSet::new();
-        for (claim, extent, _) in claims {
-            let all = extent.fragment..extent.fragment + extent.count;
-            if all.clone().any(|at| taken.contains(&at)) {
+    }
+
+    fn settle(&mut self, claim: Claim, extent: Extent, proven: bool, image: &Image) {
+        let all = extent.fragment..extent.fragment + extent.count;
+        let is_bare = claim.what == What::Attributes && self.scan.bare.contains(&claim.ino);
+        if is_bare || !all.clone().any(|at| self.twice.contains(&at)) {
+            return;
+        }
+        let owners = &mut self.scan.owners;
+        let is_taken = all.clone().any(|at| owners.contains_key(&at));
+        let is_his = owners.get(&extent.fragment) == Some(&claim);
+        match proven {
+            true if !claim.is_proven(self.source, image) => {}
+            false if is_his => {}
+            _ if !is_taken => owners.extend(all.map(|at| (at, claim))),
+            // Told when all have had their turn.
+            true => {}
+            false => {
                 let ino = claim.ino;
-                let sector = self.geometry().fragment_sector(extent.fragment);
+                let sector = self.source.geometry().fragment_sector(extent.fragment);
                 self.report.loss(format!(
                     "inode {ino}: {claim} at sector {sector} is somebody else's, too, and left \
                      to them"
                 ));
                 self.scan.broken.insert(ino);
-                self.scan.lost.insert(claim);
-            } else {
-                taken.extend(all);
             }
         }
     }

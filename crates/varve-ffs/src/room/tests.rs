@@ -1,3 +1,5 @@
+//! Room beside a map of who has what, under random operations.
+
 use super::*;
 use crate::{FfsFormatOptions, plan};
 use rand::{RngExt, SeedableRng};
