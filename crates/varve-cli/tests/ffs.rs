@@ -14,9 +14,13 @@ use support::{Scratch, varve};
 
 fn volume(scratch: &Scratch, size: &str) -> String {
     let image = scratch.text("image");
-    let made = varve(["mkfs", "--layout", "ffs", "--size", size, &image]);
-    made.expect(0, "cylinder groups");
+    volume_in(&image, size);
     image
+}
+
+fn volume_in(image: &str, size: &str) {
+    let made = varve(["mkfs", "--layout", "ffs", "--size", size, image]);
+    made.expect(0, "cylinder groups");
 }
 
 fn mounted(size: &str) -> Mount {
@@ -82,6 +86,32 @@ fn volumes_without_a_journal_are_made_and_repaired() {
     }
     let image = scratch.text("log");
     varve(["mkfs", "--size=64M", "--metadata=async", &image]).expect(2, "--layout ffs");
+}
+
+/// Whatever was made over such a volume is not written over because of copies that it
+/// has left.
+#[test]
+fn what_was_made_over_it_is_not_repaired_as_one() {
+    let scratch = Scratch::new();
+    let image = volume(&scratch, "64M");
+    varve(["mkfs", "--force", &image]).expect(0, "segments");
+    varve(["fsck", "--repair", &image]).expect(0, ": clean");
+    varve(["info", &image]).expect(0, "segments");
+    // Nor is the file system of somebody else, journal heads or not.
+    let others = scratch.text("others");
+    volume_in(&others, "64M");
+    let file = File::options().write(true).open(&others).unwrap();
+    for at in [0, (64 << 20) - 4096] {
+        file.write_all_at(&[0; 4096], at).unwrap();
+    }
+    file.write_all_at(&[0x53, 0xef], 0x438).unwrap();
+    varve(["fsck", "--repair", &others]).expect(8, "ext4");
+    let mut front = [0xff; 512];
+    File::open(&others)
+        .unwrap()
+        .read_exact_at(&mut front, 0)
+        .unwrap();
+    assert_eq!(front, [0; 512]);
 }
 
 #[test]

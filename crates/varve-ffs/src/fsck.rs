@@ -1,10 +1,9 @@
-//! A repair of a volume that nobody has mounted: its superblocks, then a mount that
-//! examines everything (`repair`).
+//! A repair of a volume that nobody has mounted: a mount that examines everything
+//! (`repair`), then its superblocks.
 
 use crate::error::Result;
-use crate::format::Superblock;
 use crate::mount::{Examine, FfsMountOptions};
-use crate::repair::superblocks;
+use crate::repair::superblocks::mend;
 use crate::{Ffs, FfsRecovery};
 use std::sync::Arc;
 use varve_device::{Clock, Device};
@@ -28,15 +27,15 @@ pub fn repair(
     clock: Arc<dyn Clock>,
     options: FfsMountOptions,
 ) -> Result<Repaired> {
-    let superblock: Superblock = superblocks::find(&*device)?;
-    let superblocks = superblocks::mend(&*device, &superblock)?;
     let options = FfsMountOptions {
         read_only: false,
         examine: Examine::Always,
         ..options
     };
-    let volume = Ffs::mount(device, clock, options)?;
+    let volume = Ffs::mount(Arc::clone(&device), clock, options)?;
     volume.writable()?;
+    // Not before the rest has been looked at: it may be another volume's.
+    let superblocks = mend(&*device, volume.superblock())?;
     volume.unmount()?;
     Ok(Repaired {
         superblocks,

@@ -8,7 +8,7 @@ use crate::maps::{self, Maps};
 use crate::numbers::Numbers;
 use crate::planner::{Flush, GivenUp};
 use crate::prices::Prices;
-use crate::repair::{Report, Scan, scan};
+use crate::repair::{Report, Scan, scan, superblocks};
 use crate::replay::{Replayed, find_superblock, head_only, replay};
 use crate::room::Room;
 use crate::statistics::Counters;
@@ -107,9 +107,9 @@ impl Ffs {
         options: FfsMountOptions,
     ) -> Result<Ffs> {
         let always = options.examine == Examine::Always;
-        let superblock = match find_superblock(&*device) {
-            Err(error) if always => crate::repair::search(&*device).ok_or(error)?,
-            found => found?,
+        let superblock = match always {
+            true => superblocks::find(&*device)?,
+            false => find_superblock(&*device)?,
         };
         let in_place = superblock.metadata().is_in_place();
         let geometry = Geometry::of(&superblock);

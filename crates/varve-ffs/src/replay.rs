@@ -21,18 +21,15 @@ pub(crate) struct Replayed {
 }
 
 /// Reads both heads; the newer one counts. The journal must have one.
-fn newest_head(store: &Store) -> Result<JournalHead> {
+pub(crate) fn newest_head(device: &dyn Device, geometry: &Geometry) -> Result<JournalHead> {
     let mut newest: Option<JournalHead> = None;
     let mut problem = Malformed::new("journal head", "both copies are damaged");
     for copy in 0..2 {
         let block = Geometry::HEAD_BLOCK + copy;
-        let read = store.read(
-            block * store.geometry.block_sectors(),
-            store.geometry.unit_sectors(),
-        );
+        let mut bytes = vec![0; geometry.unit_bytes as usize];
         // One that cannot be read is one that was torn.
-        let parsed = match read {
-            Ok(bytes) => JournalHead::parse(&bytes, store.geometry.tag),
+        let parsed = match device.read(geometry.block_byte(block), &mut bytes) {
+            Ok(()) => JournalHead::parse(&bytes, geometry.tag),
             Err(error) => Err(Malformed::new("journal head", error.to_string())),
         };
         match parsed {
@@ -48,7 +45,10 @@ fn newest_head(store: &Store) -> Result<JournalHead> {
 
 /// The newest head, where metadata is written in place.
 pub(crate) fn head_only(store: &Store) -> Result<Replayed> {
-    Ok(Replayed::nothing(newest_head(store)?))
+    Ok(Replayed::nothing(newest_head(
+        &*store.device,
+        &store.geometry,
+    )?))
 }
 
 impl Replayed {
@@ -67,7 +67,7 @@ impl Replayed {
 /// Reads the records that count.
 pub(crate) fn replay(store: &Store) -> Result<Replayed> {
     let geometry = &store.geometry;
-    let head = newest_head(store)?;
+    let head = newest_head(&*store.device, geometry)?;
     let all = geometry.journal_bytes();
     let mut replayed = Replayed::nothing(head);
     let tail = head.first.get();

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use varve::IoMode;
-use varve::admin::{identity, open_device};
+use varve::admin::{Found, identity, open_device, probe};
 use varve_device::{HostClock, OpenMode};
 use varve_ffs::format::{Geometry, Metadata, Superblock};
 use varve_ffs::{Checked, Examine, Ffs, FfsMountOptions, FfsRecovery, check, search};
@@ -150,8 +150,12 @@ pub fn is_clean(volume: &Path) -> bool {
 
 /// True if a superblock is found anywhere.
 pub fn has_copy(volume: &Path) -> bool {
-    let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct);
-    device.is_ok_and(|device| search(&device).is_some())
+    let Ok(device) = open_device(volume, OpenMode::ReadOnly, IoMode::Direct) else {
+        return false;
+    };
+    // A front that cannot be read says nothing.
+    let is_taken = matches!(probe(&device), Ok(Some(Found::Known(_))));
+    !is_taken && !matches!(search(&device), Ok(None))
 }
 
 /// `varve fsck --repair`: whatever is found is mended.

@@ -11,7 +11,7 @@ use serde_json::json;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
-use varve::admin::{identity, layout_of, open_device};
+use varve::admin::{identity, layout_of, open_device, read_superblock};
 use varve_device::{FileDevice, HostClock, OpenMode};
 use varve_fsck::check::{CheckOptions, CheckReport, check, is_clean};
 use varve_fsck::repair::{RepairOptions, RepairReport, repair};
@@ -66,8 +66,10 @@ impl Fsck {
         match layout_of(volume) {
             varve::Layout::VirtualLog => {}
             varve::Layout::InPlace => return self.in_place(),
-            // Neither the first superblock nor the last one can be read.
-            _ if self.repair && ffs::has_copy(volume) => return self.in_place(),
+            // There is no superblock in its place, of this layout or another.
+            _ if self.repair && read_superblock(volume).is_err() && ffs::has_copy(volume) => {
+                return self.in_place();
+            }
             _ => return self.of_the_log(),
         }
         if self.preen && !self.force && vlfs::is_clean(volume) {

@@ -1,7 +1,8 @@
 //! The check that repairs: what a volume without a journal needs after a crash, and
 //! any volume after damage.
 //!
-//! 1. *Superblock.* The first block's, or a copy; those that differ are written again.
+//! 1. *Superblock.* The first block's, or a copy; those that differ are written again
+//!    when all else has been looked at (`fsck.rs`).
 //! 2. *Inodes and blocks* (`scan.rs`). Every inode table is read, and what each inode
 //!    leads to. Where two claim one room, a checksum decides, else the first one. The
 //!    maps and counts follow from what is found.

@@ -1,11 +1,12 @@
 //! The superblock and its copies: in the first block, in the last one, and at the head
 //! of each cylinder group.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::format::{Geometry, MAGIC, Superblock};
-use crate::replay::{find_superblock, superblock_at};
+use crate::replay::{find_superblock, newest_head, superblock_at};
 use std::io::IoSlice;
 use varve_device::Device;
+use varve_format::Malformed;
 use varve_format::identity::not_to_be_written;
 use zerocopy::IntoBytes;
 
@@ -16,42 +17,64 @@ const STEP_BYTES: u64 = 4096;
 
 /// The superblock, wherever it is found.
 pub(crate) fn find(device: &dyn Device) -> Result<Superblock> {
-    find_superblock(device).or_else(|error| search(device).ok_or(error))
+    match find_superblock(device) {
+        Ok(found) => Ok(found),
+        Err(error) => search(device)?.ok_or(error),
+    }
 }
 
-/// Reads the device until a copy at the head of a cylinder group is found.
-pub fn search(device: &dyn Device) -> Option<Superblock> {
+/// Reads the whole device for copies at the head of a cylinder group. Those of a volume
+/// that was there before do not count: its journal heads are gone.
+///
+/// # Errors
+/// `NoVolume` if copies that count differ.
+pub fn search(device: &dyn Device) -> Result<Option<Superblock>> {
     let size = device.geometry().size / STEP_BYTES * STEP_BYTES;
     let mut window = vec![0; WINDOW_BYTES as usize];
+    let mut found: Option<Superblock> = None;
     for begin in (0..size).step_by(WINDOW_BYTES as usize) {
         let length = WINDOW_BYTES.min(size - begin);
         let bytes = &mut window[..length as usize];
-        if device.read(begin, bytes).is_err() {
-            // Perhaps one block of it can not.
-            bytes.fill(0);
-            for (at, part) in (begin..)
-                .step_by(STEP_BYTES as usize)
-                .zip(bytes.chunks_mut(4096))
-            {
-                if device.read(at, part).is_err() {
-                    part.fill(0);
-                }
+        read_what_can_be(device, begin, bytes);
+        let parts = bytes.chunks(STEP_BYTES as usize);
+        for (at, part) in (begin..).step_by(STEP_BYTES as usize).zip(parts) {
+            let Some(copy) = copy_at(device, at, part) else {
+                continue;
+            };
+            if found.is_some_and(|found| found.as_bytes() != copy.as_bytes()) {
+                return Err(Error::NoVolume {
+                    device: device.name(),
+                    reason: Malformed::new("superblock", "copies are left that differ"),
+                });
             }
-        }
-        for (at, part) in (begin..)
-            .step_by(STEP_BYTES as usize)
-            .zip(bytes.chunks(4096))
-        {
-            if part.starts_with(&MAGIC)
-                && let Ok(Ok(found)) = superblock_at(device, at)
-                && copies(&Geometry::of(&found))
-                    .any(|block| Geometry::of(&found).block_byte(block) == at)
-            {
-                return Some(found);
-            }
+            found = Some(copy);
         }
     }
-    None
+    Ok(found)
+}
+
+/// Zeros stand for what cannot be read.
+fn read_what_can_be(device: &dyn Device, begin: u64, bytes: &mut [u8]) {
+    if device.read(begin, bytes).is_ok() {
+        return;
+    }
+    let parts = bytes.chunks_mut(STEP_BYTES as usize);
+    for (at, part) in (begin..).step_by(STEP_BYTES as usize).zip(parts) {
+        if device.read(at, part).is_err() {
+            part.fill(0);
+        }
+    }
+}
+
+/// The copy that stands here, if it is one of a volume that has its journal heads.
+fn copy_at(device: &dyn Device, at: u64, bytes: &[u8]) -> Option<Superblock> {
+    if !bytes.starts_with(&MAGIC) {
+        return None;
+    }
+    let copy = superblock_at(device, at).ok()?.ok()?;
+    let geometry = Geometry::of(&copy);
+    let is_in_place = copies(&geometry).any(|block| geometry.block_byte(block) == at);
+    (is_in_place && newest_head(device, &geometry).is_ok()).then_some(copy)
 }
 
 /// The blocks that have a copy; the first one counts, so it comes last.
