@@ -191,7 +191,11 @@ impl Ffs {
         self.store.drop_caches();
     }
 
-    fn new_number(&self, near: InodeNo, directory: bool) -> InnerResult<(InodeNo, Version)> {
+    pub(crate) fn new_number(
+        &self,
+        near: InodeNo,
+        directory: bool,
+    ) -> InnerResult<(InodeNo, Version)> {
         let mut taken = self.numbers.lock().allocate(near, directory);
         let may_commit = !self.rehearsing.load(Relaxed) && !self.writer.lock().freed.is_empty();
         if taken.is_none() && may_commit {

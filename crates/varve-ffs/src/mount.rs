@@ -160,7 +160,7 @@ impl Ffs {
     }
 
     /// Mends what a scan has found: in memory, and, if nothing speaks against it, on
-    /// the device. Answers what does.
+    /// the device. Answers what does: also that there is no room to mend it.
     fn examine(
         &mut self,
         scan: Scan,
@@ -168,24 +168,35 @@ impl Ffs {
         read_only: Option<String>,
         always: bool,
     ) -> Result<Option<String>> {
-        self.rehearsing = (!always || read_only.is_some()).into();
-        let mended = self.mend(scan, &mut report);
-        let reason = read_only.or_else(|| {
+        self.rehearsing = !always || read_only.is_some();
+        let unmended = self.mend(scan, &mut report).err();
+        let unmended = unmended.map(|error| format!("what was found cannot be mended: {error}"));
+        if let Some(text) = &unmended {
+            report.loss(text.clone());
+        }
+        let reason = read_only.or(unmended).or_else(|| {
             let loss = report.losses.first().filter(|_| !always);
             loss.map(|loss| format!("damaged, and no crash explains it: {loss}; repair it first"))
         });
         let (repairs, losses) = (report.repairs.len(), report.losses.len());
         if repairs + losses > 0 {
             let volume = self.store.device.name();
-            tracing::warn!(%volume, repairs, losses, "checked and mended");
+            match &reason {
+                None => tracing::warn!(%volume, repairs, losses, "checked and mended"),
+                Some(reason) => tracing::warn!(
+                    %volume, repairs, losses, %reason, "checked; nothing is mended on the device"
+                ),
+            }
         }
         for repair in &report.repairs {
             tracing::info!("{repair}");
         }
+        for loss in &report.losses {
+            tracing::warn!("{loss}");
+        }
         self.recovery.repairs = report.repairs;
         self.recovery.losses = report.losses;
         self.recovery.untold = report.untold;
-        mended?;
         self.unfinished = self.list_unfinished();
         self.recovery.unfinished = self.unfinished.len() as u64;
         self.rehearsing = false.into();

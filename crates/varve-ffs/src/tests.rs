@@ -95,6 +95,24 @@ fn read(system: &System, ino: InodeNo, offset: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
+fn names(system: &System, directory: InodeNo) -> Vec<Vec<u8>> {
+    let mut names = Vec::new();
+    let list = system.readdir(directory, 0, &mut |entry| {
+        if !matches!(entry.name, b"." | b"..") {
+            names.push(entry.name.to_vec());
+        }
+        true
+    });
+    list.unwrap();
+    names
+}
+
+/// Ends its life as it should.
+fn unmount(system: &System) {
+    system.unmount().unwrap();
+    system.layout().unmount().unwrap();
+}
+
 #[test]
 fn what_is_synced_is_there_after_a_crash_and_after_an_unmount() {
     for unit in [512, 4096] {
@@ -116,8 +134,7 @@ fn what_is_synced_is_there_after_a_crash_and_after_an_unmount() {
         assert_eq!(read(&system, large, 0, 6_000_000), content);
         assert_eq!(read(&system, sparse, 1 << 36, 100), b"far out");
         write(&system, large, 1_000_000, &[7; 5000]).unwrap();
-        system.unmount().unwrap();
-        system.layout().unmount().unwrap();
+        unmount(&system);
         sound(&device);
         let system = again(&device);
         assert_eq!(system.layout().recovery_report().records, 0);
@@ -172,8 +189,7 @@ fn a_full_volume_is_emptied_and_filled_again() {
             "{filled:?}"
         );
         assert!(system.statfs().free * 10 > empty * 9);
-        system.unmount().unwrap();
-        system.layout().unmount().unwrap();
+        unmount(&system);
         sound(&device);
     }
 }
@@ -263,8 +279,7 @@ fn every_size_of_blocks_makes_a_volume() {
             sound(&device);
             let system = again(&device);
             write(&system, file, 1, &[4; 1000]).unwrap();
-            system.unmount().unwrap();
-            system.layout().unmount().unwrap();
+            unmount(&system);
             let tuning = Tune {
                 label: Some("large".into()),
                 uuid: Some([8; 16]),

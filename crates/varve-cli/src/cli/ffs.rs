@@ -10,7 +10,7 @@ use varve::IoMode;
 use varve::admin::{Found, identity, open_device, probe};
 use varve_device::{HostClock, OpenMode};
 use varve_ffs::format::{Geometry, Metadata, Superblock};
-use varve_ffs::{Checked, Examine, Ffs, FfsMountOptions, FfsRecovery, check, search};
+use varve_ffs::{Checked, Error, Examine, Ffs, FfsMountOptions, FfsRecovery, check, search};
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
@@ -148,7 +148,8 @@ pub fn is_clean(volume: &Path) -> bool {
     })
 }
 
-/// True if a superblock is found anywhere.
+/// True if a superblock is found anywhere, and nothing that is known has taken the
+/// volume's place.
 pub fn has_copy(volume: &Path) -> bool {
     let Ok(device) = open_device(volume, OpenMode::ReadOnly, IoMode::Direct) else {
         return false;
@@ -167,8 +168,12 @@ pub fn repair(volume: &Path, as_json: bool) -> Outcome {
         ..FfsMountOptions::default()
     };
     let clock = Arc::new(HostClock::default());
-    let done = varve_ffs::repair(Arc::new(device), clock, options)
-        .map_err(|error| Failure::new(OPERATIONAL, error))?;
+    let done =
+        varve_ffs::repair(Arc::new(device), clock, options).map_err(|error| match error {
+            // It is as it was, or as far as it could be mended.
+            Error::Stopped(reason) => Failure::new(UNCORRECTED, reason),
+            error => Failure::new(OPERATIONAL, error),
+        })?;
     let changed = done.superblocks > 0
         || !done.recovery.repairs.is_empty()
         || !done.recovery.losses.is_empty();
@@ -186,15 +191,17 @@ pub fn preen(volume: &Path, as_json: bool) -> Outcome {
         ..FfsMountOptions::default()
     };
     let clock = Arc::new(HostClock::default());
-    let mounted = Ffs::mount(Arc::new(device), clock, options)
-        .and_then(|found| found.unmount().map(|()| found))
-        .map_err(|error| Failure::new(UNCORRECTED, error))?;
-    let recovery = mounted.recovery_report().clone();
+    let failed = |error| Failure::new(UNCORRECTED, error);
+    let mounted = Ffs::mount(Arc::new(device), clock, options).map_err(failed)?;
+    let mended = match mounted.stopped() {
+        None => mounted.recovery_report().repairs.clone(),
+        Some(_) => Vec::new(),
+    };
+    mounted.unmount().map_err(failed)?;
     drop(mounted);
     // What was not mended, and what a volume holds that was unmounted.
-    let left = fsck(volume, false, as_json)?;
-    let changed = !recovery.repairs.is_empty() && recovery.losses.is_empty();
-    Ok(left | if changed { CORRECTED } else { 0 })
+    let left = look_over(volume, false, as_json, &mended)?;
+    Ok(left | if mended.is_empty() { 0 } else { CORRECTED })
 }
 
 fn tell_repair(volume: &Path, recovery: &FfsRecovery, superblocks: u64, as_json: bool) {
@@ -228,6 +235,11 @@ fn tell_repair(volume: &Path, recovery: &FfsRecovery, superblocks: u64, as_json:
 
 /// `varve fsck`, which only looks.
 pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
+    look_over(volume, data, as_json, &[])
+}
+
+/// A check, after this was mended.
+fn look_over(volume: &Path, data: bool, as_json: bool, mended: &[String]) -> Outcome {
     let device = open_device(volume, OpenMode::ReadOnly, IoMode::Direct)
         .map_err(|error| Failure::from(error).coded(OPERATIONAL))?;
     let checked = check(Arc::new(device), Arc::new(HostClock::default()), data)
@@ -253,8 +265,15 @@ pub fn fsck(volume: &Path, data: bool, as_json: bool) -> Outcome {
             "records": recovery.records,
             "unclean": recovery.unclean,
             "repairs": recovery.repairs,
+            "mended": mended,
         }));
     } else {
+        let tell = |what: &str, text: &String| output::line(format_args!("{what}: {text}"));
+        mended.iter().for_each(|text| tell("mended", text));
+        recovery
+            .repairs
+            .iter()
+            .for_each(|text| tell("to be mended", text));
         problems.iter().for_each(output::line);
         if untold > 0 {
             output::line(format_args!("and {untold} more"));

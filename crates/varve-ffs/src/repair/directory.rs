@@ -125,15 +125,13 @@ impl<'a> Draft<'a> {
         Ok((names, false))
     }
 
-    /// Makes it anew of these names; one that cannot be entered is left out, and told.
-    pub fn make_anew(&mut self, names: &[Name], left_out: &mut dyn FnMut(&[u8])) {
+    /// Makes it anew of these names. Answers those that cannot be entered, and leaves the
+    /// others.
+    pub fn make_anew(&mut self, names: &mut Vec<Name>) -> Vec<Name> {
         self.anew = true;
         self.changed.clear();
-        for (name, ino, kind) in names {
-            if self.insert(name, *ino, *kind).is_err() {
-                left_out(name);
-            }
-        }
+        let fails = |(name, ino, kind): &mut Name| self.insert(name, *ino, *kind).is_err();
+        names.extract_if(.., fails).collect()
     }
 
     pub fn insert(&mut self, name: &[u8], ino: InodeNo, kind: FileKind) -> Result<()> {

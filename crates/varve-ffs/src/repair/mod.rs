@@ -12,7 +12,7 @@
 //!
 //! What is changed goes through ordinary groups, so a crash in the middle leaves a
 //! volume that is repaired again. A *repair* is what a crash explains. A *loss* is not:
-//! a mount that finds one writes nothing.
+//! a mount that finds one, or no room, mends nothing on the device.
 //!
 //! Source: McKusick & Kowalski, *Fsck: the UNIX File System Check Program*.
 

@@ -4,8 +4,8 @@
 //! - A directory has one name: the one in the directory that it says it is in, if that
 //!   has one, else the first.
 //! - A directory whose structure is damaged is made anew of the names in it.
-//! - What no name leads to goes to `/lost+found` as `inode-N`; if it holds nothing, it
-//!   is free. What says that it has no names is left to the file system, which frees
+//! - What no name leads to goes to `/lost+found` as `inode-N`, or to the root if there
+//!   can be no such directory; if it holds nothing, it is free. What says that it has no names is left to the file system, which frees
 //!   it.
 //! - Link counts and parents are those that result.
 //!
@@ -16,10 +16,10 @@ use super::directory::{Draft, Name};
 use super::{Found, Report, Scan};
 use crate::Ffs;
 use crate::error::Result;
-use crate::format::{GroupMap, Slot};
+use crate::format::{GroupMap, Metadata, Slot};
 use crate::store::Sectors;
 use std::collections::{BTreeMap, HashMap, HashSet};
-use varve_fs::{Cause, FileKind, Group, Inode, InodeNo, Item, Layout, Timestamp, Usage, Version};
+use varve_fs::{Cause, FileKind, Group, Inode, InodeNo, Item, Timestamp, Usage, Version};
 
 /// Inodes that are changed by one group.
 const IMAGES_AT_ONCE: usize = 128;
@@ -46,6 +46,8 @@ pub(super) struct Names<'a> {
     volume: &'a Ffs,
     report: &'a mut Report,
     inodes: HashMap<u64, Found>,
+    /// Files that are told to be lost.
+    gone: HashSet<u64>,
     /// Names of files that are no directories.
     links: HashMap<u64, u32>,
     /// Names of directories, all that there are, then one.
@@ -71,6 +73,7 @@ impl Ffs {
             volume: self,
             report,
             inodes: scan.inodes,
+            gone: scan.gone,
             links: HashMap::new(),
             places: BTreeMap::new(),
             edits: BTreeMap::new(),
@@ -86,7 +89,9 @@ impl Ffs {
         let version = (self.clock.now_ns() / 1_000_000_000) as Version | 1;
         // The maps, whatever else is to be done.
         self.append_repair(|_| Ok(()))?;
-        for some in spoilt.chunks(IMAGES_AT_ONCE) {
+        // Those of a unit at once: none can be written beside another that cannot be read.
+        let unit = |ino: &u64| self.store.unit(self.store.geometry.inode_sector(*ino));
+        for some in spoilt.chunk_by(|one, next| unit(one) == unit(next)) {
             self.append_repair(|planner| {
                 for &ino in some {
                     let geometry = planner.stage.geometry();
@@ -181,8 +186,15 @@ impl Names<'_> {
 
     /// Notes what the names of a directory lead to.
     fn read(&mut self, ino: u64) -> Result<()> {
-        let (names, sound) = Draft::of(self.volume, ino)?.names()?;
+        let mut draft = Draft::of(self.volume, ino)?;
+        let (mut names, sound) = draft.names()?;
         if !sound {
+            for (name, _, _) in draft.make_anew(&mut names) {
+                let shown = name.escape_ascii().to_string();
+                let text = format!("directory {ino}: \"{shown}\" cannot be kept");
+                self.report.loss(text);
+                self.edits.entry(ino).or_default().gone.push(name);
+            }
             let kept = names.len();
             self.report.loss(format!(
                 "directory {ino} is damaged: it is made anew of the {kept} names in it"
@@ -196,8 +208,13 @@ impl Names<'_> {
                 && target.0 != ino;
             if !fits {
                 let shown = name.escape_ascii().to_string();
-                self.report
-                    .repair(format!("directory {ino}: \"{shown}\" leads nowhere"));
+                let text = format!("directory {ino}: \"{shown}\" leads nowhere");
+                // A file is there before its names, unless nothing is ordered (I1, I4).
+                let explained = self.volume.metadata() == Metadata::Asynchronous;
+                match explained || self.gone.contains(&target.0) {
+                    true => self.report.repair(text),
+                    false => self.report.loss(text),
+                }
                 self.edits.entry(ino).or_default().gone.push(name);
             } else if kind == FileKind::Directory {
                 let place = Place { parent: ino, name };
@@ -287,9 +304,6 @@ impl Names<'_> {
                 continue;
             }
             if holds {
-                self.report.repair(format!(
-                    "inode {ino} has no name: it gets one in /lost+found"
-                ));
                 kept.push((
                     format!("inode-{ino}").into_bytes(),
                     InodeNo(ino),
@@ -321,7 +335,7 @@ impl Names<'_> {
         Ok(names.iter().any(|(name, _, _)| !gone.contains(name)))
     }
 
-    /// Gives files names in `/lost+found`.
+    /// Gives files names in `/lost+found`, or in the root if no number is left for that.
     fn keep(&mut self, files: &[Name]) -> Result<()> {
         // The root and that directory are in order before anything is entered.
         for ino in [Some(ROOT), self.lost_and_found()?].into_iter().flatten() {
@@ -331,10 +345,14 @@ impl Names<'_> {
         }
         let ino = match self.lost_and_found()? {
             Some(ino) => ino,
-            None => self.make_lost_and_found()?,
+            None => self.make_lost_and_found()?.unwrap_or(ROOT),
         };
+        let shown = if ino == ROOT { "/" } else { "/lost+found" };
         let mut draft = Draft::of(self.volume, ino)?;
         for (name, target, kind) in files {
+            self.report.repair(format!(
+                "inode {target} has no name: it gets one in {shown}"
+            ));
             let mut name = name.clone();
             while draft.find(&name)?.is_some() {
                 name.push(b'~');
@@ -367,11 +385,13 @@ impl Names<'_> {
         Ok(found.map(|(ino, _)| ino.0).filter(is_kept))
     }
 
-    fn make_lost_and_found(&mut self) -> Result<u64> {
-        let (ino, version) = self
-            .volume
-            .allocate_inode(InodeNo::ROOT, FileKind::Directory)
-            .map_err(|_| crate::Error::Full)?;
+    /// None if every number has a file.
+    fn make_lost_and_found(&mut self) -> Result<Option<u64>> {
+        let found = self.volume.new_number(InodeNo::ROOT, true);
+        let (ino, version) = match found {
+            Err(crate::Error::Full) => return Ok(None),
+            found => found?,
+        };
         let inode = self.new_directory(ino, version);
         self.usage.inodes += 1;
         let mut root = Draft::of(self.volume, ROOT)?;
@@ -391,7 +411,7 @@ impl Names<'_> {
         self.append(items)?;
         let place = Place { parent: ROOT, name };
         self.places.insert(ino.0, vec![place]);
-        Ok(ino.0)
+        Ok(Some(ino.0))
     }
 
     /// Takes names out of a directory.
@@ -403,13 +423,7 @@ impl Names<'_> {
         if edit.anew {
             let (mut names, _) = draft.names()?;
             names.retain(|(name, _, _)| !edit.gone.contains(name));
-            let mut left_out = Vec::new();
-            draft.make_anew(&names, &mut |name| left_out.push(name.to_vec()));
-            for name in left_out {
-                let shown = name.escape_ascii().to_string();
-                self.report
-                    .loss(format!("directory {ino}: \"{shown}\" cannot be kept"));
-            }
+            draft.make_anew(&mut names);
         } else {
             for name in &edit.gone {
                 draft.remove(name)?;

@@ -23,18 +23,6 @@ fn fill(system: &System) -> InodeNo {
     filler
 }
 
-fn names(system: &System, directory: InodeNo) -> Vec<Vec<u8>> {
-    let mut names = Vec::new();
-    let list = system.readdir(directory, 0, &mut |entry| {
-        if !matches!(entry.name, b"." | b"..") {
-            names.push(entry.name.to_vec());
-        }
-        true
-    });
-    list.unwrap();
-    names
-}
-
 /// A directory whose last but one leaf becomes empty puts the last one in the root's
 /// place, which is then longer: removals take room.
 #[test]
@@ -92,8 +80,7 @@ fn directories_of_a_full_volume_collapse() {
     }
     system.sync().unwrap();
     system.unlink(&root, InodeNo::ROOT, b"filler").unwrap();
-    system.unmount().unwrap();
-    system.layout().unmount().unwrap();
+    unmount(&system);
     sound(&device);
 }
 
@@ -238,8 +225,7 @@ fn fill_and_empty(bytes: u64, unit: u32, seed: u64) {
         model.verify(&system);
         // The power goes, or not.
         if round % 2 == 0 {
-            system.unmount().unwrap();
-            system.layout().unmount().unwrap();
+            unmount(&system);
         }
         drop(system);
         sound(&device);

@@ -103,7 +103,6 @@ fn nobody_reads_what_another_file_holds() {
                 .is_empty()
         );
     }
-    system.unmount().unwrap();
-    system.layout().unmount().unwrap();
+    unmount(&system);
     sound(&device);
 }

@@ -1,8 +1,10 @@
 //! Damage, and what a repair makes of it.
 
 use super::*;
-use crate::format::{Geometry, Metadata, Superblock};
+use crate::format::{Geometry, Metadata, SECTOR_BYTES, Superblock};
 use std::io::IoSlice;
+use varve_fs::{Cause, FileKind, Group, Inode, Item, Timestamp, Version, flags};
+use zerocopy::IntoBytes;
 
 fn volume(metadata: Metadata) -> (Arc<dyn Device>, Geometry, Vec<InodeNo>) {
     let device = memory(24 << 20, 512);
@@ -26,8 +28,7 @@ fn volume(metadata: Metadata) -> (Arc<dyn Device>, Geometry, Vec<InodeNo>) {
             .unwrap();
     }
     files.push(directory);
-    system.unmount().unwrap();
-    system.layout().unmount().unwrap();
+    unmount(&system);
     let geometry = system.layout().store.geometry;
     (device, geometry, files)
 }
@@ -108,8 +109,7 @@ fn a_lost_directory_leaves_its_files_without_names() {
             .unwrap()
             .ino;
         write(&system, file, 0, b"still here").unwrap();
-        system.unmount().unwrap();
-        system.layout().unmount().unwrap();
+        unmount(&system);
     }
     spoil(&device, geometry.inode_sector(files.last().unwrap().0));
     let recovery = mend(&device).recovery;
@@ -120,17 +120,12 @@ fn a_lost_directory_leaves_its_files_without_names() {
         .lookup(&root, InodeNo::ROOT, b"lost+found")
         .unwrap()
         .ino;
-    let mut names = Vec::new();
-    system
-        .readdir(kept, 0, &mut |entry| {
-            names.push((entry.name.to_vec(), entry.ino));
-            true
-        })
-        .unwrap();
-    names.retain(|(name, _)| name.starts_with(b"inode-"));
+    let names = names(&system, kept);
     // Those that held nothing are free.
     assert_eq!(names.len(), 1);
-    assert_eq!(read(&system, names[0].1, 0, 20), b"still here");
+    assert!(names[0].starts_with(b"inode-"));
+    let found = system.lookup(&root, kept, &names[0]).unwrap().ino;
+    assert_eq!(read(&system, found, 0, 20), b"still here");
 }
 
 #[test]
@@ -194,4 +189,238 @@ fn a_mount_refuses_to_write_to_what_no_crash_explains() {
     );
     mend(&device);
     assert_eq!(mounted(&device).stopped(), None);
+}
+
+fn repair_fails(device: &Arc<dyn Device>) -> String {
+    let done = repair(Arc::clone(device), clock(), FfsMountOptions::default());
+    done.unwrap_err().to_string()
+}
+
+/// Both superblocks are lost, so the copies must say which volume it is.
+#[test]
+fn copies_that_differ_and_those_of_a_former_volume_do_not_count() {
+    let (device, geometry, _) = volume(Metadata::Journal);
+    let mut bytes = [0; 512];
+    device.read(0, &mut bytes).unwrap();
+    let mut other = Superblock::parse(&bytes).unwrap();
+    spoil(&device, 0);
+    spoil(&device, geometry.last_block() * geometry.block_sectors());
+    assert!(search(&*device).unwrap().is_some());
+    other.label[0] = b'x';
+    let at = geometry.block_byte(geometry.group_block(1));
+    let before = other.sealed();
+    device
+        .write(at, &[IoSlice::new(before.as_bytes())])
+        .unwrap();
+    assert!(repair_fails(&device).contains("differ"));
+    device.write(at, &[IoSlice::new(&bytes)]).unwrap();
+    // Another file system has been made over it.
+    for copy in 0..2 {
+        let block = Geometry::HEAD_BLOCK + copy;
+        spoil(&device, block * geometry.block_sectors());
+    }
+    assert!(search(&*device).unwrap().is_none());
+    repair_fails(&device);
+    let mut front = [0; 512];
+    device.read(0, &mut front).unwrap();
+    assert_eq!(front, [0x5a; 512]);
+}
+
+/// A file that no name leads to, with what it holds inline, or in blocks of so many bytes.
+fn orphan(layout: &Ffs, blocks: u64, bytes: usize) -> InodeNo {
+    let allocated = layout.allocate_inode(InodeNo::ROOT, FileKind::Regular);
+    let (ino, version): (InodeNo, Version) = allocated.unwrap();
+    let mut inode = Inode::new(ino, version, 0o100_644, Timestamp::default());
+    inode.nlink = 1;
+    let mut items = Vec::new();
+    for block in 0..blocks {
+        items.push(Item::Block {
+            ino,
+            version,
+            block,
+            data: Arc::new(vec![1; bytes]),
+            written: Timestamp::default(),
+        });
+    }
+    if blocks == 0 {
+        inode.flags |= flags::INLINE;
+        inode.inline = b"inline".to_vec();
+    }
+    inode.size = (blocks * 4096).max(6);
+    inode.blocks = blocks;
+    inode.sectors = blocks * bytes as u64 / 512;
+    let mut usage = layout.usage();
+    usage.inodes += 1;
+    usage.blocks += inode.blocks;
+    usage.sectors += inode.sectors;
+    items.push(Item::Inode(Box::new(inode)));
+    let cause = Cause::WriteBack;
+    let group = Group {
+        items,
+        usage,
+        cause,
+    };
+    let position = layout.append(group).unwrap();
+    layout.commit(position).unwrap();
+    ino
+}
+
+/// A directory for it would take a number.
+#[test]
+fn a_file_without_a_name_is_kept_where_no_number_is_left() {
+    let device = memory(24 << 20, 512);
+    let options = FfsFormatOptions {
+        metadata: Metadata::Synchronous,
+        inode_ratio: 1 << 20,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let root = Caller::root();
+    let make = |name: &str| system.mknod(&root, InodeNo::ROOT, name.as_bytes(), 0o100_644, 0);
+    let refused = (0..100).find_map(|nth| Some((nth, make(&format!("{nth}")).err()?)));
+    assert!(
+        refused.as_ref().is_some_and(|(count, _)| *count > 8),
+        "{refused:?}"
+    );
+    system.unlink(&root, InodeNo::ROOT, b"3").unwrap();
+    system.sync().unwrap();
+    let ino = orphan(system.layout(), 0, 0);
+    drop(system);
+    sound(&device);
+    let system = again(&device);
+    assert_eq!(system.layout().stopped(), None);
+    let name = format!("inode-{ino}");
+    let found = system
+        .lookup(&root, InodeNo::ROOT, name.as_bytes())
+        .unwrap();
+    assert_eq!(read(&system, found.ino, 0, 20), b"inline");
+    unmount(&system);
+    sound(&device);
+}
+
+/// The room for a name is missing: what is there can be read all the same.
+#[test]
+fn a_volume_without_any_room_is_mounted_to_be_read() {
+    let device = memory(8 << 20, 512);
+    let options = FfsFormatOptions {
+        metadata: Metadata::Synchronous,
+        ..FfsFormatOptions::default()
+    };
+    let system = made_with(&device, &options);
+    let file = create(&system, "file");
+    write(&system, file, 0, b"kept").unwrap();
+    system.sync().unwrap();
+    let layout = system.layout();
+    let free = || {
+        let writer = layout.writer.lock();
+        (writer.room.free_blocks(), writer.room.free_fragments())
+    };
+    layout.checkpoint().unwrap();
+    while free().0 > 0 {
+        orphan(layout, free().0.min(12), 4096);
+    }
+    while free().1 > 0 {
+        orphan(layout, free().1.min(12), 512);
+    }
+    drop(system);
+    let system = again(&device);
+    let reason = system.layout().stopped().unwrap();
+    assert!(reason.contains("no room"), "{reason}");
+    assert_eq!(read(&system, file, 0, 9), b"kept");
+    drop(system);
+    let found = check(Arc::clone(&device), clock(), true).unwrap();
+    assert!(
+        found
+            .problems
+            .iter()
+            .any(|problem| problem.contains("no room"))
+    );
+    assert!(repair_fails(&device).contains("no room"));
+}
+
+/// Its inode was durable before its name, so no crash explains that it is gone, whatever
+/// the maps say, which come later.
+#[test]
+fn a_name_of_no_file_is_a_loss_where_names_are_ordered() {
+    for metadata in [Metadata::Synchronous, Metadata::Asynchronous] {
+        let (device, geometry, _) = volume(metadata);
+        let system = again(&device);
+        let file = create(&system, "late");
+        system.sync().unwrap();
+        drop(system);
+        spoil(&device, geometry.inode_sector(file.0));
+        let layout = mounted(&device);
+        let report = layout.recovery_report();
+        let is_loss = metadata == Metadata::Synchronous;
+        assert_eq!(layout.stopped().is_some(), is_loss);
+        assert_eq!(report.losses.len(), usize::from(is_loss), "{report:?}");
+        drop(layout);
+        mend(&device);
+    }
+}
+
+/// A name that cannot be entered again is not counted as one.
+#[test]
+fn names_that_differ_only_by_case_leave_one_and_a_file_without() {
+    let device = memory(24 << 20, 512);
+    let system = made(&device);
+    for name in ["Name", "name"] {
+        let file = create(&system, name);
+        write(&system, file, 0, name.as_bytes()).unwrap();
+    }
+    unmount(&system);
+    let geometry = system.layout().store.geometry;
+    let mut superblock = *system.layout().superblock();
+    drop(system);
+    superblock.options |= 1;
+    let superblock = superblock.sealed();
+    let groups = (0..geometry.groups()).map(|group| geometry.group_block(group));
+    for block in groups.chain([0, geometry.last_block()]) {
+        let at = block * geometry.block_sectors() * SECTOR_BYTES as u64;
+        let copy = IoSlice::new(superblock.as_bytes());
+        device.write(at, &[copy]).unwrap();
+    }
+    let recovery = mend(&device).recovery;
+    assert!(
+        recovery
+            .losses
+            .iter()
+            .any(|loss| loss.contains("cannot be kept"))
+    );
+    let system = again(&device);
+    assert_eq!(names(&system, InodeNo::ROOT).len(), 2);
+    let kept = system.lookup(&Caller::root(), InodeNo::ROOT, b"lost+found");
+    assert_eq!(names(&system, kept.unwrap().ino).len(), 1);
+}
+
+/// Its names go elsewhere in the same commit, and what it was before cannot be read.
+#[test]
+fn a_damaged_directory_is_repaired_beside_others() {
+    for metadata in Metadata::ALL {
+        let device = memory(24 << 20, 512);
+        let options = FfsFormatOptions {
+            metadata,
+            ..FfsFormatOptions::default()
+        };
+        let system = made_with(&device, &options);
+        let root = Caller::root();
+        let directory = system.mkdir(&root, InodeNo::ROOT, b"d", 0o755).unwrap().ino;
+        for nth in 0..800 {
+            let name = format!("{nth:0>100}");
+            let file = system.mknod(&root, directory, name.as_bytes(), 0o100_644, 0);
+            write(&system, file.unwrap().ino, 0, b"x").unwrap();
+        }
+        unmount(&system);
+        let crate::format::Slot::Used(image) = slot(system.layout(), directory) else {
+            panic!("it is in use");
+        };
+        drop(system);
+        spoil(&device, image.indirect[0].sector);
+        let recovery = mend(&device).recovery;
+        assert!(recovery.losses.len() >= 2, "{recovery:?}");
+        let system = again(&device);
+        let kept = system.lookup(&root, InodeNo::ROOT, b"lost+found").unwrap();
+        let count = names(&system, kept.ino).len() + names(&system, directory).len();
+        assert_eq!(count, 800);
+    }
 }
